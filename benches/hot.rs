@@ -19,7 +19,7 @@ use penstock_core::{
 };
 use penstock_dialect::find_translator;
 use penstock_footprint::{
-    AttemptWork, EnergyProfile, METHODOLOGY_VERSION, OfferFactors, ServiceSite, boundary_name, grid,
+    AttemptWork, EnergyProfile, METHODOLOGY_VERSION, OfferFactors, ServiceSite, grid, meter_boundary_name,
 };
 use penstock_pricing::{BilledWork, PaymentSource, Tariff, compute_charge};
 use penstock_request_validation::{MessagesPurpose, RequestLimits};
@@ -229,7 +229,7 @@ fn bill(c: &mut Criterion) {
         ..EnergyProfile::new(ModelKind::Chat)
     };
     let row = grid.get("FR").unwrap();
-    let site = ServiceSite { pue: Some("1.16".parse().unwrap()), ..ServiceSite::on_grid(row) };
+    let site = ServiceSite { pue: Some("1.16".parse().unwrap()), ..ServiceSite::from_grid(row) };
     let prepared = OfferFactors::new(&card, &site).unwrap();
     let tariff = Tariff {
         input: Some("0.05".parse().unwrap()),
@@ -265,7 +265,7 @@ fn bill(c: &mut Criterion) {
             );
             let provenance = EnergyProvenance {
                 method: drawn.method.name(),
-                boundary: Some(boundary_name(drawn.boundary)),
+                boundary: Some(meter_boundary_name(drawn.boundary)),
                 energy_kwh_low: drawn.energy_kwh_low,
                 energy_kwh_high: drawn.energy_kwh_high,
                 embodied_g_co2: Some(drawn.embodied_g),
@@ -286,7 +286,7 @@ fn bill(c: &mut Criterion) {
                 paid_with: charge.paid_with.name(),
                 amounts: penstock_response_metadata::AmountFormat::Numbers,
             };
-            penstock_response_metadata::annotation_members(&impact, &cost, true)
+            penstock_response_metadata::impact_and_billing_members(&impact, &cost, true)
         });
     });
     group.finish();

@@ -12,12 +12,12 @@ use penstock::auth::key_cache::KeyCache;
 use penstock::config::settings::{StorageEngine, StorageSettings};
 use penstock::limits::rate_limit;
 use penstock::proxy::response::head::ResponseHead;
-use penstock::storage::stores::Stores;
+use penstock::storage::stores::OpenStorage;
 use penstock::telemetry::request_id::RequestId;
 use penstock::time::clock::ProcessClock;
 use penstock_core::{Dialect, MicroCredits};
 use penstock_limits::{ActualCost, CostEstimate, WorkClass};
-use penstock_storage::audit::AuditedChange;
+use penstock_storage::audit::ChangeDescription;
 use penstock_storage::keys::{KeyDigest, KeyLimits, KeyRecord};
 use penstock_storage::{StoreTable, Transaction};
 use std::hint::black_box;
@@ -55,8 +55,8 @@ fn key(number: u32) -> KeyRecord {
 }
 
 /// Creates the keys: one as usual, the others as copies of its row, many per commit.
-fn fill(vault: &Stores) {
-    let entry = AuditedChange {
+fn fill(vault: &OpenStorage) {
+    let entry = ChangeDescription {
         at: 1,
         who: "bench".to_owned(),
         what: "key.create".to_owned(),
@@ -116,7 +116,7 @@ fn bench(c: &mut Criterion, name: &str, mut work: impl FnMut()) {
 
 fn measure(c: &mut Criterion) {
     let folder = tempfile::tempdir().unwrap();
-    let engine = StorageEngine::EMBEDDED;
+    let engine = StorageEngine::EMBEDDED_FOLDER;
     let storage = StorageSettings {
         path: folder.path().to_owned(),
         ballast_bytes: 0,
@@ -124,7 +124,7 @@ fn measure(c: &mut Criterion) {
         pepper: None,
         fleet: None,
     };
-    let vault = Stores::open(&storage).unwrap();
+    let vault = OpenStorage::open(&storage).unwrap();
     fill(&vault);
     // Read once before, so that the store's own cache is not counted as memory of the key cache.
     let mut after = None;
@@ -152,7 +152,7 @@ fn measure(c: &mut Criterion) {
     let cost = CostEstimate { input: 90, output: 51, money: MicroCredits(42_000) };
     let used = ActualCost { input: 88, output: 31, money: MicroCredits(31_000) };
     bench(c, "limits of a request: enter, pass, settle", || {
-        let entered = black_box(rate_limit::acquire_provisional(&grant, WorkClass::Request, clock));
+        let entered = black_box(rate_limit::acquire_provisional_permit(&grant, WorkClass::Request, clock));
         let reserved = entered.map(|(mut entry, _)| rate_limit::reserve_limits(&mut entry, black_box(&cost)));
         if let Ok(Ok(mut pass)) = reserved {
             pass.settle(black_box(&used));

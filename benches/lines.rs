@@ -12,7 +12,7 @@ use bytes::Bytes;
 use penstock::admin::keys;
 use penstock::app::gateway::RunningGateway;
 use penstock::app::startup::fixed_config_loader;
-use penstock::batch::{LineClass, LineRequest, LineResponse};
+use penstock::batch::{LineOrigin, LineRequest, LineResponse};
 use penstock::billing::MAX_OUTCOMES;
 use penstock::config::{ResolveEnv, load_text};
 use penstock::state::AppState;
@@ -150,7 +150,7 @@ async fn lines(app: &Arc<AppState>, key: &str, file: &std::path::Path) -> f64 {
                     path: PATH,
                     body: Bytes::from_static(ASK.as_bytes()),
                     cancel,
-                    class: LineClass::Batch,
+                    class: LineOrigin::Batch,
                 };
                 let executor = app.batch_context.executor.get().unwrap();
                 done.send(executor.execute(ask).await).await.ok();

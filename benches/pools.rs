@@ -9,7 +9,7 @@
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use penstock::config::{ResolveEnv, load_text};
-use penstock::upstream::cache_affinity::PlannedSession;
+use penstock::upstream::cache_affinity::SessionHistory;
 use penstock::upstream::config_snapshot::ConfigSnapshot;
 use penstock::upstream::connection_pool::ConnectionPools;
 use penstock::upstream::pools::{ExplorationMode, PlanRequest};
@@ -103,7 +103,7 @@ fn plan(c: &mut Criterion) {
     let runtime = Runtime::new().unwrap();
     for providers in [2, 8, 20] {
         let live = live(1, providers);
-        runtime.block_on(live.publish());
+        runtime.block_on(live.publish_pools());
         used(&live);
         let model = live.model("m0").unwrap();
         let request = PlanRequest {
@@ -141,14 +141,14 @@ fn plan(c: &mut Criterion) {
             });
         });
         // A session that an offer has answered is the dearest case: the offers are scored with and without its saving.
-        let offer = live.offers.first().unwrap().cache.identity_hash();
+        let offer = live.offers.first().unwrap().cache.offer_identity_hash();
         for record in [None, Some(SessionRecord { offer, tokens: 400 })] {
             let name = if record.is_some() { "known" } else { "new" };
             group.bench_function(format!("{providers} offers, speed, {name} session"), |bencher| {
                 bencher.iter_custom(|rounds| {
                     timed(rounds, || {
                         seed += 1;
-                        let session = Some(PlannedSession { key: SessionKey(seed), record });
+                        let session = Some(SessionHistory { key: SessionKey(seed), record });
                         model
                             .pool
                             .plan_candidates(SPEED, &PlanRequest { seed, session, ..black_box(request) })
@@ -175,7 +175,7 @@ fn publish(c: &mut Criterion) {
             bencher.iter_batched(
                 || live(usize::try_from(models).unwrap(), 4),
                 |live| {
-                    runtime.block_on(live.publish());
+                    runtime.block_on(live.publish_pools());
                     live
                 },
                 criterion::BatchSize::PerIteration,

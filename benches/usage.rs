@@ -43,7 +43,7 @@ fn main() {
     };
     report("hours, by day and model", || {
         let mut report = UsageReport::new(by("day,model").groupings, 10_000);
-        for_each_hour_rollup(&ledger, "acme", range.hours(), |cell, sums| {
+        for_each_hour_rollup(&ledger, "acme", range.hour_bounds(), |cell, sums| {
             report.add(cell, sums).unwrap();
             Ok::<_, ReportError>(())
         })

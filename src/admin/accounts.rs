@@ -7,9 +7,9 @@ use super::request::{
 };
 use super::routes::{AdminRoute, RouteHandler};
 use super::version::{ExpectedVersion, object_version, with_version};
-use crate::auth::account_json::{ACCOUNT_STATES, DEFAULT_ACCOUNT, account_to_json};
+use crate::auth::account_json::{ACCOUNT_STATES, DEFAULT_ACCOUNT_ID, account_to_json};
 use crate::http::field_errors::FieldErrors;
-use crate::storage::stores::Stores;
+use crate::storage::stores::OpenStorage;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::StoreError;
 use penstock_storage::accounts::{AccountRecord, AccountState};
@@ -50,7 +50,7 @@ pub const ROUTES: &[AdminRoute] = &[
     .with_response(200, || schema_ref("Account")),
 ];
 
-fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
+fn list(vault: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let limit = asked.page_limit(&LIST_QUERY_PARAMETERS)?;
     let page = vault
         .accounts
@@ -60,14 +60,14 @@ fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError>
     Ok(AdminResponse::ok(json!({ "data": data, "has_more": page.next.is_some(), "next": page.next })))
 }
 
-fn create(vault: &Stores, asked: &AdminRequest) -> Result<KeyChangeResponse, ApiError> {
+fn create(vault: &OpenStorage, asked: &AdminRequest) -> Result<KeyChangeResponse, ApiError> {
     let fields = RequestFields::parse(&asked.body, &CREATE_MEMBERS)?;
     let mut errors = FieldErrors::default();
-    let id = errors.collect(new_id(&fields));
+    let id = errors.unwrap_or_record(new_id(&fields));
     let mut limits = KeyLimits::default();
-    errors.collect(fields.apply_limits(&mut limits));
-    let name = errors.collect(fields.text_value("name")).into_option().unwrap_or_else(|| id.clone());
-    errors.finish()?;
+    errors.unwrap_or_record(fields.apply_limits(&mut limits));
+    let name = errors.unwrap_or_record(fields.text_value("name")).into_option().unwrap_or_else(|| id.clone());
+    errors.into_result()?;
     let account = AccountRecord { id, name, created: asked.now, state: AccountState::Active, limits };
     insert(vault, asked, &account)?;
     let response = AdminResponse { status: 201, answer: account_json(&account) };
@@ -83,7 +83,7 @@ fn new_id(fields: &RequestFields<'_>) -> Result<String, ApiError> {
     })
 }
 
-fn insert(vault: &Stores, asked: &AdminRequest, account: &AccountRecord) -> Result<(), ApiError> {
+fn insert(vault: &OpenStorage, asked: &AdminRequest, account: &AccountRecord) -> Result<(), ApiError> {
     let entry = asked.audit_entry("account.create", &account.id, account_to_json(account));
     vault.accounts.insert(account, &entry).map_err(|error| match error {
         StoreError::Guard { .. } => {
@@ -96,7 +96,7 @@ fn insert(vault: &Stores, asked: &AdminRequest, account: &AccountRecord) -> Resu
 
 /// Returns the account that the request for a new key names, and true if this call created the account.
 pub(super) fn find_or_create(
-    vault: &Stores,
+    vault: &OpenStorage,
     asked: &AdminRequest,
     id: &str,
 ) -> Result<(AccountRecord, bool), ApiError> {
@@ -120,8 +120,8 @@ pub(super) fn find_or_create(
 
 /// Returns true if an account may be created implicitly: the default account, and accounts that keys of earlier
 /// versions name.
-fn is_implicit(vault: &Stores, id: &str) -> Result<bool, ApiError> {
-    Ok(id == DEFAULT_ACCOUNT
+fn is_implicit(vault: &OpenStorage, id: &str) -> Result<bool, ApiError> {
+    Ok(id == DEFAULT_ACCOUNT_ID
         || !vault.keys.list(Some(id), None, 1).map_err(store_error_response)?.keys.is_empty())
 }
 
@@ -129,7 +129,7 @@ fn is_implicit(vault: &Stores, id: &str) -> Result<bool, ApiError> {
 ///
 /// # Errors
 /// Returns 404 if the account does not exist, or the error of the store.
-pub(super) fn check_account_exists(vault: &Stores, id: &str) -> Result<(), ApiError> {
+pub(super) fn check_account_exists(vault: &OpenStorage, id: &str) -> Result<(), ApiError> {
     let there = vault.accounts.get(id).map_err(store_error_response)?.is_some() || is_implicit(vault, id)?;
     let message = || format!("There is no account {id}; make it first (penstock accounts create).");
     if there {
@@ -139,22 +139,22 @@ pub(super) fn check_account_exists(vault: &Stores, id: &str) -> Result<(), ApiEr
     }
 }
 
-fn get(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
+fn get(vault: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let account =
         vault.accounts.get(&asked.id).map_err(store_error_response)?.ok_or_else(account_not_found)?;
     Ok(AdminResponse::ok(account_json(&account)))
 }
 
-fn change(vault: &Stores, asked: &AdminRequest) -> Result<KeyChangeResponse, ApiError> {
+fn change(vault: &OpenStorage, asked: &AdminRequest) -> Result<KeyChangeResponse, ApiError> {
     let fields = RequestFields::parse(&asked.body, &CHANGE_MEMBERS)?;
     let mut errors = FieldErrors::default();
-    let name = errors.collect(fields.text_value("name"));
-    let state = errors.collect(fields.choice("state", &ACCOUNT_STATES));
+    let name = errors.unwrap_or_record(fields.text_value("name"));
+    let state = errors.unwrap_or_record(fields.choice("state", &ACCOUNT_STATES));
     if state == PatchValue::Null {
         errors.add(ApiError::invalid("state", "state has to be active or suspended."));
     }
-    errors.collect(fields.apply_limits(&mut KeyLimits::default()));
-    errors.finish()?;
+    errors.unwrap_or_record(fields.apply_limits(&mut KeyLimits::default()));
+    errors.into_result()?;
     let expected = ExpectedVersion::parse(&fields)?;
     let changed = vault.accounts.change(&asked.id, |account| {
         if !expected.matches(|| object_version(&account_to_json(account))) {
@@ -176,7 +176,7 @@ fn change(vault: &Stores, asked: &AdminRequest) -> Result<KeyChangeResponse, Api
             .then(|| asked.audit_entry("account.change", &account.id, changed_fields(&before, &after)))
     });
     let account = changed.map_err(store_error_response)?.ok_or_else(account_not_found)?;
-    expected.check("account")?;
+    expected.require_match("account")?;
     let response = AdminResponse { status: 200, answer: account_json(&account) };
     Ok((response, KeyCacheUpdate::Account(Box::new(account))))
 }

@@ -1,14 +1,14 @@
 //! Grants of credits and energy, and the code that they share with corrections: parsing of amounts, and detection of
 //! repeated requests.
 
-use super::credits::{check_account, run_blocking};
+use super::credits::{check_account_exists, run_blocking};
 use super::input::RequestFields;
 use super::openapi::schema_ref;
 use super::request::{AdminRequest, LedgerReply};
 use super::routes::{AdminRoute, RouteHandler};
-use crate::auth::account_json::DEFAULT_ACCOUNT;
+use crate::auth::account_json::DEFAULT_ACCOUNT_ID;
 use crate::billing::{AdjustmentError, Ledger, format, report};
-use crate::storage::stores::Stores;
+use crate::storage::stores::OpenStorage;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_ledger::{EntryKind, LedgerEntry, Wallet};
 use rust_decimal::Decimal;
@@ -69,12 +69,12 @@ impl GrantRequest {
 /// # Errors
 /// Returns the reason if nothing was granted.
 async fn handle_grant(
-    vault: &Stores,
+    vault: &OpenStorage,
     ledger: &Ledger,
     asked: &AdminRequest,
 ) -> Result<LedgerReply, ApiError> {
     let GrantRequest { account, id, wallet, amount, note } = GrantRequest::read(&asked.body)?;
-    check_account(vault, &account).await?;
+    check_account_exists(vault, &account).await?;
     let wanted = LedgerAdjustment::grant(&account, wallet, amount);
     let change = json!({ "id": id, amount_member_name(wallet): format_amount(wallet, amount), "note": note });
     let audit = asked.audit_entry("credits.grant", &account, change);
@@ -85,9 +85,9 @@ async fn handle_grant(
         Err(AdjustmentError::Duplicate(entry)) => {
             (200, check_existing_entry(ledger, entry, &id, &wanted).await?)
         }
-        Err(why) => return Err(adjustment_error_response(why).with_detail("id", &*id)),
+        Err(why) => return Err(adjustment_error_response(why).with_details_member("id", &*id)),
     };
-    Ok(LedgerReply::Json(status, adjustment_json(ledger, &account, &id, entry).await?))
+    Ok(LedgerReply::Json(status, adjustment_response_json(ledger, &account, &id, entry).await?))
 }
 
 /// Account, wallet and amount of a grant or a correction. Two requests with the same effect are equal.
@@ -148,7 +148,9 @@ pub(super) async fn check_existing_entry(
     let book = ledger.store.clone();
     let found = run_blocking(move || report::find_entry(&book, entry)).await?;
     let Some(before) = found.as_ref().and_then(LedgerAdjustment::of) else {
-        return Err(adjustment_error_response(AdjustmentError::Duplicate(entry)).with_detail("id", id));
+        return Err(
+            adjustment_error_response(AdjustmentError::Duplicate(entry)).with_details_member("id", id)
+        );
     };
     // An entry can be corrected only once, so the entry's existing correction may have another id.
     let other_id = before.of.is_some() && !has_correction_id(found.as_ref(), id);
@@ -166,10 +168,10 @@ pub(super) async fn check_existing_entry(
     let refusal = ApiError::with_message(ErrorCode::Conflict, sentence);
     let refusal = if other_id { refusal.with_param("entry") } else { refusal };
     Err(refusal
-        .with_detail("entry", entry)
-        .with_detail("id", id)
-        .with_detail("before", old)
-        .with_detail("asked", new))
+        .with_details_member("entry", entry)
+        .with_details_member("id", id)
+        .with_details_member("before", old)
+        .with_details_member("asked", new))
 }
 
 fn has_correction_id(entry: Option<&LedgerEntry>, wanted: &str) -> bool {
@@ -186,7 +188,10 @@ const DEMO_GRANTS: [(&str, Wallet, i64); 2] =
 /// Returns the reason as one sentence.
 pub async fn grant_demo(ledger: &Ledger) -> Result<(), String> {
     for (id, wallet, amount) in DEMO_GRANTS {
-        match ledger.grant(DEFAULT_ACCOUNT, id, wallet, amount, ("for trying things out", "the demo")).await {
+        match ledger
+            .grant(DEFAULT_ACCOUNT_ID, id, wallet, amount, ("for trying things out", "the demo"))
+            .await
+        {
             Ok(_) | Err(AdjustmentError::Duplicate(_)) => {}
             Err(why) => return Err(adjustment_error_response(why).message.into_owned()),
         }
@@ -195,7 +200,7 @@ pub async fn grant_demo(ledger: &Ledger) -> Result<(), String> {
 }
 
 /// Returns the response to a grant or a correction: the balances of the account, with the id and number of the entry.
-pub(super) async fn adjustment_json(
+pub(super) async fn adjustment_response_json(
     ledger: &Ledger,
     account: &str,
     id: &str,
@@ -219,7 +224,7 @@ pub(super) fn adjustment_error_response(why: AdjustmentError) -> ApiError {
             ErrorCode::Conflict,
             format!("This was already done, as entry {entry} of the ledger. Nothing was changed."),
         )
-        .with_detail("entry", entry),
+        .with_details_member("entry", entry),
         AdjustmentError::InvalidAmount => ApiError::with_message(
             ErrorCode::InvalidRequest,
             "This amount is not possible: the balance would be out of range.",
@@ -245,7 +250,7 @@ pub(super) fn parse_amount(body: &Value) -> Result<(&'static str, Wallet, i64), 
         || format!("{field} has to be a number of 0 or more, with at most {decimal_places} decimals.");
     let amount = decimal
         .filter(|decimal| *decimal >= Decimal::ZERO)
-        .and_then(|decimal| format::to_amount(wallet, decimal));
+        .and_then(|decimal| format::decimal_to_amount(wallet, decimal));
     let amount = amount.ok_or_else(|| ApiError::invalid(field, message()))?;
     Ok((field, wallet, amount))
 }
@@ -260,7 +265,7 @@ pub(super) const fn amount_member_name(wallet: Wallet) -> &'static str {
 
 /// Returns an amount of a wallet as an exact decimal number of credits or kWh.
 pub(super) fn format_amount(wallet: Wallet, amount: i64) -> String {
-    format::to_decimal(wallet, amount).to_string()
+    format::amount_to_decimal(wallet, amount).to_string()
 }
 
 /// Returns a random id of 128 bits, hexadecimal.

@@ -35,7 +35,7 @@ impl ConsoleBackend for AdminApi {
         let (route, id) = routes::find(&method, &path)?;
         self.check_store_owned()?;
         let now = self.app.clock.unix_seconds();
-        let file_retention = self.app.expiry_check().retention;
+        let file_retention = self.app.file_expiry_check().retention;
         let asked = AdminRequest { id, query, body, actor: actor.to_owned(), now, file_retention };
         match route.handler {
             RouteHandler::Runtime(work) => work(&self.app, &self.source, &asked).await,

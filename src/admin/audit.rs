@@ -3,10 +3,10 @@
 use super::openapi::{page_schema, response_schema};
 use super::request::{AdminRequest, AdminResponse, store_error_response};
 use super::routes::{AdminRoute, RouteHandler};
-use crate::storage::stores::Stores;
+use crate::storage::stores::OpenStorage;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::Transaction;
-use penstock_storage::audit::{AuditEntry, AuditedChange};
+use penstock_storage::audit::{AuditEntry, ChangeDescription};
 use serde_json::{Value, json};
 
 /// Query parameters of the request that lists the audit log.
@@ -33,7 +33,7 @@ pub const ROUTES: &[AdminRoute] = &[
     .with_response(200, || response_schema(&["good", "entries", "first_bad"])),
 ];
 
-fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
+fn list(vault: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let limit = asked.page_limit(&LIST_QUERY_PARAMETERS)?;
     let target = asked.query_parameter("target", &LIST_QUERY_PARAMETERS)?;
     let after: u64 = match asked.query_parameter("after", &LIST_QUERY_PARAMETERS)? {
@@ -44,7 +44,7 @@ fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError>
     };
     let page = match target {
         None => vault.audit.list(after, limit),
-        Some(target) => vault.audit.list_wanted(after, limit, |entry| entry.description.target == target),
+        Some(target) => vault.audit.list_filtered(after, limit, |entry| entry.description.target == target),
     };
     let page = page.map_err(store_error_response)?;
     let data: Vec<Value> = page.entries.iter().map(entry_json).collect();
@@ -56,15 +56,16 @@ fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError>
 ///
 /// # Errors
 /// Returns the error of the store; the change must not be made then.
-pub(super) async fn write_entry_first(vault: &Stores, entry: AuditedChange) -> Result<(), ApiError> {
+pub(super) async fn write_entry_first(vault: &OpenStorage, entry: ChangeDescription) -> Result<(), ApiError> {
     let audit = vault.audit.clone();
-    let written = tokio::task::spawn_blocking(move || audit.apply(&Transaction::new(), &entry)).await;
+    let written =
+        tokio::task::spawn_blocking(move || audit.apply_with_entry(&Transaction::new(), &entry)).await;
     written.map_err(|_| ApiError::new(ErrorCode::Internal))?.map_err(store_error_response)
 }
 
-fn verify(vault: &Stores) -> Result<AdminResponse, ApiError> {
+fn verify(vault: &OpenStorage) -> Result<AdminResponse, ApiError> {
     let first_bad = vault.audit.verify().map_err(store_error_response)?;
-    let entries = vault.audit.last_number().map_err(store_error_response)?;
+    let entries = vault.audit.last_entry_number().map_err(store_error_response)?;
     Ok(AdminResponse::ok(json!({ "good": first_bad.is_none(), "entries": entries, "first_bad": first_bad })))
 }
 
@@ -86,7 +87,7 @@ mod tests {
     use super::*;
     use crate::config::settings::StorageSettings;
 
-    fn page(vault: &Stores, limit: usize, target: &str, after: &Value) -> Value {
+    fn page(vault: &OpenStorage, limit: usize, target: &str, after: &Value) -> Value {
         let after = after.as_u64().unwrap_or(0);
         let query =
             [("limit", limit.to_string()), ("target", target.to_owned()), ("after", after.to_string())];
@@ -97,13 +98,13 @@ mod tests {
     #[test]
     fn pages_of_a_target_have_at_most_the_limit_and_miss_no_entry() {
         let folder = tempfile::tempdir().unwrap();
-        let vault = Stores::open(&StorageSettings::embedded(folder.path())).unwrap();
+        let vault = OpenStorage::open(&StorageSettings::embedded(folder.path())).unwrap();
         let asked = AdminRequest { actor: "test".to_owned(), ..AdminRequest::default() };
         for number in 0..330 {
             // One entry of the target is followed by 109 others, and two pairs are adjacent.
             let target = if number % 110 == 0 || number % 110 == 1 { "wanted" } else { "other" };
             let entry = asked.audit_entry("something", target, json!({ "n": number }));
-            vault.audit.apply(&Transaction::new(), &entry).unwrap();
+            vault.audit.apply_with_entry(&Transaction::new(), &entry).unwrap();
         }
         for limit in [1, 2, 4, 5, 6, 1_000] {
             let (mut found, mut after, mut requests) = (Vec::new(), Value::Null, 0);

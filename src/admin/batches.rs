@@ -6,7 +6,7 @@ use super::request::{AdminRequest, AdminResponse, store_error_response};
 use super::routes::{AdminRoute, RouteHandler};
 use crate::batch::api_object;
 use crate::state::AppState;
-use crate::storage::stores::{Stores, run_blocking};
+use crate::storage::stores::{OpenStorage, run_blocking};
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::batches::{BatchRecord, BatchStore};
 use serde_json::{Value, json};
@@ -62,7 +62,7 @@ pub const ROUTES: &[AdminRoute] = &[
 ];
 
 /// Returns a page of batches: of all accounts in the order of their ids, or of one account, the newest first.
-fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
+fn list(vault: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let limit = asked.page_limit(&LIST_QUERY_PARAMETERS)?;
     let (account, state) = (
         asked.query_parameter("account", &LIST_QUERY_PARAMETERS)?,
@@ -91,7 +91,7 @@ fn batch_of_account(store: &BatchStore, account: &str, id: &str) -> Result<Batch
     record.ok_or_else(|| ApiError::invalid("after", "after has to be the id of a batch of the account."))
 }
 
-fn get(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
+fn get(vault: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let record = BatchStore::new(vault.store.clone()).get(&asked.id).map_err(store_error_response)?;
     Ok(AdminResponse::ok(batch_json(&record.ok_or_else(batch_not_found)?)))
 }

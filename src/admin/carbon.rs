@@ -8,7 +8,7 @@ use super::routes::{AdminRoute, RouteHandler};
 use crate::billing::Ledger;
 use crate::billing::carbon::{ReportedAccounts, read_carbon_figures};
 use crate::billing::invoice::InvoiceSums;
-use crate::storage::stores::Stores;
+use crate::storage::stores::OpenStorage;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::ledger::LedgerStore;
 use penstock_usage::{RangeError, UsageRange};
@@ -94,7 +94,7 @@ fn report_schema() -> Value {
     } })
 }
 
-async fn carbon(vault: &Stores, ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {
+async fn carbon(vault: &OpenStorage, ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {
     let account = requested_account(vault, ledger, asked, &QUERY).await?;
     let range = UsageRange::parse(
         asked.query_parameter("from", &QUERY)?,

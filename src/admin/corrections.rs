@@ -1,17 +1,17 @@
 //! Corrections of charges and grants in the ledger, and what a correction would change.
 
 use super::adjustments::{
-    LedgerAdjustment, adjustment_error_response, adjustment_json, amount_member_name, check_existing_entry,
-    format_amount, parse_amount, random_id,
+    LedgerAdjustment, adjustment_error_response, adjustment_response_json, amount_member_name,
+    check_existing_entry, format_amount, parse_amount, random_id,
 };
-use super::credits::{check_account, run_blocking};
+use super::credits::{check_account_exists, run_blocking};
 use super::input::RequestFields;
 use super::openapi::schema_ref;
 use super::request::{AdminRequest, LedgerReply};
 use super::routes::{AdminRoute, RouteHandler};
 use crate::billing::{AdjustmentError, Ledger, report, rerate};
 use crate::http::field_errors::combine_results;
-use crate::storage::stores::Stores;
+use crate::storage::stores::OpenStorage;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_ledger::{CorrectedKind, EntryKind, LedgerEntry, Wallet};
 use rust_decimal::Decimal;
@@ -105,16 +105,20 @@ async fn handle_correct(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerR
         (Err(AdjustmentError::Duplicate(entry)), Some(wanted)) => {
             (200, check_existing_entry(ledger, entry, &id, &wanted).await?)
         }
-        (Err(why), _) => return Err(adjustment_error_response(why).with_detail("id", &*id)),
+        (Err(why), _) => return Err(adjustment_error_response(why).with_details_member("id", &*id)),
     };
-    Ok(LedgerReply::Json(status, adjustment_json(ledger, &account, &id, entry).await?))
+    Ok(LedgerReply::Json(status, adjustment_response_json(ledger, &account, &id, entry).await?))
 }
 
 /// Shows what a correction would change, without a change.
 ///
 /// # Errors
 /// Returns the refusal of the correction; 404 if the account does not exist.
-async fn preview(vault: &Stores, ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {
+async fn preview(
+    vault: &OpenStorage,
+    ledger: &Ledger,
+    asked: &AdminRequest,
+) -> Result<LedgerReply, ApiError> {
     let mut body = Map::new();
     for name in PREVIEW_QUERY {
         let Some(text) = asked.query_parameter(name, &PREVIEW_QUERY)? else { continue };
@@ -128,7 +132,7 @@ async fn preview(vault: &Stores, ledger: &Ledger, asked: &AdminRequest) -> Resul
     let of_account = request.account.clone();
     let (account, movement) = match (read_movement(ledger, request, &asked.actor).await, of_account) {
         (Err(refusal), Some(account)) => {
-            check_account(vault, &account).await?;
+            check_account_exists(vault, &account).await?;
             return Err(refusal);
         }
         (found, _) => found?,
@@ -158,7 +162,7 @@ async fn check_not_corrected(ledger: &Ledger, account: &str, movement: &EntryKin
     else {
         return Ok(());
     };
-    let (book, name) = (ledger.store.clone(), crate::billing::correction_name(*of));
+    let (book, name) = (ledger.store.clone(), crate::billing::correction_entry_name(*of));
     match run_blocking(move || Ok(book.entry_number_by_name(&name)?)).await? {
         Some(entry) => check_existing_entry(ledger, entry, id, &wanted).await.map(drop),
         None => Ok(()),
@@ -238,7 +242,7 @@ async fn read_movement(
         // so its tariff is read.
         let unit = match found.as_ref().map(|entry| &entry.kind) {
             Some(EntryKind::Settle { wallet, amount: 0, sale, .. }) => {
-                Some(rerate::unit_price(&book, &sale.terms, *wallet)?)
+                Some(rerate::wallet_unit_price(&book, &sale.terms, *wallet)?)
             }
             _ => None,
         };

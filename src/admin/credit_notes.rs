@@ -6,7 +6,7 @@ use super::accounts;
 use super::input::RequestFields;
 use super::invoice::{correction_json, invoice_of_day};
 use super::issued_invoices::{
-    MAX_TRIES, blocking, changed_meanwhile, format_document_number, read_document, year_of,
+    MAX_ISSUE_ATTEMPTS, format_document_number, issue_conflict_error, read_document, run_blocking, year_of,
 };
 use super::openapi::{list_schema, response_schema};
 use super::request::{AdminRequest, store_error_response};
@@ -17,7 +17,9 @@ use crate::state::AppState;
 use penstock_core::calendar::{UtcDay, format_rfc3339};
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::invoices::InvoiceRecord;
-use penstock_storage::invoices::credit_notes::{CreditNoteOutcome, CreditNoteRecord, MAX_CORRECTIONS};
+use penstock_storage::invoices::credit_notes::{
+    CreditNoteOutcome, CreditNoteRecord, MAX_CORRECTIONS_PER_NOTE,
+};
 use penstock_usage::DayNumber;
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
@@ -93,7 +95,7 @@ async fn list(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, ApiErr
     let account = asked.query_parameter("account", &LIST_QUERY_PARAMETERS)?.map(str::to_owned);
     let account = required("account", account, ACCOUNT_EXPECTED)?;
     let stores = app.stores.clone();
-    blocking(move || {
+    run_blocking(move || {
         accounts::check_account_exists(&stores, &account)?;
         let found = stores.invoices.credit_notes(&account).map_err(store_error_response)?;
         Ok(json!({ "data": found.iter().rev().map(row_json).collect::<Vec<_>>() }))
@@ -118,7 +120,7 @@ async fn credit_note(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value,
     let account = required("account", value("account")?, ACCOUNT_EXPECTED)?;
     let (number, invoice) = (value("number")?, value("invoice")?);
     let (app, now) = (app.clone(), asked.now);
-    blocking(move || {
+    run_blocking(move || {
         accounts::check_account_exists(&app.stores, &account)?;
         if let Some(number) = number {
             let notes = app.stores.invoices.credit_notes(&account).map_err(store_error_response)?;
@@ -145,14 +147,14 @@ async fn issue(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, ApiEr
     let account = required("account", fields.text_value("account")?.into_option(), ACCOUNT_EXPECTED)?;
     let invoice = required("invoice", fields.text_value("invoice")?.into_option(), INVOICE_EXPECTED)?;
     let (app, asked) = (app.clone(), asked.clone());
-    blocking(move || {
+    run_blocking(move || {
         accounts::check_account_exists(&app.stores, &account)?;
-        for _ in 0..MAX_TRIES {
+        for _ in 0..MAX_ISSUE_ATTEMPTS {
             if let Some(issued) = try_issue(&app, (&account, &invoice), &asked)? {
                 return Ok(issued);
             }
         }
-        Err(changed_meanwhile())
+        Err(issue_conflict_error())
     })
     .await
 }
@@ -265,7 +267,7 @@ fn open_corrections(
             charged.is_some_and(|day| (invoice.from.as_str()..=invoice.to.as_str()).contains(&day));
         is_of_invoice && invoice_of_day(issued, &line.day).is_none() && !noted.contains(&line.entry)
     });
-    lines.truncate(MAX_CORRECTIONS);
+    lines.truncate(MAX_CORRECTIONS_PER_NOTE);
     Ok(lines)
 }
 

@@ -10,7 +10,7 @@ use crate::billing::entry_pages::parse_position;
 use crate::billing::report::{self, ReportError, StatementPeriod, UsageStatement};
 use crate::billing::rerate::recalculate_day;
 use crate::billing::{Ledger, format};
-use crate::storage::stores::Stores;
+use crate::storage::stores::OpenStorage;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_ledger::{StatementSums, UtcDay, UtcMonth};
 use penstock_usage::RangeError;
@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
 /// Runs [`accounts::check_account_exists`] on a thread for blocking work.
-pub(super) async fn check_account(vault: &Stores, account: &str) -> Result<(), ApiError> {
+pub(super) async fn check_account_exists(vault: &OpenStorage, account: &str) -> Result<(), ApiError> {
     let (vault, name) = (vault.clone(), account.to_owned());
     let known = tokio::task::spawn_blocking(move || accounts::check_account_exists(&vault, &name)).await;
     known.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal)))
@@ -28,14 +28,14 @@ pub(super) async fn check_account(vault: &Stores, account: &str) -> Result<(), A
 /// Returns the account that the query names, if any, after checking that it exists. An account with a balance in the
 /// ledger always counts as existing.
 pub(super) async fn requested_account(
-    vault: &Stores,
+    vault: &OpenStorage,
     ledger: &Ledger,
     asked: &AdminRequest,
     names: &[&str],
 ) -> Result<Option<String>, ApiError> {
     let Some(name) = asked.query_parameter("account", names)? else { return Ok(None) };
     if !ledger.accounts_with_balance().iter().any(|account| **account == *name) {
-        check_account(vault, name).await?;
+        check_account_exists(vault, name).await?;
     }
     Ok(Some(name.to_owned()))
 }
@@ -227,7 +227,7 @@ pub const ROUTES: &[AdminRoute] = &[
     .with_response(200, || response_schema(&STATEMENT_MEMBERS)),
 ];
 
-async fn list(vault: &Stores, ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {
+async fn list(vault: &OpenStorage, ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {
     let account = requested_account(vault, ledger, asked, &BALANCES_QUERY_PARAMETERS).await?;
     Ok(LedgerReply::Json(200, balances_json(ledger, account.as_deref()).await?))
 }
@@ -260,11 +260,15 @@ async fn lines(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, Api
     };
     let after = asked.query_parameter("after", &LEDGER_LINES_QUERY_PARAMETERS)?.unwrap_or("0");
     let after = parse_position(after).ok_or_else(invalid)?;
-    let page = run_blocking(move || report::page_text(&store, &after)).await?;
+    let page = run_blocking(move || report::read_text_page(&store, &after)).await?;
     Ok(LedgerReply::Lines(page.map(|(text, _)| text).unwrap_or_default()))
 }
 
-async fn statement(vault: &Stores, ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {
+async fn statement(
+    vault: &OpenStorage,
+    ledger: &Ledger,
+    asked: &AdminRequest,
+) -> Result<LedgerReply, ApiError> {
     let store = ledger.store.clone();
     let value = |name: &str| asked.query_parameter(name, &STATEMENT_QUERY_PARAMETERS);
     let period = parse_period(value("month")?, (value("from")?, value("to")?), asked.now)?;

@@ -6,7 +6,7 @@ use super::routes::{AdminRoute, RouteHandler};
 use super::{input, openapi, request};
 use crate::auth::account_json;
 use crate::state::AppState;
-use crate::storage::stores::Stores;
+use crate::storage::stores::OpenStorage;
 use penstock_auth::{KeyScope, KeyScopes};
 use penstock_catalog::{Catalog, ModelMatch};
 use penstock_core::{ApiError, ErrorCode};
@@ -96,7 +96,7 @@ async fn handle_list(app: Arc<AppState>) -> Result<Value, ApiError> {
 ///
 /// # Errors
 /// Returns the error of the store.
-fn list_unmatched(app: &AppState, vault: &Stores) -> Result<Value, ApiError> {
+fn list_unmatched(app: &AppState, vault: &OpenStorage) -> Result<Value, ApiError> {
     let known = |name: &str| app.config_snapshot().catalog.classify_name(name);
     let passed = |whose: WarningOwner, id: &str| match whose {
         WarningOwner::Key => {
@@ -121,7 +121,7 @@ fn list_unmatched(app: &AppState, vault: &Stores) -> Result<Value, ApiError> {
 ///
 /// # Errors
 /// Returns the error of the store.
-pub fn unmatched_in_store(
+pub fn offline_store_warnings(
     store: &Arc<dyn Store>,
     catalog: &Catalog,
     now: u64,
@@ -178,7 +178,7 @@ fn collect_key_warnings(
     let mut found = Vec::new();
     let mut after: Option<String> = None;
     loop {
-        let page = keys.list(None, after.as_deref(), request::PAGE_ROWS)?;
+        let page = keys.list(None, after.as_deref(), request::MAX_PAGE_ROWS)?;
         for key in &page.keys {
             let account = match owners.get(&key.account) {
                 Some(account) => account.clone(),
@@ -218,7 +218,7 @@ fn collect_account_warnings(
     let mut found = Vec::new();
     let mut after: Option<String> = None;
     loop {
-        let page = accounts.list(after.as_deref(), request::PAGE_ROWS)?;
+        let page = accounts.list(after.as_deref(), request::MAX_PAGE_ROWS)?;
         for account in &page.accounts {
             let mut warnings = Vec::new();
             if set_limits(&account.limits).next().is_some() && !owners.contains_key(&account.id) {
@@ -247,7 +247,7 @@ fn unmet_limits(limits: &KeyLimits, passed: Option<u64>) -> Option<String> {
 }
 
 /// Returns the warnings that are added to the response to a change.
-pub fn change_warnings(app: &AppState, vault: &Stores, effect: &request::KeyCacheUpdate) -> Vec<String> {
+pub fn change_warnings(app: &AppState, vault: &OpenStorage, effect: &request::KeyCacheUpdate) -> Vec<String> {
     match effect {
         request::KeyCacheUpdate::Key(key, _) => {
             let account = vault.accounts.get(&key.account).ok().flatten();

@@ -2,7 +2,7 @@
 
 use super::api::{AdminApi, check_host};
 use super::pages;
-use super::sending::{MAX_REQUESTS, READ_TIMEOUT, finish};
+use super::sending::{MAX_IN_FLIGHT_REQUESTS, READ_TIMEOUT, close_connection};
 use crate::config::ConfigLoader;
 use crate::console::dashboard::DASHBOARD;
 use crate::console::{AnswerStream, Console};
@@ -37,7 +37,7 @@ pub fn serve(
     let state = Arc::new(DashboardState {
         api: AdminApi { app: app.clone(), source: source.clone() },
         console: Console::new(app.clone(), &DASHBOARD, Some(PlaygroundRequestExecutor::new(app, proxy))),
-        permits: Semaphore::new(MAX_REQUESTS),
+        permits: Semaphore::new(MAX_IN_FLIGHT_REQUESTS),
     });
     let has_tls = app.dashboard_tls().is_some();
     let open = |bound| {
@@ -90,7 +90,7 @@ impl HttpServerApp for DashboardListener {
             drop(permit);
             file.send(&mut session, &id).await;
         }
-        finish(session).await;
+        close_connection(session).await;
         None
     }
 }

@@ -2,11 +2,11 @@
 
 use super::audit::write_entry_first;
 use super::openapi::{page_schema, response_schema, schema_ref};
-use super::request::{AdminRequest, AdminResponse, PAGE_ROWS, store_error_response};
+use super::request::{AdminRequest, AdminResponse, MAX_PAGE_ROWS, store_error_response};
 use super::routes::{AdminRoute, RouteHandler};
 use crate::state::AppState;
 use crate::storage::files::ExpiryCheck;
-use crate::storage::stores::{Stores, run_blocking};
+use crate::storage::stores::{OpenStorage, run_blocking};
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::StoreError;
 use penstock_storage::files::{FilePage, FileQuery, FileRecord, FileStore};
@@ -48,7 +48,7 @@ pub const ROUTES: &[AdminRoute] = &[
 ];
 
 /// Returns a page of files in the order of their ids.
-fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
+fn list(vault: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let limit = asked.page_limit(&LIST_QUERY_PARAMETERS)?;
     let (account, purpose) = (
         asked.query_parameter("account", &LIST_QUERY_PARAMETERS)?,
@@ -58,7 +58,7 @@ fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError>
         (FileStore::new(vault.store.clone()), asked.query_parameter("after", &LIST_QUERY_PARAMETERS)?);
     let is_wanted = |record: &FileRecord| purpose.is_none_or(|purpose| record.purpose.name() == purpose);
     let page = match account {
-        None => store.list_wanted(after, limit, is_wanted),
+        None => store.list_filtered(after, limit, is_wanted),
         Some(account) => files_of_account(vault, &store, account, (after, limit), is_wanted),
     };
     let page = page.map_err(store_error_response)?;
@@ -69,7 +69,7 @@ fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError>
 /// Returns a page of the files of an account. Files are indexed by key, so the pages of all keys of the account are
 /// merged.
 fn files_of_account(
-    vault: &Stores,
+    vault: &OpenStorage,
     store: &FileStore,
     account: &str,
     (after, limit): (Option<&str>, usize),
@@ -77,7 +77,7 @@ fn files_of_account(
 ) -> Result<FilePage, StoreError> {
     let (mut files, mut more, mut after_key) = (Vec::<FileRecord>::new(), false, None::<String>);
     loop {
-        let keys = vault.keys.list(Some(account), after_key.as_deref(), PAGE_ROWS)?;
+        let keys = vault.keys.list(Some(account), after_key.as_deref(), MAX_PAGE_ROWS)?;
         for key in &keys.keys {
             let query = FileQuery { key: &key.id, purpose: None, after, ascending: true, limit };
             let page = store.list(&query, &is_wanted)?;
@@ -97,7 +97,7 @@ fn files_of_account(
     }
 }
 
-fn get(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
+fn get(vault: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let record = FileStore::new(vault.store.clone()).get(&asked.id).map_err(store_error_response)?;
     Ok(AdminResponse::ok(file_json(&record.ok_or_else(file_not_found)?, asked)))
 }
@@ -108,10 +108,10 @@ async fn delete(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, ApiE
     let record =
         record.map_err(|why| ApiError::with_message(ErrorCode::Internal, why))?.ok_or_else(file_not_found)?;
     // A file that has expired does not exist.
-    let record = app.files.get(&record.key, &record.id, app.expiry_check()).await?;
+    let record = app.files.get(&record.key, &record.id, app.file_expiry_check()).await?;
     let entry = asked.audit_entry("file.delete", &record.id, json!({ "account": record.account }));
     write_entry_first(&app.stores, entry).await?;
-    app.files.delete(&record.key, &record.id, app.expiry_check()).await?;
+    app.files.delete(&record.key, &record.id, app.file_expiry_check()).await?;
     Ok(json!({ "id": record.id, "deleted": true }))
 }
 
@@ -166,7 +166,7 @@ mod tests {
         }
     }
 
-    fn add_key(vault: &Stores) -> String {
+    fn add_key(vault: &OpenStorage) -> String {
         let key = ApiKey::generate(&mut |bytes| rand::fill(bytes));
         let record = KeyRecord {
             id: key.public_id().to_owned(),
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn pages_of_an_account_merge_the_files_of_its_keys_and_repeat_or_miss_none() {
         let folder = tempfile::tempdir().unwrap();
-        let vault = Stores::open(&StorageSettings::embedded(folder.path())).unwrap();
+        let vault = OpenStorage::open(&StorageSettings::embedded(folder.path())).unwrap();
         let store = FileStore::new(vault.store.clone());
         let keys: Vec<String> = (0..3).map(|_| add_key(&vault)).collect();
         let ids: Vec<String> = (10..40).map(|number| format!("file-{number}")).collect();

@@ -6,7 +6,7 @@ use super::routes::{AdminRoute, RouteHandler};
 use crate::billing::rollups::answer::{UsageQuery, read_usage};
 use crate::config::settings::Provider;
 use crate::state::AppState;
-use crate::state::grid_intensity::{grid_zone_of, intensity_at};
+use crate::state::grid_intensity::{configured_intensity, grid_zone_of};
 use crate::upstream::config_snapshot::ConfigSnapshot;
 use penstock_batch::intensity_history::{IntensityRecord, IntensitySource};
 use penstock_core::calendar::{UtcDay, format_rfc3339};
@@ -55,7 +55,7 @@ fn response_schema() -> Value {
 
 /// Returns the grid intensity at a provider in the present hour, with its origin and age.
 pub(super) fn current_intensity_json(live: &ConfigSnapshot, provider: &Provider, now: u64) -> Value {
-    let IntensityRecord { grams, source } = intensity_at(live, provider, now / HOUR_SECONDS);
+    let IntensityRecord { grams, source } = configured_intensity(live, provider, now / HOUR_SECONDS);
     let (grid, written) = (&provider.location.grid, live.settings.grid.forecast_written);
     let (is_yearly, is_forecast) =
         (source == IntensitySource::Yearly, source == IntensitySource::Forecast && written > 0);
@@ -126,7 +126,7 @@ fn day_json(app: &AppState, requests: &BatchRequests, has_every_zone: bool, now:
             let provider = providers.first?;
             // A past hour is shown with the intensity that was recorded for it; the configuration has the present hour.
             let recorded = app.grid_records.recorded_intensity(zone, hour).filter(|_| hour < last);
-            Some(recorded.unwrap_or_else(|| intensity_at(&live, provider, hour)))
+            Some(recorded.unwrap_or_else(|| configured_intensity(&live, provider, hour)))
         };
         let day: Vec<Option<IntensityRecord>> = hours.iter().map(|hour| intensity(*hour)).collect();
         let is_shown = has_every_zone || ran.iter().any(|requests| *requests > 0);

@@ -207,7 +207,7 @@ impl<'b> RequestFields<'b> {
         };
         let limits = RequestFields { members, within: "limits." }.check_known(&LIMIT_MEMBERS)?;
         let mut errors = FieldErrors::default();
-        let mut limit = |name, most| errors.collect(limits.limit(name, most));
+        let mut limit = |name, most| errors.unwrap_or_record(limits.limit(name, most));
         limit("requests_per_minute", MAX_LIMIT_VALUE).apply_to(&mut onto.requests_per_minute);
         limit("tokens_per_minute", MAX_LIMIT_VALUE).apply_to(&mut onto.tokens_per_minute);
         match limit("concurrent", u32::MAX.into()) {
@@ -215,9 +215,11 @@ impl<'b> RequestFields<'b> {
             PatchValue::Null => onto.concurrent = None,
             PatchValue::Some(most) => onto.concurrent = u32::try_from(most).ok(),
         }
-        errors.collect(limits.credit_amount("budget_per_day")).apply_to(&mut onto.budget_per_day);
-        errors.collect(limits.credit_amount("budget_per_month")).apply_to(&mut onto.budget_per_month);
-        errors.finish()
+        errors.unwrap_or_record(limits.credit_amount("budget_per_day")).apply_to(&mut onto.budget_per_day);
+        errors
+            .unwrap_or_record(limits.credit_amount("budget_per_month"))
+            .apply_to(&mut onto.budget_per_month);
+        errors.into_result()
     }
 
     fn limit(&self, name: &str, most: u64) -> Result<PatchValue<u64>, ApiError> {

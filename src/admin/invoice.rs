@@ -5,7 +5,8 @@ use super::request::{AdminRequest, store_error_response};
 use super::routes::{AdminRoute, RouteHandler};
 use super::{accounts, issued_invoices};
 use crate::billing::invoice::{
-    InvoiceError, InvoiceFigures, InvoiceSums, InvoiceTotals, InvoiceUnit, PRICE_NAMES, read_invoice_figures,
+    InvoiceError, InvoiceFigures, InvoiceLineKey, InvoiceSums, InvoiceTotals, PRICE_NAMES,
+    read_invoice_figures,
 };
 use crate::billing::invoice_corrections::CorrectionLine;
 use crate::config::settings::{InvoiceParty, InvoiceSettings};
@@ -59,14 +60,14 @@ pub const ROUTES: &[AdminRoute] = &[AdminRoute::get(
 
 /// Account and period of an invoice.
 #[derive(Clone, Debug)]
-pub(super) struct InvoicePeriod {
+pub(super) struct InvoiceQuery {
     /// Id of the account.
     pub account: String,
     /// First and last day.
     pub range: UsageRange,
 }
 
-impl InvoicePeriod {
+impl InvoiceQuery {
     /// Parses the first and last day of the period of an invoice.
     ///
     /// # Errors
@@ -87,12 +88,12 @@ async fn invoice(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, Api
     let required = || ApiError::invalid("account", "account: expected the id of an account");
     let account = asked.query_parameter("account", &QUERY)?.ok_or_else(required)?.to_owned();
     let (from, to) = (asked.query_parameter("from", &QUERY)?, asked.query_parameter("to", &QUERY)?);
-    let period = InvoicePeriod::parse(account, from, to, asked.now)?;
+    let period = InvoiceQuery::parse(account, from, to, asked.now)?;
     let (app, now) = (app.clone(), asked.now);
     let read = move || {
         accounts::check_account_exists(&app.stores, &period.account)?;
         let (from, to) = (period.range.from.to_string(), period.range.to.to_string());
-        match issued_invoices::read_issued(&app, &period.account, &from, &to)? {
+        match issued_invoices::find_issued_document(&app, &period.account, &from, &to)? {
             Some(stored) => Ok(stored),
             None => preview(&app, &period, now),
         }
@@ -109,8 +110,8 @@ pub(super) fn invoice_error_response(error: InvoiceError) -> ApiError {
 }
 
 /// Returns the invoice as it would be issued now, without a number. Blocks.
-pub(super) fn preview(app: &AppState, period: &InvoicePeriod, now: u64) -> Result<Value, ApiError> {
-    let InvoicePeriod { account, range } = period;
+pub(super) fn preview(app: &AppState, period: &InvoiceQuery, now: u64) -> Result<Value, ApiError> {
+    let InvoiceQuery { account, range } = period;
     let mut figures =
         read_invoice_figures(&app.ledger.store, account, *range).map_err(invoice_error_response)?;
     let credit_notes = app.stores.invoices.credit_notes(account).map_err(store_error_response)?;
@@ -234,7 +235,7 @@ fn lines_json(figures: &InvoiceFigures, issued: &[InvoiceRecord]) -> Value {
     charges.chain(figures.corrections.iter().map(correction)).collect()
 }
 
-fn line_json((unit, sums): (&InvoiceUnit, &InvoiceSums), is_correction: bool) -> Map<String, Value> {
+fn line_json((unit, sums): (&InvoiceLineKey, &InvoiceSums), is_correction: bool) -> Map<String, Value> {
     let mut row = Map::new();
     row.insert("model".to_owned(), (&*unit.model).into());
     row.insert("location".to_owned(), (&*unit.location).into());

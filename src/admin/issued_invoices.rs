@@ -3,7 +3,7 @@
 
 use super::accounts;
 use super::input::RequestFields;
-use super::invoice::{self, InvoiceIssueState, InvoicePeriod};
+use super::invoice::{self, InvoiceIssueState, InvoiceQuery};
 use super::openapi::{list_schema, response_schema};
 use super::request::{AdminRequest, store_error_response};
 use super::routes::{AdminRoute, RouteHandler};
@@ -27,7 +27,7 @@ const ROW: [&str; 8] = ["number", "account", "from", "to", "issued", "net_eur", 
 /// writes from its journal later than that, after a long outage, are missing in all invoices.
 const SETTLING_SECONDS: u64 = 3_600;
 /// Maximum number of tries to issue a document, if other documents of its account are issued at the same time.
-pub(super) const MAX_TRIES: usize = 8;
+pub(super) const MAX_ISSUE_ATTEMPTS: usize = 8;
 /// Number of hexadecimal digits of a series' id.
 const SERIES_DIGITS: usize = 32;
 
@@ -52,7 +52,7 @@ pub const ROUTES: &[AdminRoute] = &[
 ];
 
 /// Runs work on a thread for blocking work; a panic becomes an internal error.
-pub(super) async fn blocking<T: Send + 'static>(
+pub(super) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal)))
@@ -61,7 +61,7 @@ pub(super) async fn blocking<T: Send + 'static>(
 async fn list(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, ApiError> {
     let account = asked.query_parameter("account", &QUERY)?.map(str::to_owned);
     let stores = app.stores.clone();
-    blocking(move || {
+    run_blocking(move || {
         if let Some(account) = &account {
             accounts::check_account_exists(&stores, account)?;
         }
@@ -94,42 +94,38 @@ async fn issue(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, ApiEr
     let account = required("account", "account: expected the id of an account")?;
     let from = required("from", "from: expected the first day of the period, such as 2026-11-01")?;
     let to = required("to", "to: expected the last day of the period, such as 2026-11-30")?;
-    let period = InvoicePeriod::parse(account, Some(&from), Some(&to), asked.now)?;
+    let period = InvoiceQuery::parse(account, Some(&from), Some(&to), asked.now)?;
     if !has_settling_time_passed(period.range.to, asked.now) {
         let message = "to: expected a day that ended at least an hour ago, so that all charges are recorded";
         return Err(ApiError::invalid("to", message));
     }
     let (app, asked) = (app.clone(), asked.clone());
-    blocking(move || issue_blocking(&app, &period, &asked)).await
+    run_blocking(move || issue_blocking(&app, &period, &asked)).await
 }
 
 /// Issues an invoice. If another document of the account is issued meanwhile, the figures are read again.
-fn issue_blocking(app: &AppState, period: &InvoicePeriod, asked: &AdminRequest) -> Result<Value, ApiError> {
+fn issue_blocking(app: &AppState, period: &InvoiceQuery, asked: &AdminRequest) -> Result<Value, ApiError> {
     accounts::check_account_exists(&app.stores, &period.account)?;
     let (from, to) = (period.range.from.to_string(), period.range.to.to_string());
-    for _ in 0..MAX_TRIES {
-        if let Some(stored) = read_issued(app, &period.account, &from, &to)? {
+    for _ in 0..MAX_ISSUE_ATTEMPTS {
+        if let Some(stored) = find_issued_document(app, &period.account, &from, &to)? {
             return Ok(stored);
         }
         if let Some(issued) = try_issue(app, period, asked)? {
             return Ok(issued);
         }
     }
-    Err(changed_meanwhile())
+    Err(issue_conflict_error())
 }
 
 /// Returns the error 409 for a document that was not issued, because another one was issued during each try.
-pub(super) fn changed_meanwhile() -> ApiError {
+pub(super) fn issue_conflict_error() -> ApiError {
     let message = "Another document of this account was issued at the same time; try again.";
     ApiError::with_message(ErrorCode::Conflict, message)
 }
 
 /// Issues an invoice; `None` if another document of the account was issued meanwhile.
-fn try_issue(
-    app: &AppState,
-    period: &InvoicePeriod,
-    asked: &AdminRequest,
-) -> Result<Option<Value>, ApiError> {
+fn try_issue(app: &AppState, period: &InvoiceQuery, asked: &AdminRequest) -> Result<Option<Value>, ApiError> {
     let live = app.config_snapshot();
     let settings = &live.settings.invoice;
     let Some(seller) = &settings.seller else {
@@ -187,7 +183,7 @@ pub(super) fn year_of(time: u64) -> Result<u16, ApiError> {
 fn draft_record(
     preview: &Value,
     series: String,
-    period: &InvoicePeriod,
+    period: &InvoiceQuery,
     issued: u64,
 ) -> Result<InvoiceRecord, ApiError> {
     let year = year_of(issued)?;
@@ -233,13 +229,13 @@ fn issued_json(preview: &Value, record: &InvoiceRecord) -> Value {
 }
 
 /// Returns the document of the invoice for exactly this period; `None` if none was issued.
-pub(super) fn read_issued(
+pub(super) fn find_issued_document(
     app: &AppState,
     account: &str,
     from: &str,
     to: &str,
 ) -> Result<Option<Value>, ApiError> {
-    let found = app.stores.invoices.find(account, from, to).map_err(store_error_response)?;
+    let found = app.stores.invoices.find_by_period(account, from, to).map_err(store_error_response)?;
     found.map(|record| read_document(app, &record)).transpose()
 }
 

@@ -12,7 +12,7 @@ use super::version::{ExpectedVersion, object_version, with_version};
 use crate::auth::account_json;
 use crate::http::field_errors::FieldErrors;
 use crate::state::AppState;
-use crate::storage::stores::Stores;
+use crate::storage::stores::OpenStorage;
 use penstock_auth::{ApiKey, KeyScopes};
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::keys::{KeyDigest, KeyLimits, KeyRecord, PreviousSecret, RevokeOutcome};
@@ -32,7 +32,7 @@ pub const ROTATE_MEMBERS: [&str; 1] = ["overlap_seconds"];
 /// Query parameters of the request that lists keys.
 pub const LIST_QUERY_PARAMETERS: [&str; 3] = ["account", "after", "limit"];
 /// Default and maximum time for which the previous secret stays valid after a rotation, in seconds.
-pub const OVERLAP_SECONDS: (u64, u64) = (86_400, 7 * 86_400);
+pub const DEFAULT_AND_MAX_OVERLAP_SECONDS: (u64, u64) = (86_400, 7 * 86_400);
 
 /// Routes of keys.
 pub const ROUTES: &[AdminRoute] = &[
@@ -94,11 +94,11 @@ impl<'b> KeyPatch<'b> {
         let fields = RequestFields::parse(&asked.body, known)?;
         let mut errors = FieldErrors::default();
         let wanted = Self {
-            name: errors.collect(fields.text_value("name")),
-            scopes: errors.collect(fields.text_list("scopes")),
-            models: errors.collect(fields.text_list("models")),
-            store_responses: errors.collect(fields.bool("store_responses")),
-            expires: errors.collect(fields.future_time("expires", asked.now)),
+            name: errors.unwrap_or_record(fields.text_value("name")),
+            scopes: errors.unwrap_or_record(fields.text_list("scopes")),
+            models: errors.unwrap_or_record(fields.text_list("models")),
+            store_responses: errors.unwrap_or_record(fields.bool("store_responses")),
+            expires: errors.unwrap_or_record(fields.future_time("expires", asked.now)),
             fields,
         };
         if let PatchValue::Some(scopes) = &wanted.scopes
@@ -106,8 +106,8 @@ impl<'b> KeyPatch<'b> {
         {
             errors.add(ApiError::invalid("scopes", format!("{unknown}.")));
         }
-        errors.collect(wanted.fields.apply_limits(&mut KeyLimits::default()));
-        errors.finish()?;
+        errors.unwrap_or_record(wanted.fields.apply_limits(&mut KeyLimits::default()));
+        errors.into_result()?;
         Ok(wanted)
     }
 
@@ -135,7 +135,7 @@ impl<'b> KeyPatch<'b> {
     }
 }
 
-fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
+fn list(vault: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let limit = asked.page_limit(&LIST_QUERY_PARAMETERS)?;
     let (account, after) = (
         asked.query_parameter("account", &LIST_QUERY_PARAMETERS)?,
@@ -146,13 +146,13 @@ fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError>
     Ok(AdminResponse::ok(json!({ "data": data, "has_more": page.next.is_some(), "next": page.next })))
 }
 
-fn create(vault: &Stores, asked: &AdminRequest) -> Result<KeyChangeResponse, ApiError> {
+fn create(vault: &OpenStorage, asked: &AdminRequest) -> Result<KeyChangeResponse, ApiError> {
     let wanted = KeyPatch::parse(asked, &CREATE_MEMBERS)?;
     let account = wanted
         .fields
         .text_value("account")?
         .into_option()
-        .unwrap_or_else(|| account_json::DEFAULT_ACCOUNT.to_owned());
+        .unwrap_or_else(|| account_json::DEFAULT_ACCOUNT_ID.to_owned());
     let (account, made) = accounts::find_or_create(vault, asked, &account)?;
     let key = ApiKey::generate(&mut fill_random);
     let mut record = KeyRecord {
@@ -179,12 +179,12 @@ fn create(vault: &Stores, asked: &AdminRequest) -> Result<KeyChangeResponse, Api
     Ok((response, KeyCacheUpdate::Key(Box::new(record), account)))
 }
 
-fn get(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
+fn get(vault: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let key = vault.keys.get(&asked.id).map_err(store_error_response)?.ok_or_else(key_not_found)?;
     Ok(AdminResponse::ok(key_json(&key)))
 }
 
-fn change(vault: &Stores, asked: &AdminRequest) -> Result<KeyChangeResponse, ApiError> {
+fn change(vault: &OpenStorage, asked: &AdminRequest) -> Result<KeyChangeResponse, ApiError> {
     let wanted = KeyPatch::parse(asked, &CHANGE_MEMBERS)?;
     let expected = ExpectedVersion::parse(&wanted.fields)?;
     let changed = vault.keys.change(&asked.id, |key| {
@@ -197,12 +197,12 @@ fn change(vault: &Stores, asked: &AdminRequest) -> Result<KeyChangeResponse, Api
         (before != after).then(|| asked.audit_entry("key.change", &key.id, changed_fields(&before, &after)))
     });
     let key = changed.map_err(store_error_response)?.ok_or_else(key_not_found)?;
-    expected.check("key")?;
+    expected.require_match("key")?;
     let response = AdminResponse { status: 200, answer: key_json(&key) };
     Ok((response, KeyCacheUpdate::Key(Box::new(key), None)))
 }
 
-fn revoke(vault: &Stores, asked: &AdminRequest) -> Result<KeyChangeResponse, ApiError> {
+fn revoke(vault: &OpenStorage, asked: &AdminRequest) -> Result<KeyChangeResponse, ApiError> {
     RequestFields::parse(&asked.body, &[])?;
     let entry = asked.audit_entry("key.revoke", &asked.id, json!({}));
     let already = match vault.keys.revoke(&asked.id, &entry).map_err(store_error_response)? {
@@ -214,12 +214,12 @@ fn revoke(vault: &Stores, asked: &AdminRequest) -> Result<KeyChangeResponse, Api
     Ok((AdminResponse::ok(answer), KeyCacheUpdate::Key(Box::new(key), None)))
 }
 
-fn rotate(vault: &Stores, asked: &AdminRequest) -> Result<KeyChangeResponse, ApiError> {
+fn rotate(vault: &OpenStorage, asked: &AdminRequest) -> Result<KeyChangeResponse, ApiError> {
     let fields = RequestFields::parse(&asked.body, &ROTATE_MEMBERS)?;
     let overlap = fields
-        .number_in_range("overlap_seconds", 0, OVERLAP_SECONDS.1)?
+        .number_in_range("overlap_seconds", 0, DEFAULT_AND_MAX_OVERLAP_SECONDS.1)?
         .into_option()
-        .unwrap_or(OVERLAP_SECONDS.0);
+        .unwrap_or(DEFAULT_AND_MAX_OVERLAP_SECONDS.0);
     let key = ApiKey::with_new_secret(&asked.id, &mut fill_random).ok_or_else(key_not_found)?;
     let digest = KeyDigest(penstock_auth::key_digest(&vault.pepper.0, &key));
     let over =
@@ -275,7 +275,7 @@ pub async fn create_key(app: &Arc<AppState>, wanted: &Value) -> Result<Value, Ap
 ///
 /// # Errors
 /// Returns the error of the store.
-pub fn all_keys(vault: &Stores) -> Result<Vec<Value>, ApiError> {
+pub fn all_keys_json(vault: &OpenStorage) -> Result<Vec<Value>, ApiError> {
     let mut all = Vec::new();
     let mut asked = AdminRequest::default();
     loop {

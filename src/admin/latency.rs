@@ -5,7 +5,7 @@ use super::request::AdminRequest;
 use super::routes::{AdminRoute, RouteHandler};
 use crate::state::AppState;
 use crate::telemetry::first_token_history::{
-    FirstTokenGroup, FirstTokenTimes, LatencyGrouping, MINUTES, sum_minutes,
+    FirstTokenGroup, FirstTokenTimes, LatencyGrouping, WINDOW_MINUTES, sum_minutes,
 };
 use crate::telemetry::recent_requests::RecentRequest;
 use penstock_core::calendar::format_rfc3339;
@@ -83,9 +83,9 @@ fn latency(app: &AppState, asked: &AdminRequest) -> Result<Value, ApiError> {
     let by = LatencyGrouping::ALL.into_iter().find(|(known, _)| *known == name);
     let (name, by) = by.ok_or_else(|| ApiError::invalid("by", "by: expected model or provider"))?;
     let last = asked.now / MINUTE_SECONDS;
-    let minutes = (last + 1).saturating_sub(MINUTES as u64)..=last;
+    let minutes = (last + 1).saturating_sub(WINDOW_MINUTES as u64)..=last;
     let minutes: Vec<String> = minutes.map(|minute| format_rfc3339(minute * MINUTE_SECONDS)).collect();
-    let groups = app.history.first_tokens.groups(by, asked.now);
+    let groups = app.history.first_tokens.recent_groups(by, asked.now);
     Ok(json!({
         "object": "latency",
         "by": name,

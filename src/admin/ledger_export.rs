@@ -7,7 +7,7 @@ use super::routes::{AdminRoute, RouteHandler};
 use crate::billing::entry_pages::parse_position;
 use crate::billing::ledger_export::entries_of_period;
 use crate::billing::{Ledger, format};
-use crate::storage::stores::Stores;
+use crate::storage::stores::OpenStorage;
 use penstock_core::ApiError;
 use penstock_core::calendar::format_rfc3339;
 use penstock_ledger::Wallet;
@@ -73,7 +73,11 @@ fn entry_schema() -> Value {
         } })
 }
 
-async fn entries(vault: &Stores, ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {
+async fn entries(
+    vault: &OpenStorage,
+    ledger: &Ledger,
+    asked: &AdminRequest,
+) -> Result<LedgerReply, ApiError> {
     let account = requested_account(vault, ledger, asked, &QUERY).await?;
     let range = UsageRange::parse(
         asked.query_parameter("from", &QUERY)?,
@@ -112,7 +116,7 @@ fn entry_json(entry: Value) -> Value {
         let value = match (&*name, wallet) {
             ("at", _) => format_rfc3339(value.as_u64()?).into(),
             (name, Some(wallet)) if AMOUNTS.contains(&name) => {
-                format::to_decimal(wallet, value.as_i64()?).normalize().to_string().into()
+                format::amount_to_decimal(wallet, value.as_i64()?).normalize().to_string().into()
             }
             ("prev" | "hash" | "sum", _) => return None,
             _ => value,

@@ -62,7 +62,7 @@ use pingora_core::server::ShutdownWatch;
 use request::{AdminRequest, LedgerReply};
 use request_head::{accepts_gzip, caller_name, has_bearer_token, query_pairs};
 use routes::RouteHandler;
-use sending::{MAX_REQUESTS, READ_TIMEOUT, finish, send_body};
+use sending::{MAX_IN_FLIGHT_REQUESTS, READ_TIMEOUT, close_connection, send_response};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio::sync::{Semaphore, watch};
@@ -137,7 +137,7 @@ impl HttpServerApp for AdminListener {
             drop(served);
             send_answer(answer, &mut session, &id).await;
         }
-        finish(session).await;
+        close_connection(session).await;
         None
     }
 }
@@ -146,7 +146,7 @@ async fn send_answer(answer: Result<HttpAnswer, ApiError>, session: &mut ServerS
     match answer {
         Ok(HttpAnswer(status, kind, body)) => {
             let accepts = accepts_gzip(session.get_header_bytes(header::ACCEPT_ENCODING));
-            send_body(session, ResponseHead::new(status, id), kind, body, accepts).await;
+            send_response(session, ResponseHead::new(status, id), kind, body, accepts).await;
         }
         Err(refusal) => {
             let caller = &mut Downstream::new(session, None);
@@ -163,7 +163,7 @@ impl AdminListener {
             console: console.with_live_figures(Arc::new(api.clone())),
             api,
             failed_auth: auth_throttle::FailedAuthThrottle::default(),
-            permits: Semaphore::new(MAX_REQUESTS),
+            permits: Semaphore::new(MAX_IN_FLIGHT_REQUESTS),
         }
     }
 
@@ -246,7 +246,7 @@ impl AdminListener {
             body: read_body(session).await?,
             actor: who,
             now: self.api.app.clock.unix_seconds(),
-            file_retention: self.api.app.expiry_check().retention,
+            file_retention: self.api.app.file_expiry_check().retention,
         })
     }
 }

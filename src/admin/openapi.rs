@@ -99,8 +99,8 @@ fn operation(route: &AdminRoute) -> Value {
 
 fn parameter_schema(name: &str) -> Value {
     match name {
-        "limit" => json!({ "type": "integer", "minimum": 1, "maximum": super::request::PAGE_ROWS,
-            "default": super::request::PAGE_ROWS, "description": "Maximum number of rows on the page." }),
+        "limit" => json!({ "type": "integer", "minimum": 1, "maximum": super::request::MAX_PAGE_ROWS,
+            "default": super::request::MAX_PAGE_ROWS, "description": "Maximum number of rows on the page." }),
         "after" => json!({ "type": "string", "description": "Value of `next` on the previous page." }),
         "account" => json!({ "type": "string", "description": "Only this account, or what belongs to it." }),
         "state" => json!({ "enum": batches::STATES, "description": "Only batches with this status." }),

@@ -3,7 +3,7 @@
 
 use super::api::AdminApi;
 use super::request_head::accepts_gzip;
-use super::sending::send_body;
+use super::sending::send_response;
 use crate::console::{Console, ConsoleAnswer};
 use crate::proxy::response::head::ResponseHead;
 use crate::telemetry::request_id::RequestId;
@@ -27,21 +27,21 @@ pub(super) async fn answer_site_page(
 /// Sends a complete answer of a site.
 pub(super) async fn send_site_page(answer: ConsoleAnswer, session: &mut ServerSession, id: &RequestId) {
     let accepts = accepts_gzip(session.get_header_bytes(header::ACCEPT_ENCODING));
-    let mut head = ResponseHead::new(answer.status, id).with("cache-control", answer.cache);
+    let mut head = ResponseHead::new(answer.status, id).with_field("cache-control", answer.cache);
     for (name, value) in crate::console::RESPONSE_HEADERS {
-        head = head.with(name, value);
+        head = head.with_field(name, value);
     }
     if let Some(location) = answer.location {
-        head = head.with("location", location);
+        head = head.with_field("location", location);
     }
     if let Some(allow) = answer.allow {
-        head = head.with("allow", allow);
+        head = head.with_field("allow", allow);
     }
     for cookie in answer.cookies {
-        head = head.with("set-cookie", cookie);
+        head = head.with_field("set-cookie", cookie);
     }
     if let Some(name) = answer.file_name {
-        head = head.with("content-disposition", format!("attachment; filename=\"{name}\""));
+        head = head.with_field("content-disposition", format!("attachment; filename=\"{name}\""));
     }
-    send_body(session, head, answer.content_type, answer.body, accepts).await;
+    send_response(session, head, answer.content_type, answer.body, accepts).await;
 }

@@ -96,7 +96,7 @@ pub async fn reload(app: &Arc<AppState>, source: &ConfigLoader) -> Result<Reload
 fn log_text(changes: &[ConfigChange]) -> String {
     let side = |change: &ConfigChange, side: &Option<String>| match side {
         None => "unset".to_owned(),
-        Some(_) if change.is_address() => "***".to_owned(),
+        Some(_) if change.is_provider_address() => "***".to_owned(),
         Some(value) => value.clone(),
     };
     let describe = |change: &ConfigChange| {

@@ -4,12 +4,12 @@
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::StoreError;
 use penstock_storage::accounts::AccountRecord;
-use penstock_storage::audit::AuditedChange;
+use penstock_storage::audit::ChangeDescription;
 use penstock_storage::keys::KeyRecord;
 use serde_json::{Value, json};
 
 /// Default and maximum number of rows on a page.
-pub const PAGE_ROWS: usize = 1_000;
+pub const MAX_PAGE_ROWS: usize = 1_000;
 
 /// Admin request: the id in its path, query, body, caller and time.
 #[derive(Clone, Debug, Default)]
@@ -66,8 +66,8 @@ pub enum LedgerReply {
 
 impl AdminRequest {
     /// Returns the audit log entry of a change.
-    pub(super) fn audit_entry(&self, what: &str, target: &str, change: Value) -> AuditedChange {
-        AuditedChange {
+    pub(super) fn audit_entry(&self, what: &str, target: &str, change: Value) -> ChangeDescription {
+        ChangeDescription {
             at: self.now,
             who: self.actor.clone(),
             what: what.to_owned(),
@@ -88,10 +88,11 @@ impl AdminRequest {
 
     /// Returns the query parameter `limit`, the maximum number of rows on a page; [`PAGE_ROWS`] by default.
     pub(super) fn page_limit(&self, known: &[&str]) -> Result<usize, ApiError> {
-        let Some(text) = self.query_parameter("limit", known)? else { return Ok(PAGE_ROWS) };
-        let invalid =
-            || ApiError::invalid("limit", format!("limit has to be a whole number from 1 to {PAGE_ROWS}."));
-        text.parse().ok().filter(|limit| (1..=PAGE_ROWS).contains(limit)).ok_or_else(invalid)
+        let Some(text) = self.query_parameter("limit", known)? else { return Ok(MAX_PAGE_ROWS) };
+        let invalid = || {
+            ApiError::invalid("limit", format!("limit has to be a whole number from 1 to {MAX_PAGE_ROWS}."))
+        };
+        text.parse().ok().filter(|limit| (1..=MAX_PAGE_ROWS).contains(limit)).ok_or_else(invalid)
     }
 }
 

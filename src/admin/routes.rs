@@ -11,7 +11,7 @@ use crate::billing::Ledger;
 use crate::config::ConfigLoader;
 use crate::http::route_table::{self, Route, RouteError};
 use crate::state::AppState;
-use crate::storage::stores::Stores;
+use crate::storage::stores::OpenStorage;
 use http::Method;
 use penstock_core::{ApiError, ErrorCode};
 use serde_json::Value;
@@ -141,12 +141,12 @@ impl AdminRoute {
 }
 
 /// Handler of requests that need the store only; blocks.
-pub type StoreHandler = fn(&Stores, &AdminRequest) -> Result<AdminResponse, ApiError>;
+pub type StoreHandler = fn(&OpenStorage, &AdminRequest) -> Result<AdminResponse, ApiError>;
 /// Handler of requests that change keys or accounts in the store; blocks.
-pub type KeyChangeHandler = fn(&Stores, &AdminRequest) -> Result<KeyChangeResponse, ApiError>;
+pub type KeyChangeHandler = fn(&OpenStorage, &AdminRequest) -> Result<KeyChangeResponse, ApiError>;
 /// Handler of requests that need the ledger.
 pub type LedgerHandler =
-    for<'a> fn(&'a Stores, &'a Arc<Ledger>, &'a AdminRequest) -> HandlerFuture<'a, LedgerReply>;
+    for<'a> fn(&'a OpenStorage, &'a Arc<Ledger>, &'a AdminRequest) -> HandlerFuture<'a, LedgerReply>;
 /// Handler of requests that need a running gateway.
 pub type RuntimeHandler =
     for<'a> fn(&'a Arc<AppState>, &'a ConfigLoader, &'a AdminRequest) -> HandlerFuture<'a, Value>;
@@ -203,7 +203,9 @@ pub fn find(method: &Method, path: &str) -> Result<(&'static AdminRoute, String)
     match route_table::find_route(all_routes(), method, path) {
         Ok((route, id)) => Ok((route, crate::proxy::endpoint::decode_segment(id).into_owned())),
         Err(RouteError::UnknownPath) => Err(ApiError::new(ErrorCode::NotFound)),
-        Err(RouteError::MethodNotAllowed(allowed)) => Err(route_table::method_not_allowed(method, &allowed)),
+        Err(RouteError::MethodNotAllowed(allowed)) => {
+            Err(route_table::method_not_allowed_error(method, &allowed))
+        }
     }
 }
 

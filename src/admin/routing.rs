@@ -17,7 +17,7 @@ use std::future::ready;
 use std::time::Duration;
 
 /// Query parameters of the request that explains routing.
-pub const QUERY_PARAMETERS: [&str; 10] = [
+pub const EXPLAIN_QUERY_PARAMETERS: [&str; 10] = [
     "model",
     "flavor",
     "prompt_tokens",
@@ -58,7 +58,7 @@ pub const ROUTES: &[AdminRoute] = &[AdminRoute::get(
     "Explains the routing of a request: candidates with the terms of their scores, and excluded offers with the reason",
     RouteHandler::Runtime(|app, _, asked| Box::pin(ready(explain(app, asked)))),
 )
-.with_query_parameters(&QUERY_PARAMETERS)
+.with_query_parameters(&EXPLAIN_QUERY_PARAMETERS)
 .with_response(200, response_schema)];
 
 /// Returns the OpenAPI schema of the explanation.
@@ -129,13 +129,13 @@ struct Question {
 
 fn explain(app: &AppState, asked: &AdminRequest) -> Result<Value, ApiError> {
     let live = app.config_snapshot();
-    let named = asked.query_parameter("model", &QUERY_PARAMETERS)?.unwrap_or_default();
+    let named = asked.query_parameter("model", &EXPLAIN_QUERY_PARAMETERS)?.unwrap_or_default();
     let (name, suffix) = split_flavor(named);
     let model = find_model(&live, name)?;
     let mut question = read_question(app, asked, name)?;
     question.flavor = question.flavor.or(suffix);
     question.ask.kind = model.model.kind;
-    let key = asked.query_parameter("key", &QUERY_PARAMETERS)?.filter(|key| !key.is_empty());
+    let key = asked.query_parameter("key", &EXPLAIN_QUERY_PARAMETERS)?.filter(|key| !key.is_empty());
     let key = key.map(|key| {
         let unknown =
             || ApiError::with_message(ErrorCode::NotFound, "There is no key of this id.").with_param("key");
@@ -163,7 +163,9 @@ fn explain(app: &AppState, asked: &AdminRequest) -> Result<Value, ApiError> {
 /// Reads the request of a query. Its filters are validated like those of a chat request.
 fn read_question(app: &AppState, asked: &AdminRequest, model: &str) -> Result<Question, ApiError> {
     let value = |name: &str| {
-        asked.query_parameter(name, &QUERY_PARAMETERS).map(|value| value.filter(|text| !text.is_empty()))
+        asked
+            .query_parameter(name, &EXPLAIN_QUERY_PARAMETERS)
+            .map(|value| value.filter(|text| !text.is_empty()))
     };
     let flavor = value("flavor")?.map(|name| {
         let names: Vec<&str> = FLAVORS.iter().map(|flavor| flavor.name()).collect();
@@ -230,7 +232,7 @@ fn route_json(route: &RouteExplanation, default: &'static dyn Flavor, now: Durat
         "flavor": route.flavor.name(),
         "is_default": route.flavor == default,
         "weights": { "price": weights.price, "speed": weights.speed, "environment": weights.environment },
-        "max_intensity_ratio": route.flavor.max_intensity_ratio(),
+        "max_intensity_ratio": route.flavor.max_carbon_intensity_ratio(),
         "candidates": candidates.collect::<Vec<_>>(),
         "excluded": excluded.collect::<Vec<_>>(),
     })

@@ -11,23 +11,23 @@ use tokio::time::timeout;
 
 /// Maximum number of connections of a listener with a request in flight, without downloads and event streams. A further
 /// connection is closed.
-pub(super) const MAX_REQUESTS: usize = 128;
+pub(super) const MAX_IN_FLIGHT_REQUESTS: usize = 128;
 /// Timeout of a request head, of a request body, and of the end of a connection.
 pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// Minimum body size for compression, in bytes.
 const COMPRESSIBLE: usize = 1024;
 
 /// Sends a response, compressed if the client takes it. The connection ends early if the client reads too slowly.
-pub(super) async fn send_body(
+pub(super) async fn send_response(
     session: &mut ServerSession,
     head: ResponseHead,
     kind: &str,
     body: Vec<u8>,
     accepts_gzip: bool,
 ) {
-    let head = head.with("vary", "accept-encoding");
+    let head = head.with_field("vary", "accept-encoding");
     let (head, body) = match (accepts_gzip && body.len() >= COMPRESSIBLE).then(|| gzip(&body)).flatten() {
-        Some(compressed) => (head.with("content-encoding", "gzip"), compressed),
+        Some(compressed) => (head.with_field("content-encoding", "gzip"), compressed),
         None => (head, body),
     };
     let within = max_send_time(body.len() as u64);
@@ -36,6 +36,6 @@ pub(super) async fn send_body(
 }
 
 /// Ends the connection of a request that was answered.
-pub(super) async fn finish(session: ServerSession) {
+pub(super) async fn close_connection(session: ServerSession) {
     timeout(READ_TIMEOUT, session.finish()).await.ok();
 }

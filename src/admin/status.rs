@@ -6,7 +6,7 @@ use super::{grid, openapi};
 use crate::billing::format::json_number;
 use crate::state::AppState;
 use crate::telemetry::fleet_metrics::FleetStatus;
-use crate::telemetry::outcome_history::MINUTES;
+use crate::telemetry::outcome_history::WINDOW_MINUTES;
 use crate::upstream::config_snapshot::ConfigSnapshot;
 use crate::upstream::provider_state::ProviderState;
 use penstock_core::Dialect;
@@ -55,7 +55,7 @@ pub fn not_ready_reason(app: &AppState) -> Option<&'static str> {
         StoreHealth::Failed => return Some("the store failed"),
         StoreHealth::Reverted => {}
     }
-    if let Some(reason) = app.restart_reason() {
+    if let Some(reason) = app.forced_restart_reason() {
         return Some(reason);
     }
     if !app.key_cache.is_current() {
@@ -125,7 +125,7 @@ pub fn status_json(app: &AppState) -> Value {
 /// Returns the numbers of requests and errors of the last minutes.
 fn recent_json(app: &AppState) -> Value {
     let counts = app.history.outcomes.recent_counts(app.clock.unix_seconds());
-    json!({ "minutes": MINUTES, "requests": counts.requests, "errors": counts.errors, "refused": counts.refused })
+    json!({ "minutes": WINDOW_MINUTES, "requests": counts.requests, "errors": counts.errors, "refused": counts.refused })
 }
 
 /// Returns the name of the state of the store.

@@ -96,13 +96,13 @@ async fn a_client_that_does_not_read_delays_no_upgrade_and_is_cut() {
         assert_eq!(served.requests_in_flight(), 0, "{path}");
         connection.await.unwrap();
     }
-    assert_eq!(served.listener.permits.available_permits(), MAX_REQUESTS);
+    assert_eq!(served.listener.permits.available_permits(), MAX_IN_FLIGHT_REQUESTS);
 }
 
 #[tokio::test(start_paused = true)]
 async fn connections_are_bounded() {
     let served = TestListener::start().await;
-    let open: Vec<_> = (0..MAX_REQUESTS).map(|_| served.connect(64)).collect();
+    let open: Vec<_> = (0..MAX_IN_FLIGHT_REQUESTS).map(|_| served.connect(64)).collect();
     tokio::task::yield_now().await;
     let (connection, mut client) = served.connect(64);
     connection.await.unwrap();
@@ -148,7 +148,7 @@ async fn few_requests_read_at_a_time_and_none_delays_a_change_of_keys() {
     while let Ok(permit) = timeout(std::time::Duration::ZERO, app.admin_requests.acquire_store_permit()).await
     {
         permits.push(permit);
-        assert!(permits.len() < MAX_REQUESTS);
+        assert!(permits.len() < MAX_IN_FLIGHT_REQUESTS);
     }
     let (reader, list) = (app.clone(), routes::find(&Method::GET, "/admin/keys").unwrap().0);
     let RouteHandler::Store(list) = list.handler else { unreachable!("a read") };

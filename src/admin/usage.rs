@@ -7,7 +7,7 @@ use super::routes::{AdminRoute, RouteHandler};
 use crate::billing::Ledger;
 use crate::billing::rollups::answer::{UsageQuery, read_usage, usage_json};
 use crate::billing::rollups::rebuild;
-use crate::storage::stores::Stores;
+use crate::storage::stores::OpenStorage;
 use penstock_core::{ApiError, ErrorCode};
 
 /// Query parameters of the request for usage sums.
@@ -36,7 +36,7 @@ pub const ROUTES: &[AdminRoute] = &[
     .with_response(200, || response_schema(&VERIFICATION_MEMBERS)),
 ];
 
-async fn usage(vault: &Stores, ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {
+async fn usage(vault: &OpenStorage, ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {
     let account = requested_account(vault, ledger, asked, &USAGE_QUERY_PARAMETERS).await?.unwrap_or_default();
     let value = |name: &str| asked.query_parameter(name, &USAGE_QUERY_PARAMETERS).ok().flatten();
     let query = UsageQuery::parse(value, asked.now)?;

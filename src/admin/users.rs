@@ -8,12 +8,12 @@ use super::routes::{AdminRoute, RouteHandler};
 use super::version::{ExpectedVersion, object_version};
 use crate::auth::password;
 use crate::http::field_errors::FieldErrors;
-use crate::storage::stores::Stores;
+use crate::storage::stores::OpenStorage;
 use penstock_core::{ApiError, ErrorCode, hex};
 use penstock_storage::StoreError;
-use penstock_storage::audit::AuditedChange;
+use penstock_storage::audit::ChangeDescription;
 use penstock_storage::users::{
-    Invitation, MAX_USER_NAME_BYTES, UserChange, UserRecord, UserRole, is_valid_user_name,
+    Invitation, MAX_USER_NAME_BYTES, UserChangeOutcome, UserRecord, UserRole, is_valid_user_name,
 };
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -68,21 +68,22 @@ pub const ROUTES: &[AdminRoute] = &[
     .with_response(200, || schema_ref("InvitedUser")),
 ];
 
-fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
+fn list(vault: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     asked.query_parameter("", &[])?;
     let users = vault.users.list().map_err(store_error_response)?;
     let data: Vec<Value> = users.iter().map(|user| user_json(user, asked.now)).collect();
     Ok(AdminResponse::ok(json!({ "data": data })))
 }
 
-fn create(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
+fn create(vault: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let fields = RequestFields::parse(&asked.body, &CREATE_MEMBERS)?;
     let mut errors = FieldErrors::default();
-    let name = errors.collect(new_name(&fields));
-    let role = errors.collect(fields.choice("role", &ROLES)).into_option().unwrap_or(UserRole::Viewer);
+    let name = errors.unwrap_or_record(new_name(&fields));
+    let role =
+        errors.unwrap_or_record(fields.choice("role", &ROLES)).into_option().unwrap_or(UserRole::Viewer);
     let account = fields.text_value("account").and_then(|id| user_account(vault, role, id.into_option()));
-    let account = errors.collect(account);
-    errors.finish()?;
+    let account = errors.unwrap_or_record(account);
+    errors.into_result()?;
     let chosen = fields.text_value("password")?.into_option();
     let hashed = chosen.as_deref().map(password::hash).transpose()?;
     let (token, invitation) = new_invitation(asked.now);
@@ -124,7 +125,11 @@ fn new_name(fields: &RequestFields<'_>) -> Result<String, ApiError> {
 
 /// Checks the account of a new user: a user with the role `account` needs an account that exists, other users must have
 /// none.
-fn user_account(vault: &Stores, role: UserRole, account: Option<String>) -> Result<Option<String>, ApiError> {
+fn user_account(
+    vault: &OpenStorage,
+    role: UserRole,
+    account: Option<String>,
+) -> Result<Option<String>, ApiError> {
     match (role, account) {
         (UserRole::Account, None) => {
             Err(ApiError::invalid("account", "account: expected the id of an account for the role account"))
@@ -138,7 +143,7 @@ fn user_account(vault: &Stores, role: UserRole, account: Option<String>) -> Resu
     }
 }
 
-fn change(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
+fn change(vault: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let fields = RequestFields::parse(&asked.body, &CHANGE_MEMBERS)?;
     let role = fields.choice("role", &ROLES)?.into_option();
     let disabled = fields.choice("disabled", &[("true", true), ("false", false)])?;
@@ -169,9 +174,9 @@ fn change(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
         Some(asked.audit_entry("user.change", &user.name, change))
     });
     let changed = match changed.map_err(store_error_response)? {
-        UserChange::Current(user) => user,
-        UserChange::UnknownUser => return Err(user_not_found()),
-        UserChange::LastNeeded => {
+        UserChangeOutcome::Current(user) => user,
+        UserChangeOutcome::UnknownUser => return Err(user_not_found()),
+        UserChangeOutcome::LastNeeded => {
             let message = "This is the last active administrator; make another user an administrator first.";
             return Err(ApiError::with_message(ErrorCode::Conflict, message));
         }
@@ -180,11 +185,11 @@ fn change(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
         let message = "role: expected a role of the same kind; a user of an account stays one, and no other becomes one";
         return Err(ApiError::invalid("role", message));
     }
-    expected.check("user")?;
+    expected.require_match("user")?;
     Ok(AdminResponse::ok(user_json(&changed, asked.now)))
 }
 
-fn invite(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
+fn invite(vault: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     RequestFields::parse(&asked.body, &[])?;
     let (token, invitation) = new_invitation(asked.now);
     let user = change_user(vault, &asked.id, |user| {
@@ -206,9 +211,9 @@ fn invite(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
 }
 
 fn change_user(
-    vault: &Stores,
+    vault: &OpenStorage,
     name: &str,
-    change: impl Fn(&mut UserRecord) -> Option<AuditedChange>,
+    change: impl Fn(&mut UserRecord) -> Option<ChangeDescription>,
 ) -> Result<UserRecord, ApiError> {
     let changed = vault.users.change(name, change).map_err(store_error_response)?;
     Ok(changed.ok_or_else(user_not_found)?.0)
@@ -229,7 +234,7 @@ fn user_not_found() -> ApiError {
 ///
 /// # Errors
 /// Returns the error of the store.
-pub fn invite_demo_admin(vault: &Stores, now: u64) -> Result<String, ApiError> {
+pub fn invite_demo_admin(vault: &OpenStorage, now: u64) -> Result<String, ApiError> {
     const NAME: &str = "admin";
     let asked = AdminRequest {
         id: NAME.to_owned(),

@@ -37,7 +37,7 @@ impl ExpectedVersion {
     ///
     /// # Errors
     /// Returns 409 if the stored object had another version.
-    pub(super) fn check(&self, object: &str) -> Result<(), ApiError> {
+    pub(super) fn require_match(&self, object: &str) -> Result<(), ApiError> {
         if self.is_current.get() {
             return Ok(());
         }

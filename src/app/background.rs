@@ -71,7 +71,7 @@ fn start_sweeps(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHa
         spawn_periodic(FILE_SWEEP_INTERVAL.min(leftovers), stop, app, |app| async move {
             if !app.is_store_handed_over() {
                 sweep_files(&app).await;
-                if !app.stores.fleet.is_shared() {
+                if !app.stores.fleet.has_fleet() {
                     delete_expired_responses(&app).await;
                 }
             }
@@ -88,11 +88,11 @@ fn start_sweeps(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHa
             }
         }),
         spawn_periodic(BUCKET_RETRY_INTERVAL, stop, app, |app| async move {
-            tokio::task::spawn_blocking(move || app.files.retry_bucket()).await.ok();
+            tokio::task::spawn_blocking(move || app.files.probe_unavailable_bucket()).await.ok();
         }),
         spawn_periodic(LEFTOVER_INTERVAL.min(leftovers), stop, app, |app| async move {
             let fleet = &app.stores.fleet;
-            if fleet.is_shared() && !app.is_store_handed_over() {
+            if fleet.has_fleet() && !app.is_store_handed_over() {
                 // With a bucket, each gateway has its own local folder, which it has to sweep itself.
                 if fleet.is_leader() || app.files.bucket().is_some() {
                     delete_old_leftovers(&app).await;
@@ -101,7 +101,7 @@ fn start_sweeps(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHa
                     delete_shared_images(&app).await;
                 }
             }
-            if fleet.is_shared() && !app.is_store_handed_over() {
+            if fleet.has_fleet() && !app.is_store_handed_over() {
                 delete_expired_responses(&app).await;
             }
         }),
@@ -112,12 +112,12 @@ fn start_sweeps(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHa
 fn start_fleet_tasks(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHandle<()>> {
     vec![
         spawn_periodic(BEAT_INTERVAL, stop, app, |app| async move {
-            if app.stores.fleet.is_shared() {
-                tokio::task::spawn_blocking(move || app.run_heartbeat()).await.ok();
+            if app.stores.fleet.has_fleet() {
+                tokio::task::spawn_blocking(move || app.run_heartbeat_round()).await.ok();
             }
         }),
         spawn_delayed(FEED_DELAY, FEED_INTERVAL, stop, app, |app| async move {
-            if app.stores.fleet.is_shared() {
+            if app.stores.fleet.has_fleet() {
                 tokio::task::spawn_blocking(move || app.apply_peer_changes()).await.ok();
             }
         }),
@@ -140,7 +140,7 @@ fn start_others(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHa
             // A process that drains after a handover does not write spends: the process that has the store counts its
             // charges. A fleet member writes its spends with its heartbeats.
             let work = move || {
-                if !app.stores.fleet.is_shared() {
+                if !app.stores.fleet.has_fleet() {
                     app.flush_spends();
                 }
                 app.drop_retired_snapshots();
@@ -148,13 +148,13 @@ fn start_others(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHa
             tokio::task::spawn_blocking(work).await.ok();
         }),
         spawn_periodic(CONNECTION_SWEEP_INTERVAL, stop, app, |app| async move {
-            tokio::task::spawn_blocking(move || app.connection_pools.drop_idle_connections()).await.ok();
+            tokio::task::spawn_blocking(move || app.connection_pools.prune_idle_connections()).await.ok();
         }),
         app.health_checks.start(app.health_context(), stop),
         spawn_periodic(IMAGE_SWEEP_INTERVAL, stop, app, |app| async move {
             app.image_cache.remove_expired(app.clock.steady_now())
         }),
-        spawn_periodic(buffer_pool::MAX_IDLE, stop, app, |app| async move {
+        spawn_periodic(buffer_pool::MAX_IDLE_TIME, stop, app, |app| async move {
             app.buffer_pool.drop_idle(Instant::now())
         }),
         spawn_periodic(STORE_CHECK_INTERVAL, stop, app, {
@@ -172,7 +172,7 @@ fn start_others(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHa
             |app| async move { backups::export_if_due(&app).await },
         ),
         spawn_periodic(DISK_INTERVAL, stop, app, |app| async move {
-            tokio::task::spawn_blocking(move || app.measure_disk()).await.ok();
+            tokio::task::spawn_blocking(move || app.measure_disk_usage()).await.ok();
         }),
         spawn_periodic(USAGE_DAYS_INTERVAL, stop, app, {
             let is_logged = Arc::new(AtomicBool::new(false));
@@ -208,7 +208,7 @@ fn log_store_outage(app: &AppState, is_logged: &AtomicBool) {
 /// Adjusts the calendar clock after the system clock was set forward: by NTP after the start, or after the machine
 /// slept.
 fn follow_clock(clock: ProcessClock) {
-    match clock.follow_system(clock::system_time()) {
+    match clock.follow_system_clock(clock::system_time()) {
         ClockAdjustment::Unchanged => {}
         ClockAdjustment::Moved(by) => tracing::warn!(name: "clock_jumped_forward", seconds = %by.as_secs()),
         ClockAdjustment::Waiting(by) => tracing::warn!(name: "clock_ahead", seconds = %by.as_secs()),
@@ -225,7 +225,7 @@ async fn sweep_files(app: &Arc<AppState>) {
 
 /// Deletes expired files.
 async fn delete_expired_files(app: &AppState) {
-    let (files, at) = (app.files.clone(), app.expiry_check());
+    let (files, at) = (app.files.clone(), app.file_expiry_check());
     let swept = tokio::task::spawn_blocking(move || files.delete_expired(at)).await;
     match swept {
         Ok(Ok(0)) | Err(_) => {}
@@ -246,7 +246,9 @@ struct DeletionProblems {
 /// that cannot be read when there are more of them.
 async fn finish_deletions(app: &AppState, logged: &Mutex<DeletionProblems>) {
     let files = app.files.clone();
-    let Ok(passed) = tokio::task::spawn_blocking(move || files.finish_deletions()).await else { return };
+    let Ok(passed) = tokio::task::spawn_blocking(move || files.finish_interrupted_deletions()).await else {
+        return;
+    };
     let outcome = match passed {
         Ok(outcome) => outcome,
         Err(error) => DeletionOutcome { first_error: Some(error.into()), ..DeletionOutcome::default() },
@@ -277,9 +279,9 @@ async fn sweep_bucket(app: &Arc<AppState>) {
     let swept = tokio::task::spawn_blocking(move || {
         let is_ready = state.stores.store.health() == StoreHealth::Ready;
         let due = state.files.bucket().filter(|bucket| {
-            bucket.begin_sweep_if_due(state.clock.steady_now(), age, is_ready, state.stores.fleet.is_leader())
+            bucket.claim_due_sweep(state.clock.steady_now(), age, is_ready, state.stores.fleet.is_leader())
         });
-        due.map(|bucket| bucket.sweep(state.files.record_store(), age))
+        due.map(|bucket| bucket.sweep(state.files.file_record_store(), age))
     });
     let Ok(Some(outcome)) = swept.await else { return };
     if outcome.swept > 0 {
@@ -301,7 +303,7 @@ async fn delete_old_leftovers(app: &AppState) {
 
 /// Deletes generated images of the fleet that have expired.
 async fn delete_shared_images(app: &AppState) {
-    let Some(images) = app.image_cache.shared().cloned() else { return };
+    let Some(images) = app.image_cache.shared_images().cloned() else { return };
     let lifetime = app.config_snapshot().settings.images.lifetime;
     let swept = tokio::task::spawn_blocking(move || images.sweep(lifetime)).await;
     if let Ok(Err(error)) = swept {
@@ -312,9 +314,9 @@ async fn delete_shared_images(app: &AppState) {
 /// Deletes expired responses, and those beyond the limits, on one gateway of a fleet. The other gateways only count the
 /// remaining responses.
 async fn delete_expired_responses(app: &Arc<AppState>) {
-    let (state, now, limits) = (app.clone(), app.clock.unix_seconds(), app.response_limits());
+    let (state, now, limits) = (app.clone(), app.clock.unix_seconds(), app.stored_response_limits());
     let fleet = &app.stores.fleet;
-    let role = if !fleet.is_shared() || fleet.is_leader() { SweepRole::Remover } else { SweepRole::Counter };
+    let role = if !fleet.has_fleet() || fleet.is_leader() { SweepRole::Remover } else { SweepRole::Counter };
     let swept = tokio::task::spawn_blocking(move || state.responses.sweep(now, limits.settings, role)).await;
     if let Ok(Err(error)) = swept {
         tracing::error!(name: "responses_not_swept", why = %error);
@@ -325,7 +327,7 @@ async fn delete_expired_responses(app: &Arc<AppState>) {
 pub async fn resolve_providers(app: &AppState) {
     let live = app.config_snapshot();
     resolve_host_names(live.providers.iter()).await;
-    live.publish().await;
+    live.publish_pools().await;
     app.health_checks.publish_providers(&live).await;
 }
 
@@ -337,7 +339,7 @@ async fn resolve_changed(app: &AppState) {
     let before = addresses();
     resolve_host_names(live.providers.iter()).await;
     if addresses() != before {
-        live.publish().await;
+        live.publish_pools().await;
         app.health_checks.publish_providers(&live).await;
     }
 }

@@ -27,7 +27,7 @@ pub async fn record_demo_history(app: &Arc<AppState>, account: &str, key: &Arc<s
     let charges = charges(&app.config_snapshot(), app.clock.unix_seconds());
     let last = charges.last().map(|charge| charge.at);
     let spent = spent_by(&charges, app.clock.unix_seconds());
-    if app.ledger.record_past_charges(account, key, charges).await
+    if app.ledger.import_past_charges(account, key, charges).await
         && let Some(last) = last
     {
         record_key_usage(app, account, key, spent, last).await;
@@ -75,7 +75,7 @@ fn charges(config: &ConfigSnapshot, now: u64) -> Vec<PastCharge> {
     for hour in (now / HOUR).saturating_sub(HOURS)..now / HOUR {
         let mut rng = StdRng::seed_from_u64(hour);
         let mut charges: Vec<PastCharge> = Vec::new();
-        for model in config.models().filter(|model| model.model.card.kind.is_generator()) {
+        for model in config.models().filter(|model| model.model.card.kind.generates_tokens()) {
             let offers: Vec<_> = model.offers.iter().filter_map(|index| config.offers.get(*index)).collect();
             let expected = (BUSIEST * load_at(hour)).round() as u64;
             for _ in 0..rng.random_range(expected / 2..=expected) {

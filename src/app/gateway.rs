@@ -12,10 +12,10 @@ use crate::config::ConfigLoader;
 use crate::config::settings::Settings;
 use crate::net::executor::WorkerThreads;
 use crate::proxy::{self, GatewayProxy};
-use crate::server::DRAIN_IDLE;
+use crate::server::DRAIN_IDLE_TIMEOUT;
 use crate::server::listener::{BoundListener, PublicListeners, bind_or_inherit};
 use crate::state::AppState;
-use crate::state::admin_requests::AdminRequests;
+use crate::state::admin_requests::AdminRequestTracker;
 use crate::state::latency_records::{self, FlushScope};
 use crate::upgrade::control_channel::{ControlChannel, SuccessorEvent};
 use crate::upgrade::new_process::InheritedState;
@@ -148,7 +148,7 @@ impl RunningGateway {
         let sockets = sockets.map_err(|error| format!("The sockets cannot be handed over: {error}."))?;
         let (program, ledger) = (program.clone(), self.app.ledger.clone());
         let started = spawn_blocking(move || {
-            let forwarder = ledger.prepare_forwarding()?;
+            let forwarder = ledger.start_action_forwarder()?;
             Ok::<_, String>((Successor::start(&program, &sockets)?, forwarder))
         });
         let started = started.await.map_err(|_| "The new process was not waited for.".to_owned())?;
@@ -195,7 +195,7 @@ impl RunningGateway {
                 successor.hand_over(move |news| apply_successor_event(&heard, &runtime, news))
             })?;
             let sender = link.clone();
-            app.ledger.forward_actions(forwarder, counted, move |acts| sender.send_actions(acts));
+            app.ledger.forward_actions(forwarder, counted, move |acts| sender.send_ledger_actions(acts));
             Ok(link)
         };
         spawn_blocking(work).await.unwrap_or_else(|_| Err("The hand-over broke off.".to_owned()))
@@ -268,7 +268,7 @@ impl RunningGateway {
     async fn drained(&self) {
         loop {
             self.app.wait_until_drained().await;
-            let idle = Instant::now() + DRAIN_IDLE + KEEPALIVE_GRACE;
+            let idle = Instant::now() + DRAIN_IDLE_TIMEOUT + KEEPALIVE_GRACE;
             while self.threads.open_connections() > 0
                 && Instant::now() < idle
                 && self.app.in_flight_exchanges() == 0
@@ -284,7 +284,7 @@ impl RunningGateway {
 
 /// Waits until the stopped admin listeners have ended, and their requests with them. Returns false if requests are still
 /// in flight after [`ADMIN_DRAIN_TIMEOUT`].
-async fn drain_admin(tasks: &mut Vec<JoinHandle<()>>, requests: &AdminRequests) -> bool {
+async fn drain_admin(tasks: &mut Vec<JoinHandle<()>>, requests: &AdminRequestTracker) -> bool {
     let drained = timeout(ADMIN_DRAIN_TIMEOUT, async {
         for task in &mut *tasks {
             task.await.ok();
@@ -356,7 +356,7 @@ async fn build_state(
         None => AppState::build(settings).map(|app| (app, InheritedHolds::default(), None)),
         Some(mut arrival) => {
             arrival.request_store()?;
-            let (app, holds) = AppState::take_over(settings)?;
+            let (app, holds) = AppState::build_from_predecessor(settings)?;
             // The sockets accept connections during the whole handover.
             app.set_serving();
             Ok((app, holds, Some(arrival)))
@@ -371,7 +371,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_upgrade_does_not_wait_for_an_admin_request_without_end() {
-        let requests = AdminRequests::default();
+        let requests = AdminRequestTracker::default();
         let request = requests.begin();
         let start = Instant::now();
         assert!(!drain_admin(&mut vec![tokio::spawn(async {})], &requests).await);

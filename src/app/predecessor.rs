@@ -59,10 +59,11 @@ fn serve(
                 for sent in &acts {
                     let _charging = app.charge_lock.read();
                     if let Some(charged) = app.ledger.record_forwarded_action(&mut holds, sent) {
-                        app.apply_remote_charge(&charged);
+                        app.apply_charge_of_other_process(&charged);
                     }
                 }
-                let (app, sender, ticket) = (app.clone(), predecessor.clone(), app.ledger.current_ticket());
+                let (app, sender, ticket) =
+                    (app.clone(), predecessor.clone(), app.ledger.last_pushed_ticket());
                 runtime.spawn(async move {
                     if app.ledger.wait_durable(ticket).await {
                         sender.respond(NewToOld::Persisted(number));
@@ -73,7 +74,7 @@ fn serve(
                 let (app, sender, handle) = (app.clone(), predecessor.clone(), runtime.clone());
                 while calls.try_join_next().is_some() {}
                 let execute = move || {
-                    let of_batches = call.writes_batches();
+                    let of_batches = call.is_batch_write();
                     let answer = call.execute(&*app.stores.store);
                     sender.respond(NewToOld::Answer(number, answer));
                     if of_batches && handle.block_on(BatchManager::resume(&app.batch_context)).is_err() {

@@ -4,12 +4,12 @@ use crate::admin;
 use crate::app::demo_history;
 use crate::app::gateway::RunningGateway;
 use crate::app::sd_notify;
-use crate::auth::account_json::DEFAULT_ACCOUNT;
+use crate::auth::account_json::DEFAULT_ACCOUNT_ID;
 use crate::config::ConfigLoader;
 use crate::config::LoadedConfig;
 use crate::config::settings::Settings;
 use crate::state::AppState;
-use crate::storage::stores::DEMO_FILE;
+use crate::storage::stores::DEMO_MARKER_FILE;
 use crate::telemetry::fd_limit;
 use crate::telemetry::{log, panics};
 use crate::upgrade::new_process::InheritedState;
@@ -91,7 +91,7 @@ pub fn run_demo(settings: Settings, source: ConfigLoader) -> Result<(), String> 
         let gateway = RunningGateway::start(settings, source.clone()).await?;
         fd_limit::log_if_insufficient(&gateway.app.config_snapshot().settings);
         let (key_id, key) = admin::keys::create_demo_key(&gateway.app).await?;
-        demo_history::record_demo_history(&gateway.app, DEFAULT_ACCOUNT, &key_id).await;
+        demo_history::record_demo_history(&gateway.app, DEFAULT_ACCOUNT_ID, &key_id).await;
         admin::adjustments::grant_demo(&gateway.app.ledger).await?;
         let invitation = invite_demo_admin(&gateway.app).await?;
         mark_demo_folder(&gateway.app.config_snapshot().settings.storage.path)?;
@@ -127,7 +127,7 @@ pub fn run_simulator(options: penstock_simulator::SimulatorOptions) -> Result<()
 /// Marks a storage folder as the folder of the demo. Commands that run without a configuration use only a marked
 /// folder.
 fn mark_demo_folder(folder: &Path) -> Result<(), String> {
-    let path = folder.join(DEMO_FILE);
+    let path = folder.join(DEMO_MARKER_FILE);
     let text = "This folder was made by the demo (`penstock` without a command).\n";
     std::fs::write(&path, text).map_err(|error| format!("{} cannot be written: {error}.", path.display()))
 }
@@ -205,7 +205,7 @@ impl ProcessSignals {
 /// Waits until the gateway has to be restarted; returns the reason.
 async fn restart_needed(app: &AppState) -> &'static str {
     loop {
-        if let Some(reason) = app.restart_reason() {
+        if let Some(reason) = app.forced_restart_reason() {
             return reason;
         }
         tokio::time::sleep(RESTART_CHECK_INTERVAL).await;

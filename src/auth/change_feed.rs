@@ -5,7 +5,7 @@
 //! and set again, so an entry that was already applied, or that this process wrote itself, changes nothing.
 
 use crate::auth::key_cache::KeyCache;
-use crate::storage::stores::Stores;
+use crate::storage::stores::OpenStorage;
 use parking_lot::Mutex;
 use penstock_storage::accounts::AccountStore;
 use penstock_storage::audit::{AuditEntry, AuditLog, AuditPage};
@@ -42,9 +42,9 @@ impl ChangeFeed {
     ///
     /// # Errors
     /// Returns the error of the store.
-    pub fn start(stores: &Stores) -> Result<Self, StoreError> {
+    pub fn from_last_entry(stores: &OpenStorage) -> Result<Self, StoreError> {
         let (audit, keys, accounts) = (stores.audit.clone(), stores.keys.clone(), stores.accounts.clone());
-        let last = audit.last_number()?;
+        let last = audit.last_entry_number()?;
         let last_entry = audit.list(last.saturating_sub(1), 1)?.entries.pop();
         Ok(Self { audit, keys, accounts, last, last_entry })
     }
@@ -56,7 +56,7 @@ impl ChangeFeed {
     /// # Errors
     /// Returns the error of the store; the next call then applies the remaining changes. Returns `Reverted` if the last
     /// applied entry is no longer in the log.
-    pub fn apply_new(
+    pub fn apply_new_changes(
         &mut self,
         cache: &KeyCache,
         write_lock: &Mutex<()>,
@@ -68,8 +68,8 @@ impl ChangeFeed {
     /// Returns the scan of the next changes. The resulting page has to be passed to [`Self::apply_page`] before another
     /// call uses this feed.
     #[must_use]
-    pub fn next_scan(&self) -> RowScan {
-        AuditLog::scan_after(self.scan_start(), PAGE_ENTRIES)
+    pub fn next_row_scan(&self) -> RowScan {
+        AuditLog::entry_scan_after(self.scan_start(), PAGE_ENTRIES)
     }
 
     /// Returns the number before the last applied entry, after which the scan starts.
@@ -78,10 +78,10 @@ impl ChangeFeed {
     }
 
     /// Applies a page of changes that begins with the last applied entry, and then the changes that follow the page,
-    /// like [`Self::apply_new`].
+    /// like [`Self::apply_new_changes`].
     ///
     /// # Errors
-    /// Same as [`Self::apply_new`].
+    /// Same as [`Self::apply_new_changes`].
     pub fn apply_page(
         &mut self,
         mut page: AuditPage,
@@ -136,16 +136,16 @@ mod tests {
     use crate::time::clock::ProcessClock;
     use penstock_auth::ApiKey;
     use penstock_storage::accounts::{AccountRecord, AccountState};
-    use penstock_storage::audit::AuditedChange;
+    use penstock_storage::audit::ChangeDescription;
     use penstock_storage::keys::{KeyDigest, KeyLimits, KeyRecord};
     use serde_json::json;
 
-    fn audited(what: &str, target: &str) -> AuditedChange {
+    fn audited(what: &str, target: &str) -> ChangeDescription {
         let (what, target) = (what.to_owned(), target.to_owned());
-        AuditedChange { at: 5, who: "test".to_owned(), what, target, change: json!({}) }
+        ChangeDescription { at: 5, who: "test".to_owned(), what, target, change: json!({}) }
     }
 
-    fn record(stores: &Stores, key: &ApiKey) -> KeyRecord {
+    fn record(stores: &OpenStorage, key: &ApiKey) -> KeyRecord {
         KeyRecord {
             id: key.public_id().to_owned(),
             digest: KeyDigest(penstock_auth::key_digest(&stores.pepper.0, key)),
@@ -167,9 +167,9 @@ mod tests {
     #[test]
     fn changes_of_another_process_are_known_once_the_feed_was_followed() {
         let folder = tempfile::tempdir().unwrap();
-        let stores = Stores::open(&StorageSettings::embedded(folder.path())).unwrap();
+        let stores = OpenStorage::open(&StorageSettings::embedded(folder.path())).unwrap();
         let (clock, lock) = (ProcessClock::start(), Mutex::new(()));
-        let mut feed = ChangeFeed::start(&stores).unwrap();
+        let mut feed = ChangeFeed::from_last_entry(&stores).unwrap();
         let cache = KeyCache::load(&stores, clock).unwrap();
         let key = ApiKey::generate(&mut |bytes| rand::fill(bytes));
         let bearer = format!("Bearer {}", key.reveal());
@@ -177,7 +177,7 @@ mod tests {
         // Another process writes to the store only.
         stores.keys.insert(&record(&stores, &key), &audited("key.create", key.public_id())).unwrap();
         assert!(!accepted());
-        assert!(feed.apply_new(&cache, &lock, |_| {}).unwrap() >= 1);
+        assert!(feed.apply_new_changes(&cache, &lock, |_| {}).unwrap() >= 1);
         assert!(accepted());
         let account = AccountRecord {
             id: "acme".to_owned(),
@@ -193,51 +193,62 @@ mod tests {
         };
         stores.accounts.change("acme", suspend).unwrap();
         let principal = cache.find_principal(key.public_id()).unwrap();
-        assert_eq!(feed.apply_new(&cache, &lock, |_| {}), Ok(2));
+        assert_eq!(feed.apply_new_changes(&cache, &lock, |_| {}), Ok(2));
         assert!(principal.is_suspended());
         stores.keys.revoke(key.public_id(), &audited("key.revoke", key.public_id())).unwrap();
-        assert_eq!(feed.apply_new(&cache, &lock, |_| {}), Ok(1));
+        assert_eq!(feed.apply_new_changes(&cache, &lock, |_| {}), Ok(1));
         assert!(!accepted());
-        assert_eq!(feed.apply_new(&cache, &lock, |_| {}), Ok(0), "nothing is applied twice");
+        assert_eq!(feed.apply_new_changes(&cache, &lock, |_| {}), Ok(0), "nothing is applied twice");
     }
 
     #[test]
     fn an_entry_that_the_store_lacks_or_has_replaced_is_noticed() {
         let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-        let [stores, standby] =
-            folders.each_ref().map(|folder| Stores::open(&StorageSettings::embedded(folder.path())).unwrap());
-        let add = |stores: &Stores, target: &str| {
-            stores.audit.apply(&penstock_storage::Transaction::new(), &audited("something", target)).unwrap();
+        let [stores, standby] = folders
+            .each_ref()
+            .map(|folder| OpenStorage::open(&StorageSettings::embedded(folder.path())).unwrap());
+        let add = |stores: &OpenStorage, target: &str| {
+            stores
+                .audit
+                .apply_with_entry(&penstock_storage::Transaction::new(), &audited("something", target))
+                .unwrap();
         };
         let (cache, lock) = (KeyCache::load(&stores, ProcessClock::start()).unwrap(), Mutex::new(()));
-        let mut feed = ChangeFeed::start(&stores).unwrap();
+        let mut feed = ChangeFeed::from_last_entry(&stores).unwrap();
         for target in ["a", "b"] {
             [&stores, &standby].into_iter().for_each(|stores| add(stores, target));
         }
         add(&stores, "c");
-        feed.apply_new(&cache, &lock, |_| {}).unwrap();
+        feed.apply_new_changes(&cache, &lock, |_| {}).unwrap();
         feed.audit = standby.audit.clone();
-        assert_eq!(feed.apply_new(&cache, &lock, |_| {}), Err(StoreError::Reverted), "c is missing");
+        assert_eq!(feed.apply_new_changes(&cache, &lock, |_| {}), Err(StoreError::Reverted), "c is missing");
         add(&standby, "d");
         add(&standby, "e");
-        assert_eq!(feed.apply_new(&cache, &lock, |_| {}), Err(StoreError::Reverted), "d has its number");
+        assert_eq!(
+            feed.apply_new_changes(&cache, &lock, |_| {}),
+            Err(StoreError::Reverted),
+            "d has its number"
+        );
     }
 
     #[test]
     fn a_feed_follows_more_entries_than_one_page_and_unknown_ones() {
         let folder = tempfile::tempdir().unwrap();
-        let stores = Stores::open(&StorageSettings::embedded(folder.path())).unwrap();
-        let mut feed = ChangeFeed::start(&stores).unwrap();
+        let stores = OpenStorage::open(&StorageSettings::embedded(folder.path())).unwrap();
+        let mut feed = ChangeFeed::from_last_entry(&stores).unwrap();
         let cache = KeyCache::load(&stores, ProcessClock::start()).unwrap();
-        feed.apply_new(&cache, &Mutex::new(()), |_| {}).unwrap();
+        feed.apply_new_changes(&cache, &Mutex::new(()), |_| {}).unwrap();
         for n in 0..PAGE_ENTRIES + 2 {
             let target = format!("{n}");
             stores
                 .audit
-                .apply(&penstock_storage::Transaction::new(), &audited("key.revoke", &target))
+                .apply_with_entry(&penstock_storage::Transaction::new(), &audited("key.revoke", &target))
                 .unwrap();
         }
-        stores.audit.apply(&penstock_storage::Transaction::new(), &audited("something", "else")).unwrap();
-        assert_eq!(feed.apply_new(&cache, &Mutex::new(()), |_| {}), Ok(PAGE_ENTRIES as u64 + 3));
+        stores
+            .audit
+            .apply_with_entry(&penstock_storage::Transaction::new(), &audited("something", "else"))
+            .unwrap();
+        assert_eq!(feed.apply_new_changes(&cache, &Mutex::new(()), |_| {}), Ok(PAGE_ENTRIES as u64 + 3));
     }
 }

@@ -4,18 +4,18 @@
 pub use super::principal::{CachedAccount, Principal};
 
 use super::principal::KeyState;
-use crate::auth::account_json::DEFAULT_ACCOUNT;
+use crate::auth::account_json::DEFAULT_ACCOUNT_ID;
 use crate::auth::limited_owner::LimitSubject;
 use crate::auth::usage_limiter::{UnwrittenSpending, UsageLimiter};
 use crate::fleet::FleetMember;
-use crate::storage::stores::Stores;
+use crate::storage::stores::OpenStorage;
 use crate::telemetry::throttle::ThrottledLog;
 use crate::time::clock::ProcessClock;
 use parking_lot::{Mutex, RwLock};
 use penstock_auth::{ApiKey, KeyDigester};
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::accounts::{AccountRecord, AccountState};
-use penstock_storage::audit::AuditedChange;
+use penstock_storage::audit::ChangeDescription;
 use penstock_storage::keys::{KeyLimits, KeyRecord, KeyStore};
 use penstock_storage::spend::{SpendAddition, SpendOwner, SpendRecord, SpendStore};
 use std::collections::{HashMap, HashSet};
@@ -67,7 +67,7 @@ impl KeyCache {
     ///
     /// # Errors
     /// Returns the error of the store.
-    pub fn load(vault: &Stores, clock: ProcessClock) -> Result<Self, String> {
+    pub fn load(vault: &OpenStorage, clock: ProcessClock) -> Result<Self, String> {
         let to_text = |error: penstock_storage::StoreError| error.to_string();
         let mut spends: HashMap<SpendOwner, SpendRecord, ahash::RandomState> = HashMap::default();
         let keep = |spender, spend| {
@@ -112,7 +112,7 @@ impl KeyCache {
                 break;
             }
         }
-        ring.account_or_insert(DEFAULT_ACCOUNT);
+        ring.account_or_insert(DEFAULT_ACCOUNT_ID);
         ring.persist_implicit_accounts(vault, &written);
         Ok(ring)
     }
@@ -120,7 +120,7 @@ impl KeyCache {
     /// Writes the accounts that are in the cache but not in the store: the default account, and accounts that only keys
     /// of earlier versions name. `written` has the accounts of the store. If the store cannot be written now, the start
     /// continues, and the next start tries again.
-    fn persist_implicit_accounts(&self, vault: &Stores, written: &FastSet<Box<str>>) {
+    fn persist_implicit_accounts(&self, vault: &OpenStorage, written: &FastSet<Box<str>>) {
         let now = self.clock.unix_seconds();
         for id in self.accounts.read().keys().filter(|id| !written.contains(*id)) {
             let account = AccountRecord {
@@ -130,7 +130,7 @@ impl KeyCache {
                 state: AccountState::Active,
                 limits: KeyLimits::default(),
             };
-            let entry = AuditedChange {
+            let entry = ChangeDescription {
                 at: now,
                 who: "gateway".to_owned(),
                 what: "account.create".to_owned(),
@@ -278,7 +278,7 @@ impl KeyCache {
     }
 
     /// Marks the spends of a key and of its account, so that the next flush writes them.
-    pub fn mark_spend(&self, principal: &Arc<Principal>) {
+    pub fn mark_spend_dirty(&self, principal: &Arc<Principal>) {
         let key = principal.key_state.spend_due.swap(true, Ordering::AcqRel);
         let account = principal.account.spend_due.swap(true, Ordering::AcqRel);
         if !key || !account {
@@ -348,7 +348,7 @@ impl KeyCache {
         let added = if spent.rows.is_empty() { Ok(()) } else { spends.add(&spent.rows) };
         if added.is_err() {
             spent.taken.iter().for_each(|(owner, taken)| owner.limiter().put_back_spend(taken));
-            spent.due.iter().for_each(|principal| self.mark_spend(principal));
+            spent.due.iter().for_each(|principal| self.mark_spend_dirty(principal));
         }
         let Err(error) = added.and_then(|()| spends.flush()) else { return true };
         // An outage of the store fails one write per second, so the log is throttled.

@@ -7,7 +7,7 @@
 use super::key_cache::KeyCache;
 use super::limited_owner::LimitSubject;
 use crate::fleet::{KeyUsageReport, MemberReport};
-use penstock_limits::{PeerUsage, RefusedTokens, UsageTotals, receives_remainder};
+use penstock_limits::{LargestRefusedRequest, PeerUsage, UsageTotals, receives_remainder};
 use penstock_storage::StoreError;
 use penstock_storage::spend::{SpendOwner, SpendStore};
 use std::collections::HashMap;
@@ -88,7 +88,7 @@ impl LimitSync {
         for principal in cache.take_active_principals() {
             let account = LimitSubject::Account(principal.account.clone());
             for owner in [LimitSubject::Key(principal), account] {
-                let name = owner.name();
+                let name = owner.qualified_id();
                 if self.reported.contains_key(&name) || !owner.limiter().is_limited() {
                     continue;
                 }
@@ -146,7 +146,7 @@ impl LimitSync {
         }
         for (name, sum) in sums {
             if let Some(owner) =
-                LimitSubject::find_by_name(cache, name).filter(|owner| owner.limiter().is_limited())
+                LimitSubject::find_by_qualified_id(cache, name).filter(|owner| owner.limiter().is_limited())
             {
                 owner.limiter().apply_peer_usage(&complete(&sum, false), now);
             }
@@ -281,7 +281,7 @@ impl PeerDemand {
         sum.wanted_tokens = sum.wanted_tokens.saturating_add(self.tokens);
         sum.refused_requests = sum.refused_requests.saturating_add(self.refused_requests);
         if self.largest_refused > sum.refused.amount {
-            sum.refused = RefusedTokens { amount: self.largest_refused, wanted: self.tokens };
+            sum.refused = LargestRefusedRequest { amount: self.largest_refused, wanted: self.tokens };
         }
     }
 }

@@ -45,7 +45,7 @@ impl LimitSubject {
     }
 
     /// Returns `key/` or `account/` with the id.
-    pub(super) fn name(&self) -> String {
+    pub(super) fn qualified_id(&self) -> String {
         match self {
             Self::Key(principal) => format!("key/{}", principal.public_id),
             Self::Account(account) => format!("account/{}", account.id),
@@ -61,7 +61,7 @@ impl LimitSubject {
     }
 
     /// Returns the owner with a name; `None` if the key cache does not have it.
-    pub(super) fn find_by_name(cache: &KeyCache, name: &str) -> Option<Self> {
+    pub(super) fn find_by_qualified_id(cache: &KeyCache, name: &str) -> Option<Self> {
         match name.split_once('/')? {
             ("key", id) => cache.find_principal(id).map(Self::Key),
             ("account", id) => cache.account(id).map(Self::Account),
@@ -98,7 +98,7 @@ impl LeasedBudget {
 
     /// Returns the budget of a pool; `None` if the key cache does not have its owner.
     #[must_use]
-    pub fn find(cache: &KeyCache, pool: &BudgetPool) -> Option<Self> {
+    pub fn find_by_pool(cache: &KeyCache, pool: &BudgetPool) -> Option<Self> {
         let owner = match &pool.owner {
             SpendOwner::Key(id) => LimitSubject::Key(cache.find_principal(id)?),
             SpendOwner::Account(id) => LimitSubject::Account(cache.account(id)?),
@@ -123,13 +123,13 @@ impl LeasedBudget {
     /// micro-credits.
     #[must_use]
     pub fn covers(&self, cost: u64) -> bool {
-        self.with(|state, period| state.meter.is_covered(&state.limits, period, cost))
+        self.with(|state, period| state.meter.is_cost_covered(&state.limits, period, cost))
     }
 
     /// Returns the leased amount that no request has reserved, in micro-credits.
     #[must_use]
     pub fn available(&self) -> i64 {
-        self.with(|state, period| state.meter.lease_available(period))
+        self.with(|state, period| state.meter.unreserved_lease(period))
     }
 
     /// Returns the leased amount that is not spent, in micro-credits.
@@ -164,7 +164,7 @@ impl LeasedBudget {
     /// Subtracts an amount in micro-credits from the leased part, if no request has reserved it. Returns true if it was
     /// subtracted.
     #[must_use]
-    pub fn take(&self, amount: i64) -> bool {
+    pub fn try_subtract(&self, amount: i64) -> bool {
         self.with(|state, period| state.meter.try_reduce_lease(period, amount))
     }
 
@@ -181,7 +181,7 @@ impl LeasedBudget {
     /// Ends a draw: adds the drawn amount to the leased part of the budget. If the budget was lowered meanwhile, the
     /// leased part is recalled.
     pub fn end_draw(&self, terms: BudgetDrawTerms, drawn: i64) {
-        self.with(|state, period| state.meter.add_drawn(&state.limits, period, drawn, terms.limit));
+        self.with(|state, period| state.meter.add_drawn_lease(&state.limits, period, drawn, terms.limit));
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut LimiterState, BudgetPeriod) -> T) -> T {

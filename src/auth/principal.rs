@@ -143,7 +143,7 @@ impl Principal {
     /// Returns true if the key was granted the scope by its name or by a wildcard. A scope that another scope includes
     /// does not count.
     #[must_use]
-    pub const fn has_scope_explicitly(&self, scope: KeyScope) -> bool {
+    pub const fn has_directly_granted_scope(&self, scope: KeyScope) -> bool {
         self.scopes.contains(scope)
     }
 

@@ -2,7 +2,8 @@
 
 use parking_lot::Mutex;
 use penstock_limits::{
-    BudgetPeriod, LeaseSpending, LimitStatus, PeerUsage, SpendTotals, UsageLimits, UsageMeter, UsageTotals,
+    BudgetPeriod, LeaseSpending, PeerUsage, RateLimitStatus, SpendTotals, UsageLimits, UsageMeter,
+    UsageTotals,
 };
 use penstock_storage::keys::KeyLimits;
 use penstock_storage::spend::SpendRecord;
@@ -74,7 +75,7 @@ impl UsageLimiter {
         let spent = SpendRecord { day: within(BudgetPeriod::Day), month: within(BudgetPeriod::Month), at };
         inner.written = spent;
         UnwrittenSpending {
-            spent: spent.spent_since(before),
+            spent: spent.spent_since_record(before),
             leased: inner.meter.take_unwritten_spending(),
             before,
         }
@@ -110,7 +111,7 @@ impl UsageLimiter {
     /// time, and lets it spend from budgets only what it has leased.
     pub fn divide_limits(&self, members: u32, now: Duration) {
         let LimiterState { limits, meter, .. } = &mut *self.0.lock();
-        meter.begin_sharing(limits, members, now);
+        meter.begin_limit_sharing(limits, members, now);
         meter.enable_budget_leases();
     }
 
@@ -127,8 +128,8 @@ impl UsageLimiter {
         let within = |period| inner.meter.spend_totals().spent_in(period, now);
         let at = now.as_secs().max(inner.written.at);
         let spent = SpendRecord { day: within(BudgetPeriod::Day), month: within(BudgetPeriod::Month), at };
-        let total = written.merged_with(spent.spent_since(inner.written));
-        inner.meter.replace_spend(SpendTotals::from_stored(
+        let total = written.merged_with(spent.spent_since_record(inner.written));
+        inner.meter.replace_with_fleet_spend(SpendTotals::from_stored(
             total.day,
             total.month,
             Duration::from_secs(total.at),
@@ -145,9 +146,9 @@ impl UsageLimiter {
     /// Returns the number of requests in flight, the number of tokens by which the token limit is exceeded, and the
     /// status of the limits per minute.
     #[must_use]
-    pub fn current_status(&self, now: Duration) -> (u32, u64, LimitStatus) {
+    pub fn current_status(&self, now: Duration) -> (u32, u64, RateLimitStatus) {
         let inner = self.0.lock();
-        let status = inner.meter.limit_status(&inner.limits, now);
+        let status = inner.meter.rate_limit_status(&inner.limits, now);
         (inner.meter.in_flight(), inner.meter.token_debt(&inner.limits, now), status)
     }
 }

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use std::collections::HashSet;
 
 /// Stores and file contents against which a batch is verified.
-pub(super) struct BatchReferences<'a> {
+pub(super) struct BatchVerificationSources<'a> {
     pub(super) files: &'a FileStore,
     pub(super) batches: &'a BatchStore,
     pub(super) contents: &'a StoredContents,
@@ -25,7 +25,7 @@ struct ResultLine {
 
 /// Checks one batch against its lines and results, and adds the problems to the report.
 pub(super) fn verify_batch(
-    known: &BatchReferences<'_>,
+    known: &BatchVerificationSources<'_>,
     batch: &BatchRecord,
     verdict: &mut VerifyReport,
 ) -> Result<(), StoreError> {
@@ -68,7 +68,7 @@ pub(super) fn verify_batch(
 
 /// Checks that each counted line has exactly one result, and that there are no other results.
 fn verify_results(
-    known: &BatchReferences<'_>,
+    known: &BatchVerificationSources<'_>,
     batch: &BatchRecord,
     output: &FileRecord,
     answered: u32,
@@ -104,7 +104,7 @@ fn verify_results(
 
 /// Returns the custom IDs of the input lines; `None` if the input file is missing or unreadable.
 fn input_custom_ids(
-    known: &BatchReferences<'_>,
+    known: &BatchVerificationSources<'_>,
     batch: &BatchRecord,
 ) -> Result<Option<HashSet<String>>, StoreError> {
     let Some(input) = known.files.get(&batch.input)? else { return Ok(None) };

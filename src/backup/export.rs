@@ -2,12 +2,12 @@
 //! each with its checksum.
 
 use super::file_copy::{self, DigestWriter, FILES_FOLDER, FileDigest};
-use super::progress::{Progress, ProgressUnit};
+use super::progress::{ProgressReporter, ProgressUnit};
 use super::throttle::{Throttle, ThrottledWriter};
-use super::verify::for_each_file;
+use super::verify::for_each_file_record;
 use super::{BackupReport, DataPaths, manifest, store_error_message};
 use crate::storage::files::StoredContents;
-use crate::storage::stores::{LEDGER_FOLDER, PEPPER_FILE};
+use crate::storage::stores::{LEDGER_REPLICA_FOLDER, PEPPER_FILE};
 use penstock_storage::files::{FileRecord, FileStatus, FileStore};
 use penstock_storage::ledger::LedgerStore;
 use penstock_storage::{Store, StoreError};
@@ -23,13 +23,13 @@ use std::sync::Arc;
 pub fn export_archive(
     data_paths: &DataPaths,
     to: &Path,
-    progress: &Progress,
+    progress: &ProgressReporter,
 ) -> Result<BackupReport, String> {
     let store = data_paths.open_store()?;
     // Opening the ledger brings its replica files up to date with the store.
     let ledger = LedgerStore::open(store.clone(), Some(&data_paths.ledger_path()))
         .map_err(|error| store_error_message(&error))?;
-    let repaired = ledger.take_repairs().len() as u64;
+    let repaired = ledger.take_replica_repairs().len() as u64;
     let brake = Throttle::with_progress(progress);
     let contents = Some(data_paths.open_contents(&store)?).filter(StoredContents::has_bucket);
     let report =
@@ -55,7 +55,7 @@ pub fn export_live(
         data_paths,
         to,
         throttle: brake,
-        progress: &Progress::hidden(),
+        progress: &ProgressReporter::hidden(),
         live: works,
         contents: None,
         files: Vec::new(),
@@ -68,7 +68,7 @@ struct ArchiveWriter<'a, 'b> {
     data_paths: &'a DataPaths,
     to: &'a Path,
     throttle: Throttle<'b>,
-    progress: &'a Progress,
+    progress: &'a ProgressReporter,
     /// `Some` if the gateway runs meanwhile; the inner path is an earlier archive.
     live: Option<Option<PathBuf>>,
     /// Contents in the bucket, if they are a part of the archive.
@@ -85,7 +85,7 @@ impl ArchiveWriter<'_, '_> {
         if !file_copy::is_empty_dir(to).map_err(failed)? {
             return Err(format!("{} is not empty: an archive needs a folder of its own.", to.display()));
         }
-        for folder in [to.to_owned(), to.join(LEDGER_FOLDER), to.join(FILES_FOLDER)] {
+        for folder in [to.to_owned(), to.join(LEDGER_REPLICA_FOLDER), to.join(FILES_FOLDER)] {
             file_copy::create_private_dir(&folder).map_err(failed)?;
         }
         let months = file_copy::file_names(&self.data_paths.ledger_path()).map_err(failed)?;
@@ -98,21 +98,24 @@ impl ArchiveWriter<'_, '_> {
             self.add_file(&self.data_paths.pepper_path(), PEPPER_FILE.to_owned())?;
         }
         for name in months {
-            self.add_file(&self.data_paths.ledger_path().join(&name), format!("{LEDGER_FOLDER}/{name}"))?;
+            self.add_file(
+                &self.data_paths.ledger_path().join(&name),
+                format!("{LEDGER_REPLICA_FOLDER}/{name}"),
+            )?;
         }
         self.progress.begin_stage("Rows", ProgressUnit::Bytes, None);
         let rows = self.write_rows(store)?;
         // The file records are read after the rows are copied: contents that the rows refer to either exist now, or
         // were deleted since.
         let mut records = Vec::new();
-        for_each_file(&FileStore::new(store.clone()), |record| records.push(record.clone()))
+        for_each_file_record(&FileStore::new(store.clone()), |record| records.push(record.clone()))
             .map_err(to_message)?;
         let bytes = records.iter().map(|record| record.bytes).sum();
         self.progress.begin_stage("File contents", ProgressUnit::Bytes, Some(bytes));
         for record in &records {
             self.add_contents(record)?;
         }
-        for folder in [LEDGER_FOLDER, FILES_FOLDER] {
+        for folder in [LEDGER_REPLICA_FOLDER, FILES_FOLDER] {
             file_copy::sync_dir(&to.join(folder)).map_err(failed)?;
         }
         self.progress.finish_stage();

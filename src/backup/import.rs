@@ -3,12 +3,14 @@
 
 use super::export::backup_report;
 use super::file_copy::{self, FILES_FOLDER, FileDigest};
-use super::progress::{Progress, ProgressUnit};
+use super::progress::{ProgressReporter, ProgressUnit};
 use super::throttle::Throttle;
-use super::verify::for_each_file;
+use super::verify::for_each_file_record;
 use super::{BackupReport, DataPaths, manifest, store_error_message};
 use crate::storage::files::{StoredContents, write_imported_store_id};
-use crate::storage::stores::{LEDGER_FOLDER, PEPPER_FILE, StoreLocation, database_options, store_location};
+use crate::storage::stores::{
+    LEDGER_REPLICA_FOLDER, PEPPER_FILE, StoreLocation, database_options, store_location,
+};
 use penstock_storage::files::FileStore;
 use penstock_storage::{PostgresOptions, Store, StoreError};
 use std::collections::HashSet;
@@ -27,7 +29,7 @@ const READ_BUFFER: usize = 256 << 10;
 pub fn import_archive(
     data_paths: &DataPaths,
     from: &Path,
-    progress: &Progress,
+    progress: &ProgressReporter,
 ) -> Result<BackupReport, String> {
     let folder = &data_paths.storage.path;
     let failed = |error: std::io::Error| format!("{} cannot be restored to: {error}.", folder.display());
@@ -39,7 +41,7 @@ pub fn import_archive(
     let pepper = data_paths.storage.pepper.is_some();
     let target = |name: &str| -> Option<PathBuf> {
         match name.split_once('/') {
-            Some((LEDGER_FOLDER, file)) => Some(data_paths.ledger_path().join(file)),
+            Some((LEDGER_REPLICA_FOLDER, file)) => Some(data_paths.ledger_path().join(file)),
             Some((FILES_FOLDER, file)) => Some(data_paths.files.join(file)),
             None if name == PEPPER_FILE && !pepper => Some(data_paths.pepper_path()),
             _ => None,
@@ -134,7 +136,7 @@ impl TargetStore {
 fn check_present_files<'a, F>(
     files: impl Fn() -> F,
     brake: &mut Throttle<'_>,
-    progress: &Progress,
+    progress: &ProgressReporter,
 ) -> Result<(), String>
 where
     F: Iterator<Item = (&'a String, &'a FileDigest, PathBuf)>,
@@ -156,7 +158,7 @@ where
 /// Reader that reports its bytes as progress.
 struct ProgressReader<'a, R> {
     inner: R,
-    progress: &'a Progress,
+    progress: &'a ProgressReporter,
 }
 
 impl<R: Read> Read for ProgressReader<'_, R> {
@@ -176,7 +178,7 @@ fn delete_missing(
     let to_message = |error: StoreError| store_error_message(&error);
     let there: HashSet<&str> = files.iter().filter_map(|(name, _)| name.strip_prefix("files/")).collect();
     let mut lost = Vec::new();
-    for_each_file(store, |record| {
+    for_each_file_record(store, |record| {
         if !there.contains(record.id.as_str()) {
             lost.push(record.clone());
         }
@@ -201,7 +203,7 @@ fn move_to_bucket(store: &FileStore, contents: &StoredContents) -> Result<(), St
         return Ok(());
     }
     let mut moved = Ok(());
-    for_each_file(store, |record| {
+    for_each_file_record(store, |record| {
         if moved.is_ok() {
             moved = contents.move_to_bucket(record);
         }

@@ -2,7 +2,7 @@
 //! and the SHA-256 of all lines before it. It is written last, so that an archive with a manifest is complete.
 
 use super::file_copy::{self, FileDigest};
-use super::progress::{Progress, ProgressUnit};
+use super::progress::{ProgressReporter, ProgressUnit};
 use super::throttle::Throttle;
 use crate::storage::files::FILE_ID_PREFIX;
 use crate::storage::object_id;
@@ -16,7 +16,7 @@ use std::io::{ErrorKind, Write};
 use std::path::Path;
 
 /// File name of the manifest.
-pub const MANIFEST: &str = "manifest.jsonl";
+pub const MANIFEST_FILE: &str = "manifest.jsonl";
 /// File name of the store's rows.
 pub const ROWS_FILE: &str = "store.jsonl";
 const ARCHIVE_VERSION: u32 = 1;
@@ -49,7 +49,7 @@ pub fn write(folder: &Path, files: &[(String, FileDigest)]) -> std::io::Result<(
     };
     serde_json::to_writer(&mut text, &end)?;
     text.push(b'\n');
-    let mut file = file_copy::create_private(&folder.join(MANIFEST), false)?;
+    let mut file = file_copy::create_private(&folder.join(MANIFEST_FILE), false)?;
     file.write_all(&text)?;
     file.sync_all()?;
     file_copy::sync_dir(folder)
@@ -60,8 +60,11 @@ pub fn write(folder: &Path, files: &[(String, FileDigest)]) -> std::io::Result<(
 ///
 /// # Errors
 /// Returns a sentence if a file is missing or damaged, or if this program does not know the archive's version.
-pub fn read_and_verify(folder: &Path, progress: &Progress) -> Result<Vec<(String, FileDigest)>, String> {
-    let path = folder.join(MANIFEST);
+pub fn read_and_verify(
+    folder: &Path,
+    progress: &ProgressReporter,
+) -> Result<Vec<(String, FileDigest)>, String> {
+    let path = folder.join(MANIFEST_FILE);
     let text = fs::read_to_string(&path)
         .map_err(|error| format!("There is no complete archive in {}: {error}.", folder.display()))?;
     let damaged = || format!("{} is damaged: the archive cannot be trusted.", path.display());
@@ -109,7 +112,7 @@ fn is_known_name(name: &str) -> bool {
         return true;
     }
     match name.split_once('/') {
-        Some((crate::storage::stores::LEDGER_FOLDER, file)) => {
+        Some((crate::storage::stores::LEDGER_REPLICA_FOLDER, file)) => {
             parse_file_name(file).is_some_and(|(_, month)| UtcMonth::parse(month).is_some())
         }
         _ => is_file_contents(name),

@@ -16,13 +16,15 @@ mod verify;
 
 pub use export::export_archive;
 pub use import::import_archive;
-pub use progress::Progress;
+pub use progress::ProgressReporter;
 pub use repair::{RepairReport, repair_store};
 pub use verify::{VerifyReport, verify};
 
 use crate::config::settings::{BucketSettings, StorageSettings};
 use crate::storage::files::StoredContents;
-use crate::storage::stores::{LEDGER_FOLDER, PEPPER_FILE, STORE_FOLDER, StoreLocation, store_location};
+use crate::storage::stores::{
+    LEDGER_REPLICA_FOLDER, PEPPER_FILE, STORE_FOLDER, StoreLocation, store_location,
+};
 use penstock_storage::files::FileStore;
 use penstock_storage::{Store, StoreError, StoreOptions};
 use std::path::{Path, PathBuf};
@@ -60,7 +62,7 @@ impl DataPaths {
     }
 
     fn ledger_path(&self) -> PathBuf {
-        self.storage.path.join(LEDGER_FOLDER)
+        self.storage.path.join(LEDGER_REPLICA_FOLDER)
     }
 
     fn pepper_path(&self) -> PathBuf {

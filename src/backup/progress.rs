@@ -41,7 +41,7 @@ enum ProgressForm {
 }
 
 /// Progress display of one command; shared by reference with all functions that report to it.
-pub struct Progress(Option<RefCell<ProgressDisplay>>);
+pub struct ProgressReporter(Option<RefCell<ProgressDisplay>>);
 
 struct ProgressDisplay {
     form: ProgressForm,
@@ -61,7 +61,7 @@ struct ProgressStage {
     drawn: Duration,
 }
 
-impl Progress {
+impl ProgressReporter {
     /// Returns a progress display that shows nothing.
     #[must_use]
     pub const fn hidden() -> Self {
@@ -135,7 +135,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for ProgressReporter {
     fn drop(&mut self) {
         self.finish_stage();
     }

@@ -2,9 +2,9 @@
 //! store or from its replica files, whichever is intact. The damaged store is not changed.
 
 use super::file_copy;
-use super::progress::{Progress, ProgressUnit};
+use super::progress::{ProgressReporter, ProgressUnit};
 use super::throttle::Throttle;
-use super::verify::{VerifyReport, for_each_file, verify};
+use super::verify::{VerifyReport, for_each_file_record, verify};
 use super::{DataPaths, store_error_message};
 use crate::billing::{rebuild, report};
 use crate::storage::stores::{StoreLocation, store_location};
@@ -33,7 +33,11 @@ pub struct RepairReport {
 ///
 /// # Errors
 /// Returns a sentence for the operator if nothing of the store could be read or the target cannot be written.
-pub fn repair_store(data_paths: &DataPaths, to: &Path, progress: &Progress) -> Result<RepairReport, String> {
+pub fn repair_store(
+    data_paths: &DataPaths,
+    to: &Path,
+    progress: &ProgressReporter,
+) -> Result<RepairReport, String> {
     let failed = |error: std::io::Error| format!("{} cannot be written: {error}.", to.display());
     let repair_rows = match store_location(&data_paths.storage) {
         StoreLocation::Folder(engine) => engine.repair.ok_or(
@@ -71,7 +75,7 @@ pub fn repair_store(data_paths: &DataPaths, to: &Path, progress: &Progress) -> R
     }
     let store = new.open_store()?;
     let mut contents = Vec::new();
-    for_each_file(&FileStore::new(store.clone()), |record| contents.push(record.id.clone()))
+    for_each_file_record(&FileStore::new(store.clone()), |record| contents.push(record.id.clone()))
         .map_err(|error: StoreError| store_error_message(&error))?;
     let bytes = file_copy::total_size(contents.iter().map(|id| data_paths.files.join(id)));
     progress.begin_stage("File contents", ProgressUnit::Bytes, Some(bytes));

@@ -122,7 +122,7 @@ pub fn list_archives(folder: &Path) -> Result<Vec<String>> {
 #[must_use]
 pub fn last_archive_time(folder: &Path) -> Option<u64> {
     let name = list_archives(folder).ok()?.pop()?;
-    modified_at(&folder.join(name).join(manifest::MANIFEST))
+    modified_at(&folder.join(name).join(manifest::MANIFEST_FILE))
 }
 
 /// Returns the time at which a file was last modified, in Unix seconds.

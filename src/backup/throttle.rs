@@ -1,7 +1,7 @@
 //! Throttle of an archive that is written while the gateway runs: it limits the byte rate, leaves free disk space, and
 //! ends the work on a stop signal. All calls block.
 
-use super::progress::Progress;
+use super::progress::ProgressReporter;
 use std::io::{Error, ErrorKind, Result, Write};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
@@ -16,7 +16,7 @@ const MAX_PAUSE: Duration = Duration::from_millis(20);
 /// Throttle of an archive that is being written, with its progress display.
 pub struct Throttle<'a> {
     limits: Option<ThrottleLimits<'a>>,
-    progress: Option<&'a Progress>,
+    progress: Option<&'a ProgressReporter>,
     started: Instant,
     bytes: u64,
     checked_at: u64,
@@ -41,7 +41,7 @@ impl<'a> Throttle<'a> {
     }
 
     /// Returns a throttle without limits that reports each byte to `progress`.
-    pub fn with_progress(progress: &'a Progress) -> Self {
+    pub fn with_progress(progress: &'a ProgressReporter) -> Self {
         Self { progress: Some(progress), ..Self::unlimited() }
     }
 

@@ -1,7 +1,7 @@
 //! Verification of all persistent data: each row's checksum, the hash chains of the audit log and the ledger, each
 //! balance, each byte of each file, and each batch against its lines and results.
 
-use super::progress::{Progress, ProgressUnit};
+use super::progress::{ProgressReporter, ProgressUnit};
 use super::{DataPaths, batches, store_error_message};
 use crate::billing::checkpoint::LedgerCheckpoint;
 use crate::billing::report;
@@ -80,12 +80,12 @@ impl VerifyReport {
 ///
 /// # Errors
 /// Returns a sentence if the store cannot be opened or read to its end.
-pub fn verify(data_paths: &DataPaths, progress: &Progress) -> Result<VerifyReport, String> {
+pub fn verify(data_paths: &DataPaths, progress: &ProgressReporter) -> Result<VerifyReport, String> {
     let store = data_paths.open_store()?;
     let mut verdict = VerifyReport::default();
     let to_message = |error: StoreError| store_error_message(&error);
     progress.begin_stage("Rows", ProgressUnit::Rows, None);
-    let rows = store.verify_with(&mut |rows| progress.advance(rows)).map_err(to_message)?;
+    let rows = store.verify_with_progress(&mut |rows| progress.advance(rows)).map_err(to_message)?;
     verdict.rows = rows.rows;
     rows.findings.iter().for_each(|finding| verdict.add_finding(format!("rows: {finding}")));
     if rows.damaged > 0 {
@@ -98,13 +98,15 @@ pub fn verify(data_paths: &DataPaths, progress: &Progress) -> Result<VerifyRepor
     verify_ledger(data_paths, &store, &mut verdict, progress)?;
     let files = FileStore::new(store.clone());
     let mut bytes = 0;
-    for_each_file(&files, |record| bytes += record.bytes).map_err(to_message)?;
+    for_each_file_record(&files, |record| bytes += record.bytes).map_err(to_message)?;
     progress.begin_stage("File contents", ProgressUnit::Bytes, Some(bytes));
     let contents = data_paths.open_contents(&store)?;
-    for_each_file(&files, |record| verdict.verify_file(&contents, record, progress)).map_err(to_message)?;
+    for_each_file_record(&files, |record| verdict.verify_file(&contents, record, progress))
+        .map_err(to_message)?;
     progress.begin_stage("Batches", ProgressUnit::Batches, None);
     let batch_store = BatchStore::new(store);
-    let known = batches::BatchReferences { files: &files, batches: &batch_store, contents: &contents };
+    let known =
+        batches::BatchVerificationSources { files: &files, batches: &batch_store, contents: &contents };
     let check = |batch: &BatchRecord| {
         batches::verify_batch(&known, batch, &mut verdict)?;
         progress.advance(1);
@@ -119,7 +121,7 @@ fn verify_ledger(
     data_paths: &DataPaths,
     store: &Arc<dyn Store>,
     verdict: &mut VerifyReport,
-    progress: &Progress,
+    progress: &ProgressReporter,
 ) -> Result<(), String> {
     progress.begin_stage("Ledger", ProgressUnit::Entries, None);
     // Opening the ledger for writes would repair the differences that have to be reported.
@@ -139,7 +141,10 @@ fn verify_ledger(
 }
 
 /// Calls `each` for every file record.
-pub(super) fn for_each_file(files: &FileStore, mut each: impl FnMut(&FileRecord)) -> Result<(), StoreError> {
+pub(super) fn for_each_file_record(
+    files: &FileStore,
+    mut each: impl FnMut(&FileRecord),
+) -> Result<(), StoreError> {
     let mut after: Option<String> = None;
     loop {
         let page = files.list_all(after.as_deref(), PAGE_SIZE)?;
@@ -152,7 +157,7 @@ pub(super) fn for_each_file(files: &FileStore, mut each: impl FnMut(&FileRecord)
 }
 
 impl VerifyReport {
-    fn verify_file(&mut self, contents: &StoredContents, record: &FileRecord, progress: &Progress) {
+    fn verify_file(&mut self, contents: &StoredContents, record: &FileRecord, progress: &ProgressReporter) {
         match verify_contents(contents, record, progress) {
             Ok(()) => {
                 self.files += 1;
@@ -170,7 +175,11 @@ impl VerifyReport {
 ///
 /// # Errors
 /// Returns the problem as the end of a sentence.
-fn verify_contents(stored: &StoredContents, record: &FileRecord, progress: &Progress) -> Result<(), String> {
+fn verify_contents(
+    stored: &StoredContents,
+    record: &FileRecord,
+    progress: &ProgressReporter,
+) -> Result<(), String> {
     if !object_id::is_valid(FILE_ID_PREFIX, &record.id) {
         return Err("its id is invalid".to_owned());
     }

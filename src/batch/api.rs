@@ -6,7 +6,7 @@ use super::errors::{
     batch_not_found, batches_not_writable, input_not_found, insert_error_response, too_many_batches,
 };
 use super::runner::RunnableBatch;
-use super::uncertain_insert::FailedInsert;
+use super::uncertain_insert::FailedInsertOutcome;
 use super::{BATCH_ID_PREFIX, BatchCommand, BatchManager, DELETION_GUARD, END_TIMEOUT, api_object};
 use crate::auth::key_cache::Principal;
 use crate::storage::files::run_blocking;
@@ -48,7 +48,7 @@ impl BatchManager {
             ..BatchRecord::default()
         };
         let most = context.config_snapshot().settings.batches.open;
-        let record = if batches.fleet.is_shared() {
+        let record = if batches.fleet.has_fleet() {
             Self::insert_in_fleet(context, record, most).await?
         } else {
             Self::insert_and_run(context, record, most).await?
@@ -80,13 +80,13 @@ impl BatchManager {
             Transaction::new().require_present(StoreTable::Files, FileStore::record_key(&record.input));
         let inserted = tokio::task::spawn_blocking(move || store.insert(&new_record, input)).await;
         if let Err(error) = inserted.unwrap_or(Err(StoreError::Stuck)) {
-            match batches.failed_insert(&record.id, &error).await {
-                FailedInsert::Stored => {}
-                FailedInsert::NotStored => {
+            match batches.find_insert_outcome(&record.id, &error).await {
+                FailedInsertOutcome::Stored => {}
+                FailedInsertOutcome::NotStored => {
                     batches.unregister(&record.id);
                     return Err(insert_error_response(&error));
                 }
-                FailedInsert::Unknown => {
+                FailedInsertOutcome::Unknown => {
                     Self::cancel_uncertain_batch(context, record, Some((commands, publisher)));
                     return Err(insert_error_response(&error));
                 }
@@ -104,7 +104,7 @@ impl BatchManager {
     /// Returns an error if no batch can be stored: the disk is full, store or ledger fail, or the gateway stops.
     pub(super) fn check_writable(&self, context: &BatchContext) -> Result<(), ApiError> {
         // A process that hands over its store still creates batches; the next process runs them.
-        let shut = context.lifecycle.is_draining() && !context.lifecycle.is_handed_over();
+        let shut = context.lifecycle.is_draining() && !context.lifecycle.is_store_handed_over();
         match self.backend.health() {
             StoreHealth::Full => Err(ApiError::new(ErrorCode::StorageFull)),
             StoreHealth::Ready if !shut && !context.ledger.is_failing() => Ok(()),
@@ -176,7 +176,7 @@ impl BatchManager {
             BatchState::Completed | BatchState::Failed => {
                 let state = api_object::lifecycle_state(record.state).name();
                 let message = format!("This batch has ended and cannot be cancelled: it is {state}.");
-                Err(ApiError::with_message(ErrorCode::Conflict, message).with_detail("status", state))
+                Err(ApiError::with_message(ErrorCode::Conflict, message).with_details_member("status", state))
             }
             _ => Err(batches_not_writable()),
         }
@@ -211,7 +211,7 @@ impl BatchManager {
         }
         // Another gateway runs the batch, or has just taken it over.
         let is_open = last.as_ref().is_some_and(|record| !record.state.is_final());
-        if is_open && self.fleet.is_shared() {
+        if is_open && self.fleet.has_fleet() {
             last = self.request_end(&id, EndRequest::Cancelled).await?.map(Arc::new);
         }
         Ok(last)

@@ -11,12 +11,12 @@
 use super::context::BatchContext;
 use super::errors::{response_not_writable, too_many_responses};
 use super::runner::RunnableBatch;
-use super::{BatchManager, HeldClaim, Takeover};
+use super::{BatchManager, HeldClaim, TakeoverKind};
 use crate::auth::key_cache::Principal;
 use crate::storage::responses::RESPONSE_ID_PREFIX;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::batches::{
-    BackgroundRun, BatchClaim, BatchRecord, BatchState, FleetInsertOutcome, claim_for_insert,
+    BackgroundRun, BatchClaim, BatchInsertOutcome, BatchRecord, BatchState, claim_for_insert,
 };
 use penstock_storage::{StoreError, Transaction};
 use std::io::ErrorKind;
@@ -81,7 +81,7 @@ impl BatchManager {
             return Err(refusal);
         }
         tracing::info!(name: "background_response_created", id = &*record.id, key = &*record.key);
-        let claim = claim.map(|claim| HeldClaim { claim, takeover: Takeover::Orderly });
+        let claim = claim.map(|claim| HeldClaim { claim, takeover: TakeoverKind::Orderly });
         batches.spawn_batch(context, RunnableBatch { record, claim }, commands, publisher);
         Ok(())
     }
@@ -89,10 +89,11 @@ impl BatchManager {
     /// Returns the claim with which this member of a fleet creates a response, and the operations that write the claim;
     /// nothing without a fleet. The gateway that has the document on its disk runs the response.
     fn claim_of_creator(&self, id: &str) -> (Option<BatchClaim>, Transaction) {
-        if !self.fleet.is_shared() {
+        if !self.fleet.has_fleet() {
             return (None, Transaction::new());
         }
-        let (claim, guards) = claim_for_insert(id, self.fleet.member_number(), self.fleet.fence().as_ref());
+        let (claim, guards) =
+            claim_for_insert(id, self.fleet.member_number(), self.fleet.commit_fence().as_ref());
         (Some(claim), guards)
     }
 
@@ -144,22 +145,22 @@ fn insert_response(
     // The response is retained at least until the end of its completion window; its end starts the retention again.
     let (name, retained_since) = ((&*record.key, &*record.id), record.expires);
     let written =
-        context.responses.insert_unfinished(name, retained_since, document, context.response_limits());
+        context.responses.insert_unfinished(name, retained_since, document, context.stored_response_limits());
     written.map_err(|error| match error.kind() {
         ErrorKind::StorageFull => ApiError::new(ErrorCode::StorageFull),
         _ => response_not_writable(),
     })?;
     let store = &context.batches.store;
     let most = context.config_snapshot().settings.responses.background.open;
-    let inserted = match context.batches.fleet.is_shared() {
-        true => store.insert_in_fleet(record, &guards, most),
-        false => store.insert(record, guards).map(|()| FleetInsertOutcome::Inserted),
+    let inserted = match context.batches.fleet.has_fleet() {
+        true => store.insert_within_limit(record, &guards, most),
+        false => store.insert(record, guards).map(|()| BatchInsertOutcome::Inserted),
     };
     let refusal = match inserted {
-        Ok(FleetInsertOutcome::Inserted) => return Ok(()),
-        Ok(FleetInsertOutcome::TooManyOpen) => too_many_responses(most),
+        Ok(BatchInsertOutcome::Inserted) => return Ok(()),
+        Ok(BatchInsertOutcome::TooManyOpen) => too_many_responses(most),
         Err(StoreError::Full) => ApiError::new(ErrorCode::StorageFull),
-        Ok(FleetInsertOutcome::Refused) | Err(_) => response_not_writable(),
+        Ok(BatchInsertOutcome::Refused) | Err(_) => response_not_writable(),
     };
     context.responses.delete(&record.key, &record.id).ok();
     Err(refusal)

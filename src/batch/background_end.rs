@@ -1,7 +1,7 @@
 //! End of a background response: its document is written to the disk, then one commit writes the charge and the final
 //! record. A response that another process has to continue is released instead.
 
-use super::background_run::{BackgroundRunPhase, ResponseEnd, ResponseRun, failed_response};
+use super::background_run::{BackgroundRunPhase, ResponseEnd, ResponseRun, failed_response_end};
 use super::background_watch::{Interruption, InterruptionWatch};
 use super::claimed_commit;
 use super::claims::HeldClaim;
@@ -52,7 +52,7 @@ impl ResponseRun {
         self.record.state = state;
         match self.commit(hold).await {
             BatchCommitOutcome::Durable => {
-                self.app.batches.log_response_end(&self.app, &self.record);
+                self.app.batches.log_background_response_end(&self.app, &self.record);
                 None
             }
             BatchCommitOutcome::ClaimLost => Some(Interruption::ClaimLost),
@@ -71,10 +71,10 @@ impl ResponseRun {
         let mut pause = FIRST_WRITE_PAUSE;
         for _ in 0..MAX_WRITES {
             // A gateway that may have lost its claim must not overwrite the answer that another gateway wrote.
-            if self.app.batches.holds_claims() {
+            if self.app.batches.still_holds_claims() {
                 match self.write_end(&end).await {
                     Ok(EndWrite::DocumentGone) if matches!(end, ResponseEnd::Answered(..)) => {
-                        return Ok(failed_response(ResponseFailure::server_error(DELETED)));
+                        return Ok(failed_response_end(ResponseFailure::server_error(DELETED)));
                     }
                     Ok(_) => return Ok(end),
                     Err(error) => {
@@ -86,7 +86,7 @@ impl ResponseRun {
                     }
                 }
             }
-            if matches!(end, ResponseEnd::Unanswered(_)) && self.app.batches.holds_claims() {
+            if matches!(end, ResponseEnd::Unanswered(_)) && self.app.batches.still_holds_claims() {
                 return Ok(end);
             }
             tokio::select! {
@@ -96,7 +96,7 @@ impl ResponseRun {
             }
             pause *= 2;
         }
-        Ok(failed_response(ResponseFailure::server_error(NOT_STORED)))
+        Ok(failed_response_end(ResponseFailure::server_error(NOT_STORED)))
     }
 
     async fn write_end(&self, end: &ResponseEnd) -> std::io::Result<EndWrite> {
@@ -113,7 +113,7 @@ impl ResponseRun {
         // The retention starts at the end, because a response may have run for most of it.
         let write = move || {
             let now = app.clock.unix_seconds();
-            app.responses.finish((&key, &id), now, &ended, app.response_limits())
+            app.responses.finish((&key, &id), now, &ended, app.stored_response_limits())
         };
         let written = spawn_blocking(write).await.unwrap_or_else(|_| Err(ErrorKind::Other.into()));
         written.map(|()| EndWrite::Written)
@@ -136,7 +136,7 @@ impl ResponseRun {
 
     /// Releases the response, so that another gateway of the fleet or the next process starts it again. The start in
     /// this process then does not count.
-    pub(super) async fn release(&mut self) {
+    pub(super) async fn release_claim(&mut self) {
         if self.phase == BackgroundRunPhase::Started
             && let Some(background) = &mut self.record.background
         {

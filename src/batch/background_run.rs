@@ -5,7 +5,9 @@ use super::BatchChannels;
 use super::background_watch::{Interruption, InterruptionWatch};
 use super::claims::HeldClaim;
 use super::commit::BatchCommitOutcome;
-use super::context::{AnswerIdentity, BatchContext, LineClass, LineDisposition, LineRequest, LineResponse};
+use super::context::{
+    BatchContext, LineDisposition, LineOrigin, LineRequest, LineResponse, PreassignedResponseIdentity,
+};
 use super::runner::{RunnableBatch, TICK_INTERVAL};
 use super::scheduler::{RunPermit, SchedulerEntry};
 use crate::billing::HoldEnd;
@@ -103,7 +105,7 @@ pub(super) async fn run_response(
         Some(Interruption::ClaimLost) => {
             tracing::warn!(name: "batch_claim_lost", batch = run.record.id);
         }
-        Some(_) => run.release().await,
+        Some(_) => run.release_claim().await,
     }
     context.batches.unregister(&run.record.id);
 }
@@ -160,14 +162,16 @@ impl ResponseRun {
         principal.is_some_and(|principal| principal.is_valid_at(self.app.clock.unix_seconds()))
             && batches.backend.health() == StoreHealth::Ready
             && !self.app.ledger.is_failing()
-            && batches.holds_claims()
+            && batches.still_holds_claims()
     }
 
     /// Commits the start; returns the outcome if the response does not start.
     async fn begin(&mut self) -> Option<RunOutcome> {
         let background = self.record.background.get_or_insert_default();
         if background.starts >= MAX_STARTS {
-            return Some(RunOutcome::Ended(failed_response(ResponseFailure::server_error(STOPPED_OFTEN))));
+            return Some(RunOutcome::Ended(failed_response_end(ResponseFailure::server_error(
+                STOPPED_OFTEN,
+            ))));
         }
         background.starts += 1;
         self.phase = BackgroundRunPhase::Started;
@@ -189,7 +193,7 @@ impl ResponseRun {
         let (body, memory) = match self.load_request().await {
             Ok(Some(loaded)) => loaded,
             Ok(None) => {
-                return Ok(AttemptResult::Ended(failed_response(ResponseFailure::server_error(LOST))));
+                return Ok(AttemptResult::Ended(failed_response_end(ResponseFailure::server_error(LOST))));
             }
             Err(pause) => return Ok(AttemptResult::Retry(pause)),
         };
@@ -224,8 +228,9 @@ impl ResponseRun {
         let executor = self.app.executor.get()?.clone();
         let path = BATCH_PATHS.iter().copied().find(|path| *path == self.record.endpoint)?;
         let unique = self.record.id.strip_prefix(RESPONSE_ID_PREFIX).unwrap_or_default();
-        let identity = AnswerIdentity { unique: unique.into(), created: self.record.created_ms / 1_000 };
-        let class = LineClass::Background(identity);
+        let identity =
+            PreassignedResponseIdentity { unique: unique.into(), created: self.record.created_ms / 1_000 };
+        let class = LineOrigin::Background(identity);
         let ask = LineRequest { principal, path, body, cancel: cancel.clone(), class };
         let (tell, done) = oneshot::channel();
         self.app.batches.spawn_line(async move {
@@ -287,7 +292,7 @@ impl ResponseRun {
             return AttemptResult::Ended(ResponseEnd::Answered(body, done.end));
         }
         self.void(done.end);
-        AttemptResult::Ended(failed_response(failure_from_envelope(done.status, &body)))
+        AttemptResult::Ended(failed_response_end(failure_from_envelope(done.status, &body)))
     }
 
     fn retry_or_fail(&self, wanted: Duration, status: u16, refusal: &[u8]) -> AttemptResult {
@@ -295,7 +300,7 @@ impl ResponseRun {
         let policy = self.app.config_snapshot().settings.batches.retry;
         match policy.next_delay(self.attempts, wanted, rand::random(), left) {
             Some(pause) => AttemptResult::Retry(pause),
-            None => AttemptResult::Ended(failed_response(failure_from_envelope(status, refusal))),
+            None => AttemptResult::Ended(failed_response_end(failure_from_envelope(status, refusal))),
         }
     }
 
@@ -308,7 +313,7 @@ impl ResponseRun {
 }
 
 /// Returns the end of a response that failed.
-pub(super) const fn failed_response(failure: ResponseFailure<'static>) -> ResponseEnd {
+pub(super) const fn failed_response_end(failure: ResponseFailure<'static>) -> ResponseEnd {
     ResponseEnd::Unanswered(BackgroundResponseState::Failed(failure))
 }
 

@@ -34,7 +34,7 @@ pub fn plan_batch_start(
     let latency = model
         .hourly_stats
         .lock()
-        .rates(clock.steady_now())
+        .summary(clock.steady_now())
         .latency
         .unwrap_or(DEFAULT_LINE_SECONDS)
         .clamp(0.05, 600.0);

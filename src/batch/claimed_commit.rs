@@ -1,11 +1,11 @@
 //! Claim of a running batch: the condition of its commits, its loss and its release.
 
-use super::claims::{HeldClaim, Takeover};
+use super::claims::{HeldClaim, TakeoverKind};
 use super::commit::BatchCommitOutcome;
 use super::context::BatchContext;
 use super::runner::{BatchEvent, BatchRunner};
 use super::runner_state::{PendingResults, RunnerPhase};
-use crate::billing::{CommitFences, CommitTooLarge, FencedResult, HoldEnd, Ledger, PendingFencedCommit};
+use crate::billing::{CommitConditions, CommitTooLarge, FencedResult, HoldEnd, Ledger, PendingFencedCommit};
 use penstock_storage::batches::BatchRecord;
 use penstock_storage::ledger::{CounterChange, RowWrite};
 use std::sync::Arc;
@@ -34,9 +34,9 @@ pub(super) fn commit_outcomes(
     if !record.state.is_final() {
         rows.push(next.row_write(&record.id));
     }
-    let fences = CommitFences { fences: vec![claim.fence(&record.id)], counters };
+    let fences = CommitConditions { fences: vec![claim.fence(&record.id)], counters };
     let pending = ledger.record_fenced_outcomes(ends, rows, fences)?;
-    let held = HeldClaim { claim: next, takeover: Takeover::Orderly };
+    let held = HeldClaim { claim: next, takeover: TakeoverKind::Orderly };
     Ok((Some(held), wait_for_commit(ledger, PendingCommit::Fenced(pending))))
 }
 
@@ -83,7 +83,7 @@ impl BatchRunner {
 
     /// Returns true if the former holder of the batch may still write to its output file.
     pub(super) fn may_have_stale_writer(&self) -> bool {
-        self.claim.is_some_and(|held| held.takeover == Takeover::Forced)
+        self.claim.is_some_and(|held| held.takeover == TakeoverKind::Forced)
     }
 
     /// Stops at once, because another gateway runs the batch. Results that are not committed are dropped, which voids

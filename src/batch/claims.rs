@@ -33,7 +33,7 @@ pub(super) struct HeldClaim {
     /// Claim as the last commit has written it.
     pub(super) claim: BatchClaim,
     /// Relation to the former holder.
-    pub(super) takeover: Takeover,
+    pub(super) takeover: TakeoverKind,
 }
 
 /// Batch or slice whose claim this member has taken.
@@ -46,7 +46,7 @@ pub(super) struct ClaimedBatch {
 
 /// Relation of a claim to the former holder of the batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Takeover {
+pub(super) enum TakeoverKind {
     /// Claim without a former holder that may still write: no other process changes the output file.
     Orderly,
     /// Claim whose former holder is declared dead, but may still write to the output file. Therefore the file is
@@ -69,7 +69,7 @@ pub(super) struct ClaimCheckState {
 impl ClaimCheckState {
     /// Records a damaged slice as logged. Returns true for the first call with an id, for at most
     /// [`MAX_LOGGED_SLICES`] ids.
-    pub(super) fn add_damaged_slice(&self, id: &str) -> bool {
+    pub(super) fn mark_damaged_slice_logged(&self, id: &str) -> bool {
         let mut logged = self.damaged_slices.lock();
         logged.len() < MAX_LOGGED_SLICES && logged.insert(id.to_owned())
     }
@@ -97,28 +97,28 @@ fn takeover(
     live: &[u32],
     own: u32,
     is_start: bool,
-) -> Option<Takeover> {
+) -> Option<TakeoverKind> {
     let is_owner = || owner_of(id, live.iter().copied()) == Some(own);
     match claim {
-        None => is_owner().then_some(Takeover::Orderly),
+        None => is_owner().then_some(TakeoverKind::Orderly),
         Some(BatchClaim { state: ClaimState::Released, incarnation, .. }) => {
             // A member that released a claim is about to stop, so it does not take the claim again unless it is the
             // only member.
             let others = live.iter().copied().filter(|member| member != incarnation);
             let owner = owner_of(id, others).unwrap_or(*incarnation);
-            (owner == own).then_some(Takeover::Orderly)
+            (owner == own).then_some(TakeoverKind::Orderly)
         }
         // The claim is of the previous process of this member, which has ended.
-        Some(claim) if claim.incarnation == own && is_start => Some(Takeover::Orderly),
-        Some(claim) if claim.incarnation == own => Some(Takeover::Forced),
+        Some(claim) if claim.incarnation == own && is_start => Some(TakeoverKind::Orderly),
+        Some(claim) if claim.incarnation == own => Some(TakeoverKind::Forced),
         Some(claim) if live.contains(&claim.incarnation) => None,
-        Some(_) => is_owner().then_some(Takeover::Forced),
+        Some(_) => is_owner().then_some(TakeoverKind::Forced),
     }
 }
 
 impl BatchManager {
     /// Returns true if lines of batches may start: this member certainly still holds its claims.
-    pub(super) fn holds_claims(&self) -> bool {
+    pub(super) fn still_holds_claims(&self) -> bool {
         let Some(settings) = self.fleet.settings() else { return true };
         self.claims.is_fresh(Instant::now(), settings.claim)
     }
@@ -137,7 +137,7 @@ impl BatchManager {
                 };
                 context.batches.check_claims().await;
                 if is_search_due {
-                    context.batches.log_search(Self::claim_batches(&context, false).await);
+                    context.batches.log_search(Self::claim_and_run_batches(&context, false).await);
                 }
             }
         });
@@ -148,7 +148,7 @@ impl BatchManager {
     pub fn wake_search_if_unclaimed(&self, pages: &[RowPage]) {
         let running = self.running.lock();
         let is_unknown = |entry: UnfinishedEntry| !running.contains_key(entry.id().as_str());
-        if pages.iter().any(|page| page.more || BatchStore::parse_unfinished(page).any(is_unknown)) {
+        if pages.iter().any(|page| page.more || BatchStore::parse_unfinished_page(page).any(is_unknown)) {
             self.claims.search.notify_one();
         }
     }
@@ -187,7 +187,10 @@ impl BatchManager {
     ///
     /// # Errors
     /// Returns the store's error as text.
-    pub(super) async fn claim_batches(context: &Arc<BatchContext>, is_start: bool) -> Result<(), String> {
+    pub(super) async fn claim_and_run_batches(
+        context: &Arc<BatchContext>,
+        is_start: bool,
+    ) -> Result<(), String> {
         let batches = &context.batches;
         // Without the ledger nothing could be committed, so no batch is claimed.
         if *batches.stop.borrow() || context.ledger.is_failing() {
@@ -241,8 +244,9 @@ impl BatchManager {
 
     /// Takes the claims of all batches that this member may take, and adds them to `taken`. Blocks.
     fn take_claims(&self, is_start: bool, taken: &mut Vec<ClaimedBatch>) -> Result<(), StoreError> {
-        let (live, own, alive) = (self.fleet.live_members(), self.fleet.member_number(), self.fleet.fence());
-        let [whole, sliced] = self.store.unfinished_ids_by_kind()?;
+        let (live, own, alive) =
+            (self.fleet.live_members(), self.fleet.member_number(), self.fleet.commit_fence());
+        let [whole, sliced] = self.store.unfinished_whole_and_sliced_ids()?;
         let is_sliced: HashSet<&str> = sliced.iter().map(String::as_str).collect();
         let mut ids = [whole, sliced.clone()].concat();
         {
@@ -288,7 +292,7 @@ impl BatchManager {
     pub(super) async fn claim_and_resume_batches(context: &Arc<BatchContext>) -> Result<(), String> {
         let (batches, is_start) = (&context.batches, !context.batches.resumed.load(Ordering::Acquire));
         batches.check_claims().await;
-        let claimed = Self::claim_batches(context, is_start).await;
+        let claimed = Self::claim_and_run_batches(context, is_start).await;
         claimed.map_err(|error| format!("The batches cannot be read: {error}."))?;
         batches.resumed.store(true, Ordering::Release);
         Ok(())
@@ -336,7 +340,7 @@ mod tests {
         let dead = claim(4, ClaimState::Held);
         let taken: Vec<_> =
             LIVE.iter().filter_map(|own| takeover("batch_1", Some(&dead), &LIVE, *own, false)).collect();
-        assert_eq!(taken, [Takeover::Forced]);
+        assert_eq!(taken, [TakeoverKind::Forced]);
     }
 
     #[test]
@@ -352,8 +356,8 @@ mod tests {
     #[test]
     fn a_restarted_member_continues_its_files_and_a_lost_runner_does_not() {
         let held = claim(5, ClaimState::Held);
-        assert_eq!(takeover("batch_1", Some(&held), &LIVE, 5, true), Some(Takeover::Orderly));
-        assert_eq!(takeover("batch_1", Some(&held), &LIVE, 5, false), Some(Takeover::Forced));
+        assert_eq!(takeover("batch_1", Some(&held), &LIVE, 5, true), Some(TakeoverKind::Orderly));
+        assert_eq!(takeover("batch_1", Some(&held), &LIVE, 5, false), Some(TakeoverKind::Forced));
     }
 
     #[test]

@@ -2,10 +2,10 @@
 //! of finished lines, the batch record and the size of the output, so that these change together or not at all.
 
 use super::api_object;
-use super::result_write::{OutputUpdate, ResultWriteJob, output_rows, rows_of_transaction};
+use super::result_write::{OutputUpdate, ResultWriteJob, output_file_rows, rows_of_transaction};
 use super::runner::{BatchEvent, BatchRunner};
 use super::scheduler::RunPermit;
-use super::slice_result::slice_end;
+use super::slice_result::to_slice_end;
 use crate::billing::{CommitTooLarge, HoldEnd, MAX_OUTCOMES};
 use penstock_batch::state::EndReason;
 use penstock_core::TokenUsage;
@@ -69,7 +69,7 @@ impl BatchRunner {
         }
         let ends = self.shutdown.reason.is_some() && self.is_idle();
         let is_empty = self.pending.lines.is_empty() && self.merge.segments.is_empty();
-        if (is_empty && !ends) || self.next_group_due().is_some() {
+        if (is_empty && !ends) || self.next_group_deadline().is_some() {
             return;
         }
         let mut group = self.next_group(MAX_OUTCOMES);
@@ -100,7 +100,7 @@ impl BatchRunner {
 
     /// Returns the time until which the results of a slice wait for more results; `None` if they should be written now.
     /// Results hold run permits, so they are written at once if there are more of them than lines in flight.
-    pub(super) fn next_group_due(&self) -> Option<Instant> {
+    pub(super) fn next_group_deadline(&self) -> Option<Instant> {
         let is_ending = self.shutdown.reason.is_some() || self.shutdown.is_stopping();
         let (lines, most) = (self.pending.lines.len(), self.budget.max_results.min(MAX_OUTCOMES));
         let is_full =
@@ -164,16 +164,16 @@ impl BatchRunner {
             growth = i64::try_from(results.bytes.saturating_sub(before)).unwrap_or(i64::MAX);
             self.record.output = Some(results.id.clone());
             self.record.output_bytes = results.bytes;
-            rows.extend(output_rows(&results, fresh));
+            rows.extend(output_file_rows(&results, fresh));
             self.files.output_record = Some(results);
         }
         if let Some(replaced) = replaced {
             rows.extend(rows_of_transaction(&FileStore::remove_operations(&replaced)));
             self.files.replaced = Some(replaced);
         }
-        growth += self.add_segment_rows(segment.as_ref(), &mut rows);
+        growth += self.add_segment_row_writes(segment.as_ref(), &mut rows);
         let counters =
-            if growth == 0 { Vec::new() } else { self.app.files.add_bytes(&self.record.key, growth) };
+            if growth == 0 { Vec::new() } else { self.app.files.add_used_bytes(&self.record.key, growth) };
         self.commit_rows(ends, rows, counters);
     }
 
@@ -182,7 +182,7 @@ impl BatchRunner {
             return;
         }
         if let Some(slice) = &mut self.record.slice {
-            slice.end = Some(slice_end(why));
+            slice.end = Some(to_slice_end(why));
         }
         if let Some(code) = why.code() {
             let message = why.sentence().to_owned();

@@ -31,21 +31,21 @@ pub struct LineRequest {
     /// Token whose cancellation ends the line.
     pub cancel: CancellationToken,
     /// Class of the request.
-    pub class: LineClass,
+    pub class: LineOrigin,
 }
 
 /// Origin of a request without a client connection; it selects limits and prices.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LineClass {
+pub enum LineOrigin {
     /// Line of a batch, at the price of batches.
     Batch,
     /// Background response: a request of its key like any other, whose answer has this identity.
-    Background(AnswerIdentity),
+    Background(PreassignedResponseIdentity),
 }
 
 /// Id and creation time of an answer, sent to the client before the request runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AnswerIdentity {
+pub struct PreassignedResponseIdentity {
     /// Unique part of its ids.
     pub unique: Box<str>,
     /// Creation time, Unix seconds.
@@ -126,7 +126,7 @@ impl BatchContext {
 
     /// Returns the limits of stored responses: their settings, and the disk space to leave free.
     #[must_use]
-    pub fn response_limits(&self) -> ResponseLimits {
+    pub fn stored_response_limits(&self) -> ResponseLimits {
         let live = self.config_snapshot();
         ResponseLimits { settings: live.settings.responses, keep_free: live.settings.files.keep_free }
     }

@@ -29,8 +29,8 @@ pub(super) fn too_many_batches(most: usize) -> ApiError {
         "The limit of {most} batches of this account at the same time is reached; wait for one to end."
     );
     ApiError::with_message(ErrorCode::RateLimited, message)
-        .with_detail("limit", "batches")
-        .with_detail("value", most)
+        .with_details_member("limit", "batches")
+        .with_details_member("value", most)
         .with_retry_after(60)
 }
 
@@ -46,8 +46,8 @@ pub(super) fn too_many_responses(most: usize) -> ApiError {
     );
     ApiError::with_message(ErrorCode::RateLimited, message)
         .with_param("background")
-        .with_detail("limit", "background_responses")
-        .with_detail("value", most)
+        .with_details_member("limit", "background_responses")
+        .with_details_member("value", most)
         .with_retry_after(5)
 }
 

@@ -16,8 +16,8 @@ use tokio::time::{Instant, timeout};
 #[async_trait]
 impl FileConsumers for BatchManager {
     fn used_files<'i>(&self, ids: &[&'i str]) -> HashSet<&'i str> {
-        if self.fleet.is_shared() {
-            return self.used_files_in_fleet(ids);
+        if self.fleet.has_fleet() {
+            return self.filter_files_used_in_fleet(ids);
         }
         // At the start of the process and during a handover, not all running batches are known, so every file counts as
         // in use.
@@ -27,11 +27,11 @@ impl FileConsumers for BatchManager {
         let open: Vec<_> =
             self.running.lock().values().map(|running| running.published.borrow().clone()).collect();
         let open: Vec<&BatchRecord> = open.iter().map(|record| &**record).collect();
-        self.files_of_batches(&open, ids).unwrap_or_else(|_| ids.iter().copied().collect())
+        self.filter_files_of_batches(&open, ids).unwrap_or_else(|_| ids.iter().copied().collect())
     }
 
     async fn end_file_consumers(&self, id: &str) -> Result<(), ApiError> {
-        if self.fleet.is_shared() {
+        if self.fleet.has_fleet() {
             return self.end_batches_of_input_in_fleet(id).await;
         }
         {
@@ -55,7 +55,7 @@ impl FileConsumers for BatchManager {
     }
 
     async fn end_late_consumers(&self, id: &str) {
-        if self.fleet.is_shared() {
+        if self.fleet.has_fleet() {
             self.request_end_by_input(id).await.ok();
         }
     }
@@ -63,7 +63,7 @@ impl FileConsumers for BatchManager {
 
 impl BatchManager {
     /// Returns the files of `ids` that one of the batches reads or writes. Blocks.
-    pub(super) fn files_of_batches<'i>(
+    pub(super) fn filter_files_of_batches<'i>(
         &self,
         open: &[&BatchRecord],
         ids: &[&'i str],
@@ -72,7 +72,7 @@ impl BatchManager {
         let files: HashSet<&str> = files.flatten().collect();
         let mut used = HashSet::new();
         for id in ids {
-            if files.contains(id) || self.store.has_segment(open.iter().copied(), id)? {
+            if files.contains(id) || self.store.has_segment_file(open.iter().copied(), id)? {
                 used.insert(*id);
             }
         }
@@ -112,7 +112,7 @@ mod tests {
         let old = || {
             let name = "in.jsonl".to_owned();
             let file = files.new_output(owner, name, "/v1/rerank", Duration::from_secs(1)).unwrap();
-            files.record_store().add(&FileRecord { status: FileStatus::Processed, ..file }).unwrap();
+            files.file_record_store().add(&FileRecord { status: FileStatus::Processed, ..file }).unwrap();
         };
         let swept = || files.delete_expired(ExpiryCheck { now: 1_000, retention: Some(10) }).unwrap();
         old();

@@ -2,11 +2,11 @@
 
 use super::context::BatchContext;
 use super::errors::{batches_not_writable, insert_error_response, too_many_batches};
-use super::uncertain_insert::FailedInsert;
+use super::uncertain_insert::FailedInsertOutcome;
 use super::{BatchManager, END_TIMEOUT};
 use crate::storage::files::run_blocking;
 use penstock_core::ApiError;
-use penstock_storage::batches::{BatchRecord, EndRequest, FleetInsertOutcome};
+use penstock_storage::batches::{BatchInsertOutcome, BatchRecord, EndRequest};
 use penstock_storage::files::FileStore;
 use penstock_storage::{StoreError, StoreTable, Transaction};
 use std::collections::HashSet;
@@ -32,16 +32,16 @@ impl BatchManager {
         let input =
             Transaction::new().require_present(StoreTable::Files, FileStore::record_key(&record.input));
         let inserted =
-            tokio::task::spawn_blocking(move || store.insert_in_fleet(&stored, &input, most)).await;
+            tokio::task::spawn_blocking(move || store.insert_within_limit(&stored, &input, most)).await;
         match inserted.unwrap_or(Err(StoreError::Stuck)) {
-            Ok(FleetInsertOutcome::Inserted) => {}
-            Ok(FleetInsertOutcome::TooManyOpen) => return Err(too_many_batches(most)),
-            Ok(FleetInsertOutcome::Refused) => return Err(super::input_not_found()),
+            Ok(BatchInsertOutcome::Inserted) => {}
+            Ok(BatchInsertOutcome::TooManyOpen) => return Err(too_many_batches(most)),
+            Ok(BatchInsertOutcome::Refused) => return Err(super::input_not_found()),
             Err(StoreError::Guard { .. }) => return Err(batches_not_writable()),
-            Err(error) => match batches.failed_insert(&record.id, &error).await {
-                FailedInsert::Stored => {}
-                FailedInsert::NotStored => return Err(insert_error_response(&error)),
-                FailedInsert::Unknown => {
+            Err(error) => match batches.find_insert_outcome(&record.id, &error).await {
+                FailedInsertOutcome::Stored => {}
+                FailedInsertOutcome::NotStored => return Err(insert_error_response(&error)),
+                FailedInsertOutcome::Unknown => {
                     Self::cancel_uncertain_batch(context, record, None);
                     return Err(insert_error_response(&error));
                 }
@@ -106,9 +106,9 @@ impl BatchManager {
 
     /// Returns the files of `ids` that an unfinished batch of any gateway reads or writes; all of them if that is
     /// unknown. Blocks.
-    pub(super) fn used_files_in_fleet<'i>(&self, ids: &[&'i str]) -> HashSet<&'i str> {
+    pub(super) fn filter_files_used_in_fleet<'i>(&self, ids: &[&'i str]) -> HashSet<&'i str> {
         let open = self.store.list_unfinished();
-        let used = open.and_then(|open| self.files_of_batches(&open.iter().collect::<Vec<_>>(), ids));
+        let used = open.and_then(|open| self.filter_files_of_batches(&open.iter().collect::<Vec<_>>(), ids));
         used.unwrap_or_else(|error| {
             tracing::warn!(name: "batches_not_read", why = %error);
             ids.iter().copied().collect()

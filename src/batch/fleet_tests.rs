@@ -149,9 +149,9 @@ impl Pair {
         // The owner by hash may be the other member, which does not search.
         let (store, id) = (runner.context.batches.store.clone(), made.id.clone());
         runner.context.batches.check_claims().await;
-        let (own, alive) = (runner.fleet.member_number(), runner.fleet.fence());
+        let (own, alive) = (runner.fleet.member_number(), runner.fleet.commit_fence());
         let claim = store.take_claim(&id, None, own, alive.as_ref()).unwrap().unwrap();
-        let held = claims::HeldClaim { claim, takeover: claims::Takeover::Orderly };
+        let held = claims::HeldClaim { claim, takeover: claims::TakeoverKind::Orderly };
         runner.run((*made).clone(), held);
         id
     }
@@ -172,7 +172,8 @@ impl Pair {
         until("the ledger to be written", || self.app.ledger.durability_snapshot().waiting == 0).await;
         let output = record.output.unwrap();
         let files = &self.members[1].context.files;
-        let contents = files.open_contents(&files.record_store().get(&output).unwrap().unwrap()).unwrap();
+        let contents =
+            files.open_contents(&files.file_record_store().get(&output).unwrap().unwrap()).unwrap();
         let text = contents.read(0, 1 << 20).unwrap();
         let mut results = BTreeMap::new();
         for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
@@ -197,8 +198,8 @@ impl Pair {
             names.filter(|name| name.to_string_lossy().starts_with("file-")).count() == 2
         })
         .await;
-        let used = files.record_store().used_bytes(&self.principal.public_id).unwrap();
-        let records = files.record_store().list_all(None, 100).unwrap().files;
+        let used = files.file_record_store().used_bytes(&self.principal.public_id).unwrap();
+        let records = files.file_record_store().list_all(None, 100).unwrap().files;
         assert_eq!((used.all, used.key), (records.iter().map(|file| file.bytes).sum(), used.all));
     }
 
@@ -252,9 +253,11 @@ impl Member {
     ) -> Member {
         let store = app.stores.store.clone();
         let fleet = join_fleet(store.clone(), folder, name);
-        let files =
-            FileManager::open_shared(&app.config_snapshot().settings.files, FileStore::new(store.clone()))
-                .unwrap();
+        let files = FileManager::open_shared_folder(
+            &app.config_snapshot().settings.files,
+            FileStore::new(store.clone()),
+        )
+        .unwrap();
         let batches = BatchManager { slice_lines, ..BatchManager::new(store, fleet.clone()) };
         batches.set_peers_run_slices(true);
         Self::start(app, (files, batches), fleet, calls)
@@ -310,7 +313,7 @@ impl Member {
 
     async fn claim(&self) {
         self.context.batches.check_claims().await;
-        BatchManager::claim_batches(&self.context, false).await.unwrap();
+        BatchManager::claim_and_run_batches(&self.context, false).await.unwrap();
     }
 
     /// Number of lines that this member has started.

@@ -150,7 +150,7 @@ impl BatchInput {
     ) -> Result<Option<(PendingLine, usize)>> {
         let index = self.next_index;
         self.next_index += 1;
-        if done.has_result(index) {
+        if done.is_line_finished(index) {
             return Ok(None);
         }
         let damaged = || Error::from(ErrorKind::InvalidData);
@@ -223,8 +223,8 @@ mod tests {
         let owner = FileOwner { key: "k", account: "a" };
         let record = files.store_upload(incoming, owner, fields, Duration::from_secs(1)).unwrap();
         let mut input = BatchInput::new(files.read_lines(&record).unwrap(), LargeLineLock::default());
-        let path = files.path(&record.id);
-        let (whole, done) = (fs::read(&path).unwrap(), CompletionBitmap::with_lines(400));
+        let path = files.contents_path(&record.id);
+        let (whole, done) = (fs::read(&path).unwrap(), CompletionBitmap::with_line_count(400));
         // The second read of the file fails for a while.
         fs::write(&path, whole.get(..256 << 10).unwrap()).unwrap();
         let mut all = input.read_pending_lines(&done, usize::MAX).unwrap();

@@ -42,7 +42,7 @@ struct MemoryWaiter<'l> {
 }
 
 /// Input file of a line, and the account that pays.
-pub(super) struct LineSource {
+pub(super) struct LineInputFile {
     pub(super) input: String,
     pub(super) account: Arc<str>,
 }
@@ -51,7 +51,7 @@ pub(super) struct LineSource {
 /// cannot be read at the moment.
 pub(super) async fn load_body(
     context: &Arc<BatchContext>,
-    from: &LineSource,
+    from: &LineInputFile,
     body: LineBody,
     cancel: &CancellationToken,
 ) -> Option<(Bytes, Option<LargeLinePermit>)> {
@@ -66,7 +66,8 @@ pub(super) async fn load_body(
     };
     let (files, input) = (context.files.clone(), from.input.clone());
     let read = move || -> Result<Bytes> {
-        let record = files.record_store().get(&input).map_err(|error| Error::other(error.to_string()))?;
+        let record =
+            files.file_record_store().get(&input).map_err(|error| Error::other(error.to_string()))?;
         let record = record.ok_or(Error::from(ErrorKind::NotFound))?;
         let body = files.open_contents(&record)?.read(offset, length)?;
         if body.len() == length { Ok(body) } else { Err(Error::from(ErrorKind::UnexpectedEof)) }

@@ -1,7 +1,7 @@
 //! Lines of a batch in flight: started as run permits allow, processed like requests, and then finished or retried.
 
 use super::commit::LineOutcome;
-use super::context::{LineClass, LineDisposition, LineRequest, LineResponse};
+use super::context::{LineDisposition, LineOrigin, LineRequest, LineResponse};
 use super::input::PendingLine;
 use super::large_lines;
 use super::runner::{BatchEvent, BatchRunner, TICK_INTERVAL};
@@ -28,7 +28,7 @@ impl BatchRunner {
             // While results cannot be written to the disk, no line starts.
             && (self.disk.failures == 0 || self.pending.lines.is_empty())
             && !self.app.ledger.is_failing()
-            && self.app.batches.holds_claims();
+            && self.app.batches.still_holds_claims();
         if due && self.divide_into_slices() {
             return;
         }
@@ -84,7 +84,7 @@ impl BatchRunner {
         self.funds.on_start();
         self.in_flight.bytes += asked.body.len();
         let (body, cancel) = (asked.body.clone(), self.in_flight.cancel.clone());
-        let from = large_lines::LineSource {
+        let from = large_lines::LineInputFile {
             input: self.record.input.clone(),
             account: principal.account.id.clone(),
         };
@@ -98,7 +98,7 @@ impl BatchRunner {
                 let executor = context.executor.get()?;
                 Some(
                     executor
-                        .execute(LineRequest { principal, path, body, cancel, class: LineClass::Batch })
+                        .execute(LineRequest { principal, path, body, cancel, class: LineOrigin::Batch })
                         .await,
                 )
             };
@@ -172,8 +172,8 @@ impl BatchRunner {
         let mut text = Vec::with_capacity(128 + done.body.iter().map(Bytes::len).sum::<usize>());
         let id = format!("batch_{}", done.request.as_str());
         let form = match self.app.config_snapshot().settings.compatibility.batch_results {
-            BatchResultFormat::Flat => result_line::ResultFormat::Flat,
-            BatchResultFormat::Nested => result_line::ResultFormat::Nested,
+            BatchResultFormat::Flat => result_line::ResultLineFormat::Flat,
+            BatchResultFormat::Nested => result_line::ResultLineFormat::Nested,
         };
         let body = done.body.iter().map(|piece| &**piece);
         result_line::write_result_line(&mut text, form, &id, &asked.custom_id, done.status, body);

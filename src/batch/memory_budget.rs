@@ -45,9 +45,9 @@ impl MemoryBudget {
 
 /// Division of the batch memory: the number of batches with a share, by account.
 #[derive(Default)]
-pub(super) struct MemoryBudgets(Mutex<HashMap<Box<str>, usize>>);
+pub(super) struct MemoryBudgetAllocator(Mutex<HashMap<Box<str>, usize>>);
 
-impl MemoryBudgets {
+impl MemoryBudgetAllocator {
     /// Adds a batch of this account.
     pub(super) fn add_batch(&self, account: &str) {
         *self.0.lock().entry(account.into()).or_default() += 1;
@@ -85,7 +85,7 @@ mod tests {
             (8 << 20, vec![7]),
             (64 << 20, vec![3, 1, 60, 1]),
         ] {
-            let sharers = MemoryBudgets::default();
+            let sharers = MemoryBudgetAllocator::default();
             for (number, batches) in accounts.iter().enumerate() {
                 (0..*batches).for_each(|_| sharers.add_batch(&number.to_string()));
             }
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn an_account_with_many_batches_does_not_starve_one_with_a_single_batch() {
-        let (sharers, memory) = (MemoryBudgets::default(), 32 << 20);
+        let (sharers, memory) = (MemoryBudgetAllocator::default(), 32 << 20);
         sharers.add_batch("b");
         let alone = sharers.batch_budget(memory, "b");
         (0..100).for_each(|_| sharers.add_batch("a"));

@@ -47,15 +47,16 @@ mod uncertain_insert;
 
 pub use background::{NewBackgroundResponse, ResponseWatcher};
 pub use context::{
-    AnswerIdentity, BatchContext, LineClass, LineDisposition, LineExecutor, LineRequest, LineResponse,
+    BatchContext, LineDisposition, LineExecutor, LineOrigin, LineRequest, LineResponse,
+    PreassignedResponseIdentity,
 };
 pub use errors::input_not_found;
 
 use crate::fleet::FleetMember;
 use crate::net::executor::WorkerThreads;
-use claims::{ClaimCheckState, HeldClaim, Takeover};
+use claims::{ClaimCheckState, HeldClaim, TakeoverKind};
 use large_lines::LargeLineMemory;
-use memory_budget::{MemoryBudget, MemoryBudgets};
+use memory_budget::{MemoryBudget, MemoryBudgetAllocator};
 use parking_lot::Mutex;
 use penstock_storage::batches::{BatchClaim, BatchRecord, BatchStore, EndRequest, is_slice_id};
 use penstock_storage::{Store, StoreError};
@@ -129,7 +130,7 @@ pub struct BatchManager {
     scheduler: FairScheduler,
     /// Scheduler of background responses.
     response_scheduler: FairScheduler,
-    budgets: MemoryBudgets,
+    budgets: MemoryBudgetAllocator,
     /// Memory of large lines.
     large_lines: LargeLineMemory,
     /// Threads that run the lines.
@@ -157,7 +158,7 @@ impl BatchManager {
             deleting: Mutex::default(),
             scheduler: FairScheduler::default(),
             response_scheduler: FairScheduler::default(),
-            budgets: MemoryBudgets::default(),
+            budgets: MemoryBudgetAllocator::default(),
             large_lines: LargeLineMemory::default(),
             threads: Mutex::default(),
             runtime: OnceLock::new(),
@@ -174,7 +175,7 @@ impl BatchManager {
     pub async fn start(context: &Arc<BatchContext>) -> Result<(), String> {
         Self::start_threads(context)?;
         Self::resume(context).await?;
-        if context.batches.fleet.is_shared() {
+        if context.batches.fleet.has_fleet() {
             Self::start_claim_task(context);
         }
         Ok(())
@@ -197,7 +198,7 @@ impl BatchManager {
     /// Returns a sentence for the operator if the batches cannot be read.
     pub async fn resume(context: &Arc<BatchContext>) -> Result<(), String> {
         let batches = &context.batches;
-        if batches.fleet.is_shared() {
+        if batches.fleet.has_fleet() {
             return Self::claim_and_resume_batches(context).await;
         }
         let (store, own) = (batches.store.clone(), context.clone());

@@ -35,8 +35,11 @@ pub(super) fn open_batch(
     may_have_stale_writer: bool,
 ) -> Result<OpenedBatch> {
     let files = &context.files;
-    let file =
-        files.record_store().get(&record.input).map_err(io_error)?.ok_or(Error::from(ErrorKind::NotFound))?;
+    let file = files
+        .file_record_store()
+        .get(&record.input)
+        .map_err(io_error)?
+        .ok_or(Error::from(ErrorKind::NotFound))?;
     let offset = record.slice.map_or(0, |slice| slice.offset);
     let reader = files.read_lines_from(&file, offset).map_err(|error| match error.kind() {
         // The record of the file exists, but its contents do not.
@@ -49,7 +52,7 @@ pub(super) fn open_batch(
     }
     let results = match record.state {
         BatchState::Validating => {
-            OpenedResults { output: None, done: CompletionBitmap::with_lines(file.lines) }
+            OpenedResults { output: None, done: CompletionBitmap::with_line_count(file.lines) }
         }
         _ => open_results(context, record, may_have_stale_writer)?,
     };
@@ -71,7 +74,7 @@ pub(super) fn open_results(
     let files = &context.files;
     let done = match context.batches.store.finished_line_bitmap(&record.id).map_err(io_error)? {
         Some(bits) => CompletionBitmap::from_bytes(&bits),
-        None => CompletionBitmap::with_lines(record.counts.total),
+        None => CompletionBitmap::with_line_count(record.counts.total),
     };
     let lost = |_| Error::from(ErrorKind::UnexpectedEof);
     let output = match &record.output {
@@ -79,7 +82,7 @@ pub(super) fn open_results(
         // An output file with another possible writer is not opened, but copied when the first results are written.
         Some(_) if may_have_stale_writer => None,
         Some(id) => {
-            let results = files.record_store().get(id).map_err(io_error)?.ok_or(()).map_err(lost)?;
+            let results = files.file_record_store().get(id).map_err(io_error)?.ok_or(()).map_err(lost)?;
             let output = files.open_output(&results).map_err(|error| match error.kind() {
                 ErrorKind::NotFound | ErrorKind::InvalidData => Error::from(ErrorKind::UnexpectedEof),
                 _ => error,

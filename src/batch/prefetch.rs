@@ -33,7 +33,7 @@ impl BatchRunner {
     }
 
     /// Reads the next input lines, unless enough are prefetched or too many wait for a retry.
-    pub(super) fn prefetch(&mut self) {
+    pub(super) fn prefetch_lines(&mut self) {
         let enough = self.prefetched.lines.len() >= MIN_PREFETCHED
             || self.prefetched.bytes >= self.budget.prefetch / 2;
         if self.disk.reading || enough || self.retries.is_full() {
@@ -69,7 +69,7 @@ impl BatchRunner {
                 return self.end_early(EndReason::InvalidInput);
             }
             self.record.model = model;
-            self.completed = CompletionBitmap::with_lines(file.lines);
+            self.completed = CompletionBitmap::with_line_count(file.lines);
             let clock = self.app.clock;
             self.lifecycle.start(file.lines, clock.unix_seconds());
             let plan = carbon_schedule::plan_batch_start(

@@ -1,7 +1,7 @@
 //! Write of results to the disk: a group is appended to the output file, or becomes a segment of a slice. Blocks.
 
 use super::commit::ResultGroup;
-use super::slice_result::{SliceResultFile, StoredSliceResult, write_segment};
+use super::slice_result::{SegmentFileInfo, StoredSegment, write_segment};
 use crate::storage::files::{FileManager, FileOwner, OutputFile};
 use penstock_batch::state::EndReason;
 use penstock_storage::batches::BatchSlice;
@@ -23,7 +23,7 @@ pub(super) struct OutputUpdate {
     /// File of a former holder of the batch, which the new file replaces.
     pub(super) replaced: Option<FileRecord>,
     /// Segment that a slice has written.
-    pub(super) segment: Option<StoredSliceResult>,
+    pub(super) segment: Option<StoredSegment>,
 }
 
 /// Write of a group to the disk.
@@ -51,12 +51,12 @@ impl ResultWriteJob {
         let nothing = || Ok(OutputUpdate::default());
         if let Some(slice) = &self.slice {
             let owner = FileOwner { key: &self.key, account: &self.account };
-            let file = SliceResultFile { owner, name: self.name, url: &self.url, now: self.now };
+            let file = SegmentFileInfo { owner, name: self.name, url: &self.url, now: self.now };
             let segment = write_segment(files, slice, group, file)?;
             return Ok(OutputUpdate { segment, ..OutputUpdate::default() });
         }
         if self.damaged {
-            let known = self.output_id.and_then(|id| files.record_store().get(&id).ok().flatten());
+            let known = self.output_id.and_then(|id| files.file_record_store().get(&id).ok().flatten());
             let results = known.map(|record| FileRecord {
                 status: FileStatus::Error,
                 finished_at: Some(self.now.as_secs()),
@@ -67,13 +67,13 @@ impl ResultWriteJob {
         }
         let known = match (self.results, self.output_id) {
             (None, Some(id)) => {
-                files.record_store().get(&id).map_err(|error| io::Error::other(error.to_string()))?
+                files.file_record_store().get(&id).map_err(|error| io::Error::other(error.to_string()))?
             }
             (results, _) => results,
         };
         let replaced = known.as_ref().filter(|_| self.is_shared).cloned();
         let (record, fresh) = match known {
-            Some(record) if self.is_shared => (files.copy_output(&record, self.now)?, true),
+            Some(record) if self.is_shared => (files.copy_output_to_new_file(&record, self.now)?, true),
             Some(record) => (record, false),
             None if group.bytes.is_empty() => return nothing(),
             None => {
@@ -84,7 +84,7 @@ impl ResultWriteJob {
         let written = append_group(files, self.output, &record, group, self.now);
         if fresh && written.is_err() {
             // The new file is deleted, because the next attempt creates another one.
-            std::fs::remove_file(files.path(&record.id)).ok();
+            std::fs::remove_file(files.contents_path(&record.id)).ok();
         }
         let (output, results) = written?;
         Ok(OutputUpdate { output, results: Some(results), is_new: fresh, replaced, segment: None })
@@ -113,7 +113,7 @@ fn append_group(
 }
 
 /// Returns the store rows of the output file's record; for a new file also its index rows.
-pub(super) fn output_rows(results: &FileRecord, fresh: bool) -> Vec<RowWrite> {
+pub(super) fn output_file_rows(results: &FileRecord, fresh: bool) -> Vec<RowWrite> {
     if !fresh {
         let row = FileStore::record_row(results);
         return row

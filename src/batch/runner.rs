@@ -15,7 +15,7 @@ use super::runner_state::{
     RunnerPhase, ShutdownState, SlicingState,
 };
 use super::scheduler::{RunPermit, SchedulerEntry};
-use super::slice_merge::{SliceMerge, SliceSnapshot};
+use super::slice_merge::{LoadedSegments, SliceMergeState};
 use super::{BatchCommand, api_object};
 use penstock_batch::completion_bitmap::CompletionBitmap;
 use penstock_batch::jsonl::BATCH_PATHS;
@@ -46,7 +46,7 @@ pub(super) enum BatchEvent {
     /// Event after the input was divided into slices.
     Divided(std::io::Result<Vec<BatchSlice>>),
     /// Event after segments of slices were read.
-    SliceSnapshot(std::io::Result<Box<SliceSnapshot>>),
+    SliceSnapshot(std::io::Result<Box<LoadedSegments>>),
     /// Event after a group of results was written.
     GroupWritten(Box<GroupWriteResult>),
     /// Event after a commit has ended.
@@ -87,7 +87,7 @@ pub(super) struct BatchRunner {
     /// True for a slice whose lines have all started.
     is_draining: bool,
     /// State of a batch in slices.
-    pub(super) merge: SliceMerge,
+    pub(super) merge: SliceMergeState,
     pub(super) shutdown: ShutdownState,
     watchers: BatchWatchers,
     pub(super) events: mpsc::UnboundedSender<BatchEvent>,
@@ -162,7 +162,7 @@ impl BatchRunner {
             pause: if is_suspended { PauseReason::KeySuspended } else { PauseReason::None },
             slicing: SlicingState::default(),
             is_draining: false,
-            merge: SliceMerge::default(),
+            merge: SliceMergeState::default(),
             shutdown: ShutdownState::default(),
             watchers: BatchWatchers { published: publisher, end_waiters: Vec::new() },
             events,
@@ -187,13 +187,13 @@ impl BatchRunner {
         let rests = self.disk.retry_at.is_some_and(|until| Instant::now() < until);
         let is_active = !rests && !self.shutdown.is_stopping();
         if is_active && self.record.slices.is_some() {
-            self.read_slices();
+            self.start_segment_reads();
         } else if is_active && self.shutdown.reason.is_none() {
             if !self.is_waiting() && !self.is_draining {
                 self.open_files();
             }
             self.start_lines();
-            self.prefetch();
+            self.prefetch_lines();
             self.note_draining();
         }
         if self.shutdown.reason.is_some() || self.shutdown.is_stopping() {
@@ -211,13 +211,13 @@ impl BatchRunner {
         if self.record.slice.is_some() && !self.is_draining && is_at_end && self.prefetched.lines.is_empty() {
             self.is_draining = true;
             self.files.input = None;
-            self.app.batches.set_draining(&self.record.id);
+            self.app.batches.mark_slice_draining(&self.record.id);
         }
     }
 
     /// Returns the time of the next work that does not depend on an event.
     fn next_wake(&self, look: Instant) -> Instant {
-        let due = self.retries.next_due().into_iter().chain(self.next_group_due()).min();
+        let due = self.retries.next_due().into_iter().chain(self.next_group_deadline()).min();
         due.map_or(look, |due| due.min(look).max(Instant::now() + Duration::from_millis(1)))
     }
 
@@ -235,7 +235,7 @@ impl BatchRunner {
             }
             BatchEvent::LineEnded(asked, permit, done) => self.on_line_done(asked, permit, done),
             BatchEvent::Divided(divided) => self.on_divided(divided),
-            BatchEvent::SliceSnapshot(read) => self.on_slices_read(read),
+            BatchEvent::SliceSnapshot(read) => self.on_segments_read(read),
             BatchEvent::GroupWritten(wrote) => self.on_group_written(*wrote),
             BatchEvent::Committed(BatchCommitOutcome::Durable) => self.on_committed(),
             BatchEvent::Committed(BatchCommitOutcome::ClaimLost) => self.on_claim_lost(),
@@ -355,7 +355,7 @@ impl BatchRunner {
             let files = self.app.files.clone();
             tokio::task::spawn_blocking(move || files.remove_contents(&replaced));
         }
-        self.remove_merged_segments();
+        self.delete_merged_segment_files();
         let record = Arc::new(self.record.clone());
         self.watchers.published.send_replace(record.clone());
         if self.lifecycle.state.is_final() {

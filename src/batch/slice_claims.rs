@@ -4,7 +4,7 @@
 //! no larger share of a gateway than any other batch, and no gateway waits for the last lines of a slice. As in a
 //! batch that is not divided, no line and no slice starts while too many lines of the batch wait for a retry.
 
-use super::claims::{ClaimedBatch, HeldClaim, Takeover};
+use super::claims::{ClaimedBatch, HeldClaim, TakeoverKind};
 use super::retry_queue::RetryLoad;
 use super::{BatchCommand, BatchManager, RunningBatch};
 use penstock_storage::StoreError;
@@ -28,11 +28,11 @@ impl BatchManager {
 
     /// Returns true if a batch may be divided into slices.
     pub(super) fn may_divide_batches(&self) -> bool {
-        self.fleet.is_shared() && self.peers_run_slices.load(Ordering::Acquire)
+        self.fleet.has_fleet() && self.peers_run_slices.load(Ordering::Acquire)
     }
 
     /// Records that all lines of a slice have started, and searches for a further slice.
-    pub(super) fn set_draining(&self, id: &str) {
+    pub(super) fn mark_slice_draining(&self, id: &str) {
         if let Some(running) = self.running.lock().get_mut(id) {
             running.is_draining = true;
         }
@@ -66,7 +66,7 @@ impl BatchManager {
     fn read_unfinished_slices(&self) -> Result<BTreeMap<String, Vec<BatchSlice>>, StoreError> {
         let UnfinishedSlices { by_batch, damaged } = self.store.unfinished_slices()?;
         for id in damaged {
-            if self.claims.add_damaged_slice(&id) {
+            if self.claims.mark_damaged_slice_logged(&id) {
                 tracing::error!(name: "batch_slice_damaged", slice = id);
             }
         }
@@ -113,7 +113,8 @@ impl BatchManager {
         slices: &[BatchSlice],
         is_start: bool,
     ) -> Result<Option<ClaimedBatch>, StoreError> {
-        let (live, own, alive) = (self.fleet.live_members(), self.fleet.member_number(), self.fleet.fence());
+        let (live, own, alive) =
+            (self.fleet.live_members(), self.fleet.member_number(), self.fleet.commit_fence());
         let ids: Vec<String> = slices.iter().map(|slice| slice.id(batch)).collect();
         let rows = self.store.coordination(&ids)?;
         for ((slice, id), row) in slices.iter().zip(&ids).zip(rows) {
@@ -156,12 +157,12 @@ pub(super) fn takeover_for_any_member(
     live: &[u32],
     own: u32,
     is_start: bool,
-) -> Option<Takeover> {
+) -> Option<TakeoverKind> {
     match claim {
-        None | Some(BatchClaim { state: ClaimState::Released, .. }) => Some(Takeover::Orderly),
-        Some(claim) if claim.incarnation == own && is_start => Some(Takeover::Orderly),
+        None | Some(BatchClaim { state: ClaimState::Released, .. }) => Some(TakeoverKind::Orderly),
+        Some(claim) if claim.incarnation == own && is_start => Some(TakeoverKind::Orderly),
         Some(claim) if claim.incarnation == own || !live.contains(&claim.incarnation) => {
-            Some(Takeover::Forced)
+            Some(TakeoverKind::Forced)
         }
         Some(_) => None,
     }
@@ -194,12 +195,12 @@ mod tests {
         let live = [3, 5];
         let claim = |incarnation, state| BatchClaim { incarnation, number: 1, commits: 0, state };
         let held = |incarnation| claim(incarnation, ClaimState::Held);
-        assert_eq!(takeover_for_any_member(None, &live, 3, false), Some(Takeover::Orderly));
+        assert_eq!(takeover_for_any_member(None, &live, 3, false), Some(TakeoverKind::Orderly));
         assert_eq!(takeover_for_any_member(Some(&held(5)), &live, 3, true), None);
-        assert_eq!(takeover_for_any_member(Some(&held(8)), &live, 3, false), Some(Takeover::Forced));
-        assert_eq!(takeover_for_any_member(Some(&held(3)), &live, 3, true), Some(Takeover::Orderly));
-        assert_eq!(takeover_for_any_member(Some(&held(3)), &live, 3, false), Some(Takeover::Forced));
+        assert_eq!(takeover_for_any_member(Some(&held(8)), &live, 3, false), Some(TakeoverKind::Forced));
+        assert_eq!(takeover_for_any_member(Some(&held(3)), &live, 3, true), Some(TakeoverKind::Orderly));
+        assert_eq!(takeover_for_any_member(Some(&held(3)), &live, 3, false), Some(TakeoverKind::Forced));
         let released = claim(5, ClaimState::Released);
-        assert_eq!(takeover_for_any_member(Some(&released), &live, 3, false), Some(Takeover::Orderly));
+        assert_eq!(takeover_for_any_member(Some(&released), &live, 3, false), Some(TakeoverKind::Orderly));
     }
 }

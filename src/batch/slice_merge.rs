@@ -7,15 +7,15 @@ use super::context::BatchContext;
 use super::open_files::{self, OpenedResults};
 use super::result_write::rows_of_transaction;
 use super::runner::{BatchEvent, BatchRunner, TICK_INTERVAL};
-use super::slice_result::{StoredSliceResult, read_segments};
+use super::slice_result::{StoredSegment, read_segments};
 use crate::billing::MAX_OUTCOMES;
 use bytes::Bytes;
 use penstock_batch::state::EndReason;
 use penstock_core::TokenUsage;
 use penstock_storage::StoreError;
 use penstock_storage::batches::{
-    BatchClaim, BatchRecord, BatchSlice, BatchUsage, EndRequest, ResultSegment, SliceEnd, SliceProgress,
-    parent_batch_id,
+    BatchClaim, BatchRecord, BatchSlice, BatchUsage, EndRequest, ResultSegment, SliceEndReason,
+    SlicedBatchProgress, parent_batch_id,
 };
 use penstock_storage::files::{FileRecord, FileStore};
 use penstock_storage::ledger::RowWrite;
@@ -29,7 +29,7 @@ const MAX_ATTEMPTS: u32 = 6;
 
 /// Progress of merging the results of a batch's slices into its output file.
 #[derive(Default)]
-pub(super) struct SliceMerge {
+pub(super) struct SliceMergeState {
     /// True once the bitmap and the output file were opened.
     is_opened: bool,
     /// True once no slice is open and all segments were read.
@@ -37,7 +37,7 @@ pub(super) struct SliceMerge {
     /// True once the slices were asked to end.
     has_requested_end: bool,
     /// Segments whose lines the next commit counts.
-    pub(super) segments: Vec<StoredSliceResult>,
+    pub(super) segments: Vec<StoredSegment>,
     /// Files of the segments that the current commit removes.
     removed: Vec<FileRecord>,
     next_read: Option<Instant>,
@@ -45,7 +45,7 @@ pub(super) struct SliceMerge {
     lost_reads: u32,
 }
 
-impl SliceMerge {
+impl SliceMergeState {
     /// Counts a failed read. Returns true if the results are lost: after too many reads in a row that found a segment
     /// missing or damaged, and at once if the output file is damaged. An outage of store or disk does not count.
     fn is_lost(&mut self, error: ErrorKind) -> bool {
@@ -57,10 +57,10 @@ impl SliceMerge {
 }
 
 /// Result of one read: the next segments of a batch with their contents, and the state of its slices.
-pub(super) struct SliceSnapshot {
+pub(super) struct LoadedSegments {
     opened: Option<OpenedResults>,
     slices: Vec<BatchSlice>,
-    segments: Vec<(StoredSliceResult, Bytes)>,
+    segments: Vec<(StoredSegment, Bytes)>,
     /// True if there are more segments.
     more: bool,
     has_requested_end: bool,
@@ -68,7 +68,7 @@ pub(super) struct SliceSnapshot {
 
 impl BatchRunner {
     /// Starts reading the next segments, once those read before are committed.
-    pub(super) fn read_slices(&mut self) {
+    pub(super) fn start_segment_reads(&mut self) {
         let is_busy = self.disk.reading || self.disk.writing || !self.pending.lines.is_empty();
         let is_early = self.merge.next_read.is_some_and(|at| Instant::now() < at);
         if is_busy || is_early || !self.merge.segments.is_empty() || self.lifecycle.state.is_final() {
@@ -93,9 +93,9 @@ impl BatchRunner {
     }
 
     /// Queues the lines of the segments for the output file.
-    pub(super) fn on_slices_read(&mut self, read: Result<Box<SliceSnapshot>>) {
+    pub(super) fn on_segments_read(&mut self, read: Result<Box<LoadedSegments>>) {
         self.disk.reading = false;
-        let SliceSnapshot { opened, slices, segments, more, has_requested_end } = match read {
+        let LoadedSegments { opened, slices, segments, more, has_requested_end } = match read {
             Ok(read) => *read,
             Err(error) => return self.on_slices_unreadable(&error),
         };
@@ -134,7 +134,7 @@ impl BatchRunner {
         {
             let usage = usage.take();
             // Each line is in one segment; a repeated one would be counted and stored once.
-            if self.completed.has_result(*index) {
+            if self.completed.is_line_finished(*index) {
                 continue;
             }
             self.pending.bytes += line.len();
@@ -151,14 +151,14 @@ impl BatchRunner {
 
     /// Adds the rows of a segment that this slice has written, and removes the segments whose lines are in the output
     /// file now. Returns the change of the stored bytes.
-    pub(super) fn add_segment_rows(
+    pub(super) fn add_segment_row_writes(
         &mut self,
-        written: Option<&StoredSliceResult>,
+        written: Option<&StoredSegment>,
         rows: &mut Vec<RowWrite>,
     ) -> i64 {
         let batch = parent_batch_id(&self.record.id);
-        rows.extend(written.iter().flat_map(|stored| stored.rows(batch)));
-        let mut growth = written.map_or(0, StoredSliceResult::bytes);
+        rows.extend(written.iter().flat_map(|stored| stored.row_writes(batch)));
+        let mut growth = written.map_or(0, StoredSegment::bytes);
         for stored in self.merge.segments.drain(..) {
             growth -= stored.bytes();
             rows.push(stored.segment.row_removal(batch));
@@ -172,7 +172,7 @@ impl BatchRunner {
 
     /// Deletes the files of the segments that the last commit has removed. After the commit that divided the batch,
     /// searches for a slice to run.
-    pub(super) fn remove_merged_segments(&mut self) {
+    pub(super) fn delete_merged_segment_files(&mut self) {
         if self.record.slices.is_some() && !self.merge.is_opened {
             self.app.batches.claims.search.notify_one();
         }
@@ -215,7 +215,7 @@ struct SliceReadJob {
 
 impl SliceReadJob {
     /// Reads the segments; for a batch that ends, first asks the slices to end. Blocks.
-    fn read(self, context: &BatchContext) -> Result<SliceSnapshot> {
+    fn read(self, context: &BatchContext) -> Result<LoadedSegments> {
         let (store, batch) = (&context.batches.store, self.record.id.as_str());
         let opened = match self.is_opened {
             true => None,
@@ -230,11 +230,11 @@ impl SliceReadJob {
                 context.batches.end_local_slices(batch, request);
             }
         }
-        let SliceProgress { slices, segments, mut more } =
-            store.slice_progress(batch, MAX_SEGMENTS).map_err(io_error)?;
+        let SlicedBatchProgress { slices, segments, mut more } =
+            store.sliced_batch_progress(batch, MAX_SEGMENTS).map_err(io_error)?;
         if let Some(claim) = self.claim.filter(|_| self.end.is_some()) {
             let fleet = &context.batches.fleet;
-            let (alive, incarnation) = (fleet.fence(), fleet.member_number());
+            let (alive, incarnation) = (fleet.commit_fence(), fleet.member_number());
             let member = (incarnation, alive.as_ref());
             store.remove_unclaimed_slices(batch, &slices, &claim, member).map_err(io_error)?;
         }
@@ -247,7 +247,7 @@ impl SliceReadJob {
             false => read_segments(&context.files, segments)?,
         };
         let has_requested_end = self.end.is_some();
-        Ok(SliceSnapshot { opened, slices, segments: read, more, has_requested_end })
+        Ok(LoadedSegments { opened, slices, segments: read, more, has_requested_end })
     }
 
     /// Returns as many segments as one commit may contain, with the records of their files, and true if some are left.
@@ -255,9 +255,9 @@ impl SliceReadJob {
         &self,
         context: &BatchContext,
         segments: Vec<ResultSegment>,
-    ) -> std::result::Result<(Vec<StoredSliceResult>, bool), StoreError> {
+    ) -> std::result::Result<(Vec<StoredSegment>, bool), StoreError> {
         let ids: Vec<String> = segments.iter().map(|segment| segment.file.clone()).collect();
-        let files = context.files.record_store().get_many(&ids)?;
+        let files = context.files.file_record_store().get_many(&ids)?;
         let (mut limited, mut lines, mut bytes) = (Vec::with_capacity(segments.len()), 0, 0);
         for (segment, file) in segments.into_iter().zip(files) {
             lines += segment.lines.len();
@@ -265,7 +265,7 @@ impl SliceReadJob {
                 return Ok((limited, true));
             }
             bytes += file.as_ref().map_or(0, |file| file.bytes);
-            limited.push(StoredSliceResult { segment, file });
+            limited.push(StoredSegment { segment, file });
         }
         Ok((limited, false))
     }
@@ -286,14 +286,14 @@ const fn end_request(why: EndReason) -> EndRequest {
     }
 }
 
-const fn end_reason(end: SliceEnd) -> EndReason {
+const fn end_reason(end: SliceEndReason) -> EndReason {
     match end {
-        SliceEnd::Cancelled => EndReason::Cancelled,
-        SliceEnd::InvalidInput => EndReason::InvalidInput,
-        SliceEnd::InputDeleted => EndReason::InputDeleted,
-        SliceEnd::Expired => EndReason::Expired,
-        SliceEnd::KeyRevoked => EndReason::KeyRevoked,
-        SliceEnd::OutputDamaged => EndReason::OutputDamaged,
+        SliceEndReason::Cancelled => EndReason::Cancelled,
+        SliceEndReason::InvalidInput => EndReason::InvalidInput,
+        SliceEndReason::InputDeleted => EndReason::InputDeleted,
+        SliceEndReason::Expired => EndReason::Expired,
+        SliceEndReason::KeyRevoked => EndReason::KeyRevoked,
+        SliceEndReason::OutputDamaged => EndReason::OutputDamaged,
     }
 }
 
@@ -313,10 +313,10 @@ mod tests {
 
     #[test]
     fn an_outage_is_no_lost_segment() {
-        let mut merge = SliceMerge::default();
+        let mut merge = SliceMergeState::default();
         assert!((0..100).all(|_| !merge.is_lost(ErrorKind::Other)));
         assert!((0..MAX_ATTEMPTS).all(|_| !merge.is_lost(ErrorKind::NotFound)));
         assert!(merge.is_lost(ErrorKind::InvalidData));
-        assert!(SliceMerge::default().is_lost(ErrorKind::UnexpectedEof), "the output file");
+        assert!(SliceMergeState::default().is_lost(ErrorKind::UnexpectedEof), "the output file");
     }
 }

@@ -5,30 +5,30 @@ use super::commit::{LineOutcome, ResultGroup};
 use crate::storage::files::{FileManager, FileOwner};
 use bytes::Bytes;
 use penstock_batch::state::EndReason;
-use penstock_storage::batches::{BatchSlice, BatchUsage, ResultSegment, SliceEnd};
+use penstock_storage::batches::{BatchSlice, BatchUsage, ResultSegment, SliceEndReason};
 use penstock_storage::files::{FileRecord, FileStore};
 use penstock_storage::ledger::RowWrite;
 use std::io::{Error, ErrorKind, Result};
 use std::time::Duration;
 
 /// Segment of a slice's results, and the record of the file that contains it.
-pub(super) struct StoredSliceResult {
+pub(super) struct StoredSegment {
     pub(super) segment: ResultSegment,
     /// Record of the file; `None` if it does not exist any more.
     pub(super) file: Option<FileRecord>,
 }
 
 /// Owner, name, URL and creation time of the file to which a segment is written.
-pub(super) struct SliceResultFile<'a> {
+pub(super) struct SegmentFileInfo<'a> {
     pub(super) owner: FileOwner<'a>,
     pub(super) name: String,
     pub(super) url: &'a str,
     pub(super) now: Duration,
 }
 
-impl StoredSliceResult {
+impl StoredSegment {
     /// Returns the rows that add the segment to a batch. The file gets no row in the list of its key.
-    pub(super) fn rows(&self, batch: &str) -> Vec<RowWrite> {
+    pub(super) fn row_writes(&self, batch: &str) -> Vec<RowWrite> {
         let file = self.file.as_ref().and_then(|file| FileStore::record_row(file).ok());
         let file = file.map(|(table, key, value)| RowWrite { table, key, value: Some(value) });
         file.into_iter().chain(self.segment.row_write(batch).ok()).collect()
@@ -48,8 +48,8 @@ pub(super) fn write_segment(
     files: &FileManager,
     slice: &BatchSlice,
     group: &ResultGroup,
-    file: SliceResultFile<'_>,
-) -> Result<Option<StoredSliceResult>> {
+    file: SegmentFileInfo<'_>,
+) -> Result<Option<StoredSegment>> {
     if group.bytes.is_empty() {
         return Ok(None);
     }
@@ -59,13 +59,13 @@ pub(super) fn write_segment(
         output.finalize(&record, file.now)
     });
     if written.is_err() {
-        std::fs::remove_file(files.path(&record.id)).ok();
+        std::fs::remove_file(files.contents_path(&record.id)).ok();
     }
     let written = written?;
     let lines = group.lines.iter().map(|line| (slice.first_line + line.index, line.succeeded)).collect();
     let segment = ResultSegment { file: written.id.clone(), lines, usage: sum_usage(&group.lines) };
     let lines = u32::try_from(group.lines.len()).unwrap_or(u32::MAX);
-    Ok(Some(StoredSliceResult { segment, file: Some(FileRecord { lines, ..written }) }))
+    Ok(Some(StoredSegment { segment, file: Some(FileRecord { lines, ..written }) }))
 }
 
 /// Reads the contents of segments, all at the same time, because each takes a round trip to a bucket or file server.
@@ -75,8 +75,8 @@ pub(super) fn write_segment(
 /// of the segment, and any I/O error.
 pub(super) fn read_segments(
     files: &FileManager,
-    segments: Vec<StoredSliceResult>,
-) -> Result<Vec<(StoredSliceResult, Bytes)>> {
+    segments: Vec<StoredSegment>,
+) -> Result<Vec<(StoredSegment, Bytes)>> {
     std::thread::scope(|scope| {
         let mut reads = Vec::with_capacity(segments.len());
         for stored in segments {
@@ -88,7 +88,7 @@ pub(super) fn read_segments(
     })
 }
 
-fn read_contents(files: &FileManager, stored: &StoredSliceResult) -> Result<Bytes> {
+fn read_contents(files: &FileManager, stored: &StoredSegment) -> Result<Bytes> {
     let record = stored.file.as_ref().ok_or(ErrorKind::NotFound)?;
     let length = usize::try_from(record.bytes).map_err(|_| Error::from(ErrorKind::FileTooLarge))?;
     let contents = files.open_contents(record)?.read(0, length)?;
@@ -105,13 +105,13 @@ fn sum_usage(lines: &[LineOutcome]) -> BatchUsage {
 }
 
 /// Converts the reason for the end of a batch to the reason that its slices store.
-pub(super) const fn slice_end(why: EndReason) -> SliceEnd {
+pub(super) const fn to_slice_end(why: EndReason) -> SliceEndReason {
     match why {
-        EndReason::Cancelled => SliceEnd::Cancelled,
-        EndReason::InvalidInput => SliceEnd::InvalidInput,
-        EndReason::InputDeleted => SliceEnd::InputDeleted,
-        EndReason::Expired => SliceEnd::Expired,
-        EndReason::KeyRevoked => SliceEnd::KeyRevoked,
-        EndReason::OutputDamaged => SliceEnd::OutputDamaged,
+        EndReason::Cancelled => SliceEndReason::Cancelled,
+        EndReason::InvalidInput => SliceEndReason::InvalidInput,
+        EndReason::InputDeleted => SliceEndReason::InputDeleted,
+        EndReason::Expired => SliceEndReason::Expired,
+        EndReason::KeyRevoked => SliceEndReason::KeyRevoked,
+        EndReason::OutputDamaged => SliceEndReason::OutputDamaged,
     }
 }

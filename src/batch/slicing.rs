@@ -67,7 +67,8 @@ impl BatchRunner {
 /// Reads the input file once, and returns the slices of `lines` lines each. Blocks.
 fn divide_input(context: &BatchContext, record: &BatchRecord, lines: u32) -> Result<Vec<BatchSlice>> {
     let files = &context.files;
-    let file = files.record_store().get(&record.input).map_err(|error| Error::other(error.to_string()))?;
+    let file =
+        files.file_record_store().get(&record.input).map_err(|error| Error::other(error.to_string()))?;
     let mut reader = files.read_lines(&file.ok_or(ErrorKind::NotFound)?)?;
     let lock = context.batches.large_lines.large_line_lock();
     let (mut slices, mut count) = (Vec::<BatchSlice>::new(), 0);

@@ -64,9 +64,9 @@ impl BatchManager {
     }
 
     /// Logs the end of a background response and counts it.
-    pub(super) fn log_response_end(&self, context: &BatchContext, record: &BatchRecord) {
+    pub(super) fn log_background_response_end(&self, context: &BatchContext, record: &BatchRecord) {
         let state = api_object::lifecycle_state(record.state).name();
-        context.metrics.batches.count_ended_response(state);
+        context.metrics.batches.count_background_response(state);
         tracing::info!(
             name: "background_response_ended",
             id = &*record.id,

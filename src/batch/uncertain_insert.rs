@@ -16,7 +16,7 @@ const READ_PAUSE: Duration = Duration::from_secs(1);
 
 /// Outcome of an insert for which the store returned an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FailedInsert {
+pub(super) enum FailedInsertOutcome {
     /// The batch is stored.
     Stored,
     NotStored,
@@ -26,21 +26,21 @@ pub(super) enum FailedInsert {
 
 impl BatchManager {
     /// Finds out whether a batch is stored although its insert failed.
-    pub(super) async fn failed_insert(&self, id: &str, error: &StoreError) -> FailedInsert {
+    pub(super) async fn find_insert_outcome(&self, id: &str, error: &StoreError) -> FailedInsertOutcome {
         match error {
             StoreError::Guard { .. } | StoreError::TooLarge { .. } | StoreError::Unreachable { .. } => {
-                FailedInsert::NotStored
+                FailedInsertOutcome::NotStored
             }
             _ => self.read_insert(id).await,
         }
     }
 
-    async fn read_insert(&self, id: &str) -> FailedInsert {
+    async fn read_insert(&self, id: &str) -> FailedInsertOutcome {
         let (store, id) = (self.store.clone(), id.to_owned());
         match spawn_blocking(move || store.get(&id)).await {
-            Ok(Ok(Some(_))) => FailedInsert::Stored,
-            Ok(Ok(None)) => FailedInsert::NotStored,
-            Ok(Err(_)) | Err(_) => FailedInsert::Unknown,
+            Ok(Ok(Some(_))) => FailedInsertOutcome::Stored,
+            Ok(Ok(None)) => FailedInsertOutcome::NotStored,
+            Ok(Err(_)) | Err(_) => FailedInsertOutcome::Unknown,
         }
     }
 
@@ -82,10 +82,10 @@ impl BatchManager {
                 return false;
             }
             match self.read_insert(id).await {
-                FailedInsert::Unknown => {}
-                FailedInsert::NotStored => return false,
-                FailedInsert::Stored if self.request_uncertain_end(id).await => return true,
-                FailedInsert::Stored => {}
+                FailedInsertOutcome::Unknown => {}
+                FailedInsertOutcome::NotStored => return false,
+                FailedInsertOutcome::Stored if self.request_uncertain_end(id).await => return true,
+                FailedInsertOutcome::Stored => {}
             }
         }
     }

@@ -7,7 +7,7 @@ use super::recovery::{open_reservations, push_voids};
 use super::write_queue::WriteQueue;
 use super::writer::{self, WriterStart};
 use crate::time::clock::ProcessClock;
-use penstock_core::entry_number::sequence_of;
+use penstock_core::entry_number::sequence_in_chain;
 use penstock_storage::StoreError;
 use penstock_storage::ledger::{ChainClaim, LedgerStore, LedgerTip};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use std::time::Duration;
 ///
 /// # Errors
 /// Returns a sentence for the operator if a chain cannot be read or written.
-pub(super) fn void_other_chains(store: &LedgerStore, clock: ProcessClock) -> Result<(), String> {
+pub(super) fn void_other_chain_reservations(store: &LedgerStore, clock: ProcessClock) -> Result<(), String> {
     if store.claim().is_some() {
         return Ok(());
     }
@@ -36,7 +36,7 @@ impl Ledger {
     ///
     /// # Errors
     /// Returns a sentence for the operator if a chain cannot be read or written.
-    pub fn void_abandoned(&self) -> Result<u64, String> {
+    pub fn void_abandoned_reservations(&self) -> Result<u64, String> {
         let Some(own) = self.store.claim() else { return Ok(0) };
         let mut voided = 0;
         for (chain, tip) in self.store.chains().map_err(to_message)? {
@@ -68,7 +68,7 @@ fn void_open(store: Arc<LedgerStore>, clock: ProcessClock) -> Result<u64, String
         return Ok(0);
     }
     let tip = store.tip().map_err(to_message)?;
-    let queue = Arc::new(WriteQueue::new(Duration::ZERO, tip.map_or(0, |tip| sequence_of(tip.seq))));
+    let queue = Arc::new(WriteQueue::new(Duration::ZERO, tip.map_or(0, |tip| sequence_in_chain(tip.seq))));
     let count = open.len() as u64;
     push_voids(&queue, &open, clock);
     queue.close();

@@ -50,7 +50,7 @@ impl AccountBalance {
     }
 
     /// Ends a hold of `held` and charges `spent`, which may exceed the held amount.
-    pub(super) fn release(&self, wallet: Wallet, held: i64, spent: i64) {
+    pub(super) fn release_and_charge(&self, wallet: Wallet, held: i64, spent: i64) {
         let wallet_balance = self.wallet_balance(wallet);
         add_saturating(&wallet_balance.available, held.saturating_sub(spent));
         add_saturating(&wallet_balance.balance, spent.saturating_neg());
@@ -74,7 +74,7 @@ impl AccountBalance {
     }
 
     /// Subtracts an amount if it is available; returns true if it was.
-    pub(super) fn take_available(&self, wallet: Wallet, amount: i64) -> bool {
+    pub(super) fn subtract_if_available(&self, wallet: Wallet, amount: i64) -> bool {
         let taken = self.hold(wallet, amount, true).is_ok();
         if taken {
             add_saturating(&self.wallet_balance(wallet).balance, amount.saturating_neg());
@@ -139,10 +139,10 @@ mod tests {
         let account_balance = AccountBalance::new("a", 100, 0);
         account_balance.hold(Wallet::Credits, 60, true).unwrap();
         assert_eq!(account_balance.hold(Wallet::Credits, 41, true), Err(40));
-        account_balance.release(Wallet::Credits, 60, 10);
+        account_balance.release_and_charge(Wallet::Credits, 60, 10);
         assert_eq!(account_balance.snapshot().credits, WalletBalance { amount: 90, held: 0 });
         account_balance.hold(Wallet::Credits, 90, true).unwrap();
-        account_balance.release(Wallet::Credits, 90, 95);
+        account_balance.release_and_charge(Wallet::Credits, 90, 95);
         assert_eq!(account_balance.available(Wallet::Credits), -5);
         assert_eq!(account_balance.hold(Wallet::Credits, 1, true), Err(-5));
         assert!(account_balance.hold(Wallet::Credits, 0, true).is_ok(), "what is free is free");
@@ -158,7 +158,7 @@ mod tests {
             account_balance.is_covered_without_holds(Wallet::Credits, 100)
                 && !account_balance.is_covered_without_holds(Wallet::Credits, 101)
         );
-        account_balance.release(Wallet::Credits, 80, 1);
+        account_balance.release_and_charge(Wallet::Credits, 80, 1);
         assert!(
             account_balance.is_covered_without_holds(Wallet::Credits, 99)
                 && !account_balance.is_covered_without_holds(Wallet::Credits, 100)
@@ -168,7 +168,7 @@ mod tests {
             account_balance.hold(Wallet::Energy, 0, true).is_err()
                 && account_balance.is_covered_without_holds(Wallet::Energy, 0)
         );
-        account_balance.release(Wallet::Energy, 10, 12);
+        account_balance.release_and_charge(Wallet::Energy, 10, 12);
         assert!(!account_balance.is_covered_without_holds(Wallet::Energy, 0));
     }
 

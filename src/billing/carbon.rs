@@ -69,7 +69,7 @@ pub fn read_carbon_figures(
     let reader = DayReader::open(store)?;
     for name in names {
         let mut of_account = InvoiceSums::default();
-        reader.for_each(&name, range.usage_days(), |cell, usage| {
+        reader.for_each(&name, range.day_bounds(), |cell, usage| {
             if !is_wanted() {
                 return Err(InvoiceError::Refused(ApiError::new(ErrorCode::RequestTimeout)));
             }

@@ -1,7 +1,7 @@
 //! Entries of all chains in the order of time, with one page of blocks of each chain in memory.
 
 use super::report::{ReportError, parse_entry};
-use penstock_core::entry_number::chain_base;
+use penstock_core::entry_number::number_before_chain;
 use penstock_ledger::{LedgerEntry, split_lines};
 use penstock_storage::ledger::{EntryBlock, LedgerStore};
 use std::ops::Range;
@@ -128,6 +128,6 @@ impl<'a> EntryMerge<'a> {
 }
 
 /// Returns for each chain the number before its first entry.
-pub(super) fn chain_starts(store: &LedgerStore) -> Result<Vec<u64>, ReportError> {
-    Ok(store.chains()?.into_iter().map(|(chain, _)| chain_base(chain)).collect())
+pub(super) fn chain_start_positions(store: &LedgerStore) -> Result<Vec<u64>, ReportError> {
+    Ok(store.chains()?.into_iter().map(|(chain, _)| number_before_chain(chain)).collect())
 }

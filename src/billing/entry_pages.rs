@@ -2,7 +2,7 @@
 
 use super::entry_merge::EntryMerge;
 use super::report::{ReportError, find_entry};
-use penstock_core::entry_number::{chain_base, chain_of};
+use penstock_core::entry_number::{chain_of, number_before_chain};
 use penstock_storage::ledger::{LedgerStore, LedgerTip};
 
 /// Approximate page size in bytes.
@@ -28,7 +28,7 @@ pub fn parse_position(text: &str) -> Option<Vec<u64>> {
 ///
 /// # Errors
 /// Returns an error if the store cannot be read.
-pub fn page_text(store: &LedgerStore, position: &[u64]) -> Result<Option<(Vec<u8>, u64)>, ReportError> {
+pub fn read_text_page(store: &LedgerStore, position: &[u64]) -> Result<Option<(Vec<u8>, u64)>, ReportError> {
     let starts = page_starts(store, position)?;
     let mut merge = EntryMerge::open(store, None, &starts)?;
     let (mut text, mut last) = (Vec::new(), None);
@@ -45,33 +45,35 @@ fn page_starts(store: &LedgerStore, position: &[u64]) -> Result<Vec<u64>, Report
     let chains = store.chains()?;
     let [number] = position else {
         let given = |chain: u32| position.iter().copied().filter(|number| chain_of(*number) == chain).max();
-        let start = |(chain, _): (u32, LedgerTip)| given(chain).unwrap_or_else(|| chain_base(chain));
+        let start = |(chain, _): (u32, LedgerTip)| given(chain).unwrap_or_else(|| number_before_chain(chain));
         return Ok(chains.into_iter().map(start).collect());
     };
     if *number == 0 || chains.len() < 2 {
-        let start = |(chain, _): (u32, LedgerTip)| chain_base(chain).max(*number);
+        let start = |(chain, _): (u32, LedgerTip)| number_before_chain(chain).max(*number);
         return Ok(chains.into_iter().map(start).collect());
     }
     // An unknown entry number counts as a position after all entries.
     let time = find_entry(store, *number)?.map_or((u64::MAX, u64::MAX), |entry| (entry.at, entry.seq));
     chains
         .into_iter()
-        .map(
-            |(chain, tip)| {
-                if chain == chain_of(*number) { Ok(*number) } else { last_until(store, chain, tip.seq, time) }
-            },
-        )
+        .map(|(chain, tip)| {
+            if chain == chain_of(*number) {
+                Ok(*number)
+            } else {
+                last_entry_number_until(store, chain, tip.seq, time)
+            }
+        })
         .collect()
 }
 
 /// Returns the number of the last entry of a chain up to this time and number. Times never decrease within a chain.
-pub(super) fn last_until(
+pub(super) fn last_entry_number_until(
     store: &LedgerStore,
     chain: u32,
     tip: u64,
     until: (u64, u64),
 ) -> Result<u64, ReportError> {
-    let (mut low, mut high) = (chain_base(chain), tip);
+    let (mut low, mut high) = (number_before_chain(chain), tip);
     while low < high {
         let middle = low + (high - low).div_ceil(2);
         match find_entry(store, middle)? {

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 /// Conditions of a ledger commit, and the counters that it changes.
 #[derive(Clone, Debug, Default)]
-pub struct CommitFences {
+pub struct CommitConditions {
     /// Rows that must have a given state. The commit changes at least one of them.
     pub fences: Vec<RowFence>,
     /// Changes of counters in the same commit.
@@ -37,7 +37,7 @@ pub struct PendingFencedCommit(oneshot::Receiver<bool>);
 /// Outcomes with conditions that wait in the queue.
 pub(super) struct FencedOutcomes {
     pub(super) outcomes: BatchOutcomes,
-    pub(super) conditions: CommitFences,
+    pub(super) conditions: CommitConditions,
     /// Charges that the balances in memory already include.
     pub(super) charges: Vec<(Arc<AccountBalance>, Wallet, i64)>,
     pub(super) reply: oneshot::Sender<bool>,
@@ -47,7 +47,7 @@ impl FencedOutcomes {
     /// Adds voided charges back to their balances.
     pub(super) fn refund_voided_charges(charges: Vec<(Arc<AccountBalance>, Wallet, i64)>) {
         for (balance, wallet, amount) in charges {
-            balance.release(wallet, 0, amount.saturating_neg());
+            balance.release_and_charge(wallet, 0, amount.saturating_neg());
         }
     }
 
@@ -75,7 +75,7 @@ impl Ledger {
         &self,
         ends: Vec<HoldEnd>,
         rows: Vec<RowWrite>,
-        with: CommitFences,
+        with: CommitConditions,
     ) -> Result<PendingFencedCommit, CommitTooLarge> {
         if !is_within_commit(&ends, &rows) {
             return Err(CommitTooLarge(ends, rows));

@@ -14,7 +14,7 @@ pub fn json_number(decimal: Decimal) -> Value {
 
 /// Converts an amount of a wallet to credits or kWh.
 #[must_use]
-pub fn to_decimal(wallet: Wallet, amount: i64) -> Decimal {
+pub fn amount_to_decimal(wallet: Wallet, amount: i64) -> Decimal {
     let exact = match wallet {
         Wallet::Credits => MicroCredits(amount).credits(),
         Wallet::Energy => NanoKwh(amount).kwh(),
@@ -25,7 +25,7 @@ pub fn to_decimal(wallet: Wallet, amount: i64) -> Decimal {
 /// Converts credits or kWh to an amount in the unit of the wallet. Returns `None` if the number has too many decimal
 /// places or overflows.
 #[must_use]
-pub fn to_amount(wallet: Wallet, decimal: Decimal) -> Option<i64> {
+pub fn decimal_to_amount(wallet: Wallet, decimal: Decimal) -> Option<i64> {
     let decimal_places = match wallet {
         Wallet::Credits => 6,
         Wallet::Energy => 9,
@@ -40,9 +40,9 @@ pub fn balances_to_json(name: &str, account: &AccountBalances) -> Value {
     let one = |wallet: Wallet| {
         let WalletBalance { amount, held } = *account.wallet(wallet);
         json!({
-            "balance": json_number(to_decimal(wallet, amount)),
-            "reserved": json_number(to_decimal(wallet, held)),
-            "available": json_number(to_decimal(wallet, amount.saturating_sub(held))),
+            "balance": json_number(amount_to_decimal(wallet, amount)),
+            "reserved": json_number(amount_to_decimal(wallet, held)),
+            "available": json_number(amount_to_decimal(wallet, amount.saturating_sub(held))),
         })
     };
     json!({ "account": name, "credits": one(Wallet::Credits), "energy_kwh": one(Wallet::Energy) })

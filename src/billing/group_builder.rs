@@ -1,23 +1,23 @@
 //! Group of entries that the writer builds, and its size limits: the bytes and rows of an operation are estimated
 //! before the operation is added.
 
-use super::fenced_outcomes::CommitFences;
+use super::fenced_outcomes::CommitConditions;
 use super::pools::PoolChanges;
 use super::write_op::{AdminAdjustment, BatchOutcomes, LedgerAction, WriteOp};
 use penstock_ledger::{EntryKind, MAX_LINE_BYTES};
-use penstock_storage::audit::AuditedChange;
+use penstock_storage::audit::ChangeDescription;
 use penstock_storage::fleet::PoolAmount;
 use penstock_storage::ledger::{
-    BalanceRecord, EntryBlock, MAX_BLOCK_BYTES, MAX_COMMIT_BYTES, MAX_COMMIT_ROWS, MAX_EXTRA_ROW_BYTES,
+    BalanceRecord, EntryBlock, MAX_BLOCK_BYTES, MAX_COMMIT_BYTES, MAX_COMMIT_ROWS, MAX_EXTRA_ROWS_BYTES,
     RowWrite,
 };
-use penstock_usage::SoldWork;
+use penstock_usage::ChargeDimensions;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Number of blocks of a group that get the preferred size; any further blocks get the maximum size.
 pub(super) const MAX_SMALL_BLOCKS: usize = 100;
 /// Maximum bytes of an entry without its names.
-pub(super) const ENTRY_OVERHEAD: usize = 1_280;
+pub(super) const ENTRY_OVERHEAD_BYTES: usize = 1_280;
 
 /// Maximum number of usage rollups that one entry changes: one of its account and one of the whole gateway.
 const ROLLUPS_PER_ENTRY: usize = 2;
@@ -34,12 +34,12 @@ pub(super) struct DraftedAdjustment {
     /// Number of the ledger entry of the adjustment.
     pub(super) seq: u64,
     /// Work of the charge that the adjustment corrects; `None` for a grant.
-    pub(super) corrected: Option<SoldWork>,
+    pub(super) corrected: Option<ChargeDimensions>,
 }
 
 impl DraftedAdjustment {
     /// Returns the entry of the audit log; `None` if the adjustment has none.
-    pub(super) fn audit_entry(&self) -> Option<AuditedChange> {
+    pub(super) fn audit_entry(&self) -> Option<ChangeDescription> {
         self.adjustment.audit_entry(self.seq)
     }
 }
@@ -64,7 +64,7 @@ pub(super) struct GroupBuilder {
     /// Number of changed usage rollups.
     pub(super) rollups: usize,
     /// Conditions and counters of the group.
-    pub(super) fenced: CommitFences,
+    pub(super) fenced: CommitConditions,
     /// Number of the last action in the journal; 0 for none.
     pub(super) journal_number: u64,
     pub(super) queued_bytes: u64,
@@ -103,7 +103,7 @@ impl GroupBuilder {
         let blocks = MAX_SMALL_BLOCKS + bytes / (MAX_BLOCK_BYTES - MAX_LINE_BYTES) + 2;
         self.bytes + bytes <= MAX_COMMIT_BYTES
             && own + rows + blocks <= MAX_COMMIT_ROWS
-            && self.row_bytes + row_bytes <= MAX_EXTRA_ROW_BYTES
+            && self.row_bytes + row_bytes <= MAX_EXTRA_ROWS_BYTES
     }
 }
 
@@ -118,7 +118,7 @@ fn max_size(op: &WriteOp) -> (usize, usize, usize) {
         ),
         WriteOp::Adjustment(order) => {
             let rows = 1 + order.names.len() + ROLLUPS_PER_ENTRY + POOLS_PER_ACCOUNT + AUDIT_ROWS;
-            (MAX_LINE_BYTES, rows, order.audit_bytes())
+            (MAX_LINE_BYTES, rows, order.max_audit_bytes())
         }
         WriteOp::Outcomes(lines) => max_outcomes_size(lines),
         // Outcomes with conditions become a separate group, so only their own size is relevant.
@@ -133,7 +133,7 @@ fn max_outcomes_size(lines: &BatchOutcomes) -> (usize, usize, usize) {
     let terms: HashMap<&str, usize> =
         terms.map(|terms| (&*terms.id, max_line_bytes(terms.text.len()))).collect();
     let bytes = lines.actions.iter().map(max_action_bytes).sum::<usize>() + terms.values().sum::<usize>();
-    let row_bytes = lines.rows.iter().map(RowWrite::bytes).sum();
+    let row_bytes = lines.rows.iter().map(RowWrite::byte_len).sum();
     let rollups = ROLLUPS_PER_ENTRY * lines.actions.len();
     let accounts = (1 + POOLS_PER_ACCOUNT) * accounts.len();
     (bytes, lines.rows.len() + accounts + terms.len() + rollups, row_bytes)
@@ -155,6 +155,6 @@ fn max_action_bytes(action: &LedgerAction) -> usize {
 
 /// Returns the upper limit of an entry in bytes with names of this length: a character takes up to six bytes.
 const fn max_line_bytes(names: usize) -> usize {
-    let bytes = ENTRY_OVERHEAD + 6 * names;
+    let bytes = ENTRY_OVERHEAD_BYTES + 6 * names;
     if bytes < MAX_LINE_BYTES { bytes } else { MAX_LINE_BYTES }
 }

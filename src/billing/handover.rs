@@ -9,7 +9,7 @@ use super::recovery::take_replayed_actions;
 use super::write_op::{AdjustmentError, LedgerAction, SaleTerms, WriteOp};
 use super::write_queue::{CommittedGroup, DrainedOps};
 use super::writer::WriterStart;
-use crate::upgrade::messages::SentAction;
+use crate::upgrade::messages::SentLedgerAction;
 use penstock_ledger::{EntryKind, HashChain, LedgerEntry, OpenReserves, RequestFootprint, Wallet};
 use penstock_storage::StoreError;
 use rust_decimal::Decimal;
@@ -23,7 +23,7 @@ const MAX_ACTIONS: usize = 1_024;
 
 /// Data of a charge that the counters of budgets need.
 #[derive(Debug, PartialEq, Eq)]
-pub struct ChargeEvent {
+pub struct BudgetCharge {
     /// Public ID of the key.
     pub key: Arc<str>,
     /// Wallet that paid.
@@ -36,7 +36,7 @@ pub struct ChargeEvent {
 
 /// Function that passes actions to another process. It returns true once they are on the disk, or false if they never
 /// will be.
-type SendActions = Box<dyn FnMut(Vec<SentAction>) -> bool + Send>;
+type SendActions = Box<dyn FnMut(Vec<SentLedgerAction>) -> bool + Send>;
 
 /// Thread that waits for [`Ledger::forward_actions`]. Dropping the forwarder ends the thread.
 pub struct ActionForwarder {
@@ -76,12 +76,12 @@ impl Drop for InheritedHolds {
 }
 
 /// Encodes an action for the process that writes.
-fn sent(action: LedgerAction, counted: bool) -> Option<SentAction> {
+fn sent(action: LedgerAction, counted: bool) -> Option<SentLedgerAction> {
     let terms = action.terms.map(|terms| (terms.id.to_string(), terms.text.to_string()));
     let entry = LedgerEntry { seq: 1, at: action.at, account: action.account, kind: action.act };
     let mut line = Vec::new();
     HashChain::default().append(&entry, &mut line).ok()?;
-    Some(SentAction { line: String::from_utf8(line).ok()?, terms, eur: action.exposed, counted })
+    Some(SentLedgerAction { line: String::from_utf8(line).ok()?, terms, eur: action.exposed, counted })
 }
 
 impl Ledger {
@@ -112,8 +112,8 @@ impl Ledger {
     pub fn record_forwarded_action(
         self: &Arc<Self>,
         holds: &mut InheritedHolds,
-        sent: &SentAction,
-    ) -> Option<ChargeEvent> {
+        sent: &SentLedgerAction,
+    ) -> Option<BudgetCharge> {
         let Ok(entry) = HashChain::default().verify_next(sent.line.as_bytes()) else {
             tracing::event!(name: "handover_charge_unreadable", Level::ERROR, {});
             return None;
@@ -124,7 +124,7 @@ impl Ledger {
                     return None;
                 }
                 let hold = self.inherit_hold(&entry.account, &request, &key, wallet, amount);
-                hold.record_reservation();
+                hold.queue_reservation();
                 holds.0.insert(request, hold);
                 None
             }
@@ -134,7 +134,7 @@ impl Ledger {
                 let eur = sale.eur;
                 let terms = Arc::new(SaleTerms { id: id.into(), text: text.into() });
                 hold.settle(Settlement { amount, eur: sent.eur, sale: *sale, terms, footprint });
-                (!sent.counted).then_some(ChargeEvent { key, wallet, amount, eur })
+                (!sent.counted).then_some(BudgetCharge { key, wallet, amount, eur })
             }
             EntryKind::Void { request, why, footprint, .. } => {
                 holds.0.remove(&request).or_else(log_unmatched)?.void(&why, footprint);
@@ -147,8 +147,8 @@ impl Ledger {
     /// Returns the number of the last operation that was pushed. Once it is written, everything pushed so far is on the
     /// disk.
     #[must_use]
-    pub fn current_ticket(&self) -> u64 {
-        self.queue.pushed_count()
+    pub fn last_pushed_ticket(&self) -> u64 {
+        self.queue.last_pushed_number()
     }
 
     /// Stops the writer after the current commit, and syncs the replica files; later operations are queued. Blocks.
@@ -187,7 +187,7 @@ impl Ledger {
     ///
     /// # Errors
     /// Returns a sentence for the operator if the thread cannot be started.
-    pub fn prepare_forwarding(&self) -> Result<ActionForwarder, String> {
+    pub fn start_action_forwarder(&self) -> Result<ActionForwarder, String> {
         let (queue, (start, started)) = (self.queue.clone(), mpsc::channel::<(u64, SendActions)>());
         let forward = move || {
             let Ok((counted, mut send)) = started.recv() else { return };
@@ -196,7 +196,7 @@ impl Ledger {
                 if ops.is_empty() {
                     continue;
                 }
-                let bytes = ops.iter().map(WriteOp::size_estimate).sum();
+                let bytes = ops.iter().map(WriteOp::estimated_bytes).sum();
                 let numbers = last + 1 - ops.len() as u64..;
                 let numbered = ops.into_iter().zip(numbers);
                 let actions: Vec<(LedgerAction, bool)> = numbered
@@ -210,14 +210,14 @@ impl Ledger {
                 is_lost = is_lost || !send(actions.collect());
                 if is_lost {
                     tracing::error!(name: "handover_lost", acts = %count);
-                    queue.release(bytes, exposed);
+                    queue.subtract_pending_totals(bytes, exposed);
                     queue.set_failing();
                     queue.mark_writer_ended();
                     continue;
                 }
                 let (open, entries) = (queue.open_hold_count(), queue.entry_count());
                 queue.on_committed(&CommittedGroup { bytes, exposed, copied: true, open, entries });
-                queue.set_written(last);
+                queue.set_last_written_number(last);
             }
             queue.mark_writer_ended();
         };
@@ -233,7 +233,7 @@ impl Ledger {
         &self,
         forwarder: ActionForwarder,
         counted: u64,
-        send: impl FnMut(Vec<SentAction>) -> bool + Send + 'static,
+        send: impl FnMut(Vec<SentLedgerAction>) -> bool + Send + 'static,
     ) {
         // The thread waits for this message, so it is received.
         forwarder.start.send((counted, Box::new(send))).ok();

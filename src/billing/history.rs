@@ -18,7 +18,7 @@ pub struct PastCharge {
 impl Ledger {
     /// Records charges of the past if the ledger has no entries. `charges` are in ascending order of their times.
     /// Returns true once they are on the disk, false if there are none, or if the ledger has entries or ends.
-    pub async fn record_past_charges(&self, account: &str, key: &Arc<str>, charges: Vec<PastCharge>) -> bool {
+    pub async fn import_past_charges(&self, account: &str, key: &Arc<str>, charges: Vec<PastCharge>) -> bool {
         if self.queue.entry_count() > 0 || charges.is_empty() {
             return false;
         }
@@ -27,8 +27,8 @@ impl Ledger {
         for PastCharge { at, request, settlement } in charges {
             let Settlement { amount, eur, sale, terms, footprint } = settlement;
             let wallet = Wallet::Credits;
-            balance.release(wallet, 0, amount);
-            self.queue.add_exposed(eur);
+            balance.release_and_charge(wallet, 0, amount);
+            self.queue.add_exposed_amount(eur);
             let reserve = EntryKind::Reserve { request: request.clone(), key: key.clone(), wallet, amount };
             let sale = Box::new(sale);
             let settle = EntryKind::Settle {

@@ -47,7 +47,7 @@ impl Hold {
     }
 
     /// Adds the reservation to the write queue of the ledger.
-    pub(super) fn record_reservation(&self) {
+    pub(super) fn queue_reservation(&self) {
         let (request, key) = (self.request.clone(), self.key.clone());
         let act = EntryKind::Reserve { request, key, wallet: self.wallet, amount: self.amount };
         self.ledger.queue.push(WriteOp::Action(self.action(act, None, 0)));
@@ -90,8 +90,8 @@ impl Hold {
 
     fn settle_action(&mut self, charge: Settlement) -> LedgerAction {
         self.ended = true;
-        self.balance.release(self.wallet, self.amount, charge.amount);
-        self.ledger.queue.add_exposed(charge.eur.saturating_sub(self.exposed));
+        self.balance.release_and_charge(self.wallet, self.amount, charge.amount);
+        self.ledger.queue.add_exposed_amount(charge.eur.saturating_sub(self.exposed));
         let act = EntryKind::Settle {
             request: self.request.clone(),
             key: self.key.clone(),
@@ -111,8 +111,8 @@ impl Hold {
 
     fn void_action(&mut self, why: &str, footprint: RequestFootprint) -> LedgerAction {
         self.ended = true;
-        self.balance.release(self.wallet, self.amount, 0);
-        self.ledger.queue.add_exposed(-self.exposed);
+        self.balance.release_and_charge(self.wallet, self.amount, 0);
+        self.ledger.queue.add_exposed_amount(-self.exposed);
         let act = EntryKind::Void {
             request: self.request.clone(),
             key: self.key.clone(),

@@ -8,7 +8,7 @@ use crate::billing::rerate::load_terms;
 use crate::billing::rollups::query::DayReader;
 use penstock_core::ApiError;
 use penstock_core::calendar::UtcDay;
-use penstock_footprint::constants::{EMBODIED_G_PER_WH, HOST_FACTOR, IDLE_FACTOR};
+use penstock_footprint::constants::{EMBODIED_CO2E_GRAMS_PER_WH, HOST_FACTOR, IDLE_FACTOR};
 use penstock_storage::ledger::LedgerStore;
 use penstock_usage::{DayNumber, PriceClass, RollupDimensions, UsageOutcome, UsageRange, UsageSums};
 use rust_decimal::Decimal;
@@ -69,7 +69,7 @@ fn subtract_from<K: Ord + Borrow<str>>(
 
 /// Key of an invoice line: the model, its location and its prices.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct InvoiceUnit {
+pub struct InvoiceLineKey {
     /// Catalogue id of the model; empty for corrections of unknown charges.
     pub model: Arc<str>,
     /// City and country of the data centre.
@@ -90,7 +90,7 @@ pub struct InvoiceFigures {
     /// Sums of the whole period.
     pub total: InvoiceSums,
     /// Sums by unit; only charges.
-    pub lines: BTreeMap<InvoiceUnit, InvoiceSums>,
+    pub lines: BTreeMap<InvoiceLineKey, InvoiceSums>,
     /// Corrections of charges, in the order of time.
     pub corrections: Vec<CorrectionLine>,
     /// Sums by the public id of the key.
@@ -185,7 +185,7 @@ pub(super) fn country_of_location(location: &str) -> &str {
 /// from the energy at the meter, without the building, the rest of the server, and idle machines.
 fn embodied_per_kwh(pue: Decimal) -> Option<Decimal> {
     let overhead = pue.checked_mul(HOST_FACTOR)?.checked_mul(IDLE_FACTOR)?;
-    EMBODIED_G_PER_WH.checked_mul(Decimal::ONE_THOUSAND)?.checked_div(overhead)
+    EMBODIED_CO2E_GRAMS_PER_WH.checked_mul(Decimal::ONE_THOUSAND)?.checked_div(overhead)
 }
 
 /// Reads the figures of an account.
@@ -200,7 +200,7 @@ pub fn read_invoice_figures(
     let (mut figures, mut terms) = (InvoiceFigures::default(), TermsCache::default());
     // The rollups have the days and hours with corrections; the entries of these are in the ledger.
     let mut corrected = BTreeSet::new();
-    DayReader::open(store)?.for_each(account, range.usage_days(), |cell, sums| {
+    DayReader::open(store)?.for_each(account, range.day_bounds(), |cell, sums| {
         if figures.group_count() > MAX_GROUPS {
             let expected = "from: the period has too many different keys and models; expected fewer days";
             return Err(InvoiceError::Refused(ApiError::invalid("from", expected)));
@@ -209,7 +209,7 @@ pub fn read_invoice_figures(
             return Ok(());
         }
         figures.add(cell, sums, terms.read_invoice_terms(store, &cell.terms)?);
-        let day = DayNumber::of_hour(cell.hour);
+        let day = DayNumber::from_hour(cell.hour);
         corrected.extend((cell.outcome == UsageOutcome::Corrected).then_some(day));
         Ok(())
     })?;
@@ -250,7 +250,7 @@ impl InvoiceFigures {
         }
         if cell.outcome == UsageOutcome::Charged {
             let class = price_class(cell, usage);
-            let unit = InvoiceUnit {
+            let unit = InvoiceLineKey {
                 model: cell.model.clone(),
                 location: cell.location.clone(),
                 class,

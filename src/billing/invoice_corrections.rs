@@ -1,15 +1,15 @@
 //! Corrections of charges on an invoice, each with the entry that it corrects. All calls block.
 
 use super::entry_merge::EntryMerge;
-use super::invoice::{InvoiceSums, InvoiceUnit, TermsCache, invoice_sums_with_carbon};
+use super::invoice::{InvoiceLineKey, InvoiceSums, TermsCache, invoice_sums_with_carbon};
 use super::invoice_prices::prices_of_class;
-use super::ledger_export::chain_starts_in_month;
+use super::ledger_export::chain_start_positions_in_month;
 use super::report::{ReportError, find_entry};
 use super::rollups::query::{DayReader, for_each_hour_rollup};
 use penstock_core::calendar::{UtcDay, UtcMonth};
 use penstock_ledger::{CorrectedKind, EntryKind, LedgerEntry};
 use penstock_storage::ledger::LedgerStore;
-use penstock_usage::{DayNumber, HourNumber, PriceClass, UsageOutcome, UsageSums, terms_location};
+use penstock_usage::{DayNumber, HourNumber, PriceClass, UsageOutcome, UsageSums, data_center_location};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub struct CorrectionLine {
     /// Day of the entry that is corrected; `None` if the ledger does not have it.
     pub corrects_day: Option<String>,
     /// Model, location and prices of the corrected charge.
-    pub unit: InvoiceUnit,
+    pub unit: InvoiceLineKey,
     /// Sums of the correction.
     pub sums: InvoiceSums,
 }
@@ -47,7 +47,7 @@ pub fn read_corrections(
 ) -> Result<Vec<CorrectionLine>, ReportError> {
     let mut corrected = BTreeSet::new();
     DayReader::open(store)?.for_each(account, days, |cell, _| {
-        let day = DayNumber::of_hour(cell.hour);
+        let day = DayNumber::from_hour(cell.hour);
         corrected.extend((cell.outcome == UsageOutcome::Corrected).then_some(day));
         Ok::<_, ReportError>(())
     })?;
@@ -96,7 +96,7 @@ fn corrections_in_hour(
 ) -> Result<Vec<CorrectionLine>, ReportError> {
     let (start, end) = (hour.start(), hour.start().saturating_add(HOUR_SECONDS));
     let month = UtcMonth::from_unix(start);
-    let starts = chain_starts_in_month(store, month, (start, 0))?;
+    let starts = chain_start_positions_in_month(store, month, (start, 0))?;
     let mut merge = EntryMerge::open(store, Some(&month.to_string()), &starts)?;
     let mut found = Vec::new();
     while let Some((entry, _)) = merge.next_entry()?.filter(|(entry, _)| entry.at < end) {
@@ -123,15 +123,15 @@ fn correction_line(
         EntryKind::Settle { wallet, sale, .. } => Some((*wallet, sale)),
         _ => None,
     });
-    let mut unit = InvoiceUnit {
+    let mut unit = InvoiceLineKey {
         model: sold.map_or_else(|| Arc::from(""), |(_, sale)| sale.model.clone()),
         location: Arc::from(""),
-        class: sold.map(|(wallet, sale)| PriceClass::of_charge(wallet, sale.batch)),
+        class: sold.map(|(wallet, sale)| PriceClass::from_charge(wallet, sale.batch)),
         prices: Default::default(),
     };
     let mut sums = invoice_sums_with_carbon(&UsageSums::from_entry(&entry.kind), None);
     if let Some((_, sale)) = sold {
-        unit.location = terms_location(&super::rerate::load_terms(store, &sale.terms)?.to_string());
+        unit.location = data_center_location(&super::rerate::load_terms(store, &sale.terms)?.to_string());
         if let Some(read_invoice_terms) = terms.read_invoice_terms(store, &sale.terms)? {
             unit.prices = prices_of_class(&read_invoice_terms.prices, unit.class);
             sums = invoice_sums_with_carbon(&UsageSums::from_entry(&entry.kind), Some(read_invoice_terms));

@@ -27,14 +27,14 @@ use super::Ledger;
 use crate::auth::limited_owner::LeasedBudget;
 use crate::fleet::FleetMember;
 use crate::time::clock::ProcessClock;
-use contention::PoolTurn;
+use contention::PoolClaim;
 use parking_lot::Mutex;
 use penstock_ledger::Wallet;
 use penstock_storage::StoreError;
 use penstock_storage::fleet::{BudgetPool, BudgetRequest, FleetError, PoolAmount, PoolRequest};
 use penstock_storage::ledger::BalanceRecord;
 use pool::{LeasedBalance, LeasedPool};
-use refill::{MAX_DRAW_TIME, PendingRefill};
+use refill::{MAX_HEARTBEAT_DRAW_TIME, PendingRefill};
 use returns::PendingReturns;
 use state::{DrawnAmount, LeaseChange, LeaseState, contended_lease_change, lease_change};
 use std::collections::HashMap;
@@ -112,7 +112,7 @@ impl Leases {
 
     /// Returns the folder of the ledger's journal.
     pub(super) fn journal_folder(&self) -> Option<&std::path::Path> {
-        self.member.journal_folder()
+        self.member.ledger_journal_folder()
     }
 
     /// Passes the state of a lease to `work`; a lease without a state gets one.
@@ -197,18 +197,18 @@ impl Leases {
 
     /// Records the balance of an account, or the unspent amount of a budget, whose pool is empty.
     fn record_total(&self, balance: &LeasedBalance, total: i64) {
-        self.with_state(balance, |state| state.record_total(total));
+        self.with_state(balance, |state| state.record_fleet_total(total));
     }
 
     /// Returns the recorded total of the time when the pool was found empty.
     fn recorded_total(&self, balance: &LeasedBalance) -> i64 {
-        self.pools.lock().get(&balance.pool()).map_or(0, LeaseState::recorded_total)
+        self.pools.lock().get(&balance.pool()).map_or(0, LeaseState::recorded_fleet_total)
     }
 
     /// Returns true if the pool is known to have too little for a request of this price.
     fn is_known_empty(&self, balance: &LeasedBalance, price: i64) -> bool {
         let (pool, missing) = (balance.pool(), balance.missing_amount(price));
-        self.pools.lock().get(&pool).is_some_and(|state| state.is_known_empty(missing, Instant::now()))
+        self.pools.lock().get(&pool).is_some_and(|state| state.is_pool_known_empty(missing, Instant::now()))
     }
 
     fn drawing(&self, balance: &LeasedBalance) -> Arc<AsyncMutex<()>> {
@@ -229,9 +229,9 @@ impl Leases {
     /// Returns the names of the pools from which requests were recently refused although the other members hold enough;
     /// the pool of the last refusal is first.
     #[must_use]
-    pub fn wanted_pools(&self) -> Vec<String> {
+    pub fn pools_wanted_from_peers(&self) -> Vec<String> {
         let pools = self.pools.lock();
-        let mut wanted: Vec<_> = pools.iter().filter(|(_, state)| state.is_wanted()).collect();
+        let mut wanted: Vec<_> = pools.iter().filter(|(_, state)| state.has_recent_refusal()).collect();
         wanted.sort_by_key(|(_, state)| std::cmp::Reverse(state.refused_at));
         wanted.into_iter().map(|(pool, _)| pool.name()).collect()
     }
@@ -256,7 +256,7 @@ impl Ledger {
 
     /// Excludes all charges until now from the spending rate that determines the size of leases. Charges that are
     /// replayed at the start are not the spending of one second.
-    pub(super) fn exclude_past_spending(&self) {
+    pub(super) fn reset_spending_baselines(&self) {
         let Some(leases) = &self.leases else { return };
         for (pool, state) in leases.pools.lock().iter_mut() {
             state.reset_spending_baseline(self.leased_balance(pool).total());
@@ -267,14 +267,14 @@ impl Ledger {
     /// last write of the spending of all budgets succeeded. Blocks.
     pub fn adjust_leases(&self, has_written_spends: bool) {
         let mut begun = None;
-        let has_time = || begun.get_or_insert_with(Instant::now).elapsed() < MAX_DRAW_TIME;
+        let has_time = || begun.get_or_insert_with(Instant::now).elapsed() < MAX_HEARTBEAT_DRAW_TIME;
         self.adjust_leases_while(has_written_spends, has_time);
     }
 
     /// Adjusts the leases as [`Ledger::adjust_leases`] does, and draws while `has_time` returns true.
     fn adjust_leases_while(&self, has_written_spends: bool, has_time: impl FnMut() -> bool) {
         let Some(leases) = &self.leases else { return };
-        if self.resolve_uncertain(leases, has_written_spends).is_ok() {
+        if self.resolve_uncertain_draws(leases, has_written_spends).is_ok() {
             leases.refill(self.take_unused(leases), has_time);
         }
     }
@@ -287,16 +287,16 @@ impl Ledger {
         let mut returning = leases.returning.lock();
         pools.retain(|pool, state| {
             let balance = self.leased_balance(pool);
-            state.observe_second(balance.total());
+            state.update_spending_rate(balance.total());
             let is_fresh = std::mem::take(&mut state.is_fresh);
             let available = balance.available();
-            let change = match leases.pool_turn(pool, state.is_wanted()) {
+            let change = match leases.pool_claim(pool, state.has_recent_refusal()) {
                 _ if balance.is_recalled() => lease_change(available.max(0), 0),
-                PoolTurn::Peer if state.is_wanted() => lease_change(available.max(0), 0),
-                PoolTurn::Peer => contended_lease_change(available, state.second),
-                PoolTurn::Free | PoolTurn::Own => lease_change(
+                PoolClaim::Peer if state.has_recent_refusal() => lease_change(available.max(0), 0),
+                PoolClaim::Peer => contended_lease_change(available, state.second),
+                PoolClaim::Free | PoolClaim::Own => lease_change(
                     available,
-                    state.target_amount(leases.advance_seconds).max(state.refused_amount()),
+                    state.target_amount(leases.advance_seconds).max(state.target_after_refusal()),
                 ),
             };
             match change {
@@ -308,22 +308,22 @@ impl Ledger {
                     if !is_fresh
                         && !returning.is_sent
                         && returning.amounts.len() < MAX_RETURNS
-                        && balance.take_available(amount) =>
+                        && balance.subtract_if_available(amount) =>
                 {
                     state.drawn = state.drawn.saturating_sub(amount);
                     returning.amounts.push((pool.clone(), amount));
                 }
                 _ => {}
             }
-            state.rate > 0 || state.uncertain || state.is_wanted() || balance.total() != 0
+            state.rate > 0 || state.uncertain || state.has_recent_refusal() || balance.total() != 0
         });
         draws
     }
 
     /// Cancels the returns that the store refuses permanently: adds their amounts back to the balances.
-    pub fn restore_refused_returns(&self) {
+    pub fn cancel_refused_returns(&self) {
         if let Some(leases) = &self.leases {
-            leases.restore_refused(|pool| self.leased_balance(pool));
+            leases.cancel_refused_returns(|pool| self.leased_balance(pool));
         }
     }
 

@@ -4,10 +4,10 @@
 //! entries later than other gateways, with earlier times.
 
 use super::entry_merge::EntryMerge;
-use super::entry_pages::last_until;
+use super::entry_pages::last_entry_number_until;
 use super::report::{ReportError, find_entry, parse_entry};
 use penstock_core::calendar::UtcMonth;
-use penstock_core::entry_number::{chain_base, chain_of};
+use penstock_core::entry_number::{chain_of, number_before_chain};
 use penstock_ledger::split_lines;
 use penstock_storage::ledger::{LedgerStore, LedgerTip};
 use penstock_usage::UsageRange;
@@ -122,12 +122,12 @@ impl ExportPosition {
         }
         let month = UtcMonth::from_unix(period.start).to_string();
         let position = |(chain, tip): &(u32, LedgerTip)| -> Result<ChainPosition, ReportError> {
-            let (chain, ends) = (*chain, (chain_base(*chain), tip.seq));
+            let (chain, ends) = (*chain, (number_before_chain(*chain), tip.seq));
             let start = start_in_chain(store, &month, ends, (period.start, 0))?;
             let given = after.iter().copied().filter(|number| chain_of(*number) == chain).max();
             let read = match (until, given) {
                 (_, Some(number)) => number,
-                (Some(until), None) => last_until(store, chain, tip.seq, until)?,
+                (Some(until), None) => last_entry_number_until(store, chain, tip.seq, until)?,
                 (None, None) => start,
             };
             Ok(ChainPosition { chain, start, read: read.max(start) })
@@ -158,14 +158,15 @@ impl ExportPosition {
 }
 
 /// Returns for each chain the number before its first entry of a month whose time and number are at least `first`.
-pub(super) fn chain_starts_in_month(
+pub(super) fn chain_start_positions_in_month(
     store: &LedgerStore,
     month: UtcMonth,
     first: (u64, u64),
 ) -> Result<Vec<u64>, ReportError> {
     let month = month.to_string();
-    let start =
-        |(chain, tip): (u32, LedgerTip)| start_in_chain(store, &month, (chain_base(chain), tip.seq), first);
+    let start = |(chain, tip): (u32, LedgerTip)| {
+        start_in_chain(store, &month, (number_before_chain(chain), tip.seq), first)
+    };
     store.chains()?.into_iter().map(start).collect()
 }
 

@@ -51,7 +51,7 @@ mod write_op;
 mod write_queue;
 mod writer;
 
-pub use fenced_outcomes::{CommitFences, FencedResult, PendingFencedCommit};
+pub use fenced_outcomes::{CommitConditions, FencedResult, PendingFencedCommit};
 pub use history::PastCharge;
 pub use hold::{Hold, HoldEnd, Settlement};
 pub use journal::JournalSnapshot;
@@ -60,14 +60,14 @@ pub use reserve::ReserveAmounts;
 pub use write_op::{AdjustmentError, SaleTerms};
 
 use crate::config::settings;
-use crate::telemetry::durability_metrics::DurabilitySnapshot;
+use crate::telemetry::durability_metrics::LedgerSnapshot;
 use crate::time::clock::ProcessClock;
 use balance::AccountBalance;
-use handover::ChargeEvent;
+use handover::BudgetCharge;
 use journal::JournalState;
 use parking_lot::{Mutex, RwLock};
 use penstock_ledger::{EntryKind, Wallet};
-use penstock_storage::audit::AuditedChange;
+use penstock_storage::audit::ChangeDescription;
 use penstock_storage::ledger::{LedgerStore, RowWrite};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -79,7 +79,7 @@ use write_op::{AdminAdjustment, BatchOutcomes, WriteOp};
 use write_queue::WriteQueue;
 
 /// Returns the unique name of the entry that corrects entry number `of`, by which the ledger finds it.
-pub fn correction_name(of: u64) -> String {
+pub fn correction_entry_name(of: u64) -> String {
     format!("corrected {of}")
 }
 
@@ -91,7 +91,7 @@ pub const MAX_OUTCOMES: usize = 512;
 /// Maximum number of rows in one call of [`Ledger::record_outcomes`].
 pub const MAX_EXTRA_ROWS: usize = 128;
 /// Maximum size of the rows in one call of [`Ledger::record_outcomes`], in bytes, keys included.
-pub use penstock_storage::ledger::MAX_EXTRA_ROW_BYTES;
+pub use penstock_storage::ledger::MAX_EXTRA_ROWS_BYTES;
 
 /// Error if the data exceeds one commit or one row. It returns the data, of which nothing was recorded.
 pub struct CommitTooLarge(pub Vec<HoldEnd>, pub Vec<RowWrite>);
@@ -115,7 +115,7 @@ pub struct Ledger {
     /// State of the journal of a fleet member.
     journal: RwLock<Option<Arc<JournalState>>>,
     /// Charges of the last process that were replayed from the journal, until the budgets count them.
-    replayed_charges: Mutex<Vec<ChargeEvent>>,
+    replayed_charges: Mutex<Vec<BudgetCharge>>,
     /// Threads in the order in which they end.
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -155,7 +155,7 @@ impl Ledger {
     /// Returns true if the store rejects entries or is too slow, or if this process may not write to it any more.
     #[must_use]
     pub fn is_failing(&self) -> bool {
-        self.queue.is_failing() || self.queue.busy_duration() > self.slow()
+        self.queue.is_failing() || self.queue.current_write_duration() > self.slow()
     }
 
     fn slow(&self) -> Duration {
@@ -164,8 +164,8 @@ impl Ledger {
 
     /// Returns the state of the ledger for metrics.
     #[must_use]
-    pub fn durability_snapshot(&self) -> DurabilitySnapshot {
-        DurabilitySnapshot {
+    pub fn durability_snapshot(&self) -> LedgerSnapshot {
+        LedgerSnapshot {
             failing: self.is_failing(),
             exhausted: self.is_exhausted()
                 || (self.is_failing() && self.refused_last.load(Ordering::Relaxed)),
@@ -208,21 +208,21 @@ impl Ledger {
 
     /// Passes the charges that were replayed at the start to `apply`, which adds them to the counters of budgets. They
     /// do not count as spending of this process.
-    pub fn apply_replayed_charges(&self, apply: impl FnMut(&ChargeEvent)) {
+    pub fn drain_replayed_charges(&self, apply: impl FnMut(&BudgetCharge)) {
         self.take_replayed_charges().iter().for_each(apply);
-        self.exclude_past_spending();
+        self.reset_spending_baselines();
     }
 
-    fn take_replayed_charges(&self) -> Vec<ChargeEvent> {
+    fn take_replayed_charges(&self) -> Vec<BudgetCharge> {
         std::mem::take(&mut *self.replayed_charges.lock())
     }
 
     /// Takes the replayed charges from the leases that the last process had.
-    fn charge_replayed(&self, charges: Vec<(Arc<str>, ChargeEvent)>) {
+    fn charge_replayed(&self, charges: Vec<(Arc<str>, BudgetCharge)>) {
         for (account, charge) in &charges {
-            self.account_balance(account).release(charge.wallet, 0, charge.amount);
+            self.account_balance(account).release_and_charge(charge.wallet, 0, charge.amount);
         }
-        self.exclude_past_spending();
+        self.reset_spending_baselines();
         self.replayed_charges.lock().extend(charges.into_iter().map(|(_, charge)| charge));
     }
 
@@ -230,7 +230,7 @@ impl Ledger {
     /// they are written later. Returns the ticket for [`Ledger::wait_durable`].
     ///
     /// # Errors
-    /// Returns the data if it exceeds [`MAX_OUTCOMES`], [`MAX_EXTRA_ROWS`] or [`MAX_EXTRA_ROW_BYTES`], or if a
+    /// Returns the data if it exceeds [`MAX_OUTCOMES`], [`MAX_EXTRA_ROWS`] or [`MAX_EXTRA_ROWS_BYTES`], or if a
     /// row exceeds its limit.
     pub fn record_outcomes(&self, ends: Vec<HoldEnd>, rows: Vec<RowWrite>) -> Result<u64, CommitTooLarge> {
         if !is_within_commit(&ends, &rows) {
@@ -291,7 +291,7 @@ impl Ledger {
         &self,
         account: &str,
         act: EntryKind,
-        audit: Option<AuditedChange>,
+        audit: Option<ChangeDescription>,
     ) -> Result<u64, AdjustmentError> {
         let EntryKind::Grant { id, .. } = &act else { return Err(AdjustmentError::InvalidAmount) };
         let names = vec![format!("grant {id}")];
@@ -307,10 +307,10 @@ impl Ledger {
         &self,
         account: &str,
         act: EntryKind,
-        audit: Option<AuditedChange>,
+        audit: Option<ChangeDescription>,
     ) -> Result<u64, AdjustmentError> {
         let EntryKind::Correct { id, of, .. } = &act else { return Err(AdjustmentError::InvalidAmount) };
-        let names = vec![format!("correct {id}"), correction_name(*of)];
+        let names = vec![format!("correct {id}"), correction_entry_name(*of)];
         self.submit_adjustment(account, act, names, audit).await
     }
 
@@ -319,7 +319,7 @@ impl Ledger {
         account: &str,
         act: EntryKind,
         names: Vec<String>,
-        audit: Option<AuditedChange>,
+        audit: Option<ChangeDescription>,
     ) -> Result<u64, AdjustmentError> {
         if self.is_failing() {
             return Err(AdjustmentError::StoreFailing);
@@ -354,8 +354,8 @@ impl Ledger {
 
 /// Returns true if ends and rows are within the limits of one commit and of a row.
 fn is_within_commit(ends: &[HoldEnd], rows: &[RowWrite]) -> bool {
-    let bytes: usize = rows.iter().map(RowWrite::bytes).sum();
-    let fit = bytes <= MAX_EXTRA_ROW_BYTES && rows.iter().all(RowWrite::is_within_limits);
+    let bytes: usize = rows.iter().map(RowWrite::byte_len).sum();
+    let fit = bytes <= MAX_EXTRA_ROWS_BYTES && rows.iter().all(RowWrite::is_within_limits);
     ends.len() <= MAX_OUTCOMES && rows.len() <= MAX_EXTRA_ROWS && fit
 }
 

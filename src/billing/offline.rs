@@ -5,18 +5,18 @@ use super::rebuild::{RebuiltLedger, rebuild_ledger};
 use super::report;
 use super::rollups::rebuild::{self, RollupCheck};
 use crate::config::settings::StorageSettings;
-use crate::storage::stores::{LEDGER_FOLDER, open_error, open_existing, open_or_create};
+use crate::storage::stores::{LEDGER_REPLICA_FOLDER, format_open_error, open_existing, open_or_create};
 use penstock_storage::ledger::LedgerStore;
 
 /// Rebuilds the ledger of a store from its replica files.
 ///
 /// # Errors
 /// Returns one sentence with the cause.
-pub fn rebuild(storage: &StorageSettings) -> Result<RebuiltLedger, String> {
+pub fn rebuild_from_replica(storage: &StorageSettings) -> Result<RebuiltLedger, String> {
     let store = open_or_create(storage)?;
-    let copies = storage.path.join(LEDGER_FOLDER);
+    let copies = storage.path.join(LEDGER_REPLICA_FOLDER);
     let rebuilt = rebuild_ledger(&store, &copies).map_err(|failed| failed.0)?;
-    LedgerStore::open(store, Some(&copies)).map_err(|error| open_error(&copies, &error))?;
+    LedgerStore::open(store, Some(&copies)).map_err(|error| format_open_error(&copies, &error))?;
     Ok(rebuilt)
 }
 
@@ -43,13 +43,13 @@ pub fn verify_ledger(
 ) -> Result<report::LedgerVerification, String> {
     let store = open_existing(storage)?;
     let store = store.ok_or_else(|| {
-        let hint = if storage.path.join(LEDGER_FOLDER).is_dir() {
+        let hint = if storage.path.join(LEDGER_REPLICA_FOLDER).is_dir() {
             " If it was lost, `penstock credits rebuild` writes its ledger again from the second copy."
         } else {
             ""
         };
         format!("There is no store in {}.{hint}", storage.path.display())
     })?;
-    let store = LedgerStore::open_for_comparison(store, &storage.path.join(LEDGER_FOLDER));
+    let store = LedgerStore::open_for_comparison(store, &storage.path.join(LEDGER_REPLICA_FOLDER));
     report::verify_with_checkpoint(&store, checkpoint, &mut |_| {}).map_err(|failed| failed.0)
 }

@@ -5,7 +5,7 @@
 
 use super::entry_effects::balance_change;
 use super::report::ReportError;
-use penstock_core::entry_number::sequence_of;
+use penstock_core::entry_number::sequence_in_chain;
 use penstock_ledger::{
     ChainBalances, EntryError, EntryKind, HashChain, LedgerEntry, MAX_LINE_BYTES, UtcMonth,
 };
@@ -105,7 +105,7 @@ fn write_chain(
         Ok(())
     })?;
     write_group(ledger, &mut draft, &mut tip, &fold)?;
-    Ok(sequence_of(fold.chain.seq))
+    Ok(sequence_in_chain(fold.chain.seq))
 }
 
 struct ReplicaFold {
@@ -124,7 +124,7 @@ impl ReplicaFold {
         let invalid =
             |why: EntryError| ReportError(format!("Entry {number} of the second copy does not fit: {why}."));
         let entry = self.chain.verify_next(line).map_err(invalid)?;
-        self.books.apply(&entry).map_err(invalid)?;
+        self.books.apply_entry(&entry).map_err(invalid)?;
         self.at = entry.at;
         Ok(entry)
     }
@@ -156,7 +156,7 @@ fn add_names(draft: &mut LedgerCommit, entry: &LedgerEntry, known_terms: &mut Ha
         EntryKind::Grant { id, .. } => draft.names.push((format!("grant {id}"), entry.seq)),
         EntryKind::Correct { id, of, .. } => {
             draft.names.push((format!("correct {id}"), entry.seq));
-            draft.names.push((super::correction_name(*of), entry.seq));
+            draft.names.push((super::correction_entry_name(*of), entry.seq));
         }
         EntryKind::Reserve { .. } | EntryKind::Void { .. } | EntryKind::Settle { .. } => {}
     }

@@ -2,7 +2,7 @@
 //! that a process hands over. If the last entry of its chain does not match the tip, or has a date in the future,
 //! nothing is written to the chain.
 
-use super::abandoned::void_other_chains;
+use super::abandoned::void_other_chain_reservations;
 use super::balance::AccountBalance;
 use super::journal::replay::{OpenedJournal, record_replay, retain_valid_actions};
 use super::journal::start::{open_member_journal, start_threads};
@@ -16,7 +16,7 @@ use crate::telemetry::log;
 use crate::time::clock::ProcessClock;
 use crate::time::format::format_rfc3339;
 use parking_lot::{Mutex, RwLock};
-use penstock_core::entry_number::{chain_base, sequence_of};
+use penstock_core::entry_number::{number_before_chain, sequence_in_chain};
 use penstock_ledger::{EntryKind, HashChain, OpenReserves, RequestFootprint, split_lines};
 use penstock_storage::StoreError;
 use penstock_storage::ledger::{BalanceRecord, LedgerStore, LedgerTip};
@@ -60,7 +60,7 @@ impl Ledger {
     ///
     /// # Errors
     /// Returns the errors of [`Ledger::open`].
-    pub fn take_over(
+    pub fn open_after_handover(
         store: Arc<LedgerStore>,
         settings: &settings::LedgerSettings,
         clock: ProcessClock,
@@ -83,14 +83,14 @@ impl Ledger {
         // In a fleet another gateway may have written the chain until now, so gaps in the replica are expected.
         let chains = store.chains().map_err(to_message)?.len();
         let level = if store.claim().is_some() || chains > 1 { LogLevel::Info } else { LogLevel::Error };
-        for what in store.take_repairs() {
+        for what in store.take_replica_repairs() {
             log::event_at!(level, name: "ledger_replica_repaired", what);
         }
         let tip = store.tip().map_err(to_message)?;
         check_last_date(tip, settings.max_clock_lead, clock.unix_seconds())?;
         let tip = complete_rollups(&store, tip)?;
         if !taken_over {
-            void_other_chains(&store, clock)?;
+            void_other_chain_reservations(&store, clock)?;
         }
         let balances = store.balances().map_err(to_message)?;
         let locked_balances = RwLock::new(match &leases {
@@ -98,7 +98,8 @@ impl Ledger {
             Some(leases) => balances_in_memory(&leases.read_previous_balances().map_err(to_message)?),
         });
         let open = open_reservations(&store).map_err(to_message)?;
-        let queue = Arc::new(WriteQueue::new(settings.window, tip.map_or(0, |tip| sequence_of(tip.seq))));
+        let queue =
+            Arc::new(WriteQueue::new(settings.window, tip.map_or(0, |tip| sequence_in_chain(tip.seq))));
         let mut left_open = open.clone();
         let mut journal = open_member_journal(&store, leases.as_ref())?;
         let replayed = take_replayed_actions(journal.as_mut(), &mut left_open, tip);
@@ -209,15 +210,18 @@ pub(super) fn open_reservations(store: &LedgerStore) -> Result<OpenReserves, Sto
     let damaged = |what: &str| StoreError::Corrupt { what: what.to_owned() };
     let mut last = HashChain::at_chain_start(store.chain());
     // At least the last block is read, to check that it ends at the tip.
-    store.for_each_block(tip.first_open.min(tip.seq).max(chain_base(store.chain()) + 1) - 1, |block| {
-        for line in split_lines(&block.text) {
-            let (entry, chain) =
-                HashChain::parse_unverified(line).map_err(|_| damaged("an entry of the ledger"))?;
-            open.apply(&entry);
-            last = chain;
-        }
-        Ok::<_, StoreError>(())
-    })?;
+    store.for_each_block(
+        tip.first_open.min(tip.seq).max(number_before_chain(store.chain()) + 1) - 1,
+        |block| {
+            for line in split_lines(&block.text) {
+                let (entry, chain) =
+                    HashChain::parse_unverified(line).map_err(|_| damaged("an entry of the ledger"))?;
+                open.apply_entry(&entry);
+                last = chain;
+            }
+            Ok::<_, StoreError>(())
+        },
+    )?;
     if (last.seq, last.hash) != (tip.seq, tip.hash) {
         return Err(damaged("the last entry of the ledger is not the one it should be"));
     }

@@ -1,8 +1,8 @@
 //! Reports from the ledger on the disk: single entries and statements. All calls block.
 
-use super::entry_merge::{EntryMerge, chain_starts};
+use super::entry_merge::{EntryMerge, chain_start_positions};
 use super::rerate::load_terms;
-use penstock_core::entry_number::sequence_of;
+use penstock_core::entry_number::sequence_in_chain;
 use penstock_ledger::{EntryKind, HashChain, LedgerEntry, Statement, UtcDay, UtcMonth, split_lines};
 use penstock_storage::StoreError;
 use penstock_storage::ledger::LedgerStore;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub use super::entry_pages::page_text;
+pub use super::entry_pages::read_text_page;
 pub use super::verification::{LedgerVerification, verify, verify_with_checkpoint};
 
 /// Error of a report, as a sentence.
@@ -28,7 +28,7 @@ impl From<StoreError> for ReportError {
 /// # Errors
 /// Returns an error if the store cannot be read.
 pub fn find_entry(store: &LedgerStore, number: u64) -> Result<Option<LedgerEntry>, ReportError> {
-    if sequence_of(number) == 0 {
+    if sequence_in_chain(number) == 0 {
         return Ok(None);
     }
     for month in store.months()? {
@@ -56,7 +56,7 @@ pub(super) fn for_each_entry(
     month: UtcMonth,
     mut take: impl FnMut(LedgerEntry) -> Result<(), ReportError>,
 ) -> Result<(), ReportError> {
-    let mut merge = EntryMerge::open(store, Some(&month.to_string()), &chain_starts(store)?)?;
+    let mut merge = EntryMerge::open(store, Some(&month.to_string()), &chain_start_positions(store)?)?;
     while let Some((entry, _)) = merge.next_entry()? {
         take(entry)?;
     }
@@ -154,7 +154,7 @@ pub fn statement_of_entries(
         })?;
     }
     let mut terms = BTreeMap::new();
-    for id in statement.terms_ids() {
+    for id in statement.pricing_terms_ids() {
         terms.insert(id.clone(), load_terms(store, id)?);
     }
     Ok(UsageStatement { period, statement, terms })

@@ -4,7 +4,7 @@ use super::report::{ReportError, find_entry, for_each_entry};
 use super::sale::to_eur_units;
 use penstock_core::WorkDone;
 use penstock_ledger::{EntryKind, UtcDay, UtcMonth, Wallet};
-use penstock_pricing::{BilledWork, BillingUnit, PaymentSource, Tariff, compute_charge};
+use penstock_pricing::{BilledWork, BillingMode, PaymentSource, Tariff, compute_charge};
 use penstock_storage::ledger::LedgerStore;
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
@@ -107,7 +107,7 @@ pub fn recalculate_day(store: &LedgerStore, day: UtcDay) -> Result<RecalculatedD
 ///
 /// # Errors
 /// Returns an error if the store cannot be read, or if the terms are missing.
-pub fn unit_price(store: &LedgerStore, terms: &str, wallet: Wallet) -> Result<Decimal, ReportError> {
+pub fn wallet_unit_price(store: &LedgerStore, terms: &str, wallet: Wallet) -> Result<Decimal, ReportError> {
     let (tariff, eur_per_credit) = parse_tariff(&load_terms(store, terms)?)?;
     Ok(match wallet {
         Wallet::Credits => eur_per_credit.saturating_mul(Decimal::new(1, 6)),
@@ -121,8 +121,8 @@ fn parse_tariff(terms: &Value) -> Result<(Tariff, Decimal), ReportError> {
         |name: &str| terms.get(name).and_then(Value::as_str).and_then(|text| text.parse::<Decimal>().ok());
     let unreadable = || ReportError("The terms of a charge are not what this version reads.".to_owned());
     let billing = match terms.get("billing").and_then(Value::as_str) {
-        Some("credits") => BillingUnit::Credits,
-        Some("energy") => BillingUnit::Energy,
+        Some("credits") => BillingMode::Credits,
+        Some("energy") => BillingMode::Energy,
         _ => return Err(unreadable()),
     };
     let tariff = Tariff {

@@ -38,10 +38,10 @@ impl Ledger {
         prepaid: bool,
     ) -> Result<Hold, ApiError> {
         if let Some(leases) = self.leases.as_ref().filter(|_| prepaid) {
-            leases.check_membership()?;
+            leases.ensure_spendable()?;
         }
         let account_balance = self.account_balance(account);
-        self.queue.add_exposed(need.eur);
+        self.queue.add_exposed_amount(need.eur);
         let pressed = self.is_exhausted();
         if pressed != self.refused_last.load(Ordering::Relaxed) {
             self.refused_last.store(pressed, Ordering::Relaxed);
@@ -51,13 +51,13 @@ impl Ledger {
         let (wallet, amount) = match taken {
             Ok(taken) => taken,
             Err(refusal) => {
-                self.queue.add_exposed(-need.eur);
+                self.queue.add_exposed_amount(-need.eur);
                 return Err(refusal);
             }
         };
         let hold =
             Hold::new(self.clone(), account_balance, request.into(), key.clone(), wallet, amount, need.eur);
-        hold.record_reservation();
+        hold.queue_reservation();
         Ok(hold)
     }
 }
@@ -98,17 +98,17 @@ pub(super) fn insufficient_credits(need: ReserveAmounts, available: BalanceRecor
         if held { " while other requests are in flight" } else { "" },
     );
     let refusal = ApiError::with_message(ErrorCode::InsufficientCredits, message)
-        .with_detail("wallet", Wallet::Credits.name())
-        .with_detail("required", format::json_number(required))
-        .with_detail("available", format::json_number(available));
-    let refusal = if held { refusal.caused_by_in_flight() } else { refusal };
+        .with_details_member("wallet", Wallet::Credits.name())
+        .with_details_member("required", format::json_number(required))
+        .with_details_member("available", format::json_number(available));
+    let refusal = if held { refusal.caused_by_concurrent_requests() } else { refusal };
     match need.energy {
         None => refusal,
         Some(energy) => {
             let both = [("required_kwh", NanoKwh(energy).kwh()), ("available_kwh", there)];
             let both: serde_json::Map<String, Value> =
                 both.into_iter().map(|(name, kwh)| (name.to_owned(), format::json_number(kwh))).collect();
-            refusal.with_detail("energy", Value::Object(both))
+            refusal.with_details_member("energy", Value::Object(both))
         }
     }
 }

@@ -272,7 +272,7 @@ fn a_charge_that_overflows_the_balance_ends_its_reservation_without_a_charge() {
     assert!(charges[0] < charges[1]);
     let proof = settled(&ledger);
     assert_eq!((proof.open_reservations, ledger.durability_snapshot().open), (0, 0));
-    let (text, _) = report::page_text(&ledger.store, &[]).unwrap().unwrap();
+    let (text, _) = report::read_text_page(&ledger.store, &[]).unwrap().unwrap();
     let text = String::from_utf8(text).unwrap();
     let of = |act: &str| text.lines().filter(|line| line.contains(&format!("\"act\":\"{act}\""))).count();
     assert_eq!((of("reserve"), of("settle"), of("void")), (2, 1, 1), "{text}");

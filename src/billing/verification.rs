@@ -3,7 +3,7 @@
 
 use super::checkpoint::LedgerCheckpoint;
 use super::report::ReportError;
-use penstock_core::entry_number::{chain_of, sequence_of};
+use penstock_core::entry_number::{chain_of, sequence_in_chain};
 use penstock_ledger::{ChainBalances, HashChain, UtcMonth, split_lines};
 use penstock_storage::StoreError;
 use penstock_storage::ledger::{BalanceRecord, EntryBlock, LedgerStore};
@@ -88,8 +88,10 @@ impl VerifiedChain {
         let (month, before) = (&block.month, self.chain.seq);
         for line in split_lines(&block.text) {
             let number = self.chain.seq + 1;
-            let fits =
-                self.chain.verify_next(line).and_then(|entry| self.books.apply(&entry).map(|()| entry.at));
+            let fits = self
+                .chain
+                .verify_next(line)
+                .and_then(|entry| self.books.apply_entry(&entry).map(|()| entry.at));
             let at = fits.map_err(|why| (number, why.to_string()))?;
             if !expected.is_consistent_with(number, &self.chain.hash) {
                 return Err((number, "it is another one than that of the checkpoint".to_owned()));
@@ -146,13 +148,13 @@ impl VerifiedFold<'_> {
     /// Returns the number of the last entry of each chain.
     fn ends(&self) -> Vec<(u32, u64)> {
         let ends = self.chains.iter().map(|(number, fold)| (*number, fold.chain.seq));
-        ends.filter(|(_, seq)| sequence_of(*seq) > 0).collect()
+        ends.filter(|(_, seq)| sequence_in_chain(*seq) > 0).collect()
     }
 
     /// Returns the checkpoint of the verified entries: the last entry of each chain.
     fn checkpoint(&self) -> LedgerCheckpoint {
         let ends = self.chains.values().map(|fold| (fold.chain.seq, fold.chain.hash));
-        LedgerCheckpoint::from_entries(ends.filter(|(seq, _)| sequence_of(*seq) > 0))
+        LedgerCheckpoint::from_entries(ends.filter(|(seq, _)| sequence_in_chain(*seq) > 0))
     }
 
     /// Returns the first entry of the checkpoint that does not exist.
@@ -175,7 +177,7 @@ impl VerifiedFold<'_> {
     }
 
     fn accounts(&self) -> BTreeSet<Arc<str>> {
-        self.chains.values().flat_map(|fold| fold.books.accounts().keys().cloned()).collect()
+        self.chains.values().flat_map(|fold| fold.books.balances_by_account().keys().cloned()).collect()
     }
 }
 
@@ -214,7 +216,7 @@ pub fn verify_with_checkpoint(
         check_balances(store, &mut fold, &mut proof)?;
         proof.replica_differences = store.compare_replica()?;
     }
-    proof.entries = fold.chains.values().map(|fold| sequence_of(fold.books.seq())).sum();
+    proof.entries = fold.chains.values().map(|fold| sequence_in_chain(fold.books.last_seq())).sum();
     proof.checkpoint = fold.checkpoint();
     proof.accounts = fold.accounts().iter().filter(|name| !name.is_empty()).count();
     proof.open_reservations = fold.chains.values().map(|fold| fold.books.open_reserves().len()).sum();
@@ -260,7 +262,7 @@ fn check_corrections(
     fold: &mut VerifiedFold<'_>,
 ) -> Result<Option<Misfit>, ReportError> {
     let all = fold.chains.iter().flat_map(|(chain, fold)| {
-        let corrected = fold.books.corrected_entries().iter();
+        let corrected = fold.books.corrected_entry_numbers().iter();
         corrected.map(move |of| (*of, *chain))
     });
     let mut all: Vec<(u64, u32)> = all.collect();

@@ -3,7 +3,7 @@
 use super::balance::AccountBalance;
 use super::fenced_outcomes::FencedOutcomes;
 use penstock_ledger::EntryKind;
-use penstock_storage::audit::AuditedChange;
+use penstock_storage::audit::ChangeDescription;
 use penstock_storage::ledger::RowWrite;
 use std::sync::{Arc, mpsc};
 
@@ -65,8 +65,8 @@ pub(super) struct BatchOutcomes {
 
 impl BatchOutcomes {
     fn bytes(&self) -> u64 {
-        let rows: usize = self.rows.iter().map(RowWrite::bytes).sum();
-        self.actions.iter().map(LedgerAction::bytes).sum::<u64>() + rows as u64
+        let rows: usize = self.rows.iter().map(RowWrite::byte_len).sum();
+        self.actions.iter().map(LedgerAction::estimated_bytes).sum::<u64>() + rows as u64
     }
 }
 
@@ -78,13 +78,13 @@ pub(super) struct AdminAdjustment {
     /// Names that the entry uses; if another entry has used one of them, the adjustment is refused.
     pub(super) names: Vec<String>,
     /// Entry of the audit log without the number of the ledger entry; `None` if the adjustment has none.
-    pub(super) audit: Option<AuditedChange>,
+    pub(super) audit: Option<ChangeDescription>,
     pub(super) reply: mpsc::Sender<Result<u64, AdjustmentError>>,
 }
 
 impl AdminAdjustment {
     /// Returns the entry of the audit log, with the number of the ledger entry.
-    pub(super) fn audit_entry(&self, number: u64) -> Option<AuditedChange> {
+    pub(super) fn audit_entry(&self, number: u64) -> Option<ChangeDescription> {
         let mut audit = self.audit.clone()?;
         if let Some(members) = audit.change.as_object_mut() {
             members.insert("entry".to_owned(), number.into());
@@ -93,7 +93,7 @@ impl AdminAdjustment {
     }
 
     /// Returns the upper limit of the bytes of the rows of the audit log.
-    pub(super) fn audit_bytes(&self) -> usize {
+    pub(super) fn max_audit_bytes(&self) -> usize {
         self.audit.as_ref().map_or(0, |audit| {
             AUDIT_OVERHEAD + audit.who.len() + audit.target.len() + audit.change.to_string().len()
         })
@@ -102,9 +102,9 @@ impl AdminAdjustment {
 
 impl WriteOp {
     /// Returns the approximate size on the disk and in memory, in bytes.
-    pub(super) fn size_estimate(&self) -> u64 {
+    pub(super) fn estimated_bytes(&self) -> u64 {
         match self {
-            Self::Action(action) => action.bytes(),
+            Self::Action(action) => action.estimated_bytes(),
             Self::Outcomes(lines) => lines.bytes(),
             Self::Fenced(lines) => lines.outcomes.bytes(),
             Self::Adjustment(_) => 1_024,
@@ -114,7 +114,7 @@ impl WriteOp {
 
 impl LedgerAction {
     /// Returns the approximate size by the kind of the entry, in bytes.
-    pub(super) const fn bytes(&self) -> u64 {
+    pub(super) const fn estimated_bytes(&self) -> u64 {
         match self.act {
             EntryKind::Settle { .. } => 800,
             _ => 320,

@@ -119,7 +119,7 @@ impl WriteQueue {
 
     /// Adds an operation to the queue; returns the operation's number, one higher than the previous one.
     pub(super) fn push(&self, op: WriteOp) -> u64 {
-        self.bytes.fetch_add(op.size_estimate(), Ordering::Relaxed);
+        self.bytes.fetch_add(op.estimated_bytes(), Ordering::Relaxed);
         // The caller of an adjustment waits for the result.
         let ordered = matches!(op, WriteOp::Adjustment(_));
         let mut state = self.state.lock();
@@ -136,10 +136,10 @@ impl WriteQueue {
     }
 
     /// Adds the bytes and exposed amounts of actions that are passed to the writer without the queue to the totals.
-    pub(super) fn count_unqueued_actions(&self, actions: &[LedgerAction]) {
-        let bytes = actions.iter().map(LedgerAction::bytes).sum();
+    pub(super) fn add_unqueued_totals(&self, actions: &[LedgerAction]) {
+        let bytes = actions.iter().map(LedgerAction::estimated_bytes).sum();
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.add_exposed(actions.iter().map(|action| action.exposed).sum());
+        self.add_exposed_amount(actions.iter().map(|action| action.exposed).sum());
     }
 
     /// Takes the next operations, at most `most`. Returns no operations if the current group ends without further ones,
@@ -249,12 +249,12 @@ impl WriteQueue {
     }
 
     /// Returns the number of the last operation that was pushed.
-    pub(super) fn pushed_count(&self) -> u64 {
+    pub(super) fn last_pushed_number(&self) -> u64 {
         self.state.lock().pushed
     }
 
     /// Records that a write has started (`true`) or ended (`false`).
-    pub(super) fn set_busy(&self, busy: bool) {
+    pub(super) fn set_writing(&self, busy: bool) {
         let since = if busy { self.now() } else { 0 };
         self.busy_since.store(since, Ordering::Release);
     }
@@ -264,7 +264,7 @@ impl WriteQueue {
     }
 
     /// Returns the time since the start of the current write; zero if there is none.
-    pub(super) fn busy_duration(&self) -> Duration {
+    pub(super) fn current_write_duration(&self) -> Duration {
         match self.busy_since.load(Ordering::Acquire) {
             0 => Duration::ZERO,
             since => Duration::from_millis(self.now().saturating_sub(since)),
@@ -286,14 +286,14 @@ impl WriteQueue {
     }
 
     /// Subtracts the bytes and the exposed amount of operations that no longer wait from the totals of the queue.
-    pub(super) fn release(&self, bytes: u64, exposed: i64) {
+    pub(super) fn subtract_pending_totals(&self, bytes: u64, exposed: i64) {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
-        self.add_exposed(-exposed);
+        self.add_exposed_amount(-exposed);
     }
 
     /// Records a group that is on the disk.
     pub(super) fn on_committed(&self, done: &CommittedGroup) {
-        self.release(done.bytes, done.exposed);
+        self.subtract_pending_totals(done.bytes, done.exposed);
         self.set_health(WriteHealth::Writing);
         self.replica_behind.store(!done.copied, Ordering::Release);
         self.open.store(done.open, Ordering::Release);
@@ -306,12 +306,12 @@ impl WriteQueue {
     }
 
     /// Records that everything up to this number is on the disk.
-    pub(super) fn set_written(&self, number: u64) {
+    pub(super) fn set_last_written_number(&self, number: u64) {
         self.written.send_replace(number);
     }
 
     /// Returns the number of the last operation that is on the disk.
-    pub(super) fn written_count(&self) -> u64 {
+    pub(super) fn last_written_number(&self) -> u64 {
         *self.written.borrow()
     }
 
@@ -340,7 +340,7 @@ impl WriteQueue {
     }
 
     /// Changes the exposed amount by `change`, in 1e-8 EUR.
-    pub(super) fn add_exposed(&self, change: i64) {
+    pub(super) fn add_exposed_amount(&self, change: i64) {
         self.exposed.fetch_add(change, Ordering::AcqRel);
     }
 

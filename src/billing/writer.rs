@@ -10,19 +10,19 @@ mod redraft;
 mod source;
 
 use super::entry_effects::{apply_balance_change, balance_change, replacement_void};
-use super::group_builder::{DraftedAdjustment, ENTRY_OVERHEAD, GroupBuilder, MAX_SMALL_BLOCKS};
+use super::group_builder::{DraftedAdjustment, ENTRY_OVERHEAD_BYTES, GroupBuilder, MAX_SMALL_BLOCKS};
 use super::replica_lag::ReplicaLagLog;
 use super::report::ReportError;
 use super::rerate::load_terms_text;
 use super::rollups::cache::RollupCache;
-use super::rollups::rebuild::corrected_work;
+use super::rollups::rebuild::work_of_corrected_charge;
 use super::write_op::{AdjustmentError, AdminAdjustment, LedgerAction, WriteOp};
 use super::write_queue::{DrainedOps, WriteQueue};
 use penstock_ledger::{EntryKind, HashChain, LedgerEntry, MAX_LINE_BYTES, OpenReserves, UtcMonth};
 use penstock_storage::ledger::{
     BalanceRecord, EntryBlock, LedgerStore, LedgerTip, MAX_BLOCK_BYTES, RowWrite, TARGET_BLOCK_BYTES,
 };
-use penstock_usage::SoldWork;
+use penstock_usage::ChargeDimensions;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -116,7 +116,7 @@ impl LedgerWriter {
                 continue;
             }
             for op in ops {
-                if !self.add_to_draft(op) {
+                if !self.add_operation_to_draft(op) {
                     return;
                 }
             }
@@ -124,7 +124,7 @@ impl LedgerWriter {
                 if !self.commit() {
                     return;
                 }
-                self.queue.set_written(last);
+                self.queue.set_last_written_number(last);
             }
         }
     }
@@ -134,7 +134,7 @@ impl LedgerWriter {
             WriteOp::Action(action) => self.add_action(action),
             WriteOp::Outcomes(lines) => {
                 lines.actions.into_iter().for_each(|action| self.add_action(action));
-                self.draft.row_bytes += lines.rows.iter().map(RowWrite::bytes).sum::<usize>();
+                self.draft.row_bytes += lines.rows.iter().map(RowWrite::byte_len).sum::<usize>();
                 self.draft.rows_per_op.push(lines.rows.len());
                 self.draft.rows.extend(lines.rows);
             }
@@ -221,13 +221,17 @@ impl LedgerWriter {
     }
 
     /// Adds an adjustment to the draft, with the work of the charge that it corrects; returns the number of its entry.
-    fn draft_adjustment(&mut self, adjustment: AdminAdjustment, corrected: Option<SoldWork>) -> Option<u64> {
+    fn draft_adjustment(
+        &mut self,
+        adjustment: AdminAdjustment,
+        corrected: Option<ChargeDimensions>,
+    ) -> Option<u64> {
         let (at, act) = (adjustment.at, adjustment.act.clone());
         let seq = self.append_entry(at, &adjustment.balance.name, act, corrected.as_ref());
         match seq {
             Some(seq) => {
                 self.draft.names.extend(adjustment.names.iter().map(|name| (name.clone(), seq)));
-                self.draft.row_bytes += adjustment.audit_bytes();
+                self.draft.row_bytes += adjustment.max_audit_bytes();
                 self.draft.adjustments.push(DraftedAdjustment { adjustment, seq, corrected });
             }
             None => {
@@ -238,8 +242,8 @@ impl LedgerWriter {
     }
 
     /// Finds the work of the charge that an adjustment corrects, so that the correction counts for the same model.
-    fn find_corrected_work(&mut self, act: &EntryKind) -> Result<Option<SoldWork>, ReportError> {
-        let corrected = corrected_work(&self.store, act)?;
+    fn find_corrected_work(&mut self, act: &EntryKind) -> Result<Option<ChargeDimensions>, ReportError> {
+        let corrected = work_of_corrected_charge(&self.store, act)?;
         if let Some(work) = &corrected {
             let terms = load_terms_text(&self.store, &work.terms)?;
             self.rollups.cache_terms_location(&work.terms, &terms);
@@ -270,7 +274,7 @@ impl LedgerWriter {
         at: u64,
         account: &str,
         act: EntryKind,
-        corrected: Option<&SoldWork>,
+        corrected: Option<&ChargeDimensions>,
     ) -> Option<u64> {
         let entry =
             LedgerEntry { seq: self.chain.seq + 1, at: at.max(self.at), account: account.into(), kind: act };
@@ -295,7 +299,7 @@ impl LedgerWriter {
             self.draft.blocks.push(EntryBlock {
                 month: month.clone(),
                 last: entry.seq,
-                text: Vec::with_capacity(TARGET_BLOCK_BYTES + ENTRY_OVERHEAD),
+                text: Vec::with_capacity(TARGET_BLOCK_BYTES + ENTRY_OVERHEAD_BYTES),
             });
         }
         let block = self.draft.blocks.last_mut()?;
@@ -309,7 +313,7 @@ impl LedgerWriter {
         block.last = entry.seq;
         self.draft.bytes += block.text.len() - length;
         self.at = entry.at;
-        self.open.apply(&entry);
+        self.open.apply_entry(&entry);
         self.rollups.add_entry(&entry, corrected);
         self.draft.rollups = self.rollups.changed_row_count();
         if let Some((after, change)) = changed {

@@ -3,7 +3,7 @@
 use super::ConfigArgs;
 use super::backend::{AdminBackend, encode_segment};
 use super::client::gateway_access;
-use super::limits::{LimitArgs, format_limits, format_warnings};
+use super::limits::{LimitArgs, format_limits, format_response_warnings};
 use super::listing::{Listing, OutputArgs, OutputFormat};
 use super::output::{print_stderr, print_stdout};
 use super::status::{print_json, response_rows, table_cell};
@@ -117,7 +117,7 @@ fn body_members(name: Option<String>, limits: &LimitArgs) -> Map<String, Value> 
 }
 
 fn print_account(account: &Value, done: &str) -> Result<(), String> {
-    print_stderr(&format_warnings(account));
+    print_stderr(&format_response_warnings(account));
     let limits = format_limits(account);
     let limits = if limits.is_empty() { "without limits".to_owned() } else { limits };
     print_stdout(&format!("Account {} is {done}: {limits}.\n", table_cell(account, "id")))

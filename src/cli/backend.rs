@@ -7,7 +7,7 @@ use super::{configuration, drop_privileges};
 use crate::admin::request::AdminRequest;
 use crate::admin::routes::{self, RouteHandler};
 use crate::config::{Diagnostics, GatewayAccess};
-use crate::storage::stores::Stores;
+use crate::storage::stores::OpenStorage;
 use http::Method;
 use penstock_core::percent;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ pub enum AdminBackend {
     /// Access through the admin listener.
     Gateway(AdminClient),
     /// Direct access to the store, with the retention of files in seconds.
-    Store(Box<Stores>, Option<u64>),
+    Store(Box<OpenStorage>, Option<u64>),
 }
 
 impl AdminBackend {
@@ -97,12 +97,12 @@ impl AdminBackend {
     }
 }
 
-fn open_stores(reach: &GatewayAccess) -> Result<Stores, String> {
+fn open_stores(reach: &GatewayAccess) -> Result<OpenStorage, String> {
     match &reach.storage {
         Ok(storage) => {
             drop_privileges::become_folder_owner(&storage.path)?;
-            let vault = Stores::open(storage)?;
-            warn_repaired_copy(&vault);
+            let vault = OpenStorage::open(storage)?;
+            warn_repaired_replica(&vault);
             Ok(vault)
         }
         Err(mistakes) => {
@@ -113,8 +113,8 @@ fn open_stores(reach: &GatewayAccess) -> Result<Stores, String> {
 }
 
 /// Warns about parts of the ledger's second copy that differed from the store and were written again.
-pub(super) fn warn_repaired_copy(vault: &Stores) {
-    for healed in vault.ledger.take_repairs() {
+pub(super) fn warn_repaired_replica(vault: &OpenStorage) {
+    for healed in vault.ledger.take_replica_repairs() {
         print_stderr(&format!("warning: the second copy of the ledger was repaired: {healed}.\n"));
     }
 }

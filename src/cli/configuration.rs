@@ -2,7 +2,7 @@
 
 use super::output::{print_stderr, print_stdout};
 use super::{CommandError, MISCONFIGURED, drop_privileges, memory_estimate};
-use crate::admin::dangling_references::unmatched_in_store;
+use crate::admin::dangling_references::offline_store_warnings;
 use crate::app::startup;
 use crate::config::{ConfigLoader, ConfigSource, Diagnostic, Diagnostics, LoadedConfig, Settings};
 use crate::http::tls;
@@ -19,7 +19,7 @@ const NOT_STARTED: &str = "nothing was started";
 const WOULD_NOT_START: &str = "it would not start";
 
 /// Runs the gateway for `penstock run`.
-pub(super) fn run(source: ConfigSource) -> Result<(), CommandError> {
+pub(super) fn run_gateway(source: ConfigSource) -> Result<(), CommandError> {
     let loaded = load_or_refuse(&source, NOT_STARTED)?;
     // A starting gateway warns about expired certificates itself, so these warnings are dropped here.
     check_certificates(&loaded.settings, NOT_STARTED)?;
@@ -107,7 +107,7 @@ fn unmatched_warnings(settings: &Settings, name: &str) -> (Vec<String>, String) 
         let Some(store) = store else { return Ok(Vec::new()) };
         let cards = settings.models.iter().map(|model| model.card()).collect();
         let catalog = Catalog::new(cards).map_err(|mistakes| mistakes.join(" "))?;
-        unmatched_in_store(&store, &catalog, now).map_err(|error| error.to_string())
+        offline_store_warnings(&store, &catalog, now).map_err(|error| error.to_string())
     });
     match found {
         Ok(found) => (found.iter().map(ToString::to_string).collect(), String::new()),
@@ -216,7 +216,7 @@ pub fn settings_summary(settings: &Settings) -> String {
     for simulated in &settings.simulators {
         line("simulates", format!("{} on {}", simulated.name, simulated.address));
     }
-    line("opens", format!("at most {}", fd_limit::descriptor_summary(settings)));
+    line("opens", format!("at most {}", fd_limit::required_descriptors_summary(settings)));
     let bounds = memory_estimate::memory_bounds(settings);
     line(
         "memory",

@@ -175,7 +175,7 @@ fn verify(reached: &ConfigArgs, repair: bool, checkpoint: &LedgerCheckpoint) -> 
             match print_verification(&verify()?) {
                 Err(why) if repair => {
                     print_stderr(&why);
-                    for healed in crate::storage::stores::repair_replica(&storage)? {
+                    for healed in crate::storage::stores::repair_ledger_replica(&storage)? {
                         print_stderr(&format!("Written again: {healed}.\n"));
                     }
                     print_verification(&verify()?)
@@ -281,7 +281,7 @@ fn rebuild(reached: &ConfigArgs) -> Result<(), String> {
     }
     let storage = backend::ledger_storage_settings(&reach)?;
     super::drop_privileges::become_folder_owner(&storage.path)?;
-    let rebuilt = crate::billing::offline::rebuild(&storage)?;
+    let rebuilt = crate::billing::offline::rebuild_from_replica(&storage)?;
     let mut text = format!("The ledger was rebuilt: {} entries.\n", rebuilt.entries);
     for file in rebuilt.shortened {
         text.push_str(&format!("An incomplete last line was removed from {}.\n", file.display()));

@@ -3,7 +3,7 @@
 use super::ConfigArgs;
 use super::backend::{AdminBackend, unix_now};
 use super::client::gateway_access;
-use super::limits::{LimitArgs, format_limits, format_warnings};
+use super::limits::{LimitArgs, format_limits, format_response_warnings};
 use super::listing::{Listing, OutputArgs};
 use super::output::{print_stderr, print_stdout};
 use super::status::{print_json, table_cell};
@@ -183,7 +183,7 @@ fn create_key(backend: &AdminBackend, create: &CreateKeyArgs) -> Result<(), Stri
         "limits": create.limits.to_json().unwrap_or_else(|| json!({})),
     });
     let key = backend.send(&Method::POST, "/admin/keys", &[], Some(&body))?;
-    print_stderr(&format_warnings(&key));
+    print_stderr(&format_response_warnings(&key));
     print_stderr(&format!(
         "Key {} of account {} may use {}. It is shown only now:\n",
         table_cell(&key, "id"),
@@ -218,7 +218,7 @@ fn change_key(backend: &AdminBackend, change: ChangeKeyArgs) -> Result<(), Strin
         );
     }
     let key = backend.send(&Method::PATCH, &path, &[], Some(&Value::Object(body)))?;
-    print_stderr(&format_warnings(&key));
+    print_stderr(&format_response_warnings(&key));
     let limits = format_limits(&key);
     let limits = if limits.is_empty() { "without limits".to_owned() } else { limits };
     print_stdout(&format!(

@@ -65,7 +65,7 @@ pub fn format_limits(item: &Value) -> String {
 
 /// Formats the warnings in a response, for standard error.
 #[must_use]
-pub fn format_warnings(answer: &Value) -> String {
+pub fn format_response_warnings(answer: &Value) -> String {
     let list = answer.get("warnings").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     list.iter().filter_map(Value::as_str).map(|warning| format!("warning: {warning}\n")).collect()
 }

@@ -1,30 +1,30 @@
 //! Upper bound on the memory that a configuration can use: the sum of the limits that the gateway enforces.
 
 use crate::config::settings::Settings;
-use crate::http::STREAM_WINDOW;
+use crate::http::H2_STREAM_WINDOW_BYTES;
 use crate::http::buffer_pool;
 use crate::proxy::failover::UNCOUNTED_BYTES;
-use crate::server::http2::{CONNECTION_WINDOW, SEND_BUFFER, SMALL_FRAME_BUDGET};
-use crate::upstream::connect::H2_WINDOW;
+use crate::server::http2::{CONNECTION_WINDOW_BYTES, SMALL_FRAME_OVERHEAD_BYTES, STREAM_SEND_BUFFER_BYTES};
+use crate::upstream::connect::PROVIDER_STREAM_WINDOW_BYTES;
 
 /// Memory of a request in addition to its body and its response, in bytes: buffers of two connections, and state. An
 /// assumption; an open stream takes 13 KiB (`docs/performance.md`).
 const REQUEST_STATE: u64 = 64 << 10;
 /// Memory of a request: `REQUEST_STATE`, and data that waits for a client that does not read.
-const REQUEST: u64 = REQUEST_STATE + SEND_BUFFER as u64;
+const REQUEST: u64 = REQUEST_STATE + STREAM_SEND_BUFFER_BYTES as u64;
 /// Maximum size of the recorded text of a stream, from which another provider can continue it.
 const STREAM_RECORD: u64 = 256 << 10;
 /// Bytes of a response in memory that no limit counts: data already read, and data that waits for a slow client.
-const UNCOUNTED_ANSWER: u64 = UNCOUNTED_BYTES as u64 + H2_WINDOW as u64;
+const UNCOUNTED_ANSWER: u64 = UNCOUNTED_BYTES as u64 + PROVIDER_STREAM_WINDOW_BYTES as u64;
 /// Memory of a connection before authentication: buffers, including those of TLS.
 const CONNECTION: u64 = 64 << 10;
 /// Additional memory of an HTTP/2 connection: unread body bytes, and the bookkeeping of small frames.
-const UNREAD_H2: u64 = CONNECTION_WINDOW as u64 + 1 + SMALL_FRAME_BUDGET as u64;
+const UNREAD_H2: u64 = CONNECTION_WINDOW_BYTES as u64 + 1 + SMALL_FRAME_OVERHEAD_BYTES as u64;
 /// Number of copies of a request head: as received, in a buffer that grew by doubling, and parsed. Each thread parses
 /// all heads that have arrived on a connection before it handles the first one.
 const HEAD_COPIES: u64 = 3;
 /// Body bytes that a client sends before the body is read.
-const UNREAD_BODY: u64 = STREAM_WINDOW as u64;
+const UNREAD_BODY: u64 = H2_STREAM_WINDOW_BYTES as u64;
 /// Number of copies of a body while it is converted for a provider with another dialect.
 const BODY_COPIES: u64 = 2;
 /// Memory of a token count as a multiple of the body size, in addition to the body itself: the parsed conversation, the
@@ -140,7 +140,11 @@ fn data_bounds(settings: &Settings) -> [MemoryBound; 8] {
                 format_size(COUNT_OVERHEAD)
             ),
         ),
-        ("buffers", wide(buffer_pool::MAX_RETAINED_BYTES), "of large bodies, kept for a second".to_owned()),
+        (
+            "buffers",
+            wide(buffer_pool::MAX_TOTAL_POOLED_BYTES),
+            "of large bodies, kept for a second".to_owned(),
+        ),
         ("ledger", wide(settings.ledger.backlog), "ledger.backlog".to_owned()),
         ("images", images, "images.keep, at most spool.memory of each image".to_owned()),
         ("store", STORE, "its cache".to_owned()),

@@ -197,7 +197,7 @@ impl ConfigArgs {
 /// Checks that the demo was started in this folder: without `--config`, a command must not create or change the store
 /// of another folder.
 fn check_demo_folder(folder: &Path) -> Result<(), String> {
-    if folder.join(DEMO_STORAGE).join(crate::storage::stores::DEMO_FILE).is_file() {
+    if folder.join(DEMO_STORAGE).join(crate::storage::stores::DEMO_MARKER_FILE).is_file() {
         return Ok(());
     }
     let usual_paths = ["penstock.toml", "conf/penstock.toml", "/etc/penstock/penstock.toml"];
@@ -205,7 +205,7 @@ fn check_demo_folder(folder: &Path) -> Result<(), String> {
     Err(format!(
         "No configuration is named, and the demo was not started in this folder (there is no {DEMO_STORAGE}/{}). Name \
          the configuration of the gateway: --config {config_file}.",
-        crate::storage::stores::DEMO_FILE
+        crate::storage::stores::DEMO_MARKER_FILE
     ))
 }
 
@@ -250,7 +250,7 @@ impl From<String> for CommandError {
 fn run_cli(cli: Cli) -> Result<(), CommandError> {
     match cli.command {
         None => configuration::run_demo()?,
-        Some(CliCommand::Run(written)) => configuration::run(ConfigSource::File(written.config))?,
+        Some(CliCommand::Run(written)) => configuration::run_gateway(ConfigSource::File(written.config))?,
         Some(CliCommand::Check(checked)) => {
             // clap ensures that one of the two is given.
             let path = checked.config.or(checked.file).unwrap_or_default();

@@ -54,7 +54,7 @@ enum StatementFormat {
 /// Runs `penstock statement`.
 pub fn run(statement: &StatementArgs) -> Result<(), String> {
     let style = CsvStyle::parse(statement.separator.as_deref(), statement.decimal.as_deref())
-        .map_err(|error| format!("--{}.", error.expected()))?;
+        .map_err(|error| format!("--{}.", error.message()))?;
     let StatementArgs { month, from, to, account, .. } = statement;
     let optional = [("month", month), ("from", from), ("to", to), ("account", account)];
     let query: Vec<(&str, &str)> =

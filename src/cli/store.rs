@@ -4,7 +4,7 @@ use super::client::gateway_access;
 use super::output::{print_stderr, print_stdout};
 use super::status::print_json;
 use super::{ConfigArgs, configuration, drop_privileges};
-use crate::backup::{self, BackupReport, DataPaths, Progress};
+use crate::backup::{self, BackupReport, DataPaths, ProgressReporter};
 use crate::config::Diagnostics;
 use clap::{Args, Subcommand};
 use std::fmt::Write as _;
@@ -65,7 +65,8 @@ pub fn run(store: &StoreArgs) -> Result<(), String> {
     let data_paths = store_location(&store.reached)?;
     drop_privileges::become_folder_owner(&data_paths.storage.path)?;
     let json = matches!(store.command, StoreCommand::Verify { json: true });
-    let progress = if store.quiet || json { Progress::hidden() } else { Progress::on_stderr() };
+    let progress =
+        if store.quiet || json { ProgressReporter::hidden() } else { ProgressReporter::on_stderr() };
     match &store.command {
         StoreCommand::Verify { json } => {
             let verdict = backup::verify(&data_paths, &progress)?;
@@ -88,7 +89,7 @@ pub fn run(store: &StoreArgs) -> Result<(), String> {
             print_verdict(&backup::verify(&data_paths, &progress)?, true)
         }
         StoreCommand::NewPepper => {
-            let keys = crate::storage::stores::renew_pepper(&data_paths.storage)?;
+            let keys = crate::storage::stores::accept_new_pepper(&data_paths.storage)?;
             print_stdout(&format!(
                 "The store has another pepper. {keys} keys are no longer accepted: give each a new secret with \
                  `penstock keys rotate`, or revoke it.\n"

@@ -154,7 +154,7 @@ fn the_demo_is_meant_only_where_it_was_started() {
     std::fs::write(folder.path().join("penstock.toml"), "").unwrap();
     let why = super::check_demo_folder(folder.path()).unwrap_err();
     assert!(why.contains("--config penstock.toml"), "another store is none of the demo's: {why}");
-    std::fs::write(folder.path().join("data").join(crate::storage::stores::DEMO_FILE), "").unwrap();
+    std::fs::write(folder.path().join("data").join(crate::storage::stores::DEMO_MARKER_FILE), "").unwrap();
     super::check_demo_folder(folder.path()).unwrap();
     // conf/demo.toml and the command line mean the same folder.
     let path = ConfigSource::Demo.load().unwrap().settings.storage.path;
@@ -190,8 +190,8 @@ fn keys_are_made_listed_and_revoked_in_the_store_when_no_gateway_runs() {
     keys(&["list"]).unwrap();
     let id = {
         let reach = gateway_access(&ConfigSource::File(path.clone())).unwrap();
-        let vault = crate::storage::stores::Stores::open(&reach.storage.unwrap()).unwrap();
-        let all = crate::admin::keys::all_keys(&vault).unwrap();
+        let vault = crate::storage::stores::OpenStorage::open(&reach.storage.unwrap()).unwrap();
+        let all = crate::admin::keys::all_keys_json(&vault).unwrap();
         assert_eq!((all.len(), &all[0]["name"]), (1, &json!("alice")));
         all[0]["id"].as_str().unwrap().to_owned()
     };
@@ -204,7 +204,7 @@ fn keys_are_made_listed_and_revoked_in_the_store_when_no_gateway_runs() {
     assert!(scope.contains("inference.chats"), "{scope}");
     let held = {
         let reach = gateway_access(&ConfigSource::File(path.clone())).unwrap();
-        crate::storage::stores::Stores::open(&reach.storage.unwrap()).unwrap()
+        crate::storage::stores::OpenStorage::open(&reach.storage.unwrap()).unwrap()
     };
     let why = keys(&["list"]).unwrap_err();
     assert!(why.to_lowercase().contains("another process") || why.contains("lock"), "{why}");

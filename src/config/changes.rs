@@ -53,7 +53,7 @@ pub struct ConfigChange {
 impl ConfigChange {
     /// Returns true for addresses of providers, which must not be logged.
     #[must_use]
-    pub fn is_address(&self) -> bool {
+    pub fn is_provider_address(&self) -> bool {
         ["base_url", "image_hosts"].iter().any(|name| self.key.ends_with(name))
     }
 }
@@ -288,7 +288,7 @@ model = "m"
         let base = settings(BASE, "one");
         let moved = settings(&BASE.replace("a.example.eu", "b.example.eu"), "one");
         let changed = diff_settings(&base, &moved);
-        assert!(changed.len() == 1 && changed.iter().all(ConfigChange::is_address), "{changed:?}");
+        assert!(changed.len() == 1 && changed.iter().all(ConfigChange::is_provider_address), "{changed:?}");
         let long = format!("description = \"{}\"\nkind", "é".repeat(500));
         let changed = diff_settings(&base, &settings(&BASE.replacen("kind", &long, 1), "one"));
         assert!(

@@ -2,7 +2,9 @@
 //! types, values out of range. Invalid values are removed, so that the rest can still be checked.
 
 use super::diagnostic::Diagnostic;
-use super::scalar_check::{choice_list, decimal_as_text, placeholder_value, suggestion, value_error};
+use super::scalar_check::{
+    choice_list, decimal_as_text, invalid_value_reason, placeholder_for_invalid_value, suggested_line,
+};
 use super::spanned_toml::{SpannedValue, Value};
 use super::suggest;
 use serde_json::Value as Json;
@@ -55,7 +57,7 @@ impl SchemaChecker<'_> {
                 if elements.is_empty() && schema.get("minItems").is_some() && before == self.mistakes.len() {
                     let of = schema.get("items").and_then(choice_list);
                     let fix = of.map_or_else(
-                        || suggestion(path, schema),
+                        || suggested_line(path, schema),
                         |of| format!("Write one or more of {of}, or leave it out."),
                     );
                     let node = SpannedValue { value: Value::List(Vec::new()), ..node };
@@ -64,9 +66,9 @@ impl SchemaChecker<'_> {
                 }
                 Some(SpannedValue { value: Value::List(elements), ..node })
             }
-            _ => match value_error(&node, schema, format) {
+            _ => match invalid_value_reason(&node, schema, format) {
                 Some(why) => {
-                    self.report_invalid(&node, path, &why, &suggestion(path, schema));
+                    self.report_invalid(&node, path, &why, &suggested_line(path, schema));
                     None
                 }
                 None => Some(decimal_as_text(node, format)),
@@ -116,7 +118,7 @@ impl SchemaChecker<'_> {
                     key: join_path(path, name),
                     value: None,
                     reason: format!("It is missing. {about}"),
-                    remedy: suggestion(&join_path(path, name), inner),
+                    remedy: suggested_line(&join_path(path, name), inner),
                 });
             }
             if checked.iter().any(|(checked, _)| checked == name) {
@@ -124,7 +126,7 @@ impl SchemaChecker<'_> {
             }
             let path = join_path(path, name);
             let inner = known.and_then(|known| known.get(name)).unwrap_or(&Json::Null);
-            match placeholder_value(name, inner, &path) {
+            match placeholder_for_invalid_value(name, inner, &path) {
                 Some(value) => {
                     checked.push((name.to_owned(), SpannedValue { location: location.clone(), value }));
                     self.guessed.push(path);
@@ -177,7 +179,7 @@ impl SchemaChecker<'_> {
         } else {
             (
                 format!("It is {}, and must be {}.", node.type_name(), expected_type(schema)),
-                suggestion(path, schema),
+                suggested_line(path, schema),
             )
         };
         self.mistakes.push(Diagnostic {

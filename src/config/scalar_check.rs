@@ -12,7 +12,7 @@ pub fn choice_list(schema: &Json) -> Option<String> {
 }
 
 /// Returns the reason why a value of the right type is invalid.
-pub fn value_error(node: &SpannedValue, schema: &Json, format: &str) -> Option<String> {
+pub fn invalid_value_reason(node: &SpannedValue, schema: &Json, format: &str) -> Option<String> {
     let literal = node.literal().unwrap_or_default();
     if let Some(choices) = schema.get("enum").and_then(Json::as_array) {
         return (!choices.iter().any(|choice| choice == literal))
@@ -104,7 +104,7 @@ fn range_error(literal: &str, schema: &Json) -> Option<String> {
 }
 
 /// Suggests a corrected line: with the choices, the default or an example.
-pub fn suggestion(path: &str, schema: &Json) -> String {
+pub fn suggested_line(path: &str, schema: &Json) -> String {
     let key = path.rsplit('.').next().unwrap_or(path);
     let key = key.split('[').next().unwrap_or(key);
     if let Some(choices) = choice_list(schema) {
@@ -121,7 +121,7 @@ pub fn suggestion(path: &str, schema: &Json) -> String {
 
 /// Returns a valid placeholder for a required value that is invalid or missing, so that the check can continue; `None`
 /// for references to other blocks.
-pub fn placeholder_value(name: &str, schema: &Json, path: &str) -> Option<Value> {
+pub fn placeholder_for_invalid_value(name: &str, schema: &Json, path: &str) -> Option<Value> {
     let example = schema.get("examples").and_then(|examples| examples.get(0));
     if let Some(choice) = schema.get("enum").and_then(|choices| choices.get(0)) {
         return choice.as_str().map(|choice| Value::Text(choice.to_owned()));

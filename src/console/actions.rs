@@ -9,13 +9,13 @@ use super::pages::{self, PageContext, forbidden_role_error, match_path};
 use super::request::ConsoleRequest;
 use super::session::{self, ActiveSession, run_blocking};
 use super::{BackendRequest, Console, ConsoleBackend};
-use crate::http::field_errors::{FieldErrors, combine_results, invalid_fields};
+use crate::http::field_errors::{FieldErrors, combine_results, invalid_field_messages};
 use http::Method;
 use penstock_catalog::ModelMatch;
 use penstock_console::{Block, Form};
 use penstock_core::calendar::UtcDay;
 use penstock_core::{ApiError, ErrorCode};
-use penstock_storage::sessions::SessionChange;
+use penstock_storage::sessions::SessionChangeOutcome;
 use penstock_storage::users::UserRole;
 use serde_json::{Map, Value, json};
 
@@ -47,7 +47,7 @@ pub enum ActionResult {
 }
 
 /// Returns no confirmation, for actions that can be undone.
-pub fn without_confirmation(_: &ConsoleRequest, _: &str) -> Option<Confirmation> {
+pub fn no_confirmation(_: &ConsoleRequest, _: &str) -> Option<Confirmation> {
     None
 }
 
@@ -59,7 +59,7 @@ pub struct AdminCall {
 }
 
 /// Creates a request of the admin API.
-pub fn admin_call(method: Method, path: String, body: Value) -> AdminCall {
+pub fn new_admin_call(method: Method, path: String, body: Value) -> AdminCall {
     AdminCall { method, path, body }
 }
 
@@ -83,9 +83,9 @@ pub async fn handle_form(
     if let Some(confirmation) = (row.confirm)(request, &id)
         && !confirmation::is_confirmed(request)
     {
-        let context = PageContext::for_form(console, backend, request, active);
+        let context = PageContext::for_form_link(console, backend, request, active);
         let checked = match check_amounts(request) {
-            Ok(()) => confirmation.check(&context).await,
+            Ok(()) => confirmation.check_confirmed_object(&context).await,
             Err(refusal) => Err(refusal),
         };
         return match checked {
@@ -97,7 +97,7 @@ pub async fn handle_form(
             }
         };
     }
-    if let Err(refusal) = record_form_submission(console, request, active).await {
+    if let Err(refusal) = ensure_single_submission(console, request, active).await {
         let (status, notice) = (refusal.code.spec().status, vec![refusal_notice(&refusal)]);
         return pages::render_page(console, backend, request, active, &page, status, notice).await;
     }
@@ -144,7 +144,7 @@ fn refusal_blocks(
 ) -> Vec<Block> {
     let Some(form) = row.form else { return vec![refusal_notice(refusal)] };
     let mut form = form(request, id);
-    let fields = invalid_fields(refusal);
+    let fields = invalid_field_messages(refusal);
     // A link to a form has the values in its query.
     let values = if request.form.is_empty() { &request.query } else { &request.form };
     form.restore_values(values, fields.iter().map(|(name, message)| (form_field(name), message.as_str())));
@@ -177,7 +177,7 @@ fn check_key(console: &Console, call: &AdminCall) -> Result<(), ApiError> {
         errors.add(ApiError::invalid("models", message));
         break;
     }
-    errors.finish()
+    errors.into_result()
 }
 
 /// Adds the complete link of an invitation to the response that has its token.
@@ -200,12 +200,12 @@ fn add_invitation_link(console: &Console, request: &ConsoleRequest, value: &mut 
 ///
 /// # Errors
 /// Returns 409 if the form was sent before, and 401 if the session was ended meanwhile.
-pub async fn record_form_submission(
+pub async fn ensure_single_submission(
     console: &Console,
     request: &ConsoleRequest,
     active: &ActiveSession,
 ) -> Result<(), ApiError> {
-    let id = request.field("form_id");
+    let id = request.form_field("form_id");
     if id.is_empty() {
         return Ok(());
     }
@@ -215,13 +215,13 @@ pub async fn record_form_submission(
     let (code, message) = match run_blocking(move || session::record_form_submission(&stores, &digest, &form))
         .await?
     {
-        SessionChange::Changed => return Ok(()),
-        SessionChange::Unchanged => (
+        SessionChangeOutcome::Changed => return Ok(()),
+        SessionChangeOutcome::Unchanged => (
             ErrorCode::Conflict,
             "This form was sent already, and nothing was changed again. A secret is shown only once: if you have lost it, \
              create or rotate another one.",
         ),
-        SessionChange::Missing => {
+        SessionChangeOutcome::Missing => {
             (ErrorCode::InvalidKey, "Your session has ended, and nothing was changed. Sign in again.")
         }
     };
@@ -233,7 +233,7 @@ pub async fn record_form_submission(
 ///
 /// # Errors
 /// Returns 403 if the role may not send the form, and the refusal of the admin API for the object of the question.
-pub async fn handle_form_link(page: &PageContext<'_>) -> Result<Option<ConsoleAnswer>, ApiError> {
+pub async fn handle_form_get(page: &PageContext<'_>) -> Result<Option<ConsoleAnswer>, ApiError> {
     let (request, active) = (page.request, page.active);
     let mut rows = page.console.site.actions.iter();
     let Some((row, id)) = rows.find_map(|row| Some((row, match_path(row.path, &request.path)?))) else {
@@ -267,15 +267,17 @@ fn form_field(member: &str) -> &str {
 
 /// Returns a JSON object of those form fields that are not empty.
 pub fn fields_json(request: &ConsoleRequest, names: &[&str]) -> Value {
-    let filled =
-        names.iter().map(|name| (*name, request.field(name).trim())).filter(|(_, value)| !value.is_empty());
+    let filled = names
+        .iter()
+        .map(|name| (*name, request.form_field(name).trim()))
+        .filter(|(_, value)| !value.is_empty());
     Value::Object(filled.map(|(name, value)| (name.to_owned(), value.into())).collect())
 }
 
 /// Returns the limits of a key as JSON, from its form. An empty field becomes `null`, which means no limit. The admin
 /// API refuses a value that is not a number, and names the field.
 pub fn limits_json(request: &ConsoleRequest) -> Value {
-    let value = |name: &str| request.field(name).trim();
+    let value = |name: &str| request.form_field(name).trim();
     let number = |name| match value(name) {
         "" => Value::Null,
         text => text.parse::<u64>().map_or_else(|_| Value::from(text), Value::from),
@@ -297,7 +299,7 @@ pub fn limits_json(request: &ConsoleRequest) -> Value {
 /// Returns the request body for a new key of an account, from its form.
 pub fn create_key_body(request: &ConsoleRequest, account: &str) -> Value {
     let list = |name: &str| -> Vec<&str> {
-        request.field(name).split(',').map(str::trim).filter(|item| !item.is_empty()).collect()
+        request.form_field(name).split(',').map(str::trim).filter(|item| !item.is_empty()).collect()
     };
     let mut body = fields_json(request, &["name"]);
     if let Some(members) = body.as_object_mut() {
@@ -308,7 +310,7 @@ pub fn create_key_body(request: &ConsoleRequest, account: &str) -> Value {
         if !models.is_empty() {
             members.insert("models".to_owned(), models.into());
         }
-        let last_day = request.field("last_day").trim();
+        let last_day = request.form_field("last_day").trim();
         if !last_day.is_empty() {
             // The admin API refuses an invalid day.
             let end = UtcDay::parse(last_day).map_or(json!(last_day), |day| day.next().start().into());
@@ -319,7 +321,7 @@ pub fn create_key_body(request: &ConsoleRequest, account: &str) -> Value {
 }
 
 /// Returns a member as text; empty if it is absent.
-pub fn member_text(value: &Value, name: &str) -> String {
+pub fn json_member_text(value: &Value, name: &str) -> String {
     match value.get(name) {
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
@@ -334,5 +336,5 @@ pub fn message_result<const N: usize>(text: &'static str, values: [String; N]) -
 
 /// Returns the result of an action that created a secret: a block that shows it, with a label.
 pub fn secret_result(answer: &Value, label: &'static str) -> ActionResult {
-    ActionResult::Blocks(vec![Block::Secret(label.into(), member_text(answer, "key"))])
+    ActionResult::Blocks(vec![Block::Secret(label.into(), json_member_text(answer, "key"))])
 }

@@ -21,7 +21,7 @@ pub fn check_amounts(request: &ConsoleRequest) -> Result<(), ApiError> {
     }
     let mut errors = FieldErrors::default();
     for name in AMOUNT_FIELDS {
-        let text = request.field(name).trim();
+        let text = request.form_field(name).trim();
         let Some((whole, decimals)) = text.split_once('.') else { continue };
         let is_group = decimals.len() == GROUP_DIGITS && decimals.bytes().all(|byte| byte.is_ascii_digit());
         if is_group {
@@ -31,7 +31,7 @@ pub fn check_amounts(request: &ConsoleRequest) -> Result<(), ApiError> {
             errors.add(ApiError::invalid(name, message));
         }
     }
-    errors.finish()
+    errors.into_result()
 }
 
 /// Returns an amount with a decimal point and without thousands separators, which are spaces and, in languages with a

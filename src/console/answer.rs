@@ -72,7 +72,7 @@ impl ConsoleAnswer {
 
     /// Creates a response that the browser saves as a file. The file name must not contain quotes.
     #[must_use]
-    pub fn file_answer(kind: &'static str, file_name: String, body: Vec<u8>) -> Self {
+    pub fn attachment_answer(kind: &'static str, file_name: String, body: Vec<u8>) -> Self {
         Self { file_name: Some(file_name), ..Self::new(200, kind, body) }
     }
 

@@ -15,12 +15,13 @@ pub async fn batches_page(
     root: &str,
     may_cancel: bool,
 ) -> Result<Vec<Block>, ApiError> {
-    let (grid, batches) = (page.get("/admin/grid", &[]).await, page.read_list("/admin/batches").await?);
+    let (grid, batches) =
+        (page.get_from_admin_api("/admin/grid", &[]).await, page.read_list("/admin/batches").await?);
     Ok(page_blocks(grid.ok().as_ref(), &batches, root, may_cancel))
 }
 
 fn page_blocks(grid: Option<&Value>, batches: &Value, root: &str, may_cancel: bool) -> Vec<Block> {
-    let mut shown = grid.map(blocks::grid_blocks).unwrap_or_default();
+    let mut shown = grid.map(blocks::grid_intensity_blocks).unwrap_or_default();
     shown.extend(blocks::batches_blocks(batches, root, may_cancel));
     shown
 }

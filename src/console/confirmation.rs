@@ -44,13 +44,13 @@ pub enum ConfirmedObject {
         /// Function that returns why the action would be refused; `None` if it would be accepted.
         refuse: fn(&ConsoleRequest, &Value) -> Option<ApiError>,
         /// Function that shows the answer.
-        describe: fn(&Value) -> ObjectDescription,
+        describe: fn(&Value) -> ChangeDescription,
     },
 }
 
 /// Description of what an action would change.
 #[derive(Debug, Default)]
-pub struct ObjectDescription {
+pub struct ChangeDescription {
     /// Blocks below the question.
     pub blocks: Vec<Block>,
     /// Hidden fields that the action needs besides those of its form.
@@ -59,13 +59,13 @@ pub struct ObjectDescription {
 
 /// Returns true if the form was sent by the button of the question.
 pub fn is_confirmed(request: &ConsoleRequest) -> bool {
-    request.field(CONFIRMED.0) == CONFIRMED.1
+    request.form_field(CONFIRMED.0) == CONFIRMED.1
 }
 
 impl Confirmation {
     /// Returns the path and query of the page with the question.
     pub fn question_path(&self, request: &ConsoleRequest) -> String {
-        let filled = self.fields.iter().map(|name| (name, request.value(name)));
+        let filled = self.fields.iter().map(|name| (name, request.form_or_query_value(name)));
         let pairs: Vec<String> = filled
             .filter(|(_, value)| !value.is_empty())
             .map(|(name, value)| format!("{name}={}", percent_encode(value)))
@@ -79,9 +79,11 @@ impl Confirmation {
     ///
     /// # Errors
     /// Returns the refusal of the admin API, or that of the action.
-    pub async fn check(&self, page: &PageContext<'_>) -> Result<Value, ApiError> {
+    pub async fn check_confirmed_object(&self, page: &PageContext<'_>) -> Result<Value, ApiError> {
         match &self.object {
-            Some(ConfirmedObject::Named(path) | ConfirmedObject::Existing(path)) => page.get(path, &[]).await,
+            Some(ConfirmedObject::Named(path) | ConfirmedObject::Existing(path)) => {
+                page.get_from_admin_api(path, &[]).await
+            }
             Some(ConfirmedObject::User(name)) => find_user(page, name).await,
             Some(ConfirmedObject::Described { path, query, refuse, .. }) => {
                 let object = read(page, path, query).await?;
@@ -97,8 +99,8 @@ impl Confirmation {
     /// Returns the refusal of the admin API for the object, or that of the action.
     pub async fn question_page(self, page: &PageContext<'_>, back: &str) -> Result<ConsoleAnswer, ApiError> {
         let mut values = self.values.clone();
-        let mut description = ObjectDescription::default();
-        let object = self.check(page).await?;
+        let mut description = ChangeDescription::default();
+        let object = self.check_confirmed_object(page).await?;
         match &self.object {
             Some(ConfirmedObject::Named(_)) => values.insert(0, object_label(&object)),
             Some(ConfirmedObject::Described { describe, .. }) => description = describe(&object),
@@ -109,7 +111,7 @@ impl Confirmation {
             .with_field(Field::hidden(CONFIRMED.0, CONFIRMED.1));
         form.is_irreversible = true;
         for name in self.fields {
-            form = form.with_field(Field::hidden(name, page.request.value(name)));
+            form = form.with_field(Field::hidden(name, page.request.form_or_query_value(name)));
         }
         for (name, value) in description.fields {
             form = form.with_field(Field::hidden(name, value));
@@ -132,7 +134,7 @@ async fn read(
 ) -> Result<Value, ApiError> {
     let filled = query.iter().filter(|(_, value)| !value.is_empty());
     let query: Vec<(&str, &str)> = filled.map(|(name, value)| (*name, value.as_str())).collect();
-    page.get(path, &query).await
+    page.get_from_admin_api(path, &query).await
 }
 
 /// Returns the user with this name.
@@ -140,7 +142,7 @@ async fn read(
 /// # Errors
 /// Returns 404 if there is none, or the refusal of the admin API.
 pub async fn find_user(page: &PageContext<'_>, name: &str) -> Result<Value, ApiError> {
-    let users = page.get("/admin/users", &[]).await?;
+    let users = page.get_from_admin_api("/admin/users", &[]).await?;
     let mut users = users.get("data").and_then(Value::as_array).into_iter().flatten();
     let found = users.find(|user| user.get("name").and_then(Value::as_str) == Some(name));
     let missing = || ApiError::with_message(ErrorCode::NotFound, "There is no user of this name.");

@@ -14,13 +14,13 @@ const CSV: &str = "text/csv; charset=utf-8";
 
 /// Returns true if the query names the number of a credit note.
 fn names_number(page: &PageContext<'_>) -> bool {
-    page.request.query("number").is_some_and(|number| !number.is_empty())
+    page.request.query_parameter("number").is_some_and(|number| !number.is_empty())
 }
 
 /// Reads the issued credit note that the query names.
 async fn read(page: &PageContext<'_>, account: &str) -> Result<Value, ApiError> {
-    let number = page.request.query("number").unwrap_or_default();
-    page.get("/admin/credit-note", &[("account", account), ("number", number)]).await
+    let number = page.request.query_parameter("number").unwrap_or_default();
+    page.get_from_admin_api("/admin/credit-note", &[("account", account), ("number", number)]).await
 }
 
 /// Returns the blocks of the page of a credit note at `path`; without a number, the list of all credit notes.
@@ -45,13 +45,13 @@ pub async fn credit_note_page(
 pub async fn credit_note_csv(page: &PageContext<'_>, account: &str) -> Result<ConsoleAnswer, ApiError> {
     let style = csv_style(page)?;
     if !names_number(page) {
-        let issued = page.get("/admin/credit-notes", &[("account", account)]).await?;
+        let issued = page.get_from_admin_api("/admin/credit-notes", &[("account", account)]).await?;
         let text = blocks::credit_notes_csv(&issued, style);
-        return Ok(ConsoleAnswer::file_answer(CSV, "credit-notes.csv".to_owned(), text.into_bytes()));
+        return Ok(ConsoleAnswer::attachment_answer(CSV, "credit-notes.csv".to_owned(), text.into_bytes()));
     }
     let note = read(page, account).await?;
     let text = blocks::invoice_csv(&note, &BTreeMap::new(), style);
-    Ok(ConsoleAnswer::file_answer(CSV, file_name(&note, "csv"), text.into_bytes()))
+    Ok(ConsoleAnswer::attachment_answer(CSV, file_name(&note, "csv"), text.into_bytes()))
 }
 
 /// Returns a credit note as JSON; without a number, the list of all credit notes.
@@ -60,13 +60,17 @@ pub async fn credit_note_csv(page: &PageContext<'_>, account: &str) -> Result<Co
 /// Returns the refusal of the admin API.
 pub async fn credit_note_json(page: &PageContext<'_>, account: &str) -> Result<ConsoleAnswer, ApiError> {
     if !names_number(page) {
-        let issued = page.get("/admin/credit-notes", &[("account", account)]).await?;
+        let issued = page.get_from_admin_api("/admin/credit-notes", &[("account", account)]).await?;
         let text = serde_json::to_vec_pretty(&issued).unwrap_or_default();
-        return Ok(ConsoleAnswer::file_answer("application/json", "credit-notes.json".to_owned(), text));
+        return Ok(ConsoleAnswer::attachment_answer(
+            "application/json",
+            "credit-notes.json".to_owned(),
+            text,
+        ));
     }
     let note = read(page, account).await?;
     let text = serde_json::to_vec_pretty(&note).unwrap_or_default();
-    Ok(ConsoleAnswer::file_answer("application/json", file_name(&note, "json"), text))
+    Ok(ConsoleAnswer::attachment_answer("application/json", file_name(&note, "json"), text))
 }
 
 /// Returns the blocks below an issued invoice on the page of invoices at `path`: a form that issues its credit note, if
@@ -74,7 +78,7 @@ pub async fn credit_note_json(page: &PageContext<'_>, account: &str) -> Result<C
 ///
 /// # Errors
 /// Returns the refusal of the admin API.
-pub async fn credit_blocks(
+pub async fn invoice_credit_note_blocks(
     page: &PageContext<'_>,
     account: &str,
     (invoice, path): (&Value, &str),
@@ -82,7 +86,9 @@ pub async fn credit_blocks(
     let mut shown = Vec::new();
     let number = invoice.get("number").and_then(Value::as_str);
     if let Some(number) = number.filter(|_| page.has_role(super::invoice::ISSUER_ROLES)) {
-        let draft = page.get("/admin/credit-note", &[("account", account), ("invoice", number)]).await?;
+        let draft = page
+            .get_from_admin_api("/admin/credit-note", &[("account", account), ("invoice", number)])
+            .await?;
         if draft.get("can_issue") == Some(&Value::Bool(true)) {
             shown.push(Block::Form(blocks::issue_credit_note_form(path, number)));
         }
@@ -95,7 +101,7 @@ pub async fn credit_blocks(
 
 /// Returns the table of the credit notes of an account, with links to the page at `path`.
 async fn credit_notes_list(page: &PageContext<'_>, account: &str, path: &str) -> Result<Block, ApiError> {
-    let issued = page.get("/admin/credit-notes", &[("account", account)]).await?;
+    let issued = page.get_from_admin_api("/admin/credit-notes", &[("account", account)]).await?;
     Ok(Block::Table(blocks::credit_notes_table(&issued, path)))
 }
 

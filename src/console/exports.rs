@@ -20,14 +20,15 @@ const MAX_LEDGER_PAGES: usize = 60;
 /// Returns the first and the last day that the query names; by default the present year up to today.
 fn period(page: &PageContext<'_>) -> (String, String) {
     let today = UtcDay::from_unix(page.console.app.clock.unix_seconds()).to_string();
-    let given = |name: &str| page.request.query(name).filter(|day| !day.is_empty()).map(str::to_owned);
+    let given =
+        |name: &str| page.request.query_parameter(name).filter(|day| !day.is_empty()).map(str::to_owned);
     let new_year = format!("{}-01-01", today.get(..4).unwrap_or("1970"));
     (given("from").unwrap_or(new_year), given("to").unwrap_or(today))
 }
 
 /// Returns the account that the query names; empty for all accounts.
 fn account<'p>(page: &'p PageContext<'_>) -> &'p str {
-    page.request.query("account").map(str::trim).unwrap_or_default()
+    page.request.query_parameter("account").map(str::trim).unwrap_or_default()
 }
 
 /// Shows the refusal of a field at the form, below a message; returns other refusals as errors.
@@ -45,7 +46,7 @@ async fn read_carbon(page: &PageContext<'_>, with_accounts: bool) -> Result<Valu
     let mut query = vec![("from", from.as_str()), ("to", to.as_str())];
     query.extend(Some(("account", account(page))).filter(|(_, account)| !account.is_empty()));
     query.extend(with_accounts.then_some(("accounts", "true")));
-    page.get("/admin/carbon", &query).await
+    page.get_from_admin_api("/admin/carbon", &query).await
 }
 
 /// Returns the customer, the issuer and the date of a report; the issuer comes from the invoice settings. A report of
@@ -69,11 +70,11 @@ pub fn report_parties(page: &PageContext<'_>, report: &Value) -> Value {
 /// Returns the refusal of the admin API, unless it concerns a field of the form: that one is shown at the field.
 pub async fn carbon_page(page: &PageContext<'_>, path: &str, for_all: bool) -> Result<Vec<Block>, ApiError> {
     let (from, to) = period(page);
-    let form = blocks::carbon_form(path, &from, &to, for_all.then(|| account(page)));
+    let form = blocks::carbon_report_form(path, &from, &to, for_all.then(|| account(page)));
     match read_carbon(page, false).await {
         Ok(report) => {
             let parties = report_parties(page, &report);
-            let shown = blocks::carbon_blocks(&report, &parties, path);
+            let shown = blocks::carbon_report_blocks(&report, &parties, path);
             Ok([Block::Form(form)].into_iter().chain(shown).collect())
         }
         Err(refusal) => at_field(form, refusal),
@@ -88,7 +89,7 @@ pub async fn carbon_csv(page: &PageContext<'_>, for_all: bool) -> Result<Console
     let style = csv_style(page)?;
     let report = read_carbon(page, for_all && account(page).is_empty()).await?;
     let name = file_name("carbon", &report);
-    Ok(ConsoleAnswer::file_answer(CSV, name, blocks::carbon_csv(&report, style).into_bytes()))
+    Ok(ConsoleAnswer::attachment_answer(CSV, name, blocks::carbon_report_csv(&report, style).into_bytes()))
 }
 
 /// Returns usage as CSV: a row for each day and group. `dimensions` are the groupings that the query may choose.
@@ -100,25 +101,26 @@ pub async fn usage_csv(
     dimensions: &'static [(&'static str, &'static str)],
 ) -> Result<ConsoleAnswer, ApiError> {
     let style = csv_style(page)?;
-    let chosen = page.request.query("by").unwrap_or("model");
+    let chosen = page.request.query_parameter("by").unwrap_or("model");
     let by = dimensions.iter().map(|(name, _)| *name).find(|name| *name == chosen).unwrap_or("model");
     let columns: &[&'static str] = if by == "day" { &["day"] } else { &["day", by] };
     let group_by = columns.join(",");
     let mut query = vec![("group_by", group_by.as_str())];
-    let given = ["from", "to"].map(|name| (name, page.request.query(name).unwrap_or_default()));
+    let given = ["from", "to"].map(|name| (name, page.request.query_parameter(name).unwrap_or_default()));
     query.extend(given.into_iter().filter(|(_, day)| !day.is_empty()));
-    let usage = page.get("/admin/usage", &query).await?;
+    let usage = page.get_from_admin_api("/admin/usage", &query).await?;
     let text = blocks::usage_csv(&usage, columns, page.can_see_amounts(), style);
-    Ok(ConsoleAnswer::file_answer(CSV, file_name("usage", &usage), text.into_bytes()))
+    Ok(ConsoleAnswer::attachment_answer(CSV, file_name("usage", &usage), text.into_bytes()))
 }
 
 /// Returns the charges of the period of the query, grouped by the dimensions `group_by`.
 async fn read_charges(page: &PageContext<'_>, group_by: &str) -> Result<Value, ApiError> {
     let given = ["from", "to", "account"];
-    let given = given.map(|name| (name, page.request.query(name).map(str::trim).unwrap_or_default()));
+    let given =
+        given.map(|name| (name, page.request.query_parameter(name).map(str::trim).unwrap_or_default()));
     let mut query = vec![("group_by", group_by)];
     query.extend(given.into_iter().filter(|(_, value)| !value.is_empty()));
-    page.get("/admin/usage", &query).await
+    page.get_from_admin_api("/admin/usage", &query).await
 }
 
 /// Returns the page of the ledger: charges by provider and day, and links to the exports.
@@ -126,18 +128,18 @@ async fn read_charges(page: &PageContext<'_>, group_by: &str) -> Result<Value, A
 /// # Errors
 /// Returns the refusal of the admin API, unless it concerns a field of the form: that one is shown at the field.
 pub async fn ledger_page(page: &PageContext<'_>, path: &str) -> Result<Vec<Block>, ApiError> {
-    let given = |name: &str| page.request.query(name).unwrap_or_default().to_owned();
+    let given = |name: &str| page.request.query_parameter(name).unwrap_or_default().to_owned();
     match (read_charges(page, "provider").await, read_charges(page, "day").await) {
         (Ok(providers), Ok(days)) => {
             let value = |name: &str| match name {
                 "account" => given(name),
                 day => providers.get(day).and_then(Value::as_str).unwrap_or_default().to_owned(),
             };
-            let form = Block::Form(blocks::ledger_form(path, value));
-            let shown = blocks::ledger_blocks(&providers, &days, account(page));
+            let form = Block::Form(blocks::ledger_period_form(path, value));
+            let shown = blocks::ledger_export_blocks(&providers, &days, account(page));
             Ok([form].into_iter().chain(shown).collect())
         }
-        (Err(refusal), _) | (_, Err(refusal)) => at_field(blocks::ledger_form(path, given), refusal),
+        (Err(refusal), _) | (_, Err(refusal)) => at_field(blocks::ledger_period_form(path, given), refusal),
     }
 }
 
@@ -149,7 +151,7 @@ pub async fn reconciliation_csv(page: &PageContext<'_>) -> Result<ConsoleAnswer,
     let style = csv_style(page)?;
     let usage = read_charges(page, "day,provider").await?;
     let text = blocks::usage_csv(&usage, &["day", "provider"], true, style);
-    Ok(ConsoleAnswer::file_answer(CSV, file_name("reconciliation", &usage), text.into_bytes()))
+    Ok(ConsoleAnswer::attachment_answer(CSV, file_name("reconciliation", &usage), text.into_bytes()))
 }
 
 /// Returns the ledger's entries of the period as CSV.
@@ -157,7 +159,7 @@ pub async fn reconciliation_csv(page: &PageContext<'_>) -> Result<ConsoleAnswer,
 /// # Errors
 /// Returns 400 if the style is invalid or the period has too many entries, or the refusal of the admin API.
 pub async fn ledger_csv(page: &PageContext<'_>) -> Result<ConsoleAnswer, ApiError> {
-    let mut table = blocks::ledger_csv(csv_style(page)?);
+    let mut table = blocks::new_ledger_csv(csv_style(page)?);
     let (from, to) = period(page);
     let account = account(page);
     let (mut after, mut count) = (None::<String>, 0);
@@ -165,7 +167,7 @@ pub async fn ledger_csv(page: &PageContext<'_>) -> Result<ConsoleAnswer, ApiErro
         let mut query = vec![("from", from.as_str()), ("to", to.as_str())];
         query.extend(Some(("account", account)).filter(|(_, account)| !account.is_empty()));
         query.extend(after.iter().map(|after| ("after", after.as_str())));
-        let found = page.get("/admin/ledger/entries", &query).await?;
+        let found = page.get_from_admin_api("/admin/ledger/entries", &query).await?;
         let entries = found.get("data").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         count += entries.len();
         if count > MAX_LEDGER_ENTRIES {
@@ -175,7 +177,7 @@ pub async fn ledger_csv(page: &PageContext<'_>) -> Result<ConsoleAnswer, ApiErro
         after = found.get("next").and_then(position_text);
         if after.is_none() {
             let name = format!("ledger-{from}-{to}.csv");
-            return Ok(ConsoleAnswer::file_answer(CSV, name, table.into_text().into_bytes()));
+            return Ok(ConsoleAnswer::attachment_answer(CSV, name, table.into_text().into_bytes()));
         }
     }
     let expected = "from: the period has too many entries for one file; expected fewer days or one account";

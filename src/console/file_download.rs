@@ -51,12 +51,13 @@ impl FileDownload {
     /// Returns 404 for a file that does not exist, expired or belongs to another account, 503 if there are too many
     /// downloads, and an error if its contents cannot be read.
     pub async fn open(page: &PageContext<'_>) -> Result<Self, ApiError> {
-        let found = page.get(&format!("/admin/files/{}", percent_encode(&page.id)), &[]).await?;
+        let found =
+            page.get_from_admin_api(&format!("/admin/files/{}", percent_encode(&page.id)), &[]).await?;
         let key = found.get("key").and_then(Value::as_str).unwrap_or_default();
         let account = page.active.user.account.as_deref().unwrap_or_default();
         let permit = page.console.downloads.acquire(account)?;
         let app = &page.console.app;
-        let record = app.files.get(key, &page.id, app.expiry_check()).await?;
+        let record = app.files.get(key, &page.id, app.file_expiry_check()).await?;
         let files = app.files.clone();
         let reader = files.clone();
         let opened = tokio::task::spawn_blocking(move || {
@@ -83,10 +84,10 @@ impl FileDownload {
         let Self { files, opened, first, _permit } = self;
         let length = opened.0.bytes;
         let mut head = ResponseHead::new(200, id)
-            .with("cache-control", "private, no-store")
-            .with("content-disposition", content_disposition(&opened.0.filename));
+            .with_field("cache-control", "private, no-store")
+            .with_field("content-disposition", content_disposition(&opened.0.filename));
         for (name, value) in RESPONSE_HEADERS {
-            head = head.with(name, value);
+            head = head.with_field(name, value);
         }
         let caller = &mut Downstream::new(session, None);
         let is_head = *caller.method() == http::Method::HEAD;

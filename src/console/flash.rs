@@ -45,7 +45,7 @@ impl FlashMessage {
             return None;
         }
         let parsed: Value = serde_json::from_str(&percent::decode(message)?).ok()?;
-        let text = penstock_console::find_text(parsed.get(0)?.as_str()?)?;
+        let text = penstock_console::find_english_text(parsed.get(0)?.as_str()?)?;
         let values = parsed.get(1)?.as_array()?.iter().filter_map(|value| value.as_str().map(str::to_owned));
         Some(Self { text, values: values.collect() })
     }

@@ -1,7 +1,7 @@
 //! Invoice of an account: page and downloads, on both sites.
 
 use super::answer::{ConsoleAnswer, refused_form_blocks};
-use super::credit_note::credit_blocks;
+use super::credit_note::invoice_credit_note_blocks;
 use super::pages::PageContext;
 use super::request::ConsoleRequest;
 use penstock_console::pages as blocks;
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 /// Roles that issue invoices.
 pub const ISSUER_ROLES: &[UserRole] = &[UserRole::Admin, UserRole::Finance];
 /// Maximum number of pages of the key list that are read for the names.
-pub const NAME_PAGES: usize = 10;
+pub const MAX_KEY_LIST_PAGES: usize = 10;
 
 /// Returns the names of an account's keys, by their ids.
 ///
@@ -23,10 +23,10 @@ pub const NAME_PAGES: usize = 10;
 /// Returns the refusal of the admin API.
 pub async fn key_names(page: &PageContext<'_>, account: &str) -> Result<BTreeMap<String, String>, ApiError> {
     let (mut pages, mut after) = (Vec::new(), None::<String>);
-    for _ in 0..NAME_PAGES {
+    for _ in 0..MAX_KEY_LIST_PAGES {
         let mut query = vec![("account", account)];
         query.extend(after.iter().map(|after| ("after", after.as_str())));
-        let answer = page.get("/admin/keys", &query).await?;
+        let answer = page.get_from_admin_api("/admin/keys", &query).await?;
         after = answer.get("next").and_then(Value::as_str).map(str::to_owned);
         pages.push(answer);
         if after.is_none() {
@@ -41,8 +41,8 @@ pub async fn key_names(page: &PageContext<'_>, account: &str) -> Result<BTreeMap
 /// # Errors
 /// Returns 400 with the invalid parameter.
 pub fn csv_style(page: &PageContext<'_>) -> Result<CsvStyle, ApiError> {
-    CsvStyle::parse(page.request.query("separator"), page.request.query("decimal"))
-        .map_err(|error| ApiError::invalid(error.parameter(), error.expected()))
+    CsvStyle::parse(page.request.query_parameter("separator"), page.request.query_parameter("decimal"))
+        .map_err(|error| ApiError::invalid(error.parameter(), error.message()))
 }
 
 /// Returns the first and the last day that the query names, by default those of the last complete month. If it names
@@ -51,8 +51,8 @@ fn period(page: &PageContext<'_>) -> (String, String) {
     let today = page.console.app.clock.unix_seconds();
     // After the form that issues an invoice was sent, its fields name the period.
     let given = |name: &str| {
-        let sent = Some(page.request.field(name)).filter(|value| !value.is_empty());
-        page.request.query(name).or(sent).map(str::to_owned)
+        let sent = Some(page.request.form_field(name)).filter(|value| !value.is_empty());
+        page.request.query_parameter(name).or(sent).map(str::to_owned)
     };
     match (given("from"), given("to")) {
         (Some(from), Some(to)) => (from, to),
@@ -81,7 +81,7 @@ fn last_day(month: UtcMonth) -> UtcDay {
 
 async fn read(page: &PageContext<'_>, account: &str) -> Result<Value, ApiError> {
     let (from, to) = period(page);
-    page.get("/admin/invoice", &[("account", account), ("from", &from), ("to", &to)]).await
+    page.get_from_admin_api("/admin/invoice", &[("account", account), ("from", &from), ("to", &to)]).await
 }
 
 /// Returns the blocks of the invoice page at `path`.
@@ -95,13 +95,13 @@ pub async fn invoice_page(page: &PageContext<'_>, account: &str, path: &str) -> 
         Ok(invoice) => {
             let shown = [Block::Form(form)].into_iter();
             let names = key_names(page, account).await?;
-            let issued = page.get("/admin/invoices", &[("account", account)]).await?;
+            let issued = page.get_from_admin_api("/admin/invoices", &[("account", account)]).await?;
             let issue = page.has_role(ISSUER_ROLES) && invoice.get("can_issue") == Some(&Value::Bool(true));
             let notice = blocks::missing_address_notice(&invoice).filter(|_| issue);
             let form = issue.then(|| Block::Form(blocks::issue_invoice_form(path, &from, &to)));
             let issue = notice.into_iter().chain(form);
             let list = Block::Table(blocks::issued_invoices_table(&issued, path));
-            let credits = credit_blocks(page, account, (&invoice, path)).await?;
+            let credits = invoice_credit_note_blocks(page, account, (&invoice, path)).await?;
             Ok(shown
                 .chain(issue)
                 .chain(blocks::invoice_blocks(&invoice, &names, path))
@@ -119,14 +119,14 @@ pub async fn invoice_page(page: &PageContext<'_>, account: &str, path: &str) -> 
 
 /// Returns the refusal to issue the invoice of the requested period, with the form field that it concerns; `None` if
 /// the invoice can be issued.
-pub fn refuse_issue(request: &ConsoleRequest, invoice: &Value) -> Option<ApiError> {
+pub fn issuing_refusal(request: &ConsoleRequest, invoice: &Value) -> Option<ApiError> {
     let text = |name: &str| invoice.get(name).and_then(Value::as_str).unwrap_or_default();
     let conflict = |message: String| ApiError::with_message(ErrorCode::Conflict, message);
     for (name, expected) in [
         ("from", "from: expected the first day of the period, such as 2026-11-01"),
         ("to", "to: expected the last day of the period, such as 2026-11-30"),
     ] {
-        if request.value(name).is_empty() {
+        if request.form_or_query_value(name).is_empty() {
             return Some(ApiError::invalid(name, expected));
         }
     }
@@ -165,7 +165,11 @@ pub async fn invoice_csv(page: &PageContext<'_>, account: &str) -> Result<Consol
     let style = csv_style(page)?;
     let invoice = read(page, account).await?;
     let text = blocks::invoice_csv(&invoice, &key_names(page, account).await?, style);
-    Ok(ConsoleAnswer::file_answer("text/csv; charset=utf-8", file_name(&invoice, "csv"), text.into_bytes()))
+    Ok(ConsoleAnswer::attachment_answer(
+        "text/csv; charset=utf-8",
+        file_name(&invoice, "csv"),
+        text.into_bytes(),
+    ))
 }
 
 /// Returns the invoice as JSON.
@@ -175,7 +179,7 @@ pub async fn invoice_csv(page: &PageContext<'_>, account: &str) -> Result<Consol
 pub async fn invoice_json(page: &PageContext<'_>, account: &str) -> Result<ConsoleAnswer, ApiError> {
     let invoice = read(page, account).await?;
     let text = serde_json::to_vec_pretty(&invoice).unwrap_or_default();
-    Ok(ConsoleAnswer::file_answer("application/json", file_name(&invoice, "json"), text))
+    Ok(ConsoleAnswer::attachment_answer("application/json", file_name(&invoice, "json"), text))
 }
 
 /// Returns the file name of a download. It contains the days, which the admin API has validated.

@@ -22,7 +22,7 @@ impl Console {
         request: &ConsoleRequest,
     ) -> Result<ConsoleAnswer, ApiError> {
         let redirect = self.redirect_back(request);
-        let Some(language) = Language::from_code(request.field("language")) else { return Ok(redirect) };
+        let Some(language) = Language::from_code(request.form_field("language")) else { return Ok(redirect) };
         let restored = self.restored_page(backend, request, language).await?;
         let (path, secure) = (self.site.root.trim_end_matches('/'), self.is_secure());
         let secure = if secure { "; Secure" } else { "" };
@@ -33,7 +33,7 @@ impl Console {
     }
 
     fn redirect_back(&self, request: &ConsoleRequest) -> ConsoleAnswer {
-        let page = request.field("back");
+        let page = request.form_field("back");
         // The form contains only the path of its page; the query of that page comes from the `Referer` header.
         let is_of_page = |address: &&str| address.split('?').next() == Some(page);
         let back = request.referring_page().filter(is_of_page).unwrap_or(page);
@@ -48,7 +48,7 @@ impl Console {
         request: &ConsoleRequest,
         language: Language,
     ) -> Result<Option<ConsoleAnswer>, ApiError> {
-        let Some(restored) = request.restored_form_request(language) else { return Ok(None) };
+        let Some(restored) = request.request_before_language_switch(language) else { return Ok(None) };
         let Some(active) = self.active_session(request).await? else { return Ok(None) };
         let scoped;
         let backend: &dyn ConsoleBackend = match &active.user.account {
@@ -58,7 +58,7 @@ impl Console {
             }
             None => backend,
         };
-        let (page, form) = if restored.path == operators::actions::CHECK_PATH {
+        let (page, form) = if restored.path == operators::actions::CONFIGURATION_CHECK_PATH {
             let form = penstock_console::pages::check_configuration_form();
             (operators::actions::CONFIGURATION_PATH.to_owned(), Some(form))
         } else if restored.path == dashboard::playground::PLAYGROUND_PATH {

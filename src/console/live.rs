@@ -5,7 +5,7 @@ use super::session;
 use super::{BackendRequest, ConsoleBackend};
 use crate::proxy::downstream::Downstream;
 use crate::proxy::response::head::ResponseHead;
-use crate::storage::stores::Stores;
+use crate::storage::stores::OpenStorage;
 use crate::telemetry::request_id::RequestId;
 use crate::time::clock::ProcessClock;
 use bytes::Bytes;
@@ -51,7 +51,7 @@ impl LiveSnapshot {
     }
 
     /// Returns the encoded event with the live figures, in the language of the page.
-    fn event(&self, view: LiveView) -> Bytes {
+    fn event(&self, view: LiveFigureOptions) -> Bytes {
         let write = || {
             let figures =
                 overview_figures_json(&self.status, &self.hours, self.now, view.with_money, view.language);
@@ -65,7 +65,7 @@ impl LiveSnapshot {
 
 /// Options of a page that shows the live figures.
 #[derive(Clone, Copy, Debug)]
-pub struct LiveView {
+pub struct LiveFigureOptions {
     /// Language of the page.
     pub language: Language,
     /// True if the person sees amounts of money.
@@ -173,7 +173,7 @@ struct Subscription {
 /// Stream of live figures to one page.
 pub struct LiveStream {
     subscription: Subscription,
-    view: LiveView,
+    view: LiveFigureOptions,
     session: StreamSession,
 }
 
@@ -182,7 +182,7 @@ pub struct StreamSession {
     /// Session id from the cookie.
     pub id: String,
     /// Store of the sessions.
-    pub stores: Stores,
+    pub stores: OpenStorage,
     /// Clock of the process.
     pub clock: ProcessClock,
 }
@@ -217,7 +217,7 @@ impl LiveStream {
     /// Returns 503 if there are too many streams.
     pub fn open(
         figures: &Arc<LiveFigureSource>,
-        view: LiveView,
+        view: LiveFigureOptions,
         session: StreamSession,
     ) -> Result<Self, ApiError> {
         Ok(Self { subscription: figures.subscribe()?, view, session })
@@ -272,7 +272,7 @@ impl LiveStream {
 pub fn stream_response_head(id: &RequestId) -> ResponseHead {
     super::RESPONSE_HEADERS
         .iter()
-        .fold(ResponseHead::new(200, id), |head, (name, value)| head.with(*name, *value))
+        .fold(ResponseHead::new(200, id), |head, (name, value)| head.with_field(*name, *value))
 }
 
 #[cfg(test)]
@@ -315,7 +315,7 @@ mod tests {
             let other = one.snapshots.borrow_and_update().clone().unwrap();
             assert!(Arc::ptr_eq(&first, &other));
         }
-        let view = LiveView { language: Language::German, with_money: true };
+        let view = LiveFigureOptions { language: Language::German, with_money: true };
         assert_eq!(first.event(view).as_ptr(), first.event(view).as_ptr(), "an event is written once");
         drop(open);
         sleep(PERIOD * 2).await;

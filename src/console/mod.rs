@@ -41,14 +41,14 @@ mod usage;
 pub use answer::{AnswerStream, ConsoleAnswer, RESPONSE_HEADERS};
 pub use file_download::max_send_time;
 
-use crate::http::route_table::method_not_allowed;
+use crate::http::route_table::method_not_allowed_error;
 use crate::proxy::PlaygroundRequestExecutor;
 use crate::state::AppState;
 use async_trait::async_trait;
 use dashboard::scope::AccountBackend;
 use download_permits::DownloadPermits;
 use http::Method;
-use live::{LiveFigureSource, LiveStream, LiveView, StreamSession};
+use live::{LiveFigureOptions, LiveFigureSource, LiveStream, StreamSession};
 use openid::OpenIdState;
 use penstock_console::Language;
 use penstock_core::{ApiError, ErrorCode};
@@ -152,7 +152,7 @@ impl Console {
         let id = request.session_id().unwrap_or_default();
         let session = StreamSession { id, stores: self.app.stores.clone(), clock: self.app.clock };
         let with_money = pages::can_see_amounts(active.user.role);
-        let view = LiveView { language: request.language, with_money };
+        let view = LiveFigureOptions { language: request.language, with_money };
         Ok(answer::stream_answer(LiveStream::open(figures, view, session)?))
     }
 
@@ -243,7 +243,7 @@ impl Console {
         let is_post = request.method == Method::POST;
         let allowed = self.site.allowed_methods(&request.path);
         if !allowed.contains(&request.method) {
-            return Err(method_not_allowed(&request.method, &allowed));
+            return Err(method_not_allowed_error(&request.method, &allowed));
         }
         if let Some(name) = path.strip_prefix("assets/") {
             return answer::asset_answer(name);
@@ -257,7 +257,7 @@ impl Console {
             "sign-in" if is_post => return self.sign_in(request).await,
             "sign-in" => return Ok(self.sign_in_page(request, None)),
             openid::START_PATH if !is_post => return self.start_openid_sign_in(request).await,
-            openid::RETURN_PATH if !is_post => return self.finish_openid_sign_in(request).await,
+            openid::CALLBACK_PATH if !is_post => return self.finish_openid_sign_in(request).await,
             _ => {}
         }
         if let Some(token) = path.strip_prefix("invitation/") {
@@ -291,14 +291,14 @@ impl Console {
         if request.method != Method::POST {
             match request.path.strip_prefix(self.site.root) {
                 Some("sign-out") => return Ok(answer::redirect_answer(self.site.root)),
-                _ if request.path == operators::actions::CHECK_PATH => {
+                _ if request.path == operators::actions::CONFIGURATION_CHECK_PATH => {
                     return Ok(answer::redirect_answer(operators::actions::CONFIGURATION_PATH));
                 }
                 _ => {}
             }
             return pages::handle_page_request(self, backend, request, active).await;
         }
-        if request.path == operators::actions::CHECK_PATH {
+        if request.path == operators::actions::CONFIGURATION_CHECK_PATH {
             return operators::configuration_check::check_configuration(self, backend, request, active).await;
         }
         if request.path == dashboard::playground::PLAYGROUND_PATH {

@@ -16,7 +16,7 @@ use std::pin::Pin;
 use std::sync::OnceLock;
 
 /// Number of rows on a page of a list, as the query parameter `limit`.
-pub const PAGE_ROWS: &str = "100";
+pub const ROWS_PER_PAGE: &str = "100";
 
 /// Definition of a page of a console site: path, title, roles, and contents.
 pub struct PageDefinition {
@@ -118,8 +118,8 @@ pub async fn handle_page_request(
     }
     let is_page = console.site.pages.iter().any(|row| match_path(row.path, &request.path).is_some());
     if !is_page {
-        let context = PageContext::for_form(console, backend, request, active);
-        let link = actions::handle_form_link(&context).await?;
+        let context = PageContext::for_form_link(console, backend, request, active);
+        let link = actions::handle_form_get(&context).await?;
         return link.ok_or_else(|| ApiError::new(ErrorCode::NotFound));
     }
     // An automatic update of a page does not use up the message.
@@ -305,7 +305,7 @@ fn nav(pages: &[PageDefinition], role: UserRole, current: &str) -> Vec<NavLink> 
 
 impl<'a> PageContext<'a> {
     /// Creates the context of a request for a link to a form, which has no page of its own.
-    pub const fn for_form(
+    pub const fn for_form_link(
         console: &'a Console,
         backend: &'a dyn ConsoleBackend,
         request: &'a ConsoleRequest,
@@ -331,7 +331,7 @@ impl<'a> PageContext<'a> {
     ///
     /// # Errors
     /// Returns the refusal of the admin API.
-    pub async fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Value, ApiError> {
+    pub async fn get_from_admin_api(&self, path: &str, query: &[(&str, &str)]) -> Result<Value, ApiError> {
         let query = query.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let actor = self.active.audit_actor(&self.request.address);
         let (method, path) = (Method::GET, path.to_owned());
@@ -343,9 +343,9 @@ impl<'a> PageContext<'a> {
     /// # Errors
     /// Returns the refusal of the admin API.
     pub async fn read_list(&self, path: &str) -> Result<Value, ApiError> {
-        let mut query = vec![("limit", PAGE_ROWS)];
-        query.extend(self.request.query("after").map(|after| ("after", after)));
-        self.get(path, &query).await
+        let mut query = vec![("limit", ROWS_PER_PAGE)];
+        query.extend(self.request.query_parameter("after").map(|after| ("after", after)));
+        self.get_from_admin_api(path, &query).await
     }
 
     /// Sets the title of the page, instead of that of its definition. Only the first call has an effect.

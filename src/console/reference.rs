@@ -11,7 +11,7 @@ use penstock_core::{ApiError, ErrorCode};
 /// # Errors
 /// Returns no error.
 pub async fn reference_page(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
-    Ok(blocks::reference_blocks(openapi::cached_document(), page.console.site.root))
+    Ok(blocks::api_reference_blocks(openapi::cached_document(), page.console.site.root))
 }
 
 /// Returns the page of one operation.

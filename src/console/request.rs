@@ -1,7 +1,7 @@
 //! Request for a page, or with a sent form: path, query, cookies and form fields; and the checks that a form comes from
 //! the console's own pages.
 
-use super::operators::actions::CHECK_PATH;
+use super::operators::actions::CONFIGURATION_CHECK_PATH;
 use crate::proxy::endpoint::query_parameters;
 use bytes::BytesMut;
 use http::{Method, header};
@@ -18,7 +18,7 @@ const MAX_FORM_BYTES: usize = 512 * 1024;
 /// text keeps it in its field.
 const MAX_CONFIGURATION_FORM_BYTES: usize = 4 << 20;
 /// Paths of the forms with a configuration: its validation, and the choice of the language beside it.
-const CONFIGURATION_FORMS: [&str; 2] = [CHECK_PATH, "/console/language"];
+const CONFIGURATION_FORMS: [&str; 2] = [CONFIGURATION_CHECK_PATH, "/console/language"];
 /// Name of the cookie with the chosen language.
 pub const LANGUAGE_COOKIE: &str = "penstock_language";
 /// Timeout for reading a form.
@@ -166,29 +166,29 @@ impl ConsoleRequest {
     }
 
     /// Returns the value of a form field; empty if it is absent.
-    pub fn field(&self, name: &str) -> &str {
+    pub fn form_field(&self, name: &str) -> &str {
         self.form.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str()).unwrap_or_default()
     }
 
     /// Returns the value of a form field or, for a link to a form, of the query parameter of this name; empty if both
     /// are absent.
-    pub fn value(&self, name: &str) -> &str {
-        Some(self.field(name))
+    pub fn form_or_query_value(&self, name: &str) -> &str {
+        Some(self.form_field(name))
             .filter(|value| !value.is_empty())
-            .or_else(|| self.query(name))
+            .or_else(|| self.query_parameter(name))
             .unwrap_or_default()
     }
 
     /// Returns the value of a query parameter, if it is not empty.
-    pub fn query(&self, name: &str) -> Option<&str> {
+    pub fn query_parameter(&self, name: &str) -> Option<&str> {
         let found = self.query.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
         found.filter(|value| !value.is_empty())
     }
 
     /// Returns a request for the form whose path and typed values the language switch sent along; `None` if it sent
     /// none.
-    pub fn restored_form_request(&self, language: Language) -> Option<Self> {
-        let path = Some(self.field("restore")).filter(|path| !path.is_empty())?.to_owned();
+    pub fn request_before_language_switch(&self, language: Language) -> Option<Self> {
+        let path = Some(self.form_field("restore")).filter(|path| !path.is_empty())?.to_owned();
         let typed = self.form.iter().filter_map(|(name, value)| {
             Some((name.strip_prefix(TYPED_VALUE_PREFIX)?.to_owned(), value.clone()))
         });
@@ -228,7 +228,7 @@ impl ConsoleRequest {
     /// # Errors
     /// Returns 403 if the token is missing or differs.
     pub fn check_form_token(&self, token: &str) -> Result<(), ApiError> {
-        let given = self.field("form_token");
+        let given = self.form_field("form_token");
         if !token.is_empty() && bool::from(given.as_bytes().ct_eq(token.as_bytes())) {
             return Ok(());
         }
@@ -249,7 +249,7 @@ impl ConsoleRequest {
 
     /// Returns the operators' session id from `Cookie` headers, for tests.
     #[cfg(test)]
-    pub fn cookie_of(fields: &[&str]) -> Option<String> {
+    pub fn session_cookie_of(fields: &[&str]) -> Option<String> {
         find_cookie(fields.iter().copied(), "penstock_session")
     }
 }

@@ -1,9 +1,9 @@
 //! Sessions of signed-in persons. All functions but [`run_blocking`] block.
 
-use crate::storage::stores::Stores;
+use crate::storage::stores::OpenStorage;
 use penstock_core::{ApiError, ErrorCode, hex};
 use penstock_storage::StoreError;
-use penstock_storage::sessions::{SessionChange, SessionRecord};
+use penstock_storage::sessions::{SessionChangeOutcome, SessionRecord};
 use penstock_storage::users::UserRecord;
 use sha2::{Digest, Sha256};
 use std::cell::Cell;
@@ -53,7 +53,7 @@ pub fn has_ended(session: &SessionRecord, now: u64) -> bool {
 /// # Errors
 /// Returns the error of the store.
 pub fn find_session(
-    stores: &Stores,
+    stores: &OpenStorage,
     id: &str,
     now: u64,
     extends: bool,
@@ -82,7 +82,7 @@ pub fn find_session(
 /// Returns a predicate with a counter, to be called once for each session, in any order. It is true for sessions that
 /// have ended, and for all further sessions of the person `user` after the first `MAX_USER_SESSIONS - 1`, so that a new
 /// one fits into the maximum.
-pub fn is_removable_for(user: &str, now: u64) -> impl Fn(&SessionRecord) -> bool {
+pub fn removal_predicate_for_user(user: &str, now: u64) -> impl Fn(&SessionRecord) -> bool {
     let own = Cell::new(0);
     move |session| {
         if has_ended(session, now) {
@@ -100,9 +100,11 @@ pub fn is_removable_for(user: &str, now: u64) -> impl Fn(&SessionRecord) -> bool
 ///
 /// # Errors
 /// Returns 503 if there are too many sessions, or the error of the store.
-pub fn start_session(stores: &Stores, user: &UserRecord, now: u64) -> Result<String, ApiError> {
-    let open =
-        stores.sessions.remove_where(is_removable_for(&user.name, now)).map_err(store_error_response)?;
+pub fn start_session(stores: &OpenStorage, user: &UserRecord, now: u64) -> Result<String, ApiError> {
+    let open = stores
+        .sessions
+        .remove_where(removal_predicate_for_user(&user.name, now))
+        .map_err(store_error_response)?;
     if open >= MAX_SESSIONS {
         return Err(ApiError::new(ErrorCode::Overloaded).with_retry_after(60));
     }
@@ -125,10 +127,10 @@ pub fn start_session(stores: &Stores, user: &UserRecord, now: u64) -> Result<Str
 /// # Errors
 /// Returns the error of the store.
 pub fn record_form_submission(
-    stores: &Stores,
+    stores: &OpenStorage,
     digest: &[u8; 32],
     form: &str,
-) -> Result<SessionChange, ApiError> {
+) -> Result<SessionChangeOutcome, ApiError> {
     let hash = hex::encode(Sha256::digest(form.as_bytes()).iter().take(FORM_DIGEST_BYTES));
     let claim = |session: &mut SessionRecord| {
         let is_new = !session.used_forms.contains(&hash);

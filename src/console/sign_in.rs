@@ -7,13 +7,13 @@ use super::request::ConsoleRequest;
 use super::session::{self, ActiveSession, run_blocking};
 use super::site::ConsoleSite;
 use crate::auth::password;
-use crate::http::field_errors::{combine_results, invalid_fields};
-use crate::storage::stores::Stores;
+use crate::http::field_errors::{combine_results, invalid_field_messages};
+use crate::storage::stores::OpenStorage;
 use http::Method;
-use penstock_console::pages::{invitation_form, percent_encode, sign_in_form};
+use penstock_console::pages::{accept_invitation_form, percent_encode, sign_in_form};
 use penstock_console::{Block, Form, Language, Page, Text};
 use penstock_core::{ApiError, ErrorCode, hex};
-use penstock_storage::audit::AuditedChange;
+use penstock_storage::audit::ChangeDescription;
 use penstock_storage::users::UserRecord;
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -77,7 +77,8 @@ impl Console {
         if let Err(refusal) = check_filled(request) {
             return Ok(self.sign_in_page(request, Some(&refusal)));
         }
-        let (name, given) = (request.field("name").to_owned(), request.field("password").to_owned());
+        let (name, given) =
+            (request.form_field("name").to_owned(), request.form_field("password").to_owned());
         let host = address_without_port(&request.address);
         if let Err(refusal) = self.throttle.acquire_attempt(&name, &host, self.app.clock.steady_now()) {
             return Ok(self.sign_in_page(request, Some(&refusal)));
@@ -118,12 +119,12 @@ impl Console {
         user: UserRecord,
         what: &'static str,
     ) -> Result<ConsoleAnswer, ApiError> {
-        let cookie = self.begin_session(request, request.session_id(), user, what).await?;
+        let cookie = self.replace_session(request, request.session_id(), user, what).await?;
         Ok(answer::redirect_answer(self.site.root).with_cookie(cookie))
     }
 
     /// Starts a session with a new id and returns its cookie. The session `previous` ends.
-    pub(super) async fn begin_session(
+    pub(super) async fn replace_session(
         &self,
         request: &ConsoleRequest,
         previous: Option<String>,
@@ -139,7 +140,7 @@ impl Console {
             }
             let id = session::start_session(&stores, &user, now)?;
             let nothing = penstock_storage::Transaction::new();
-            stores.audit.apply(&nothing, &entry).map_err(session::store_error_response)?;
+            stores.audit.apply_with_entry(&nothing, &entry).map_err(session::store_error_response)?;
             Ok(id)
         })
         .await?;
@@ -181,18 +182,18 @@ impl Console {
             return Ok(self.form_page(
                 request.language,
                 &request.path,
-                invitation_form(self.site.root, token),
+                accept_invitation_form(self.site.root, token),
                 &query,
                 None,
             ));
         }
-        let chosen = request.field("password").to_owned();
-        let is_repeated = request.field("again") == chosen;
+        let chosen = request.form_field("password").to_owned();
+        let is_repeated = request.form_field("again") == chosen;
         let expected = || ApiError::invalid("again", "again: expected the same password");
         let checked =
             combine_results(password::check_length(&chosen), is_repeated.then_some(()).ok_or_else(expected));
         if let Err(refusal) = checked {
-            let form = restored_form(invitation_form(self.site.root, token), request, Some(&refusal));
+            let form = restored_form(accept_invitation_form(self.site.root, token), request, Some(&refusal));
             let query = format!("?invitation={}", percent_encode(token));
             return Ok(self.form_page(request.language, &request.path, form, &query, Some(&refusal)));
         }
@@ -245,7 +246,7 @@ impl Console {
 /// Returns 400 that names the empty fields.
 fn check_filled(request: &ConsoleRequest) -> Result<(), ApiError> {
     let filled = |field: &'static str, expected: &'static str| {
-        if request.field(field).is_empty() { Err(ApiError::invalid(field, expected)) } else { Ok(()) }
+        if request.form_field(field).is_empty() { Err(ApiError::invalid(field, expected)) } else { Ok(()) }
     };
     combine_results(filled("name", "Enter your name."), filled("password", "Enter your password."))?;
     Ok(())
@@ -253,13 +254,17 @@ fn check_filled(request: &ConsoleRequest) -> Result<(), ApiError> {
 
 /// Returns a form with the values that were sent, except passwords, and with the messages of a refusal at their fields.
 fn restored_form(mut form: Form, request: &ConsoleRequest, refused: Option<&ApiError>) -> Form {
-    let fields = refused.map(invalid_fields).unwrap_or_default();
+    let fields = refused.map(invalid_field_messages).unwrap_or_default();
     form.restore_values(&request.form, fields.iter().map(|(name, message)| (&**name, &**message)));
     form
 }
 
 /// Returns the user with an open invitation of this digest.
-pub fn find_invited_user(stores: &Stores, digest: &str, now: u64) -> Result<Option<UserRecord>, ApiError> {
+pub fn find_invited_user(
+    stores: &OpenStorage,
+    digest: &str,
+    now: u64,
+) -> Result<Option<UserRecord>, ApiError> {
     let users = stores.users.list().map_err(session::store_error_response)?;
     Ok(users.into_iter().find(|user| {
         let invitation = user.invitation.as_ref();
@@ -269,8 +274,8 @@ pub fn find_invited_user(stores: &Stores, digest: &str, now: u64) -> Result<Opti
 }
 
 /// Returns the audit log entry of an action `what` of a person on their own user.
-pub fn audit_entry(user: &UserRecord, address: &str, at: u64, what: &str) -> AuditedChange {
-    AuditedChange {
+pub fn audit_entry(user: &UserRecord, address: &str, at: u64, what: &str) -> ChangeDescription {
+    ChangeDescription {
         at,
         who: format!("{} from {address}", user.name),
         what: what.to_owned(),

@@ -4,8 +4,8 @@
 use super::EVENTS_PATH;
 use super::actions::ActionDefinition;
 use super::dashboard::playground::PLAYGROUND_PATH;
-use super::openid::{RETURN_PATH, START_PATH};
-use super::operators::actions::CHECK_PATH;
+use super::openid::{CALLBACK_PATH, START_PATH};
+use super::operators::actions::CONFIGURATION_CHECK_PATH;
 use super::pages::{DownloadDefinition, PageDefinition, match_path};
 use http::Method;
 use penstock_storage::users::UserRole;
@@ -48,9 +48,9 @@ impl ConsoleSite {
         let is = |pattern: &str| match_path(pattern, path).is_some();
         let is_form = ["language", "sign-in", "sign-out"].contains(&rest)
             || rest.starts_with("invitation/")
-            || [CHECK_PATH, PLAYGROUND_PATH].contains(&path)
+            || [CONFIGURATION_CHECK_PATH, PLAYGROUND_PATH].contains(&path)
             || self.actions.iter().any(|row| is(row.path));
-        let is_page = ["", EVENTS_PATH, START_PATH, RETURN_PATH].contains(&rest)
+        let is_page = ["", EVENTS_PATH, START_PATH, CALLBACK_PATH].contains(&rest)
             || rest.starts_with("assets/")
             || self.pages.iter().any(|row| is(row.path))
             || self.downloads.iter().any(|row| is(row.path));

@@ -5,7 +5,9 @@ use super::dashboard::DASHBOARD;
 use super::operators::OPERATORS;
 use super::pages::match_path;
 use super::request::ConsoleRequest;
-use super::session::{IDLE_SECONDS, MAX_AGE_SECONDS, MAX_USER_SESSIONS, has_ended, is_removable_for};
+use super::session::{
+    IDLE_SECONDS, MAX_AGE_SECONDS, MAX_USER_SESSIONS, has_ended, removal_predicate_for_user,
+};
 use super::site::ConsoleSite;
 use super::throttle::SignInThrottle;
 use penstock_core::ErrorCode;
@@ -51,11 +53,11 @@ fn a_form_needs_the_token_of_its_session() {
 fn a_cookie_is_read_only_in_its_own_form() {
     let id = "0123456789abcdef".repeat(4);
     let good = format!("other=1; penstock_session={id}; x=y");
-    assert_eq!(ConsoleRequest::cookie_of(&["a=b", &good]).as_deref(), Some(&*id));
+    assert_eq!(ConsoleRequest::session_cookie_of(&["a=b", &good]).as_deref(), Some(&*id));
     for bad in ["penstock_session=", "penstock_session=abc", "penstock_sessions=1", ""] {
-        assert_eq!(ConsoleRequest::cookie_of(&[bad]), None, "{bad}");
+        assert_eq!(ConsoleRequest::session_cookie_of(&[bad]), None, "{bad}");
     }
-    assert_eq!(ConsoleRequest::cookie_of(&[&format!("penstock_session={}g", &id[1..])]), None);
+    assert_eq!(ConsoleRequest::session_cookie_of(&[&format!("penstock_session={}g", &id[1..])]), None);
 }
 
 #[test]
@@ -86,11 +88,11 @@ fn a_person_has_a_limited_number_of_sessions() {
         form_token: String::new(),
         used_forms: Vec::new(),
     };
-    let ended = is_removable_for("eve", 1_000);
+    let ended = removal_predicate_for_user("eve", 1_000);
     let removed = (0..100).filter(|_| ended(&session("eve"))).count();
     assert_eq!(100 - removed, MAX_USER_SESSIONS - 1, "room for the new one");
     assert!((0..100).all(|_| !ended(&session("ada"))));
-    assert!(is_removable_for("eve", 1_000 + IDLE_SECONDS)(&session("ada")));
+    assert!(removal_predicate_for_user("eve", 1_000 + IDLE_SECONDS)(&session("ada")));
 }
 
 #[test]

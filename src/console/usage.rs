@@ -27,17 +27,18 @@ pub async fn usage_page(
     view: UsageView,
     filters: &[(&str, &str)],
 ) -> Result<Vec<Block>, ApiError> {
-    let given = |name: &str| page.request.query(name).unwrap_or_default().to_owned();
-    let chosen = page.request.query("by").filter(|by| view.dimensions.iter().any(|(name, _)| name == by));
+    let given = |name: &str| page.request.query_parameter(name).unwrap_or_default().to_owned();
+    let chosen =
+        page.request.query_parameter("by").filter(|by| view.dimensions.iter().any(|(name, _)| name == by));
     let by = chosen.unwrap_or("model").to_owned();
     let (from, to) = (given("from"), given("to"));
     let step = step_of(&from, &to, page.console.app.clock.unix_seconds());
     let view = UsageView { from, to, by, step, ..view };
-    let group_by = view.group_by();
+    let group_by = view.group_by_parameter();
     let mut query = vec![("group_by", group_by.as_str())];
     let range = [("from", view.from.as_str()), ("to", view.to.as_str())];
     query.extend(range.into_iter().chain(filters.iter().copied()).filter(|(_, value)| !value.is_empty()));
-    match page.get("/admin/usage", &query).await {
+    match page.get_from_admin_api("/admin/usage", &query).await {
         Ok(usage) => {
             // The form shows the days that the page shows, also if the query has none.
             let day = |name: &str| usage.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -59,14 +60,14 @@ pub async fn usage_page(
 ///
 /// # Errors
 /// Returns the refusal of the admin API.
-pub async fn usage_summary(
+pub async fn recent_usage_charts(
     page: &PageContext<'_>,
     view: UsageView,
     filters: &[(&str, &str)],
 ) -> Result<Vec<Block>, ApiError> {
     let view = UsageView { by: "model".to_owned(), ..view };
-    let group_by = view.group_by();
+    let group_by = view.group_by_parameter();
     let mut query = vec![("group_by", group_by.as_str())];
     query.extend(filters.iter().copied());
-    Ok(blocks::usage_summary_blocks(&page.get("/admin/usage", &query).await?, &view))
+    Ok(blocks::usage_summary_blocks(&page.get_from_admin_api("/admin/usage", &query).await?, &view))
 }

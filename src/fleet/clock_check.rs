@@ -10,7 +10,7 @@ const MAX_REPORT_AGE: u64 = 10;
 
 /// Times of the last reports, and the members whose clocks differ too much from this one's.
 #[derive(Debug, Default)]
-pub struct ClockCheck {
+pub struct MemberClockMonitor {
     differing: BTreeSet<u32>,
     /// Time of the last report of each member.
     reported: BTreeMap<u32, u64>,
@@ -18,10 +18,14 @@ pub struct ClockCheck {
     exchanged_at: u64,
 }
 
-impl ClockCheck {
+impl MemberClockMonitor {
     /// Compares the times of reports with the present time, all in Unix seconds. Returns the members whose clocks have
     /// begun to differ, and by how many seconds.
-    pub fn compare(&mut self, now: u64, reports: impl Iterator<Item = (u32, u64)>) -> Vec<(u32, u64)> {
+    pub fn find_newly_differing(
+        &mut self,
+        now: u64,
+        reports: impl Iterator<Item = (u32, u64)>,
+    ) -> Vec<(u32, u64)> {
         let is_current = now.abs_diff(std::mem::replace(&mut self.exchanged_at, now)) <= MAX_REPORT_AGE;
         let (mut found, mut reported) = (Vec::new(), BTreeMap::new());
         for (member, at) in reports {
@@ -50,32 +54,32 @@ mod tests {
 
     #[test]
     fn a_clock_that_differs_is_found_once_until_it_is_right() {
-        let mut check = ClockCheck::default();
+        let mut check = MemberClockMonitor::default();
         let mut found = Vec::new();
         for second in 0..20 {
             let offset = if second < 10 { 600 } else { 0 };
-            found.extend(
-                check
-                    .compare(1_000 + second, [(1, 1_000 + second), (2, 1_000 + second + offset)].into_iter()),
-            );
+            found.extend(check.find_newly_differing(
+                1_000 + second,
+                [(1, 1_000 + second), (2, 1_000 + second + offset)].into_iter(),
+            ));
         }
         assert_eq!(found, [(2, 600)]);
         found = (20..25)
-            .flat_map(|second| check.compare(1_000 + second, [(2, 900 + second)].into_iter()))
+            .flat_map(|second| check.find_newly_differing(1_000 + second, [(2, 900 + second)].into_iter()))
             .collect();
         assert_eq!(found, [(2, 100)]);
     }
 
     #[test]
     fn reports_from_before_an_outage_are_no_difference() {
-        let mut check = ClockCheck::default();
+        let mut check = MemberClockMonitor::default();
         for second in 0..5 {
-            assert!(check.compare(1_000 + second, [(1, 1_000 + second)].into_iter()).is_empty());
+            assert!(check.find_newly_differing(1_000 + second, [(1, 1_000 + second)].into_iter()).is_empty());
         }
         // The member wrote a last report that was not read, and reports again two seconds after the outage.
         for (now, at) in [(1_066, 1_005), (1_067, 1_005), (1_068, 1_068), (1_069, 1_069)] {
-            assert!(check.compare(now, [(1, at)].into_iter()).is_empty(), "{now}");
+            assert!(check.find_newly_differing(now, [(1, at)].into_iter()).is_empty(), "{now}");
         }
-        assert_eq!(check.compare(1_070, [(1, 1_170)].into_iter()), [(1, 100)]);
+        assert_eq!(check.find_newly_differing(1_070, [(1, 1_170)].into_iter()), [(1, 100)]);
     }
 }

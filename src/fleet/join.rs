@@ -1,7 +1,7 @@
 //! Start of the membership of a process in a fleet.
 
 use penstock_storage::StoreError;
-use penstock_storage::fleet::{Fleet, FleetError, Incarnation, PeerWatch, PoolState, SharedFleet};
+use penstock_storage::fleet::{Fleet, FleetError, Incarnation, PeerWatch, PoolOpeningState, SharedFleet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -89,15 +89,16 @@ pub(super) fn join(fleet: &SharedFleet, file: &mut IdentityFile, name: &str) -> 
 
 /// Fills the pools from the balances, or waits until another member has filled them. If that member sends no heartbeat
 /// for `dead_after`, this one continues its work.
-pub(super) fn wait_for_pools(fleet: &SharedFleet, own: u32, dead_after: Duration) -> Result<(), String> {
+pub(super) fn fill_or_await_pools(fleet: &SharedFleet, own: u32, dead_after: Duration) -> Result<(), String> {
     let failed = |error: StoreError| format!("The fleet cannot be joined: {error}.");
     let (started, mut watch, mut abandoned_by) = (Instant::now(), PeerWatch::new(dead_after), None);
     loop {
         match fleet.open_pools(own, abandoned_by).map_err(failed)? {
-            PoolState::Ready => return Ok(()),
-            PoolState::Opening(incarnation) if incarnation == own => abandoned_by = Some(own),
-            PoolState::Opening(incarnation) => {
-                let peers = fleet.peers().map_err(|error| format!("The fleet cannot be joined: {error}."))?;
+            PoolOpeningState::Ready => return Ok(()),
+            PoolOpeningState::Opening(incarnation) if incarnation == own => abandoned_by = Some(own),
+            PoolOpeningState::Opening(incarnation) => {
+                let peers =
+                    fleet.incarnations().map_err(|error| format!("The fleet cannot be joined: {error}."))?;
                 let is_gone = !peers.iter().any(|peer| peer.id == incarnation && peer.name.is_some());
                 let dead = watch.observe(own, &peers, started.elapsed());
                 let is_dead = dead.iter().any(|peer| peer.id == incarnation);

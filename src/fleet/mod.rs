@@ -16,7 +16,7 @@ mod report;
 mod startup_heartbeat;
 
 use crate::config::settings::FleetSettings;
-pub use clock_check::ClockCheck;
+pub use clock_check::MemberClockMonitor;
 use join::IdentityFile;
 use parking_lot::Mutex;
 use penstock_storage::fleet::{
@@ -101,7 +101,7 @@ impl FleetMember {
         let name = settings.name.clone().unwrap_or_else(join::process_name);
         let mut file = IdentityFile::open(identity)?;
         let incarnation = join::join(&fleet, &mut file, &name)?;
-        join::wait_for_pools(&fleet, incarnation.id, settings.claim)?;
+        join::fill_or_await_pools(&fleet, incarnation.id, settings.claim)?;
         let mut term = LeaseTerm::new(settings.lease);
         term.renew(Duration::ZERO);
         let member = SharedMember {
@@ -132,7 +132,7 @@ impl FleetMember {
 
     /// Returns true if other gateways may use the same store.
     #[must_use]
-    pub const fn is_shared(&self) -> bool {
+    pub const fn has_fleet(&self) -> bool {
         self.0.is_some()
     }
 
@@ -150,14 +150,14 @@ impl FleetMember {
 
     /// Returns the folder of the ledger's journal; `None` without a fleet.
     #[must_use]
-    pub fn journal_folder(&self) -> Option<&std::path::Path> {
+    pub fn ledger_journal_folder(&self) -> Option<&std::path::Path> {
         self.0.as_ref().map(|member| member.journal.as_path())
     }
 
     /// Returns the condition that every commit of a member has to include: a row that exists until the member is
     /// evicted. Returns `None` without a fleet.
     #[must_use]
-    pub fn fence(&self) -> Option<RowFence> {
+    pub fn commit_fence(&self) -> Option<RowFence> {
         let member = self.0.as_ref()?;
         let (table, key) = SharedFleet::liveness_row(member.id);
         Some(RowFence { table, key, value: Some(member.name.clone().into_bytes()) })
@@ -227,22 +227,22 @@ impl FleetMember {
     ///
     /// # Errors
     /// Returns the errors of the store.
-    pub fn observe_members(&self, further: &[RowScan]) -> Result<ObservedFleet, StoreError> {
+    pub fn read_heartbeats(&self, further: &[RowScan]) -> Result<ObservedFleet, StoreError> {
         let Some(member) = &self.0 else { return Ok(ObservedFleet::default()) };
-        let observed = member.fleet.observe(further);
+        let observed = member.fleet.read_incarnations(further);
         if observed.is_err() {
             member.observed.lock().reset();
         }
         observed
     }
 
-    /// Reads and records the heartbeats of the members at `now`, see [`FleetMember::observe_members`] and
-    /// [`FleetMember::process_heartbeats`]. Blocks.
+    /// Reads and records the heartbeats of the members at `now`, see [`FleetMember::read_heartbeats`] and
+    /// [`FleetMember::record_heartbeats_and_evict`]. Blocks.
     ///
     /// # Errors
     /// Returns the errors of the store.
     pub fn refresh_members(&self, now: Instant) -> Result<Vec<(u32, MemberReport)>, StoreError> {
-        self.process_heartbeats(self.observe_members(&[])?, now)
+        self.record_heartbeats_and_evict(self.read_heartbeats(&[])?, now)
     }
 
     /// Records the beats that were read at `now`, evicts the members that are dead, and returns the reports of the
@@ -250,7 +250,7 @@ impl FleetMember {
     ///
     /// # Errors
     /// Returns the errors of the store.
-    pub fn process_heartbeats(
+    pub fn record_heartbeats_and_evict(
         &self,
         observed: ObservedFleet,
         now: Instant,
@@ -296,7 +296,11 @@ impl FleetMember {
     ///
     /// # Errors
     /// Returns the errors of the store.
-    pub fn are_overleased(&self, budgets: &[(BudgetPool, i64)], at: u64) -> Result<Vec<bool>, StoreError> {
+    pub fn are_budgets_overleased(
+        &self,
+        budgets: &[(BudgetPool, i64)],
+        at: u64,
+    ) -> Result<Vec<bool>, StoreError> {
         let Some(member) = &self.0 else { return Ok(vec![false; budgets.len()]) };
         member.fleet.are_overleased(budgets, at)
     }
@@ -307,7 +311,7 @@ impl FleetMember {
     /// Returns the errors of the store.
     pub fn leased_amounts(&self) -> Result<Vec<PoolAmount>, StoreError> {
         let Some(member) = &self.0 else { return Ok(Vec::new()) };
-        member.fleet.parts(member.incarnation()).map_err(store_error)
+        member.fleet.pool_parts(member.incarnation()).map_err(store_error)
     }
 
     /// Ends the membership, so that the leases return to their pools at once. Blocks.
@@ -371,9 +375,9 @@ impl SharedMember {
 /// Returns the operations that give the amounts of a grant or a correction to their pools.
 #[must_use]
 pub fn pool_credit_operations(changes: &[PoolAmount]) -> Transaction {
-    changes
-        .iter()
-        .fold(Transaction::new(), |batch, change| batch.append(SharedFleet::credit_operations(change)))
+    changes.iter().fold(Transaction::new(), |batch, change| {
+        batch.append_operations(SharedFleet::credit_pool_operations(change))
+    })
 }
 
 fn store_error(error: FleetError) -> StoreError {

@@ -3,7 +3,7 @@
 //! Numbers are totals since the start of the process, so that nothing is lost if another member misses a report. A
 //! report consists of several rows of at most 64 KiB: a header as JSON, then groups of keys.
 
-use penstock_limits::{SharedAmounts, UsageTotals};
+use penstock_limits::{LimitAllowances, UsageTotals};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -69,7 +69,7 @@ impl From<KeyUsageReport> for KeyRow {
 impl From<KeyRow> for KeyUsageReport {
     fn from(row: KeyRow) -> Self {
         let (owner, requests, tokens, wanted_requests, wanted_tokens, in_flight, reserved, allowed) = row;
-        let allowed = SharedAmounts { requests: allowed.0, tokens: allowed.1, in_flight: allowed.2 };
+        let allowed = LimitAllowances { requests: allowed.0, tokens: allowed.1, in_flight: allowed.2 };
         let totals = UsageTotals {
             requests,
             tokens,
@@ -239,7 +239,7 @@ mod tests {
                 in_flight: u32::MAX,
                 reserved: u64::MAX,
                 largest_refused: if n < MAX_LARGEST_REFUSED { u64::MAX } else { 0 },
-                allowed: SharedAmounts { requests: u64::MAX, tokens: u64::MAX, in_flight: u64::MAX },
+                allowed: LimitAllowances { requests: u64::MAX, tokens: u64::MAX, in_flight: u64::MAX },
             },
         };
         MemberReport {

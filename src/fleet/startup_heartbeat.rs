@@ -19,7 +19,7 @@ impl FleetMember {
     /// # Errors
     /// Returns a sentence for the operator if the thread cannot be started.
     pub fn start_heartbeat(self: &Arc<Self>) -> Result<(), String> {
-        if !self.is_shared() {
+        if !self.has_fleet() {
             return Ok(());
         }
         let member = Arc::downgrade(self);

@@ -44,7 +44,9 @@ fn the_member_with_the_lowest_number_leads_and_another_follows_once_it_is_silent
         second.refresh_members(at(seconds)).unwrap();
     }
     assert!(second.is_leader(), "{:?}", second.live_members());
-    assert!(first.fence().is_some_and(|fence| store.get(fence.table, &fence.key).unwrap() == fence.value));
+    assert!(
+        first.commit_fence().is_some_and(|fence| store.get(fence.table, &fence.key).unwrap() == fence.value)
+    );
     beat(&first, at(31));
     second.refresh_members(at(31)).unwrap();
     assert!(!second.is_leader(), "the first was only slow");
@@ -60,11 +62,11 @@ fn a_buried_member_learns_it_from_its_next_heartbeat_and_its_credits_return() {
     assert_eq!(first.draw_from_pool(&request), Ok(200));
     assert_eq!(first.leased_amounts().unwrap(), [PoolAmount { pool: credit_pool_name("acme"), amount: 200 }]);
     let fleet = SharedFleet::new(store.clone());
-    assert_eq!(fleet.available(&credit_pool_name("acme")), Ok(800));
+    assert_eq!(fleet.available_amount(&credit_pool_name("acme")), Ok(800));
     second.refresh_members(start + Duration::from_secs(1)).unwrap();
     second.refresh_members(start + Duration::from_secs(602)).unwrap();
-    assert_eq!(fleet.available(&credit_pool_name("acme")), Ok(1_000));
-    let fence = first.fence().unwrap();
+    assert_eq!(fleet.available_amount(&credit_pool_name("acme")), Ok(1_000));
+    let fence = first.commit_fence().unwrap();
     assert_eq!(store.get(fence.table, &fence.key), Ok(None));
     assert!(first.may_spend_leases(start));
     assert_eq!(first.write_heartbeat(&MemberReport::default(), Vec::new(), start), Err(FleetError::Evicted));
@@ -92,7 +94,7 @@ fn a_process_continues_the_membership_of_its_folder_and_a_departed_one_is_gone()
     beat(&member, Instant::now());
     member.leave_fleet();
     assert_ne!(folders.join(&store, "1").member_number(), before);
-    let fence = member.fence().unwrap();
+    let fence = member.commit_fence().unwrap();
     assert_eq!(store.get(fence.table, &fence.key), Ok(None));
 }
 
@@ -117,14 +119,18 @@ fn pools_are_filled_from_balances_once_and_removed_by_a_gateway_that_is_alone() 
     let fleet = SharedFleet::new(store.clone());
     balance(500);
     folders.join(&store, "1");
-    assert_eq!(fleet.available(&credit_pool_name("acme")), Ok(500));
+    assert_eq!(fleet.available_amount(&credit_pool_name("acme")), Ok(500));
     balance(400);
     folders.join(&store, "2");
-    assert_eq!(fleet.available(&credit_pool_name("acme")), Ok(500), "the pools agree while there is a fleet");
+    assert_eq!(
+        fleet.available_amount(&credit_pool_name("acme")),
+        Ok(500),
+        "the pools agree while there is a fleet"
+    );
     fleet.remove_fleet_rows().unwrap();
-    assert_eq!(fleet.available(&credit_pool_name("acme")), Ok(0));
+    assert_eq!(fleet.available_amount(&credit_pool_name("acme")), Ok(0));
     folders.join(&store, "3");
-    assert_eq!(fleet.available(&credit_pool_name("acme")), Ok(400));
+    assert_eq!(fleet.available_amount(&credit_pool_name("acme")), Ok(400));
 }
 
 #[test]
@@ -135,7 +141,7 @@ fn a_member_continues_to_fill_the_pools_that_a_dead_one_left() {
     let opening = penstock_storage::counter_row(77);
     store.apply(Transaction::new().put(StoreTable::Meta, "fleet/opening", opening)).unwrap();
     folders.join(&store, "1");
-    assert_eq!(SharedFleet::new(store).available(&credit_pool_name("acme")), Ok(5));
+    assert_eq!(SharedFleet::new(store).available_amount(&credit_pool_name("acme")), Ok(5));
 }
 
 #[test]

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 /// Minimum capacity of a pooled buffer, in bytes. Smaller buffers are allocated, since the allocator caches them.
 const MIN_POOLED_BYTES: usize = 128 << 10;
 /// Maximum total capacity of the buffers in the pool, in bytes.
-pub const MAX_RETAINED_BYTES: usize = 8 << 20;
+pub const MAX_TOTAL_POOLED_BYTES: usize = 8 << 20;
 /// Time that an unused buffer stays in the pool.
-pub const MAX_IDLE: Duration = Duration::from_secs(1);
+pub const MAX_IDLE_TIME: Duration = Duration::from_secs(1);
 /// Factor by which the capacity of a pooled buffer may exceed the requested capacity.
 const MAX_EXCESS_FACTOR: usize = 4;
 
@@ -51,7 +51,7 @@ impl BufferPool {
 
     /// Frees buffers that were unused for [`MAX_IDLE`].
     pub fn drop_idle(&self, now: Instant) {
-        let idle = |since: Instant| now.saturating_duration_since(since) >= MAX_IDLE;
+        let idle = |since: Instant| now.saturating_duration_since(since) >= MAX_IDLE_TIME;
         let over: Vec<_> = self.free.lock().extract_if(.., |(since, _)| idle(*since)).collect();
         drop(over);
     }
@@ -60,7 +60,7 @@ impl BufferPool {
         bytes.clear();
         let capacity = bytes.capacity();
         let mut free = self.free.lock();
-        if capacity >= MIN_POOLED_BYTES && retained_bytes(&free) + capacity <= MAX_RETAINED_BYTES {
+        if capacity >= MIN_POOLED_BYTES && retained_bytes(&free) + capacity <= MAX_TOTAL_POOLED_BYTES {
             free.push((Instant::now(), bytes));
         }
     }
@@ -153,9 +153,9 @@ mod tests {
         );
         let many: Vec<_> = (0..20).map(|_| body(&buffers, 1 << 20)).collect();
         drop(many);
-        assert!(retained_by(&buffers) <= MAX_RETAINED_BYTES);
-        drop(body(&buffers, MAX_RETAINED_BYTES + 1));
-        assert!(retained_by(&buffers) <= MAX_RETAINED_BYTES);
+        assert!(retained_by(&buffers) <= MAX_TOTAL_POOLED_BYTES);
+        drop(body(&buffers, MAX_TOTAL_POOLED_BYTES + 1));
+        assert!(retained_by(&buffers) <= MAX_TOTAL_POOLED_BYTES);
     }
 
     #[test]
@@ -165,7 +165,7 @@ mod tests {
         drop(body(&buffers, MIN_POOLED_BYTES));
         buffers.drop_idle(begun);
         assert_eq!(retained_by(&buffers), MIN_POOLED_BYTES);
-        buffers.drop_idle(Instant::now() + MAX_IDLE);
+        buffers.drop_idle(Instant::now() + MAX_IDLE_TIME);
         assert_eq!(retained_by(&buffers), 0);
     }
 }

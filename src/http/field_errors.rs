@@ -4,7 +4,7 @@ use penstock_core::ApiError;
 use serde_json::{Value, json};
 
 /// Member of the details of a refusal with all invalid fields, if there are several.
-pub const INVALID_FIELDS: &str = "invalid_fields";
+pub const INVALID_FIELDS_MEMBER: &str = "invalid_fields";
 
 /// Collected errors of the fields of one request.
 #[derive(Debug, Default)]
@@ -15,7 +15,7 @@ pub struct FieldErrors {
 
 impl FieldErrors {
     /// Returns the value of a field. If the value is an error, keeps the error and returns the default value.
-    pub fn collect<T: Default>(&mut self, value: Result<T, ApiError>) -> T {
+    pub fn unwrap_or_record<T: Default>(&mut self, value: Result<T, ApiError>) -> T {
         value.unwrap_or_else(|error| {
             self.add(error);
             T::default()
@@ -24,7 +24,7 @@ impl FieldErrors {
 
     /// Adds an error. If it contains the errors of several fields, adds each of them.
     pub fn add(&mut self, mut error: ApiError) {
-        match error.details.remove(INVALID_FIELDS) {
+        match error.details.remove(INVALID_FIELDS_MEMBER) {
             Some(Value::Array(fields)) => self.fields.extend(fields),
             _ => self.fields.push(json!({ "param": error.param, "message": error.message })),
         }
@@ -35,13 +35,17 @@ impl FieldErrors {
     ///
     /// # Errors
     /// Returns the first error if there is one; if several fields are invalid, its details list all of them.
-    pub fn finish(self) -> Result<(), ApiError> {
+    pub fn into_result(self) -> Result<(), ApiError> {
         self.into_refusal().map_or(Ok(()), Err)
     }
 
     fn into_refusal(self) -> Option<ApiError> {
         let first = self.first?;
-        Some(if self.fields.len() > 1 { first.with_detail(INVALID_FIELDS, self.fields) } else { first })
+        Some(if self.fields.len() > 1 {
+            first.with_details_member(INVALID_FIELDS_MEMBER, self.fields)
+        } else {
+            first
+        })
     }
 }
 
@@ -67,9 +71,9 @@ pub fn combine_results<A, B>(
 }
 
 /// Returns the fields that a refusal names, each with its message.
-pub fn invalid_fields(refusal: &ApiError) -> Vec<(String, String)> {
+pub fn invalid_field_messages(refusal: &ApiError) -> Vec<(String, String)> {
     let text = |field: &Value, name: &str| field.get(name).and_then(Value::as_str).map(str::to_owned);
-    match refusal.details.get(INVALID_FIELDS).and_then(Value::as_array) {
+    match refusal.details.get(INVALID_FIELDS_MEMBER).and_then(Value::as_array) {
         Some(fields) => {
             fields.iter().filter_map(|field| Some((text(field, "param")?, text(field, "message")?))).collect()
         }
@@ -87,16 +91,17 @@ mod tests {
     #[test]
     fn a_refusal_names_all_invalid_fields_in_their_order() {
         let mut inner = FieldErrors::default();
-        assert_eq!(inner.collect(Ok(7)), 7);
+        assert_eq!(inner.unwrap_or_record(Ok(7)), 7);
         for field in ["b", "c"] {
             inner.add(ApiError::invalid(field, format!("{field} is invalid.")));
         }
         let mut errors = FieldErrors::default();
-        assert_eq!(errors.collect::<u64>(Err(ApiError::invalid("a", "a is invalid."))), 0);
-        errors.collect(inner.finish());
-        let refusal = errors.finish().unwrap_err();
+        assert_eq!(errors.unwrap_or_record::<u64>(Err(ApiError::invalid("a", "a is invalid."))), 0);
+        errors.unwrap_or_record(inner.into_result());
+        let refusal = errors.into_result().unwrap_err();
         assert_eq!(refusal.param.as_deref(), Some("a"));
-        let fields: Vec<String> = invalid_fields(&refusal).into_iter().map(|(name, _)| name).collect();
+        let fields: Vec<String> =
+            invalid_field_messages(&refusal).into_iter().map(|(name, _)| name).collect();
         assert_eq!(fields, ["a", "b", "c"]);
     }
 
@@ -104,13 +109,16 @@ mod tests {
     fn a_single_error_stays_as_it_is() {
         let mut errors = FieldErrors::default();
         errors.add(ApiError::invalid("a", "a is invalid."));
-        let refusal = errors.finish().unwrap_err();
+        let refusal = errors.into_result().unwrap_err();
         assert!(refusal.details.is_empty());
-        assert_eq!(invalid_fields(&refusal), [("a".to_owned(), "a is invalid.".to_owned())]);
-        assert!(FieldErrors::default().finish().is_ok());
+        assert_eq!(invalid_field_messages(&refusal), [("a".to_owned(), "a is invalid.".to_owned())]);
+        assert!(FieldErrors::default().into_result().is_ok());
         let invalid = |name: &str| Err::<u8, _>(ApiError::invalid(name, format!("{name} is invalid.")));
         assert_eq!(combine_results(Ok(1), Ok(2)).unwrap(), (1, 2));
-        assert_eq!(invalid_fields(&combine_results(invalid("a"), Ok(2)).unwrap_err()).len(), 1);
-        assert_eq!(invalid_fields(&combine_results(invalid("a"), invalid("b")).unwrap_err()).len(), 2);
+        assert_eq!(invalid_field_messages(&combine_results(invalid("a"), Ok(2)).unwrap_err()).len(), 1);
+        assert_eq!(
+            invalid_field_messages(&combine_results(invalid("a"), invalid("b")).unwrap_err()).len(),
+            2
+        );
     }
 }

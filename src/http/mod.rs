@@ -10,7 +10,7 @@ pub mod tls;
 
 /// Receive window of an HTTP/2 stream: body bytes that a client may send before the gateway has read them. With the
 /// default window of 64 KiB, a long upload would have to wait for one round trip per 64 KiB.
-pub const STREAM_WINDOW: u32 = 512 << 10;
+pub const H2_STREAM_WINDOW_BYTES: u32 = 512 << 10;
 
 /// Use of a connection after an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

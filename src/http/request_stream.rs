@@ -200,7 +200,7 @@ impl RequestStream {
         }
     }
 
-    /// Reads body bytes of a known length directly into the buffer of [`Http1ConnectionState::poll_body`]; `None`
+    /// Reads body bytes of a known length directly into the buffer of [`Http1ConnectionState::poll_body_into`]; `None`
     /// without such a buffer. Pending after a read, because the session must not see these bytes. No later wake-up is
     /// needed: the task finds the bytes in its buffer.
     fn poll_body_target(&mut self, cx: &mut Context<'_>) -> Option<Poll<Result<()>>> {

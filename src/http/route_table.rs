@@ -61,10 +61,10 @@ pub fn find_route<'p, R: Route>(
 }
 
 /// Returns the error of a path that does not support a method. Its detail `allow` lists the methods that it supports.
-pub fn method_not_allowed(method: &Method, allowed: &[Method]) -> ApiError {
+pub fn method_not_allowed_error(method: &Method, allowed: &[Method]) -> ApiError {
     let allow = allowed.iter().map(Method::as_str).collect::<Vec<_>>().join(", ");
     let message = format!("This path takes {allow}, not {method}.");
-    ApiError::with_message(ErrorCode::MethodNotAllowed, message).with_detail("allow", allow)
+    ApiError::with_message(ErrorCode::MethodNotAllowed, message).with_details_member("allow", allow)
 }
 
 /// Returns the text that the wildcard of a pattern matches (empty without a wildcard); `None` if the path does not
@@ -134,7 +134,7 @@ mod tests {
         let allowed = |path| found(&Method::PUT, path).unwrap_err();
         assert_eq!(allowed("/files/a"), RouteError::MethodNotAllowed(vec![Method::GET, Method::DELETE]));
         assert_eq!(allowed("/files/a/content"), RouteError::MethodNotAllowed(vec![Method::GET]));
-        let refusal = method_not_allowed(&Method::PUT, &[Method::GET, Method::DELETE]);
+        let refusal = method_not_allowed_error(&Method::PUT, &[Method::GET, Method::DELETE]);
         assert_eq!(refusal.message, "This path takes GET, DELETE, not PUT.");
     }
 }

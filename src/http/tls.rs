@@ -61,7 +61,7 @@ impl TlsConfig {
 
 /// TLS configurations of the listeners, if they use TLS.
 #[derive(Clone, Default)]
-pub struct ListenerTls {
+pub struct ListenerTlsConfigs {
     /// TLS configuration of the public listener.
     pub public: Option<Arc<TlsConfig>>,
     /// TLS configuration of the account holders' dashboard.
@@ -92,12 +92,12 @@ fn listeners(settings: &Settings) -> [ListenerSettings<'_>; 2] {
 ///
 /// # Errors
 /// Returns a sentence that names the file that cannot be used.
-pub fn load_listener_tls(settings: &Settings) -> Result<ListenerTls, String> {
+pub fn load_listener_tls_configs(settings: &Settings) -> Result<ListenerTlsConfigs, String> {
     let [public, dashboard] = listeners(settings).map(|ListenerSettings { key, tls, protocols }| {
         let read = |tls| TlsConfig::from_files(tls, protocols).map_err(|why| format!("{key}: {why}"));
         tls.map(read).transpose().map(|loaded| loaded.map(Arc::new))
     });
-    Ok(ListenerTls { public: public?, dashboard: dashboard? })
+    Ok(ListenerTlsConfigs { public: public?, dashboard: dashboard? })
 }
 
 /// Validates the files of certificates and keys that the configuration names: those of the listeners, of OpenID Connect

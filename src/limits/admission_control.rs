@@ -6,7 +6,7 @@ use crate::config::settings;
 use crate::telemetry::overload::AdmissionSnapshot;
 use parking_lot::{Mutex, MutexGuard};
 use penstock_core::{ApiError, ErrorCode};
-use penstock_limits::{AdmissionCapacity, AdmissionQueue, QueueOutcome};
+use penstock_limits::{AdmissionCapacity, AdmissionEnqueueOutcome, AdmissionQueue};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -100,8 +100,10 @@ impl AdmissionControl {
             }
             let (hand, waiter) = oneshot::channel();
             match crowd.enqueue(whose, bytes, hand) {
-                QueueOutcome::Full => return (Err(self.refuse(ShedReason::QueueFull)), None),
-                QueueOutcome::Waiting(number, gone) => {
+                AdmissionEnqueueOutcome::Full => {
+                    return (Err(self.count_and_build_refusal(ShedReason::QueueFull)), None);
+                }
+                AdmissionEnqueueOutcome::Waiting(number, gone) => {
                     drop(crowd);
                     drop(gone);
                     (number, waiter)
@@ -113,8 +115,8 @@ impl AdmissionControl {
         let permit = match timeout(wait, &mut waiter.receiver).await {
             Ok(Ok(permit)) => Ok(permit),
             // The waiting request was displaced by a request of an account with fewer waiting requests.
-            Ok(Err(_)) => Err(self.refuse(ShedReason::QueueFull)),
-            Err(_) => Err(self.refuse(ShedReason::AdmissionTimeout)),
+            Ok(Err(_)) => Err(self.count_and_build_refusal(ShedReason::QueueFull)),
+            Err(_) => Err(self.count_and_build_refusal(ShedReason::AdmissionTimeout)),
         };
         (permit, Some(began.elapsed()))
     }
@@ -159,7 +161,7 @@ impl AdmissionControl {
     }
 
     /// Counts a refusal for a reason, and returns it: 503 with a time after which to retry.
-    pub fn refuse(&self, why: ShedReason) -> ApiError {
+    pub fn count_and_build_refusal(&self, why: ShedReason) -> ApiError {
         self.count_refusal(why);
         // The time to retry is random, so that requests that are refused together do not retry together.
         ApiError::new(ErrorCode::Overloaded).with_retry_after(rand::random_range(1..=3))
@@ -197,7 +199,7 @@ impl AdmissionPermit {
     /// Returns 503 if the other requests hold too many bytes.
     pub fn reserve_bytes(&mut self, bytes: usize) -> Result<(), ApiError> {
         if !self.admission.queue.lock().try_add_bytes(bytes) {
-            return Err(self.admission.refuse(ShedReason::Bytes));
+            return Err(self.admission.count_and_build_refusal(ShedReason::Bytes));
         }
         self.bytes += bytes;
         Ok(())

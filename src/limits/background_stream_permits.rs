@@ -4,7 +4,7 @@
 
 use parking_lot::Mutex;
 use penstock_core::{ApiError, ErrorCode};
-use penstock_limits::AccountCounts;
+use penstock_limits::AccountPermitCounts;
 use std::sync::Arc;
 
 /// Maximum number of open streams of the process.
@@ -16,7 +16,7 @@ const RETRY_SECONDS: u32 = 5;
 
 /// Permits of the process for open streams of background responses.
 #[derive(Debug, Default)]
-pub struct BackgroundStreamPermits(Mutex<AccountCounts>);
+pub struct BackgroundStreamPermits(Mutex<AccountPermitCounts>);
 
 /// Permit of one open stream; released when dropped.
 #[derive(Debug)]
@@ -56,8 +56,8 @@ fn too_many_streams() -> ApiError {
     );
     ApiError::with_message(ErrorCode::RateLimited, message)
         .with_param("stream")
-        .with_detail("limit", "response_streams")
-        .with_detail("value", MAX_ACCOUNT_STREAMS)
+        .with_details_member("limit", "response_streams")
+        .with_details_member("value", MAX_ACCOUNT_STREAMS)
         .with_retry_after(RETRY_SECONDS)
 }
 

@@ -7,12 +7,12 @@
 use crate::auth::principal::Principal;
 use crate::auth::usage_limiter::LimiterState;
 use crate::time::clock::ProcessClock;
-use crate::time::format::format_time;
+use crate::time::format::format_rfc3339_rounded_up;
 use parking_lot::MutexGuard;
 use penstock_core::{ApiError, ErrorCode, MicroCredits};
 use penstock_limits::{
-    ActualCost, CostEstimate, LimitExceeded, LimitKind, LimitOwner, LimitStatus, LimitedMeter,
-    ProvisionalCharge, ReservationPair, RetryAfter, UsageLimits, WorkClass, reserve_both,
+    ActualCost, CostEstimate, LimitExceeded, LimitKind, LimitOwner, LimitedMeter, ProvisionalCharge,
+    RateLimitStatus, ReservationPair, RetryAfter, UsageLimits, WorkClass, reserve_key_and_account,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,7 +62,7 @@ pub fn reserve_limits(
     let taken = {
         let (account, key) = (&mut *account, &mut *key);
         release_provisional(entered, account, key, now);
-        reserve_both(
+        reserve_key_and_account(
             LimitedMeter { meter: &mut key.meter, limits: &key.limits },
             LimitedMeter { meter: &mut account.meter, limits: &account.limits },
             cost,
@@ -95,8 +95,8 @@ fn hold_provisional(
     now: Duration,
 ) -> (ProvisionalCharge, ProvisionalCharge) {
     (
-        key.meter.acquire_provisional(&key.limits, work, now),
-        account.meter.acquire_provisional(&account.limits, work, now),
+        key.meter.acquire_provisional_charge(&key.limits, work, now),
+        account.meter.acquire_provisional_charge(&account.limits, work, now),
     )
 }
 
@@ -108,8 +108,8 @@ fn release_provisional(
     now: Duration,
 ) {
     let Some((own, shared)) = entered else { return };
-    key.meter.release_provisional(own, &key.limits, now);
-    account.meter.release_provisional(shared, &account.limits, now);
+    key.meter.release_provisional_charge(own, &key.limits, now);
+    account.meter.release_provisional_charge(shared, &account.limits, now);
 }
 
 fn limit_refusal((whose, denied): (LimitOwner, LimitExceeded), now: Duration) -> (LimitViolation, ApiError) {
@@ -119,7 +119,7 @@ fn limit_refusal((whose, denied): (LimitOwner, LimitExceeded), now: Duration) ->
 
 /// Usual usage of a key, from its earlier requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UsageProfile {
+pub struct TypicalKeyUsage {
     /// Tokens of a response without a cap: the ninetieth percentile of the key's responses.
     pub usual_output_tokens: u64,
     /// True if the key or its account has a budget, so that the price matters.
@@ -143,17 +143,18 @@ pub fn apply_charge_of_other_process(principal: &Principal, money: MicroCredits,
 ///
 /// # Errors
 /// Same as for [`reserve_limits`].
-pub fn acquire_provisional(
+pub fn acquire_provisional_permit(
     principal: &Arc<Principal>,
     work: WorkClass,
     clock: ProcessClock,
-) -> Result<(ProvisionalPermit, UsageProfile), (LimitViolation, ApiError)> {
+) -> Result<(ProvisionalPermit, TypicalKeyUsage), (LimitViolation, ApiError)> {
     let now = clock.calendar_now();
     let (mut account, mut key) = lock_meters(principal);
     let nothing = CostEstimate::default();
-    let own = key.meter.check(&key.limits, &nothing, work, now).map_err(|denied| (LimitOwner::Key, denied));
-    let shared = account.meter.check(&account.limits, &nothing, work, now);
-    let habits = UsageProfile {
+    let own =
+        key.meter.check_limits(&key.limits, &nothing, work, now).map_err(|denied| (LimitOwner::Key, denied));
+    let shared = account.meter.check_limits(&account.limits, &nothing, work, now);
+    let habits = TypicalKeyUsage {
         usual_output_tokens: key.meter.p90_output_tokens(),
         has_budget: has_budget(&account.limits) || has_budget(&key.limits),
     };
@@ -171,8 +172,8 @@ pub fn acquire_provisional(
 /// Records the demand of a refused request. The gateways of a fleet divide a limit by demand.
 fn record_refusal(account: &mut LimiterState, key: &mut LimiterState, cost: &CostEstimate, work: WorkClass) {
     if work == WorkClass::Request {
-        account.meter.record_refusal(cost);
-        key.meter.record_refusal(cost);
+        account.meter.record_refused_demand(cost);
+        key.meter.record_refused_demand(cost);
     }
 }
 
@@ -188,11 +189,11 @@ const fn tracks_output_length(limits: &UsageLimits) -> bool {
 
 /// Returns the status of the limits of a key and its account; for each limit, the status of the stricter one.
 #[must_use]
-pub fn limit_status(principal: &Principal, now: Duration) -> LimitStatus {
+pub fn limit_status(principal: &Principal, now: Duration) -> RateLimitStatus {
     let (account, key) = lock_meters(principal);
     key.meter
-        .limit_status(&key.limits, now)
-        .most_restrictive(account.meter.limit_status(&account.limits, now))
+        .rate_limit_status(&key.limits, now)
+        .most_restrictive(account.meter.rate_limit_status(&account.limits, now))
 }
 
 /// Locks the usage of the account and of the key, always in this order.
@@ -265,7 +266,7 @@ const MAX_STATED_SECONDS: u32 = 60;
 /// Formats the end of a wait by RFC 3339; `None` if the wait never ends.
 fn resets_at(wait: RetryAfter, now: Duration) -> Option<String> {
     let RetryAfter::After(wait) = wait else { return None };
-    Some(format_time(now.saturating_add(wait.min(Duration::from_secs(u64::from(u32::MAX))))))
+    Some(format_rfc3339_rounded_up(now.saturating_add(wait.min(Duration::from_secs(u64::from(u32::MAX))))))
 }
 
 /// Returns the advice for the client when to retry.
@@ -286,18 +287,18 @@ fn refusal(whose: LimitOwner, denied: &LimitExceeded, now: Duration) -> ApiError
     let when = retry_advice(denied, seconds, resets_at.as_deref());
     let (code, message) = refusal_message(whose, denied, &when);
     let refusal = ApiError::with_message(code, message)
-        .with_detail("limit", denied.limit.name())
-        .with_detail("of", whose.name());
+        .with_details_member("limit", denied.limit.name())
+        .with_details_member("of", whose.name());
     let refusal = match denied.limit {
-        LimitKind::Budget(_) => refusal.with_detail("credits", credits().to_string()),
-        _ => refusal.with_detail("value", most),
+        LimitKind::Budget(_) => refusal.with_details_member("credits", credits().to_string()),
+        _ => refusal.with_details_member("value", most),
     };
     let refusal = match resets_at {
-        Some(time) => refusal.with_detail("resets_at", time),
+        Some(time) => refusal.with_details_member("resets_at", time),
         None => refusal,
     };
     match (seconds, denied.retry_after) {
-        (Some(_), RetryAfter::OnLease | RetryAfter::OnRelease) => refusal.caused_by_in_flight(),
+        (Some(_), RetryAfter::OnLease | RetryAfter::OnRelease) => refusal.caused_by_concurrent_requests(),
         (Some(seconds), _) => refusal.with_retry_after(seconds),
         (None, _) => refusal,
     }

@@ -69,7 +69,7 @@ impl BufferedSocket {
     /// Returns true if the stream is a socket in clear text whose buffers are empty, so that it can move to another
     /// thread.
     #[must_use]
-    pub fn is_idle_plain(stream: &Stream) -> bool {
+    pub fn is_movable_between_threads(stream: &Stream) -> bool {
         let at_rest = |Self { io, .. }: &Self| io.buffer().is_empty() && io.get_ref().buffer().is_empty();
         (**stream).as_any().downcast_ref::<Self>().is_some_and(at_rest)
     }

@@ -39,7 +39,7 @@ impl FaultInjector {
     /// # Panics
     /// Panics if a fault is due.
     #[allow(clippy::panic)]
-    pub fn trigger(&self, at: InjectionPoint) {
+    pub fn panic_if_armed(&self, at: InjectionPoint) {
         let Some(left) = self.0.get(at as usize) else { return };
         let due = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
         assert!(!due, "injected");

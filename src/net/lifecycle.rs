@@ -41,12 +41,12 @@ impl Lifecycle {
     }
 
     /// Records that another process has taken over the store, or that the takeover was cancelled.
-    pub fn set_handed_over(&self, handed_over: bool) {
+    pub fn set_store_handed_over(&self, handed_over: bool) {
         self.handed_over.store(handed_over, Ordering::Release);
     }
 
     /// Returns true if another process has taken over the store, or is about to.
-    pub fn is_handed_over(&self) -> bool {
+    pub fn is_store_handed_over(&self) -> bool {
         self.handed_over.load(Ordering::Acquire)
     }
 
@@ -57,17 +57,17 @@ impl Lifecycle {
     }
 
     /// Returns the number of exchanges in flight.
-    pub fn in_flight(&self) -> usize {
+    pub fn in_flight_exchanges(&self) -> usize {
         self.in_flight.load(Ordering::Acquire)
     }
 
-    /// Returns the signal that is sent at the end of the last exchange in flight, and by [`Lifecycle::notify_waiters`].
-    pub const fn drain_signal(&self) -> &Notify {
+    /// Returns the signal that is sent at the end of the last exchange in flight, and by [`Lifecycle::notify_drain_waiters`].
+    pub const fn drained_signal(&self) -> &Notify {
         &self.changed
     }
 
-    /// Wakes all tasks that wait for [`Lifecycle::drain_signal`].
-    pub fn notify_waiters(&self) {
+    /// Wakes all tasks that wait for [`Lifecycle::drained_signal`].
+    pub fn notify_drain_waiters(&self) {
         self.changed.notify_waiters();
     }
 }
@@ -75,7 +75,7 @@ impl Lifecycle {
 impl Drop for InFlightGuard<'_> {
     fn drop(&mut self) {
         if self.lifecycle.in_flight.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.lifecycle.notify_waiters();
+            self.lifecycle.notify_drain_waiters();
         }
     }
 }

@@ -12,7 +12,7 @@ use tokio::task::coop::{consume_budget, has_budget_remaining};
 const BYTES_PER_UNIT: usize = 256;
 
 /// Takes one unit of the task's budget; yields to other tasks if none is left.
-pub async fn consume_step() {
+pub async fn consume_budget_unit() {
     consume_budget().await;
 }
 
@@ -52,7 +52,7 @@ mod tests {
         });
         set.spawn_local(async move {
             for _ in 0..rounds {
-                consume_step().await;
+                consume_budget_unit().await;
                 charge_bytes(bytes);
             }
             over.set(true);
@@ -73,6 +73,8 @@ mod tests {
     fn outside_of_a_task_nothing_is_counted() {
         charge_bytes(1 << 30);
         let mut context = Context::from_waker(Waker::noop());
-        assert!(poll_budget(&mut context).is_ready() && pin!(consume_step()).poll(&mut context).is_ready());
+        assert!(
+            poll_budget(&mut context).is_ready() && pin!(consume_budget_unit()).poll(&mut context).is_ready()
+        );
     }
 }

@@ -59,7 +59,7 @@ async fn execute(proxy: &GatewayProxy, ask: LineRequest) -> LineResponse {
         request: report.request,
         status: report.status,
         body: line.take_response(),
-        end: line.take_hold_end(),
+        end: line.take_hold_outcome(),
         usage: report.usage,
         ending: report.ending,
     }
@@ -67,7 +67,7 @@ async fn execute(proxy: &GatewayProxy, ask: LineRequest) -> LineResponse {
 
 /// Returns the refusal of a line that ended without a response: its permit was recalled, its key is no longer valid, or
 /// the gateway failed. `None` if the line was cancelled.
-pub(crate) fn refusal_after_close(
+pub(crate) fn unanswered_line_refusal(
     line: &LineDownstream,
     state: &ExchangeState,
     now: u64,

@@ -12,7 +12,7 @@ use crate::upstream::config_snapshot::ModelState;
 use crate::upstream::offer::OfferState;
 use crate::upstream::tokenize;
 use bytes::Bytes;
-use penstock_core::{ApiError, InferenceRequest, InferenceTask, RequestForm};
+use penstock_core::{ApiError, InferenceRequest, InferenceTask, RequestBodyFormat};
 use penstock_dialect::DEFAULT_MAX_TOKENS;
 use penstock_tokens::{
     CountBudget, CountMethod, PromptConversation, PromptParseError, TokenCount, TokenCounter,
@@ -29,7 +29,7 @@ const MIN_EXACT_TOKENS: u64 = 32_768;
 
 /// Number of tokens that a context window leaves for the answer after the prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ContextBudget {
+pub struct OutputTokenBudget {
     /// Number of tokens that may be requested.
     pub left: u64,
     /// Number of tokens that certainly fit, if `left` is an estimate. It is sent if a provider refuses the larger
@@ -65,7 +65,7 @@ pub async fn check_window(
         InferenceTask::Embed(_) | InferenceTask::Rerank(_) => {
             Box::pin(check_texts(counting, model, ask)).await.map(|()| None)
         }
-        InferenceTask::Complete(_) => Box::pin(prompts::check_prompts(counting, model, ask)).await,
+        InferenceTask::Complete(_) => Box::pin(prompts::check_longest_prompt(counting, model, ask)).await,
         // An image prompt that is too long is truncated by the engine; audio has no window.
         InferenceTask::GenerateImages(_) | InferenceTask::Transcribe(_) | InferenceTask::Passthrough(_) => {
             Ok(None)
@@ -91,7 +91,7 @@ async fn check_texts(
         let counter = model.model.tokenizer.as_ref().map(|tokenizer| &*tokenizer.0);
         longest_token_count(counter, &task, window, window, stop)
     };
-    let tokens = if quick { work(&AtomicBool::new(false)) } else { counting.run_queued(work).await? };
+    let tokens = if quick { work(&AtomicBool::new(false)) } else { counting.run_with_permit(work).await? };
     if tokens > window { Err(context_exceeded(window, tokens)) } else { Ok(()) }
 }
 
@@ -131,8 +131,12 @@ const fn exact_limit(window: u64) -> u64 {
 
 /// Returns the refusal of an input that fits no window.
 fn context_exceeded(window: u64, tokens: u64) -> ApiError {
-    let refusal = ApiError::context_length(window, tokens);
-    if tokens > exact_limit(window) { refusal.with_detail("input_tokens_at_least", true) } else { refusal }
+    let refusal = ApiError::context_length_exceeded(window, tokens);
+    if tokens > exact_limit(window) {
+        refusal.with_details_member("input_tokens_at_least", true)
+    } else {
+        refusal
+    }
 }
 
 /// Returns the number of tokens of the longest of the texts that may have more than `fits` tokens, or 0. The count
@@ -240,7 +244,7 @@ pub fn requested_output_tokens(ask: &InferenceRequest, offer: &OfferState) -> Op
 /// no tokens are left. For a prompt that almost fills the window, an estimate could leave a tenth of the tokens that
 /// are really left, or none, and the answer would be truncated. In that case the largest possible number is requested,
 /// and the provider refuses it if it does not fit.
-pub fn remaining_tokens(window: u64, count: &TokenCount, wanted: u64) -> Option<ContextBudget> {
+pub fn remaining_tokens(window: u64, count: &TokenCount, wanted: u64) -> Option<OutputTokenBudget> {
     let left = window.saturating_sub(count.tokens);
     if wanted <= left {
         return None;
@@ -249,15 +253,15 @@ pub fn remaining_tokens(window: u64, count: &TokenCount, wanted: u64) -> Option<
         CountMethod::Estimate => {
             let likely = window.saturating_sub(minimum_tokens(count));
             if left.saturating_mul(4) >= likely.saturating_mul(3) {
-                ContextBudget { left, certain_tokens: None }
+                OutputTokenBudget { left, certain_tokens: None }
             } else {
-                ContextBudget {
+                OutputTokenBudget {
                     left: likely.min(wanted),
                     certain_tokens: Some(left).filter(|left| *left > 0),
                 }
             }
         }
-        CountMethod::Exact | CountMethod::Engine => ContextBudget { left, certain_tokens: None },
+        CountMethod::Exact | CountMethod::Engine => OutputTokenBudget { left, certain_tokens: None },
     };
     // If no tokens are left, the request is sent unchanged, and the provider reports the error.
     Some(budget).filter(|budget| budget.left > 0)
@@ -301,7 +305,7 @@ async fn count_exactly(
     {
         return Ok(Some(count));
     }
-    let tokens = Box::pin(tokenize::count_at_provider(counting, model, ask)).await;
+    let tokens = Box::pin(tokenize::count_tokens_at_provider(counting, model, ask)).await;
     Ok(tokens.map(|tokens| TokenCount { tokens, method: CountMethod::Engine }))
 }
 
@@ -353,20 +357,20 @@ async fn count_conversation(
     ask: &InferenceRequest,
     count: impl FnOnce(PromptConversation, &AtomicBool) -> Option<TokenCount> + Send + 'static,
 ) -> Result<Option<TokenCount>, ApiError> {
-    let (body, form) = (ask.body.clone(), ask.dialect.request_form());
+    let (body, form) = (ask.body.clone(), ask.dialect.request_body_format());
     let quick = body.len() <= MAX_INLINE_COUNT_BYTES;
     let work = move |stop: &AtomicBool| {
-        if !PromptConversation::fits_parser_limit(&body) {
+        if !PromptConversation::fits_parse_memory_limit(&body) {
             return Ok(None);
         }
         match form {
-            RequestForm::Chat => PromptConversation::from_chat(&body),
-            RequestForm::Messages => PromptConversation::from_messages(&body),
+            RequestBodyFormat::Chat => PromptConversation::from_chat(&body),
+            RequestBodyFormat::Messages => PromptConversation::from_messages(&body),
         }
         .map(|conversation| count(conversation, stop))
     };
     let counted: Result<Option<TokenCount>, PromptParseError> =
-        if quick { work(&AtomicBool::new(false)) } else { counting.run_queued(work).await? };
+        if quick { work(&AtomicBool::new(false)) } else { counting.run_with_permit(work).await? };
     counted.map_err(|_| ApiError::invalid("messages", "The messages cannot be read for counting."))
 }
 

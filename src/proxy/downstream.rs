@@ -51,8 +51,8 @@ impl<'a> Downstream<'a> {
 impl Downstream<'_> {
     /// Returns the batch line, background response or single choice; `None` for any other request.
     #[must_use]
-    pub fn batch_line(&self) -> Option<&Arc<LineDownstream>> {
-        self.origin.as_ref().and_then(RequestOrigin::batch_line)
+    pub fn in_process_line(&self) -> Option<&Arc<LineDownstream>> {
+        self.origin.as_ref().and_then(RequestOrigin::in_process_line)
     }
 
     /// Returns true for a request without a socket, whose complete body is available from the start.
@@ -63,7 +63,7 @@ impl Downstream<'_> {
 
     /// Returns the origin of the request.
     #[must_use]
-    pub const fn origin(&self) -> Option<&RequestOrigin> {
+    pub const fn request_origin(&self) -> Option<&RequestOrigin> {
         self.origin.as_ref()
     }
 
@@ -105,7 +105,7 @@ impl Downstream<'_> {
     /// Returns the first header field with this name, which is in lower case and no constant of the `http` crate. A
     /// request has few fields, so that comparing their names costs less than the hash of another name.
     #[must_use]
-    pub fn custom_field(&self, name: &str) -> Option<&[u8]> {
+    pub fn custom_header_field(&self, name: &str) -> Option<&[u8]> {
         self.header_fields().find(|(found, _)| *found == name).map(|(_, value)| value)
     }
 
@@ -132,7 +132,7 @@ impl Downstream<'_> {
     /// Returns [`ErrorKind::InvalidData`] for invalid chunks, and another kind if the body was truncated.
     pub async fn read_request_body(&mut self) -> Result<Option<Bytes>> {
         loop {
-            read_budget::consume_step().await;
+            read_budget::consume_budget_unit().await;
             let piece = self.session.read_request_body().await.map_err(failed)?;
             read_budget::charge_bytes(piece.as_ref().map_or(0, Bytes::len));
             // An empty piece may precede the end of a chunked body.
@@ -142,7 +142,7 @@ impl Downstream<'_> {
         }
     }
 
-    /// Reads the part of a body of known length that has arrived with the head, and lets [`Self::read_into`] read the
+    /// Reads the part of a body of known length that has arrived with the head, and lets [`Self::read_body_into`] read the
     /// rest directly from the connection. Returns `None` where that is not possible.
     ///
     /// Pingora's session would copy each byte twice. Here the session gets the length of its part as that of the body,
@@ -150,9 +150,9 @@ impl Downstream<'_> {
     ///
     /// # Errors
     /// Same as for [`Self::read_request_body`].
-    pub async fn begin_direct_body(&mut self) -> Result<Option<Bytes>> {
+    pub async fn begin_direct_body_read(&mut self) -> Result<Option<Bytes>> {
         let Some(RequestOrigin::Http1(connection)) = &self.origin else { return Ok(None) };
-        let prefix = connection.body_prefix();
+        let prefix = connection.body_prefix_length();
         // The length was looked at when the interim response was sent.
         if self.header_field(header::EXPECT).is_some() {
             return Ok(None);
@@ -164,16 +164,16 @@ impl Downstream<'_> {
     }
 
     /// Appends the next piece of the request body to `body`. Returns its number of bytes, 0 at the end. After
-    /// [`Self::begin_direct_body`], it must not be called when the body is complete.
+    /// [`Self::begin_direct_body_read`], it must not be called when the body is complete.
     ///
     /// # Errors
     /// Same as for [`Self::read_request_body`].
-    pub async fn read_into(&mut self, body: &mut BytesMut) -> Result<usize> {
+    pub async fn read_body_into(&mut self, body: &mut BytesMut) -> Result<usize> {
         if let (true, Some(RequestOrigin::Http1(connection))) = (self.is_body_direct, &self.origin) {
-            read_budget::consume_step().await;
+            read_budget::consume_budget_unit().await;
             let before = body.len();
             let mut read = pin!(self.session.read_body_or_idle(true));
-            let ended = poll_fn(|cx| connection.poll_body(body, || read.as_mut().poll(cx))).await;
+            let ended = poll_fn(|cx| connection.poll_body_into(body, || read.as_mut().poll(cx))).await;
             let count = body.len() - before;
             // A read costs only the copy by the kernel, so that a poll may read more than with a decoder.
             read_budget::charge_bytes(count / DIRECT_READ_SHARE);
@@ -220,7 +220,7 @@ impl Downstream<'_> {
     /// Returns the signal that asks a batch line to release its permit to an interactive request.
     #[must_use]
     pub fn permit_recall_token(&self) -> Option<CancellationToken> {
-        self.batch_line().and_then(|line| line.permit_recall_token())
+        self.in_process_line().and_then(|line| line.permit_recall_token())
     }
 
     /// Sends `100 Continue` over HTTP/1.1. HTTP/1.0 has no interim responses (RFC 9110 §10.1.1).
@@ -350,22 +350,22 @@ impl Downstream<'_> {
     /// Stores the usage of one choice for the exchange that requested all choices. Returns the usage if this request is
     /// not a choice.
     pub(crate) fn store_choice_usage(&mut self, part: ChoiceUsage) -> std::result::Result<(), ChoiceUsage> {
-        match self.batch_line() {
+        match self.in_process_line() {
             Some(line) => line.store_choice_usage(part),
             None => Err(part),
         }
     }
 
     /// Records the provider that sends the first content of a choice, and the number of its attempt.
-    pub(crate) fn record_first_provider(&mut self, provider: &str, number: u32) {
-        if let Some(line) = self.batch_line() {
-            line.record_first_provider(provider, number);
+    pub(crate) fn record_first_content_provider(&mut self, provider: &str, number: u32) {
+        if let Some(line) = self.in_process_line() {
+            line.record_first_content_provider(provider, number);
         }
     }
 
     /// Records the finish reason of a choice. Does nothing if this request is not a choice.
     pub(crate) fn record_finish_reason(&mut self, finish: Option<FinishReason>) {
-        if let Some(line) = self.batch_line() {
+        if let Some(line) = self.in_process_line() {
             line.record_finish_reason(finish);
         }
     }

@@ -138,7 +138,8 @@ fn exclusion(
     }
     let filters = ask.filters.as_ref()?;
     let facts = offer.offer_properties(moment, is_batch);
-    let unmet = OfferFilterKind::ALL.into_iter().filter(|filter| !filters.allows(*filter, &facts));
+    let unmet =
+        OfferFilterKind::ALL.into_iter().filter(|filter| !filters.filter_allows_offer(*filter, &facts));
     Some(unmet.collect::<Vec<_>>()).filter(|unmet| !unmet.is_empty()).map(ExclusionReason::Filters)
 }
 

@@ -22,22 +22,22 @@ mod token_ids;
 mod translate;
 mod zero_tokens;
 
-pub use admit::AdmitRequest;
-pub use annotate::Annotate;
+pub use admit::AcquireProvisionalPermit;
+pub use annotate::AnnotateSettlement;
 pub use authenticate::Authenticate;
 pub use candidates::{SelectCandidates, find_model, model_for_request, unknown_model_error};
 pub use limit::ReserveLimits;
-pub use meter::Meter;
-pub use parse::Parse;
+pub use meter::MeterUsage;
+pub use parse::ParseRequest;
 pub use request::{InferenceContext, RequestBody, RequestFilter, RequestFilterChain};
 pub use reserve::{ReserveCredits, highest_reservation};
 pub use response::{
     BufferedBody, ResponseBodyFilter, ResponseBodyFilterChain, ResponseContext, ResponseUsage, StreamEnd,
     StreamPiece, response_body_filter,
 };
-pub use response_head::{ResponseFields, response_filter};
+pub use response_head::{ResponseFields, remove_unlisted_fields};
 pub use token_ids::DecodeTokenIds;
-pub use translate::Translate;
+pub use translate::TranslateResponse;
 pub use zero_tokens::AnswerZeroTokens;
 
 /// Request filters in the order in which they run.
@@ -47,10 +47,10 @@ pub use zero_tokens::AnswerZeroTokens;
 #[rustfmt::skip]
 pub type RequestFilters = (
     Authenticate,
-    Parse,
+    ParseRequest,
     DecodeTokenIds,
     AnswerZeroTokens,
-    AdmitRequest,
+    AcquireProvisionalPermit,
     SelectCandidates,
     ReserveLimits,
     ReserveCredits,
@@ -59,7 +59,7 @@ pub type RequestFilters = (
 /// Response body filters in the order in which they run, from the provider to the client.
 #[rustfmt::skip]
 pub type ResponseBodyFilters = (
-    Translate,
-    Meter,
-    Annotate,
+    TranslateResponse,
+    MeterUsage,
+    AnnotateSettlement,
 );

@@ -117,7 +117,7 @@ impl ProxyHttp for Gateway {
         if let Some(RequestOrigin::Http1(connection)) = &ctx.origin {
             connection.set_request_received();
         }
-        let early = ctx.origin.as_ref().and_then(RequestOrigin::refusal).cloned();
+        let early = ctx.origin.as_ref().and_then(RequestOrigin::head_refusal).cloned();
         let mut exchange = ctx.exchange(session);
         let found = panics::catch_panic(pin!(async {
             exchange.read_head();
@@ -148,7 +148,7 @@ impl ProxyHttp for Gateway {
         let served = panics::catch_panic(pin!(exchange.handle_route(route))).await;
         let served = served.unwrap_or_else(|| Err(exchange.record_panic()));
         let answered = exchange.caller.has_response_head();
-        let line = exchange.caller.batch_line().cloned();
+        let line = exchange.caller.in_process_line().cloned();
         match served {
             Ok(WriteOutcome::Complete) => {
                 let after = exchange.connection_reuse(WriteOutcome::Complete);
@@ -157,7 +157,7 @@ impl ProxyHttp for Gateway {
             }
             Ok(WriteOutcome::Disconnected) => {
                 let now = ctx.app.clock.unix_seconds();
-                match line.and_then(|line| batch_line::refusal_after_close(&line, &ctx.state, now)) {
+                match line.and_then(|line| batch_line::unanswered_line_refusal(&line, &ctx.state, now)) {
                     Some(refusal) => Err(ctx.refuse(refusal)),
                     None => Err(ctx.disconnected()),
                 }
@@ -185,7 +185,7 @@ impl ProxyHttp for Gateway {
         head: &mut ResponseHeader,
         _: &mut Self::CTX,
     ) -> Result<()> {
-        filters::response_filter(head);
+        filters::remove_unlisted_fields(head);
         Ok(())
     }
 
@@ -243,8 +243,8 @@ impl ProxyHttp for Gateway {
         }
         ctx.state.record.record_end(left, session.body_bytes_sent());
         ctx.app.record_exchange(&ctx.state.record, ctx.state.started);
-        if let Some(local) = ctx.origin.as_ref().and_then(RequestOrigin::local_request) {
-            local.set_record(&ctx.state.record);
+        if let Some(local) = ctx.origin.as_ref().and_then(RequestOrigin::playground_request) {
+            local.copy_access_record(&ctx.state.record);
         }
     }
 

@@ -26,7 +26,7 @@ enum ResponseSink {
 impl ResponseSink {
     async fn push(&self, data: Bytes) -> std::io::Result<()> {
         match self {
-            Self::Line(line) => line.push(data).await,
+            Self::Line(line) => line.push_response_piece(data).await,
             Self::Local(local) => local.push(&data),
         }
     }
@@ -34,7 +34,7 @@ impl ResponseSink {
     /// Waits until the batch or an interactive request ends the line, or until the user has closed the page.
     async fn closed(&self) {
         match self {
-            Self::Line(line) => line.wait_until_closed().await,
+            Self::Line(line) => line.wait_for_cancel_or_recall().await,
             Self::Local(local) => local.wait_until_closed().await,
         }
     }

@@ -78,7 +78,7 @@ impl PlaygroundRequest {
     }
 
     /// Copies the status, charge and provider from the record of the ended exchange.
-    pub(super) fn set_record(&self, record: &AccessRecord) {
+    pub(super) fn copy_access_record(&self, record: &AccessRecord) {
         let mut response = self.response.lock();
         response.status = record.status;
         response.eur = record.charge.as_ref().map(|charge| charge.eur);

@@ -1,14 +1,14 @@
 //! Upload of an audio file as a multipart form. The parts may come in any order, the audio is spooled, and the memory
 //! does not depend on the size of the file.
 
-use crate::http::STREAM_WINDOW;
-use crate::proxy::exchange::{Exchange, body_read_refusal, body_too_large};
-use crate::storage::files::disk_error;
+use crate::http::H2_STREAM_WINDOW_BYTES;
+use crate::proxy::exchange::{Exchange, body_read_refusal, body_too_large_error};
+use crate::storage::files::io_to_api_error;
 use crate::storage::spool::SpooledData;
 use bytes::Bytes;
 use http::header;
 use penstock_core::{ApiError, ErrorCode, InferenceTask};
-use penstock_media::speech::TranscriptionUpload;
+use penstock_media::speech::TranscriptionFormParser;
 use std::time::Instant;
 use tokio::time::timeout;
 
@@ -20,33 +20,33 @@ impl Exchange<'_> {
     pub async fn read_audio_form(&mut self) -> Result<(Box<str>, InferenceTask, SpooledData), ApiError> {
         self.require_identity_encoding()?;
         let kind = self.caller.header_field(header::CONTENT_TYPE).unwrap_or_default();
-        let upload = TranscriptionUpload::new(std::str::from_utf8(kind).unwrap_or_default())?;
+        let upload = TranscriptionFormParser::new(std::str::from_utf8(kind).unwrap_or_default())?;
         let limits = &self.config.settings.limits;
         let (cap, within) = (limits.audio_body, limits.upload);
         // Memory of the spool, plus the receive window, which fills if the disk is slow.
-        let held = self.config.settings.spool.memory + STREAM_WINDOW as usize;
+        let held = self.config.settings.spool.memory + H2_STREAM_WINDOW_BYTES as usize;
         self.admit_body(cap, Some(held)).await?;
         let read = timeout(within, self.read_form(upload, cap)).await;
         let read = read.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::RequestTimeout)));
-        self.finish_body(read.is_ok());
+        self.finish_body_read(read.is_ok());
         read
     }
 
     async fn read_form(
         &mut self,
-        mut upload: TranscriptionUpload,
+        mut upload: TranscriptionFormParser,
         cap: usize,
     ) -> Result<(Box<str>, InferenceTask, SpooledData), ApiError> {
         let mut spool = self.app.spools.new_spool();
         let mut sound = Vec::new();
-        while let Some(piece) = self.next_chunk(cap).await? {
+        while let Some(piece) = self.next_body_chunk(cap).await? {
             upload.push(piece, &mut sound)?;
             for piece in sound.drain(..) {
-                spool.push(&piece).await.map_err(|error| disk_error(&error))?;
+                spool.push(&piece).await.map_err(|error| io_to_api_error(&error))?;
             }
         }
         let (model, task) = upload.end()?;
-        let sound = spool.finish().await.map_err(|error| disk_error(&error))?;
+        let sound = spool.finish().await.map_err(|error| io_to_api_error(&error))?;
         Ok((model, InferenceTask::Transcribe(task), sound))
     }
 
@@ -55,7 +55,7 @@ impl Exchange<'_> {
     ///
     /// # Errors
     /// Returns a refusal if the body is too large, too slow or truncated.
-    pub(crate) async fn next_chunk(&mut self, cap: usize) -> Result<Option<Bytes>, ApiError> {
+    pub(crate) async fn next_body_chunk(&mut self, cap: usize) -> Result<Option<Bytes>, ApiError> {
         let asked = Instant::now();
         let read = timeout(self.config.settings.limits.body_idle, self.caller.read_request_body()).await;
         // The time spent waiting for the client does not count as processing time.
@@ -65,7 +65,7 @@ impl Exchange<'_> {
             .map_err(|error| body_read_refusal(&error))?;
         self.record.bytes_in += piece.as_ref().map_or(0, Bytes::len);
         if self.record.bytes_in > cap {
-            return Err(body_too_large(cap));
+            return Err(body_too_large_error(cap));
         }
         Ok(piece)
     }

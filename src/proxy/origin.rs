@@ -60,7 +60,7 @@ impl Http2StreamState {
 impl RequestOrigin {
     /// Returns the refusal of an HTTP/2 request whose head Pingora accepts and the guard does not.
     #[must_use]
-    pub fn refusal(&self) -> Option<&ApiError> {
+    pub fn head_refusal(&self) -> Option<&ApiError> {
         match self {
             Self::Http2(stream) => stream.refusal.as_ref(),
             Self::Http1(_) | Self::Line(_) | Self::Local(_) => None,
@@ -69,7 +69,7 @@ impl RequestOrigin {
 
     /// Returns the batch line, background response or single choice; `None` for any other origin.
     #[must_use]
-    pub const fn batch_line(&self) -> Option<&Arc<LineDownstream>> {
+    pub const fn in_process_line(&self) -> Option<&Arc<LineDownstream>> {
         match self {
             Self::Line(line) => Some(line),
             Self::Http1(_) | Self::Http2(_) | Self::Local(_) => None,
@@ -78,7 +78,7 @@ impl RequestOrigin {
 
     /// Returns the request if a page of the console sent it.
     #[must_use]
-    pub const fn local_request(&self) -> Option<&Arc<PlaygroundRequest>> {
+    pub const fn playground_request(&self) -> Option<&Arc<PlaygroundRequest>> {
         match self {
             Self::Local(local) => Some(local),
             Self::Http1(_) | Self::Http2(_) | Self::Line(_) => None,

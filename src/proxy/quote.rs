@@ -5,7 +5,7 @@ use super::downstream::Downstream;
 use super::exchange::{Exchange, ExchangeState};
 use super::failover::CandidateSet;
 use super::filters::{
-    InferenceContext, Parse, RequestBody, RequestFilterChain, SelectCandidates, highest_reservation,
+    InferenceContext, ParseRequest, RequestBody, RequestFilterChain, SelectCandidates, highest_reservation,
 };
 use super::{InProcessSession, PlaygroundRequest, RequestOrigin};
 use crate::billing::ReserveAmounts;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Filters of a quote: the filters of a request before its limits and its reservation.
-type QuoteFilters = (Parse, SelectCandidates);
+type QuoteFilters = (ParseRequest, SelectCandidates);
 
 /// Quote of a chat request.
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ pub(super) async fn compute_quote(
     let mut state = ExchangeState::new(app);
     state.principal = local.principal().clone();
     app.key_cache.authorize_without_secret(&state.principal)?;
-    state.principal.require_scope(ChatCompletions.scope())?;
+    state.principal.require_scope(ChatCompletions.required_scope())?;
     let caller = Downstream::new(&mut session, Some(RequestOrigin::Local(local)));
     let mut exchange = Exchange { app, caller, state: &mut state };
     let mut request = InferenceContext::new(&mut exchange, RequestBody::Json(body, parse_chat_request));

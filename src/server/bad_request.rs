@@ -1,11 +1,11 @@
 //! Response to a request whose head was refused, before an exchange exists.
 
 use super::{PublicServer, linger_close};
-use crate::proxy::endpoint::{self, DialectHeaders};
+use crate::proxy::endpoint::{self, MessagesDialectHint};
 use crate::telemetry::AccessRecord;
 use crate::telemetry::request_id::RequestId;
 use penstock_core::{ApiError, Dialect, ErrorCode};
-use penstock_http_wire::http1_request::{HeadError, request_target};
+use penstock_http_wire::http1_request::{HeadError, request_target_for_log};
 use pingora_core::protocols::Stream;
 use std::time::Instant;
 use tokio::io::AsyncWriteExt;
@@ -20,7 +20,7 @@ pub(super) async fn refuse_head(
     error: Option<HeadError>,
 ) {
     let (started, id) = (Instant::now(), RequestId::random());
-    let limits = server.limit_settings();
+    let limits = server.client_limits();
     let late = error.is_none();
     let refusal =
         error.map_or_else(|| ApiError::new(ErrorCode::RequestTimeout), |error| head_refusal(error, &limits));
@@ -61,8 +61,8 @@ pub(super) fn record_malformed_request(server: &PublicServer) {
 /// Returns the dialect of the error response, from the path of the request target.
 pub(super) fn error_dialect_of_head(head: &[u8]) -> Dialect {
     endpoint::error_dialect(
-        request_target(head).split('?').next().unwrap_or_default(),
-        DialectHeaders::Absent,
+        request_target_for_log(head).split('?').next().unwrap_or_default(),
+        MessagesDialectHint::Absent,
     )
 }
 
@@ -85,5 +85,5 @@ pub(super) fn head_refusal(error: HeadError, limits: &crate::config::settings::L
 
 fn limit_exceeded(code: ErrorCode, what: &str, limit: usize, unit: &str) -> ApiError {
     ApiError::with_message(code, format!("The request's {what} has more than {limit} {unit}."))
-        .with_detail("limit", limit)
+        .with_details_member("limit", limit)
 }

@@ -8,7 +8,7 @@ use super::http2::StreamCounts;
 use super::{LINGER_IDLE, LINGER_TIMEOUT};
 use crate::net::read_budget;
 use async_trait::async_trait;
-use penstock_http_wire::http2_frames::FrameHeadReader;
+use penstock_http_wire::http2_frames::FrameHeaderParser;
 use pingora_core::protocols::raw_connect::ProxyDigest;
 use pingora_core::protocols::tls::SslDigest;
 use pingora_core::protocols::{
@@ -43,7 +43,7 @@ pub(super) struct FloodGuardStream {
     count: FrameCounter,
     written: u64,
     /// Reader of the heads of the frames that the gateway sends.
-    sent: FrameHeadReader,
+    sent: FrameHeaderParser,
     window_start: Instant,
     linger: Option<LingeringClose>,
 }
@@ -59,7 +59,7 @@ struct LingeringClose {
 /// Counter of frames without request data.
 #[derive(Debug)]
 struct FrameCounter {
-    heads: FrameHeadReader,
+    heads: FrameHeaderParser,
     empty: u64,
 }
 
@@ -73,7 +73,7 @@ impl FloodGuardStream {
             max_frames: max_frames as u64,
             count,
             written: 0,
-            sent: FrameHeadReader::for_server(),
+            sent: FrameHeaderParser::for_server_bytes(),
             window_start: Instant::now(),
             linger: None,
         }
@@ -89,7 +89,7 @@ impl FloodGuardStream {
             self.sent.push(part, |head| faulty += usize::from(head.error_code == Some(PROTOCOL_ERROR)));
         }
         if faulty > 0 {
-            self.streams.count_faulty_streams(faulty);
+            self.streams.add_faulty_streams(faulty);
         }
     }
 
@@ -110,7 +110,7 @@ impl FloodGuardStream {
 
 impl FrameCounter {
     fn new() -> Self {
-        Self { heads: FrameHeadReader::for_client(), empty: 0 }
+        Self { heads: FrameHeaderParser::for_client_bytes(), empty: 0 }
     }
 
     fn push(&mut self, bytes: &[u8]) {

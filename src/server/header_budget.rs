@@ -48,14 +48,14 @@ pub(super) fn header_budget_limit(settings: &Settings) -> usize {
 }
 
 /// Returns the size of a head as RFC 9113 defines it, in bytes.
-pub(super) fn header_bytes(head: &RequestHeader) -> usize {
+pub(super) fn header_list_size(head: &RequestHeader) -> usize {
     let fields = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + FIELD_OVERHEAD);
     head.raw_path().len() + fields.sum::<usize>()
 }
 
 /// Returns the bytes that a head counts in the budget: its size, and a quarter of the largest head for its stream.
 pub(super) fn header_cost(head: &RequestHeader, largest: usize) -> usize {
-    header_bytes(head) + largest / STREAM_OVERHEAD
+    header_list_size(head) + largest / STREAM_OVERHEAD
 }
 
 #[cfg(test)]

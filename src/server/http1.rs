@@ -10,7 +10,7 @@ use crate::net::executor;
 use crate::proxy::RequestOrigin;
 use crate::time::clock;
 use bytes::{Buf, BytesMut};
-use penstock_http_wire::http1_request::{EmptyLines, HeadError, HeadLimits, HeadParser};
+use penstock_http_wire::http1_request::{HeadError, HeadLimits, HeadParser, LeadingEmptyLines};
 use pingora_core::apps::HttpServerApp;
 use pingora_core::protocols::Stream;
 use pingora_core::protocols::http::ServerSession;
@@ -53,7 +53,7 @@ pub(super) async fn serve_connection(
     let mut buffer = BytesMut::new();
     let mut reused = false;
     loop {
-        let limits = server.limit_settings();
+        let limits = server.client_limits();
         let framing = match read_head(&mut stream, &mut buffer, &limits, reused, &mut stop).await {
             HeadRead::Complete(framing) => framing,
             HeadRead::Closed => return,
@@ -62,7 +62,8 @@ pub(super) async fn serve_connection(
         };
         let start = request_start(&buffer);
         let may_reuse = run_proxy(server, &connection, stream, framing, buffer, &stop).await;
-        let (Some(returned), after) = (connection.take_returned(), connection.take_connection_reuse()) else {
+        let (Some(returned), after) = (connection.take_returned_stream(), connection.take_connection_reuse())
+        else {
             return;
         };
         stream = returned.stream;
@@ -81,7 +82,9 @@ pub(super) async fn serve_connection(
         buffer = returned.prefetched;
         reused = true;
         // Between two requests, only the socket is bound to the thread, so that the connection can migrate.
-        if buffer.is_empty() && BufferedSocket::is_idle_plain(&stream) && executor::yield_and_migrate().await
+        if buffer.is_empty()
+            && BufferedSocket::is_movable_between_threads(&stream)
+            && executor::yield_and_migrate().await
         {
             let Ok(moved) = BufferedSocket::register_moved(stream) else { return };
             stream = moved;
@@ -129,8 +132,8 @@ async fn read_head(
 ) -> HeadRead {
     let head_limits = HeadLimits { bytes: limits.head, target: limits.target, fields: limits.head_fields };
     let mut deadline = clock::cached_now() + if reused { limits.keep_alive } else { limits.request_head };
-    let (mut scan, mut lines) = (HeadParser::default(), EmptyLines::default());
-    buffer.advance(lines.ignored_prefix(buffer));
+    let (mut scan, mut lines) = (HeadParser::default(), LeadingEmptyLines::default());
+    buffer.advance(lines.ignored_prefix_length(buffer));
     // The buffer has the first bytes of a pipelined request.
     if !buffer.is_empty() {
         deadline = clock::cached_now() + limits.request_head;
@@ -153,7 +156,7 @@ async fn read_head(
         };
         let read = match read {
             Ok(Ok(1..)) => {
-                let ignored = lines.ignored_prefix(buffer);
+                let ignored = lines.ignored_prefix_length(buffer);
                 if ignored > 0 {
                     buffer.advance(ignored);
                     scan = HeadParser::default();

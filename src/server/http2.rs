@@ -6,7 +6,7 @@ use super::h2_flood_guard::FloodGuardStream;
 use super::header_budget::{self, HeaderReservation};
 use super::{PublicServer, bad_request, drain_grace, drain_started};
 use crate::config::settings::LimitSettings;
-use crate::http::STREAM_WINDOW;
+use crate::http::H2_STREAM_WINDOW_BYTES;
 use crate::http::receive_window::{BodyReadCounter, BodyReadGuard};
 use crate::proxy::{Http2StreamState, RequestOrigin};
 use bytes::Bytes;
@@ -30,17 +30,17 @@ use tokio::time::{sleep, timeout};
 
 /// Receive window of a connection while no body is being read. It is the initial window of the protocol, which is also
 /// the minimum. Each body that is being read enlarges it, up to `WIDENED_BODIES` bodies.
-pub const CONNECTION_WINDOW: u32 = (64 << 10) - 1;
+pub const CONNECTION_WINDOW_BYTES: u32 = (64 << 10) - 1;
 /// Maximum number of bodies that widen the receive window of a connection.
 const WIDENED_BODIES: usize = 8;
 /// Largest frame that a client may send, bytes.
 const MAX_FRAME: u32 = 64 << 10;
 /// Limit on the response bytes of one stream that are buffered because its client has not read them yet.
-pub const SEND_BUFFER: usize = 64 << 10;
+pub const STREAM_SEND_BUFFER_BYTES: usize = 64 << 10;
 /// Budget in bytes for the overhead of data frames that are not read yet: a frame of less than 256 bytes is counted
 /// with the difference to 256. The budget allows frames of 32 bytes that fill a connection window of
 /// [`CONNECTION_WINDOW`] bytes.
-pub const SMALL_FRAME_BUDGET: usize = 512 << 10;
+pub const SMALL_FRAME_OVERHEAD_BYTES: usize = 512 << 10;
 /// Time between GOAWAY and the close of an idle connection, and longest time to send GOAWAY to an abusive client.
 const GOAWAY_GRACE: Duration = Duration::from_secs(1);
 
@@ -86,7 +86,7 @@ impl StreamCounts {
     }
 
     /// Counts streams that the gateway reset because the client violated the protocol.
-    pub(super) fn count_faulty_streams(&self, count: usize) {
+    pub(super) fn add_faulty_streams(&self, count: usize) {
         self.faulty.fetch_add(count, Ordering::Relaxed);
         self.changed.notify_waiters();
     }
@@ -153,7 +153,7 @@ impl Drop for OpenStream {
 
 /// Serves the streams of a connection, each in its own task, until the connection is closed.
 pub(super) async fn serve_connection(server: &Arc<PublicServer>, stream: Stream, mut stop: ShutdownWatch) {
-    let limits = server.limit_settings();
+    let limits = server.client_limits();
     let digest = Arc::new(connection_digest(&stream));
     let streams = Arc::new(StreamCounts::new(limits.h2_resets));
     let counted: Stream = Box::new(FloodGuardStream::new(stream, streams.clone(), limits.h2_frames));
@@ -287,7 +287,7 @@ impl PublicServer {
 /// may send before the gateway reads them.
 const fn window_size(read: usize) -> u32 {
     let wider = if read < WIDENED_BODIES { read } else { WIDENED_BODIES };
-    CONNECTION_WINDOW + STREAM_WINDOW * wider as u32
+    CONNECTION_WINDOW_BYTES + H2_STREAM_WINDOW_BYTES * wider as u32
 }
 
 /// Sends GOAWAY. Streams that the client opened before it received the frame are still served; after that the
@@ -297,7 +297,7 @@ fn close_connection(connection: &mut h2::server::Connection<Stream, Bytes>, stre
     streams.going_away.store(true, Ordering::Relaxed);
 }
 
-/// Waits until GOAWAY is due: at once when the gateway starts to drain, or after [`DRAIN_IDLE`](super::DRAIN_IDLE) if
+/// Waits until GOAWAY is due: at once when the gateway starts to drain, or after [`DRAIN_IDLE_TIMEOUT`](super::DRAIN_IDLE_TIMEOUT) if
 /// the connection has had no stream yet. The first request of a new connection may be in transit, and many clients
 /// report a failure if a new connection is closed.
 async fn goaway_due(stop: &mut ShutdownWatch, had_stream: bool) {
@@ -307,11 +307,11 @@ async fn goaway_due(stop: &mut ShutdownWatch, had_stream: bool) {
 fn h2_options(limits: &LimitSettings) -> H2Options {
     let mut options = default_h2_options();
     options
-        .initial_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
+        .initial_window_size(H2_STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_frame_size(MAX_FRAME)
-        .max_send_buffer_size(SEND_BUFFER)
-        .data_frame_budget(SMALL_FRAME_BUDGET)
+        .max_send_buffer_size(STREAM_SEND_BUFFER_BYTES)
+        .data_frame_budget(SMALL_FRAME_OVERHEAD_BYTES)
         .max_header_list_size(u32::try_from(limits.head.saturating_mul(2)).unwrap_or(u32::MAX))
         .max_concurrent_streams(limits.h2_streams)
         .max_local_error_reset_streams(Some(limits.h2_resets));
@@ -330,7 +330,7 @@ async fn serve_stream(
         return open.0.stream_ended(true);
     }
     let _counted = server.app.track_exchange();
-    let refusal = malformed_request(&session, &server.limit_settings());
+    let refusal = malformed_request(&session, &server.client_limits());
     let link = Http2StreamState::new(body, refusal);
     let mut session = ServerSession::new_http2(session);
     session.req_header_mut().extensions_mut().insert(RequestOrigin::Http2(link.clone()));
@@ -354,7 +354,7 @@ fn malformed_request(session: &HttpSession, limits: &LimitSettings) -> Option<Ap
         HeadError::Malformed("its scheme is not http or https")
     } else if target > limits.target {
         HeadError::TargetTooLong
-    } else if header_budget::header_bytes(head) > limits.head {
+    } else if header_budget::header_list_size(head) > limits.head {
         // The limit of the library is twice as high, because the library refuses larger heads without a response.
         HeadError::TooLarge
     } else if head.headers.len() > limits.head_fields {

@@ -214,7 +214,7 @@ impl AcceptLoop {
             let probed = accepted.and_then(|(socket, client)| {
                 // A client that gets no connection permit gets no response: its socket is closed here.
                 let Some(permit) = self.server.admit_connection(client.ip()) else { return Ok(None) };
-                let patience = self.server.limit_settings().client_write;
+                let patience = self.server.client_limits().client_write;
                 // The generation of an image may take a minute in which nothing is sent, so TCP probes keep the
                 // connection open. If a client does not acknowledge sent data within `patience`, it counts as
                 // disconnected.
@@ -256,7 +256,7 @@ impl AcceptLoop {
         let Ok(socket) = BufferedSocket::new(socket, self.tls, patience) else { return };
         let stream: Stream = if self.tls {
             // The handshake gets the same time as a request head.
-            let (within, Some(tls)) = (self.server.limit_settings().request_head, self.state.public_tls())
+            let (within, Some(tls)) = (self.server.client_limits().request_head, self.state.public_tls())
             else {
                 return;
             };

@@ -32,7 +32,7 @@ const LINGER_TIMEOUT: Duration = Duration::from_secs(10);
 /// was slow.
 const LINGER_IDLE: Duration = Duration::from_secs(2);
 /// Time for which an idle connection may still start a request after the gateway began to drain.
-pub const DRAIN_IDLE: Duration = Duration::from_secs(1);
+pub const DRAIN_IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Number of bytes per read of a discarded body.
 const LINGER_BUFFER: usize = 16 << 10;
 
@@ -68,7 +68,7 @@ impl PublicServer {
 
     /// Returns the configured limits on clients, connections and requests.
     #[must_use]
-    pub fn limit_settings(&self) -> LimitSettings {
+    pub fn client_limits(&self) -> LimitSettings {
         self.app.config_snapshot().settings.limits.clone()
     }
 
@@ -102,11 +102,11 @@ async fn linger_close(mut stream: Stream, late: bool) {
     timeout(if late { LINGER_IDLE } else { LINGER_TIMEOUT }, discard).await.ok();
 }
 
-/// Waits until [`DRAIN_IDLE`] after the gateway has started to drain. A request that its client sends in this time is
+/// Waits until [`DRAIN_IDLE_TIMEOUT`] after the gateway has started to drain. A request that its client sends in this time is
 /// still answered, and its response says that the connection will be closed.
 async fn drain_grace(stop: &mut ShutdownWatch) {
     drain_started(stop).await;
-    tokio::time::sleep(DRAIN_IDLE).await;
+    tokio::time::sleep(DRAIN_IDLE_TIMEOUT).await;
 }
 
 /// Waits until the gateway starts to drain.

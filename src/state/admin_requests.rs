@@ -9,7 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 const MAX_STORE_REQUESTS: usize = 8;
 
 /// Counter of the admin requests in flight, with the permits for their access to the store.
-pub struct AdminRequests {
+pub struct AdminRequestTracker {
     in_flight: Arc<AtomicUsize>,
     store_permits: Arc<Semaphore>,
 }
@@ -17,13 +17,13 @@ pub struct AdminRequests {
 /// Guard of an admin request in flight.
 pub struct AdminRequestGuard(Arc<AtomicUsize>);
 
-impl Default for AdminRequests {
+impl Default for AdminRequestTracker {
     fn default() -> Self {
         Self { in_flight: Arc::default(), store_permits: Arc::new(Semaphore::new(MAX_STORE_REQUESTS)) }
     }
 }
 
-impl AdminRequests {
+impl AdminRequestTracker {
     /// Counts a request as in flight until the guard is dropped.
     pub fn begin(&self) -> AdminRequestGuard {
         self.in_flight.fetch_add(1, Ordering::AcqRel);

@@ -4,8 +4,8 @@
 use super::AppState;
 use crate::auth::change_feed::{ChangeFeed, ChangedRecord};
 use crate::auth::limit_sync::LimitSync;
-use crate::fleet::{ClockCheck, MemberReport};
-use crate::storage::stores::Stores;
+use crate::fleet::{MemberClockMonitor, MemberReport};
+use crate::storage::stores::OpenStorage;
 use crate::telemetry::fleet_metrics::FleetStatus;
 use parking_lot::Mutex;
 use penstock_storage::audit::AuditPage;
@@ -30,7 +30,7 @@ pub struct FleetSync {
     fed_at: Mutex<Instant>,
     /// Other members whose configuration differs.
     differing: Mutex<BTreeMap<u32, ConfigDifference>>,
-    clocks: Mutex<ClockCheck>,
+    clocks: Mutex<MemberClockMonitor>,
     /// True while heartbeats fail, so that it is logged once.
     is_failing: AtomicBool,
     /// True once the audit log lacks an entry that was read from it.
@@ -63,13 +63,13 @@ impl FleetSync {
     ///
     /// # Errors
     /// Returns a sentence for the operator.
-    pub(super) fn new(stores: &Stores) -> Result<Option<Self>, String> {
-        if !stores.fleet.is_shared() {
+    pub(super) fn new(stores: &OpenStorage) -> Result<Option<Self>, String> {
+        if !stores.fleet.has_fleet() {
             return Ok(None);
         }
         let read_at = Instant::now();
-        let feed =
-            ChangeFeed::start(stores).map_err(|error| format!("The store cannot be read: {error}."))?;
+        let feed = ChangeFeed::from_last_entry(stores)
+            .map_err(|error| format!("The store cannot be read: {error}."))?;
         Ok(Some(Self {
             feed: Mutex::new(feed),
             exchange: Mutex::default(),
@@ -93,7 +93,7 @@ impl AppState {
         }
         let (read_at, steady) = (Instant::now(), self.clock.steady_now());
         let notify = |change: ChangedRecord<'_>| self.notify_changed(change);
-        match feed.apply_new(&self.key_cache, &self.key_write_lock, notify) {
+        match feed.apply_new_changes(&self.key_cache, &self.key_write_lock, notify) {
             Ok(_) => self.note_changes_read(work, read_at, steady),
             Err(error) => work.note_feed_error(&error),
         }
@@ -117,8 +117,8 @@ impl AppState {
         let mut feed = work.feed.lock();
         let (read_at, steady) = (Instant::now(), self.clock.steady_now());
         let [batches, slices] = BatchStore::unfinished_scans();
-        let further = [feed.next_scan(), batches, slices];
-        let mut observed = self.stores.fleet.observe_members(&further)?;
+        let further = [feed.next_row_scan(), batches, slices];
+        let mut observed = self.stores.fleet.read_heartbeats(&further)?;
         let mut pages = std::mem::take(&mut observed.further_pages).into_iter();
         let (changes, unfinished) = (pages.next().unwrap_or_default(), pages.collect());
         let notify = |change: ChangedRecord<'_>| self.notify_changed(change);
@@ -135,7 +135,7 @@ impl AppState {
     /// Runs one heartbeat, once a second: writes the spends, reads the beats and reports of the other members and the
     /// changes of keys, applies them, writes the own beat and report, voids the reserves of evicted members, and
     /// adjusts the leases. Does nothing without a fleet or after a handover. Blocks.
-    pub fn run_heartbeat(&self) {
+    pub fn run_heartbeat_round(&self) {
         let Some(work) = self.fleet_work.as_ref().filter(|_| !self.is_store_handed_over()) else { return };
         let has_written_spends = self.flush_spends();
         match self.sync_limits_with_peers(work) {
@@ -160,7 +160,7 @@ impl AppState {
         let now = self.clock.calendar_now();
         let before = self.stores.fleet.snapshot(Instant::now()).map_or(0, |figures| figures.evictions);
         let (observed, unfinished) = self.read_fleet(work)?;
-        let reports = member.process_heartbeats(observed, Instant::now())?;
+        let reports = member.record_heartbeats_and_evict(observed, Instant::now())?;
         let are_known = reports.len() + 1 == member.live_members().len();
         // A gateway without others gains nothing from slices.
         let do_others_run_slices =
@@ -181,24 +181,28 @@ impl AppState {
             config_version: shared.all.0.to_string(),
             sections: shared.sections.clone(),
             settings: shared.settings.clone(),
-            wanted_pools: self.ledger.leases().map(|leases| leases.wanted_pools()).unwrap_or_default(),
+            wanted_pools: self
+                .ledger
+                .leases()
+                .map(|leases| leases.pools_wanted_from_peers())
+                .unwrap_or_default(),
             leases_budgets: true,
             runs_slices: true,
             keys: exchange.collect_usage(&self.key_cache, self.clock.steady_now()),
         };
-        let returned = self.ledger.leases().map(|leases| leases.begin_returns()).unwrap_or_default();
+        let returned = self.ledger.leases().map(|leases| leases.mark_returns_sent()).unwrap_or_default();
         let beaten = member.write_heartbeat(&report, returned, Instant::now());
         if matches!(beaten, Err(FleetError::Store(StoreError::Guard { .. }))) {
-            self.ledger.restore_refused_returns();
+            self.ledger.cancel_refused_returns();
         }
         beaten?;
         if let Some(leases) = self.ledger.leases() {
-            leases.on_returned();
+            leases.on_returns_accepted();
             let wanted = |(member, report): &(u32, MemberReport)| {
                 let member = *member;
                 report.wanted_pools.clone().into_iter().map(move |pool| (member, pool))
             };
-            leases.set_wanted_by_peers(reports.iter().flat_map(wanted));
+            leases.set_pools_wanted_by_peers(reports.iter().flat_map(wanted));
         }
         exchange.refresh_spends(&self.stores.spends, now)?;
         drop(exchange);
@@ -212,7 +216,7 @@ impl AppState {
 
     /// Voids the reservations that dead members left open in their chains.
     fn void_abandoned(&self) {
-        match self.ledger.void_abandoned() {
+        match self.ledger.void_abandoned_reservations() {
             Ok(count) => tracing::warn!(name: "fleet_member_evicted", voided = %count),
             Err(why) => tracing::error!(name: "reserves_not_voided", why),
         }
@@ -239,14 +243,14 @@ impl AppState {
 
     /// Returns the failure after which this process cannot continue and has to be restarted; `None` without such a
     /// failure.
-    pub fn restart_reason(&self) -> Option<&'static str> {
+    pub fn forced_restart_reason(&self) -> Option<&'static str> {
         let is_fed = self.fleet_work.as_ref().is_none_or(|work| !work.is_reverted.load(Ordering::Acquire));
         if self.stores.store.health() == StoreHealth::Reverted || !is_fed {
             return Some("the database lacks commits that it had acknowledged");
         }
         // Members of a fleet do not take the store over from each other, so a failed store means that the database no
         // longer accepts this process.
-        if self.stores.fleet.is_shared() && self.stores.store.health() == StoreHealth::Failed {
+        if self.stores.fleet.has_fleet() && self.stores.store.health() == StoreHealth::Failed {
             return Some("the database does not know this process any more");
         }
         let figures = self.stores.fleet.snapshot(Instant::now());
@@ -266,7 +270,7 @@ impl FleetSync {
     /// the clocks.
     fn note_clocks(&self, own: u64, reports: &[(u32, MemberReport)]) {
         let times = reports.iter().map(|(member, report)| (*member, report.at));
-        for (member, seconds) in self.clocks.lock().compare(own, times) {
+        for (member, seconds) in self.clocks.lock().find_newly_differing(own, times) {
             tracing::warn!(name: "fleet_clock_differs", %member, seconds = seconds.to_string());
         }
     }

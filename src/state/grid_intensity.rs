@@ -34,7 +34,7 @@ pub fn grid_zone_of<'a>(live: &ConfigSnapshot, provider: &'a Provider) -> &'a st
 
 /// Returns the intensity at a provider in an hour, counted from 1970, as the configuration has it: the forecast, else
 /// the usual value, else the mean of the year.
-pub fn intensity_at(live: &ConfigSnapshot, provider: &Provider, hour: u64) -> IntensityRecord {
+pub fn configured_intensity(live: &ConfigSnapshot, provider: &Provider, hour: u64) -> IntensityRecord {
     let zone = live.settings.grid.zones.get(grid_zone_of(live, provider));
     zone.and_then(|zone| zone.intensity_at(hour)).unwrap_or_else(|| IntensityRecord {
         grams: provider.location.grid.g_per_kwh.round().to_u32().unwrap_or(0),
@@ -64,11 +64,13 @@ impl GridRecords {
     }
 
     /// Records the intensity of the current hour in the zone of each provider, and removes zones without providers.
-    pub fn record(&self, live: &ConfigSnapshot, now: u64) {
+    pub fn record_current_hour(&self, live: &ConfigSnapshot, now: u64) {
         let hour = now / HOUR_SECONDS;
         let mut present = BTreeMap::new();
         for provider in live.providers.iter().map(|one| &one.provider) {
-            present.entry(grid_zone_of(live, provider)).or_insert_with(|| intensity_at(live, provider, hour));
+            present
+                .entry(grid_zone_of(live, provider))
+                .or_insert_with(|| configured_intensity(live, provider, hour));
         }
         let mut records = self.0.lock();
         records.retain(|zone, _| present.contains_key(&**zone));
@@ -97,7 +99,7 @@ impl GridRecords {
 /// Records the present hour and writes the histories that changed; blocks. Rows that the store failed to write are
 /// written at their next change.
 pub fn flush_intensity(app: &AppState) {
-    app.grid_records.record(&app.config_snapshot(), app.clock.unix_seconds());
+    app.grid_records.record_current_hour(&app.config_snapshot(), app.clock.unix_seconds());
     if let Err(error) = app.stores.measurements.put(&app.grid_records.take_changed()) {
         tracing::warn!(name: "latency_stats_not_written", why = %error);
     }

@@ -49,7 +49,7 @@ pub enum FlushScope {
 
 /// Position at which the next round begins.
 #[derive(Debug, Default)]
-pub struct RoundStart {
+pub struct FlushCursor {
     offer: AtomicUsize,
     model: AtomicUsize,
 }

@@ -19,7 +19,7 @@ use crate::billing::handover::InheritedHolds;
 use crate::config::settings::{RestartOnlySettings, Settings};
 use crate::config::{ConfigChange, ParallelValue, diff_settings};
 use crate::http::buffer_pool::BufferPool;
-use crate::http::tls::{self, ListenerTls, TlsConfig};
+use crate::http::tls::{self, ListenerTlsConfigs, TlsConfig};
 use crate::limits::admission_control::AdmissionControl;
 use crate::limits::background_stream_permits::BackgroundStreamPermits;
 use crate::limits::tokenizer_permits::TokenizerPermits;
@@ -28,7 +28,7 @@ use crate::storage::files::{ExpiryCheck, FileManager};
 use crate::storage::images::cache::ImageCache;
 use crate::storage::responses::{ResponseLimits, ResponseStore};
 use crate::storage::spool::SpoolFactory;
-use crate::storage::stores::Stores;
+use crate::storage::stores::OpenStorage;
 use crate::telemetry::blocking_tasks::BlockingContext;
 use crate::telemetry::metrics::MetricsRegistry;
 use crate::telemetry::request_history::RequestHistory;
@@ -38,11 +38,11 @@ use crate::upstream::config_snapshot::ConfigSnapshot;
 use crate::upstream::connection_pool::ConnectionPools;
 use crate::upstream::pools::health::{HealthChecks, HealthContext};
 use crate::upstream::provider_state::{ProviderState, resolve_host_names};
-use admin_requests::AdminRequests;
+use admin_requests::AdminRequestTracker;
 use arc_swap::ArcSwap;
 use fleet::FleetSync;
 use grid_intensity::GridRecords;
-use latency_records::RoundStart;
+use latency_records::FlushCursor;
 use parking_lot::{Mutex, RwLock};
 use penstock_routing::RetryBudget;
 use persistent_state::PersistentState;
@@ -56,9 +56,9 @@ pub struct AppState {
     /// Settings that only a restart can change.
     pub restart_only_settings: RestartOnlySettings,
     /// TLS configurations of the listeners that use TLS.
-    tls: ArcSwap<ListenerTls>,
+    tls: ArcSwap<ListenerTlsConfigs>,
     /// Database, ledger and secrets.
-    pub stores: Stores,
+    pub stores: OpenStorage,
     /// API keys and accounts.
     pub key_cache: Arc<KeyCache>,
     /// Lock that is held while accounts and keys change, in the store and then in memory.
@@ -102,7 +102,7 @@ pub struct AppState {
     /// Work of a fleet member; `None` without a fleet.
     fleet_work: Option<FleetSync>,
     /// Position at which the next write of measured latencies begins.
-    latency_round: RoundStart,
+    latency_round: FlushCursor,
     /// Carbon intensity of the grids in the last hours.
     pub grid_records: GridRecords,
     /// Schedule of backups.
@@ -124,7 +124,7 @@ pub struct AppState {
     /// Earlier processes that still drain after a handover.
     predecessors: Mutex<Vec<Predecessor>>,
     /// Admin requests in flight.
-    pub admin_requests: AdminRequests,
+    pub admin_requests: AdminRequestTracker,
     /// Faults that tests inject.
     #[cfg(feature = "inject")]
     pub fault_injector: Arc<crate::net::fault_injection::FaultInjector>,
@@ -144,7 +144,7 @@ impl AppState {
     ///
     /// # Errors
     /// Returns a sentence that names the cause.
-    pub fn take_over(settings: Settings) -> Result<(Arc<Self>, InheritedHolds), String> {
+    pub fn build_from_predecessor(settings: Settings) -> Result<(Arc<Self>, InheritedHolds), String> {
         Self::build_state(settings, true)
     }
 
@@ -152,7 +152,7 @@ impl AppState {
         let clock = ProcessClock::start();
         let tls = load_tls(&settings, clock)?;
         let spools = SpoolFactory::from_settings(&settings.spool);
-        let stores = Stores::open(&settings.storage)?;
+        let stores = OpenStorage::open(&settings.storage)?;
         let fleet_work = FleetSync::new(&stores)?;
         let (open, holds) = PersistentState::open(&settings, &stores, clock, taken_over)?;
         let connection_pools = ConnectionPools::default();
@@ -178,7 +178,7 @@ impl AppState {
             fault_injector: blocking.inject.clone(),
             blocking,
             fleet_work,
-            latency_round: RoundStart::default(),
+            latency_round: FlushCursor::default(),
             backup_schedule: open.backup_schedule,
             clock,
             connection_pools,
@@ -201,9 +201,9 @@ impl AppState {
             spend_flush_lock: Mutex::default(),
             reloaded: Notify::new(),
             predecessors: Mutex::default(),
-            admin_requests: AdminRequests::default(),
+            admin_requests: AdminRequestTracker::default(),
         });
-        app.ledger.apply_replayed_charges(|charge| app.apply_remote_charge(charge));
+        app.ledger.drain_replayed_charges(|charge| app.apply_charge_of_other_process(charge));
         Ok((app, holds))
     }
 
@@ -218,7 +218,7 @@ impl AppState {
     }
 
     /// Returns the configured limits on stored responses.
-    pub fn response_limits(&self) -> ResponseLimits {
+    pub fn stored_response_limits(&self) -> ResponseLimits {
         let live = self.config_snapshot();
         ResponseLimits { settings: live.settings.responses, keep_free: live.settings.files.keep_free }
     }
@@ -234,7 +234,7 @@ impl AppState {
     }
 
     /// Returns the current time and the retention period of files, to check which files have expired.
-    pub fn expiry_check(&self) -> ExpiryCheck {
+    pub fn file_expiry_check(&self) -> ExpiryCheck {
         ExpiryCheck {
             now: self.clock.unix_seconds(),
             retention: self.config_snapshot().settings.files.retention,
@@ -265,7 +265,7 @@ impl AppState {
             let compared = ParallelValue::start(scope, || diff_settings(&old.settings, &fresh.settings));
             runtime.block_on(async {
                 resolve_host_names(fresh.providers.iter().filter(unknown)).await;
-                fresh.publish().await;
+                fresh.publish_pools().await;
             });
             compared.join()
         });
@@ -279,7 +279,7 @@ impl AppState {
         self.retired_snapshots.lock().push(old);
         // A listener that is no longer configured continues with its TLS configuration until the next start.
         let used = self.tls.load_full();
-        self.tls.store(Arc::new(ListenerTls {
+        self.tls.store(Arc::new(ListenerTlsConfigs {
             public: tls.public.or_else(|| used.public.clone()),
             // A dashboard that was started without TLS stays without TLS until the next start.
             dashboard: used.dashboard.clone().map(|used| tls.dashboard.unwrap_or(used)),
@@ -305,7 +305,7 @@ impl AppState {
 
     /// Returns the number of exchanges in flight.
     pub fn in_flight_exchanges(&self) -> usize {
-        self.lifecycle.in_flight()
+        self.lifecycle.in_flight_exchanges()
     }
 
     /// Ends the startup: from now on the process reports that it is ready.
@@ -330,12 +330,12 @@ impl AppState {
 
     /// Records that another process has taken over the store, or that the takeover was cancelled.
     pub fn set_store_handed_over(&self, left: bool) {
-        self.lifecycle.set_handed_over(left);
+        self.lifecycle.set_store_handed_over(left);
     }
 
     /// Returns true if another process has the store or is about to take it.
     pub fn is_store_handed_over(&self) -> bool {
-        self.lifecycle.is_handed_over()
+        self.lifecycle.is_store_handed_over()
     }
 }
 
@@ -352,7 +352,7 @@ fn blocking_handles(metrics: &Arc<MetricsRegistry>) -> BlockingContext {
 fn build_snapshot(
     settings: Settings,
     connection_pools: &ConnectionPools,
-    stores: &Stores,
+    stores: &OpenStorage,
     clock: ProcessClock,
 ) -> Result<ConfigSnapshot, String> {
     let snapshot = ConfigSnapshot::build(settings, None, connection_pools, clock.unix_seconds())?;
@@ -361,10 +361,10 @@ fn build_snapshot(
 }
 
 /// Loads the TLS configuration and checks every certificate file. Logs a warning for an expired certificate.
-fn load_tls(settings: &Settings, clock: ProcessClock) -> Result<ListenerTls, String> {
+fn load_tls(settings: &Settings, clock: ProcessClock) -> Result<ListenerTlsConfigs, String> {
     let checked = tls::check_certificate_files(settings, clock.unix_seconds());
     for why in checked.map_err(|mistakes| mistakes.join(" "))? {
         tracing::warn!(name: "certificate_expired", why);
     }
-    tls::load_listener_tls(settings)
+    tls::load_listener_tls_configs(settings)
 }

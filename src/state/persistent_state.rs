@@ -10,7 +10,7 @@ use crate::config::settings::Settings;
 use crate::limits::admission_control::AdmissionControl;
 use crate::storage::files::FileManager;
 use crate::storage::responses::ResponseStore;
-use crate::storage::stores::Stores;
+use crate::storage::stores::OpenStorage;
 use crate::telemetry::metrics::MetricsRegistry;
 use crate::time::clock::ProcessClock;
 use crate::upstream::config_snapshot::ConfigSnapshot;
@@ -35,23 +35,23 @@ impl PersistentState {
     /// Returns a sentence that names the cause.
     pub(super) fn open(
         settings: &Settings,
-        stores: &Stores,
+        stores: &OpenStorage,
         clock: ProcessClock,
         taken_over: bool,
     ) -> Result<(Self, InheritedHolds), String> {
         let key_cache = Arc::new(KeyCache::load(stores, clock)?);
         let (ledger_store, terms) = (stores.ledger.clone(), &settings.ledger);
         let (ledger, holds) = match taken_over {
-            true => Ledger::take_over(ledger_store, terms, clock, &stores.fleet)?,
+            true => Ledger::open_after_handover(ledger_store, terms, clock, &stores.fleet)?,
             false => {
                 let ledger = Ledger::open_for_member(ledger_store, terms, clock, &stores.fleet)?;
                 (ledger, InheritedHolds::default())
             }
         };
-        ledger.restore_budgets(&key_cache);
+        ledger.restore_budget_leases(&key_cache);
         let records = FileStore::new(stores.store.clone());
-        let files = match stores.fleet.is_shared() {
-            true => FileManager::open_shared(&settings.files, records)?,
+        let files = match stores.fleet.has_fleet() {
+            true => FileManager::open_shared_folder(&settings.files, records)?,
             false => FileManager::open(&settings.files, records, taken_over)?,
         };
         let (folder, shared) = (&settings.storage.path, files.shared_contents());
@@ -59,7 +59,7 @@ impl PersistentState {
         let batches = Arc::new(BatchManager::new(stores.store.clone(), stores.fleet.clone()));
         files.set_consumers(batches.clone());
         let exports = BackupSchedule::open(settings, clock.unix_seconds());
-        files.set_archives(exports.folder().to_owned(), rotation::remove_from_archives);
+        files.set_archive_folder(exports.folder().to_owned(), rotation::remove_from_archives);
         Ok((
             Self { key_cache, ledger, files: Arc::new(files), responses, batches, backup_schedule: exports },
             holds,

@@ -12,7 +12,7 @@ impl AppState {
     /// Removes an earlier process that has ended.
     pub fn remove_predecessor(&self, predecessor: &Predecessor) {
         self.predecessors.lock().retain(|known| !known.is_same(predecessor));
-        self.lifecycle.notify_waiters();
+        self.lifecycle.notify_drain_waiters();
     }
 
     /// Reports a changed key to the processes that still drain.
@@ -28,7 +28,7 @@ impl AppState {
     /// Waits until the last exchange and every earlier process have ended.
     pub async fn wait_until_drained(&self) {
         loop {
-            let emptied = self.lifecycle.drain_signal().notified();
+            let emptied = self.lifecycle.drained_signal().notified();
             tokio::pin!(emptied);
             emptied.as_mut().enable();
             if self.in_flight_exchanges() == 0 && self.predecessors.lock().is_empty() {

@@ -2,8 +2,8 @@
 
 use super::AppState;
 use crate::storage::responses::RESPONSES_FOLDER;
-use crate::storage::stores::{LEDGER_FOLDER, STORE_FOLDER};
-use crate::telemetry::file_store::FileStoreSnapshot;
+use crate::storage::stores::{LEDGER_REPLICA_FOLDER, STORE_FOLDER};
+use crate::telemetry::file_store::BucketSnapshot;
 use crate::telemetry::metrics::MetricsSnapshot;
 use crate::telemetry::offers::OfferStatus;
 use std::sync::atomic::Ordering;
@@ -32,7 +32,7 @@ impl AppState {
             batches: self.batches.stats(self.clock.unix_seconds()),
             clock_lead_seconds: self.clock.calendar_lead_seconds(),
             fleet: self.fleet_status(),
-            file_store: self.files.bucket().map(|bucket| FileStoreSnapshot {
+            file_store: self.files.bucket().map(|bucket| BucketSnapshot {
                 is_available: bucket.is_available(),
                 requests: bucket.request_counts(),
             }),
@@ -40,11 +40,11 @@ impl AppState {
     }
 
     /// Measures the sizes of stored data for the metrics; blocks.
-    pub fn measure_disk(&self) {
+    pub fn measure_disk_usage(&self) {
         let live = self.config_snapshot();
         let settings = &live.settings;
         let files = (self.files.used_bytes(), settings.files.path.as_path());
-        let folders = [STORE_FOLDER, LEDGER_FOLDER, RESPONSES_FOLDER];
-        self.metrics.measure_disk(&settings.storage.path, folders, files);
+        let folders = [STORE_FOLDER, LEDGER_REPLICA_FOLDER, RESPONSES_FOLDER];
+        self.metrics.measure_disk_usage(&settings.storage.path, folders, files);
     }
 }

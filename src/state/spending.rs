@@ -2,7 +2,7 @@
 //! process or an earlier run has made.
 
 use super::AppState;
-use crate::billing::handover::ChargeEvent;
+use crate::billing::handover::BudgetCharge;
 use penstock_core::MicroCredits;
 use penstock_ledger::Wallet;
 
@@ -21,14 +21,14 @@ impl AppState {
         let _guard = self.spend_flush_lock.lock();
         let (spent, upto) = {
             let _still = self.charge_lock.write();
-            (self.key_cache.take_spends(), self.ledger.current_ticket())
+            (self.key_cache.take_spends(), self.ledger.last_pushed_ticket())
         };
         if self.key_cache.write_spends(spent, &self.stores.spends) { upto } else { 0 }
     }
 
     /// Counts a charge of a draining process, or one that was replayed from the journal, in the budgets of this
     /// process.
-    pub fn apply_remote_charge(&self, charged: &ChargeEvent) {
+    pub fn apply_charge_of_other_process(&self, charged: &BudgetCharge) {
         let Some(principal) = self.key_cache.find_principal(&charged.key) else { return };
         let money = match charged.wallet {
             Wallet::Credits => MicroCredits(charged.amount),
@@ -39,6 +39,6 @@ impl AppState {
             }
         };
         crate::limits::rate_limit::apply_charge_of_other_process(&principal, money, self.clock);
-        self.key_cache.mark_spend(&principal);
+        self.key_cache.mark_spend_dirty(&principal);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::storage::files::FileBucket;
 use crate::storage::files::quota::has_free_space;
-use penstock_object_storage::{ContentStore, Folder, RandomAccessObject};
+use penstock_object_storage::{ContentStore, FolderStore, RandomAccessObject};
 use std::io::{ErrorKind, Result, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ impl SharedContents {
     /// Returns the contents of a folder that all gateways share.
     #[must_use]
     pub fn in_folder(folder: PathBuf, upload_folder: PathBuf) -> Self {
-        Self { store: SharedStore::Folder(Arc::new(Folder::new(folder))), upload_folder }
+        Self { store: SharedStore::Folder(Arc::new(FolderStore::new(folder))), upload_folder }
     }
 
     /// Returns the contents of a bucket that all gateways share.
@@ -42,7 +42,7 @@ impl SharedContents {
     pub fn content_store(&self) -> Result<Arc<dyn ContentStore>> {
         match &self.store {
             SharedStore::Folder(folder) => Ok(folder.clone()),
-            SharedStore::Bucket(bucket) => bucket.checked_content_store().cloned(),
+            SharedStore::Bucket(bucket) => bucket.usable_content_store().cloned(),
         }
     }
 
@@ -55,7 +55,7 @@ impl SharedContents {
         let mut file = NamedTempFile::new_in(&self.upload_folder)?;
         parts.iter().try_for_each(|part| file.write_all(part))?;
         file.as_file().sync_all()?;
-        store.replace(name, file.into_temp_path())
+        store.replace_from_file(name, file.into_temp_path())
     }
 
     /// Returns the length of an object in bytes; `None` if there is no object with this name.

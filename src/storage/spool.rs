@@ -13,7 +13,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::task::spawn_blocking;
 
 /// Maximum number of bytes per read of a spool's file.
-pub const READ_SIZE: usize = 64 << 10;
+pub const MAX_READ_BYTES: usize = 64 << 10;
 
 /// Size in bytes above which a file is closed on a blocking thread.
 const LARGE_FILE: u64 = 1 << 20;
@@ -140,7 +140,7 @@ impl SpoolWriter {
         });
         let mut file = tokio::fs::File::from_std(made.await.map_err(Error::other)??);
         // Bytes that wait for the disk use memory too, so their number is limited.
-        file.set_max_buf_size(READ_SIZE);
+        file.set_max_buf_size(MAX_READ_BYTES);
         Ok(file)
     }
 
@@ -228,7 +228,8 @@ impl SpooledData {
     /// # Errors
     /// Returns any I/O error, also if the file was truncated.
     pub async fn read(&self, at: u64) -> Result<Bytes> {
-        let most = usize::try_from(self.length.saturating_sub(at)).unwrap_or(READ_SIZE).min(READ_SIZE);
+        let most =
+            usize::try_from(self.length.saturating_sub(at)).unwrap_or(MAX_READ_BYTES).min(MAX_READ_BYTES);
         if most == 0 {
             return Ok(Bytes::new());
         }
@@ -278,7 +279,7 @@ mod tests {
         let spools = SpoolFactory::new(folder.path().join("spool"), 10, 1 << 20);
         let few = filled(&spools, &[b"0123", b"456789"]).await.unwrap();
         assert!(!few.is_file() && spools.used_bytes() == 0 && !folder.path().join("spool").exists());
-        let long = vec![7; READ_SIZE];
+        let long = vec![7; MAX_READ_BYTES];
         let many = filled(&spools, &[b"0123", b"456789", b"a", &long, b"z"]).await.unwrap();
         assert!(many.is_file());
         assert_eq!(spools.used_bytes(), many.len());

@@ -31,7 +31,7 @@ pub use database::{
 
 /// Open stores, with the ledger, the pepper and the admin token.
 #[derive(Clone)]
-pub struct Stores {
+pub struct OpenStorage {
     /// Store of all rows; the typed stores use it.
     pub store: Arc<dyn Store>,
     /// Store in the form that can be handed over to another process, and its settings.
@@ -75,11 +75,11 @@ impl std::fmt::Debug for Pepper {
 /// Name of the store in the storage folder.
 pub const STORE_FOLDER: &str = "store";
 /// Name of the folder with the ledger's replica files.
-pub const LEDGER_FOLDER: &str = "ledger";
+pub const LEDGER_REPLICA_FOLDER: &str = "ledger";
 /// File of the pepper, the secret of the key digests.
 pub const PEPPER_FILE: &str = "pepper";
 /// File that the demo creates in its storage folder.
-pub const DEMO_FILE: &str = "demo";
+pub const DEMO_MARKER_FILE: &str = "demo";
 /// File with the number of the fleet member that last used this folder.
 const MEMBER_FILE: &str = "database/member";
 /// File of the admin token, which the command line reads too.
@@ -87,7 +87,7 @@ pub const ADMIN_TOKEN_FILE: &str = "admin.token";
 /// Minimum length of an admin token in characters. A generated token has 64, and an empty file must not grant access.
 const MIN_TOKEN_CHARS: usize = 32;
 
-impl Stores {
+impl OpenStorage {
     /// Opens the store, and creates missing parts at the first start.
     ///
     /// # Errors
@@ -100,8 +100,9 @@ impl Stores {
         let store: Arc<dyn Store> = handed.clone();
         let pepper = pepper::find_pepper(storage, &store)?;
         let fleet = join_fleet(storage, &store)?;
-        let copies = folder.join(LEDGER_FOLDER);
-        let ledger = open_ledger(&fleet, &store, &copies).map_err(|error| open_error(&copies, &error))?;
+        let copies = folder.join(LEDGER_REPLICA_FOLDER);
+        let ledger =
+            open_ledger(&fleet, &store, &copies).map_err(|error| format_open_error(&copies, &error))?;
         let path = folder.join(ADMIN_TOKEN_FILE);
         let admin_token = check_token_length(&path, read_or_create(&path, hex_secret)?)?;
         restrict(folder);
@@ -124,7 +125,7 @@ impl Stores {
     }
 }
 
-impl Stores {
+impl OpenStorage {
     /// Closes the store and waits until another process has opened it; opens it again if that fails. Blocks.
     ///
     /// # Errors
@@ -159,7 +160,7 @@ fn open_ledger(
     store: &Arc<dyn Store>,
     copies: &Path,
 ) -> Result<LedgerStore, StoreError> {
-    if !fleet.is_shared() {
+    if !fleet.has_fleet() {
         return LedgerStore::open(store.clone(), Some(copies));
     }
     let claim = ChainClaim::take(&**store, fleet.member_number())?;
@@ -210,29 +211,30 @@ pub fn open_or_create(storage: &StorageSettings) -> Result<Arc<dyn Store>, Strin
     };
     let options = StoreOptions { ballast_bytes: storage.ballast_bytes, ..StoreOptions::default() };
     let folder = storage.path.join(STORE_FOLDER);
-    (engine.open)(&folder, options).map_err(|error| open_error(&folder, &error))
+    (engine.open)(&folder, options).map_err(|error| format_open_error(&folder, &error))
 }
 
 /// Restores missing parts of the replica files from the store; returns a sentence for each month.
 ///
 /// # Errors
 /// Returns a sentence for the operator if the ledger cannot be opened.
-pub fn repair_replica(storage: &StorageSettings) -> Result<Vec<String>, String> {
+pub fn repair_ledger_replica(storage: &StorageSettings) -> Result<Vec<String>, String> {
     let store = open_existing(storage)?;
     let store = store.ok_or_else(|| format!("There is no store in {}.", storage.path.display()))?;
-    let copies = storage.path.join(LEDGER_FOLDER);
-    let ledger = LedgerStore::open(store, Some(&copies)).map_err(|error| open_error(&copies, &error))?;
-    Ok(ledger.take_repairs())
+    let copies = storage.path.join(LEDGER_REPLICA_FOLDER);
+    let ledger =
+        LedgerStore::open(store, Some(&copies)).map_err(|error| format_open_error(&copies, &error))?;
+    Ok(ledger.take_replica_repairs())
 }
 
 /// Accepts another pepper than that of the existing keys; returns the number of keys that have to be replaced.
 ///
 /// # Errors
 /// Returns a sentence for the operator if the store is missing or cannot be written.
-pub fn renew_pepper(storage: &StorageSettings) -> Result<u64, String> {
+pub fn accept_new_pepper(storage: &StorageSettings) -> Result<u64, String> {
     let store = open_existing(storage)?;
     let store = store.ok_or_else(|| format!("There is no store in {}.", storage.path.display()))?;
-    pepper::renew_pepper(storage, &store)
+    pepper::accept_new_pepper(storage, &store)
 }
 
 /// Runs a blocking call of the store on a blocking thread.
@@ -251,7 +253,7 @@ where
 }
 
 /// Formats the error of opening a store as a sentence with the path of the store, because I/O errors do not contain it.
-pub(crate) fn open_error(store: &Path, error: &StoreError) -> String {
+pub(crate) fn format_open_error(store: &Path, error: &StoreError) -> String {
     match error {
         StoreError::Io { .. } => to_sentence(&format!("{error}, at {}", store.display())),
         _ => to_sentence(&error.to_string()),
@@ -272,7 +274,7 @@ fn restrict(folder: &Path) {
     let files = fs::read_dir(folder).into_iter().flatten().flatten();
     let files =
         files.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file())).map(|entry| entry.path());
-    for path in [folder.join(STORE_FOLDER), folder.join(LEDGER_FOLDER)].into_iter().chain(files) {
+    for path in [folder.join(STORE_FOLDER), folder.join(LEDGER_REPLICA_FOLDER)].into_iter().chain(files) {
         if let Err(error) = penstock_storage::restrict_permissions(&path) {
             tracing::warn!(name: "permissions_not_restricted", path = %path.display(), reason = %error);
         }

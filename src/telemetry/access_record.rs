@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Name of the health check endpoint in access records.
-pub const HEALTH_ENDPOINT: &str = "health";
+pub const HEALTH_ENDPOINT_NAME: &str = "health";
 
 /// Outcome of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,12 +125,12 @@ pub struct AccessRecord {
     /// Energy and credits that the provider's prefix cache saved.
     pub cache: Option<CacheSavings>,
     /// Outcome of the session affinity; `None` if the request has no session.
-    pub session: Option<SessionOutcome>,
+    pub session: Option<SessionAffinityOutcome>,
 }
 
 /// Relation of the offer that answered to the offer that answered the session last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SessionOutcome {
+pub enum SessionAffinityOutcome {
     /// No earlier answer to the session is known.
     New,
     /// The same offer answered as for the last request of the session.
@@ -139,7 +139,7 @@ pub enum SessionOutcome {
     Moved,
 }
 
-impl SessionOutcome {
+impl SessionAffinityOutcome {
     /// Returns the name of the session outcome in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {

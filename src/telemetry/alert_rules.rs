@@ -2,7 +2,7 @@
 //! never fires, without any error.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, clippy::expect_used)]
 
-use super::metrics::{METRICS, MetricsRegistry};
+use super::metrics::{MetricsRegistry, REGISTERED_METRICS};
 use super::{AccessRecord, ExchangeOutcome};
 use crate::telemetry::request_id::RequestId;
 use penstock_core::Dialect;
@@ -23,9 +23,9 @@ enum ExprToken {
 }
 
 fn known_metrics() -> KnownMetrics {
-    METRICS.take();
+    REGISTERED_METRICS.take();
     MetricsRegistry::new().unwrap();
-    METRICS.take().into_iter().chain([("up".to_owned(), Vec::new())]).collect()
+    REGISTERED_METRICS.take().into_iter().chain([("up".to_owned(), Vec::new())]).collect()
 }
 
 /// Returns every `expr` of the rules, with the indented lines after a `|`.
@@ -203,7 +203,7 @@ fn a_rule_that_cannot_fire_is_found() {
 #[test]
 fn every_alerting_metric_exists_from_the_start_and_has_an_alert() {
     let metrics = MetricsRegistry::new().unwrap();
-    metrics.create_series("here");
+    metrics.create_provider_series("here");
     let text = String::from_utf8(metrics.encode()).unwrap();
     let expressions = expressions(RULES);
     for (name, label) in [

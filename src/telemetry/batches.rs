@@ -100,7 +100,7 @@ impl BatchMetrics {
     }
 
     /// Counts an ended background response.
-    pub fn count_ended_response(&self, state: &str) {
+    pub fn count_background_response(&self, state: &str) {
         self.responses_ended.with_label_values(&[state]).inc();
     }
 

@@ -27,7 +27,7 @@ pub async fn run_on_blocking_thread<T: Send + 'static>(
     let work = {
         let inject = handles.inject.clone();
         move || {
-            inject.trigger(crate::net::fault_injection::InjectionPoint::OffThread);
+            inject.panic_if_armed(crate::net::fault_injection::InjectionPoint::OffThread);
             work()
         }
     };

@@ -5,7 +5,7 @@ use prometheus::{Gauge, IntCounterVec, IntGauge, IntGaugeVec, Registry, Result};
 
 /// State of the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DurabilitySnapshot {
+pub struct LedgerSnapshot {
     /// True if the store rejects entries or is too slow, or if this process may not write any more.
     pub failing: bool,
     /// True if no further request is accepted: a limit of unwritten charges is reached, or this process may not write
@@ -56,12 +56,12 @@ impl DurabilityMetrics {
     }
 
     /// Counts a backup that succeeded (`good`) or failed.
-    pub(super) fn count_export(&self, good: bool) {
+    pub(super) fn count_backup(&self, good: bool) {
         self.exports.with_label_values(&[if good { "ok" } else { "failed" }]).inc();
     }
 
     /// Sets the gauges of the ledger and the time of the last backup, Unix seconds; 0 if there is none.
-    pub(super) fn update_gauges(&self, ledger: &DurabilitySnapshot, last_export: u64) {
+    pub(super) fn update_gauges(&self, ledger: &LedgerSnapshot, last_export: u64) {
         self.ledger.update_gauges(ledger);
         let last = i64::try_from(last_export).unwrap_or(i64::MAX);
         self.exported.reset();
@@ -103,7 +103,7 @@ impl LedgerMetrics {
         })
     }
 
-    fn update_gauges(&self, state: &DurabilitySnapshot) {
+    fn update_gauges(&self, state: &LedgerSnapshot) {
         let count = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         self.failing.set(i64::from(state.failing));
         self.copied.set(i64::from(state.is_replica_current));

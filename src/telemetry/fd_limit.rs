@@ -44,13 +44,13 @@ pub fn insufficient_reason(settings: &Settings, most: Option<u64>) -> Option<Str
         "This configuration may need {}, and the process may have {most} here: beyond that, clients wait and \
          providers are not reached. Raise it (LimitNOFILE= under systemd, else ulimit -Hn), or lower \
          limits.connections.",
-        descriptor_summary(settings)
+        required_descriptors_summary(settings)
     ))
 }
 
 /// Returns the number of descriptors that the configuration may need, with its parts.
 #[must_use]
-pub fn descriptor_summary(settings: &Settings) -> String {
+pub fn required_descriptors_summary(settings: &Settings) -> String {
     format!(
         "{} descriptors: limits.connections = {}, overload.requests = {}, batches.concurrency = {}, and {OTHER_DESCRIPTORS} others",
         needed_descriptors(settings),
@@ -73,7 +73,7 @@ fn needed_descriptors(settings: &Settings) -> u64 {
 }
 
 /// Returns true if the error means that the process or the system has no free descriptor; then also logs the error.
-pub fn is_fd_exhaustion(error: &io::Error) -> bool {
+pub fn log_if_fd_exhaustion(error: &io::Error) -> bool {
     static THROTTLED_LOG: ThrottledLog = ThrottledLog::new();
     let codes = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE].map(rustix::io::Errno::raw_os_error);
     let gone = error.raw_os_error().is_some_and(|code| codes.contains(&code));
@@ -87,7 +87,7 @@ pub fn is_fd_exhaustion(error: &io::Error) -> bool {
 
 /// Returns true if an error of Pingora's connector has the cause that no descriptor is free.
 pub fn is_pingora_fd_exhaustion(error: &Error) -> bool {
-    error.root_cause().downcast_ref::<io::Error>().is_some_and(is_fd_exhaustion)
+    error.root_cause().downcast_ref::<io::Error>().is_some_and(log_if_fd_exhaustion)
 }
 
 #[cfg(test)]
@@ -112,8 +112,8 @@ mod tests {
     #[test]
     fn exhausted_descriptors_are_recognised_at_any_error_depth() {
         let gone = || io::Error::from_raw_os_error(24);
-        assert!(is_fd_exhaustion(&gone()) && is_fd_exhaustion(&io::Error::from_raw_os_error(23)));
-        assert!(!is_fd_exhaustion(&io::Error::from_raw_os_error(111)));
+        assert!(log_if_fd_exhaustion(&gone()) && log_if_fd_exhaustion(&io::Error::from_raw_os_error(23)));
+        assert!(!log_if_fd_exhaustion(&io::Error::from_raw_os_error(111)));
         let inner = Error::because(ErrorType::SocketError, "failed to create socket", gone());
         let outer = Error::because(ErrorType::InternalError, "Fail to connect", inner);
         assert!(is_pingora_fd_exhaustion(&outer));

@@ -6,7 +6,7 @@ use prometheus::{IntCounterVec, IntGaugeVec, Registry, Result};
 
 /// State of the bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FileStoreSnapshot {
+pub struct BucketSnapshot {
     /// True if the bucket can be used.
     pub is_available: bool,
     /// Requests since the start, by method and outcome.
@@ -14,12 +14,12 @@ pub struct FileStoreSnapshot {
 }
 
 /// Metrics of the bucket. Without a bucket, they have no series.
-pub(super) struct FileStoreMetrics {
+pub(super) struct BucketMetrics {
     up: IntGaugeVec,
     requests: IntCounterVec,
 }
 
-impl FileStoreMetrics {
+impl BucketMetrics {
     pub(super) fn new(r: &Registry) -> Result<Self> {
         Ok(Self {
             up: register_gauge(
@@ -40,7 +40,7 @@ impl FileStoreMetrics {
     }
 
     /// Sets the gauge and the counters of the bucket; without a bucket, the gauge has no series.
-    pub(super) fn update_gauges(&self, snapshot: Option<&FileStoreSnapshot>) {
+    pub(super) fn update_gauges(&self, snapshot: Option<&BucketSnapshot>) {
         self.up.reset();
         let Some(snapshot) = snapshot else { return };
         self.up.with_label_values::<&str>(&[]).set(i64::from(snapshot.is_available));

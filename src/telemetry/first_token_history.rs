@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Number of minutes in the history.
-pub const MINUTES: usize = 60;
+pub const WINDOW_MINUTES: usize = 60;
 /// Maximum number of pairs of model and provider.
 const MAX_PAIRS: usize = 64;
 /// Number of classes of times. The upper limit of a class is 2^(1/4) times that of the one before, so that the error of
@@ -126,12 +126,12 @@ struct PairMinutes {
 
 impl PairMinutes {
     fn new(model: &str, provider: &str) -> Self {
-        let minutes = vec![(0, FirstTokenTimes::default()); MINUTES].into_boxed_slice();
+        let minutes = vec![(0, FirstTokenTimes::default()); WINDOW_MINUTES].into_boxed_slice();
         Self { model: model.into(), provider: provider.into(), minutes, last: 0 }
     }
 
     fn observe(&mut self, minute: u64, seconds: f64) {
-        let at = usize::try_from(minute % MINUTES as u64).unwrap_or(0);
+        let at = usize::try_from(minute % WINDOW_MINUTES as u64).unwrap_or(0);
         let Some(slot) = self.minutes.get_mut(at) else { return };
         if slot.0 != minute {
             *slot = (minute, FirstTokenTimes::default());
@@ -167,7 +167,7 @@ impl FirstTokenHistory {
         };
         let at = known(&pairs, model, provider).unwrap_or_else(|| {
             // Pairs without an answer in the last hour are removed.
-            let is_stale = |pair: &PairMinutes| pair.last.saturating_add(MINUTES as u64) <= minute;
+            let is_stale = |pair: &PairMinutes| pair.last.saturating_add(WINDOW_MINUTES as u64) <= minute;
             pairs.retain(|pair| !is_stale(pair));
             let is_full = pairs.len() + 1 >= MAX_PAIRS;
             let (model, provider) = if is_full { ("", "") } else { (model, provider) };
@@ -183,9 +183,9 @@ impl FirstTokenHistory {
 
     /// Returns the groups with answers in the last hour. The last minute of each is the minute of `unix_seconds`.
     #[must_use]
-    pub fn groups(&self, by: LatencyGrouping, unix_seconds: u64) -> Vec<FirstTokenGroup> {
+    pub fn recent_groups(&self, by: LatencyGrouping, unix_seconds: u64) -> Vec<FirstTokenGroup> {
         let last = unix_seconds / 60;
-        let first = (last + 1).saturating_sub(MINUTES as u64);
+        let first = (last + 1).saturating_sub(WINDOW_MINUTES as u64);
         let mut groups: BTreeMap<String, Vec<FirstTokenTimes>> = BTreeMap::new();
         for pair in self.0.lock().iter() {
             let name = match by {
@@ -194,10 +194,10 @@ impl FirstTokenHistory {
             };
             for (minute, times) in pair.minutes.iter().filter(|(_, times)| times.answers > 0) {
                 let at = minute.checked_sub(first).and_then(|at| usize::try_from(at).ok());
-                if let Some(at) = at.filter(|at| *at < MINUTES) {
+                if let Some(at) = at.filter(|at| *at < WINDOW_MINUTES) {
                     let group = groups
                         .entry(name.to_string())
-                        .or_insert_with(|| vec![FirstTokenTimes::default(); MINUTES]);
+                        .or_insert_with(|| vec![FirstTokenTimes::default(); WINDOW_MINUTES]);
                     if let Some(slot) = group.get_mut(at) {
                         slot.add(times);
                     }
@@ -251,12 +251,12 @@ mod tests {
         record("m", "b", 0, 3);
         record("n", "a", 59 * 60, 2);
         record("n", "b", HOUR, 9);
-        let models = history.groups(LatencyGrouping::Model, now);
+        let models = history.recent_groups(LatencyGrouping::Model, now);
         let names: Vec<&str> = models.iter().map(|(name, _)| &**name).collect();
         assert_eq!(names, ["m", "n"]);
-        assert_eq!(models[0].1[MINUTES - 1].mean(), Some(2.0));
+        assert_eq!(models[0].1[WINDOW_MINUTES - 1].mean(), Some(2.0));
         assert_eq!((models[1].1[0].answer_count(), sum_minutes(&models[1].1).answer_count()), (1, 1));
-        let providers = history.groups(LatencyGrouping::Provider, now);
+        let providers = history.recent_groups(LatencyGrouping::Provider, now);
         assert_eq!(sum_minutes(&providers[0].1).answer_count(), 2);
     }
 
@@ -267,12 +267,12 @@ mod tests {
             history.observe((&format!("m{number}"), "a"), 1_000, Duration::from_secs(1));
         }
         assert_eq!(history.0.lock().len(), MAX_PAIRS);
-        let groups = history.groups(LatencyGrouping::Model, 1_000 * 60);
+        let groups = history.recent_groups(LatencyGrouping::Model, 1_000 * 60);
         assert_eq!(
             sum_minutes(&groups.iter().find(|(name, _)| name.is_empty()).unwrap().1).answer_count(),
             137
         );
         history.observe(("new", "a"), 1_060, Duration::from_secs(1));
-        assert_eq!(history.groups(LatencyGrouping::Model, 1_060 * 60)[0].0, "new");
+        assert_eq!(history.recent_groups(LatencyGrouping::Model, 1_060 * 60)[0].0, "new");
     }
 }

@@ -6,11 +6,11 @@ use super::AccessRecord;
 use super::batches::{BatchMetrics, BatchTotals as BatchState};
 use super::connection_metrics::ConnectionMetrics;
 use super::durability_metrics::DurabilityMetrics;
-use super::durability_metrics::DurabilitySnapshot as LedgerState;
-use super::file_store::{FileStoreMetrics, FileStoreSnapshot};
+use super::durability_metrics::LedgerSnapshot as LedgerState;
+use super::file_store::{BucketMetrics, BucketSnapshot};
 use super::fleet_metrics::{FleetMetrics, FleetStatus};
 use super::offers::{OfferMetrics, OfferStatus};
-use super::overload::{AdmissionSnapshot as AdmissionState, OverloadMetrics};
+use super::overload::{AdmissionMetrics, AdmissionSnapshot as AdmissionState};
 use super::process::ProcessMetrics;
 use super::requests::RequestMetrics;
 use super::series_cache::{MetricSeries, SeriesCache};
@@ -42,8 +42,8 @@ pub struct MetricsRegistry {
     images_dropped: IntCounter,
     clock_lead_seconds: IntGauge,
     fleet: FleetMetrics,
-    file_store: FileStoreMetrics,
-    overload: OverloadMetrics,
+    file_store: BucketMetrics,
+    overload: AdmissionMetrics,
     process: ProcessMetrics,
     /// Metrics of batches and their lines.
     pub batches: BatchMetrics,
@@ -79,7 +79,7 @@ pub struct MetricsSnapshot<'a, O> {
     /// State of the fleet; `None` without a fleet.
     pub fleet: Option<FleetStatus>,
     /// State of the bucket of file contents; `None` without a bucket.
-    pub file_store: Option<FileStoreSnapshot>,
+    pub file_store: Option<BucketSnapshot>,
 }
 
 impl MetricsRegistry {
@@ -129,8 +129,8 @@ impl MetricsRegistry {
                 "Seconds by which the gateway's dates are ahead of the system's clock, which was set back; 0 if the difference is small.",
             )?,
             fleet: FleetMetrics::new(&r),
-            file_store: FileStoreMetrics::new(&r)?,
-            overload: OverloadMetrics::new(&r)?,
+            file_store: BucketMetrics::new(&r)?,
+            overload: AdmissionMetrics::new(&r)?,
             process: ProcessMetrics::new(&r)?,
             batches: BatchMetrics::new(&r)?,
             series_cache: SeriesCache::new(&r)?,
@@ -173,8 +173,8 @@ impl MetricsRegistry {
     }
 
     /// Counts a request that a limit or a budget refused.
-    pub fn count_limited(&self, limit: &str, of: &str) {
-        self.requests.count_limited(limit, of);
+    pub fn count_limit_refusal(&self, limit: &str, of: &str) {
+        self.requests.count_limit_refusal(limit, of);
     }
 
     /// Records the time for which a request waited for a permit in a queue.
@@ -204,12 +204,12 @@ impl MetricsRegistry {
 
     /// Counts a backup that succeeded or failed.
     pub fn count_backup(&self, good: bool) {
-        self.durability.count_export(good);
+        self.durability.count_backup(good);
     }
 
-    /// Measures the sizes of stored data; blocks. See [`ProcessMetrics::measure_disk`].
-    pub fn measure_disk(&self, storage: &Path, stored: [&'static str; 3], files: (u64, &Path)) {
-        self.process.measure_disk(storage, stored, files);
+    /// Measures the sizes of stored data; blocks. See [`ProcessMetrics::measure_disk_usage`].
+    pub fn measure_disk_usage(&self, storage: &Path, stored: [&'static str; 3], files: (u64, &Path)) {
+        self.process.measure_disk_usage(storage, stored, files);
     }
 
     /// Renders all metrics in Prometheus' text format, with gauges of the snapshot.
@@ -230,8 +230,8 @@ impl MetricsRegistry {
     }
 
     /// Creates the series of a provider that an alert needs, before their first events.
-    pub(super) fn create_series(&self, provider: &str) {
-        self.requests.create_series(provider);
+    pub(super) fn create_provider_series(&self, provider: &str) {
+        self.requests.create_provider_series(provider);
     }
 
     /// Sets the gauges that are read at each scrape.
@@ -240,7 +240,7 @@ impl MetricsRegistry {
         self.in_flight.reset();
         self.offers.update_gauges(snapshot.offers);
         for (provider, in_flight) in snapshot.providers {
-            self.create_series(provider);
+            self.create_provider_series(provider);
             self.in_flight.with_label_values(&[provider]).set(i64::from(in_flight));
         }
         self.open.set(count(snapshot.exchanges as u64));
@@ -281,14 +281,14 @@ fn register_understated_usage(r: &Registry) -> Result<IntCounterVec> {
 thread_local! {
     /// Names and labels of all registered metrics. A registry itself shows only the metrics that have at least one
     /// series.
-    pub(super) static METRICS: std::cell::RefCell<Vec<(String, Vec<String>)>> = const { std::cell::RefCell::new(Vec::new()) };
+    pub(super) static REGISTERED_METRICS: std::cell::RefCell<Vec<(String, Vec<String>)>> = const { std::cell::RefCell::new(Vec::new()) };
 }
 
 /// Registers a metric and returns it.
 pub(super) fn register<C: Collector + Clone + 'static>(registry: &Registry, metric: C) -> Result<C> {
     registry.register(Box::new(metric.clone()))?;
     #[cfg(test)]
-    METRICS.with_borrow_mut(|all| {
+    REGISTERED_METRICS.with_borrow_mut(|all| {
         all.extend(
             metric.desc().into_iter().map(|desc| (desc.fq_name.clone(), desc.variable_labels.clone())),
         );

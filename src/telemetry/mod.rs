@@ -26,5 +26,7 @@ mod series_cache;
 pub mod throttle;
 mod trace;
 
-pub use access_record::{AccessRecord, AttemptRecord, ExchangeOutcome, HEALTH_ENDPOINT, SessionOutcome};
+pub use access_record::{
+    AccessRecord, AttemptRecord, ExchangeOutcome, HEALTH_ENDPOINT_NAME, SessionAffinityOutcome,
+};
 pub use trace::TraceContext;

@@ -36,7 +36,7 @@ impl<'a> OfferStatus<'a> {
         breaker: &CircuitBreaker,
         now: Duration,
     ) -> Self {
-        let healthy = breaker.is_presumed_healthy();
+        let healthy = breaker.is_considered_healthy();
         Self { provider, model, was_requested: asked, healthy, failure_share: breaker.failure_ratio(now) }
     }
 }
@@ -105,7 +105,7 @@ mod tests {
         };
         assert_eq!(health(&breaker, Duration::ZERO), 1);
         for _ in 0..settings.consecutive_failures {
-            breaker.on_result(Duration::ZERO, AttemptOutcome::Failure { retry_after: None });
+            breaker.on_unattributed_result(Duration::ZERO, AttemptOutcome::Failure { retry_after: None });
         }
         assert_eq!(health(&breaker, Duration::ZERO), 0);
         let later = settings.first_ejection + Duration::from_secs(3_600);
@@ -113,10 +113,10 @@ mod tests {
         assert!(settings.successes_to_close > 1);
         assert!(breaker.try_acquire(later));
         assert_eq!(health(&breaker, later), 0, "on trial");
-        breaker.on_result(later, AttemptOutcome::Success);
+        breaker.on_unattributed_result(later, AttemptOutcome::Success);
         assert_eq!(health(&breaker, later), 1, "one good answer is enough");
         assert!(breaker.try_acquire(later));
-        breaker.on_result(later, AttemptOutcome::Failure { retry_after: None });
+        breaker.on_unattributed_result(later, AttemptOutcome::Failure { retry_after: None });
         assert_eq!(health(&breaker, later), 0, "the trial failed");
     }
 
@@ -130,21 +130,21 @@ mod tests {
             offers.health.with_label_values(&["p", "m"]).get()
         };
         for _ in 0..settings.consecutive_failures {
-            breaker.on_result(Duration::ZERO, AttemptOutcome::Failure { retry_after: None });
+            breaker.on_unattributed_result(Duration::ZERO, AttemptOutcome::Failure { retry_after: None });
         }
         let at = Duration::from_secs;
-        breaker.on_check(at(60), false);
+        breaker.on_health_check(at(60), false);
         assert_eq!(health(&breaker, at(60)), 0);
-        breaker.on_check(at(70), true);
+        breaker.on_health_check(at(70), true);
         assert_eq!(health(&breaker, at(70)), 1);
         // A provider that lists its models and fails every request must not look healthy between two requests.
         assert!(breaker.try_acquire(at(71)));
-        breaker.on_result(at(71), AttemptOutcome::Failure { retry_after: None });
-        breaker.on_check(at(72), true);
+        breaker.on_unattributed_result(at(71), AttemptOutcome::Failure { retry_after: None });
+        breaker.on_health_check(at(72), true);
         assert_eq!(health(&breaker, at(72)), 0);
-        breaker.on_check(at(71) + settings.max_ejection - Duration::from_millis(1), true);
+        breaker.on_health_check(at(71) + settings.max_ejection - Duration::from_millis(1), true);
         assert_eq!(health(&breaker, at(90)), 0);
-        breaker.on_check(at(71) + settings.max_ejection, true);
+        breaker.on_health_check(at(71) + settings.max_ejection, true);
         assert_eq!(health(&breaker, at(90)), 1, "nobody has asked it since, and its checks are good");
     }
 

@@ -1,12 +1,12 @@
 //! Numbers of ended requests and of errors in the last minutes, and the streams that are open. The memory is bounded.
 
-use super::{AccessRecord, ExchangeOutcome, HEALTH_ENDPOINT};
+use super::{AccessRecord, ExchangeOutcome, HEALTH_ENDPOINT_NAME};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Number of minutes that are counted, the present one included.
-pub const MINUTES: u64 = 5;
+pub const WINDOW_MINUTES: u64 = 5;
 /// First HTTP status of an error of the gateway or of its providers.
 const FIRST_ERROR_STATUS: u16 = 500;
 
@@ -38,19 +38,19 @@ impl OutcomeCounts {
 
 /// Counts of the last minutes: each at the index of its number modulo [`MINUTES`].
 #[derive(Default)]
-pub struct OutcomeHistory(Mutex<[(u64, OutcomeCounts); MINUTES as usize]>);
+pub struct OutcomeHistory(Mutex<[(u64, OutcomeCounts); WINDOW_MINUTES as usize]>);
 
 impl OutcomeHistory {
     /// Counts an ended request. Health checks and lines of batches do not count.
     pub fn record(&self, record: &AccessRecord, unix_seconds: u64) {
-        if !record.is_batch_line && record.endpoint != HEALTH_ENDPOINT {
+        if !record.is_batch_line && record.endpoint != HEALTH_ENDPOINT_NAME {
             self.count(record.outcome, record.status, unix_seconds / 60);
         }
     }
 
     fn count(&self, outcome: ExchangeOutcome, status: u16, minute: u64) {
         let mut minutes = self.0.lock();
-        let at = usize::try_from(minute % MINUTES).unwrap_or(0);
+        let at = usize::try_from(minute % WINDOW_MINUTES).unwrap_or(0);
         let Some(slot) = minutes.get_mut(at) else { return };
         if slot.0 != minute {
             *slot = (minute, OutcomeCounts::default());
@@ -61,7 +61,7 @@ impl OutcomeHistory {
     /// Returns the counts of the last minutes up to a time.
     pub fn recent_counts(&self, unix_seconds: u64) -> OutcomeCounts {
         let minute = unix_seconds / 60;
-        let first = (minute + 1).saturating_sub(MINUTES);
+        let first = (minute + 1).saturating_sub(WINDOW_MINUTES);
         let mut sum = OutcomeCounts::default();
         for (_, counts) in self.0.lock().iter().filter(|(at, _)| (first..=minute).contains(at)) {
             sum.requests += counts.requests;
@@ -74,12 +74,12 @@ impl OutcomeHistory {
 
 /// Number of open streams.
 #[derive(Clone, Debug, Default)]
-pub struct OpenStreams(Arc<AtomicUsize>);
+pub struct OpenStreamCounter(Arc<AtomicUsize>);
 
-impl OpenStreams {
+impl OpenStreamCounter {
     /// Counts a stream until the guard is dropped.
     #[must_use]
-    pub fn open_stream(&self) -> OpenStreamGuard {
+    pub fn track_stream(&self) -> OpenStreamGuard {
         self.0.fetch_add(1, Ordering::Relaxed);
         OpenStreamGuard(self.0.clone())
     }
@@ -127,8 +127,8 @@ mod tests {
 
     #[test]
     fn a_stream_is_open_until_its_guard_is_dropped() {
-        let streams = OpenStreams::default();
-        let guards = [streams.open_stream(), streams.open_stream()];
+        let streams = OpenStreamCounter::default();
+        let guards = [streams.track_stream(), streams.track_stream()];
         assert_eq!(streams.open_stream_count(), 2);
         drop(guards);
         assert_eq!(streams.open_stream_count(), 0);

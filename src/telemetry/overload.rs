@@ -19,7 +19,7 @@ pub struct AdmissionSnapshot {
 const SECONDS: [f64; 9] = [0.001, 0.005, 0.02, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0];
 
 /// Counters and gauges of admission control.
-pub struct OverloadMetrics {
+pub struct AdmissionMetrics {
     admitted: IntGauge,
     held: IntGauge,
     waiting: IntGaugeVec,
@@ -28,7 +28,7 @@ pub struct OverloadMetrics {
     panics: IntCounter,
 }
 
-impl OverloadMetrics {
+impl AdmissionMetrics {
     pub(super) fn new(r: &Registry) -> Result<Self> {
         let one = |name: &str, help: &str| register(r, IntGauge::new(name, help)?);
         Ok(Self {

@@ -43,7 +43,7 @@ impl ProcessMetrics {
     /// Measures sizes on the disk; reads the sizes of all files below the folders in `stored`, and blocks. `stored` has
     /// the names of kinds of data, which are also the names of their folders in `storage`; `files` has the bytes of
     /// uploaded files and their folder.
-    pub(super) fn measure_disk(&self, storage: &Path, stored: [&'static str; 3], files: (u64, &Path)) {
+    pub(super) fn measure_disk_usage(&self, storage: &Path, stored: [&'static str; 3], files: (u64, &Path)) {
         for kind in stored {
             self.stored.with_label_values(&[kind]).set(clamped(folder_bytes(&storage.join(kind))));
         }

@@ -2,7 +2,7 @@
 //! name of a key is kept.
 
 use super::request_id::RequestId;
-use super::{AccessRecord, SessionOutcome};
+use super::{AccessRecord, SessionAffinityOutcome};
 use parking_lot::Mutex;
 use penstock_core::WorkDone;
 use std::collections::VecDeque;
@@ -56,7 +56,7 @@ impl RecentRequests {
             outcome: record.outcome.name(),
             attempts: attempts.map(|one| (one.provider.clone(), one.outcome, one.duration)).collect(),
             first_token: record.first_token,
-            session: record.session.map(SessionOutcome::name),
+            session: record.session.map(SessionAffinityOutcome::name),
             input_tokens: record.done.as_ref().and_then(WorkDone::usage).map(|usage| usage.input),
         };
         let mut requests = self.0.lock();

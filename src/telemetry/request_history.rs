@@ -2,7 +2,7 @@
 
 use super::AccessRecord;
 use super::first_token_history::FirstTokenHistory;
-use super::outcome_history::{OpenStreams, OutcomeHistory};
+use super::outcome_history::{OpenStreamCounter, OutcomeHistory};
 use super::recent_requests::RecentRequests;
 
 /// History of the ended exchanges.
@@ -13,7 +13,7 @@ pub struct RequestHistory {
     /// Outcomes of the last minutes.
     pub outcomes: OutcomeHistory,
     /// Open streams.
-    pub open_streams: OpenStreams,
+    pub open_streams: OpenStreamCounter,
     /// Routes of the last requests.
     pub requests: RecentRequests,
 }

@@ -2,12 +2,12 @@
 //! contains it.
 
 use http::HeaderValue;
-use penstock_dialect::item_references::{RANDOM_ALPHABET, RANDOM_LENGTH};
+use penstock_dialect::item_references::{RESPONSE_ID_ALPHABET, RESPONSE_ID_RANDOM_CHARS};
 use std::fmt;
 
 /// Request id: `req_` and 24 letters and digits.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct RequestId([u8; 4 + RANDOM_LENGTH]);
+pub struct RequestId([u8; 4 + RESPONSE_ID_RANDOM_CHARS]);
 
 impl RequestId {
     /// Creates an id from the thread's random source, with 5 bits per character.
@@ -16,7 +16,7 @@ impl RequestId {
         let mut id = *b"req_aaaaaaaaaaaaaaaaaaaaaaaa";
         let mut bits: u128 = rand::random();
         for letter in id.iter_mut().skip(4) {
-            *letter = RANDOM_ALPHABET.get((bits & 31) as usize).copied().unwrap_or(b'a');
+            *letter = RESPONSE_ID_ALPHABET.get((bits & 31) as usize).copied().unwrap_or(b'a');
             bits >>= 5;
         }
         Self(id)
@@ -36,7 +36,7 @@ impl RequestId {
 
     /// Returns the id as a header value.
     #[must_use]
-    pub fn header(&self) -> HeaderValue {
+    pub fn to_header_value(&self) -> HeaderValue {
         HeaderValue::from_bytes(&self.0).unwrap_or_else(|_| HeaderValue::from_static("req_"))
     }
 }
@@ -62,10 +62,10 @@ mod tests {
     fn ids_are_letters_and_digits_and_differ() {
         let (one, two) = (RequestId::random(), RequestId::random());
         assert_ne!(one.as_str(), two.as_str());
-        assert_eq!(one.random_part().len(), RANDOM_LENGTH);
+        assert_eq!(one.random_part().len(), RESPONSE_ID_RANDOM_CHARS);
         assert!(one.random_part().bytes().all(|b| b.is_ascii_alphanumeric()));
         let item = ItemReference { index: 0, id: format!("msg_{}_0", one.random_part()) };
         assert_eq!(item.response_id(), Some(format!("resp_{}", one.random_part())));
-        assert_eq!(one.header(), one.as_str());
+        assert_eq!(one.to_header_value(), one.as_str());
     }
 }

@@ -29,7 +29,7 @@ pub(super) struct CommonCounters {
     overhead: OnceLock<Histogram>,
     /// Successful attempts.
     attempt: OnceLock<IntCounter>,
-    /// Answers to requests with a session, by the discriminant of the [`SessionOutcome`](super::SessionOutcome).
+    /// Answers to requests with a session, by the discriminant of the [`SessionAffinityOutcome`](super::SessionAffinityOutcome).
     sessions: [OnceLock<IntCounter>; 3],
 }
 
@@ -117,12 +117,12 @@ impl RequestMetrics {
     }
 
     /// Counts a request that a limit or a budget refused, by the limit and its owner.
-    pub(super) fn count_limited(&self, limit: &str, of: &str) {
+    pub(super) fn count_limit_refusal(&self, limit: &str, of: &str) {
         self.limited.with_label_values(&[limit, of]).inc();
     }
 
     /// Creates the series of a provider that an alert needs, before their first events.
-    pub(super) fn create_series(&self, provider: &str) {
+    pub(super) fn create_provider_series(&self, provider: &str) {
         for outcome in ["ok", "credentials"] {
             self.attempts.with_label_values(&[provider, outcome]).inc_by(0);
         }

@@ -211,7 +211,7 @@ impl MetricSeries {
             }
             let counted =
                 self.counted.get_or_init(|| keeper.counted.with_label_values(&labels.by_provider()));
-            counted.inc_by(u64::from(usage.source.is_gateway()));
+            counted.inc_by(u64::from(usage.source.is_gateway_count()));
         }
         let sum = |series: &OnceLock<FloatCounter>, of: &CounterVec, amount: rust_decimal::Decimal| {
             add_decimal(series.get_or_init(|| of.with_label_values(&labels.by_provider())), amount);

@@ -1,7 +1,7 @@
 //! Reader of the system's clocks. It is the only one: crates under `plugins/` get the time as an argument.
 //!
 //! A request asks for the time about forty times, and each read of a clock costs tens of nanoseconds. The work of a
-//! task between two waits takes too little time to need a new read. So for tasks that run under [`cache_during`], the
+//! task between two waits takes too little time to need a new read. So for tasks that run under [`with_cached_time`], the
 //! clock is read only once per poll. Measurements of the gateway's own work call [`Instant::now`] directly.
 
 use std::cell::Cell;
@@ -23,7 +23,7 @@ enum CachedTime {
     At(Instant),
 }
 
-/// Returns the current time. For a task under [`cache_during`], it is the time of the first call since the task last
+/// Returns the current time. For a task under [`with_cached_time`], it is the time of the first call since the task last
 /// waited.
 #[must_use]
 pub fn cached_now() -> Instant {
@@ -39,7 +39,7 @@ pub fn cached_now() -> Instant {
 }
 
 /// Runs `go_on`, which is one poll of a task, and caches the time meanwhile.
-pub fn cache_during<T>(go_on: impl FnOnce() -> T) -> T {
+pub fn with_cached_time<T>(go_on: impl FnOnce() -> T) -> T {
     let _release = CacheGuard(HELD.replace(CachedTime::Pending));
     go_on()
 }
@@ -58,7 +58,7 @@ const MAX_CLOCK_SKEW: Duration = Duration::from_secs(2);
 
 /// Two clocks that never go back; both return the time since 1970. The steady clock is set once at startup and then
 /// runs evenly; it is used for pauses, deadlines and rates. The calendar clock is used for dates: it follows the system
-/// clock when that was set forward or continued while the machine slept, see [`ProcessClock::follow_system`].
+/// clock when that was set forward or continued while the machine slept, see [`ProcessClock::follow_system_clock`].
 #[derive(Clone, Copy, Debug)]
 pub struct ProcessClock {
     origin: Duration,
@@ -132,7 +132,7 @@ impl ProcessClock {
     /// Compares the calendar clock with the system clock, and moves it forward if it is behind. It is never moved back,
     /// because then an hour would be counted twice, and ledger entries would be older than previous ones. If it is
     /// ahead, it continues to run until the system clock has caught up.
-    pub fn follow_system(&self, system: Duration) -> ClockAdjustment {
+    pub fn follow_system_clock(&self, system: Duration) -> ClockAdjustment {
         let date = self.calendar_now();
         let (behind, lead) = (system.saturating_sub(date), date.saturating_sub(system));
         let reported = if lead > MAX_CLOCK_SKEW { lead.as_secs() } else { 0 };
@@ -175,19 +175,19 @@ mod tests {
         let clock = ProcessClock::start();
         let (copy, begun) = (clock, Instant::now());
         let (steady, unix) = (clock.steady_at(begun), clock.unix_seconds());
-        assert_eq!(clock.follow_system(clock.calendar_now()), ClockAdjustment::Unchanged);
+        assert_eq!(clock.follow_system_clock(clock.calendar_now()), ClockAdjustment::Unchanged);
         assert_eq!(
-            clock.follow_system(clock.calendar_now() + MAX_CLOCK_SKEW / 2),
+            clock.follow_system_clock(clock.calendar_now() + MAX_CLOCK_SKEW / 2),
             ClockAdjustment::Unchanged
         );
-        let ClockAdjustment::Moved(by) = clock.follow_system(clock.calendar_now() + HOUR) else {
+        let ClockAdjustment::Moved(by) = clock.follow_system_clock(clock.calendar_now() + HOUR) else {
             panic!("it stays behind")
         };
         assert!(by <= HOUR && by > HOUR - MAX_CLOCK_SKEW, "{by:?}");
         assert!(copy.unix_seconds() + 2 >= unix + 3_600, "every copy moves");
         assert_eq!(clock.steady_at(begun), steady);
         assert!(clock.steady_now() < steady + HOUR / 2);
-        assert_eq!(clock.follow_system(clock.calendar_now()), ClockAdjustment::Unchanged);
+        assert_eq!(clock.follow_system_clock(clock.calendar_now()), ClockAdjustment::Unchanged);
     }
 
     #[test]
@@ -195,13 +195,18 @@ mod tests {
         const HOUR: Duration = Duration::from_secs(3_600);
         let clock = ProcessClock::start();
         let before = clock.calendar_now();
-        assert!(matches!(clock.follow_system(before - HOUR), ClockAdjustment::Waiting(by) if by >= HOUR));
+        assert!(
+            matches!(clock.follow_system_clock(before - HOUR), ClockAdjustment::Waiting(by) if by >= HOUR)
+        );
         assert!(clock.calendar_now() >= before);
         assert!(clock.calendar_lead_seconds() >= 3_600);
-        assert_eq!(clock.follow_system(before - HOUR), ClockAdjustment::Unchanged);
-        assert_eq!(clock.follow_system(clock.calendar_now()), ClockAdjustment::Unchanged);
+        assert_eq!(clock.follow_system_clock(before - HOUR), ClockAdjustment::Unchanged);
+        assert_eq!(clock.follow_system_clock(clock.calendar_now()), ClockAdjustment::Unchanged);
         assert_eq!(clock.calendar_lead_seconds(), 0);
-        assert!(matches!(clock.follow_system(before - HOUR), ClockAdjustment::Waiting(_)), "another time");
+        assert!(
+            matches!(clock.follow_system_clock(before - HOUR), ClockAdjustment::Waiting(_)),
+            "another time"
+        );
     }
 
     #[tokio::test]
@@ -213,7 +218,7 @@ mod tests {
             tokio::task::yield_now().await;
             assert!(cached_now() > first);
         });
-        std::future::poll_fn(|context| cache_during(|| task.as_mut().poll(context))).await;
+        std::future::poll_fn(|context| with_cached_time(|| task.as_mut().poll(context))).await;
         let after = cached_now();
         spin();
         assert!(cached_now() > after);

@@ -13,7 +13,7 @@ pub fn format_day(seconds: u64) -> String {
 
 /// Formats a time since 1970 by RFC 3339, rounded up to whole seconds.
 #[must_use]
-pub fn format_time(at: Duration) -> String {
+pub fn format_rfc3339_rounded_up(at: Duration) -> String {
     format_rfc3339(at.as_secs() + u64::from(at.subsec_nanos() > 0))
 }
 
@@ -48,7 +48,7 @@ pub fn format_duration(span: Duration) -> String {
 /// Returns the seconds from `now`, a time since 1970, until an HTTP date (RFC 9110 §5.6.7), rounded up. Returns 0 for a
 /// date in the past, and `None` if the text is not a date.
 #[must_use]
-pub fn seconds_until(date: &str, now: Duration) -> Option<u64> {
+pub fn seconds_until_http_date(date: &str, now: Duration) -> Option<u64> {
     let date = httpdate::parse_http_date(date).ok()?.duration_since(UNIX_EPOCH).ok()?;
     let left = date.saturating_sub(now);
     Some(left.as_secs() + u64::from(left.subsec_nanos() > 0))
@@ -63,7 +63,10 @@ mod tests {
         assert_eq!(format_day(0), "1970-01-01");
         assert_eq!(format_day(1_709_164_800), "2024-02-29");
         assert_eq!(format_rfc3339(1_735_689_599), "2024-12-31T23:59:59Z");
-        assert_eq!(format_time(Duration::from_millis(1_735_689_599_001)), "2025-01-01T00:00:00Z");
+        assert_eq!(
+            format_rfc3339_rounded_up(Duration::from_millis(1_735_689_599_001)),
+            "2025-01-01T00:00:00Z"
+        );
     }
 
     #[test]
@@ -80,7 +83,7 @@ mod tests {
 
     #[test]
     fn the_time_to_a_date_is_whole_seconds_and_never_negative() {
-        let left = |date: &str, now| seconds_until(date, Duration::from_millis(now));
+        let left = |date: &str, now| seconds_until_http_date(date, Duration::from_millis(now));
         let date = "Sun, 06 Nov 1994 08:49:37 GMT";
         assert_eq!(left(date, 784_111_770_000), Some(7));
         assert_eq!(left(date, 784_111_770_001), Some(7));

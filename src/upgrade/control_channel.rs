@@ -1,6 +1,6 @@
 //! Connection of the old process to the new process of an upgrade, from the handover until the old process ends.
 
-use super::messages::SentAction;
+use super::messages::SentLedgerAction;
 use super::messages::{self, NewToOld, OldToNew};
 use crate::upgrade::remote::{StoreRequest, StoreResponse};
 use parking_lot::Mutex;
@@ -88,7 +88,7 @@ impl ControlChannel {
 
     /// Sends a request to the store of the new process and waits for the response; `None` if the connection is lost.
     /// Blocks.
-    pub fn call_store(&self, call: StoreRequest) -> Option<StoreResponse> {
+    pub fn send_store_request(&self, call: StoreRequest) -> Option<StoreResponse> {
         match self.request(|number| OldToNew::Call { number, call }) {
             Ok(response) => response,
             Err(error) if error.kind() == ErrorKind::FileTooLarge => Some(StoreResponse::Failed),
@@ -98,7 +98,7 @@ impl ControlChannel {
 
     /// Sends ledger actions and waits until the new process has them on the disk. Returns false if the connection is
     /// lost. Blocks.
-    pub fn send_actions(&self, acts: Vec<SentAction>) -> bool {
+    pub fn send_ledger_actions(&self, acts: Vec<SentLedgerAction>) -> bool {
         let mut acts = acts.into_iter().peekable();
         while acts.peek().is_some() {
             let (mut part, mut bytes) = (Vec::new(), 0);
@@ -132,9 +132,9 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn act(number: usize) -> SentAction {
+    fn act(number: usize) -> SentLedgerAction {
         let text = format!("{number}{}", "x".repeat(1 << 20));
-        SentAction { line: String::new(), terms: Some((String::new(), text)), eur: 0, counted: false }
+        SentLedgerAction { line: String::new(), terms: Some((String::new(), text)), eur: 0, counted: false }
     }
 
     #[test]
@@ -151,8 +151,8 @@ mod tests {
             }
             (parts, received)
         });
-        assert!(channel.send_actions((0..COUNT).map(act).collect()));
-        assert!(channel.send_actions(Vec::new()));
+        assert!(channel.send_ledger_actions((0..COUNT).map(act).collect()));
+        assert!(channel.send_ledger_actions(Vec::new()));
         channel.close();
         let (parts, received) = peer.join().unwrap();
         assert!(parts > 1);
@@ -169,10 +169,10 @@ mod tests {
             messages::write_message(&mut other_end, &NewToOld::Answer(number, StoreResponse::Done)).unwrap();
         });
         let large = StoreRequest::Get(0, vec![u8::MAX; 17 << 20]);
-        assert!(matches!(channel.call_store(large), Some(StoreResponse::Failed)));
+        assert!(matches!(channel.send_store_request(large), Some(StoreResponse::Failed)));
         let small = StoreRequest::Get(0, Vec::new());
-        assert!(matches!(channel.call_store(small), Some(StoreResponse::Done)));
+        assert!(matches!(channel.send_store_request(small), Some(StoreResponse::Done)));
         peer.join().unwrap();
-        assert!(channel.call_store(StoreRequest::Get(0, Vec::new())).is_none());
+        assert!(channel.send_store_request(StoreRequest::Get(0, Vec::new())).is_none());
     }
 }

@@ -10,7 +10,7 @@ const MAX_MESSAGE: usize = 64 << 20;
 
 /// Ledger action that the old process sends to the new process, which writes it.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct SentAction {
+pub struct SentLedgerAction {
     /// Ledger entry, as JSON.
     pub line: String,
     /// Id and text of the tariff's terms, if the action names a tariff.
@@ -34,7 +34,7 @@ pub enum OldToNew {
         /// Number that the acknowledgement repeats.
         number: u64,
         /// Ledger actions that the new process records.
-        acts: Vec<SentAction>,
+        acts: Vec<SentLedgerAction>,
     },
     /// Request to the store, which the new process has open.
     Call {
@@ -65,7 +65,7 @@ pub enum NewToOld {
     Account(String),
 }
 
-impl SentAction {
+impl SentLedgerAction {
     /// Returns the approximate size of the action in a message.
     pub(super) fn size_estimate(&self) -> usize {
         let terms = self.terms.as_ref().map_or(0, |(id, text)| id.len() + text.len());

@@ -115,7 +115,7 @@ impl HandoverStore {
             StoreLocation::Remote(link) => {
                 let link = link.clone();
                 drop(location);
-                match link.call_store(there()).ok_or(NO_ANSWER)? {
+                match link.send_store_request(there()).ok_or(NO_ANSWER)? {
                     StoreResponse::Guard(step) => Err(StoreError::Guard { step }),
                     StoreResponse::Full => Err(StoreError::Full),
                     StoreResponse::Corrupt(what) => Err(StoreError::Corrupt { what }),
@@ -212,9 +212,9 @@ impl Store for HandoverStore {
         }
     }
 
-    fn verify_with(&self, read: &mut dyn FnMut(u64)) -> Result<VerifyOutcome, StoreError> {
+    fn verify_with_progress(&self, read: &mut dyn FnMut(u64)) -> Result<VerifyOutcome, StoreError> {
         match &*self.0.read() {
-            StoreLocation::Local(store) => store.verify_with(read),
+            StoreLocation::Local(store) => store.verify_with_progress(read),
             StoreLocation::Remote(_) => Err(REMOTE),
             StoreLocation::Lost => Err(LOST),
         }
@@ -259,7 +259,7 @@ impl StoreOp {
             StoreOpKind::Is(row) => batch.require_value(space, key, row),
             StoreOpKind::Put(row) => batch.put(space, key, row),
             StoreOpKind::Delete => batch.delete(space, key),
-            StoreOpKind::Add(by, min, max) => batch.add(space, key, by, min, max),
+            StoreOpKind::Add(by, min, max) => batch.add_to_counter(space, key, by, min, max),
             StoreOpKind::Sum(amounts) => batch.add_amounts(space, key, amounts),
         })
     }
@@ -273,7 +273,7 @@ impl StoreRequest {
     /// Returns true if the request writes the record of a batch. The process that has the store open has to run this
     /// batch.
     #[must_use]
-    pub fn writes_batches(&self) -> bool {
+    pub fn is_batch_write(&self) -> bool {
         let batches = |change: &StoreOp| {
             change.0 == StoreTable::Batches.tag() && matches!(change.2, StoreOpKind::Put(_))
         };

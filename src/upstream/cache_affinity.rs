@@ -4,7 +4,8 @@ use super::sessions::SessionRecord;
 use crate::config::settings::OfferSettings;
 use penstock_core::TokenUsage;
 use penstock_routing::{
-    CacheSaving, LatencyStats, SessionAffinity, SessionKey, estimate_price, rendezvous_weight, stable_hash,
+    LatencyStats, OfferAffinity, PromptCacheSaving, SessionKey, estimate_price, rendezvous_weight,
+    stable_hash,
 };
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
@@ -19,7 +20,7 @@ const HIT_RATIO_WEIGHT: f32 = 0.2;
 
 /// Session of a request, with the last answer that this gateway knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PlannedSession {
+pub struct SessionHistory {
     /// Key of the session at this model.
     pub key: SessionKey,
     /// Offer that answered last, and the length of the prefix that it has cached; `None` for a new session, or for a
@@ -66,7 +67,7 @@ impl CacheAffinity {
 
     /// Returns the hash of the offer's identity.
     #[must_use]
-    pub const fn identity_hash(&self) -> u64 {
+    pub const fn offer_identity_hash(&self) -> u64 {
         self.identity
     }
 
@@ -74,13 +75,13 @@ impl CacheAffinity {
     #[must_use]
     pub fn session_affinity(
         &self,
-        session: PlannedSession,
+        session: SessionHistory,
         figures: &LatencyStats,
         now: Duration,
         (prompt, output): (u64, u64),
-    ) -> SessionAffinity {
+    ) -> OfferAffinity {
         let record = session.record.filter(|record| record.offer == self.identity);
-        SessionAffinity {
+        OfferAffinity {
             weight: rendezvous_weight(session.key, self.identity),
             saving: record.map(|record| self.saving(record, figures, now, (prompt, output))),
         }
@@ -92,14 +93,14 @@ impl CacheAffinity {
         figures: &LatencyStats,
         now: Duration,
         (prompt, output): (u64, u64),
-    ) -> CacheSaving {
+    ) -> PromptCacheSaving {
         let prefix = u64::from(record.tokens).min(prompt);
         // Token counts are far below 2^53, and a ratio is at most 1.
         let cached = (prefix as f64 * f64::from(self.hit_ratio())) as u64;
         let cached = cached.min(prompt);
         let predict = |prompt| figures.predict_seconds(now, prompt, output);
         let seconds = predict(prompt).zip(predict(prompt - cached)).map_or(0.0, |(full, less)| full - less);
-        CacheSaving {
+        PromptCacheSaving {
             price: estimate_price(self.discount, 0.0, cached, 0),
             seconds: seconds.max(0.0),
             energy: self.joules.map_or(0.0, |(input, write)| {

@@ -151,7 +151,7 @@ impl ConfigSnapshot {
     }
 
     /// Publishes the pool of each model with the resolved addresses, so that requests find its offers.
-    pub async fn publish(&self) {
+    pub async fn publish_pools(&self) {
         let all: Vec<Arc<ModelPool>> = self.models().map(|model| model.pool.clone()).collect();
         let own = all.clone();
         if !matches!(spawn_blocking(move || pools::publish_pools(&own)).await, Ok(Ok(()))) {

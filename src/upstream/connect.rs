@@ -5,7 +5,7 @@
 mod tests;
 
 use super::connection_pool::{ConnectionPool, ConnectionPools, IDLE_TIMEOUT};
-use super::idle_pool::ThreadPoolIndex;
+use super::idle_pool::IdleShardIndex;
 use super::upstream_exchange::UpstreamExchange;
 use crate::config::settings::{BaseUrl, HttpVersion, Provider, TlsVersion};
 use crate::net::buffered_stream::BufferedSocket;
@@ -30,10 +30,10 @@ use tokio::time::timeout;
 const MAX_H2_STREAMS: u32 = 100;
 /// Receive window of a stream on an HTTP/2 connection to a provider: bytes that the provider may send before a slow
 /// client reads them. At a round-trip time of 40 ms, the window allows 6 MiB/s.
-pub const H2_WINDOW: u32 = 256 << 10;
+pub const PROVIDER_STREAM_WINDOW_BYTES: u32 = 256 << 10;
 /// Receive window of an HTTP/2 connection. It is the sum of the windows of all streams, so that streams that are not
 /// read do not stop the others.
-const H2_CONNECTION_WINDOW: u32 = MAX_H2_STREAMS * H2_WINDOW;
+const H2_CONNECTION_WINDOW: u32 = MAX_H2_STREAMS * PROVIDER_STREAM_WINDOW_BYTES;
 /// Interval of HTTP/2 pings on a connection.
 const H2_PING_INTERVAL: Duration = Duration::from_secs(30);
 
@@ -236,12 +236,18 @@ impl UpstreamRoute {
             return Box::pin(connect_with_alpn(peer, pool)).await;
         }
         if let Some((stream, owner)) = pool.take_idle(&peer) {
-            return Ok(UpstreamExchange::http1(stream, true, owner, peer, pool));
+            return Ok(UpstreamExchange::from_http1_stream(stream, true, owner, peer, pool));
         }
         // The future is boxed, as in the other branch: new connections are rare, and its state would enlarge the future
         // of every request.
         let stream = Box::pin(peer.connect(&pool)).await?;
-        Ok(UpstreamExchange::http1(stream, false, ThreadPoolIndex::of_current_thread(), peer, pool))
+        Ok(UpstreamExchange::from_http1_stream(
+            stream,
+            false,
+            IdleShardIndex::of_current_thread(),
+            peer,
+            pool,
+        ))
     }
 }
 
@@ -257,7 +263,7 @@ async fn connect_with_alpn(
     }
     let only_h2 = peer.peer.options.alpn.get_min_http_version() == 2;
     if !only_h2 && let Some((stream, owner)) = pool.take_idle(&peer) {
-        return Ok(UpstreamExchange::http1(stream, true, owner, peer, pool));
+        return Ok(UpstreamExchange::from_http1_stream(stream, true, owner, peer, pool));
     }
     let stream = pool.connector.new_stream(&peer.peer).await.map_err(failed)?;
     peer.check_tls_version(stream.get_ssl_digest().as_deref())?;
@@ -265,10 +271,10 @@ async fn connect_with_alpn(
         Some(ALPN::H2) => {}
         None if only_h2 && !peer.peer.is_tls() => {}
         _ => {
-            return Ok(UpstreamExchange::http1(
+            return Ok(UpstreamExchange::from_http1_stream(
                 stream,
                 false,
-                ThreadPoolIndex::of_current_thread(),
+                IdleShardIndex::of_current_thread(),
                 peer,
                 pool,
             ));
@@ -282,7 +288,7 @@ async fn connect_with_alpn(
 
 /// Classifies the I/O error of a failed connection.
 fn io_error_kind(error: &io::Error) -> UpstreamErrorKind {
-    if fd_limit::is_fd_exhaustion(error) {
+    if fd_limit::log_if_fd_exhaustion(error) {
         UpstreamErrorKind::NoDescriptors
     } else {
         UpstreamErrorKind::Connect
@@ -314,7 +320,7 @@ fn http_peer(base: &BaseUrl, provider: &Provider, address: SocketAddr) -> HttpPe
     options.tcp_keepalive = Some(crate::net::TCP_KEEP_ALIVE);
     options.max_h2_streams = MAX_H2_STREAMS as usize;
     options.h2_ping_interval = Some(H2_PING_INTERVAL);
-    options.h2_stream_window_size = Some(H2_WINDOW);
+    options.h2_stream_window_size = Some(PROVIDER_STREAM_WINDOW_BYTES);
     options.h2_connection_window_size = Some(H2_CONNECTION_WINDOW);
     match (provider.http, base.tls) {
         (HttpVersion::H2, _) => options.set_http_version(2, 2),

@@ -3,7 +3,7 @@
 
 use super::connect::ResolvedPeer;
 use super::frames::FrameCountingStream;
-use super::idle_pool::{IdlePool, ThreadPoolIndex};
+use super::idle_pool::{IdlePool, IdleShardIndex};
 use crate::config::regular_file::{MAX_PEM_BYTES, read_regular_file};
 use crate::config::settings::{Provider, TlsVersion};
 use pingora_core::connectors::http::v2::{Connector, H2HandshakeSettings, handshake};
@@ -72,12 +72,12 @@ impl ConnectionPool {
 
     /// Takes an idle HTTP/1.1 connection to this peer, with the index of the thread pool to which it has to be
     /// returned.
-    pub(super) fn take_idle(&self, peer: &ResolvedPeer) -> Option<(Stream, ThreadPoolIndex)> {
+    pub(super) fn take_idle(&self, peer: &ResolvedPeer) -> Option<(Stream, IdleShardIndex)> {
         self.idle.take(peer.key)
     }
 
     /// Returns an idle HTTP/1.1 connection to the pool.
-    pub(super) fn put_idle(&self, peer: &ResolvedPeer, stream: Stream, owner: ThreadPoolIndex) {
+    pub(super) fn put_idle(&self, peer: &ResolvedPeer, stream: Stream, owner: IdleShardIndex) {
         self.idle.put(peer.key, stream, owner);
     }
 
@@ -142,7 +142,7 @@ impl ConnectionPools {
     }
 
     /// Drops idle HTTP/1.1 connections that are expired or closed; see `IdlePool::sweep`.
-    pub fn drop_idle_connections(&self) {
+    pub fn prune_idle_connections(&self) {
         let own: Vec<Arc<ConnectionPool>> = self.own.lock().iter().map(|(_, pool)| pool.clone()).collect();
         std::iter::once(&self.system).chain(&own).for_each(|pool| pool.idle.sweep());
     }

@@ -35,13 +35,13 @@ pub struct TokenCountContext {
 
 impl TokenCountContext {
     /// Returns the offers of a model that meet the filters of the request, so that they may get its prompt.
-    pub fn admitted_offers<'c>(
+    pub fn offers_matching_filters<'c>(
         &'c self,
         model: &'c ModelState,
         ask: &'c InferenceRequest,
     ) -> impl Iterator<Item = &'c Arc<OfferState>> {
         self.offers(model).filter(|offer| {
-            let allows = |filters: &OfferFilters| filters.allows_all(&self.offer_properties(offer, ask));
+            let allows = |filters: &OfferFilters| filters.allows_offer(&self.offer_properties(offer, ask));
             ask.filters.as_deref().is_none_or(allows)
         })
     }
@@ -63,13 +63,13 @@ impl TokenCountContext {
     /// # Errors
     /// Returns a refusal if too many other counts are waiting or no permit became free in time, or on an internal
     /// error, which must not look like a prompt without tokens.
-    pub(crate) async fn run_queued<T: Send + 'static>(
+    pub(crate) async fn run_with_permit<T: Send + 'static>(
         &self,
         work: impl FnOnce(&AtomicBool) -> T + Send + 'static,
     ) -> Result<T, ApiError> {
         let queue = self.config.settings.overload.queue;
         let permit = self.permits.acquire(&self.account, queue, self.wait).await;
-        let permit = permit.map_err(|why| self.admission.refuse(why))?;
+        let permit = permit.map_err(|why| self.admission.count_and_build_refusal(why))?;
         let guard = StopGuard(Arc::default());
         let stop = guard.0.clone();
         let work = move || {

@@ -2,10 +2,10 @@
 //! frames without a limit: pings, settings, informational heads, and data of streams that were reset. If a provider
 //! sends too many of them, its connection is closed.
 
-use super::connect::H2_WINDOW;
+use super::connect::PROVIDER_STREAM_WINDOW_BYTES;
 use crate::net::read_budget;
 use async_trait::async_trait;
-use penstock_http_wire::http2_frames::{FrameHead, FrameHeadReader};
+use penstock_http_wire::http2_frames::{FrameHeader, FrameHeaderParser};
 use pingora_core::protocols::raw_connect::ProxyDigest;
 use pingora_core::protocols::tls::SslDigest;
 use pingora_core::protocols::{
@@ -37,8 +37,8 @@ const FRAME_RST_STREAM: u8 = 3;
 #[derive(Debug)]
 pub(super) struct FrameCountingStream {
     stream: Stream,
-    read: FrameHeadReader,
-    count_written: FrameHeadReader,
+    read: FrameHeaderParser,
+    count_written: FrameHeaderParser,
     count: FrameCounter,
 }
 
@@ -60,7 +60,8 @@ struct FrameCounter {
 impl FrameCountingStream {
     /// Wraps a connection on which nothing was sent yet.
     pub(super) fn new(stream: Stream) -> Self {
-        let (read, count_written) = (FrameHeadReader::for_server(), FrameHeadReader::for_client());
+        let (read, count_written) =
+            (FrameHeaderParser::for_server_bytes(), FrameHeaderParser::for_client_bytes());
         Self { stream, read, count_written, count: FrameCounter::new() }
     }
 
@@ -77,9 +78,9 @@ impl FrameCounter {
     }
 
     /// Counts a frame sent to the provider.
-    fn count_sent(&mut self, head: FrameHead) {
+    fn count_sent(&mut self, head: FrameHeader) {
         if head.kind == FRAME_RST_STREAM && self.resets.insert(head.stream) {
-            self.late += u64::from(H2_WINDOW);
+            self.late += u64::from(PROVIDER_STREAM_WINDOW_BYTES);
             if self.resets.len() > MAX_RESET_STREAMS {
                 self.resets.pop_first();
             }
@@ -87,7 +88,7 @@ impl FrameCounter {
     }
 
     /// Counts a frame that was received from the provider. Returns an error if the limit is exceeded.
-    fn count_received(&mut self, head: FrameHead) -> Result<()> {
+    fn count_received(&mut self, head: FrameHeader) -> Result<()> {
         if head.kind == FRAME_DATA && head.length > 0 {
             if self.resets.contains(&head.stream) {
                 let left = self.late.checked_sub(u64::from(head.length));
@@ -212,8 +213,8 @@ impl GetSocketDigest for FrameCountingStream {
 mod tests {
     use super::*;
 
-    const fn frame(kind: u8, length: u32, stream: u32) -> FrameHead {
-        FrameHead { length, kind, flags: 0, stream, error_code: None }
+    const fn frame(kind: u8, length: u32, stream: u32) -> FrameHeader {
+        FrameHeader { length, kind, flags: 0, stream, error_code: None }
     }
 
     #[tokio::test(start_paused = true)]
@@ -239,12 +240,12 @@ mod tests {
         let mut count = FrameCounter::new();
         count.count_sent(frame(FRAME_RST_STREAM, 4, 3));
         count.count_sent(frame(FRAME_RST_STREAM, 4, 3));
-        assert!(count.count_received(frame(FRAME_DATA, H2_WINDOW, 3)).is_ok());
+        assert!(count.count_received(frame(FRAME_DATA, PROVIDER_STREAM_WINDOW_BYTES, 3)).is_ok());
         assert!(count.count_received(frame(FRAME_DATA, 1, 5)).is_ok(), "another stream is not concerned");
         assert!(count.count_received(frame(FRAME_DATA, 1, 3)).is_err());
         count.count_sent(frame(FRAME_RST_STREAM, 4, 5));
         assert!(
-            count.count_received(frame(FRAME_DATA, H2_WINDOW, 5)).is_ok()
+            count.count_received(frame(FRAME_DATA, PROVIDER_STREAM_WINDOW_BYTES, 5)).is_ok()
                 && count.count_received(frame(FRAME_DATA, 1, 5)).is_err()
         );
         for stream in 0..3_000 {

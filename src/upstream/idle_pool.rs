@@ -34,9 +34,9 @@ pub struct IdlePool {
 
 /// Index of the pool of the thread that polls a connection's socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ThreadPoolIndex(usize);
+pub struct IdleShardIndex(usize);
 
-impl ThreadPoolIndex {
+impl IdleShardIndex {
     /// Returns the index of the current thread's pool.
     pub fn of_current_thread() -> Self {
         Self(own_pool_index())
@@ -64,14 +64,14 @@ impl IdlePool {
 
     /// Takes the usable connection with this key that became idle last, with the index of the pool to which it has to
     /// be returned.
-    pub fn take(&self, key: u64) -> Option<(Stream, ThreadPoolIndex)> {
+    pub fn take(&self, key: u64) -> Option<(Stream, IdleShardIndex)> {
         if self.idle_count.load(Ordering::Relaxed) == 0 {
             return None;
         }
         let own = own_pool_index();
         let thread_pool = self.thread_pools.get(own)?;
         if let Some(stream) = self.take_from(thread_pool, key) {
-            return Some((stream, ThreadPoolIndex(own)));
+            return Some((stream, IdleShardIndex(own)));
         }
         if thread_pool.lock().foreign_takes >= MAX_FOREIGN_TAKES {
             thread_pool.lock().foreign_takes = 0;
@@ -82,7 +82,7 @@ impl IdlePool {
             .into_iter()
             .find_map(|(index, thread_pool)| Some((self.take_from(thread_pool, key)?, index)))?;
         thread_pool.lock().foreign_takes += 1;
-        Some((stream, ThreadPoolIndex(index)))
+        Some((stream, IdleShardIndex(index)))
     }
 
     fn take_from(&self, thread_pool: &Mutex<ThreadPool>, key: u64) -> Option<Stream> {
@@ -98,7 +98,7 @@ impl IdlePool {
     }
 
     /// Stores an idle connection; drops it if the pool is full.
-    pub fn put(&self, key: u64, stream: Stream, owner: ThreadPoolIndex) {
+    pub fn put(&self, key: u64, stream: Stream, owner: IdleShardIndex) {
         if self.idle_count.fetch_add(1, Ordering::Relaxed) >= self.max_connections {
             self.idle_count.fetch_sub(1, Ordering::Relaxed);
             return;
@@ -163,7 +163,7 @@ mod tests {
     /// Stores an idle connection in the current thread's pool. Returns the provider's end.
     fn put_idle(idle: &IdlePool, key: u64) -> DuplexStream {
         let (gateway_end, provider_end) = duplex(64);
-        idle.put(key, Box::new(gateway_end), ThreadPoolIndex::of_current_thread());
+        idle.put(key, Box::new(gateway_end), IdleShardIndex::of_current_thread());
         provider_end
     }
 
@@ -213,9 +213,9 @@ mod tests {
     async fn borrowed_connections_return_to_their_thread_and_borrowing_is_bounded() {
         let idle = IdlePool::new(8, LONG);
         let (_provider_end, owner) = std::thread::scope(|scope| {
-            scope.spawn(|| (put_idle(&idle, 1), ThreadPoolIndex::of_current_thread())).join().unwrap()
+            scope.spawn(|| (put_idle(&idle, 1), IdleShardIndex::of_current_thread())).join().unwrap()
         });
-        assert_ne!(owner, ThreadPoolIndex::of_current_thread());
+        assert_ne!(owner, IdleShardIndex::of_current_thread());
         for _ in 0..MAX_FOREIGN_TAKES {
             let (stream, from) = idle.take(1).unwrap();
             assert_eq!(from, owner);
@@ -223,7 +223,7 @@ mod tests {
         }
         assert!(idle.take(1).is_none(), "the thread has to open a connection");
         let _own = put_idle(&idle, 1);
-        assert_eq!(idle.take(1).unwrap().1, ThreadPoolIndex::of_current_thread());
+        assert_eq!(idle.take(1).unwrap().1, IdleShardIndex::of_current_thread());
         assert_eq!(idle.take(1).unwrap().1, owner);
     }
 }

@@ -3,7 +3,9 @@
 //! remembered for an hour. All of it is in memory only, and a reload forgets it.
 
 use parking_lot::Mutex;
-use penstock_core::{ExtraMember, ExtraMembers, OfferObservation, ReasoningName, RequestAdjustment};
+use penstock_core::{
+    AdjustableMember, AdjustableMemberSet, OfferObservation, ReasoningName, RequestAdjustment,
+};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -50,19 +52,19 @@ impl LearnedBehavior {
 
     /// Returns true if the offer is known to return only one choice per request.
     pub fn returns_single_choice(&self, now: impl FnOnce() -> Duration) -> bool {
-        self.unsupported_members(now).contains(ExtraMember::MultipleChoices)
+        self.unsupported_members(now).contains(AdjustableMember::MultipleChoices)
     }
 
-    fn unsupported_members(&self, now: impl FnOnce() -> Duration) -> ExtraMembers {
+    fn unsupported_members(&self, now: impl FnOnce() -> Duration) -> AdjustableMemberSet {
         match self.members.load(Ordering::Relaxed) {
-            0 => ExtraMembers::NONE,
-            _ if self.members_expiry.load(Ordering::Relaxed) <= now().as_secs() => ExtraMembers::NONE,
-            bits => ExtraMembers::from_bits(bits),
+            0 => AdjustableMemberSet::NONE,
+            _ if self.members_expiry.load(Ordering::Relaxed) <= now().as_secs() => AdjustableMemberSet::NONE,
+            bits => AdjustableMemberSet::from_bits(bits),
         }
     }
 
     /// Returns the offer's limit on output tokens; `None` if no refusal of the last hour has named one.
-    pub fn max_output(&self, now: impl FnOnce() -> Duration) -> Option<u64> {
+    pub fn max_output_tokens(&self, now: impl FnOnce() -> Duration) -> Option<u64> {
         decode_unexpired(&self.max_output, now).map(u64::from)
     }
 
@@ -83,14 +85,15 @@ impl LearnedBehavior {
     /// were not known before. `name` is the reasoning name that the offer accepts.
     pub fn record_refused_members(
         &self,
-        refused: ExtraMembers,
+        refused: AdjustableMemberSet,
         name: Option<ReasoningName>,
         now: Duration,
-    ) -> ExtraMembers {
+    ) -> AdjustableMemberSet {
         // If the offer refuses a reasoning name, the member is not recorded as left out; instead, the name that the
         // offer accepts is recorded.
-        let renamed = ExtraMembers::of(ExtraMember::ReasoningName);
-        if refused.contains(ExtraMember::ReasoningName) && !refused.contains(ExtraMember::Reasoning) {
+        let renamed = AdjustableMemberSet::from_member(AdjustableMember::ReasoningName);
+        if refused.contains(AdjustableMember::ReasoningName) && !refused.contains(AdjustableMember::Reasoning)
+        {
             self.accepted.store(encode_reasoning_name(name), Ordering::Relaxed);
         }
         let _guard = self.change.lock();
@@ -105,7 +108,7 @@ impl LearnedBehavior {
     }
 
     /// Records the name of the reasoning member that an answer showed, if it showed one.
-    pub fn record_observation(&self, observation: OfferObservation) {
+    pub fn record_reasoning_name(&self, observation: OfferObservation) {
         if observation.reasoning_name.is_some() {
             self.observed.store(encode_reasoning_name(observation.reasoning_name), Ordering::Relaxed);
         }
@@ -153,14 +156,14 @@ mod tests {
     #[test]
     fn a_refused_member_is_omitted_for_an_hour() {
         let learned = LearnedBehavior::default();
-        let stream = ExtraMembers::of(ExtraMember::StreamOptions);
+        let stream = AdjustableMemberSet::from_member(AdjustableMember::StreamOptions);
         assert_eq!(learned.request_adjustment(|| at(5), false), RequestAdjustment::default());
         assert_eq!(learned.record_refused_members(stream, None, at(5)), stream);
         assert!(learned.record_refused_members(stream, None, at(6)).is_empty(), "already known");
         assert_eq!(learned.request_adjustment(|| at(5 + LEARNED_TTL - 1), false).omitted, stream);
         assert!(learned.request_adjustment(|| at(5 + LEARNED_TTL), false).omitted.is_empty());
         assert!(!learned.returns_single_choice(|| at(6)));
-        let many = ExtraMembers::of(ExtraMember::MultipleChoices);
+        let many = AdjustableMemberSet::from_member(AdjustableMember::MultipleChoices);
         assert_eq!(learned.record_refused_members(many, None, at(6)), many);
         assert_eq!(learned.request_adjustment(|| at(7), false).omitted, stream.union(many));
         assert!(
@@ -172,15 +175,15 @@ mod tests {
     #[test]
     fn an_output_limit_holds_for_an_hour() {
         let learned = LearnedBehavior::default();
-        assert_eq!(learned.max_output(|| at(5)), None);
+        assert_eq!(learned.max_output_tokens(|| at(5)), None);
         assert!(learned.record_output_limit(4096, at(5)));
         assert!(!learned.record_output_limit(4096, at(6)), "already known");
-        assert_eq!(learned.max_output(|| at(6 + LEARNED_TTL - 1)), Some(4096));
-        assert_eq!(learned.max_output(|| at(6 + LEARNED_TTL)), None);
+        assert_eq!(learned.max_output_tokens(|| at(6 + LEARNED_TTL - 1)), Some(4096));
+        assert_eq!(learned.max_output_tokens(|| at(6 + LEARNED_TTL)), None);
         assert!(learned.record_output_limit(2048, at(7)));
-        assert_eq!(learned.max_output(|| at(8)), Some(2048));
+        assert_eq!(learned.max_output_tokens(|| at(8)), Some(2048));
         assert!(!learned.record_output_limit(u64::MAX, at(8)), "no cap at all");
-        assert_eq!(learned.max_output(|| at(8)), Some(2048));
+        assert_eq!(learned.max_output_tokens(|| at(8)), Some(2048));
     }
 
     #[test]
@@ -188,24 +191,26 @@ mod tests {
         let learned = LearnedBehavior::default();
         let reasoning = |named| learned.request_adjustment(|| at(1), named).reasoning_name;
         let observed = |name| {
-            learned
-                .record_observation(OfferObservation { reasoning_name: name, ..OfferObservation::default() })
+            learned.record_reasoning_name(OfferObservation {
+                reasoning_name: name,
+                ..OfferObservation::default()
+            })
         };
         assert_eq!(reasoning(false), None);
         observed(Some(ReasoningName::Reasoning));
         observed(None);
         assert_eq!(reasoning(false), Some(ReasoningName::Reasoning));
         assert_eq!(reasoning(true), None, "the configuration names it");
-        let renamed = ExtraMembers::of(ExtraMember::ReasoningName);
+        let renamed = AdjustableMemberSet::from_member(AdjustableMember::ReasoningName);
         learned.record_refused_members(renamed, Some(ReasoningName::ReasoningContent), at(1));
         assert_eq!(reasoning(false), Some(ReasoningName::ReasoningContent));
         assert_eq!(reasoning(true), Some(ReasoningName::ReasoningContent));
         assert!(learned.request_adjustment(|| at(1), false).omitted.is_empty());
-        let dropped = renamed.union(ExtraMembers::of(ExtraMember::Reasoning));
+        let dropped = renamed.union(AdjustableMemberSet::from_member(AdjustableMember::Reasoning));
         learned.record_refused_members(dropped, None, at(1));
         assert_eq!(
             learned.request_adjustment(|| at(1), false).omitted,
-            ExtraMembers::of(ExtraMember::Reasoning)
+            AdjustableMemberSet::from_member(AdjustableMember::Reasoning)
         );
     }
 }

@@ -7,7 +7,7 @@ mod permit;
 pub use capabilities::unsupported_choices_error;
 pub use permit::{OfferPermit, OfferWaiters};
 
-use super::cache_affinity::{CacheAffinity, PlannedSession};
+use super::cache_affinity::{CacheAffinity, SessionHistory};
 use super::concurrency_limit::{AcquireOutcome, ConcurrencyPermit};
 use super::failure_log::{self, FailureLogs};
 use super::learned::LearnedBehavior;
@@ -89,7 +89,7 @@ impl RequestHead {
     pub fn without_headers(&self, names: impl Iterator<Item = &'static str>) -> Self {
         let mut parsed = self.parsed.clone();
         names.for_each(|name| drop(parsed.remove_header(name)));
-        Self { wire: super::send::header_lines(&parsed), parsed }
+        Self { wire: super::send::encode_unterminated_head(&parsed), parsed }
     }
 }
 
@@ -125,7 +125,7 @@ impl OfferState {
                 let output = tariff.output_price(offer.model.kind);
                 (number(tariff.input.unwrap_or_default()), number(output.unwrap_or_default()))
             },
-            grid_factors: (number(site.grid.g_per_kwh), number(site.eco_share())),
+            grid_factors: (number(site.grid.g_per_kwh), number(site.eco_renewable_share())),
             latency_stats: Arc::new(Mutex::new(LatencyStats::new())),
             latency_stats_version: Arc::default(),
             failure_logs: Arc::default(),
@@ -167,7 +167,7 @@ impl OfferState {
         now: Duration,
         prompt_tokens: u64,
         output: u64,
-        session: Option<PlannedSession>,
+        session: Option<SessionHistory>,
     ) -> (Candidate, PlannedOffer) {
         let (seconds, measured, known, session) = {
             let mut figures = self.latency_stats.lock();
@@ -304,7 +304,7 @@ impl OfferState {
 
     /// Records that an attempt at another offer of the same provider could not connect to the provider.
     pub fn record_unreachable(&self, now: Duration) {
-        update_breaker(self, |breaker| breaker.on_unreachable(now));
+        update_breaker(self, |breaker| breaker.on_provider_unreachable(now));
     }
 }
 
@@ -317,6 +317,6 @@ fn build_request_head(
     let provider = &offer.provider;
     let path = format!("{}{below}", provider.base_url.path_prefix);
     let head = request_head::authenticated_head("POST", provider, dialect, &path)?;
-    let wire = super::send::header_lines(&head);
+    let wire = super::send::encode_unterminated_head(&head);
     Ok(RequestHead { parsed: head, wire })
 }

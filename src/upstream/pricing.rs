@@ -7,10 +7,10 @@ use crate::config::settings::{BillingSettings as Money, OfferSettings};
 use crate::upstream::tariff_version::TariffVersion;
 use penstock_core::{MeasuredEnergy, MicroCredits, TokenUsage, WorkDone};
 use penstock_footprint::{
-    AnswerFootprint, AttemptEnergy, AttemptWork, METHODOLOGY_VERSION, OfferFactors, boundary_name,
+    AnswerFootprint, AttemptEnergy, AttemptWork, METHODOLOGY_VERSION, OfferFactors, meter_boundary_name,
 };
 use penstock_ledger::{RequestFootprint, SaleDetails};
-use penstock_pricing::{BillingUnit, PaymentSource, RequestCharge, compute_charge};
+use penstock_pricing::{BillingMode, PaymentSource, RequestCharge, compute_charge};
 use penstock_response_metadata::{
     AmountFormat, BillingCost, CacheSavings, DataCentreInfo, EnergyProvenance, EnvironmentImpact, GridInfo,
     SiteJson,
@@ -113,7 +113,7 @@ impl OfferPricing {
     /// while it has a balance.
     #[must_use]
     pub fn is_priced_by_energy(&self, at: u64) -> bool {
-        self.tariff_at(at).is_some_and(|rate| rate.tariff.billing == BillingUnit::Energy)
+        self.tariff_at(at).is_some_and(|rate| rate.tariff.billing == BillingMode::Energy)
     }
 
     /// Returns the reservation for this work: the maximum charge in credits, in energy and in EUR.
@@ -132,7 +132,7 @@ impl OfferPricing {
         let (credits, energy) = self.highest_price(rate, done, batch, eur_per_credit);
         ReserveAmounts {
             credits: credits.credits.0,
-            energy: (rate.tariff.billing == BillingUnit::Energy).then_some(energy.energy.0),
+            energy: (rate.tariff.billing == BillingMode::Energy).then_some(energy.energy.0),
             eur: to_eur_units(credits.eur.max(energy.eur)),
         }
     }
@@ -187,7 +187,7 @@ impl OfferPricing {
     /// Returns the energy of a failed attempt whose work may be incomplete: the energy of the complete work, but at
     /// most the energy that the servers can use in this time.
     #[must_use]
-    pub fn failed_attempt_energy_within(&self, done: WorkDone, took: Duration) -> AttemptEnergy {
+    pub fn incomplete_attempt_energy(&self, done: WorkDone, took: Duration) -> AttemptEnergy {
         let all = self.prepared.attempt_energy(&self.attempt_work(done, took), None);
         let most = self.prepared.attempt_energy(&self.attempt_work(WorkDone::Unknown, took), None);
         if most.footprint().energy_kwh < all.footprint().energy_kwh { most } else { all }
@@ -216,10 +216,10 @@ impl OfferPricing {
         let rate = self.tariff_at(terms.at).unwrap_or_else(|| TariffVersion::unpriced());
         let charge =
             compute_charge(&rate.tariff, &sold, terms.wallet, terms.batch, billable, terms.eur_per_credit);
-        let counted = done.usage().is_some_and(|usage| usage.source.is_gateway());
+        let counted = done.usage().is_some_and(|usage| usage.source.is_gateway_count());
         let cache = self.saved_by_cache(&done, &charge, rate, &terms);
         let members = self.response_members(&footprint, &charge, counted, cache, &terms);
-        let in_energy = rate.tariff.billing == BillingUnit::Energy;
+        let in_energy = rate.tariff.billing == BillingMode::Energy;
         let billable_kwh = in_energy.then_some(billable);
         PricedAnswer { footprint, charge, billable_kwh, terms: rate.terms.clone(), cache, members }
     }
@@ -254,15 +254,19 @@ impl OfferPricing {
     /// Returns `environment_impact` and `billing_cost` with zero amounts, as JSON members, for an answer of the gateway
     /// itself.
     #[must_use]
-    pub fn zero_settlement_members(&self, at: u64, amounts: AmountFormat) -> Vec<u8> {
+    pub fn zero_settlement_json(&self, at: u64, amounts: AmountFormat) -> Vec<u8> {
         let paid_with =
             if self.is_priced_by_energy(at) { PaymentSource::Energy } else { PaymentSource::Credits };
-        penstock_response_metadata::zero_annotation_members(&self.site_json, paid_with.name(), amounts)
+        penstock_response_metadata::zero_impact_and_billing_members(
+            &self.site_json,
+            paid_with.name(),
+            amounts,
+        )
     }
 
     /// Returns the energy that a provider measured; `None` if it is implausibly high for this work.
     #[must_use]
-    pub fn plausible_energy(
+    pub fn energy_if_plausible(
         &self,
         own: WorkDone,
         measured: MeasuredEnergy,
@@ -298,7 +302,7 @@ impl OfferPricing {
                 eur: charge.eur,
             },
             terms: settled.terms.clone(),
-            footprint: request_footprint(&settled.footprint),
+            footprint: to_ledger_footprint(&settled.footprint),
         }
     }
 
@@ -317,7 +321,7 @@ impl OfferPricing {
             site: &self.site_json,
             provenance: EnergyProvenance {
                 method: footprint.method.name(),
-                boundary: Some(boundary_name(footprint.boundary)),
+                boundary: Some(meter_boundary_name(footprint.boundary)),
                 energy_kwh_low: footprint.energy_kwh_low,
                 energy_kwh_high: footprint.energy_kwh_high,
                 embodied_g_co2: Some(footprint.embodied_g),
@@ -332,13 +336,13 @@ impl OfferPricing {
             paid_with: charge.paid_with.name(),
             amounts: terms.amounts,
         };
-        penstock_response_metadata::annotation_members(&impact, &cost, terms.provenance)
+        penstock_response_metadata::impact_and_billing_members(&impact, &cost, terms.provenance)
     }
 }
 
 /// Converts a footprint to the form that the ledger stores.
 #[must_use]
-pub const fn request_footprint(footprint: &AnswerFootprint) -> RequestFootprint {
+pub const fn to_ledger_footprint(footprint: &AnswerFootprint) -> RequestFootprint {
     RequestFootprint {
         kwh: footprint.energy_kwh,
         carbon_g: footprint.carbon_g,

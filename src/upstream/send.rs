@@ -14,7 +14,7 @@ use tokio::io::AsyncWriteExt;
 /// vectored write.
 const INLINE_BODY: usize = 16 * 1024;
 /// Slice size in which a long body is written, so that the write timeout applies to few bytes at a time.
-pub(super) const BODY_SLICE: usize = 64 * 1024;
+pub(super) const BODY_SLICE_BYTES: usize = 64 * 1024;
 
 /// Error of a request that was not sent completely.
 pub enum SendError {
@@ -39,14 +39,14 @@ impl From<Box<pingora_error::Error>> for SendError {
 }
 
 /// Returns a complete head in HTTP/1.1 format.
-pub(super) fn head_bytes(head: &RequestHeader) -> Vec<u8> {
-    let mut wire = header_lines(head);
+pub(super) fn encode_head(head: &RequestHeader) -> Vec<u8> {
+    let mut wire = encode_unterminated_head(head);
     wire.extend_from_slice(b"\r\n");
     wire
 }
 
 /// Returns a head in HTTP/1.1 format, from the request line to the last header, without the final blank line.
-pub(super) fn header_lines(head: &RequestHeader) -> Vec<u8> {
+pub(super) fn encode_unterminated_head(head: &RequestHeader) -> Vec<u8> {
     let mut wire = Vec::with_capacity(512);
     for part in [head.method.as_str().as_bytes(), b" ", head.raw_path(), b" HTTP/1.1\r\n"] {
         wire.extend_from_slice(part);
@@ -163,7 +163,7 @@ async fn send_head(session: &mut HttpSession, head: RequestHeader) -> Result<(),
 }
 
 /// Sends a request, with its body and uploaded file, over a session with a provider.
-pub(super) async fn send_over_session(
+pub(super) async fn send_http2(
     session: &mut HttpSession,
     mut head: RequestHeader,
     call: &UpstreamRequest,
@@ -201,7 +201,7 @@ async fn write_session_pieces(
     for piece in pieces {
         let mut piece = piece.clone();
         while !piece.is_empty() {
-            let slice = piece.split_to(piece.len().min(BODY_SLICE));
+            let slice = piece.split_to(piece.len().min(BODY_SLICE_BYTES));
             *left -= slice.len() as u64;
             session.write_request_body(slice, *left == 0).await?;
         }
@@ -259,10 +259,10 @@ mod tests {
         }
         let mut head = RequestHeader::build("POST", b"/v1/chat/completions", None).unwrap();
         head.insert_header(header::HOST, "provider").unwrap();
-        let sent = send_over_session(
+        let sent = send_http2(
             &mut taken,
             head,
-            &UpstreamRequest::json(vec![Bytes::from_static(b"{}")]),
+            &UpstreamRequest::from_json(vec![Bytes::from_static(b"{}")]),
             None,
             None,
         )
@@ -321,7 +321,7 @@ mod tests {
         let mut session = HttpSession::H2(connection.spawn_stream().await.unwrap().unwrap());
         let mut head = RequestHeader::build("POST", b"/", None).unwrap();
         head.insert_header(header::HOST, "provider").unwrap();
-        assert!(send_over_session(&mut session, head, call, upload, None).await.is_ok());
+        assert!(send_http2(&mut session, head, call, upload, None).await.is_ok());
         provider.await.unwrap()
     }
 

@@ -5,7 +5,7 @@ use crate::billing::{ReserveAmounts, SaleTerms};
 use crate::config::settings::{OfferSettings, PowerContractEvidence};
 use penstock_core::{WorkDone, hex};
 use penstock_footprint::METHODOLOGY_VERSION;
-use penstock_pricing::{BillingUnit, Tariff};
+use penstock_pricing::{BillingMode, Tariff};
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 use serde::Serialize;
@@ -84,7 +84,7 @@ impl TariffVersion {
 /// Returns the token prices of a tariff as integers; `None` if it bills energy, has no input price, or has a price that
 /// does not fit.
 fn integer_rates(tariff: &Tariff, eur_per_credit: Decimal) -> Option<IntegerRates> {
-    if tariff.billing == BillingUnit::Energy {
+    if tariff.billing == BillingMode::Energy {
         return None;
     }
     let input = tariff.input?.max(tariff.cached_input.unwrap_or_default()).max(Decimal::ZERO);

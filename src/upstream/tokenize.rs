@@ -11,7 +11,7 @@ use crate::upstream::config_snapshot::ModelState;
 use bytes::{Bytes, BytesMut};
 use http::header;
 use parking_lot::Mutex;
-use penstock_core::{Dialect, InferenceRequest, RequestForm, UpstreamErrorKind};
+use penstock_core::{Dialect, InferenceRequest, RequestBodyFormat, UpstreamErrorKind};
 use penstock_tokens::PromptConversation;
 use penstock_tokens::engine::{
     self, CountInput, CountProgress, EngineCall, EngineError, MAX_ANSWER_BYTES, TokenizeApi,
@@ -64,13 +64,13 @@ struct TokenizeFailure;
 
 /// Returns the token count of the first engine that can count this prompt; `None` if none can within the time limit.
 /// Only offers that meet the filters of the request are asked, because the call contains the whole prompt.
-pub async fn count_at_provider(
+pub async fn count_tokens_at_provider(
     counting: &TokenCountContext,
     model: &ModelState,
     ask: &InferenceRequest,
 ) -> Option<u64> {
     let mut until = clock::cached_now() + COUNT_TIMEOUT;
-    for offer in counting.admitted_offers(model, ask) {
+    for offer in counting.offers_matching_filters(model, ask) {
         let Some(shape) = offer.offer.provider.token_count_api else { continue };
         let began = clock::cached_now();
         let Some(first_call) = first_call(counting, offer, shape, ask).await else { continue };
@@ -111,19 +111,19 @@ async fn first_call(
     shape: TokenizeApi,
     ask: &InferenceRequest,
 ) -> Option<EngineCall> {
-    let (body, form, offer) = (ask.body.clone(), ask.dialect.request_form(), offer.offer.clone());
+    let (body, form, offer) = (ask.body.clone(), ask.dialect.request_body_format(), offer.offer.clone());
     let quick = body.len() <= MAX_INLINE_COUNT_BYTES;
     let work = move |_: &AtomicBool| {
-        if !PromptConversation::fits_parser_limit(&body) {
+        if !PromptConversation::fits_parse_memory_limit(&body) {
             return None;
         }
         let input = match form {
-            RequestForm::Chat => CountInput::Chat(&body),
-            RequestForm::Messages => CountInput::Messages(&body),
+            RequestBodyFormat::Chat => CountInput::Chat(&body),
+            RequestBodyFormat::Messages => CountInput::Messages(&body),
         };
         engine::build_call(shape, &offer.name, input).ok()
     };
-    if quick { work(&AtomicBool::new(false)) } else { counting.run_queued(work).await.ok().flatten() }
+    if quick { work(&AtomicBool::new(false)) } else { counting.run_with_permit(work).await.ok().flatten() }
 }
 
 /// Counts tokens with one engine, in one or two calls; `None` if there is no count but the engine did not fail.
@@ -160,7 +160,7 @@ async fn call(
     let status = match upstream.send_for_status(head, Bytes::from(call.body)).await {
         Ok(status) => status,
         // The provider had already closed the connection from the pool, which is no failure of the engine.
-        Err(broken) if upstream.max_stale_retries(broken) > 0 => return Ok(None),
+        Err(broken) if upstream.max_retries_after(broken) > 0 => return Ok(None),
         Err(_) => return Err(TokenizeFailure),
     };
     let mut answer = BytesMut::new();

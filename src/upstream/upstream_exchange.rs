@@ -4,7 +4,7 @@
 use super::connect::ResolvedPeer;
 use super::connection_pool::ConnectionPool;
 use super::http1::{Http1Exchange, TransportError};
-use super::idle_pool::ThreadPoolIndex;
+use super::idle_pool::IdleShardIndex;
 use super::offer::RequestHead;
 use super::send::{self, SendError};
 use crate::net::read_budget;
@@ -45,7 +45,7 @@ pub struct UpstreamExchange {
     since: Instant,
     session: UpstreamSession,
     /// Pool of the thread that polls the socket.
-    owner: ThreadPoolIndex,
+    owner: IdleShardIndex,
     peer: Arc<ResolvedPeer>,
     pool: Arc<ConnectionPool>,
 }
@@ -59,10 +59,10 @@ enum UpstreamSession {
 
 impl UpstreamExchange {
     /// Creates an exchange over an HTTP/1.1 connection.
-    pub(super) fn http1(
+    pub(super) fn from_http1_stream(
         stream: pingora_core::protocols::Stream,
         reused: bool,
-        owner: ThreadPoolIndex,
+        owner: IdleShardIndex,
         peer: Arc<ResolvedPeer>,
         pool: Arc<ConnectionPool>,
     ) -> Self {
@@ -81,7 +81,7 @@ impl UpstreamExchange {
         Self {
             session,
             reused,
-            owner: ThreadPoolIndex::of_current_thread(),
+            owner: IdleShardIndex::of_current_thread(),
             is_request_complete: true,
             since: clock::cached_now(),
             peer,
@@ -107,7 +107,7 @@ impl UpstreamExchange {
             }
             // The future is boxed, because its state would enlarge the future of every request.
             UpstreamSession::Http2(session) => {
-                Box::pin(send::send_over_session(session, head.parsed.clone(), call, upload, trace)).await
+                Box::pin(send::send_http2(session, head.parsed.clone(), call, upload, trace)).await
             }
         };
         self.is_request_complete = sent.is_ok();
@@ -122,7 +122,7 @@ impl UpstreamExchange {
         self.is_request_complete = false;
         match &mut self.session {
             UpstreamSession::Http1(http1) => {
-                let head = send::head_bytes(&head);
+                let head = send::encode_head(&head);
                 http1.send_request(&head, &body).await.map_err(|_| TransportError::Gone)?;
             }
             UpstreamSession::Http2(session) => {
@@ -130,7 +130,7 @@ impl UpstreamExchange {
                 let sent = async {
                     session.write_request_header(Box::new(head)).await?;
                     while !left.is_empty() {
-                        let slice = left.split_to(left.len().min(send::BODY_SLICE));
+                        let slice = left.split_to(left.len().min(send::BODY_SLICE_BYTES));
                         session.write_request_body(slice, left.is_empty()).await?;
                     }
                     session.finish_request_body().await
@@ -144,7 +144,7 @@ impl UpstreamExchange {
 
     /// Returns how often in total an attempt may send its request again on another connection after this failure. Such
     /// retries do not count as attempts. The number is 0 unless the provider has not processed the request.
-    pub fn max_stale_retries(&self, broken: TransportError) -> usize {
+    pub fn max_retries_after(&self, broken: TransportError) -> usize {
         let is_stream =
             matches!(&self.session, UpstreamSession::Http2(session) if session.as_http2().is_some());
         let is_early = clock::cached_now().saturating_duration_since(self.since) < RESET_WINDOW;
@@ -183,7 +183,7 @@ impl UpstreamExchange {
     /// Returns an error if there is no head.
     pub async fn read_head(&mut self) -> Result<u16, TransportError> {
         for _ in 0..=MAX_INFORMATIONAL {
-            read_budget::consume_step().await;
+            read_budget::consume_budget_unit().await;
             let status = match &mut self.session {
                 UpstreamSession::Http1(http1) => http1.read_head().await?,
                 UpstreamSession::Http2(session) => {
@@ -221,7 +221,7 @@ impl UpstreamExchange {
     /// # Errors
     /// Returns an error if the body is truncated.
     pub async fn read_body(&mut self) -> Result<Option<Bytes>, TransportError> {
-        read_budget::consume_step().await;
+        read_budget::consume_budget_unit().await;
         match &mut self.session {
             UpstreamSession::Http1(http1) => http1.read_body().await,
             UpstreamSession::Http2(session) => {

@@ -28,7 +28,7 @@ impl WireFormat {
         if matches!(ask.task, InferenceTask::Complete(_)) {
             return Some(Self::Dialects(completion_translator(offer.offer.capabilities.completions)));
         }
-        let dialect = offer.dialect_for(ask.dialect).filter(|_| ask.kind.is_generator())?;
+        let dialect = offer.dialect_for(ask.dialect).filter(|_| ask.kind.generates_tokens())?;
         penstock_dialect::find_translator(ask.dialect, dialect).map(Self::Dialects)
     }
 
@@ -62,7 +62,7 @@ impl WireFormat {
     ) -> Result<Vec<UpstreamRequest>, ApiError> {
         match self {
             Self::Dialects(translator) => {
-                Ok(vec![UpstreamRequest::json(translator.build_request(ask, target)?)])
+                Ok(vec![UpstreamRequest::from_json(translator.build_request(ask, target)?)])
             }
             Self::Shape(shape) => shape.build_requests(ask, target),
         }
@@ -70,7 +70,7 @@ impl WireFormat {
 
     /// Returns the requests for the part of an answer that the provider's responses lack, such as further images.
     #[must_use]
-    pub fn build_missing_requests(
+    pub fn build_follow_up_requests(
         self,
         ask: &InferenceRequest,
         target: &AttemptTarget<'_>,
@@ -107,7 +107,7 @@ impl WireFormat {
 
     /// Returns the translation of a streamed answer; `None` if this format has no translation.
     #[must_use]
-    pub fn translate_stream(
+    pub fn new_stream_translation(
         self,
         ask: &InferenceRequest,
         target: &AttemptTarget<'_>,
@@ -120,7 +120,7 @@ impl WireFormat {
 
     /// Returns the names of the response headers that the translation needs.
     #[must_use]
-    pub fn response_headers(self) -> &'static [&'static str] {
+    pub fn required_response_headers(self) -> &'static [&'static str] {
         match self {
             Self::Dialects(_) => &[],
             Self::Shape(shape) => shape.response_headers(),

@@ -148,7 +148,7 @@ async fn bad_input_names_its_field_and_changes_nothing() {
     admin.post("/admin/accounts", &json!({"id": "acme"})).await;
     let (_, path) = client(&running, &admin.post("/admin/keys", &json!({"name": "kept"})).await.json());
     let before = (admin.get("/admin/keys").await.text(), admin.get("/admin/accounts").await.text());
-    let entries = AuditLog::new(running.gateway.app.stores.store.clone()).last_number().unwrap();
+    let entries = AuditLog::new(running.gateway.app.stores.store.clone()).last_entry_number().unwrap();
     let past = running.gateway.app.clock.unix_seconds() - 1;
     let limits = |limit: Value| json!({ "limits": limit });
     let both = [
@@ -224,7 +224,7 @@ async fn bad_input_names_its_field_and_changes_nothing() {
     assert_eq!(admin.send("DELETE", &path, &[], b"").await.status, 405);
     let after = (admin.get("/admin/keys").await.text(), admin.get("/admin/accounts").await.text());
     assert_eq!(before, after, "nothing was done, not even half");
-    assert_eq!(AuditLog::new(running.gateway.app.stores.store.clone()).last_number().unwrap(), entries);
+    assert_eq!(AuditLog::new(running.gateway.app.stores.store.clone()).last_entry_number().unwrap(), entries);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -395,7 +395,8 @@ async fn the_retention_of_a_response_starts_at_its_end() {
     let settings = "[responses]\nretention = \"4h\"";
     let running = Bench::new().settings(settings).provider("a", &provider).start().await;
     let clock = running.gateway.app.clock;
-    let pass = |hours: u64| clock.follow_system(clock.calendar_now() + Duration::from_secs(hours * 3_600));
+    let pass =
+        |hours: u64| clock.follow_system_clock(clock.calendar_now() + Duration::from_secs(hours * 3_600));
     let client = storing(&running).await;
     let response = created(&client, "Hi").await;
     provider.until_calls(1).await;

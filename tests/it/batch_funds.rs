@@ -60,7 +60,7 @@ async fn charges(running: &Running) -> usize {
     })
     .await;
     let (mut charged, mut after) = (Vec::new(), 0);
-    while let Some((text, last)) = report::page_text(&ledger.store, &[after]).unwrap() {
+    while let Some((text, last)) = report::read_text_page(&ledger.store, &[after]).unwrap() {
         let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
         let entries = lines.map(|line| serde_json::from_slice::<Value>(line).unwrap());
         charged.extend(

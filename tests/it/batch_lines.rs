@@ -6,7 +6,7 @@ use crate::harness::gateway::{PATIENT, Running};
 use crate::harness::script::{ScriptStep, json_answer, plain, silent, status, vectors};
 use crate::harness::{Bench, Provider, until, within};
 use http::Method;
-use penstock::batch::{LineClass, LineDisposition, LineRequest, LineResponse};
+use penstock::batch::{LineDisposition, LineOrigin, LineRequest, LineResponse};
 use penstock::billing::report;
 use penstock::proxy::endpoint;
 use penstock_storage::StoreTable;
@@ -27,7 +27,7 @@ fn begin(
     cancel: &CancellationToken,
 ) -> JoinHandle<LineResponse> {
     let app = running.gateway.app.clone();
-    let (endpoint, _) = endpoint::find(&Method::POST, path).unwrap();
+    let (endpoint, _) = endpoint::find_endpoint(&Method::POST, path).unwrap();
     assert!(endpoint.accepts_batch_lines());
     let principal = app.key_cache.find_principal(&key[7..23]).unwrap();
     let ask = LineRequest {
@@ -35,7 +35,7 @@ fn begin(
         path: endpoint.path(),
         body: body.to_string().into(),
         cancel: cancel.clone(),
-        class: LineClass::Batch,
+        class: LineOrigin::Batch,
     };
     tokio::spawn(async move { app.batch_context.executor.get().unwrap().execute(ask).await })
 }
@@ -138,7 +138,7 @@ async fn other_endpoints_take_lines_too() {
     assert_eq!(done.status, 200, "{}", line_response(&done));
     assert_eq!(line_response(&done)["data"][0]["embedding"], json!([0.5, 1.0]));
     for path in ["/v1/audio/transcriptions", "/v1/messages/count_tokens", "/v2/rerank"] {
-        assert!(!endpoint::find(&Method::POST, path).unwrap().0.accepts_batch_lines(), "{path}");
+        assert!(!endpoint::find_endpoint(&Method::POST, path).unwrap().0.accepts_batch_lines(), "{path}");
     }
 }
 

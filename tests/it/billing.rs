@@ -29,7 +29,7 @@ pub async fn entries(running: &Running) -> Vec<Value> {
     })
     .await;
     let (mut all, mut after) = (Vec::new(), 0);
-    while let Some((text, last)) = report::page_text(&ledger.store, &[after]).unwrap() {
+    while let Some((text, last)) = report::read_text_page(&ledger.store, &[after]).unwrap() {
         let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
         all.extend(lines.map(|line| serde_json::from_slice::<Value>(line).unwrap()));
         after = last;

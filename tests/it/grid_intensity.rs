@@ -82,7 +82,7 @@ async fn past_hours_stay_as_they_were_known_across_a_restart() {
     let first = Bench::new().settings(&typical(300)).provider("a", &provider).start().await;
     let (app, time) = (first.gateway.app.clone(), now(&first));
     // The hour before this one was recorded in its time.
-    app.grid_records.record(&app.config_snapshot(), time - HOUR);
+    app.grid_records.record_current_hour(&app.config_snapshot(), time - HOUR);
     drop(app);
     let left = first.halt().await;
     let second = Bench::new().settings(&typical(20)).provider("a", &provider).restart(left).await;

@@ -2,7 +2,7 @@
 
 use penstock::auth::key_cache::KeyCache;
 use penstock::config::settings::{StorageEngine, StorageSettings};
-use penstock::storage::stores::Stores;
+use penstock::storage::stores::OpenStorage;
 use penstock::time::clock::ProcessClock;
 use penstock_auth::ApiKey;
 use penstock_storage::keys::{KeyDigest, KeyRecord};
@@ -24,7 +24,7 @@ fn source(start: u64) -> impl FnMut(&mut [u8]) {
     }
 }
 
-fn record(vault: &Stores, key: &ApiKey) -> KeyRecord {
+fn record(vault: &OpenStorage, key: &ApiKey) -> KeyRecord {
     KeyRecord {
         id: key.public_id().to_owned(),
         digest: KeyDigest(penstock_auth::key_digest(&vault.pepper.0, key)),
@@ -48,11 +48,11 @@ fn ring(folder: &std::path::Path) -> (KeyCache, ApiKey) {
     let storage = StorageSettings {
         path: folder.to_owned(),
         ballast_bytes: 0,
-        engine: StorageEngine::EMBEDDED,
+        engine: StorageEngine::EMBEDDED_FOLDER,
         pepper: None,
         fleet: None,
     };
-    let vault = Stores::open(&storage).unwrap();
+    let vault = OpenStorage::open(&storage).unwrap();
     let ring = KeyCache::load(&vault, ProcessClock::start()).unwrap();
     let keys: Vec<ApiKey> = (0..1_000).map(|start| ApiKey::generate(&mut source(start))).collect();
     keys.iter().for_each(|key| ring.set_key(&record(&vault, key)));

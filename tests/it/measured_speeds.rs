@@ -76,7 +76,7 @@ async fn speeds_and_the_last_hour_outlive_reload_and_restart() {
         let text = |number: f64| format!("{number:.3}");
         let each =
             live.offers.iter().map(|offer| offer.latency_stats.lock().tokens_per_second(now).map(text));
-        let rates = live.model("m").unwrap().hourly_stats.lock().rates(now);
+        let rates = live.model("m").unwrap().hourly_stats.lock().summary(now);
         let rates = [rates.throughput, rates.latency, rates.popularity].map(|rate| rate.map(text));
         (each.collect::<Vec<_>>(), rates)
     };

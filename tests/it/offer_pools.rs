@@ -23,7 +23,7 @@ async fn cheapest(running: &Running) -> Option<String> {
 fn is_ready(running: &Running, provider: &str) -> bool {
     let live = running.gateway.app.config_snapshot();
     let offer = live.offers.iter().find(|offer| &*offer.offer.provider.id == provider).unwrap();
-    live.model("m").unwrap().pool.is_ready(offer.offer.index)
+    live.model("m").unwrap().pool.is_offer_ready(offer.offer.index)
 }
 
 /// Returns the number of a provider's checks with this result, from the metrics.

@@ -4,11 +4,11 @@ use crate::harness::{Bench, Provider};
 use penstock_core::Dialect;
 use penstock_core::task_parameters::{EMBEDDING_PARAMETERS, RERANK_PARAMETERS, TaskParameter};
 use penstock_dialect::parameters::{ENGINE_PARAMETERS, ParameterEffect};
-use penstock_media::speech::SPEECH_PARAMETERS;
+use penstock_media::speech::OFFER_DEPENDENT_PARAMETERS;
 use penstock_request_validation::members::{
-    FOREIGN_MEMBERS, KNOWN_MEMBERS, MemberTreatment, REFUSED_COMPLETION_MEMBERS, REFUSED_EMBEDDING_MEMBERS,
-    REFUSED_IMAGE_MEMBERS, REFUSED_MESSAGES_MEMBERS, REFUSED_MODERATION_MEMBERS, REFUSED_RERANK_MEMBERS,
-    REFUSED_SPEECH_MEMBERS, RefusedValues,
+    COMMON_REFUSED_MEMBERS, KNOWN_MEMBERS, MemberTreatment, REFUSED_COMPLETION_MEMBERS,
+    REFUSED_EMBEDDING_MEMBERS, REFUSED_IMAGE_MEMBERS, REFUSED_MESSAGES_MEMBERS, REFUSED_MODERATION_MEMBERS,
+    REFUSED_RERANK_MEMBERS, REFUSED_SPEECH_MEMBERS, RefusedValues,
 };
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -173,7 +173,7 @@ fn page() -> String {
     }
     for (rows, title, text) in [
         (REFUSED_MESSAGES_MEMBERS, "Members of other endpoints in messages", "Refused at `/v1/messages`."),
-        (FOREIGN_MEMBERS, "Members of other services", FOREIGN_TEXT),
+        (COMMON_REFUSED_MEMBERS, "Members of other services", FOREIGN_TEXT),
     ] {
         write!(page, "\n## {title}\n\n{text}\n\n| Member | What happens | Why |\n|---|---|---|\n").unwrap();
         for (name, values, about) in rows {
@@ -193,7 +193,7 @@ fn page() -> String {
             writeln!(page, "| `{name}` | {about} |").unwrap();
         }
     }
-    let names: Vec<String> = SPEECH_PARAMETERS.iter().map(|name| format!("`{name}`")).collect();
+    let names: Vec<String> = OFFER_DEPENDENT_PARAMETERS.iter().map(|name| format!("`{name}`")).collect();
     page.push_str("\n## Parameters of speech\n\nSent to an offer that lists them in `supported_parameters`, else refused:\n");
     writeln!(page, "{}.", names.join(", ")).unwrap();
     page.push_str(TASK_PARAMETERS_TEXT);

@@ -6,7 +6,7 @@ use crate::harness::{Client, Provider};
 use penstock::config::{ConfigSource, settings};
 use penstock::storage::files::quota::UploadLimits;
 use penstock::storage::files::{FileManager, FileOwner};
-use penstock::storage::stores::Stores;
+use penstock::storage::stores::OpenStorage;
 use penstock_batch::upload_form::UploadFields;
 use penstock_storage::batches::{BatchCounts, BatchRecord, BatchState, BatchStore};
 use penstock_storage::files::{FileRecord, FileStore};
@@ -35,9 +35,9 @@ fn refused(output: &Output, why: &str) -> String {
     stderr
 }
 
-fn vault(home: &Home) -> Stores {
+fn vault(home: &Home) -> OpenStorage {
     let reach = ConfigSource::File(home.config()).gateway_access().unwrap();
-    Stores::open(&reach.storage.unwrap()).unwrap()
+    OpenStorage::open(&reach.storage.unwrap()).unwrap()
 }
 
 /// Creates a storage folder with all kinds of data: keys, charges, a file, a half-finished batch.
@@ -140,7 +140,7 @@ fn half_done(home: &Home, key: &str) -> (FileRecord, FileRecord, BatchRecord) {
     };
     let done = Transaction::new().put(StoreTable::Lines, *b"batch_1", [0b11]);
     BatchStore::new(vault.store.clone())
-        .insert(&batch, FileStore::insert_operations(&output).unwrap().append(done))
+        .insert(&batch, FileStore::insert_operations(&output).unwrap().append_operations(done))
         .unwrap();
     (input, output, batch)
 }

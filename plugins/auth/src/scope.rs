@@ -190,7 +190,7 @@ impl KeyScopes {
         }
         let message = format!("This API key lacks the scope {}.", scope.name());
         Err(ApiError::with_message(ErrorCode::InsufficientScope, message)
-            .with_detail("required_scope", scope.name()))
+            .with_details_member("required_scope", scope.name()))
     }
 
     /// Returns the names of the scopes, for storing and showing. Parsing them returns the same set.

@@ -19,7 +19,7 @@ pub struct GridZone {
 impl GridZone {
     /// Returns the grams per kWh in an hour since 1970; `None` if unknown.
     #[must_use]
-    pub fn grams_at(&self, hour: u64) -> Option<u32> {
+    pub fn grams_per_kwh_at(&self, hour: u64) -> Option<u32> {
         self.intensity_at(hour).map(|intensity| intensity.grams)
     }
 
@@ -73,7 +73,7 @@ fn mean_grams(zones: &[&GridZone], start: u64, takes: u64) -> Option<u64> {
         let hour = at / HOUR_SECONDS;
         let until = ((hour + 1) * HOUR_SECONDS).min(end);
         for zone in zones {
-            sum += u128::from(zone.grams_at(hour)?) * u128::from(until - at);
+            sum += u128::from(zone.grams_per_kwh_at(hour)?) * u128::from(until - at);
         }
         at = until;
     }

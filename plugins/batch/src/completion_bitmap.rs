@@ -9,7 +9,7 @@ pub struct CompletionBitmap {
 impl CompletionBitmap {
     /// Creates a bitmap for this many lines, with no bit set.
     #[must_use]
-    pub fn with_lines(lines: u32) -> Self {
+    pub fn with_line_count(lines: u32) -> Self {
         Self { bits: vec![0; lines.div_ceil(8) as usize] }
     }
 
@@ -27,7 +27,7 @@ impl CompletionBitmap {
 
     /// Returns true if the line (from 0) has its result.
     #[must_use]
-    pub fn has_result(&self, line: u32) -> bool {
+    pub fn is_line_finished(&self, line: u32) -> bool {
         self.bits.get(line as usize / 8).is_some_and(|byte| byte & (1 << (line % 8)) != 0)
     }
 
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn a_line_is_done_once() {
-        let mut done = CompletionBitmap::with_lines(50_000);
+        let mut done = CompletionBitmap::with_line_count(50_000);
         assert_eq!(done.bytes().len(), 6_250);
         assert!(
             done.mark_finished(0)
@@ -63,7 +63,7 @@ mod tests {
         );
         assert!(!done.mark_finished(7), "it had its result");
         assert!(!done.mark_finished(50_000), "there is no such line");
-        assert!(done.has_result(8) && !done.has_result(9) && !done.has_result(70_000));
+        assert!(done.is_line_finished(8) && !done.is_line_finished(9) && !done.is_line_finished(70_000));
         assert_eq!(done.finished_count(), 4);
         assert_eq!(CompletionBitmap::from_bytes(done.bytes()), done);
     }

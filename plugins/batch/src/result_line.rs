@@ -3,7 +3,7 @@
 
 /// Format of a result line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ResultFormat {
+pub enum ResultLineFormat {
     /// `{"id","custom_id","status_code","response","error":null}`: the body is the response.
     #[default]
     Flat,
@@ -15,7 +15,7 @@ pub enum ResultFormat {
 /// body in chunks.
 pub fn write_result_line<'b>(
     out: &mut Vec<u8>,
-    form: ResultFormat,
+    form: ResultLineFormat,
     id: &str,
     custom_id: &str,
     status: u16,
@@ -30,7 +30,7 @@ pub fn write_result_line<'b>(
     out.extend_from_slice(b",\"status_code\":");
     out.extend_from_slice(status);
     out.extend_from_slice(b",\"response\":");
-    if form == ResultFormat::Nested {
+    if form == ResultLineFormat::Nested {
         out.extend_from_slice(b"{\"status_code\":");
         out.extend_from_slice(status);
         out.extend_from_slice(b",\"request_id\":\"");
@@ -49,7 +49,7 @@ pub fn write_result_line<'b>(
     if out.len() == start {
         out.extend_from_slice(b"null");
     }
-    if form == ResultFormat::Nested {
+    if form == ResultLineFormat::Nested {
         out.push(b'}');
     }
     out.extend_from_slice(b",\"error\":null}\n");
@@ -73,7 +73,7 @@ mod tests {
         let mut out = Vec::new();
         write_result_line(
             &mut out,
-            ResultFormat::Flat,
+            ResultLineFormat::Flat,
             "batch_req_1",
             "a\"b",
             200,
@@ -88,7 +88,14 @@ mod tests {
     #[test]
     fn a_line_stays_a_line() {
         let mut out = Vec::new();
-        write_result_line(&mut out, ResultFormat::Flat, "r", "c", 400, [&b"{\r\n  \"x\": [1,\n2]\n}\n"[..]]);
+        write_result_line(
+            &mut out,
+            ResultLineFormat::Flat,
+            "r",
+            "c",
+            400,
+            [&b"{\r\n  \"x\": [1,\n2]\n}\n"[..]],
+        );
         assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 1);
         let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
         assert_eq!(value["response"]["x"][1], 2);
@@ -100,7 +107,7 @@ mod tests {
     fn the_nested_form_has_status_and_body_in_the_response() {
         for body in [&b"{\"x\":\n1}"[..], b""] {
             let mut out = Vec::new();
-            write_result_line(&mut out, ResultFormat::Nested, "batch_req_7", "c", 429, [body]);
+            write_result_line(&mut out, ResultLineFormat::Nested, "batch_req_7", "c", 429, [body]);
             assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 1);
             let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
             let response = &value["response"];
@@ -114,7 +121,7 @@ mod tests {
     #[test]
     fn no_body_is_null() {
         let mut out = Vec::new();
-        write_result_line(&mut out, ResultFormat::Flat, "r", "c", 503, []);
+        write_result_line(&mut out, ResultLineFormat::Flat, "r", "c", 503, []);
         assert!(serde_json::from_slice::<serde_json::Value>(&out).unwrap()["response"].is_null());
     }
 }

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use penstock_core::ApiError;
-use penstock_http_wire::form::upload::{self, UploadPiece, part_error, quotable_name};
+use penstock_http_wire::form::upload::{self, UploadFormEvent, name_if_quotable, part_error};
 
 /// Maximum length of a field value, in bytes.
 const MAX_FIELD_BYTES: usize = 1 << 10;
@@ -59,9 +59,9 @@ impl UploadParser {
     pub fn push(&mut self, bytes: Bytes, contents: &mut Vec<Bytes>) -> Result<(), ApiError> {
         self.form.push(bytes, |piece| {
             match piece {
-                UploadPiece::File(part) => self.fields.filename = part.filename,
-                UploadPiece::Content(content) => contents.push(content),
-                UploadPiece::Field(name, value) => self.fields.add_field(&name, &value)?,
+                UploadFormEvent::File(part) => self.fields.filename = part.filename,
+                UploadFormEvent::Content(content) => contents.push(content),
+                UploadFormEvent::Field(name, value) => self.fields.add_field(&name, &value)?,
             }
             Ok(())
         })
@@ -124,7 +124,7 @@ impl PartialFields {
             }
             _ if text == "batch" => self.purpose = true,
             _ => {
-                let got = quotable_name(text).map(|text| format!(", got \"{text}\"")).unwrap_or_default();
+                let got = name_if_quotable(text).map(|text| format!(", got \"{text}\"")).unwrap_or_default();
                 return Err(part_error(name, format!("expected \"batch\"{got}")));
             }
         }

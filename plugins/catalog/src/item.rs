@@ -25,13 +25,13 @@ pub fn serialize_item(model: &CatalogModel, name: &str, detail: ItemDetail) -> V
     let item = item_json(model, alias);
     match detail {
         ItemDetail::Plain => item,
-        ItemDetail::Meta => with_meta(&item, &model_meta_json(model, alias)),
+        ItemDetail::Meta => with_meta(&item, &meta_json_for_alias(model, alias)),
     }
     .into_bytes()
 }
 
 /// Returns the `_meta` object of a model, or of one of its aliases.
-pub(crate) fn model_meta_json(model: &CatalogModel, alias: Option<&str>) -> String {
+pub(crate) fn meta_json_for_alias(model: &CatalogModel, alias: Option<&str>) -> String {
     meta_json(model, &display_name(model, alias), max_output_tokens(model))
 }
 

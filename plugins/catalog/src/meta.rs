@@ -30,7 +30,7 @@ pub(crate) fn meta_json(model: &CatalogModel, display: &str, most: u64) -> Strin
     object.add_strings("output_modalities", &model.output_modalities);
     object.add_json("capabilities", &capabilities(model));
     object.add_json("context_length", &model.context_length.to_string());
-    let most = if model.kind.is_generator() { most.to_string() } else { "null".to_owned() };
+    let most = if model.kind.generates_tokens() { most.to_string() } else { "null".to_owned() };
     object.add_json("max_output_tokens", &most);
     match reasoning(model) {
         Some(kind) => object.add_text("reasoning_type", kind),
@@ -41,7 +41,7 @@ pub(crate) fn meta_json(model: &CatalogModel, display: &str, most: u64) -> Strin
 }
 
 fn capabilities(model: &CatalogModel) -> String {
-    let chat = model.kind.is_generator();
+    let chat = model.kind.generates_tokens();
     let takes = |name: &str| chat && model.supported_parameters.iter().any(|parameter| parameter == name);
     let reads = |name: &str| model.input_modalities.iter().any(|modality| modality == name);
     let formats = takes("response_format");
@@ -60,7 +60,7 @@ fn capabilities(model: &CatalogModel) -> String {
 /// `None` for a model that does not reason.
 fn reasoning(model: &CatalogModel) -> Option<&'static str> {
     let takes = |name: &str| model.supported_parameters.iter().any(|parameter| parameter == name);
-    if !model.kind.is_generator() {
+    if !model.kind.generates_tokens() {
         None
     } else if takes("reasoning_effort") {
         Some("effort")

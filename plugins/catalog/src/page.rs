@@ -1,7 +1,7 @@
 //! A page of the catalogue: filter, sort, cut, serialize.
 
 use crate::catalog::{Catalog, CatalogEntry};
-use crate::item::model_meta_json;
+use crate::item::meta_json_for_alias;
 use crate::meta::{ItemDetail, with_meta};
 use crate::model::CatalogModel;
 use crate::query::{CatalogQuery, PageStart, SortOrder};
@@ -77,7 +77,7 @@ impl<'c> PageItem<'c> {
             ItemDetail::Plain => Cow::Borrowed(self.json),
             ItemDetail::Meta => {
                 let alias = Some(self.id).filter(|id| *id != self.entry.model.id);
-                Cow::Owned(with_meta(self.json, &model_meta_json(&self.entry.model, alias)))
+                Cow::Owned(with_meta(self.json, &meta_json_for_alias(&self.entry.model, alias)))
             }
         }
     }

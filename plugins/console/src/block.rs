@@ -161,7 +161,7 @@ impl Cell {
     }
 
     /// Returns true if the exact value differs from the text of the cell.
-    pub(crate) fn shows_exact(&self, language: Language) -> bool {
+    pub(crate) fn shows_exact_value(&self, language: Language) -> bool {
         !self.exact.is_empty() && self.exact.render(language) != self.text.render(language)
     }
 
@@ -180,7 +180,7 @@ impl Cell {
 
     /// Sets the exact value.
     #[must_use]
-    pub fn with_exact(mut self, exact: impl Into<Text>) -> Self {
+    pub fn with_exact_value(mut self, exact: impl Into<Text>) -> Self {
         self.exact = exact.into();
         self
     }
@@ -217,27 +217,27 @@ pub struct Table {
 
 impl Table {
     /// Returns true if narrow screens show each row as a list of its cells with their headings.
-    pub(crate) const fn is_stacked(&self) -> bool {
+    pub(crate) const fn stacks_on_narrow_screens(&self) -> bool {
         self.headings.len() > STACKED_COLUMNS
     }
 
     /// Returns true if the table has so many cells that a heading in each would make it much larger.
-    pub(crate) const fn is_large(&self) -> bool {
+    pub(crate) const fn has_many_cells(&self) -> bool {
         self.headings.len() * self.rows.len() > LARGE_TABLE_CELLS
     }
 
     /// Returns true if screens of medium width show each row as a list too.
-    pub(crate) const fn is_wide(&self) -> bool {
+    pub(crate) const fn stacks_on_medium_screens(&self) -> bool {
         self.headings.len() > WIDE_COLUMNS
     }
 
     /// Returns the heading of a column.
-    pub(crate) fn heading(&self, column: usize) -> &'static str {
+    pub(crate) fn column_heading(&self, column: usize) -> &'static str {
         self.headings.get(column).copied().unwrap_or_default()
     }
 
     /// Returns true if a column has numbers, which are aligned to the right.
-    pub(crate) fn is_numeric(&self, column: usize) -> bool {
+    pub(crate) fn is_numeric_column(&self, column: usize) -> bool {
         self.rows.first().and_then(|row| row.get(column)).is_some_and(|cell| cell.numeric)
     }
 }

@@ -1,9 +1,9 @@
 //! Bar charts as SVG: this module computes the layout, the template writes it.
 
-use crate::chart_hover::{ChartHover, SeriesNames, exact_figure};
+use crate::chart_hover::{ChartTooltip, SeriesNames, format_exact_figure};
 use crate::format::{format_rounded, unit_scale};
 use crate::language::Language;
-use crate::panel::{ChartMark, Panel, axis_end, format_position, slot_width};
+use crate::panel::{AxisLabel, PlotArea, axis_end, format_position, slot_width};
 use crate::text::Text;
 
 const HEIGHT: f64 = 200.0;
@@ -14,7 +14,7 @@ const MAX_BAR: f64 = 8.0;
 const BAR_SHARE: f64 = 0.85;
 const TOP: f64 = 8.0;
 /// Number of colours in the style sheet.
-pub(crate) const COLOURS: usize = 6;
+pub(crate) const COLOUR_COUNT: usize = 6;
 
 /// Series of values with a name.
 #[derive(Clone, Debug, Default)]
@@ -72,22 +72,22 @@ struct BarAxis {
 
 impl BarAxis {
     /// Returns the height in pixels of an absolute value.
-    fn height_in(self, panel: Panel, value: f64) -> f64 {
-        panel.height_of(value, self.above + self.below)
+    fn height_in(self, panel: PlotArea, value: f64) -> f64 {
+        panel.value_height(value, self.above + self.below)
     }
 
     /// Returns the vertical position of zero.
-    fn zero_in(self, panel: Panel) -> f64 {
+    fn zero_in(self, panel: PlotArea) -> f64 {
         panel.bottom - self.height_in(panel, self.below)
     }
 
     /// Returns the lines of the axis: at zero, the ends, and the middle if there are no negative values.
-    fn axis_lines_in(self, panel: Panel, unit: &'static str, language: Language) -> Vec<ChartMark> {
+    fn axis_lines_in(self, panel: PlotArea, unit: &'static str, language: Language) -> Vec<AxisLabel> {
         if self.below <= 0.0 {
-            return panel.lines(self.above, unit, language);
+            return panel.axis_lines(self.above, unit, language);
         }
         let (scale, name) = unit_scale(self.above.max(self.below), unit);
-        let mark = |value: f64| ChartMark {
+        let mark = |value: f64| AxisLabel {
             x: String::new(),
             y: format_position(self.zero_in(panel) - value.signum() * self.height_in(panel, value.abs())),
             text: Text::Exact(format_rounded(value / scale), name).render(language).into_owned(),
@@ -99,7 +99,7 @@ impl BarAxis {
 }
 
 impl BarChart {
-    const PANEL: Panel = Panel { top: TOP, bottom: HEIGHT - BOTTOM };
+    const PANEL: PlotArea = PlotArea { top: TOP, bottom: HEIGHT - BOTTOM };
 
     /// Returns the greatest sum of the values of a bar.
     fn maximum(&self) -> f64 {
@@ -149,7 +149,7 @@ impl BarChart {
     }
 
     /// Paths of the bars in a panel. Positions are whole pixels; a part has at least one.
-    pub(crate) fn paths_in(&self, panel: Panel) -> Vec<ChartPath> {
+    pub(crate) fn paths_in(&self, panel: PlotArea) -> Vec<ChartPath> {
         let parts = self.parts_in(panel);
         let path = |series: usize| {
             let of_series = parts.iter().filter(|part| part.series == series);
@@ -157,13 +157,13 @@ impl BarChart {
                 let (bottom, top) = (part.bottom.round(), part.top.round());
                 format!("M{} {bottom}V{}", part.bar, top.min(bottom - 1.0))
             });
-            ChartPath { colour: series % COLOURS, path: lines.collect() }
+            ChartPath { colour: series % COLOUR_COUNT, path: lines.collect() }
         };
         (0..self.series.len()).map(path).filter(|path| !path.path.is_empty()).collect()
     }
 
     /// Parts of all bars in a panel, without those of value zero. Negative values are below the line of zero.
-    fn parts_in(&self, panel: Panel) -> Vec<BarPart> {
+    fn parts_in(&self, panel: PlotArea) -> Vec<BarPart> {
         let axis = self.axis();
         let mut parts = Vec::new();
         for bar in 0..self.labels.len() {
@@ -186,33 +186,33 @@ impl BarChart {
 
     /// Returns the exact values of each bar, shown while the pointer is on it.
     #[must_use]
-    pub fn hovers(&self, language: Language) -> Vec<ChartHover> {
+    pub fn tooltips(&self, language: Language) -> Vec<ChartTooltip> {
         let names = SeriesNames::new(&self.series, self.labels.len(), language);
         let hover = |(bar, label): (usize, &Text)| {
-            let total = exact_figure(self.sum(bar), self.unit, language);
+            let total = format_exact_figure(self.sum(bar), self.unit, language);
             let mut title = format!("{}: {total}", label.render(language));
             if self.series.len() > 1 {
-                title.push_str(&names.lines(&self.series, bar, language));
+                title.push_str(&names.tooltip_lines(&self.series, bar, language));
             }
-            self.values(bar).any(|value| value != 0.0).then_some(ChartHover { bar, title })
+            self.values(bar).any(|value| value != 0.0).then_some(ChartTooltip { bar, title })
         };
         self.labels.iter().enumerate().filter_map(hover).collect()
     }
 
     /// Returns the lines of the vertical axis with their values.
     #[must_use]
-    pub fn lines(&self, language: Language) -> Vec<ChartMark> {
+    pub fn axis_lines(&self, language: Language) -> Vec<AxisLabel> {
         self.axis_lines_in(Self::PANEL, language)
     }
 
     /// Lines of the vertical axis of a panel.
-    pub(crate) fn axis_lines_in(&self, panel: Panel, language: Language) -> Vec<ChartMark> {
+    pub(crate) fn axis_lines_in(&self, panel: PlotArea, language: Language) -> Vec<AxisLabel> {
         self.axis().axis_lines_in(panel, self.unit, language)
     }
 
     /// Returns the labels of the horizontal axis; if there are many bars, not every bar has one.
     #[must_use]
-    pub fn ticks(&self, language: Language) -> Vec<ChartMark> {
+    pub fn ticks(&self, language: Language) -> Vec<AxisLabel> {
         Self::PANEL.ticks(&self.labels, language)
     }
 
@@ -278,7 +278,7 @@ mod tests {
         let mut chart = chart(vec![1_234.5, 0.0]);
         chart.unit = "kWh";
         let titles = |chart: &BarChart| {
-            chart.hovers(Language::German).into_iter().map(|hover| hover.title).collect::<Vec<_>>()
+            chart.tooltips(Language::German).into_iter().map(|hover| hover.title).collect::<Vec<_>>()
         };
         assert_eq!(titles(&chart), ["day 0: 1 234,5 kWh"]);
         chart.series.push(ChartSeries { name: Text::Data("b".to_owned()), values: vec![0.25, 0.0] });
@@ -289,7 +289,7 @@ mod tests {
     fn an_empty_chart_has_axes_and_no_bars() {
         let chart = chart(Vec::new());
         assert!(chart.paths().is_empty() && chart.ticks(Language::English).is_empty());
-        assert_eq!(chart.lines(Language::English).len(), 3);
+        assert_eq!(chart.axis_lines(Language::English).len(), 3);
     }
 
     #[test]
@@ -303,7 +303,7 @@ mod tests {
     fn negative_values_are_below_the_line_of_zero() {
         let mut chart = chart(vec![4.0, -3.0]);
         chart.series.push(ChartSeries { name: "b".into(), values: vec![-5.0, -1.0] });
-        let lines = chart.lines(Language::English);
+        let lines = chart.axis_lines(Language::English);
         let texts: Vec<_> = lines.iter().map(|line| line.text.as_str()).collect();
         assert_eq!(texts, ["-5", "0", "5"]);
         let zero: f64 = lines[1].y.parse().unwrap();

@@ -1,6 +1,6 @@
 //! Values that a plot shows while the pointer is on it. All values of a bar have one title, so that pages stay small.
 
-use crate::chart::{COLOURS, ChartSeries};
+use crate::chart::{COLOUR_COUNT, ChartSeries};
 use crate::format::shorten_text;
 use crate::language::Language;
 use crate::text::Text;
@@ -13,7 +13,7 @@ const MAX_LEGEND_BYTES: usize = 60;
 
 /// Text with the values of a bar or of a point in time, shown while the pointer is on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChartHover {
+pub struct ChartTooltip {
     /// Index of the bar.
     pub bar: usize,
     /// Text shown while the pointer is on the bar.
@@ -42,14 +42,14 @@ impl SeriesNames {
             true => format!("{}: {name}", number + 1),
             false => name.clone(),
         };
-        self.names.iter().enumerate().map(|row| (row.0 % COLOURS, text(row))).collect()
+        self.names.iter().enumerate().map(|row| (row.0 % COLOUR_COUNT, text(row))).collect()
     }
 
     /// Returns a line for each series that has a value at this bar, with its exact value.
-    pub fn lines(&self, series: &[ChartSeries], bar: usize, language: Language) -> String {
+    pub fn tooltip_lines(&self, series: &[ChartSeries], bar: usize, language: Language) -> String {
         let line = |(number, (series, name)): (usize, (&ChartSeries, &String))| {
             let value = series.values.get(bar).copied().filter(|value| value.is_finite() && *value != 0.0)?;
-            let figure = exact_figure(value, "", language);
+            let figure = format_exact_figure(value, "", language);
             Some(match self.is_numbered {
                 true => format!("\n{}: {figure}", number + 1),
                 false => format!("\n{name}: {figure}"),
@@ -60,7 +60,7 @@ impl SeriesNames {
 }
 
 /// Returns an exact number with its unit, with plain spaces: the text of a title is not wrapped.
-pub(crate) fn exact_figure(value: f64, unit: &'static str, language: Language) -> String {
+pub(crate) fn format_exact_figure(value: f64, unit: &'static str, language: Language) -> String {
     Text::exact_number(value, unit).render(language).replace('\u{202f}', " ")
 }
 
@@ -82,7 +82,7 @@ mod tests {
             let all = [series(long, &[1.0; 31]), series("other", &[0.0; 31])];
             let names = SeriesNames::new(&all, bars, Language::English);
             assert_eq!(names.legend()[0], (0, shown.to_owned()));
-            assert_eq!(names.lines(&all, 2, Language::English), line, "a value of zero has no line");
+            assert_eq!(names.tooltip_lines(&all, 2, Language::English), line, "a value of zero has no line");
         }
     }
 }

@@ -34,7 +34,7 @@ impl CsvStyleError {
 
     /// Returns the message of the error: the name of the parameter and its expected values.
     #[must_use]
-    pub const fn expected(self) -> &'static str {
+    pub const fn message(self) -> &'static str {
         match self {
             Self::UnsupportedSeparator => "separator: expected `,`, `;` or `tab`",
             Self::UnsupportedDecimalSeparator => "decimal: expected `.` or `,`",

@@ -41,21 +41,21 @@ impl Field {
 
     /// Sets the input type of the field.
     #[must_use]
-    pub fn kind(mut self, kind: FieldKind) -> Self {
+    pub fn with_kind(mut self, kind: FieldKind) -> Self {
         self.kind = kind;
         self
     }
 
     /// Sets the value that the field contains when the page is shown.
     #[must_use]
-    pub fn value(mut self, value: impl Into<String>) -> Self {
+    pub fn with_value(mut self, value: impl Into<String>) -> Self {
         self.value = value.into();
         self
     }
 
     /// Sets the help text of the field.
     #[must_use]
-    pub const fn help(mut self, help: &'static str) -> Self {
+    pub const fn with_help(mut self, help: &'static str) -> Self {
         self.help = help;
         self
     }
@@ -74,7 +74,7 @@ impl Field {
 
     /// Sets the HTML attribute `autocomplete`, a hint for password managers.
     #[must_use]
-    pub const fn autocomplete(mut self, hint: &'static str) -> Self {
+    pub const fn with_autocomplete(mut self, hint: &'static str) -> Self {
         self.autocomplete = hint;
         self
     }

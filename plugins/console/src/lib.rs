@@ -33,4 +33,4 @@ pub use language::Language;
 pub use line_chart::{LineChart, LineChartKind};
 pub use page::{NavLink, Page, SignedInUser};
 pub use text::Text;
-pub use texts::find_text;
+pub use texts::find_english_text;

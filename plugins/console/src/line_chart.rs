@@ -1,17 +1,17 @@
 //! Plot of two panels with the same times: lines of a measured value above, bars of requests or answers below.
 
-use crate::chart::{BarChart, COLOURS, ChartPath, ChartSeries};
-use crate::chart_hover::{ChartHover, SeriesNames};
+use crate::chart::{BarChart, COLOUR_COUNT, ChartPath, ChartSeries};
+use crate::chart_hover::{ChartTooltip, SeriesNames};
 use crate::format::shorten_text;
 use crate::language::Language;
-use crate::panel::{ChartMark, Panel, axis_end, format_position};
+use crate::panel::{AxisLabel, PlotArea, axis_end, format_position};
 use crate::text::Text;
 use std::borrow::Cow;
 
 /// Unit of the intensity.
 pub const INTENSITY_UNIT: &str = "g/kWh";
-const LINES: Panel = Panel { top: 8.0, bottom: 138.0 };
-const BARS: Panel = Panel { top: 158.0, bottom: 236.0 };
+const LINES: PlotArea = PlotArea { top: 8.0, bottom: 138.0 };
+const BARS: PlotArea = PlotArea { top: 158.0, bottom: 236.0 };
 /// Maximum size of the name of a group in a heading, in bytes of HTML.
 const MAX_HEADING_BYTES: usize = 60;
 
@@ -103,7 +103,7 @@ impl LineChart {
 
     /// Returns the lines of the groups. Unknown values interrupt a line, so a group may have several.
     #[must_use]
-    pub fn lines(&self) -> Vec<ChartLine> {
+    pub fn value_lines(&self) -> Vec<ChartLine> {
         let end = self.axis_end();
         let mut lines = Vec::new();
         for (number, series) in self.values.iter().enumerate() {
@@ -111,9 +111,12 @@ impl LineChart {
             let mut next = None;
             for (index, value) in known(series) {
                 if next.is_some_and(|next| next != index) {
-                    lines.push(ChartLine { colour: number % COLOURS, points: std::mem::take(&mut points) });
+                    lines.push(ChartLine {
+                        colour: number % COLOUR_COUNT,
+                        points: std::mem::take(&mut points),
+                    });
                 }
-                let y = format_position(LINES.bottom - LINES.height_of(value, end));
+                let y = format_position(LINES.bottom - LINES.value_height(value, end));
                 let gap = if points.is_empty() { "" } else { " " };
                 // A step begins and ends half a slot beside the center of its time.
                 match index.checked_sub(1) {
@@ -123,7 +126,7 @@ impl LineChart {
                 next = Some(index + 1);
             }
             if !points.is_empty() {
-                lines.push(ChartLine { colour: number % COLOURS, points });
+                lines.push(ChartLine { colour: number % COLOUR_COUNT, points });
             }
         }
         lines
@@ -131,25 +134,27 @@ impl LineChart {
 
     /// Returns the centers of the steps as a path for each group: a line without a length, which is drawn as a dot.
     #[must_use]
-    pub fn dots(&self) -> Vec<ChartPath> {
+    pub fn value_dots(&self) -> Vec<ChartPath> {
         let end = self.axis_end();
         let path = |(number, series): (usize, &ChartSeries)| {
             let dots = known(series).map(|(index, value)| {
-                format!("M{index} {}h0", (LINES.bottom - LINES.height_of(value, end)).round())
+                format!("M{index} {}h0", (LINES.bottom - LINES.value_height(value, end)).round())
             });
-            ChartPath { colour: number % COLOURS, path: dots.collect() }
+            ChartPath { colour: number % COLOUR_COUNT, path: dots.collect() }
         };
         self.values.iter().enumerate().map(path).filter(|path| !path.path.is_empty()).collect()
     }
 
     /// Returns the exact values of each time, shown while the pointer is on it: those of the lines, then those of the bars.
     #[must_use]
-    pub fn hovers(&self, language: Language) -> Vec<ChartHover> {
+    pub fn tooltips(&self, language: Language) -> Vec<ChartTooltip> {
         let names = self.names(language);
         let texts = self.kind.texts();
         let hover = |(bar, time): (usize, &Text)| {
-            let (values, requests) =
-                (names.lines(&self.values, bar, language), names.lines(&self.requests, bar, language));
+            let (values, requests) = (
+                names.tooltip_lines(&self.values, bar, language),
+                names.tooltip_lines(&self.requests, bar, language),
+            );
             let mut title = time.render(language).into_owned();
             if !values.is_empty() {
                 title.push_str(&format!(", {}:{values}", texts.unit));
@@ -157,7 +162,7 @@ impl LineChart {
             if !requests.is_empty() {
                 title.push_str(&format!("\n{}:{requests}", Text::from(texts.bars).render(language)));
             }
-            (!values.is_empty() || !requests.is_empty()).then_some(ChartHover { bar, title })
+            (!values.is_empty() || !requests.is_empty()).then_some(ChartTooltip { bar, title })
         };
         self.times.iter().enumerate().filter_map(hover).collect()
     }
@@ -171,27 +176,27 @@ impl LineChart {
 
     /// Returns the bars, which show the requests, as a path for each group.
     #[must_use]
-    pub fn paths(&self) -> Vec<ChartPath> {
+    pub fn request_bar_paths(&self) -> Vec<ChartPath> {
         self.bars().paths_in(BARS)
     }
 
     /// Returns the width of the lines that draw the bars, as a fraction of the distance between two bars.
     #[must_use]
-    pub fn bar_width(&self) -> String {
+    pub fn request_bar_width(&self) -> String {
         self.bars().bar_width()
     }
 
     /// Returns the lines of both vertical axes with their values.
     #[must_use]
-    pub fn axes(&self, language: Language) -> Vec<ChartMark> {
-        let mut marks = LINES.lines(self.axis_end(), self.kind.texts().unit, language);
+    pub fn axis_lines(&self, language: Language) -> Vec<AxisLabel> {
+        let mut marks = LINES.axis_lines(self.axis_end(), self.kind.texts().unit, language);
         marks.extend(self.bars().axis_lines_in(BARS, language));
         marks
     }
 
     /// Returns the labels of the times on the horizontal axis.
     #[must_use]
-    pub fn ticks(&self, language: Language) -> Vec<ChartMark> {
+    pub fn ticks(&self, language: Language) -> Vec<AxisLabel> {
         BARS.ticks(&self.times, language)
     }
 
@@ -231,7 +236,7 @@ impl LineChart {
 
     /// Returns the headings of the table after the time: value and requests of each group.
     #[must_use]
-    pub fn headings(&self, language: Language) -> Vec<String> {
+    pub fn table_headings(&self, language: Language) -> Vec<String> {
         let of = |template| {
             move |series: &ChartSeries| {
                 let name = shorten_text(&series.name.render(language), MAX_HEADING_BYTES);
@@ -245,7 +250,7 @@ impl LineChart {
 
     /// Returns the rows of the table: the time and its values.
     #[must_use]
-    pub fn rows(&self, language: Language) -> Vec<(Cow<'_, str>, Vec<String>)> {
+    pub fn table_rows(&self, language: Language) -> Vec<(Cow<'_, str>, Vec<String>)> {
         let cell = |series: &ChartSeries, index: usize| {
             let value = series.values.get(index).copied().filter(|value| value.is_finite());
             value.map_or_else(
@@ -292,7 +297,7 @@ mod tests {
     #[test]
     fn lines_and_bars_of_an_hour_are_above_each_other_and_within_their_panels() {
         let chart = chart(&[&[30.0, 400.0, 0.0]], &[&[0.0, 7.0, 2.0]]);
-        let lines = chart.lines();
+        let lines = chart.value_lines();
         assert_eq!(lines.len(), 1);
         let line = numbers(&lines[0].points);
         assert_eq!(line.len(), 6, "two points for each hour");
@@ -300,27 +305,30 @@ mod tests {
         // Expected height of the value 400 on an axis that ends at 500.
         assert!((line[2].1 - (138.0 - 0.8 * 130.0)).abs() < 0.01, "{line:?}");
         assert_eq!((line[2].0, line[3].0), (0.5, 1.5), "around the bar at 1");
-        let paths = chart.paths();
+        let paths = chart.request_bar_paths();
         assert_eq!(paths[0].path, "M1 236V181M2 236V220", "an hour without requests has no bar");
-        assert_eq!(chart.dots()[0].path, "M0 130h0M1 34h0M2 138h0");
-        let hover = &chart.hovers(Language::German)[1];
+        assert_eq!(chart.value_dots()[0].path, "M0 130h0M1 34h0M2 138h0");
+        let hover = &chart.tooltips(Language::German)[1];
         assert_eq!(hover.title, "01:00, g/kWh:\nZ0: 400\nBatch-Anfragen:\nZ0: 7");
     }
 
     #[test]
     fn an_unknown_hour_interrupts_the_line() {
         let chart = chart(&[&[30.0, f64::NAN, 31.0, 32.0], &[f64::NAN; 4]], &[&[0.0; 4]]);
-        let points: Vec<usize> = chart.lines().iter().map(|line| numbers(&line.points).len()).collect();
+        let points: Vec<usize> = chart.value_lines().iter().map(|line| numbers(&line.points).len()).collect();
         assert_eq!(points, [2, 4]);
-        assert_eq!(chart.hovers(Language::English).len(), 3);
-        assert_eq!(chart.rows(Language::English)[1].1, ["–", "–", "0"]);
+        assert_eq!(chart.tooltips(Language::English).len(), 3);
+        assert_eq!(chart.table_rows(Language::English)[1].1, ["–", "–", "0"]);
     }
 
     #[test]
     fn the_table_has_every_value_with_its_unit_in_the_heading() {
         let chart = chart(&[&[30.5, 1_200.0]], &[&[0.0, 7.0]]);
-        assert_eq!(chart.headings(Language::English), ["Z0, g CO₂e per kWh", "Z0, requests of batches"]);
-        let rows = chart.rows(Language::German);
+        assert_eq!(
+            chart.table_headings(Language::English),
+            ["Z0, g CO₂e per kWh", "Z0, requests of batches"]
+        );
+        let rows = chart.table_rows(Language::German);
         assert_eq!((&*rows[0].0, &*rows[0].1.join("|")), ("00:00", "30,5|0"));
         assert_eq!(rows[1].1[1], "7");
     }
@@ -333,7 +341,7 @@ mod tests {
             "Grid intensity and requests of batches, 00:00 to 01:00: 20\u{202f}g/kWh to 600\u{202f}g/kWh; 5 requests of batches"
         );
         let empty = chart(&[], &[]);
-        assert!(empty.lines().is_empty() && empty.paths().is_empty());
+        assert!(empty.value_lines().is_empty() && empty.request_bar_paths().is_empty());
         assert!(empty.description(Language::French).contains('–'));
     }
 }

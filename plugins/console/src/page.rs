@@ -87,17 +87,17 @@ impl Page {
     /// Renders the page as HTML. Long tables show as many rows as the size of a page permits.
     #[must_use]
     pub fn to_html(&self) -> String {
-        if !self.has_row_position() || self.is_document() {
-            let html = self.render_whole();
-            if html.len() <= MAX_PAGE_BYTES || self.is_document() {
+        if !self.starts_after_first_row() || self.is_print_document() {
+            let html = self.render_all_rows();
+            if html.len() <= MAX_PAGE_BYTES || self.is_print_document() {
                 return html;
             }
         }
-        self.with_limited_tables().render_whole()
+        self.with_limited_tables().render_all_rows()
     }
 
     /// Renders all rows. Rendering cannot fail, because the template uses only infallible members.
-    pub(crate) fn render_whole(&self) -> String {
+    pub(crate) fn render_all_rows(&self) -> String {
         self.render().unwrap_or_default()
     }
 
@@ -150,14 +150,16 @@ mod tests {
             error: text(),
             ..Field::new("a", "b")
         });
-        let lines = form.clone().with_field(Field::new("c", "d").kind(FieldKind::Lines).value(data()));
+        let lines =
+            form.clone().with_field(Field::new("c", "d").with_kind(FieldKind::Lines).with_value(data()));
         let chart = BarChart {
             title: text(),
             unit: "",
             labels: vec![text()],
             series: vec![ChartSeries { name: text(), values: vec![1.0] }],
         };
-        let row = vec![Cell::text(text()).with_exact(text()), Cell::link(text(), data()), Cell::button(form)];
+        let row =
+            vec![Cell::text(text()).with_exact_value(text()), Cell::link(text(), data()), Cell::button(form)];
         let table = Table {
             title: text(),
             headings: vec!["h"],

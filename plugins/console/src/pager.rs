@@ -48,7 +48,8 @@ impl Rows<'_> {
     fn sizes(&self, page: &Page) -> Vec<usize> {
         match self {
             Self::Table(table) => {
-                let labels = if table.is_stacked() { label_bytes(table, page.language) } else { 0 };
+                let labels =
+                    if table.stacks_on_narrow_screens() { label_bytes(table, page.language) } else { 0 };
                 let size = |row: &Vec<Cell>| row.iter().map(|cell| cell_bytes(cell, page)).sum::<usize>();
                 table.rows.iter().map(|row| labels + size(row) + 10).collect()
             }
@@ -107,12 +108,12 @@ fn share_budget(sizes: &[usize], mut budget: usize) -> Vec<usize> {
 
 impl Page {
     /// Returns true if the query selects a later part of a table: rows after the first ones.
-    pub(crate) fn has_row_position(&self) -> bool {
+    pub(crate) fn starts_after_first_row(&self) -> bool {
         RowPosition::from_query(&self.query).is_some()
     }
 
     /// Returns true for a page that is printed as a whole.
-    pub(crate) fn is_document(&self) -> bool {
+    pub(crate) fn is_print_document(&self) -> bool {
         self.blocks.iter().any(|block| matches!(block, Block::RunningHeader(_)))
     }
 
@@ -131,7 +132,7 @@ impl Page {
         }
         let totals: Vec<usize> = sizes.iter().map(|rows| rows.iter().sum()).collect();
         let links = sizes.len() * (LINK_BYTES + self.query_text(None).len() + self.address.len());
-        let fixed = page.without_rows().render_whole().len() + links;
+        let fixed = page.without_rows().render_all_rows().len() + links;
         let shares = share_budget(&totals, MAX_PAGE_BYTES.saturating_sub(fixed));
         let mut blocks = Vec::new();
         let mut table = 0;

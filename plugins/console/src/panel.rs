@@ -14,7 +14,7 @@ const MAX_LABELS: usize = 8;
 
 /// Label on an axis of a chart, with its position.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ChartMark {
+pub struct AxisLabel {
     /// Horizontal position of the label, in percent of the width.
     pub x: String,
     /// Vertical position of the label, in pixels.
@@ -27,24 +27,24 @@ pub struct ChartMark {
 
 /// Rectangle of a plot, in pixels. All panels have the same horizontal axis.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Panel {
+pub(crate) struct PlotArea {
     /// Upper edge of the plot.
     pub top: f64,
     /// Lower edge, where the value is zero.
     pub bottom: f64,
 }
 
-impl Panel {
+impl PlotArea {
     /// Height in pixels of a value on an axis that ends at `end`.
-    pub fn height_of(self, value: f64, end: f64) -> f64 {
+    pub fn value_height(self, value: f64, end: f64) -> f64 {
         value / end * (self.bottom - self.top)
     }
 
     /// Lines of the vertical axis with their values.
-    pub fn lines(self, end: f64, unit: &'static str, language: Language) -> Vec<ChartMark> {
+    pub fn axis_lines(self, end: f64, unit: &'static str, language: Language) -> Vec<AxisLabel> {
         // All values of an axis have the same unit prefix, such as `k` or `M`.
         let (scale, name) = unit_scale(end, unit);
-        let mark = |part: f64| ChartMark {
+        let mark = |part: f64| AxisLabel {
             x: String::new(),
             y: format_position(self.bottom - part * (self.bottom - self.top)),
             text: Text::Exact(format_rounded(end * part / scale), name).render(language).into_owned(),
@@ -54,10 +54,10 @@ impl Panel {
     }
 
     /// Labels below the panel; not every bar has one.
-    pub fn ticks(self, labels: &[Text], language: Language) -> Vec<ChartMark> {
+    pub fn ticks(self, labels: &[Text], language: Language) -> Vec<AxisLabel> {
         let step = labels.len().div_ceil(MAX_LABELS).max(1);
         let shown = labels.iter().enumerate().step_by(step).enumerate();
-        let marks = shown.map(|(number, (index, label))| ChartMark {
+        let marks = shown.map(|(number, (index, label))| AxisLabel {
             x: format_position(bar_center(index, labels.len())),
             y: format_position(self.bottom + TICK_OFFSET),
             text: label.render(language).into_owned(),

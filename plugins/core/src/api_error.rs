@@ -62,10 +62,10 @@ impl ApiError {
     /// Returns an error for an input that exceeds the context window, with both sizes in tokens. Each dialect writes
     /// its own message, because client frameworks search for specific wording.
     #[must_use]
-    pub fn context_length(context_length: u64, input_tokens: u64) -> Self {
+    pub fn context_length_exceeded(context_length: u64, input_tokens: u64) -> Self {
         Self::new(ErrorCode::ContextLength)
-            .with_detail("context_length", context_length)
-            .with_detail("input_tokens", input_tokens)
+            .with_details_member("context_length", context_length)
+            .with_details_member("input_tokens", input_tokens)
     }
 
     /// Sets the name of the invalid request field.
@@ -77,14 +77,14 @@ impl ApiError {
 
     /// Marks `param` as the name that the client sent, so that it is not replaced by the name of the dialect.
     #[must_use]
-    pub const fn with_client_param(mut self) -> Self {
+    pub const fn mark_param_as_sent(mut self) -> Self {
         self.is_client_param = true;
         self
     }
 
     /// Adds a member to `details`, the structured context of the error.
     #[must_use]
-    pub fn with_detail(mut self, name: &str, value: impl Into<Value>) -> Self {
+    pub fn with_details_member(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.details.insert(name.to_owned(), value.into());
         self
     }
@@ -98,14 +98,14 @@ impl ApiError {
 
     /// Marks the error as one after which the request must not be repeated automatically.
     #[must_use]
-    pub const fn without_repetition(mut self) -> Self {
+    pub const fn non_retryable(mut self) -> Self {
         self.is_final = true;
         self
     }
 
     /// Marks the error as caused only by other requests in flight, and sets `Retry-After` to one second.
     #[must_use]
-    pub fn caused_by_in_flight(mut self) -> Self {
+    pub fn caused_by_concurrent_requests(mut self) -> Self {
         self.caused_by_in_flight = true;
         self.with_retry_after(1)
     }

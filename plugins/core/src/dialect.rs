@@ -18,7 +18,7 @@ pub enum Dialect {
 /// Form of a validated request body. A request of the responses dialect has no form of its own: validation converts it
 /// to the chat form, so that counting, translation and constraints are implemented once for each form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RequestForm {
+pub enum RequestBodyFormat {
     /// Body of chat completions.
     Chat,
     /// Body of messages.
@@ -36,7 +36,7 @@ pub enum ErrorEnvelope {
 
 /// Format of the header with the time at which a rate limit is fully restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ResetFormat {
+pub enum RateLimitResetFormat {
     /// Duration until the reset, such as `6m0s`.
     Duration,
     /// Timestamp of RFC 3339.
@@ -77,7 +77,7 @@ pub struct HttpConventions {
     /// Header names for limit, remaining and reset of tokens.
     pub token_limit_headers: [&'static str; 3],
     /// Format of the reset headers.
-    pub reset_format: ResetFormat,
+    pub reset_format: RateLimitResetFormat,
 }
 
 /// Properties of a dialect.
@@ -92,7 +92,7 @@ pub struct DialectSpec {
     /// Path below a provider's base URL.
     pub provider_path: &'static str,
     /// Form of request bodies after validation.
-    pub request_form: RequestForm,
+    pub request_form: RequestBodyFormat,
     /// Conventions of headers and errors.
     pub http: &'static HttpConventions,
     /// Form of the model name that answers contain.
@@ -133,7 +133,7 @@ const CHAT_CONVENTIONS: HttpConventions = HttpConventions {
         "x-ratelimit-remaining-tokens",
         "x-ratelimit-reset-tokens",
     ],
-    reset_format: ResetFormat::Duration,
+    reset_format: RateLimitResetFormat::Duration,
 };
 
 const MESSAGES_CONVENTIONS: HttpConventions = HttpConventions {
@@ -151,7 +151,7 @@ const MESSAGES_CONVENTIONS: HttpConventions = HttpConventions {
         "anthropic-ratelimit-tokens-remaining",
         "anthropic-ratelimit-tokens-reset",
     ],
-    reset_format: ResetFormat::Timestamp,
+    reset_format: RateLimitResetFormat::Timestamp,
 };
 
 const CHAT: DialectSpec = DialectSpec {
@@ -159,7 +159,7 @@ const CHAT: DialectSpec = DialectSpec {
     name: "chat",
     client_path: Some("/v1/chat"),
     provider_path: "/chat/completions",
-    request_form: RequestForm::Chat,
+    request_form: RequestBodyFormat::Chat,
     http: &CHAT_CONVENTIONS,
     answer_model: AnswerModelName::WithoutFlavor,
     has_completions: true,
@@ -178,7 +178,7 @@ const MESSAGES: DialectSpec = DialectSpec {
     name: "messages",
     client_path: Some("/v1/messages"),
     provider_path: "/messages",
-    request_form: RequestForm::Messages,
+    request_form: RequestBodyFormat::Messages,
     http: &MESSAGES_CONVENTIONS,
     answer_model: AnswerModelName::AsSent,
     has_completions: false,
@@ -202,7 +202,7 @@ const RESPONSES: DialectSpec = DialectSpec {
     name: "responses",
     client_path: Some("/v1/responses"),
     provider_path: "/responses",
-    request_form: RequestForm::Chat,
+    request_form: RequestBodyFormat::Chat,
     http: &CHAT_CONVENTIONS,
     answer_model: AnswerModelName::WithoutFlavor,
     has_completions: false,
@@ -264,7 +264,7 @@ impl Dialect {
 
     /// Returns the form of this dialect's request bodies after validation.
     #[must_use]
-    pub const fn request_form(self) -> RequestForm {
+    pub const fn request_body_format(self) -> RequestBodyFormat {
         self.spec().request_form
     }
 

@@ -22,21 +22,21 @@ pub const fn chain_of(number: u64) -> u32 {
 
 /// Returns the position of an entry in its chain, from 1; 0 for the number before the first entry.
 #[must_use]
-pub const fn sequence_of(number: u64) -> u64 {
+pub const fn sequence_in_chain(number: u64) -> u64 {
     number % CHAIN_ENTRIES
 }
 
 /// Returns the number before the first entry of a chain, with sequence 0.
 #[must_use]
 #[allow(clippy::cast_lossless, reason = "`from` is not const")]
-pub const fn chain_base(chain: u32) -> u64 {
+pub const fn number_before_chain(chain: u32) -> u64 {
     chain as u64 * CHAIN_ENTRIES
 }
 
 /// Returns the highest number that an entry of a chain can have.
 #[must_use]
-pub const fn chain_end(chain: u32) -> u64 {
-    chain_base(chain) + (CHAIN_ENTRIES - 1)
+pub const fn last_number_in_chain(chain: u32) -> u64 {
+    number_before_chain(chain) + (CHAIN_ENTRIES - 1)
 }
 
 #[cfg(test)]
@@ -45,11 +45,11 @@ mod tests {
 
     #[test]
     fn numbers_of_all_chains_are_exact_in_json() {
-        let last = chain_end(MAX_CHAINS - 1);
+        let last = last_number_in_chain(MAX_CHAINS - 1);
         assert!(last < 1 << 53, "{last}");
-        assert_eq!((chain_of(last), sequence_of(last)), (MAX_CHAINS - 1, CHAIN_ENTRIES - 1));
-        assert_eq!((chain_of(7), sequence_of(7), chain_base(0)), (0, 7, 0));
-        assert_eq!(chain_end(3) + 1, chain_base(4));
-        assert_eq!((chain_of(chain_base(4)), sequence_of(chain_base(4))), (4, 0));
+        assert_eq!((chain_of(last), sequence_in_chain(last)), (MAX_CHAINS - 1, CHAIN_ENTRIES - 1));
+        assert_eq!((chain_of(7), sequence_in_chain(7), number_before_chain(0)), (0, 7, 0));
+        assert_eq!(last_number_in_chain(3) + 1, number_before_chain(4));
+        assert_eq!((chain_of(number_before_chain(4)), sequence_in_chain(number_before_chain(4))), (4, 0));
     }
 }

@@ -162,7 +162,7 @@ impl InferenceRequest {
     /// other fields. Its dialect is chat, because the endpoints of such tasks follow the conventions of the chat
     /// dialect.
     #[must_use]
-    pub fn for_task(
+    pub fn from_non_chat_task(
         kind: ModelKind,
         body: Bytes,
         members: BodyMembers,
@@ -207,7 +207,7 @@ impl InferenceRequest {
     #[must_use]
     pub fn max_input_tokens(&self) -> u64 {
         let of = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
-        let each = |number: usize| of(number).saturating_mul(UsageBounds::TOKENS_PER_INPUT);
+        let each = |number: usize| of(number).saturating_mul(UsageBounds::MAX_ADDED_TOKENS_PER_INPUT);
         let text = match &self.task {
             // Audio and files are in the body, so its size in bytes is an upper bound of their tokens.
             InferenceTask::Chat if self.required.audio || self.required.files => of(self.body.len()),
@@ -226,10 +226,10 @@ impl InferenceRequest {
                 of(self.body.len()).saturating_add(again).saturating_add(each(rerank.documents.len()))
             }
         };
-        let images = u64::from(self.images).saturating_mul(UsageBounds::IMAGE_TOKENS);
+        let images = u64::from(self.images).saturating_mul(UsageBounds::MAX_IMAGE_TOKENS);
         let template = match self.task {
             InferenceTask::Complete(_) | InferenceTask::Embed(_) | InferenceTask::Rerank(_) => 0,
-            _ => UsageBounds::TEMPLATE_TOKENS,
+            _ => UsageBounds::MAX_TEMPLATE_TOKENS,
         };
         text.saturating_add(images).saturating_add(template)
     }
@@ -238,7 +238,7 @@ impl InferenceRequest {
     /// bytes, do not restrict it yet.
     #[must_use]
     pub fn usage_bounds(&self, target: &AttemptTarget<'_>) -> UsageBounds {
-        let window = target.capabilities.context_length.unwrap_or(TokenUsage::MAX_TOKENS);
+        let window = target.capabilities.context_length.unwrap_or(TokenUsage::MAX_PLAUSIBLE_TOKENS);
         let most = target.capabilities.max_output.unwrap_or(window).min(window);
         let cap = target.max_tokens.or(self.max_tokens).unwrap_or(most).min(most);
         let output = cap.saturating_mul(self.generation_count());
@@ -343,14 +343,14 @@ impl InferenceRequest {
     /// Names the member of an error as the client wrote it, if validation has converted the request to another form. A
     /// member that the client sent under the name of that form keeps it.
     #[must_use]
-    pub fn name_client_param(&self, mut refusal: ApiError) -> ApiError {
+    pub fn rename_error_param(&self, mut refusal: ApiError) -> ApiError {
         let (Some(details), false) = (&self.responses, refusal.is_client_param) else { return refusal };
         let Some(path) = refusal.param.take() else { return refusal };
         let root = path.split(['[', '.']).next().unwrap_or(&path);
         if details.foreign_members.contains(&root) {
-            return refusal.with_param(path).with_client_param();
+            return refusal.with_param(path).mark_param_as_sent();
         }
-        let own = details.client_path(&path);
+        let own = details.client_param_path(&path);
         let own = own.unwrap_or_else(|| self.dialect.client_member_name(&path).to_owned());
         if own != path {
             let message = refusal.message.replace(&format!("`{path}`"), &format!("`{own}`"));
@@ -359,7 +359,7 @@ impl InferenceRequest {
                 None => message.into(),
             };
         }
-        refusal.with_param(own).with_client_param()
+        refusal.with_param(own).mark_param_as_sent()
     }
 }
 
@@ -377,7 +377,13 @@ mod tests {
         let body = Bytes::from(vec![b'x'; 8_000_000]);
         let request = InferenceRequest {
             prompt_bytes: 8_000_000,
-            ..InferenceRequest::for_task(ModelKind::Chat, body, BodyMembers::default(), "m".into(), task)
+            ..InferenceRequest::from_non_chat_task(
+                ModelKind::Chat,
+                body,
+                BodyMembers::default(),
+                "m".into(),
+                task,
+            )
         };
         let capabilities =
             OfferCapabilities { context_length: Some(131_072), ..OfferCapabilities::default() };

@@ -31,8 +31,8 @@ pub mod usage_row;
 
 pub use api_error::ApiError;
 pub use dialect::{
-    AnswerModelName, DIALECTS, Dialect, DialectSpec, ErrorEnvelope, HttpConventions, KeyHeader, RequestForm,
-    ResetFormat,
+    AnswerModelName, DIALECTS, Dialect, DialectSpec, ErrorEnvelope, HttpConventions, KeyHeader,
+    RateLimitResetFormat, RequestBodyFormat,
 };
 pub use error_catalog::{ErrorCode, ErrorSpec};
 pub use inference_request::{
@@ -48,16 +48,17 @@ pub use media::{
     TranscriptionTask,
 };
 pub use member_omissions::MemberOmissions;
-pub use model_kind::{FootprintModel, KindSpec, MODEL_KINDS, ModelKind, WorkUnit};
+pub use model_kind::{EnergyFormula, KindSpec, MODEL_KINDS, ModelKind, WorkUnit};
 pub use offer_filters::{OfferFilterKind, OfferFilters, OfferProperties};
 pub use quantity::{MicroCredits, NanoKwh};
 pub use request_adjustment::{
-    ChoiceSelection, EXTRA_MEMBERS, ExtraMember, ExtraMembers, OfferObservation, ReasoningName,
-    RequestAdjustment,
+    AdjustableMember, AdjustableMemberSet, ChoiceSelection, MEMBER_ERROR_WORDS, OfferObservation,
+    ReasoningName, RequestAdjustment,
 };
 pub use responses_details::{
-    EarlierMessage, ItemOrigin, MappedTool, MessageOrigin, PreviousResponse, ReasoningDisplay,
-    ResponseStorePermission, ResponsesDetails, SessionMembers, StoredInput, StoredResponseAccess,
+    ChatMessageOrigin, EarlierAnswerMessage, MappedTool, PreviousResponse, ReasoningDisplay,
+    ResponseStorePermission, ResponsesDetails, ResponsesRequestPart, SessionHints, StoredInput,
+    StoredResponseAccess,
 };
 pub use sealed_reasoning::{decode_opaque_reasoning, encode_opaque_reasoning};
 pub use stream_progress::{RescueMode, StreamProgress};

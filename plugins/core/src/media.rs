@@ -16,11 +16,11 @@ pub struct ImageSize {
 
 impl ImageSize {
     /// Maximum width and height, in pixels.
-    pub const MAX_SIDE: u32 = 16_384;
+    pub const MAX_SIDE_PIXELS: u32 = 16_384;
 
     /// Number of pixels of the image.
     #[must_use]
-    pub fn pixels(self) -> u64 {
+    pub fn pixel_count(self) -> u64 {
         u64::from(self.width) * u64::from(self.height)
     }
 }
@@ -33,7 +33,7 @@ impl FromStr for ImageSize {
         let side = |text: &str| {
             let digits =
                 text.len() <= 5 && text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
-            text.parse().ok().filter(|side| digits && (1..=Self::MAX_SIDE).contains(side)).ok_or(())
+            text.parse().ok().filter(|side| digits && (1..=Self::MAX_SIDE_PIXELS).contains(side)).ok_or(())
         };
         let (width, height) = text.split_once('x').ok_or(())?;
         Ok(Self { width: side(width)?, height: side(height)? })

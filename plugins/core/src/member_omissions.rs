@@ -1,7 +1,7 @@
 //! Members added by the gateway that are left out of a request after a provider refused it, and the proof of which ones
 //! the provider refuses.
 
-use crate::request_adjustment::ExtraMembers;
+use crate::request_adjustment::AdjustableMemberSet;
 use crate::upstream_error::RefusedMembers;
 
 /// Maximum number of attempts that omit one more member each, after refusals that name no member. The attempt after
@@ -12,9 +12,9 @@ const MAX_SINGLE_GUESSES: usize = 3;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MemberOmissions {
     /// Members that the provider named in its refusals.
-    named: ExtraMembers,
+    named: AdjustableMemberSet,
     /// Members that the last request left out for the first time, after a refusal that names no member.
-    last_guess: ExtraMembers,
+    last_guess: AdjustableMemberSet,
     /// Number of requests that left out members after a refusal that names no member.
     guesses: usize,
 }
@@ -25,9 +25,9 @@ impl MemberOmissions {
     /// without a set of members.
     pub fn guess_refused_members(
         &self,
-        possible: ExtraMembers,
-        changes: impl Fn(ExtraMembers) -> bool,
-    ) -> Option<ExtraMembers> {
+        possible: AdjustableMemberSet,
+        changes: impl Fn(AdjustableMemberSet) -> bool,
+    ) -> Option<AdjustableMemberSet> {
         if !changes(possible) {
             return None;
         }
@@ -35,11 +35,11 @@ impl MemberOmissions {
     }
 
     /// Records a refusal, and the members that the next attempt omits because of it.
-    pub fn record_omission(&mut self, refused: RefusedMembers, omitted: ExtraMembers) {
+    pub fn record_omission(&mut self, refused: RefusedMembers, omitted: AdjustableMemberSet) {
         match refused {
             RefusedMembers::Named(_) => {
                 self.named = self.named.union(omitted);
-                self.last_guess = ExtraMembers::NONE;
+                self.last_guess = AdjustableMemberSet::NONE;
             }
             RefusedMembers::Unnamed => {
                 self.last_guess = omitted;
@@ -51,7 +51,7 @@ impl MemberOmissions {
     /// Returns the members that the provider certainly refuses, after a successful answer: the members that it named,
     /// and a single member whose omission led to the answer. Earlier guesses may have had no effect.
     #[must_use]
-    pub fn proven_refusals(&self) -> ExtraMembers {
+    pub fn proven_refusals(&self) -> AdjustableMemberSet {
         let is_single = self.last_guess.iter().count() == 1;
         if is_single { self.named.union(self.last_guess) } else { self.named }
     }
@@ -59,41 +59,51 @@ impl MemberOmissions {
 
 /// Returns the first of these members that the request contains; at least one must be present. A binary search encodes
 /// the request six times at most.
-fn first_present(members: ExtraMembers, changes: impl Fn(ExtraMembers) -> bool) -> ExtraMembers {
-    let add = |sum: &mut ExtraMembers, extra| {
-        *sum = sum.union(ExtraMembers::of(extra));
+fn first_present(
+    members: AdjustableMemberSet,
+    changes: impl Fn(AdjustableMemberSet) -> bool,
+) -> AdjustableMemberSet {
+    let add = |sum: &mut AdjustableMemberSet, extra| {
+        *sum = sum.union(AdjustableMemberSet::from_member(extra));
         Some(*sum)
     };
-    let prefixes: Vec<ExtraMembers> = members.iter().scan(ExtraMembers::NONE, add).collect();
+    let prefixes: Vec<AdjustableMemberSet> = members.iter().scan(AdjustableMemberSet::NONE, add).collect();
     let absent = prefixes.partition_point(|prefix| !changes(*prefix));
-    members.iter().nth(absent).map_or(ExtraMembers::NONE, ExtraMembers::of)
+    members.iter().nth(absent).map_or(AdjustableMemberSet::NONE, AdjustableMemberSet::from_member)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request_adjustment::ExtraMember as E;
+    use crate::request_adjustment::AdjustableMember as E;
     use std::cell::Cell;
 
-    fn set(members: &[E]) -> ExtraMembers {
-        members.iter().fold(ExtraMembers::NONE, |all, extra| all.union(ExtraMembers::of(*extra)))
+    fn set(members: &[E]) -> AdjustableMemberSet {
+        members
+            .iter()
+            .fold(AdjustableMemberSet::NONE, |all, extra| all.union(AdjustableMemberSet::from_member(*extra)))
     }
 
     /// Sends a request with the members `present` to a provider that refuses members without their names. Returns the
     /// number of requests and the members that are proven to be refused; `None` if no request was answered.
-    fn send(present: ExtraMembers, refused: ExtraMembers) -> (usize, Option<ExtraMembers>) {
-        let (mut omissions, mut omitted, mut calls) = (MemberOmissions::default(), ExtraMembers::NONE, 1);
+    fn send(
+        present: AdjustableMemberSet,
+        refused: AdjustableMemberSet,
+    ) -> (usize, Option<AdjustableMemberSet>) {
+        let (mut omissions, mut omitted, mut calls) =
+            (MemberOmissions::default(), AdjustableMemberSet::NONE, 1);
         loop {
             let sent = present.difference(omitted);
             if sent.intersection(refused).is_empty() {
                 return (calls, Some(omissions.proven_refusals()));
             }
             let encodings = Cell::new(0);
-            let changes = |without: ExtraMembers| {
+            let changes = |without: AdjustableMemberSet| {
                 encodings.set(encodings.get() + 1);
                 !sent.intersection(without).is_empty()
             };
-            let guess = omissions.guess_refused_members(ExtraMembers::ADDED.difference(omitted), changes);
+            let guess = omissions
+                .guess_refused_members(AdjustableMemberSet::ADDED_BY_GATEWAY.difference(omitted), changes);
             assert!(encodings.get() <= 7, "{} encodings", encodings.get());
             let Some(guess) = guess else { return (calls, None) };
             omissions.record_omission(RefusedMembers::Unnamed, guess);
@@ -107,7 +117,7 @@ mod tests {
         let present = set(&[E::StreamOptions, E::ThinkingSwitch, E::Strict, E::Effort, E::Seed]);
         assert_eq!(send(present, set(&[E::StreamOptions])), (2, Some(set(&[E::StreamOptions]))));
         assert_eq!(send(present, set(&[E::Seed])), (3, Some(set(&[E::Seed]))));
-        assert_eq!(send(present, ExtraMembers::NONE), (1, Some(ExtraMembers::NONE)));
+        assert_eq!(send(present, AdjustableMemberSet::NONE), (1, Some(AdjustableMemberSet::NONE)));
         // Members that change the answer are never omitted, even if the provider may have meant them.
         for required in [E::ThinkingSwitch, E::Strict, E::Effort] {
             assert_eq!(send(present, set(&[required])), (3, None), "{required:?}");
@@ -118,18 +128,18 @@ mod tests {
     fn several_refused_members_are_learned_one_after_the_other() {
         let present = set(&[E::StreamOptions, E::ToolChoice, E::Store]);
         let refused = set(&[E::StreamOptions, E::Store]);
-        let mut known = ExtraMembers::NONE;
+        let mut known = AdjustableMemberSet::NONE;
         for (calls, learned) in [(4, E::Store), (2, E::StreamOptions)] {
             assert_eq!(send(present.difference(known), refused), (calls, Some(set(&[learned]))));
-            known = known.union(ExtraMembers::of(learned));
+            known = known.union(AdjustableMemberSet::from_member(learned));
         }
-        assert_eq!(send(present.difference(known), refused), (1, Some(ExtraMembers::NONE)));
+        assert_eq!(send(present.difference(known), refused), (1, Some(AdjustableMemberSet::NONE)));
     }
 
     #[test]
     fn many_members_are_left_out_together_and_then_prove_nothing() {
-        let all = ExtraMembers::ADDED;
-        assert_eq!(send(all, set(&[E::ImageCount])), (5, Some(ExtraMembers::NONE)));
+        let all = AdjustableMemberSet::ADDED_BY_GATEWAY;
+        assert_eq!(send(all, set(&[E::ImageCount])), (5, Some(AdjustableMemberSet::NONE)));
     }
 
     #[test]

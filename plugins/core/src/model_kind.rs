@@ -37,7 +37,7 @@ pub enum WorkUnit {
 
 /// Formula for the energy of a kind of model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FootprintModel {
+pub enum EnergyFormula {
     /// Joules per token read and generated; the longer a prompt, the more joules each of its tokens takes.
     Generator,
     /// Joules per input token.
@@ -71,7 +71,7 @@ pub struct KindSpec {
     /// Unit in which the work of this kind is counted.
     pub unit: WorkUnit,
     /// Formula of the energy of an answer of this kind.
-    pub footprint: FootprintModel,
+    pub footprint: EnergyFormula,
     /// Flavor of requests whose model id has no flavor.
     pub flavor: &'static str,
 }
@@ -107,7 +107,7 @@ pub const MODEL_KINDS: &[KindSpec] = &[
         output: "text",
         parameters: CHAT_PARAMETERS,
         unit: WorkUnit::GeneratedTokens,
-        footprint: FootprintModel::Generator,
+        footprint: EnergyFormula::Generator,
         flavor: "balanced",
     },
     KindSpec {
@@ -120,7 +120,7 @@ pub const MODEL_KINDS: &[KindSpec] = &[
         output: "embeddings",
         parameters: &["encoding_format"],
         unit: WorkUnit::InputTokens,
-        footprint: FootprintModel::Encoder,
+        footprint: EnergyFormula::Encoder,
         flavor: "price",
     },
     KindSpec {
@@ -133,7 +133,7 @@ pub const MODEL_KINDS: &[KindSpec] = &[
         output: "scores",
         parameters: &["top_n", "return_documents"],
         unit: WorkUnit::InputTokens,
-        footprint: FootprintModel::Encoder,
+        footprint: EnergyFormula::Encoder,
         flavor: "balanced",
     },
     KindSpec {
@@ -146,7 +146,7 @@ pub const MODEL_KINDS: &[KindSpec] = &[
         output: "image",
         parameters: &["n", "size", "response_format"],
         unit: WorkUnit::Images,
-        footprint: FootprintModel::Images,
+        footprint: EnergyFormula::Images,
         flavor: "balanced",
     },
     KindSpec {
@@ -159,7 +159,7 @@ pub const MODEL_KINDS: &[KindSpec] = &[
         output: "text",
         parameters: &["language", "prompt", "response_format"],
         unit: WorkUnit::AudioSeconds,
-        footprint: FootprintModel::Audio,
+        footprint: EnergyFormula::Audio,
         flavor: "balanced",
     },
     KindSpec {
@@ -172,7 +172,7 @@ pub const MODEL_KINDS: &[KindSpec] = &[
         output: "audio",
         parameters: &["voice", "response_format", "speed", "instructions"],
         unit: WorkUnit::AudioSeconds,
-        footprint: FootprintModel::Audio,
+        footprint: EnergyFormula::Audio,
         flavor: "balanced",
     },
     KindSpec {
@@ -185,7 +185,7 @@ pub const MODEL_KINDS: &[KindSpec] = &[
         output: "scores",
         parameters: &[],
         unit: WorkUnit::InputTokens,
-        footprint: FootprintModel::Encoder,
+        footprint: EnergyFormula::Encoder,
         flavor: "price",
     },
 ];
@@ -227,7 +227,7 @@ impl ModelKind {
 
     /// True for models that generate tokens.
     #[must_use]
-    pub const fn is_generator(self) -> bool {
+    pub const fn generates_tokens(self) -> bool {
         matches!(self.spec().unit, WorkUnit::GeneratedTokens)
     }
 }

@@ -69,7 +69,7 @@ pub struct OfferProperties<'f> {
 impl OfferFilters {
     /// True if an offer passes this filter.
     #[must_use]
-    pub fn allows(&self, filter: OfferFilterKind, facts: &OfferProperties<'_>) -> bool {
+    pub fn filter_allows_offer(&self, filter: OfferFilterKind, facts: &OfferProperties<'_>) -> bool {
         match filter {
             OfferFilterKind::Countries => {
                 self.countries.is_empty() || self.countries.iter().any(|country| **country == *facts.country)
@@ -88,8 +88,8 @@ impl OfferFilters {
 
     /// True if an offer passes all filters.
     #[must_use]
-    pub fn allows_all(&self, facts: &OfferProperties<'_>) -> bool {
-        OfferFilterKind::ALL.iter().all(|filter| self.allows(*filter, facts))
+    pub fn allows_offer(&self, facts: &OfferProperties<'_>) -> bool {
+        OfferFilterKind::ALL.iter().all(|filter| self.filter_allows_offer(*filter, facts))
     }
 
     /// True if the request demands a minimum speed and the speed of the offer is unknown. The other filters are not
@@ -116,7 +116,7 @@ mod tests {
     fn unmet(filters: &OfferFilters, facts: &OfferProperties<'_>) -> Vec<&'static str> {
         OfferFilterKind::ALL
             .iter()
-            .filter(|filter| !filters.allows(**filter, facts))
+            .filter(|filter| !filters.filter_allows_offer(**filter, facts))
             .map(|filter| filter.name())
             .collect()
     }
@@ -142,7 +142,7 @@ mod tests {
             (speed(40.000_001), &["min_speed_tps"]),
         ] {
             assert_eq!(unmet(&filters, &facts()), expected, "{filters:?}");
-            assert_eq!(filters.allows_all(&facts()), expected.is_empty());
+            assert_eq!(filters.allows_offer(&facts()), expected.is_empty());
         }
     }
 

@@ -6,7 +6,7 @@
 /// Request member or header that the gateway adds, renames or may omit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum ExtraMember {
+pub enum AdjustableMember {
     /// `stream_options`. If it is omitted, the gateway counts the usage.
     StreamOptions,
     /// `n` above 1. If it is omitted, each choice is requested separately.
@@ -90,11 +90,11 @@ pub enum ExtraMember {
     ExactEffort,
 }
 
-use ExtraMember as E;
+use AdjustableMember as E;
 
 /// Members and headers, each with the lower-case words that identify it in the message or the field path of a
-/// provider's error. [`ExtraMember::Reasoning`] has no row: its words are those of [`ExtraMember::ReasoningName`].
-pub const EXTRA_MEMBERS: &[(ExtraMember, &[&str])] = &[
+/// provider's error. [`AdjustableMember::Reasoning`] has no row: its words are those of [`AdjustableMember::ReasoningName`].
+pub const MEMBER_ERROR_WORDS: &[(AdjustableMember, &[&str])] = &[
     (E::StreamOptions, &["stream_options", "stream options", "include_usage"]),
     (E::MultipleChoices, &["n", "n_cmpl", "best_of", "num_choices", "multiple choices", "number of choices"]),
     (E::CapName, &["max_tokens", "max_completion_tokens"]),
@@ -138,7 +138,7 @@ pub const EXTRA_MEMBERS: &[(ExtraMember, &[&str])] = &[
 
 /// Pairs of an inner member and the member that contains it: an error message about the inner member also names the
 /// outer one, as a part of the path. `ExactEffort`, which replaces a word of a member, counts as inside that member.
-const NARROWER: &[(ExtraMember, ExtraMember)] = &[
+const NARROWER: &[(AdjustableMember, AdjustableMember)] = &[
     (E::ReasoningSummary, E::ReasoningObject),
     (E::Effort, E::ReasoningObject),
     (E::ExactEffort, E::ReasoningObject),
@@ -147,10 +147,10 @@ const NARROWER: &[(ExtraMember, ExtraMember)] = &[
     (E::Signature, E::Thinking),
 ];
 
-impl ExtraMember {
+impl AdjustableMember {
     /// Names of the headers; empty for a member of the body.
     #[must_use]
-    pub const fn headers(self) -> &'static [&'static str] {
+    pub const fn header_names(self) -> &'static [&'static str] {
         match self {
             E::AnthropicVersion => &["anthropic-version"],
             E::AcceptEncoding => &["accept-encoding"],
@@ -161,17 +161,17 @@ impl ExtraMember {
     }
 }
 
-/// Set of [`ExtraMember`]s.
+/// Set of [`AdjustableMember`]s.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ExtraMembers(u64);
+pub struct AdjustableMemberSet(u64);
 
-impl ExtraMembers {
+impl AdjustableMemberSet {
     /// Empty set of members.
     pub const NONE: Self = Self(0);
 
     /// Members that the gateway adds by itself, and without which the answer means the same. A provider that refuses an
     /// unknown member without naming it may mean any of them. Switches of reasoning and `strict` are not among them.
-    pub const ADDED: Self = Self::of_all(&[
+    pub const ADDED_BY_GATEWAY: Self = Self::of_all(&[
         E::StreamOptions,
         E::ToolChoice,
         E::ParallelTools,
@@ -194,7 +194,7 @@ impl ExtraMembers {
         E::ImageCount,
     ]);
 
-    /// Set from the bits returned by [`ExtraMembers::bits`].
+    /// Set from the bits returned by [`AdjustableMemberSet::bits`].
     #[must_use]
     pub const fn from_bits(bits: u64) -> Self {
         Self(bits)
@@ -208,14 +208,14 @@ impl ExtraMembers {
 
     /// Set of members with one element.
     #[must_use]
-    pub const fn of(extra: ExtraMember) -> Self {
+    pub const fn from_member(extra: AdjustableMember) -> Self {
         Self(1 << extra as u32)
     }
 
-    const fn of_all(mut members: &[ExtraMember]) -> Self {
+    const fn of_all(mut members: &[AdjustableMember]) -> Self {
         let mut all = Self::NONE;
         while let [first, rest @ ..] = members {
-            all = all.union(Self::of(*first));
+            all = all.union(Self::from_member(*first));
             members = rest;
         }
         all
@@ -224,14 +224,14 @@ impl ExtraMembers {
     /// Set of the members that an error message names; `names` returns true if the message contains a word.
     #[must_use]
     pub fn named_in_message(mut names: impl FnMut(&str) -> bool) -> Self {
-        let rows = EXTRA_MEMBERS.iter().filter(|(_, words)| words.iter().any(|word| names(word)));
-        rows.fold(Self::NONE, |all, (extra, _)| all.union(Self::of(*extra)))
+        let rows = MEMBER_ERROR_WORDS.iter().filter(|(_, words)| words.iter().any(|word| names(word)));
+        rows.fold(Self::NONE, |all, (extra, _)| all.union(Self::from_member(*extra)))
     }
 
     /// True if the set contains this element.
     #[must_use]
-    pub const fn contains(self, extra: ExtraMember) -> bool {
-        self.0 & Self::of(extra).0 != 0
+    pub const fn contains(self, extra: AdjustableMember) -> bool {
+        self.0 & Self::from_member(extra).0 != 0
     }
 
     /// True if the set is empty.
@@ -262,10 +262,10 @@ impl ExtraMembers {
     /// those omitted already. If the alternative name of reasoning is refused too, the engine accepts neither name, and
     /// the reasoning itself is omitted. `MultipleChoices` is not omitted: the choices are requested separately instead.
     #[must_use]
-    pub const fn newly_omitted(self, left_out: Self) -> Self {
-        let fresh = self.difference(left_out).difference(Self::of(E::MultipleChoices));
+    pub const fn next_omissions(self, left_out: Self) -> Self {
+        let fresh = self.difference(left_out).difference(Self::from_member(E::MultipleChoices));
         if fresh.is_empty() && self.contains(E::ReasoningName) && !left_out.contains(E::Reasoning) {
-            return Self::of(E::Reasoning);
+            return Self::from_member(E::Reasoning);
         }
         fresh
     }
@@ -274,24 +274,24 @@ impl ExtraMembers {
     #[must_use]
     pub fn without_containing_members(self) -> Self {
         let broader = NARROWER.iter().filter(|(narrow, _)| self.contains(*narrow));
-        broader.fold(self, |rest, (_, broad)| rest.difference(Self::of(*broad)))
+        broader.fold(self, |rest, (_, broad)| rest.difference(Self::from_member(*broad)))
     }
 
-    /// Elements of the set, in the order of [`EXTRA_MEMBERS`]; [`ExtraMember::Reasoning`] is the last one.
-    pub fn iter(self) -> impl Iterator<Item = ExtraMember> {
-        let all = EXTRA_MEMBERS.iter().map(|(extra, _)| *extra).chain([E::Reasoning]);
+    /// Elements of the set, in the order of [`MEMBER_ERROR_WORDS`]; [`AdjustableMember::Reasoning`] is the last one.
+    pub fn iter(self) -> impl Iterator<Item = AdjustableMember> {
+        let all = MEMBER_ERROR_WORDS.iter().map(|(extra, _)| *extra).chain([E::Reasoning]);
         all.filter(move |extra| self.contains(*extra))
     }
 
     /// Header names of all elements.
-    pub fn headers(self) -> impl Iterator<Item = &'static str> {
-        let rows = EXTRA_MEMBERS.iter().filter(move |(extra, _)| self.contains(*extra));
-        rows.flat_map(|(extra, _)| extra.headers().iter().copied())
+    pub fn header_names(self) -> impl Iterator<Item = &'static str> {
+        let rows = MEMBER_ERROR_WORDS.iter().filter(move |(extra, _)| self.contains(*extra));
+        rows.flat_map(|(extra, _)| extra.header_names().iter().copied())
     }
 
-    /// Returns the name of each element for the log; [`ExtraMember::Reasoning`] has none.
+    /// Returns the name of each element for the log; [`AdjustableMember::Reasoning`] has none.
     pub fn log_names(self) -> impl Iterator<Item = &'static str> {
-        let rows = EXTRA_MEMBERS.iter().filter(move |(extra, _)| self.contains(*extra));
+        let rows = MEMBER_ERROR_WORDS.iter().filter(move |(extra, _)| self.contains(*extra));
         rows.filter_map(|(_, words)| words.first().copied())
     }
 }
@@ -309,7 +309,7 @@ pub enum ReasoningName {
 impl ReasoningName {
     /// Name of the JSON member.
     #[must_use]
-    pub const fn member(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::ReasoningContent => "reasoning_content",
             Self::Reasoning => "reasoning",
@@ -341,7 +341,7 @@ pub enum ChoiceSelection {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestAdjustment {
     /// Members to omit from the request.
-    pub omitted: ExtraMembers,
+    pub omitted: AdjustableMemberSet,
     /// Name of reasoning in the offer's responses.
     pub reasoning_name: Option<ReasoningName>,
     /// Requested choices.
@@ -363,45 +363,49 @@ mod tests {
 
     #[test]
     fn each_member_has_its_own_bit_and_name() {
-        let mut all = ExtraMembers::NONE;
-        for (extra, words) in EXTRA_MEMBERS {
+        let mut all = AdjustableMemberSet::NONE;
+        for (extra, words) in MEMBER_ERROR_WORDS {
             assert!(!all.contains(*extra), "{extra:?} twice");
-            all = all.union(ExtraMembers::of(*extra));
+            all = all.union(AdjustableMemberSet::from_member(*extra));
             let first = words.first().copied().unwrap_or_default();
-            assert!(ExtraMembers::named_in_message(|word| word == first).contains(*extra), "{extra:?}");
+            assert!(
+                AdjustableMemberSet::named_in_message(|word| word == first).contains(*extra),
+                "{extra:?}"
+            );
             assert!(words.iter().all(|word| *word == word.to_lowercase() && !word.is_empty()));
         }
-        assert_eq!(all.log_names().count(), EXTRA_MEMBERS.len());
-        assert_eq!(all.headers().count(), 5);
-        assert_eq!(ExtraMembers::of(E::Seed).headers().count(), 0);
-        assert_eq!(ExtraMembers::from_bits(all.bits()), all);
-        assert!(ExtraMembers::named_in_message(|_| false).is_empty());
+        assert_eq!(all.log_names().count(), MEMBER_ERROR_WORDS.len());
+        assert_eq!(all.header_names().count(), 5);
+        assert_eq!(AdjustableMemberSet::from_member(E::Seed).header_names().count(), 0);
+        assert_eq!(AdjustableMemberSet::from_bits(all.bits()), all);
+        assert!(AdjustableMemberSet::named_in_message(|_| false).is_empty());
     }
 
     #[test]
     fn a_member_inside_another_is_left_out_alone() {
         let path = ["reasoning", "summary"];
-        let named = ExtraMembers::named_in_message(|word| path.contains(&word));
+        let named = AdjustableMemberSet::named_in_message(|word| path.contains(&word));
         assert!(named.contains(E::ReasoningObject) && named.contains(E::ReasoningSummary));
         let rest = named.without_containing_members();
         assert!(!rest.contains(E::ReasoningObject) && rest.contains(E::ReasoningSummary));
-        let object = ExtraMembers::of(E::ReasoningObject);
+        let object = AdjustableMemberSet::from_member(E::ReasoningObject);
         assert_eq!(object.without_containing_members(), object);
     }
 
     #[test]
     fn reasoning_that_is_refused_under_both_names_is_left_out() {
-        let named = ExtraMembers::of(E::ReasoningName);
-        assert_eq!(named.newly_omitted(ExtraMembers::NONE), named);
-        let dropped = named.newly_omitted(named);
-        assert_eq!(dropped, ExtraMembers::of(E::Reasoning));
-        assert!(named.newly_omitted(named.union(dropped)).is_empty());
-        let many = ExtraMembers::of(E::MultipleChoices).union(ExtraMembers::of(E::Seed));
+        let named = AdjustableMemberSet::from_member(E::ReasoningName);
+        assert_eq!(named.next_omissions(AdjustableMemberSet::NONE), named);
+        let dropped = named.next_omissions(named);
+        assert_eq!(dropped, AdjustableMemberSet::from_member(E::Reasoning));
+        assert!(named.next_omissions(named.union(dropped)).is_empty());
+        let many = AdjustableMemberSet::from_member(E::MultipleChoices)
+            .union(AdjustableMemberSet::from_member(E::Seed));
         assert_eq!(
-            many.newly_omitted(ExtraMembers::NONE),
-            ExtraMembers::of(E::Seed),
+            many.next_omissions(AdjustableMemberSet::NONE),
+            AdjustableMemberSet::from_member(E::Seed),
             "`n` is no member to leave out"
         );
-        assert!(many.newly_omitted(ExtraMembers::of(E::Seed)).is_empty());
+        assert!(many.next_omissions(AdjustableMemberSet::from_member(E::Seed)).is_empty());
     }
 }

@@ -50,16 +50,16 @@ pub struct ResponsesDetails {
     /// Names of members that the client sent as in the chat form, although this dialect has other names for them.
     pub foreign_members: Vec<&'static str>,
     /// For each message of the assistant in the chat form, the messages of the conversation that it joins.
-    pub earlier_messages: Vec<Vec<EarlierMessage>>,
+    pub earlier_messages: Vec<Vec<EarlierAnswerMessage>>,
     /// For each message of the chat form, the parts of the request from which it was written.
-    pub message_origins: Vec<MessageOrigin>,
+    pub message_origins: Vec<ChatMessageOrigin>,
     /// Members that may name the session of the request.
-    pub session: SessionMembers,
+    pub session: SessionHints,
 }
 
 /// Part of a responses request from which a message or a tool call of the chat form was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ItemOrigin {
+pub enum ResponsesRequestPart {
     /// `instructions`.
     Instructions,
     /// Item of the conversation to which `previous_response_id` refers.
@@ -70,7 +70,7 @@ pub enum ItemOrigin {
     Item(u32),
 }
 
-impl ItemOrigin {
+impl ResponsesRequestPart {
     /// Returns the client's path of a member of the item; `member` begins with a dot, or is empty for the item itself.
     fn member_path(self, member: &str) -> String {
         match self {
@@ -84,16 +84,16 @@ impl ItemOrigin {
 
 /// Parts of a responses request from which a message of the chat form was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MessageOrigin {
+pub struct ChatMessageOrigin {
     /// Item of the content: the first one, if the message joins several.
-    pub content: ItemOrigin,
+    pub content: ResponsesRequestPart,
     /// True if the item is the output of a tool.
     pub is_output: bool,
     /// Item of each tool call.
-    pub calls: Vec<ItemOrigin>,
+    pub calls: Vec<ResponsesRequestPart>,
 }
 
-impl MessageOrigin {
+impl ChatMessageOrigin {
     /// Returns the client's path of a member of the message, such as `.content[1].type`.
     fn member_path(&self, member: &str) -> String {
         if let Some((position, member)) =
@@ -119,28 +119,28 @@ impl MessageOrigin {
 
 /// Message of an earlier answer in a conversation of the responses dialect. The chat form joins those of one answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EarlierMessage {
+pub struct EarlierAnswerMessage {
     /// Phase that the client states.
     pub phase: Option<&'static str>,
     /// Length of the text as the body of a JSON string, in bytes.
     pub bytes: usize,
 }
 
-impl EarlierMessage {
+impl EarlierAnswerMessage {
     /// Text between joined messages, as the body of a JSON string.
     pub const SEPARATOR: &str = r"\n\n";
 }
 
 /// Members of a responses request that may name its session, as JSON values. The chat form has none of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SessionMembers {
+pub struct SessionHints {
     /// `prompt_cache_key` of the request.
     pub prompt_cache_key: Option<Box<[u8]>>,
     /// `metadata` of the request.
     pub metadata: Option<Box<[u8]>>,
 }
 
-impl SessionMembers {
+impl SessionHints {
     /// Returns the value of a member; `None` if the request does not have it.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&[u8]> {
@@ -203,7 +203,7 @@ pub enum PreviousResponse {
 impl ResponsesDetails {
     /// Returns the client's path of a member of the chat form inside `messages` or `tools`; `None` for other members.
     #[must_use]
-    pub fn client_path(&self, path: &str) -> Option<String> {
+    pub fn client_param_path(&self, path: &str) -> Option<String> {
         if let Some((index, member)) = path.strip_prefix("messages[").and_then(|rest| rest.split_once(']')) {
             let index: usize = index.parse().ok()?;
             return self.message_origins.get(index).map(|origin| origin.member_path(member));
@@ -229,13 +229,17 @@ mod tests {
 
     #[test]
     fn paths_of_the_chat_form_are_named_as_the_client_wrote_them() {
-        let origin = |content, is_output, calls| MessageOrigin { content, is_output, calls };
+        let origin = |content, is_output, calls| ChatMessageOrigin { content, is_output, calls };
         let message_origins = vec![
-            origin(ItemOrigin::Instructions, false, Vec::new()),
-            origin(ItemOrigin::Previous, false, Vec::new()),
-            origin(ItemOrigin::Item(1), false, vec![ItemOrigin::Item(2), ItemOrigin::Item(4)]),
-            origin(ItemOrigin::Item(5), true, Vec::new()),
-            origin(ItemOrigin::Text, false, Vec::new()),
+            origin(ResponsesRequestPart::Instructions, false, Vec::new()),
+            origin(ResponsesRequestPart::Previous, false, Vec::new()),
+            origin(
+                ResponsesRequestPart::Item(1),
+                false,
+                vec![ResponsesRequestPart::Item(2), ResponsesRequestPart::Item(4)],
+            ),
+            origin(ResponsesRequestPart::Item(5), true, Vec::new()),
+            origin(ResponsesRequestPart::Text, false, Vec::new()),
         ];
         let mut details = ResponsesDetails { message_origins, ..ResponsesDetails::default() };
         for (path, expected) in [
@@ -260,7 +264,7 @@ mod tests {
             ("tools", None),
             ("temperature", None),
         ] {
-            assert_eq!(details.client_path(path).as_deref(), expected, "{path}");
+            assert_eq!(details.client_param_path(path).as_deref(), expected, "{path}");
         }
         details.tools.push(MappedTool {
             function_name: "a__b".into(),
@@ -268,6 +272,6 @@ mod tests {
             namespace: Some("a".into()),
             is_custom: false,
         });
-        assert_eq!(details.client_path("tools[1].function.parameters").as_deref(), Some("tools"));
+        assert_eq!(details.client_param_path("tools[1].function.parameters").as_deref(), Some("tools"));
     }
 }

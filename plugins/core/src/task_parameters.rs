@@ -34,7 +34,7 @@ const fn tunes(name: &'static str) -> TaskParameter {
 }
 
 /// Cap on the tokens of each document that a reranking model reads.
-pub const MAX_TOKENS_PER_DOC: &str = "max_tokens_per_doc";
+pub const MAX_TOKENS_PER_DOC_PARAMETER: &str = "max_tokens_per_doc";
 
 /// Parameters of embeddings, sorted by name. The numbers of the vectors depend on them.
 pub const EMBEDDING_PARAMETERS: &[TaskParameter] = &[
@@ -69,7 +69,7 @@ pub const RERANK_PARAMETERS: &[TaskParameter] = &[
     changes("instruction"),
     changes("max_chunks_per_doc"),
     // Clients send it with every request, and offers cut documents by limits of their own.
-    tunes(MAX_TOKENS_PER_DOC),
+    tunes(MAX_TOKENS_PER_DOC_PARAMETER),
     changes("max_tokens_per_query"),
     changes("mm_processor_kwargs"),
     changes("prompt"),

@@ -4,7 +4,7 @@ use crate::api_error::ApiError;
 use crate::dialect::Dialect;
 use crate::inference_request::InferenceRequest;
 use crate::media::GeneratedImage;
-use crate::request_adjustment::{ExtraMember, OfferObservation, ReasoningName, RequestAdjustment};
+use crate::request_adjustment::{AdjustableMember, OfferObservation, ReasoningName, RequestAdjustment};
 use crate::stream_progress::{RescueMode, StreamProgress};
 use crate::upstream_error::UpstreamError;
 use crate::usage::{DeliveredUsage, FinishReason, MeasuredEnergy, TokenUsage, WorkDone};
@@ -132,7 +132,7 @@ pub struct OutputBuffer(pub Vec<Bytes>);
 impl AttemptTarget<'_> {
     /// True if the gateway sends this member, because the provider has not rejected it so far.
     #[must_use]
-    pub const fn allows_extra(&self, extra: ExtraMember) -> bool {
+    pub const fn allows_member(&self, extra: AdjustableMember) -> bool {
         !self.adjustment.omitted.contains(extra)
     }
 
@@ -140,9 +140,11 @@ impl AttemptTarget<'_> {
     #[must_use]
     pub fn continuation_method(&self) -> Option<ContinuationMethod> {
         let by = |method: &ContinuationMethod| match (method, self.capabilities.prefill) {
-            (ContinuationMethod::ContinueFinalMessage, _) => self.allows_extra(ExtraMember::ContinueFinal),
+            (ContinuationMethod::ContinueFinalMessage, _) => {
+                self.allows_member(AdjustableMember::ContinueFinal)
+            }
             (ContinuationMethod::Prefill, PrefillMethod::Automatic) => true,
-            (ContinuationMethod::Prefill, _) => self.allows_extra(ExtraMember::Prefix),
+            (ContinuationMethod::Prefill, _) => self.allows_member(AdjustableMember::Prefix),
         };
         self.capabilities.continuation.filter(|_| self.dialect.spec().continues_messages).filter(by)
     }
@@ -152,10 +154,10 @@ impl AttemptTarget<'_> {
     pub const fn prefill_method(&self) -> PrefillMethod {
         match self.capabilities.prefill {
             _ if !self.dialect.spec().continues_messages => PrefillMethod::None,
-            PrefillMethod::ContinueFinalMessage if !self.allows_extra(ExtraMember::ContinueFinal) => {
+            PrefillMethod::ContinueFinalMessage if !self.allows_member(AdjustableMember::ContinueFinal) => {
                 PrefillMethod::None
             }
-            PrefillMethod::Prefix if !self.allows_extra(ExtraMember::Prefix) => PrefillMethod::None,
+            PrefillMethod::Prefix if !self.allows_member(AdjustableMember::Prefix) => PrefillMethod::None,
             prefill => prefill,
         }
     }
@@ -163,11 +165,11 @@ impl AttemptTarget<'_> {
     /// Name under which reasoning is sent back; `None` if the engine accepts none.
     #[must_use]
     pub fn replayed_reasoning_name(&self) -> Option<ReasoningName> {
-        if !self.capabilities.replay_reasoning || !self.allows_extra(ExtraMember::Reasoning) {
+        if !self.capabilities.replay_reasoning || !self.allows_member(AdjustableMember::Reasoning) {
             return None;
         }
         let usual = self.adjustment.reasoning_name.or(self.capabilities.reasoning_name).unwrap_or_default();
-        Some(if self.allows_extra(ExtraMember::ReasoningName) { usual } else { usual.alternative() })
+        Some(if self.allows_member(AdjustableMember::ReasoningName) { usual } else { usual.alternative() })
     }
 }
 
@@ -265,19 +267,19 @@ pub trait StreamTranslation: Send {
 
     /// Bytes of generated text passed to the client, without an echo of the prompt; used to count tokens if usage is
     /// missing.
-    fn output_bytes(&self) -> usize;
+    fn delivered_text_bytes(&self) -> usize;
 
     /// Bytes of generated text received from the current provider (text, reasoning and tool calls), including text that
     /// the client already has from an earlier provider. While this number does not grow, the answer makes no progress,
     /// whatever else is received.
-    fn generated_bytes(&self) -> usize;
+    fn received_text_bytes(&self) -> usize;
 
     /// Gateway's count of the output passed to the client, at most the amount that the request allows.
     fn estimated_usage(&self) -> TokenUsage;
 
     /// Amount of the answer that the client has received so far.
     fn delivered_usage(&self) -> DeliveredUsage {
-        let bytes = self.output_bytes();
+        let bytes = self.delivered_text_bytes();
         DeliveredUsage { is_empty: bytes == 0, bytes, usage: self.estimated_usage() }
     }
 
@@ -287,7 +289,7 @@ pub trait StreamTranslation: Send {
 
     /// Returns the billable work of the answer if its unit is not tokens, such as seconds of audio; `None` for tokens.
     /// Called once, after the answer has ended or was cut.
-    fn work(&mut self) -> Option<WorkDone> {
+    fn non_token_work(&mut self) -> Option<WorkDone> {
         None
     }
 
@@ -314,7 +316,7 @@ pub trait StreamTranslation: Send {
     fn record_choice_finish(&mut self, _choice: u32, _finish: FinishReason) {}
 
     /// Properties of the offer observed in the stream.
-    fn observation(&self) -> OfferObservation {
+    fn offer_observation(&self) -> OfferObservation {
         OfferObservation::default()
     }
 

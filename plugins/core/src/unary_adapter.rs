@@ -29,7 +29,7 @@ pub struct UpstreamRequest {
 impl UpstreamRequest {
     /// Returns a request with a JSON body.
     #[must_use]
-    pub const fn json(body: Vec<Bytes>) -> Self {
+    pub const fn from_json(body: Vec<Bytes>) -> Self {
         Self { content_type: Cow::Borrowed("application/json"), body, upload_index: None }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::api_error::ApiError;
 use crate::error_catalog::ErrorCode;
-use crate::request_adjustment::ExtraMembers;
+use crate::request_adjustment::AdjustableMemberSet;
 use std::time::Duration;
 
 /// Kind of a failure. Its name is a metric label and a log value.
@@ -119,21 +119,21 @@ pub const fn is_timeout_status(status: u16) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusedMembers {
     /// Members that the message names.
-    Named(ExtraMembers),
-    /// One or more of [`ExtraMembers::ADDED`]: the message refuses an unknown member without its name.
+    Named(AdjustableMemberSet),
+    /// One or more of [`AdjustableMemberSet::ADDED`]: the message refuses an unknown member without its name.
     Unnamed,
 }
 
 impl RefusedMembers {
     /// No members are refused.
-    pub const NONE: Self = Self::Named(ExtraMembers::NONE);
+    pub const NONE: Self = Self::Named(AdjustableMemberSet::NONE);
 
     /// Returns the members that the message may mean.
     #[must_use]
-    pub const fn possible_members(self) -> ExtraMembers {
+    pub const fn possible_members(self) -> AdjustableMemberSet {
         match self {
             Self::Named(named) => named,
-            Self::Unnamed => ExtraMembers::ADDED,
+            Self::Unnamed => AdjustableMemberSet::ADDED_BY_GATEWAY,
         }
     }
 }
@@ -185,7 +185,7 @@ impl UpstreamError {
     /// True if a request for a shorter answer could succeed: the requested length does not fit the context window
     /// together with the input, or exceeds the provider's maximum.
     #[must_use]
-    pub fn is_length_error(&self) -> bool {
+    pub fn is_output_length_error(&self) -> bool {
         let about = |refusal: &ApiError| {
             refusal.code == ErrorCode::ContextLength
                 || refusal.param.as_deref().is_some_and(|param| param.ends_with("_tokens"))
@@ -202,7 +202,7 @@ impl UpstreamError {
     pub fn invalid_model_output() -> Self {
         let sentence = "The model wrote output that cannot be passed on: too many items, parts or tool calls, or a \
                         tool call with a name that is empty or too long.";
-        let refusal = ApiError::with_message(ErrorCode::Unavailable, sentence).without_repetition();
+        let refusal = ApiError::with_message(ErrorCode::Unavailable, sentence).non_retryable();
         let api_error = Some(Box::new(refusal));
         Self { api_error, ..Self::new(UpstreamErrorKind::ModelOutput) }
     }

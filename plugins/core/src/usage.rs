@@ -20,7 +20,7 @@ pub enum UsageSource {
 impl UsageSource {
     /// True if the gateway counted the tokens itself.
     #[must_use]
-    pub const fn is_gateway(self) -> bool {
+    pub const fn is_gateway_count(self) -> bool {
         matches!(self, Self::Gateway) || self.is_implausible()
     }
 
@@ -63,15 +63,15 @@ pub struct DeliveredUsage {
 
 impl UsageBounds {
     /// Maximum number of tokens of a chat template around the messages, or of the template of a moderation model.
-    pub const TEMPLATE_TOKENS: u64 = 1_024;
+    pub const MAX_TEMPLATE_TOKENS: u64 = 1_024;
     /// Maximum number of prompt tokens for one image.
-    pub const IMAGE_TOKENS: u64 = 16_384;
+    pub const MAX_IMAGE_TOKENS: u64 = 16_384;
     /// Maximum number of tokens that a model adds to each prompt, input text or reranked document.
-    pub const TOKENS_PER_INPUT: u64 = 128;
+    pub const MAX_ADDED_TOKENS_PER_INPUT: u64 = 128;
     /// Maximum number of generated tokens without text for each choice (end of text, reasoning marks).
-    pub const TOKENS_PER_CHOICE: u64 = 64;
+    pub const MAX_SPECIAL_TOKENS_PER_CHOICE: u64 = 64;
     /// Maximum number of generated tokens without text for each tool call, such as the marks around it.
-    pub const TOKENS_PER_CALL: u64 = 32;
+    pub const MAX_SPECIAL_TOKENS_PER_CALL: u64 = 32;
 
     /// Bytes of the longest tokens of known vocabularies: runs of spaces and of dashes.
     pub const MAX_TOKEN_BYTES: usize = 128;
@@ -103,8 +103,8 @@ impl UsageBounds {
     pub fn max_delivered_tokens(candidates: usize, bytes: usize, calls: usize) -> u64 {
         let of = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
         of(bytes)
-            .saturating_add(of(candidates).saturating_mul(Self::TOKENS_PER_CHOICE))
-            .saturating_add(of(calls).saturating_mul(Self::TOKENS_PER_CALL))
+            .saturating_add(of(candidates).saturating_mul(Self::MAX_SPECIAL_TOKENS_PER_CHOICE))
+            .saturating_add(of(calls).saturating_mul(Self::MAX_SPECIAL_TOKENS_PER_CALL))
     }
 }
 
@@ -132,7 +132,7 @@ const BYTES_PER_TOKEN: usize = 4;
 
 impl TokenUsage {
     /// Plausible maximum of tokens, above any context window or answer.
-    pub const MAX_TOKENS: u64 = 1 << 31;
+    pub const MAX_PLAUSIBLE_TOKENS: u64 = 1 << 31;
 
     /// Gateway's estimate from bytes of text, marked as such: any non-empty text has at least one token.
     #[must_use]

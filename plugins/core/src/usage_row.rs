@@ -20,7 +20,7 @@ pub enum UsageRowError {
 impl UsageRowError {
     /// Returns the error of a row that cannot be read, by its member `v`.
     #[must_use]
-    pub fn from_row(value: &[u8]) -> Self {
+    pub fn from_unreadable_row(value: &[u8]) -> Self {
         #[derive(Deserialize)]
         struct RowVersion {
             v: u32,
@@ -146,13 +146,13 @@ impl<'a> UsageRow<'a> {
     pub fn parse(value: &'a [u8]) -> Result<UsageRow<'a>, UsageRowError> {
         match serde_json::from_slice::<UsageRow<'a>>(value) {
             Ok(row) if row.v == USAGE_ROW_VERSION => Ok(row),
-            _ => Err(UsageRowError::from_row(value)),
+            _ => Err(UsageRowError::from_unreadable_row(value)),
         }
     }
 
     /// Returns the row as JSON text, the value in the store.
     #[must_use]
-    pub fn to_value(&self) -> Vec<u8> {
+    pub fn to_json(&self) -> Vec<u8> {
         // Serialization cannot fail, because the struct contains only names, integers and decimals.
         serde_json::to_vec(self).unwrap_or_default()
     }
@@ -213,7 +213,7 @@ pub fn add_usage_rows(current: Option<&[u8]>, change: &[u8]) -> Result<Vec<u8>, 
     let Some(current) = current else { return Ok(change.to_vec()) };
     let mut row = UsageRow::parse(current)?;
     row.add(&added)?;
-    Ok(row.to_value())
+    Ok(row.to_json())
 }
 
 #[cfg(test)]
@@ -233,7 +233,7 @@ mod tests {
                 kwh,
                 ..UsageRow::default()
             }
-            .to_value()
+            .to_json()
         };
         let sum = add_usage_rows(Some(&row(2, "-5", "0.25")), &row(3, "9", "0.5"));
         assert_eq!(sum, Ok(row(5, "4", "0.75")));
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn unreadable_rows_are_refused() {
-        let change = UsageRow { v: 1, requests: 1, ..UsageRow::default() }.to_value();
+        let change = UsageRow { v: 1, requests: 1, ..UsageRow::default() }.to_json();
         for (row, error) in [
             (&b"damaged"[..], UsageRowError::InvalidFormat),
             (br#"{"v":1,"outcome":"","credits":"x"}"#, UsageRowError::InvalidFormat),

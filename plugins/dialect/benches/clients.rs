@@ -7,7 +7,7 @@
 
 use bytes::Bytes;
 use penstock_core::*;
-use penstock_request_validation::{RequestLimits, validate_conversation};
+use penstock_request_validation::{RequestLimits, validate_generation_request};
 use serde_json::{Value, json};
 use std::hint::black_box;
 use std::io::Write;
@@ -33,7 +33,7 @@ fn request_body(client: Dialect, bytes: usize) -> Bytes {
 }
 
 fn validate(client: Dialect, body: Bytes, limits: &RequestLimits) -> InferenceRequest {
-    validate_conversation(client, body, limits).expect("a valid request")
+    validate_generation_request(client, body, limits).expect("a valid request")
 }
 
 /// Events of a streamed answer.

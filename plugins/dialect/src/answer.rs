@@ -3,7 +3,7 @@
 use crate::answer_sections::AnswerSection;
 use crate::choices::{self, ChoiceSize};
 use crate::decode;
-use crate::echo::{EchoMeter, TokenIdBytes};
+use crate::echo::{BytesPerTokenId, EchoMeter};
 use crate::event::{AnswerEvent, EscapedText};
 use crate::generated_output::GeneratedOutput;
 use crate::json_cursor;
@@ -53,8 +53,9 @@ impl AnswerChoice {
     /// Returns the number of bytes of generated text: reasoning, text, refusals, tool names and arguments.
     #[must_use]
     pub fn output_bytes(&self) -> usize {
-        let length = |texts: &[EscapedText]| texts.iter().map(EscapedText::len).sum::<usize>();
-        let tools: usize = self.tool_calls.iter().map(|call| call.name.len() + length(&call.arguments)).sum();
+        let length = |texts: &[EscapedText]| texts.iter().map(EscapedText::decoded_len).sum::<usize>();
+        let tools: usize =
+            self.tool_calls.iter().map(|call| call.name.decoded_len() + length(&call.arguments)).sum();
         length(&self.reasoning) + length(&self.text) + length(&self.refusal) + tools
     }
 }
@@ -108,7 +109,7 @@ impl DecodedAnswer {
             sent.add_event(&event);
             let has_messages = ask.dialect == Dialect::Responses;
             let event = if has_messages { Some(event) } else { event.flatten_message_start() };
-            if let Some(event) = event.and_then(|event| limit.apply(event, &sent)) {
+            if let Some(event) = event.and_then(|event| limit.truncate_event(event, &sent)) {
                 shape.apply(event, &mut shaped);
             }
         }
@@ -120,7 +121,7 @@ impl DecodedAnswer {
         let bounds = sent.usage_bounds(&usage_bounds, answer.choices.len());
         let usage = answer.reported_usage.map(|stated| stated.to_plausible_usage(&bounds, &counted));
         answer.usage = Some(usage.unwrap_or_else(|| counted.clamp_to(&bounds)));
-        if TokenCap::new(ask, target).is_filled(answer.usage.as_ref(), answer.choices.len()) {
+        if TokenCap::new(ask, target).is_reached(answer.usage.as_ref(), answer.choices.len()) {
             let unfinished = if streamed { Vec::new() } else { choices_without_finish_reason(&body) };
             answer.finish_at_cap(&unfinished);
         }
@@ -134,7 +135,7 @@ impl DecodedAnswer {
         answer.observation =
             OfferObservation { reasoning_name: reasoning, exceeds_output_limit: limit.is_exceeded() };
         if let Some(usage) = answer.usage.as_mut() {
-            choices::correct_single_choice_usage(usage, &sizes);
+            choices::correct_undercounted_output(usage, &sizes);
         }
         Ok(answer)
     }
@@ -194,9 +195,9 @@ impl DecodedAnswer {
 
     /// Returns the number of bytes by which the texts repeat the prompt (`echo`).
     fn echoed_bytes(&self, ask: &InferenceRequest) -> usize {
-        let mut echo = EchoMeter::new(ask, TokenIdBytes::Typical);
+        let mut echo = EchoMeter::new(ask, BytesPerTokenId::Typical);
         for (number, choice) in (0..).zip(&self.choices) {
-            echo.add_text(number, choice.text.iter().map(EscapedText::len).sum());
+            echo.add_text(number, choice.text.iter().map(EscapedText::decoded_len).sum());
         }
         echo.echoed_bytes()
     }

@@ -59,7 +59,7 @@ impl ChoiceSize {
 /// per token as the estimate assumes. The tokens are replaced if they are fewer than the choices with text, or if they
 /// are fewer than the words of all choices although they are enough for one choice and, times the number of choices, at
 /// most twice the estimate. The replacement is the smaller of the estimate and the tokens times the number of choices.
-pub(crate) fn correct_single_choice_usage(usage: &mut TokenUsage, sizes: &[ChoiceSize]) -> bool {
+pub(crate) fn correct_undercounted_output(usage: &mut TokenUsage, sizes: &[ChoiceSize]) -> bool {
     if sizes.len() < 2 || usage.source != UsageSource::Provider {
         return false;
     }
@@ -143,7 +143,7 @@ mod tests {
 
     fn correct(output: u64, texts: &[&str]) -> (bool, u64) {
         let mut usage = TokenUsage { input: 9, output, ..TokenUsage::default() };
-        let corrected = super::correct_single_choice_usage(&mut usage, &sizes(texts));
+        let corrected = super::correct_undercounted_output(&mut usage, &sizes(texts));
         assert_eq!(corrected, usage.source == UsageSource::Gateway);
         assert_eq!(usage.input, 9);
         (corrected, usage.output)
@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(correct(0, &["", ""]), (false, 0), "nothing was said");
         assert_eq!(correct(1, &["one and two"]), (false, 1), "one choice is another rule's");
         let mut own = TokenUsage { output: 1, source: UsageSource::Gateway, ..TokenUsage::default() };
-        assert!(!super::correct_single_choice_usage(&mut own, &sizes(&four)));
+        assert!(!super::correct_undercounted_output(&mut own, &sizes(&four)));
     }
 
     /// Honest counts of texts with many bytes per token, and the count of one choice.

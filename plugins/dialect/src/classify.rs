@@ -85,17 +85,20 @@ pub fn classify_error<'r>(
 /// Classifies an error whose status engines use for their own failures and also for requests that they cannot process.
 fn engine_failure(status: u16, body: &[u8], model_window: u64, request: &FailedRequest<'_>) -> UpstreamError {
     let about = ErrorSignals::parse(body).with_request(request.sent);
-    let may_exceed = |stated: Option<u64>| request.may_exceed(stated.unwrap_or(model_window));
-    if about.is_length_failure(may_exceed) || about.is_history_failure() || about.is_output_cap_failure() {
+    let may_exceed = |stated: Option<u64>| request.may_exceed_window(stated.unwrap_or(model_window));
+    if about.is_input_length_failure(may_exceed)
+        || about.is_unprocessable_request()
+        || about.is_output_cap_failure()
+    {
         return client_error(&about, status, body, model_window, request.sent);
     }
-    let is_about_calls = about.is_tool_call_failure();
+    let is_about_calls = about.is_tool_arguments_failure();
     if (is_about_calls || status == 500) && truncated_calls::find_truncated_call(request.sent).is_some() {
         let refusal = truncated_calls::truncated_call_error(request.client);
         return UpstreamError { may_be_provider: !is_about_calls, ..UpstreamError::caller_error(refusal) };
     }
     let refused_members =
-        if matches!(status, 500 | 501) { about.unsupported_members() } else { RefusedMembers::NONE };
+        if matches!(status, 500 | 501) { about.unsupported_extra_members() } else { RefusedMembers::NONE };
     UpstreamError { refused_members, ..UpstreamError::new(UpstreamErrorKind::Status(status)) }
 }
 
@@ -114,8 +117,11 @@ fn client_error(
         refusal.message = "The request is too large for the model's provider.".into();
     }
     let plain = too_large || refusal.message == NOT_ACCEPTED_MESSAGE;
-    let refused_members =
-        if plain && matches!(status, 400 | 422) { about.refused_members() } else { RefusedMembers::NONE };
+    let refused_members = if plain && matches!(status, 400 | 422) {
+        about.refused_extra_members()
+    } else {
+        RefusedMembers::NONE
+    };
     if let Some(detail) = sanitized_message::sanitize_message(body, request).filter(|_| plain) {
         let lead = refusal.message.trim_end_matches('.');
         refusal.message = format!("{lead}: {detail}").into();
@@ -136,10 +142,10 @@ const NOT_ACCEPTED_MESSAGE: &str = "The model's provider does not accept this re
 /// error only if it is about the context window or refused content and states no status of 500 or above. An error that
 /// states a timeout or a rate limit gets the kind of that status. [`reclassify_in_band_error`] classifies the error again
 /// with the model's context window and the request.
-pub(crate) fn classify_in_band(body: &[u8]) -> UpstreamError {
+pub(crate) fn classify_in_band_error(body: &[u8]) -> UpstreamError {
     let about = ErrorSignals::parse(body);
-    let is_refusal = about.is_window_exceeded() || about.is_content_refused();
-    let error = if is_refusal && !error_signals::states_server_error(body) {
+    let is_refusal = about.is_context_window_exceeded() || about.is_content_refused();
+    let error = if is_refusal && !error_signals::has_server_error_status(body) {
         UpstreamError::caller_error(api_error(&about, 0))
     } else {
         let kind = match error_signals::in_band_status(body) {
@@ -172,7 +178,7 @@ pub fn reclassify_in_band_error<'r>(
     let request = request.into();
     let status = error_signals::in_band_status(&body);
     let about = ErrorSignals::parse(&body).with_request(request.sent);
-    let is_refused = about.is_content_refused() && !error_signals::states_server_error(&body);
+    let is_refused = about.is_content_refused() && !error_signals::has_server_error_status(&body);
     if is_refused {
         return client_error(&about, status, &body, model_window, request.sent);
     }
@@ -195,18 +201,18 @@ fn is_timeout(kind: UpstreamErrorKind) -> bool {
 /// Returns the number of tokens that the context window leaves for the answer, if the input fits but the requested
 /// answer does not.
 fn remaining_tokens(about: &ErrorSignals, model_window: u64) -> Option<u64> {
-    if about.is_content_refused() || !about.is_window_exceeded() || about.is_input_limit() {
+    if about.is_content_refused() || !about.is_context_window_exceeded() || about.is_input_limit() {
         return None;
     }
     let window = about.context_window().unwrap_or(model_window);
-    window.checked_sub(about.input_tokens_for_window(window)?).filter(|remaining| *remaining > 0)
+    window.checked_sub(about.exact_input_tokens(window)?).filter(|remaining| *remaining > 0)
 }
 
 fn api_error(about: &ErrorSignals, model_window: u64) -> ApiError {
     if about.is_content_refused() {
         return ApiError::new(ErrorCode::ContentRefused);
     }
-    if !about.is_window_exceeded() {
+    if !about.is_context_window_exceeded() {
         let refusal = ApiError::with_message(ErrorCode::InvalidRequest, NOT_ACCEPTED_MESSAGE);
         return match about.blamed_field() {
             Some(field) => refusal.with_param(field),
@@ -214,16 +220,18 @@ fn api_error(about: &ErrorSignals, model_window: u64) -> ApiError {
         };
     }
     let window = about.context_window().unwrap_or(model_window);
-    match about.input_tokens_for_window(window) {
+    match about.exact_input_tokens(window) {
         Some(input) if window > 0 && input <= window && about.is_input_limit() => {
-            ApiError::new(ErrorCode::ContextLength).with_detail("input_tokens", input)
+            ApiError::new(ErrorCode::ContextLength).with_details_member("input_tokens", input)
         }
         Some(input) if window > 0 && input <= window => ApiError::invalid(
             "max_tokens",
             format!("max_tokens does not fit: the input has {input} tokens, the context window {window}."),
         ),
-        Some(input) if window > 0 => ApiError::context_length(window, input),
-        _ if window > 0 => ApiError::new(ErrorCode::ContextLength).with_detail("context_length", window),
+        Some(input) if window > 0 => ApiError::context_length_exceeded(window, input),
+        _ if window > 0 => {
+            ApiError::new(ErrorCode::ContextLength).with_details_member("context_length", window)
+        }
         _ => ApiError::new(ErrorCode::ContextLength),
     }
 }

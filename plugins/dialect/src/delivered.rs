@@ -79,15 +79,15 @@ impl DeliveredText {
     }
 
     /// Returns true if the record contains everything that was delivered.
-    pub(crate) const fn is_complete(&self) -> bool {
+    pub(crate) const fn is_fully_recorded(&self) -> bool {
         self.size <= MAX_BYTES
     }
 
     /// Returns the text if the record is complete and has only one choice, with nothing but text; `None` otherwise.
-    pub(crate) fn text(&self) -> Option<String> {
+    pub(crate) fn plain_text(&self) -> Option<String> {
         let [stretches] = self.choices.as_slice() else { return None };
         match stretches.as_slice() {
-            [only] if only.kind == TextKind::Text && self.is_complete() => {
+            [only] if only.kind == TextKind::Text && self.is_fully_recorded() => {
                 Some(json::unescape(&only.escaped)?.into_owned())
             }
             _ => None,
@@ -97,7 +97,7 @@ impl DeliveredText {
     /// Creates a matcher that compares the answer of another provider with this record; `None` if the record is
     /// incomplete.
     pub(crate) fn prefix_matcher(&self) -> Option<PrefixMatcher> {
-        if !self.is_complete() {
+        if !self.is_fully_recorded() {
             return None;
         }
         let mut choices = Vec::with_capacity(self.choices.len());
@@ -316,7 +316,9 @@ mod tests {
             }
             assert!(most <= MAX_BYTES + SEGMENT_BYTES, "{most}");
             assert!(
-                !delivered.is_complete() && text_of(&delivered) == 0 && delivered.prefix_matcher().is_none()
+                !delivered.is_fully_recorded()
+                    && text_of(&delivered) == 0
+                    && delivered.prefix_matcher().is_none()
             );
         }
     }
@@ -329,8 +331,8 @@ mod tests {
         for _ in 0..MAX_BYTES / 1024 - 1 {
             delivered.record_event(&event);
         }
-        assert_eq!(delivered.text().map(|text| text.len()), Some(MAX_BYTES - 1024));
+        assert_eq!(delivered.plain_text().map(|text| text.len()), Some(MAX_BYTES - 1024));
         delivered.record_event(&event);
-        assert!(!delivered.is_complete() && delivered.text().is_none());
+        assert!(!delivered.is_fully_recorded() && delivered.plain_text().is_none());
     }
 }

@@ -6,7 +6,7 @@ use penstock_core::{InferenceRequest, InferenceTask};
 
 /// Number of bytes of text that are assumed for each token id of a prompt, because the gateway does not know the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TokenIdBytes {
+pub(crate) enum BytesPerTokenId {
     /// Lower bound, for the bounds of the usage that a provider may report.
     Least = 1,
     /// Typical number, for the gateway's own estimate of the usage.
@@ -23,7 +23,7 @@ pub(crate) struct EchoMeter {
 
 impl EchoMeter {
     /// Creates a meter at the start of an answer.
-    pub(crate) fn new(ask: &InferenceRequest, id_bytes: TokenIdBytes) -> Self {
+    pub(crate) fn new(ask: &InferenceRequest, id_bytes: BytesPerTokenId) -> Self {
         let InferenceTask::Complete(task) = &ask.task else { return Self::default() };
         if !task.echo {
             return Self::default();
@@ -42,7 +42,7 @@ impl EchoMeter {
         if let AnswerEvent::Text { choice, text, .. } = event
             && !self.remaining.is_empty()
         {
-            self.add_text(*choice, text.len());
+            self.add_text(*choice, text.decoded_len());
         }
     }
 
@@ -65,5 +65,5 @@ impl EchoMeter {
 fn text_bytes(json: &bytes::Bytes) -> usize {
     let inner = 1..json.len().saturating_sub(1).max(1);
     let text = (json.len() >= 2).then(|| EscapedText::from_json(json.slice(inner))).flatten();
-    text.map_or(0, |text| text.len())
+    text.map_or(0, |text| text.decoded_len())
 }

@@ -157,9 +157,11 @@ impl AnswerEvent {
     #[must_use]
     pub fn generated_bytes(&self) -> usize {
         match self {
-            Self::Text { text, .. } | Self::Reasoning { text, .. } | Self::Refusal { text, .. } => text.len(),
-            Self::ToolCallArguments { fragment, .. } => fragment.len(),
-            Self::ToolCallStart { name, .. } => name.len(),
+            Self::Text { text, .. } | Self::Reasoning { text, .. } | Self::Refusal { text, .. } => {
+                text.decoded_len()
+            }
+            Self::ToolCallArguments { fragment, .. } => fragment.decoded_len(),
+            Self::ToolCallStart { name, .. } => name.decoded_len(),
             Self::MessageStart { .. }
             | Self::Finish { .. }
             | Self::Usage(_)
@@ -186,7 +188,7 @@ impl AnswerEvent {
     pub fn sealed_bytes(&self) -> usize {
         match self {
             Self::SealedReasoning { bytes } => *bytes,
-            Self::Reasoning { signature: Some(signature), .. } => signature.len(),
+            Self::Reasoning { signature: Some(signature), .. } => signature.decoded_len(),
             _ => 0,
         }
     }
@@ -264,7 +266,7 @@ impl EscapedText {
 
     /// Returns the length of the unescaped text, in bytes.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub fn decoded_len(&self) -> usize {
         if self.is_plain { self.escaped.len() } else { unescaped_len(&self.escaped) }
     }
 
@@ -348,7 +350,7 @@ mod tests {
             r"a\u00e9b\uD83D\uDE00c\ud83d\ude00\udbff\udfff",
             "é\u{1f600}\\n",
         ] {
-            assert_eq!(text(escaped).len(), text(escaped).decoded().len(), "{escaped}");
+            assert_eq!(text(escaped).decoded_len(), text(escaped).decoded().len(), "{escaped}");
         }
     }
 

@@ -169,21 +169,21 @@ fn every_member_that_the_gateway_adds_can_be_left_out() {
             let target = test_support::sample_target(provider, &abilities);
             let mut target = AttemptTarget { preset, ..target };
             let translator = find_translator(client, provider).unwrap();
-            let mut build = |omitted: ExtraMembers| -> Value {
+            let mut build = |omitted: AdjustableMemberSet| -> Value {
                 target.adjustment.omitted = omitted;
                 serde_json::from_slice(&translator.build_request(&ask, &target).unwrap().concat()).unwrap()
             };
             let own = names_of(body);
             let is_added = |name: &&String| !own.contains(*name) && !REQUIRED.contains(&&***name);
-            for name in names_of(&build(ExtraMembers::NONE)).iter().filter(is_added) {
-                let named = ExtraMembers::named_in_message(|word| word == name);
+            for name in names_of(&build(AdjustableMemberSet::NONE)).iter().filter(is_added) {
+                let named = AdjustableMemberSet::named_in_message(|word| word == name);
                 assert!(!named.is_empty(), "{client:?} to {provider:?}: `{name}` is not in the table");
                 let rest = build(named.without_containing_members());
                 // Reasoning is then sent under its other name, and effort as its other word. They are omitted if these
                 // are refused too.
                 let is_replaced = name.starts_with("reasoning") || name == "effort";
                 let rest = if is_replaced && names_of(&rest).contains(name) {
-                    build(named.union(ExtraMembers::of(ExtraMember::Reasoning)))
+                    build(named.union(AdjustableMemberSet::from_member(AdjustableMember::Reasoning)))
                 } else {
                     rest
                 };

@@ -1,7 +1,7 @@
 //! Amount of output that one provider generated, and the bounds that follow from it for the usage which the provider
 //! reports.
 
-use crate::echo::{EchoMeter, TokenIdBytes};
+use crate::echo::{BytesPerTokenId, EchoMeter};
 use crate::event::AnswerEvent;
 use penstock_core::{InferenceRequest, UsageBounds};
 
@@ -18,7 +18,7 @@ pub(crate) struct GeneratedOutput {
 impl GeneratedOutput {
     /// Creates an empty amount at the start of an answer.
     pub(crate) fn new(ask: &InferenceRequest) -> Self {
-        Self { echo: EchoMeter::new(ask, TokenIdBytes::Least), ..Self::default() }
+        Self { echo: EchoMeter::new(ask, BytesPerTokenId::Least), ..Self::default() }
     }
 
     /// Adds the output of one event.

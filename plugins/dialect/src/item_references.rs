@@ -5,9 +5,9 @@ use crate::stored_response::{StoredResponse, item_id};
 use bytes::Bytes;
 
 /// Number of characters of the random part of a response id. The ids of its items contain the same random part.
-pub const RANDOM_LENGTH: usize = 24;
+pub const RESPONSE_ID_RANDOM_CHARS: usize = 24;
 /// Characters of which the random part consists.
-pub const RANDOM_ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+pub const RESPONSE_ID_ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
 /// Maximum number of item references in a request.
 pub const MAX_REFERENCES: usize = 1024;
@@ -26,12 +26,12 @@ impl ItemReference {
     #[must_use]
     pub fn response_id(&self) -> Option<String> {
         let (_, rest) = self.id.split_once('_')?;
-        let (unique, rest) = rest.split_at_checked(RANDOM_LENGTH)?;
+        let (unique, rest) = rest.split_at_checked(RESPONSE_ID_RANDOM_CHARS)?;
         // The id of an output item has `_` before its index, and the id of an input item has `in`.
         let index = rest.strip_prefix('_').or_else(|| rest.strip_prefix("in"))?;
         let is_own = !index.is_empty()
             && index.bytes().all(|byte| byte.is_ascii_digit())
-            && unique.bytes().all(|byte| RANDOM_ALPHABET.contains(&byte));
+            && unique.bytes().all(|byte| RESPONSE_ID_ALPHABET.contains(&byte));
         is_own.then(|| format!("resp_{unique}"))
     }
 }
@@ -55,7 +55,7 @@ pub fn find_references(body: &[u8]) -> Vec<ItemReference> {
 
 /// Returns the item with this id from the output or the input items in the document of a stored response.
 #[must_use]
-pub fn find_item<'a>(document: &'a [u8], id: &str) -> Option<&'a [u8]> {
+pub fn find_stored_item<'a>(document: &'a [u8], id: &str) -> Option<&'a [u8]> {
     let stored = StoredResponse::parse(document)?;
     let output = member_value(stored.response, "output").unwrap_or_default();
     elements(output)
@@ -159,9 +159,9 @@ mod tests {
         let document = json!({"input": [{"id": "msg_ain0"}], "response": {"output": [{"id": "msg_a_0"}]}});
         let document = document.to_string();
         for id in ["msg_ain0", "msg_a_0"] {
-            assert_eq!(item_id(find_item(document.as_bytes(), id).unwrap()).unwrap(), id);
+            assert_eq!(item_id(find_stored_item(document.as_bytes(), id).unwrap()).unwrap(), id);
         }
-        assert_eq!(find_item(document.as_bytes(), "msg_a_1"), None);
-        assert_eq!(find_item(b"{}", "msg_a_0"), None);
+        assert_eq!(find_stored_item(document.as_bytes(), "msg_a_1"), None);
+        assert_eq!(find_stored_item(b"{}", "msg_a_0"), None);
     }
 }

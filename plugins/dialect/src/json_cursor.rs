@@ -190,14 +190,14 @@ pub(crate) fn member_value<'a>(object: &'a [u8], name: &str) -> Option<&'a [u8]>
 }
 
 /// Returns true if `text`, the body of a JSON string, is empty or white space only.
-pub(crate) fn is_blank(text: &[u8]) -> bool {
+pub(crate) fn is_blank_string_body(text: &[u8]) -> bool {
     let may_be = |byte: u8| byte == b' ' || byte == b'\\' || byte > 0x7f;
     text.first().is_none_or(|first| may_be(*first))
         && json::unescape_lossy(text).is_some_and(|text| text.trim().is_empty())
 }
 
 /// Removes blanks and the escapes `\n`, `\t` and `\r` from the end of `text`, the body of a JSON string.
-pub(crate) fn trim_end(mut text: &[u8]) -> &[u8] {
+pub(crate) fn trim_string_body_end(mut text: &[u8]) -> &[u8] {
     loop {
         if let [rest @ .., b' '] = text {
             text = rest;

@@ -31,7 +31,11 @@ impl OutputLimit {
 
     /// Returns the part of an event that is within the limit. `output` is the output so far, including this event.
     /// After the limit, content is dropped, and finish reasons become `Length`.
-    pub(crate) fn apply(&mut self, event: AnswerEvent, output: &GeneratedOutput) -> Option<AnswerEvent> {
+    pub(crate) fn truncate_event(
+        &mut self,
+        event: AnswerEvent,
+        output: &GeneratedOutput,
+    ) -> Option<AnswerEvent> {
         let is_content = event.is_content();
         let is_first_excess = !self.is_exceeded && is_content && output.generated_bytes() > self.max_bytes;
         self.is_exceeded |= is_first_excess;
@@ -130,13 +134,13 @@ mod tests {
                         reply.push(Bytes::copy_from_slice(piece), &mut out).unwrap();
                     }
                     assert_eq!(reply.progress(), StreamProgress::Ended, "{client:?} {provider:?} {size}");
-                    assert!(!reply.awaits_usage() && reply.observation().exceeds_output_limit);
+                    assert!(!reply.awaits_usage() && reply.offer_observation().exceeds_output_limit);
                     assert_eq!(reply.finish_reason(), Some(FinishReason::Length));
                     let usage = reply.usage().unwrap_or_else(|| reply.estimated_usage());
                     assert!(usage.output <= MAX_TOKENS, "{usage:?}");
                     reply.write_end(&usage, b"", &mut out);
                     let text = String::from_utf8(out.0.concat()).unwrap();
-                    assert_eq!(reply.output_bytes(), 3 * 128 + (16 << 10), "{client:?} {provider:?}");
+                    assert_eq!(reply.delivered_text_bytes(), 3 * 128 + (16 << 10), "{client:?} {provider:?}");
                     texts.push(text.clone());
                     let marker = match client {
                         Dialect::Messages => "\"max_tokens\"",
@@ -187,7 +191,10 @@ mod tests {
         let (ask, target) = (ask(Dialect::Chat), target(Dialect::Chat, &abilities));
         let mut reply = pair.translate_stream(&ask, &target);
         reply.push(Bytes::from(stream), &mut OutputBuffer::default()).unwrap();
-        assert!(!reply.observation().exceeds_output_limit);
-        assert_eq!((reply.output_bytes(), reply.finish_reason()), (text.len(), Some(FinishReason::Stop)));
+        assert!(!reply.offer_observation().exceeds_output_limit);
+        assert_eq!(
+            (reply.delivered_text_bytes(), reply.finish_reason()),
+            (text.len(), Some(FinishReason::Stop))
+        );
     }
 }

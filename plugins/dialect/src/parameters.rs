@@ -5,7 +5,7 @@
 //! - A *tuning* parameter is sent to the engine if the offer lists it, and dropped otherwise.
 //! - A *private* parameter of a client or an engine is always dropped.
 //!
-//! Names in `supported_parameters` of the configuration are validated by [`is_known_parameter`].
+//! Names in `supported_parameters` of the configuration are validated by [`is_listable_parameter`].
 
 use crate::{json_cursor, reasoning_effort};
 use penstock_core::{ApiError, DIALECTS, InferenceRequest, InferenceTask, OfferCapabilities};
@@ -198,7 +198,7 @@ pub const ENGINE_PARAMETERS: &[EngineParameter] = &[
 
 /// Members of the dialects, and of requests for other kinds of work, that `supported_parameters` may list, sorted by
 /// name.
-pub const DIALECT_MEMBERS: &[&str] = &[
+pub const LISTABLE_DIALECT_MEMBERS: &[&str] = &[
     "dimensions",
     "encoding_format",
     "frequency_penalty",
@@ -240,15 +240,15 @@ pub const DIALECT_MEMBERS: &[&str] = &[
 
 /// Returns the engine parameter of this name.
 #[must_use]
-pub fn find_parameter(name: &str) -> Option<&'static EngineParameter> {
+pub fn find_engine_parameter(name: &str) -> Option<&'static EngineParameter> {
     let at = ENGINE_PARAMETERS.binary_search_by(|row| row.name.cmp(name)).ok()?;
     ENGINE_PARAMETERS.get(at)
 }
 
 /// Returns true if `supported_parameters` may list this name.
 #[must_use]
-pub fn is_known_parameter(name: &str) -> bool {
-    DIALECT_MEMBERS.binary_search(&name).is_ok() || find_parameter(name).is_some()
+pub fn is_listable_parameter(name: &str) -> bool {
+    LISTABLE_DIALECT_MEMBERS.binary_search(&name).is_ok() || find_engine_parameter(name).is_some()
 }
 
 impl EngineParameter {
@@ -280,13 +280,13 @@ pub(crate) fn should_forward(
     name: &str,
     value: &[u8],
 ) -> Result<bool, ApiError> {
-    let Some(parameter) = find_parameter(name) else { return Ok(false) };
+    let Some(parameter) = find_engine_parameter(name) else { return Ok(false) };
     match parameter.effect {
         ParameterEffect::Private => Ok(false),
         ParameterEffect::Tuning => Ok(abilities.accepts_parameter(name)),
         ParameterEffect::Constraint if abilities.accepts_parameter(name) => Ok(true),
         // A parameter that switches reasoning off is not a constraint: it is read as a reasoning effort.
-        ParameterEffect::Constraint if reasoning_effort::is_switched_off(name, value) => Ok(false),
+        ParameterEffect::Constraint if reasoning_effort::is_zero_reasoning_budget(name, value) => Ok(false),
         ParameterEffect::Constraint if parameter.has_effect(value) => Err(unsupported_error(name)),
         ParameterEffect::Constraint => Ok(false),
     }
@@ -299,7 +299,7 @@ pub fn has_engine_constraint(ask: &InferenceRequest) -> bool {
     let is_completion = matches!(ask.task, InferenceTask::Complete(_));
     ask.members.0.iter().any(|field| {
         (is_completion && &*field.name == "response_format")
-            || find_parameter(&field.name)
+            || find_engine_parameter(&field.name)
                 .filter(|parameter| parameter.effect == ParameterEffect::Constraint)
                 .is_some_and(|parameter| {
                     ask.member_value(&field.name).is_some_and(|value| parameter.has_effect(value))
@@ -315,7 +315,8 @@ pub fn is_constraint_error(error: &ApiError) -> bool {
     let name = path.split(['.', '[']).next().unwrap_or_default();
     name == "response_format"
         || DIALECTS.iter().any(|row| row.format_error_path == path)
-        || find_parameter(name).is_some_and(|parameter| parameter.effect == ParameterEffect::Constraint)
+        || find_engine_parameter(name)
+            .is_some_and(|parameter| parameter.effect == ParameterEffect::Constraint)
 }
 
 /// Returns the error of an unsupported constraint.
@@ -332,11 +333,13 @@ mod tests {
     #[test]
     fn the_tables_are_sorted_and_name_nothing_twice() {
         assert!(ENGINE_PARAMETERS.windows(2).all(|two| two[0].name < two[1].name));
-        assert!(DIALECT_MEMBERS.windows(2).all(|two| two[0] < two[1]));
+        assert!(LISTABLE_DIALECT_MEMBERS.windows(2).all(|two| two[0] < two[1]));
         assert!(
-            is_known_parameter("tools") && is_known_parameter("top_k") && is_known_parameter("guided_json")
+            is_listable_parameter("tools")
+                && is_listable_parameter("top_k")
+                && is_listable_parameter("guided_json")
         );
-        assert!(!is_known_parameter("tool") && !is_known_parameter(""));
+        assert!(!is_listable_parameter("tool") && !is_listable_parameter(""));
     }
 
     #[test]

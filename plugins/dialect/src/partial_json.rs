@@ -91,7 +91,7 @@ impl PartialJson {
     }
 
     /// Returns true if the arguments of a call may end here: they are an object, empty, `null` or `""`.
-    pub(crate) fn may_end_answer(&self) -> bool {
+    pub(crate) fn is_valid_end(&self) -> bool {
         match self.state {
             JsonState::Empty | JsonState::Complete => true,
             JsonState::NonObject => matches!(json::trim(&self.scalar), b"null" | b"\"\""),
@@ -258,7 +258,7 @@ mod tests {
         {
             let mut arguments = PartialJson::new();
             arguments.push(text);
-            assert_eq!(arguments.may_end_answer(), fine, "{text}");
+            assert_eq!(arguments.is_valid_end(), fine, "{text}");
         }
     }
 

@@ -58,7 +58,7 @@ impl<'a, At> PendingToolCalls<'a, At> {
     }
 
     /// Returns the position of the pending call that was added first.
-    pub(crate) fn first_pending(&self) -> Option<&At> {
+    pub(crate) fn first_pending_position(&self) -> Option<&At> {
         self.calls.values().min_by_key(|call| call.number).map(|call| &call.position)
     }
 }
@@ -83,8 +83,8 @@ mod tests {
             assert!(waiting.remove_answered(id.as_bytes()));
         }
         assert!(!waiting.remove_answered(b"call_7"));
-        assert_eq!(waiting.first_pending(), Some(&0));
+        assert_eq!(waiting.first_pending_position(), Some(&0));
         assert!(waiting.remove_answered(br"c\u0061ll_0"));
-        assert!(waiting.is_empty() && waiting.first_pending().is_none());
+        assert!(waiting.is_empty() && waiting.first_pending_position().is_none());
     }
 }

@@ -9,7 +9,7 @@ use crate::{
 use penstock_core::Dialect;
 
 /// Decoders and translators of each dialect of providers, in the order of [`Dialect`].
-pub(crate) const PROVIDERS: &[&ProviderDialect] = &[&CHAT, &MESSAGES, &any_to_responses::PROVIDER];
+pub(crate) const PROVIDERS: &[&ProviderDialect] = &[&CHAT, &MESSAGES, &any_to_responses::PROVIDER_DIALECT];
 
 const CHAT: ProviderDialect = ProviderDialect {
     new_decoder: |id| Box::new(chat::ChatDecoder::new(id)),

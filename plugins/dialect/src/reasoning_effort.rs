@@ -1,7 +1,7 @@
 //! Reasoning effort of a request, read from the parameters of all supported vendors and engines.
 
 use crate::json_cursor;
-use penstock_core::{InferenceRequest, RequestForm};
+use penstock_core::{InferenceRequest, RequestBodyFormat};
 use penstock_json_scan::json;
 
 /// Reasoning effort that a client requests.
@@ -64,7 +64,7 @@ impl EffortLevel {
 
 impl ReasoningEffort {
     /// Reads the effort of a chat request. `reasoning_effort` has precedence over the parameters of other vendors.
-    pub(crate) fn from_request(ask: &InferenceRequest) -> Self {
+    pub(crate) fn from_chat_request(ask: &InferenceRequest) -> Self {
         let of = |name, read: fn(&[u8]) -> Self| {
             ask.member_value(name).map(read).filter(|effort| *effort != Self::default())
         };
@@ -82,8 +82,9 @@ impl ReasoningEffort {
                 is_disabled.filter(|is_disabled| *is_disabled).map(|_| with_enabled(Some(false)))
             })
             .or_else(|| {
-                let is_off =
-                    |name: &&str| ask.member_value(name).is_some_and(|value| is_switched_off(name, value));
+                let is_off = |name: &&str| {
+                    ask.member_value(name).is_some_and(|value| is_zero_reasoning_budget(name, value))
+                };
                 BUDGETS.iter().any(is_off).then_some(with_enabled(Some(false)))
             })
             .unwrap_or_default()
@@ -98,7 +99,7 @@ impl ReasoningEffort {
             ask.member_value("output_config").and_then(|config| json_cursor::member_value(config, "effort"));
         let level = effort.and_then(|effort| parse_effort(effort).level);
         let own = Self { enabled, level }.with_budget(json_cursor::member_value(thinking, "budget_tokens"));
-        if own == Self::default() { Self::from_request(ask) } else { own }
+        if own == Self::default() { Self::from_chat_request(ask) } else { own }
     }
 
     /// Adds a budget of reasoning tokens; 0 disables reasoning, unless it is enabled explicitly.
@@ -143,28 +144,30 @@ pub(crate) fn parse_effort(value: &[u8]) -> ReasoningEffort {
 }
 
 /// Returns true if a parameter is a budget of reasoning tokens and its value is 0, so that it disables reasoning.
-pub(crate) fn is_switched_off(name: &str, value: &[u8]) -> bool {
+pub(crate) fn is_zero_reasoning_budget(name: &str, value: &[u8]) -> bool {
     BUDGETS.contains(&name) && json_cursor::parse_float(value) == Some(0.0)
 }
 
 /// Returns the effort that the client requests and the effort that replaces it for chat providers, if it is one of
 /// [`EXACT_WORDS`].
-pub(crate) fn exact_effort(ask: &InferenceRequest) -> Option<(&'static str, &'static str)> {
+pub(crate) fn effort_and_replacement(ask: &InferenceRequest) -> Option<(&'static str, &'static str)> {
     let member = |name, key| ask.member_value(name).and_then(|value| json_cursor::member_value(value, key));
-    let value = match ask.dialect.request_form() {
-        RequestForm::Chat => ask.member_value("reasoning_effort").or_else(|| member("reasoning", "effort")),
-        RequestForm::Messages => member("output_config", "effort"),
+    let value = match ask.dialect.request_body_format() {
+        RequestBodyFormat::Chat => {
+            ask.member_value("reasoning_effort").or_else(|| member("reasoning", "effort"))
+        }
+        RequestBodyFormat::Messages => member("output_config", "effort"),
     }?;
-    let word = EXACT_WORDS.into_iter().find(|word| json::is_string_equal(value, word))?;
+    let word = EXACT_WORDS.into_iter().find(|word| json::json_string_equals(value, word))?;
     let level = parse_effort(value).level.unwrap_or(EffortLevel::Low);
     Some((word, level.chat_name()))
 }
 
 /// Returns true if the client disables reasoning, by the parameter of any vendor or engine.
 pub(crate) fn is_reasoning_off(ask: &InferenceRequest) -> bool {
-    match ask.dialect.request_form() {
-        RequestForm::Chat => ReasoningEffort::from_request(ask).enabled == Some(false),
-        RequestForm::Messages => ReasoningEffort::from_messages_request(ask).enabled == Some(false),
+    match ask.dialect.request_body_format() {
+        RequestBodyFormat::Chat => ReasoningEffort::from_chat_request(ask).enabled == Some(false),
+        RequestBodyFormat::Messages => ReasoningEffort::from_messages_request(ask).enabled == Some(false),
     }
 }
 
@@ -174,7 +177,7 @@ pub(crate) fn is_reasoning_hidden(ask: &InferenceRequest) -> bool {
     let format = ask.member_value("reasoning_format").unwrap_or_default();
     ask.member_value("include_reasoning") == Some(b"false")
         || exclude == Some(b"true")
-        || json::is_string_equal(format, "hidden")
+        || json::json_string_equals(format, "hidden")
 }
 
 /// Parses `think` of Ollama: a boolean or an effort.
@@ -199,8 +202,8 @@ fn parse_reasoning(value: &[u8]) -> ReasoningEffort {
 fn parse_thinking(value: &[u8]) -> ReasoningEffort {
     let kind = json_cursor::member_value(value, "type").unwrap_or_default();
     let on = match () {
-        () if json::is_string_equal(kind, "disabled") => Some(false),
-        () if json::is_string_equal(kind, "enabled") => Some(true),
+        () if json::json_string_equals(kind, "disabled") => Some(false),
+        () if json::json_string_equals(kind, "enabled") => Some(true),
         () => parse_bool(value),
     };
     let budget = json_cursor::member_value(value, "budget_tokens");
@@ -232,7 +235,7 @@ mod tests {
     use penstock_core::Dialect;
 
     fn read(members: &str) -> ReasoningEffort {
-        ReasoningEffort::from_request(&test_support::sample_request(
+        ReasoningEffort::from_chat_request(&test_support::sample_request(
             Dialect::Chat,
             format!(r#"{{"model":"m","messages":[],{members}}}"#).as_bytes(),
         ))

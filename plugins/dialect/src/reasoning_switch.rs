@@ -3,13 +3,13 @@
 use crate::body_builder::BodyBuilder;
 use crate::json_cursor;
 use crate::reasoning_effort::ReasoningEffort;
-use penstock_core::{AttemptTarget, ExtraMember, InferenceRequest, RequestForm};
+use penstock_core::{AdjustableMember, AttemptTarget, InferenceRequest, RequestBodyFormat};
 
 /// Returns the value of the switch (`enable_thinking`) to send; `None` if the client requests nothing, or the engine
 /// accepts no switch. For an engine that accepts no effort, every effort but `none` becomes `true`.
 fn switch_value(target: &AttemptTarget<'_>, effort: ReasoningEffort) -> Option<bool> {
     let abilities = target.capabilities;
-    let has_switch = abilities.thinking_switch && target.allows_extra(ExtraMember::ThinkingSwitch);
+    let has_switch = abilities.thinking_switch && target.allows_member(AdjustableMember::ThinkingSwitch);
     let by_level = effort.level.filter(|_| !abilities.accepts_parameter("reasoning_effort")).map(|_| true);
     effort.enabled.or(by_level).filter(|_| has_switch)
 }
@@ -22,7 +22,7 @@ pub(crate) fn is_replaced_by_switch(target: &AttemptTarget<'_>, effort: Reasonin
 
 /// Writes the switch and the reasoning effort that the engine accepts. If thinking is disabled and the engine has no
 /// switch, writes the effort `low`.
-pub(crate) fn write_reasoning(
+pub(crate) fn write_reasoning_parameters(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
     effort: ReasoningEffort,
@@ -55,9 +55,10 @@ pub(crate) fn write_reasoning(
         (_, None) => return,
     };
     // An effort that the client did not give as `reasoning_effort` is omitted if the provider has rejected this member.
-    let is_own =
-        ask.dialect.request_form() == RequestForm::Chat && ask.member_value("reasoning_effort").is_some();
-    if abilities.accepts_parameter("reasoning_effort") && (is_own || target.allows_extra(ExtraMember::Effort))
+    let is_own = ask.dialect.request_body_format() == RequestBodyFormat::Chat
+        && ask.member_value("reasoning_effort").is_some();
+    if abilities.accepts_parameter("reasoning_effort")
+        && (is_own || target.allows_member(AdjustableMember::Effort))
     {
         out.push_str(r#","reasoning_effort":""#);
         out.push_str(word);

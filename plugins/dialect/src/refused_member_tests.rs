@@ -38,7 +38,10 @@ fn request(client: Dialect, stop: &Value) -> InferenceRequest {
 }
 
 /// Calls the function for each pair of dialects, with a target that has refused these members.
-fn for_each_pair(omitted: ExtraMembers, mut check: impl FnMut(Dialect, &dyn Translator, &AttemptTarget<'_>)) {
+fn for_each_pair(
+    omitted: AdjustableMemberSet,
+    mut check: impl FnMut(Dialect, &dyn Translator, &AttemptTarget<'_>),
+) {
     let abilities = OfferCapabilities {
         parameters: vec!["parallel_tool_calls".into(), "stop".into()],
         ..OfferCapabilities::default()
@@ -100,7 +103,7 @@ fn text_stream(provider: Dialect, texts: [&str; 2]) -> String {
 
 #[test]
 fn refused_stop_sequences_are_enforced_by_the_gateway_for_every_client() {
-    for_each_pair(ExtraMembers::of(ExtraMember::Stop), |client, pair, target| {
+    for_each_pair(AdjustableMemberSet::from_member(AdjustableMember::Stop), |client, pair, target| {
         for stop in [json!(["STOP", "END"]), json!([])] {
             let ask = request(client, &stop);
             let sent = sent_body(pair, &ask, target);
@@ -117,11 +120,15 @@ fn refused_stop_sequences_are_enforced_by_the_gateway_for_every_client() {
 
 #[test]
 fn refused_members_about_tool_calls_are_omitted_for_every_client() {
-    for_each_pair(ExtraMembers::of(ExtraMember::ParallelTools), |client, pair, target| {
-        let sent = sent_body(pair, &request(client, &json!([])), target).to_string();
-        assert!(sent.contains("tool_choice") && !sent.contains("parallel"), "{client:?} {sent}");
-    });
-    let both = ExtraMembers::of(ExtraMember::ParallelTools).union(ExtraMembers::of(ExtraMember::ToolChoice));
+    for_each_pair(
+        AdjustableMemberSet::from_member(AdjustableMember::ParallelTools),
+        |client, pair, target| {
+            let sent = sent_body(pair, &request(client, &json!([])), target).to_string();
+            assert!(sent.contains("tool_choice") && !sent.contains("parallel"), "{client:?} {sent}");
+        },
+    );
+    let both = AdjustableMemberSet::from_member(AdjustableMember::ParallelTools)
+        .union(AdjustableMemberSet::from_member(AdjustableMember::ToolChoice));
     for_each_pair(both, |client, pair, target| {
         let sent = sent_body(pair, &request(client, &json!([])), target);
         assert_eq!(
@@ -134,7 +141,7 @@ fn refused_members_about_tool_calls_are_omitted_for_every_client() {
 
 #[test]
 fn a_choice_other_than_the_default_is_sent_although_the_member_was_refused() {
-    let refused = ExtraMembers::of(ExtraMember::ToolChoice);
+    let refused = AdjustableMemberSet::from_member(AdjustableMember::ToolChoice);
     for_each_pair(refused, |client, pair, target| {
         let mut ask = request(client, &json!([]));
         let body = String::from_utf8(ask.body.to_vec()).unwrap();

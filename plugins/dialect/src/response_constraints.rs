@@ -6,8 +6,8 @@ use crate::decode::chat::generate_call_id;
 use crate::event::{AnswerEvent, EscapedText};
 use crate::json_cursor;
 use penstock_core::{
-    AttemptTarget, EXTRA_MEMBERS, ExtraMember, FinishReason, InferenceRequest, InferenceTask,
-    OfferCapabilities, RequestForm,
+    AdjustableMember, AttemptTarget, FinishReason, InferenceRequest, InferenceTask, MEMBER_ERROR_WORDS,
+    OfferCapabilities, RequestBodyFormat,
 };
 
 /// Filter that enforces the constraints of a request on the events of one provider.
@@ -146,7 +146,7 @@ impl ResponseConstraints {
         }
         match event {
             AnswerEvent::ToolCallStart { tool, id, name, .. } => {
-                let id = choice.tool_call_ids.unique_id(id, &self.id_seed, number);
+                let id = choice.tool_call_ids.deduplicate_id(id, &self.id_seed, number);
                 out.push(AnswerEvent::ToolCallStart { choice: number, tool, id, name });
                 out.extend(choice.correct_finish(number));
             }
@@ -199,7 +199,7 @@ impl ResponseConstraints {
 impl ToolCallIds {
     /// Returns the id of the next call: the given id, or a generated one if an earlier call has the same id, since a
     /// result could otherwise not refer to exactly one call.
-    pub(crate) fn unique_id(&mut self, id: EscapedText, seed: &str, choice: u32) -> EscapedText {
+    pub(crate) fn deduplicate_id(&mut self, id: EscapedText, seed: &str, choice: u32) -> EscapedText {
         let next = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
         let made_up = (next..).map(|number| EscapedText::new(&generate_call_id(seed, choice, number)));
         let own = std::iter::once(id.clone()).chain(made_up).find(|id| !self.0.contains(id));
@@ -209,9 +209,9 @@ impl ToolCallIds {
     }
 
     /// Returns a generated id for the next call.
-    pub(crate) fn generated_id(&mut self, seed: &str, choice: u32) -> EscapedText {
+    pub(crate) fn generate_id(&mut self, seed: &str, choice: u32) -> EscapedText {
         let number = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
-        self.unique_id(EscapedText::new(&generate_call_id(seed, choice, number)), seed, choice)
+        self.deduplicate_id(EscapedText::new(&generate_call_id(seed, choice, number)), seed, choice)
     }
 
     fn is_empty(&self) -> bool {
@@ -221,7 +221,7 @@ impl ToolCallIds {
 
 /// Returns the first stop sequences of `stop`, which are sent to the provider; the gateway enforces those after them.
 pub(crate) fn upstream_stop_sequences<'a>(stop: &'a [String], target: &AttemptTarget<'_>) -> &'a [String] {
-    let takes_stop = target.dialect.spec().has_stop_sequences && target.allows_extra(ExtraMember::Stop);
+    let takes_stop = target.dialect.spec().has_stop_sequences && target.allows_member(AdjustableMember::Stop);
     let taken = if takes_stop { usize::MAX } else { 0 };
     let most = target.capabilities.max_stop.unwrap_or(stop.len()).min(taken);
     stop.get(..most.min(stop.len())).unwrap_or_default()
@@ -232,7 +232,7 @@ pub(crate) fn requests_logprobs(ask: &InferenceRequest) -> bool {
     let wanted = ask.member_value("logprobs");
     match ask.task {
         InferenceTask::Complete(_) => wanted.is_some(),
-        _ => ask.dialect.request_form() == RequestForm::Chat && wanted == Some(b"true"),
+        _ => ask.dialect.request_body_format() == RequestBodyFormat::Chat && wanted == Some(b"true"),
     }
 }
 
@@ -247,7 +247,11 @@ pub(crate) fn accepts_sampling_parameter(abilities: &OfferCapabilities, name: &s
 pub(crate) fn token_cap_name(target: &AttemptTarget<'_>) -> &'static str {
     let newer = target.capabilities.accepts_parameter("max_completion_tokens")
         && !target.capabilities.accepts_parameter("max_tokens");
-    if newer == target.allows_extra(ExtraMember::CapName) { "max_completion_tokens" } else { "max_tokens" }
+    if newer == target.allows_member(AdjustableMember::CapName) {
+        "max_completion_tokens"
+    } else {
+        "max_tokens"
+    }
 }
 
 /// Returns the members of the offer's preset, without those that the client sets or the provider rejected.
@@ -262,13 +266,13 @@ pub(crate) fn preset_members<'t>(
             "max_tokens" | "max_completion_tokens" => target.max_tokens.or(ask.max_tokens).is_some(),
             name => ask.member_value(name).is_some(),
         };
-        !given && preset_extra(name).is_none_or(|extra| target.allows_extra(extra))
+        !given && preset_extra(name).is_none_or(|extra| target.allows_member(extra))
     })
 }
 
-/// Returns the optional member (see [`ExtraMember`]) that a preset writes under this name.
-fn preset_extra(name: &str) -> Option<ExtraMember> {
-    EXTRA_MEMBERS.iter().find(|(_, words)| words.first() == Some(&name)).map(|(extra, _)| *extra)
+/// Returns the optional member (see [`AdjustableMember`]) that a preset writes under this name.
+fn preset_extra(name: &str) -> Option<AdjustableMember> {
+    MEMBER_ERROR_WORDS.iter().find(|(_, words)| words.first() == Some(&name)).map(|(extra, _)| *extra)
 }
 
 /// Adjusts a sampling parameter for a messages provider, which answers 400 for values out of range: its temperature is

@@ -40,10 +40,10 @@ fn broken_json_ends_the_search_and_never_panics() {
 
 #[test]
 fn white_space_at_the_end_goes_and_an_escaped_backslash_stays() {
-    assert_eq!(trim_end(br"so \n\t "), b"so");
-    assert_eq!(trim_end(br"c:\\n"), br"c:\\n");
-    assert_eq!(trim_end(br"\\\n"), br"\\");
-    assert_eq!(trim_end(br" \n"), b"");
+    assert_eq!(trim_string_body_end(br"so \n\t "), b"so");
+    assert_eq!(trim_string_body_end(br"c:\\n"), br"c:\\n");
+    assert_eq!(trim_string_body_end(br"\\\n"), br"\\");
+    assert_eq!(trim_string_body_end(br" \n"), b"");
 }
 
 proptest! {

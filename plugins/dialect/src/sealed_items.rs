@@ -9,8 +9,9 @@ use std::borrow::Cow;
 /// Returns the response object with the text of its reasoning items encoded in `encrypted_content`; `None` if no item
 /// has such a text, or all of them are encoded already.
 #[must_use]
-pub fn seal_response(response: &[u8]) -> Option<Vec<u8>> {
-    let sealed: Vec<Option<Vec<u8>>> = elements(member_value(response, "output")?).map(seal_item).collect();
+pub fn seal_response_reasoning(response: &[u8]) -> Option<Vec<u8>> {
+    let sealed: Vec<Option<Vec<u8>>> =
+        elements(member_value(response, "output")?).map(seal_item_reasoning).collect();
     if sealed.iter().all(Option::is_none) {
         return None;
     }
@@ -34,9 +35,9 @@ pub fn seal_response(response: &[u8]) -> Option<Vec<u8>> {
 /// Returns a reasoning item with its text encoded in `encrypted_content`; `None` for other items, and for an item
 /// that has no text or has `encrypted_content` already.
 #[must_use]
-pub fn seal_item(item: &[u8]) -> Option<Vec<u8>> {
+pub fn seal_item_reasoning(item: &[u8]) -> Option<Vec<u8>> {
     let is_reasoning =
-        member_value(item, "type").is_some_and(|kind| json::is_string_equal(kind, "reasoning"));
+        member_value(item, "type").is_some_and(|kind| json::json_string_equals(kind, "reasoning"));
     let is_sealed = member_value(item, "encrypted_content").is_some_and(|value| !is_null(value));
     if !is_reasoning || is_sealed {
         return None;
@@ -82,7 +83,7 @@ mod tests {
     use serde_json::{Value, json};
 
     fn sealed(item: &Value) -> Option<Value> {
-        seal_item(item.to_string().as_bytes()).map(|item| serde_json::from_slice(&item).unwrap())
+        seal_item_reasoning(item.to_string().as_bytes()).map(|item| serde_json::from_slice(&item).unwrap())
     }
 
     #[test]
@@ -118,13 +119,14 @@ mod tests {
         let reasoning = json!({"type": "reasoning", "content": [part]});
         let response = json!({"id": "resp_1", "output": [reasoning, message], "usage": {"output": [1]}});
         let sealed: Value =
-            serde_json::from_slice(&seal_response(response.to_string().as_bytes()).unwrap()).unwrap();
+            serde_json::from_slice(&seal_response_reasoning(response.to_string().as_bytes()).unwrap())
+                .unwrap();
         assert_eq!((&sealed["output"][1], &sealed["usage"]), (&message, &response["usage"]));
         assert!(sealed["output"][0]["encrypted_content"].is_string());
         for without in
             [json!({"output": [message]}), json!({"output": []}), json!({"output": null}), json!({})]
         {
-            assert_eq!(seal_response(without.to_string().as_bytes()), None);
+            assert_eq!(seal_response_reasoning(without.to_string().as_bytes()), None);
         }
     }
 }

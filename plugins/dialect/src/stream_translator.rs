@@ -10,7 +10,7 @@ mod translation;
 use crate::choices::ChoiceSize;
 use crate::decode::{self, DialectDecoder};
 use crate::delivered::{DeliveredText, PrefixMatcher};
-use crate::echo::{EchoMeter, TokenIdBytes};
+use crate::echo::{BytesPerTokenId, EchoMeter};
 use crate::event::AnswerEvent;
 use crate::generated_output::GeneratedOutput;
 use crate::output_limit::OutputLimit;
@@ -98,7 +98,7 @@ impl StreamTranslator {
     pub fn new(ask: &InferenceRequest, target: &AttemptTarget<'_>, writer: Box<dyn DialectWriter>) -> Self {
         let constraints = ResponseConstraints::new(ask, target);
         let n = constraints.choice_count();
-        let initial_echo = EchoMeter::new(ask, TokenIdBytes::Typical);
+        let initial_echo = EchoMeter::new(ask, BytesPerTokenId::Typical);
         let usage_bounds = ask.usage_bounds(target);
         Self {
             decoder: decode::new_decoder(target.dialect, target.id),
@@ -192,9 +192,10 @@ impl StreamTranslator {
             self.finish_open_choices(shaped);
         }
         self.attempt_output.add_event(&event);
-        let event = if self.writer.has_messages() { Some(event) } else { event.flatten_message_start() };
+        let event =
+            if self.writer.has_message_boundaries() { Some(event) } else { event.flatten_message_start() };
         let limit = &mut self.output_limit;
-        if let Some(event) = event.and_then(|event| limit.apply(event, &self.attempt_output)) {
+        if let Some(event) = event.and_then(|event| limit.truncate_event(event, &self.attempt_output)) {
             self.constraints.apply(event, shaped);
         }
         let is_cut = self.output_limit.is_exceeded();
@@ -238,10 +239,10 @@ impl StreamTranslator {
             AnswerEvent::Usage(stated) => {
                 self.reported_usage = Some(self.reported_usage.unwrap_or_default().updated_by(*stated));
                 self.usage_after_output = true;
-                self.update_finished();
+                self.update_progress();
             }
             AnswerEvent::Energy(measured) => self.measured_energy = Some(*measured),
-            AnswerEvent::End => return self.record_end(),
+            AnswerEvent::End => return self.handle_end_event(),
             // A second provider repeats message starts that the client already has; they are ignored.
             AnswerEvent::MessageStart { .. } if self.prefix_matcher.is_some() => return Ok(()),
             AnswerEvent::MessageStart { .. }
@@ -307,20 +308,20 @@ impl StreamTranslator {
     /// be incomplete.
     fn ignore_late_error(&mut self, result: Result<(), UpstreamError>) -> Result<(), UpstreamError> {
         let may_be_cut = self.progress == StreamProgress::Finished
-            && !self.has_usage_of_end()
+            && !self.has_separate_final_usage()
             && self.decoder.has_finish_with_text();
         match result {
             Err(error) if may_be_cut && error.in_band_body.is_some() => Err(error),
             Err(_) if self.progress >= StreamProgress::Finished => {
                 self.awaits_usage = false;
-                self.end_stream()
+                self.handle_stream_end()
             }
             result => result,
         }
     }
 
     /// Returns true if the answer was cut because it exceeds the limit on its output.
-    pub(crate) const fn is_cut(&self) -> bool {
+    pub(crate) const fn is_cut_at_limit(&self) -> bool {
         self.output_limit.is_exceeded()
     }
 
@@ -332,7 +333,7 @@ impl StreamTranslator {
 
     /// Returns the usage of the output without `unseen` bytes, which the client has not received.
     fn part_without(&self, unseen: usize) -> DeliveredUsage {
-        let bytes = self.output_bytes().saturating_sub(unseen);
+        let bytes = self.delivered_text_bytes().saturating_sub(unseen);
         DeliveredUsage {
             is_empty: self.output_bytes <= unseen,
             bytes,

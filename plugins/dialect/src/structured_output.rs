@@ -102,7 +102,7 @@ pub(crate) fn write_schema(
 }
 
 /// Returns true if a member is a constraint that [`write_constraints`] translates.
-pub(crate) fn is_constraint(name: &str) -> bool {
+pub(crate) fn is_translated_constraint(name: &str) -> bool {
     name == STRUCTURED_OUTPUTS || CONSTRAINTS.iter().any(|word| word.legacy_name == name)
 }
 
@@ -169,7 +169,7 @@ pub(crate) fn write_constraints(
 ///
 /// # Errors
 /// Returns `Unsupported` for any other constraint, and for a schema that the offer does not accept.
-pub(crate) fn requested_schema<'a>(
+pub(crate) fn engine_parameter_schema<'a>(
     ask: &'a InferenceRequest,
     abilities: &OfferCapabilities,
 ) -> Result<Option<Cow<'a, [u8]>>, ApiError> {
@@ -216,7 +216,7 @@ fn translate_constraints<'a>(
 /// Returns the value of a member if it has an effect, and `None` otherwise.
 fn requested_value<'a>(ask: &'a InferenceRequest, name: &str) -> Option<&'a [u8]> {
     let value = ask.member_value(name)?;
-    parameters::find_parameter(name)?.has_effect(value).then_some(value)
+    parameters::find_engine_parameter(name)?.has_effect(value).then_some(value)
 }
 
 impl<'a> ConstraintMembers<'a> {
@@ -283,7 +283,7 @@ impl<'a> ConstraintMembers<'a> {
 fn has_response_format(ask: &InferenceRequest) -> bool {
     let kind =
         ask.member_value("response_format").and_then(|format| json_cursor::member_value(format, "type"));
-    kind.is_some_and(|kind| !json::is_string_equal(kind, "text"))
+    kind.is_some_and(|kind| !json::json_string_equals(kind, "text"))
 }
 
 /// Returns the schema of `response_format`: in `json_schema`, or in its own member `schema`, which some engines accept

@@ -118,7 +118,7 @@ pub(crate) fn sample_target(dialect: Dialect, abilities: &OfferCapabilities) -> 
 }
 
 /// Sample of the members that the gateway adds to an answer: its footprint and its cost.
-pub(crate) const PENSTOCK_OBJECTS: &[u8] =
+pub(crate) const SAMPLE_PENSTOCK_OBJECTS: &[u8] =
     br#""environment_impact":{"energy_kwh":0.000012},"billing_cost":{"credits":0.034}"#;
 
 /// Result of translating a whole sample stream.
@@ -152,13 +152,13 @@ pub(crate) fn run_stream<'a>(
         result = reply.end(&mut out);
     }
     let (usage, measured, finish) = (reply.usage(), reply.measured_energy(), reply.finish_reason());
-    let output_bytes = reply.output_bytes();
+    let output_bytes = reply.delivered_text_bytes();
     let fault = result.err().map(|fault| fault.kind);
     match fault {
         None => {
             let counted =
                 TokenUsage { input: 7, output: 3, source: UsageSource::Gateway, ..TokenUsage::default() };
-            reply.write_end(&usage.unwrap_or(counted), PENSTOCK_OBJECTS, &mut out);
+            reply.write_end(&usage.unwrap_or(counted), SAMPLE_PENSTOCK_OBJECTS, &mut out);
         }
         Some(_) if reply.progress() > StreamProgress::Pending => {
             reply.write_error(&ApiError::new(ErrorCode::Unavailable), "req_1", b"", &mut out);

@@ -18,14 +18,14 @@ impl TokenCap {
     }
 
     /// Returns true if the usage shows that each of the choices has as many tokens as it may have.
-    pub(crate) fn is_filled(self, usage: Option<&TokenUsage>, choices: usize) -> bool {
+    pub(crate) fn is_reached(self, usage: Option<&TokenUsage>, choices: usize) -> bool {
         let all = self.0.and_then(|cap| cap.checked_mul(u64::try_from(choices).ok()?));
         all.zip(usage).is_some_and(|(all, usage)| usage.output >= all)
     }
 
     /// Same as [`TokenCap::is_filled`], for usage that the provider has reported and that fits the output.
-    pub(crate) fn is_filled_as_reported(self, usage: Option<&TokenUsage>, choices: usize) -> bool {
+    pub(crate) fn is_reached_by_reported_usage(self, usage: Option<&TokenUsage>, choices: usize) -> bool {
         let reported = usage.filter(|usage| usage.source == UsageSource::Provider);
-        self.is_filled(reported, choices)
+        self.is_reached(reported, choices)
     }
 }

@@ -74,7 +74,7 @@ impl TranslatorDef {
             None => body,
             Some(convert) => body.and_then(|body| convert(ask, target, &Bytes::from(body.concat()))),
         };
-        converted.map_err(|refusal| ask.name_client_param(refusal))
+        converted.map_err(|refusal| ask.rename_error_param(refusal))
     }
 }
 

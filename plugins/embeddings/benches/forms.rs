@@ -47,7 +47,13 @@ fn ask(base64: bool) -> InferenceRequest {
         as_base64: base64,
         dimensions: None,
     });
-    InferenceRequest::for_task(ModelKind::Embedding, Bytes::new(), BodyMembers::default(), "m".into(), task)
+    InferenceRequest::from_non_chat_task(
+        ModelKind::Embedding,
+        Bytes::new(),
+        BodyMembers::default(),
+        "m".into(),
+        task,
+    )
 }
 
 fn translate(ask: &InferenceRequest, body: Bytes) -> Vec<Bytes> {

@@ -20,7 +20,7 @@ impl AnswerUsage {
             "usage" => self.tokens = tokens(value).or(self.tokens),
             "meta" => self.tokens = self.tokens.or_else(|| tokens(usage::member_value(value, "tokens")?)),
             "energy" => self.measured = usage::parse_energy(value).or(self.measured),
-            "impact" => self.measured = usage::parse_impact(value).or(self.measured),
+            "impact" => self.measured = usage::parse_impact_energy(value).or(self.measured),
             _ => {}
         }
     }

@@ -116,7 +116,7 @@ impl ProviderAdapter for OpenAiModeration {
             let mut body = vec![Bytes::from(head)];
             write_json_array(texts, &mut body);
             body.push(Bytes::from_static(b"}"));
-            UpstreamRequest::json(body)
+            UpstreamRequest::from_json(body)
         };
         Ok(text_batches(task, target).map(call).collect())
     }

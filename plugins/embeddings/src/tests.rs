@@ -57,7 +57,7 @@ pub(super) fn ask(kind: ModelKind, body: &str) -> InferenceRequest {
     let model = value["model"].as_str().unwrap().into();
     InferenceRequest {
         prompt_bytes: 40,
-        ..InferenceRequest::for_task(kind, bytes, BodyMembers(fields.collect()), model, task)
+        ..InferenceRequest::from_non_chat_task(kind, bytes, BodyMembers(fields.collect()), model, task)
     }
 }
 

@@ -90,7 +90,11 @@ impl AttemptEnergy {
             carbon_low_g: joules_to_kwh(self.carbon_low, 9),
             carbon_high_g: joules_to_kwh(self.carbon_high, 9),
             failed_kwh: if self.failed.is_zero() { Decimal::ZERO } else { joules_to_kwh(self.failed, 12) },
-            embodied_g: divide_rounded(self.gpu.saturating_mul(constants::EMBODIED_G_PER_WH), 3600, 9),
+            embodied_g: divide_rounded(
+                self.gpu.saturating_mul(constants::EMBODIED_CO2E_GRAMS_PER_WH),
+                3600,
+                9,
+            ),
             method: self.method,
             boundary: self.boundary,
             assumed: self.assumed,

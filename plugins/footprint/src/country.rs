@@ -34,11 +34,11 @@ const MEMBERS: [(&str, &str); 27] = [
 /// Returns the English name of a member state by its ISO 3166-1 alpha-2 code, in capitals (Greece is `GR`). `None` for
 /// any other code.
 #[must_use]
-pub fn member_state_name(code: &str) -> Option<&'static str> {
+pub fn eu_member_state_name(code: &str) -> Option<&'static str> {
     MEMBERS.iter().find(|(known, _)| *known == code).map(|(_, name)| *name)
 }
 
 /// Returns all member states as (code, English name), by code.
-pub fn member_states() -> impl ExactSizeIterator<Item = (&'static str, &'static str)> {
+pub fn eu_member_states() -> impl ExactSizeIterator<Item = (&'static str, &'static str)> {
     MEMBERS.iter().copied()
 }

@@ -1,7 +1,7 @@
 //! Energy profile of a model: its known energy figures, and the coefficients derived from them.
 
 use crate::{constants, ecologits, method::EnergyMethod};
-use penstock_core::{FootprintModel, ModelKind};
+use penstock_core::{EnergyFormula, ModelKind};
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 
@@ -118,16 +118,16 @@ impl EnergyProfile {
     pub(crate) fn coefficients(&self) -> Option<(EnergyCoefficients, EnergyMethod)> {
         let stated = self.method.unwrap_or(EnergyMethod::Benchmark);
         match self.kind.spec().footprint {
-            FootprintModel::Generator => self.generative(stated),
-            FootprintModel::Encoder => self.encoder(stated),
-            FootprintModel::Images => Some(match self.joules_per_image {
+            EnergyFormula::Generator => self.generative(stated),
+            EnergyFormula::Encoder => self.encoder(stated),
+            EnergyFormula::Images => Some(match self.joules_per_image {
                 Some(each) => (EnergyCoefficients::Images { each, steps: self.image_steps }, stated),
                 None => (
                     EnergyCoefficients::Images { each: constants::IMAGE_JOULES, steps: None },
                     EnergyMethod::ClassDefault,
                 ),
             }),
-            FootprintModel::Audio => Some(match self.joules_per_audio_second {
+            EnergyFormula::Audio => Some(match self.joules_per_audio_second {
                 Some(second) => (EnergyCoefficients::Audio { second }, stated),
                 None => (
                     EnergyCoefficients::Audio { second: constants::AUDIO_JOULES_PER_SECOND },
@@ -138,7 +138,7 @@ impl EnergyProfile {
     }
 
     fn generative(&self, stated: EnergyMethod) -> Option<(EnergyCoefficients, EnergyMethod)> {
-        let input = self.input(constants::INPUT_JOULES_PER_B)?;
+        let input = self.input(constants::INPUT_TOKEN_JOULES_PER_BILLION)?;
         let (output, method) = match self.joules_per_output_token {
             Some(output) => (output, stated),
             None => (self.output_joules_by_size()?, EnergyMethod::Parametric),
@@ -147,7 +147,7 @@ impl EnergyProfile {
     }
 
     fn encoder(&self, stated: EnergyMethod) -> Option<(EnergyCoefficients, EnergyMethod)> {
-        let input = self.input(constants::ENCODER_JOULES_PER_B)?;
+        let input = self.input(constants::ENCODER_TOKEN_JOULES_PER_BILLION)?;
         let method = if self.joules_per_input_token.is_some() { stated } else { EnergyMethod::Parametric };
         Some((EnergyCoefficients::Tokens { input, output: Decimal::ZERO, context: false }, method))
     }

@@ -80,7 +80,7 @@ fn parse_row(cells: &[String]) -> Result<GridRow, String> {
     let [code, name, carbon, renewable, water, year, source] = cells else {
         return Err(format!("expected 7 cells, found {}", cells.len()));
     };
-    let known = country::member_state_name(code)
+    let known = country::eu_member_state_name(code)
         .ok_or_else(|| format!("`{code}` is not a member state of the EU"))?;
     if known != name {
         return Err(format!("`{code}` is {known}, not `{name}`"));

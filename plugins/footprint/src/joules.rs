@@ -1,7 +1,7 @@
 //! Conversion of work into joules of GPU energy, and of joules into rounded kilowatt-hours.
 
 use crate::constants::{
-    ATTENTION_DOUBLING_TOKENS, CACHED_TOKEN_COST_SHARE, JOULES_PER_KWH, MAX_USAGE_COUNT,
+    ATTENTION_DOUBLING_TOKENS, CACHED_TOKEN_ENERGY_SHARE, JOULES_PER_KWH, MAX_USAGE_COUNT,
     REFERENCE_IMAGE_PIXELS, THROUGHPUT_TIER_FACTOR,
 };
 use crate::energy_profile::EnergyCoefficients;
@@ -54,7 +54,7 @@ fn weighted_input(usage: &TokenUsage, context: bool) -> Decimal {
     if cached == 0 {
         return whole;
     }
-    whole.saturating_add(CACHED_TOKEN_COST_SHARE.saturating_mul(Decimal::from(cached)))
+    whole.saturating_add(CACHED_TOKEN_ENERGY_SHARE.saturating_mul(Decimal::from(cached)))
 }
 
 /// Returns the joules of images; `steps` is the number of steps that `each` refers to, and the number that was used.

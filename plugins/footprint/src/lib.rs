@@ -20,7 +20,7 @@
 //!     ..EnergyProfile::new(ModelKind::Chat)
 //! };
 //! let french = grid.get("FR").ok_or("no row")?;
-//! let site = ServiceSite { pue: Some("1.16".parse()?), ..ServiceSite::on_grid(french) };
+//! let site = ServiceSite { pue: Some("1.16".parse()?), ..ServiceSite::from_grid(french) };
 //! let offer = OfferFactors::new(&profile, &site).map_err(|mistakes| format!("{mistakes:?}"))?;
 //!
 //! let usage = TokenUsage { input: 500, output: 300, ..TokenUsage::default() };
@@ -48,7 +48,7 @@ pub use aggregate::{AnswerFootprint, AttemptEnergy};
 pub use constants::METHODOLOGY_VERSION;
 pub use energy_profile::{EnergyProfile, FieldError};
 pub use method::{
-    EnergyMethod, ErrorRange, boundary_from_name, boundary_name, measurement_error_range,
+    EnergyMethod, ErrorRange, measurement_error_range, meter_boundary_from_name, meter_boundary_name,
     unknown_boundary_error_range,
 };
 pub use penstock_core::WorkDone;

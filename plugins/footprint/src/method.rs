@@ -100,7 +100,7 @@ pub fn unknown_boundary_error_range(pue: Decimal) -> ErrorRange {
 
 /// Returns the name of a boundary in answers and configuration.
 #[must_use]
-pub const fn boundary_name(boundary: MeterBoundary) -> &'static str {
+pub const fn meter_boundary_name(boundary: MeterBoundary) -> &'static str {
     match boundary {
         MeterBoundary::Gpu => "gpu",
         MeterBoundary::It => "it",
@@ -110,8 +110,8 @@ pub const fn boundary_name(boundary: MeterBoundary) -> &'static str {
 
 /// Returns the boundary of this name, for configuration.
 #[must_use]
-pub fn boundary_from_name(name: &str) -> Option<MeterBoundary> {
+pub fn meter_boundary_from_name(name: &str) -> Option<MeterBoundary> {
     [MeterBoundary::Gpu, MeterBoundary::It, MeterBoundary::Facility]
         .into_iter()
-        .find(|known| boundary_name(*known) == name)
+        .find(|known| meter_boundary_name(*known) == name)
 }

@@ -60,7 +60,7 @@ impl OfferFactors {
         }
         let server = constants::HOST_FACTOR.saturating_mul(constants::IDLE_FACTOR);
         let gpu_watts = Decimal::from(constants::GPU_WATTS);
-        let watts = gpu_watts.saturating_add(Decimal::from(constants::HOST_WATTS));
+        let watts = gpu_watts.saturating_add(Decimal::from(constants::HOST_WATTS_PER_GPU));
         let it = site_factors(site, Decimal::ONE);
         Ok(Self {
             coefficients: card.coefficients(),
@@ -118,8 +118,10 @@ impl OfferFactors {
         measured: MeasuredEnergy,
     ) -> Option<MeasuredEnergy> {
         let AttemptEnergy { low, high, .. } = self.modelled_energy(work, false);
-        let max = high.saturating_mul(constants::MAX_MEASURED_RATIO).max(constants::ALWAYS_PLAUSIBLE_JOULES);
-        let min = low.checked_div(constants::MAX_MEASURED_RATIO).unwrap_or_default();
+        let max = high
+            .saturating_mul(constants::MAX_MEASURED_TO_FORMULA_RATIO)
+            .max(constants::ALWAYS_PLAUSIBLE_JOULES);
+        let min = low.checked_div(constants::MAX_MEASURED_TO_FORMULA_RATIO).unwrap_or_default();
         self.measured_energy(measured)
             .filter(|attempt| (min..=max).contains(&attempt.facility))
             .map(|_| measured)
@@ -136,7 +138,7 @@ impl OfferFactors {
             measured.filter(|_| self.bills_measured).and_then(|measured| self.measured_energy(measured));
         let joules = match measured {
             Some(measured) => {
-                measured.facility.min(list.saturating_mul(constants::MAX_BILLED_MEASURED_RATIO))
+                measured.facility.min(list.saturating_mul(constants::MAX_BILLED_TO_FORMULA_RATIO))
             }
             None => list,
         };

@@ -24,7 +24,7 @@ pub struct ServiceSite {
 impl ServiceSite {
     /// Creates a site on the given grid, without other known figures.
     #[must_use]
-    pub const fn on_grid(grid: &grid::GridRow) -> Self {
+    pub const fn from_grid(grid: &grid::GridRow) -> Self {
         Self {
             pue: None,
             wue: None,
@@ -42,7 +42,7 @@ impl ServiceSite {
 
     /// Returns the litres of water on site per kWh, published or assumed.
     pub(crate) fn wue(&self) -> Decimal {
-        self.wue.unwrap_or(constants::DEFAULT_WUE)
+        self.wue.unwrap_or(constants::DEFAULT_WUE_LITRES_PER_KWH)
     }
 
     /// Returns every figure of the site that is out of its range.

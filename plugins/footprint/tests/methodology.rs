@@ -19,18 +19,18 @@ fn the_page_has_this_version() {
 #[test]
 fn the_page_has_every_constant() {
     let constants = [
-        ("| `e_in`, language", constants::INPUT_JOULES_PER_B),
-        ("| `e_in`, encoders", constants::ENCODER_JOULES_PER_B),
+        ("| `e_in`, language", constants::INPUT_TOKEN_JOULES_PER_BILLION),
+        ("| `e_in`, encoders", constants::ENCODER_TOKEN_JOULES_PER_BILLION),
         ("| context ", constants::ATTENTION_DOUBLING_TOKENS.into()),
-        ("| cached token ", constants::CACHED_TOKEN_COST_SHARE),
+        ("| cached token ", constants::CACHED_TOKEN_ENERGY_SHARE),
         ("| φ ", constants::THROUGHPUT_TIER_FACTOR),
         ("| rest of the server ", constants::HOST_FACTOR),
         ("| waiting machines ", constants::IDLE_FACTOR),
-        ("| embodied ", constants::EMBODIED_G_PER_WH),
+        ("| embodied ", constants::EMBODIED_CO2E_GRAMS_PER_WH),
         ("| speech, unknown", constants::AUDIO_JOULES_PER_SECOND),
         ("| image, unknown", constants::IMAGE_JOULES),
         ("| PUE, unpublished", constants::DEFAULT_PUE),
-        ("| WUE on site, unpublished", constants::DEFAULT_WUE),
+        ("| WUE on site, unpublished", constants::DEFAULT_WUE_LITRES_PER_KWH),
     ];
     for (start, value) in constants {
         let cell = line(start).split('|').nth(2).unwrap();
@@ -39,8 +39,8 @@ fn the_page_has_every_constant() {
             "{start}: {value} is not in `{cell}`"
         );
     }
-    assert!(PAGE.contains(&format!("never more than {} times", constants::MAX_BILLED_MEASURED_RATIO)));
-    assert!(PAGE.contains(&format!("({} W + {} W)", constants::GPU_WATTS, constants::HOST_WATTS)));
+    assert!(PAGE.contains(&format!("never more than {} times", constants::MAX_BILLED_TO_FORMULA_RATIO)));
+    assert!(PAGE.contains(&format!("({} W + {} W)", constants::GPU_WATTS, constants::HOST_WATTS_PER_GPU)));
 }
 
 #[test]

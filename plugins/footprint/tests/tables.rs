@@ -15,8 +15,8 @@ fn decimal(text: &str) -> Decimal {
 fn the_shipped_grid_table_has_exactly_the_27_member_states() {
     let table = grid::parse_table(GRID).unwrap();
     assert_eq!(table.rows().len(), 27);
-    assert_eq!(country::member_states().len(), 27);
-    for (code, name) in country::member_states() {
+    assert_eq!(country::eu_member_states().len(), 27);
+    for (code, name) in country::eu_member_states() {
         let row = table.get(code).unwrap();
         assert_eq!(row.country, name);
         assert_eq!(row.year, 2025);
@@ -42,9 +42,9 @@ fn a_row_has_the_figures_of_its_line_and_an_abbreviated_source() {
 
 #[test]
 fn an_unknown_member_has_no_name() {
-    assert_eq!(country::member_state_name("GR"), Some("Greece"));
+    assert_eq!(country::eu_member_state_name("GR"), Some("Greece"));
     for stranger in ["CH", "NO", "GB", "IS", "US", "EL", "fr", "", "EU"] {
-        assert_eq!(country::member_state_name(stranger), None, "{stranger}");
+        assert_eq!(country::eu_member_state_name(stranger), None, "{stranger}");
     }
 }
 

@@ -4,7 +4,7 @@
 use penstock_core::{MeasuredEnergy, MeterBoundary, ModelKind, TokenUsage};
 use penstock_footprint::{
     AnswerFootprint, AttemptWork, EnergyMethod, EnergyProfile, OfferFactors, ServiceSite, WorkDone,
-    boundary_from_name, constants, grid,
+    constants, grid, meter_boundary_from_name,
 };
 use rust_decimal::Decimal;
 use serde_json::Value;
@@ -47,7 +47,7 @@ fn site_and_row(all: &Value, name: &str) -> (ServiceSite, grid::GridRow) {
     let table = grid::parse_table(include_str!("../../../conf/grid/eu-2025.csv")).unwrap();
     let row = table.get(provider["location"].as_str().unwrap()).unwrap().clone();
     let (pue, wue) = (decimal(&provider["pue"]), decimal(&provider["wue"]));
-    (ServiceSite { pue, wue, bills_measured: true, ..ServiceSite::on_grid(&row) }, row)
+    (ServiceSite { pue, wue, bills_measured: true, ..ServiceSite::from_grid(&row) }, row)
 }
 
 fn work(usage: &Value) -> AttemptWork {
@@ -66,7 +66,7 @@ fn work(usage: &Value) -> AttemptWork {
 
 fn measured(value: &Value) -> Option<MeasuredEnergy> {
     let joules = decimal(&value["joules"])?;
-    Some(MeasuredEnergy { joules, boundary: boundary_from_name(value["boundary"].as_str().unwrap()) })
+    Some(MeasuredEnergy { joules, boundary: meter_boundary_from_name(value["boundary"].as_str().unwrap()) })
 }
 
 fn assert_same(id: &str, ours: &AnswerFootprint, row: &grid::GridRow, offer: &OfferFactors, vector: &Value) {
@@ -107,11 +107,11 @@ fn every_vector_gives_its_energy_carbon_water_range_and_embodied_carbon() {
 fn the_constants_are_those_of_the_vectors() {
     let all = vectors();
     let constant = |name: &str| decimal(&all["constants"][name]).unwrap();
-    assert_eq!(constants::INPUT_JOULES_PER_B, constant("K_IN"));
+    assert_eq!(constants::INPUT_TOKEN_JOULES_PER_BILLION, constant("K_IN"));
     assert_eq!(Decimal::from(constants::ATTENTION_DOUBLING_TOKENS), constant("L_HALF"));
-    assert_eq!(constants::CACHED_TOKEN_COST_SHARE, constant("C_CACHE"));
+    assert_eq!(constants::CACHED_TOKEN_ENERGY_SHARE, constant("C_CACHE"));
     assert_eq!((constants::HOST_FACTOR, constants::IDLE_FACTOR), (constant("HOST"), constant("IDLE")));
-    assert_eq!(constants::EMBODIED_G_PER_WH, constant("EMB_G_PER_WH_GPU"));
+    assert_eq!(constants::EMBODIED_CO2E_GRAMS_PER_WH, constant("EMB_G_PER_WH_GPU"));
     assert_eq!(constants::THROUGHPUT_TIER_FACTOR, constant("BATCH_PHI"));
 }
 

@@ -40,12 +40,12 @@ const MAX_EMPTY_LINES: usize = 2;
 
 /// Counter of the empty lines before a request line, which some clients send after the body of a request.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct EmptyLines(usize);
+pub struct LeadingEmptyLines(usize);
 
-impl EmptyLines {
+impl LeadingEmptyLines {
     /// Returns the number of bytes at the start of a head that are ignored. The caller removes them before it parses the
     /// rest, so that no other parser sees them. Further empty lines are not ignored.
-    pub fn ignored_prefix(&mut self, bytes: &[u8]) -> usize {
+    pub fn ignored_prefix_length(&mut self, bytes: &[u8]) -> usize {
         let lines = bytes.chunks_exact(2).take(MAX_EMPTY_LINES - self.0).take_while(|line| *line == b"\r\n");
         let count = lines.count();
         self.0 += count;
@@ -102,7 +102,7 @@ impl HeadParser {
                 return Err(self.size_error(line, caps));
             }
             let line = line.strip_suffix(b"\r").ok_or(HeadError::Malformed("a line ends without CR LF"))?;
-            if line.iter().fold(false, |found, byte| found | is_control(*byte)) {
+            if line.iter().fold(false, |found, byte| found | is_control_except_tab(*byte)) {
                 return Err(HeadError::Malformed("it holds a control character"));
             }
             if !self.begun {
@@ -242,7 +242,7 @@ impl HeadParser {
             }
             (true, _, true) => Err(HeadError::Malformed("HTTP/1.0 has no Transfer-Encoding")),
             _ if self.host.is_none() && !self.old => Err(HeadError::Malformed("there is no Host")),
-            _ => self.target.check_host(bytes, self.host),
+            _ => self.target.check_host_field_matches(bytes, self.host),
         }
     }
 }
@@ -254,14 +254,14 @@ fn span_bytes(bytes: &[u8], (from, to): ByteSpan) -> &[u8] {
 
 /// Returns the request target for logging, even if the rest of the head is invalid.
 #[must_use]
-pub fn request_target(bytes: &[u8]) -> &str {
+pub fn request_target_for_log(bytes: &[u8]) -> &str {
     let line = bytes.trim_ascii_start().split(|byte| *byte == b'\r' || *byte == b'\n').next();
     let target = line.unwrap_or_default().split(|byte| *byte == b' ').nth(1).unwrap_or_default();
     std::str::from_utf8(target).unwrap_or_default()
 }
 
 /// Returns true for an ASCII control character other than a tab.
-pub(crate) const fn is_control(byte: u8) -> bool {
+pub(crate) const fn is_control_except_tab(byte: u8) -> bool {
     (byte < b' ' && byte != b'\t') || byte == 0x7f
 }
 

@@ -12,7 +12,7 @@ const PREFACE_BYTES: usize = 24;
 
 /// Head of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FrameHead {
+pub struct FrameHeader {
     /// Length of the payload in bytes.
     pub length: u32,
     /// Frame type.
@@ -27,7 +27,7 @@ pub struct FrameHead {
 
 /// Parser of the frame heads in one direction of a connection.
 #[derive(Debug, Default)]
-pub struct FrameHeadReader {
+pub struct FrameHeaderParser {
     /// Bytes to skip before the next head.
     skip: usize,
     /// Bytes of the current head, and of the error code behind it.
@@ -35,22 +35,22 @@ pub struct FrameHeadReader {
     filled: usize,
 }
 
-impl FrameHeadReader {
+impl FrameHeaderParser {
     /// Returns a parser for the bytes of a client, which start with the preface.
     #[must_use]
-    pub fn for_client() -> Self {
+    pub fn for_client_bytes() -> Self {
         Self { skip: PREFACE_BYTES, ..Self::default() }
     }
 
     /// Returns a parser for the bytes of a server.
     #[must_use]
-    pub fn for_server() -> Self {
+    pub fn for_server_bytes() -> Self {
         Self::default()
     }
 
     /// Parses the next bytes, and calls `tell` for each complete frame head; a head of RST_STREAM includes its error
     /// code.
-    pub fn push(&mut self, mut bytes: &[u8], mut tell: impl FnMut(FrameHead)) {
+    pub fn push(&mut self, mut bytes: &[u8], mut tell: impl FnMut(FrameHeader)) {
         while !bytes.is_empty() {
             if self.skip > 0 {
                 let skipped = self.skip.min(bytes.len());
@@ -74,7 +74,7 @@ impl FrameHeadReader {
                 // The first bit of a stream id is reserved and ignored.
                 let stream = u32::from_be_bytes([s0, s1, s2, s3]) & (u32::MAX >> 1);
                 let error_code = has_code.then(|| u32::from_be_bytes(code));
-                tell(FrameHead { length, kind, flags, stream, error_code });
+                tell(FrameHeader { length, kind, flags, stream, error_code });
             }
         }
     }
@@ -101,7 +101,7 @@ mod tests {
             bytes.extend(u32::to_be_bytes(stream));
             bytes.extend(payload);
         }
-        let expected = frames.map(|(kind, flags, stream, payload)| FrameHead {
+        let expected = frames.map(|(kind, flags, stream, payload)| FrameHeader {
             length: payload.len() as u32,
             kind,
             flags,
@@ -109,7 +109,7 @@ mod tests {
             error_code: (kind == RST_STREAM).then_some(0x3132_3334),
         });
         for cut in 1..=bytes.len() {
-            let (mut heads, mut found) = (FrameHeadReader::for_client(), Vec::new());
+            let (mut heads, mut found) = (FrameHeaderParser::for_client_bytes(), Vec::new());
             bytes.chunks(cut).for_each(|piece| heads.push(piece, |head| found.push(head)));
             assert_eq!(found, expected, "{cut}");
             assert!(heads.is_at_frame_end());

@@ -70,7 +70,7 @@ pub fn parse_energy(object: &[u8]) -> Option<MeasuredEnergy> {
     let boundary_name = member_value(object, "boundary").unwrap_or_default();
     let boundary = names
         .into_iter()
-        .find(|(name, _)| json::is_string_equal(boundary_name, name))
+        .find(|(name, _)| json::json_string_equals(boundary_name, name))
         .map(|(_, boundary)| boundary);
     let number = |name| member_value(object, name).filter(|value| *value != b"null");
     let joules = match (number("energy_joules"), number("energy_kwh")) {
@@ -84,7 +84,7 @@ pub fn parse_energy(object: &[u8]) -> Option<MeasuredEnergy> {
 /// Parses an `impact` object: `{"energy":{"total":…,"unit":"Wms"}}`, also with the unit mJ, Ws, J, Wh or kWh; `None`
 /// for other units. 1 Wms is a watt for a millisecond, a thousandth of a joule.
 #[must_use]
-pub fn parse_impact(object: &[u8]) -> Option<MeasuredEnergy> {
+pub fn parse_impact_energy(object: &[u8]) -> Option<MeasuredEnergy> {
     let energy = member_value(object, "energy")?;
     let total = parse_decimal(member_value(energy, "total")?)?;
     let unit = member_value(energy, "unit")?.strip_prefix(b"\"")?.strip_suffix(b"\"")?;

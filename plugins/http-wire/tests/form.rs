@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use bytes::Bytes;
-use penstock_http_wire::form::{MAX_PART_HEAD, MAX_PARTS, MultipartError, MultipartEvent, MultipartParser};
+use penstock_http_wire::form::{
+    MAX_PART_HEAD_BYTES, MAX_PARTS, MultipartError, MultipartEvent, MultipartParser,
+};
 use proptest::prelude::*;
 
 /// Name, file flag and content of each part.
@@ -25,7 +27,7 @@ fn parse_form(pieces: &[&[u8]]) -> Result<Parts, MultipartError> {
             }
         }
     }
-    form.end()?;
+    form.check_complete()?;
     assert_eq!(whole, parts.len());
     Ok(parts)
 }
@@ -93,7 +95,7 @@ fn invalid_forms_report_the_cause() {
         Err(MultipartError::InvalidHead)
     );
     let mut long = b"--XyZ\r\n".to_vec();
-    long.extend(vec![b'a'; MAX_PART_HEAD + 3]);
+    long.extend(vec![b'a'; MAX_PART_HEAD_BYTES + 3]);
     assert_eq!(parse_form(&[&long]), Err(MultipartError::HeadTooLong));
     let many: Vec<u8> = (0..=MAX_PARTS).flat_map(|_| part("a", false, b"")).collect();
     assert_eq!(parse_form(&[&many]), Err(MultipartError::TooManyParts));

@@ -6,19 +6,19 @@ use wide::{bytemuck, i8x16, u8x16};
 pub(crate) type BlockVectors = [u8x16; 4];
 
 /// Quotation mark in each lane.
-pub(crate) const QUOTE: u8x16 = u8x16::new([b'"'; 16]);
+pub(crate) const QUOTE_VECTOR: u8x16 = u8x16::new([b'"'; 16]);
 /// Backslash in each lane.
-pub(crate) const BACKSLASH: u8x16 = u8x16::new([b'\\'; 16]);
+pub(crate) const BACKSLASH_VECTOR: u8x16 = u8x16::new([b'\\'; 16]);
 /// Last control character, 0x1f, in each lane.
-pub(crate) const LAST_CONTROL: u8x16 = u8x16::new([0x1f; 16]);
+pub(crate) const LAST_CONTROL_VECTOR: u8x16 = u8x16::new([0x1f; 16]);
 
 /// Returns the 64 bytes of a block as four vectors of 16 bytes.
 #[inline]
-pub(crate) fn quarters(block: &[u8; 64]) -> BlockVectors {
+pub(crate) fn load_vectors(block: &[u8; 64]) -> BlockVectors {
     match block.as_chunks::<16>() {
         ([a, b, c, d], []) => [u8x16::new(*a), u8x16::new(*b), u8x16::new(*c), u8x16::new(*d)],
         // Unreachable: a block of 64 bytes always splits into four times 16 bytes.
-        _ => [QUOTE; 4],
+        _ => [QUOTE_VECTOR; 4],
     }
 }
 
@@ -33,7 +33,9 @@ pub(crate) fn has_must_escape_bytes(quarters: BlockVectors) -> bool {
 /// Vector mask of the quotes, backslashes and control characters.
 #[inline]
 pub(crate) fn must_escape_lanes(bytes: u8x16) -> u8x16 {
-    bytes.simd_eq(QUOTE) | bytes.simd_eq(BACKSLASH) | bytes.min(LAST_CONTROL).simd_eq(bytes)
+    bytes.simd_eq(QUOTE_VECTOR)
+        | bytes.simd_eq(BACKSLASH_VECTOR)
+        | bytes.min(LAST_CONTROL_VECTOR).simd_eq(bytes)
 }
 
 /// Mask of 64 bits, one for each byte of a block: set where `is` returns a true lane.
@@ -47,7 +49,7 @@ pub(crate) fn lane_mask(quarters: BlockVectors, is: impl Fn(u8x16) -> u8x16) -> 
 /// True if all bytes of a block are letters, digits, `+` or `/`.
 #[inline]
 pub(crate) fn is_base64(block: &[u8; 64]) -> bool {
-    let [a, b, c, d] = quarters(block);
+    let [a, b, c, d] = load_vectors(block);
     (base64_bytes(a) & base64_bytes(b) & base64_bytes(c) & base64_bytes(d)).all()
 }
 

@@ -11,13 +11,13 @@ mod text;
 #[cfg(test)]
 mod tests;
 
-pub use objects::{ObjectEvent, visit_objects};
+pub use objects::{ObjectMemberEvent, visit_array_object_members};
 pub use scan::{
     ElementIter, MAX_DEPTH, MemberIter, MemberSpan, elements, members, skip_space, string_end, trim,
     value_end,
 };
 pub use splice::insert_members;
 pub use text::{
-    StringClass, SurrogateHalf, classify_string, equals_text, is_string_equal, repair_surrogates,
+    StringClass, SurrogateHalf, classify_string, escaped_text_equals, json_string_equals, repair_surrogates,
     surrogate_half, unescape, unescape_lossy, write_escaped, write_str,
 };

@@ -9,7 +9,7 @@ mod unescape;
 mod value;
 
 pub use scan::{StructureLimits, scan};
-pub use string::code_unit;
+pub use string::parse_escaped_code_unit;
 pub use unescape::{StringPiece, string_pieces, unescape};
 pub use value::{JsonTape, JsonValue, TapeNode, ValueKind};
 

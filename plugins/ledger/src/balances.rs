@@ -3,7 +3,7 @@
 use crate::entry::{CorrectedKind, EntryKind, LedgerEntry, Wallet};
 use crate::error::EntryError;
 use crate::posting::{BookTotals, entry_postings};
-use penstock_core::entry_number::{chain_base, chain_of, sequence_of};
+use penstock_core::entry_number::{chain_of, number_before_chain, sequence_in_chain};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -78,7 +78,7 @@ pub struct OpenReserves {
 impl OpenReserves {
     /// Applies an entry. The end of a reserve is ignored if the reserve was made before the first applied entry. If a
     /// reserve is applied again, the number of its last entry counts.
-    pub fn apply(&mut self, entry: &LedgerEntry) {
+    pub fn apply_entry(&mut self, entry: &LedgerEntry) {
         match &entry.kind {
             EntryKind::Reserve { request, key, wallet, amount } => {
                 let hold = OpenReserve {
@@ -150,14 +150,14 @@ impl ChainBalances {
     /// Creates the sums before the first entry of a chain.
     #[must_use]
     pub fn at_chain_start(chain: u32) -> Self {
-        Self { seq: chain_base(chain), ..Self::default() }
+        Self { seq: number_before_chain(chain), ..Self::default() }
     }
 
     /// Applies the next entry.
     ///
     /// # Errors
     /// Returns the first check that the entry fails; then the balances are unchanged.
-    pub fn apply(&mut self, entry: &LedgerEntry) -> Result<(), EntryError> {
+    pub fn apply_entry(&mut self, entry: &LedgerEntry) -> Result<(), EntryError> {
         self.check(entry)?;
         if let Some((wallet, moves)) = entry_postings(&entry.kind) {
             let mut account = self.accounts.get(&entry.account).copied().unwrap_or_default();
@@ -172,7 +172,7 @@ impl ChainBalances {
         if let EntryKind::Correct { of, .. } = &entry.kind {
             self.corrected.insert(*of);
         }
-        self.open.apply(entry);
+        self.open.apply_entry(entry);
         (self.seq, self.at) = (entry.seq, entry.at);
         Ok(())
     }
@@ -199,9 +199,9 @@ impl ChainBalances {
             }
             EntryKind::Correct { of, previous_amount: was, new_amount: instead, .. } => {
                 check_amount(*was >= 0 && *instead >= 0)?;
-                // The corrected entry may be in another chain, see `corrected_entries`.
+                // The corrected entry may be in another chain, see `corrected_entry_numbers`.
                 let is_before = chain_of(*of) != chain_of(entry.seq) || *of < entry.seq;
-                let known = sequence_of(*of) >= 1 && is_before && !self.corrected.contains(of);
+                let known = sequence_in_chain(*of) >= 1 && is_before && !self.corrected.contains(of);
                 if known { Ok(()) } else { Err(EntryError::NotCorrectable) }
             }
             EntryKind::Terms { .. } => Ok(()),
@@ -227,13 +227,13 @@ impl ChainBalances {
     /// Returns the numbers of the corrected entries. For an entry of another chain, only the form of the number was
     /// checked.
     #[must_use]
-    pub const fn corrected_entries(&self) -> &BTreeSet<u64> {
+    pub const fn corrected_entry_numbers(&self) -> &BTreeSet<u64> {
         &self.corrected
     }
 
     /// Returns the number of the last entry; before the first entry, the start of the chain.
     #[must_use]
-    pub const fn seq(&self) -> u64 {
+    pub const fn last_seq(&self) -> u64 {
         self.seq
     }
 
@@ -245,7 +245,7 @@ impl ChainBalances {
 
     /// Returns every account that has entries, by name.
     #[must_use]
-    pub const fn accounts(&self) -> &BTreeMap<Arc<str>, AccountBalances> {
+    pub const fn balances_by_account(&self) -> &BTreeMap<Arc<str>, AccountBalances> {
         &self.accounts
     }
 

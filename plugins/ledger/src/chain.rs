@@ -45,7 +45,7 @@ impl HashChain {
     /// Creates the state before the first entry of a chain.
     #[must_use]
     pub const fn at_chain_start(chain: u32) -> Self {
-        Self { seq: entry_number::chain_base(chain), hash: GENESIS_HASH }
+        Self { seq: entry_number::number_before_chain(chain), hash: GENESIS_HASH }
     }
 
     /// Appends the line of an entry to `out` and advances the chain. The entry must have the next number.

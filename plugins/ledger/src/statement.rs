@@ -61,7 +61,7 @@ impl StatementSums {
 
     fn add_sale(&mut self, sale: &SaleDetails) {
         self.requests += 1;
-        self.counted += u64::from(sale.usage.source.is_gateway());
+        self.counted += u64::from(sale.usage.source.is_gateway_count());
         self.input = self.input.saturating_add(sale.usage.input);
         self.cached = self.cached.saturating_add(sale.usage.cached);
         self.output = self.output.saturating_add(sale.usage.output);
@@ -165,7 +165,7 @@ impl Statement {
 
     /// Adds the sums of several entries of one account and key. `model` is the model of charges and of their
     /// corrections; `terms` is the id of the pricing terms of charges.
-    pub fn add_sums(
+    pub fn add_key_sums(
         &mut self,
         (account, key): (&Arc<str>, &Arc<str>),
         model: Option<&Arc<str>>,
@@ -214,7 +214,7 @@ impl Statement {
 
     /// Returns the ids of the pricing terms of the charges.
     #[must_use]
-    pub const fn terms_ids(&self) -> &BTreeSet<Arc<str>> {
+    pub const fn pricing_terms_ids(&self) -> &BTreeSet<Arc<str>> {
         &self.terms
     }
 }

@@ -203,7 +203,7 @@ impl<'a> EntryLine<'a> {
         let usage = &sale.usage;
         (self.input, self.cached) = (usage.input, usage.cached);
         (self.output, self.reasoning) = (usage.output, usage.reasoning);
-        self.counted = usage.source.is_gateway();
+        self.counted = usage.source.is_gateway_count();
         (self.images, self.seconds) = (sale.images, sale.seconds);
         self.billable_kwh = sale.billable_kwh;
         self.eur = Some(sale.eur);

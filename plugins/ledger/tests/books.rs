@@ -132,8 +132,8 @@ struct World {
 impl World {
     /// Applies a valid entry to the balances and appends its line to the text.
     fn write(&mut self, account: Arc<str>, act: EntryKind) -> Result<u64, EntryError> {
-        let entry = LedgerEntry { seq: self.books.seq() + 1, at: 1_000, account, kind: act };
-        self.books.apply(&entry)?;
+        let entry = LedgerEntry { seq: self.books.last_seq() + 1, at: 1_000, account, kind: act };
+        self.books.apply_entry(&entry)?;
         self.chain.append(&entry, &mut self.text)?;
         Ok(entry.seq)
     }
@@ -174,7 +174,7 @@ impl World {
                 // The next process only has the text.
                 let mut open = OpenReserves::default();
                 let mut chain = HashChain::default();
-                split_lines(&self.text).for_each(|line| open.apply(&chain.verify_next(line).unwrap()));
+                split_lines(&self.text).for_each(|line| open.apply_entry(&chain.verify_next(line).unwrap()));
                 let left: Vec<String> = open.iter().map(|(request, _)| request.to_string()).collect();
                 for request in left {
                     self.step(Step::Void { nth: request[1..].parse().unwrap() });
@@ -263,9 +263,9 @@ proptest! {
         // The text alone yields the same balances.
         let (mut again, mut chain) = (ChainBalances::default(), HashChain::default());
         for line in split_lines(&world.text) {
-            again.apply(&chain.verify_next(line).unwrap()).unwrap();
+            again.apply_entry(&chain.verify_next(line).unwrap()).unwrap();
         }
-        prop_assert_eq!(again.accounts(), world.books.accounts());
+        prop_assert_eq!(again.balances_by_account(), world.books.balances_by_account());
         prop_assert_eq!(chain, world.chain);
     }
 }
@@ -276,7 +276,7 @@ fn an_end_has_to_be_that_of_its_reserve() {
     let entry = |seq, account: &str, act| LedgerEntry { seq, at: 5, account: account.into(), kind: act };
     let reserve =
         EntryKind::Reserve { request: "r".into(), key: "k".into(), wallet: Wallet::Credits, amount: 10 };
-    books.apply(&entry(1, "a", reserve)).unwrap();
+    books.apply_entry(&entry(1, "a", reserve)).unwrap();
     let end = |key: &str, wallet, held| EntryKind::Void {
         request: "r".into(),
         key: key.into(),
@@ -285,13 +285,17 @@ fn an_end_has_to_be_that_of_its_reserve() {
         why: "failed".into(),
         footprint: RequestFootprint::default(),
     };
-    let refused = |books: &mut ChainBalances, account, act| books.apply(&entry(2, account, act)).unwrap_err();
+    let refused =
+        |books: &mut ChainBalances, account, act| books.apply_entry(&entry(2, account, act)).unwrap_err();
     assert_eq!(refused(&mut books, "b", end("k", Wallet::Credits, 10)), EntryError::ReserveMismatch);
     assert_eq!(refused(&mut books, "a", end("j", Wallet::Credits, 10)), EntryError::ReserveMismatch);
     assert_eq!(refused(&mut books, "a", end("k", Wallet::Energy, 10)), EntryError::ReserveMismatch);
     assert_eq!(refused(&mut books, "a", end("k", Wallet::Credits, 9)), EntryError::ReserveMismatch);
-    books.apply(&entry(2, "a", end("k", Wallet::Credits, 10))).unwrap();
-    assert_eq!(books.apply(&entry(3, "a", end("k", Wallet::Credits, 10))), Err(EntryError::NotReserved));
+    books.apply_entry(&entry(2, "a", end("k", Wallet::Credits, 10))).unwrap();
+    assert_eq!(
+        books.apply_entry(&entry(3, "a", end("k", Wallet::Credits, 10))),
+        Err(EntryError::NotReserved)
+    );
 }
 
 #[test]
@@ -305,11 +309,11 @@ fn an_impossible_entry_changes_nothing() {
         by: "me".into(),
     };
     let entry = |seq, at, act| LedgerEntry { seq, at, account: "a".into(), kind: act };
-    assert_eq!(books.apply(&entry(2, 0, grant(1))), Err(EntryError::UnexpectedNumber { expected: 1 }));
-    assert_eq!(books.apply(&entry(1, 0, grant(0))), Err(EntryError::InvalidAmount));
-    assert_eq!(books.apply(&entry(1, 0, grant(-1))), Err(EntryError::InvalidAmount));
-    books.apply(&entry(1, 9, grant(i64::MAX))).unwrap();
-    assert_eq!(books.apply(&entry(2, 8, grant(1))), Err(EntryError::TimeDecreased));
-    assert_eq!(books.apply(&entry(2, 9, grant(1))), Err(EntryError::Overflow));
-    assert_eq!((books.seq(), books.account_balances("a").credits.amount), (1, i64::MAX));
+    assert_eq!(books.apply_entry(&entry(2, 0, grant(1))), Err(EntryError::UnexpectedNumber { expected: 1 }));
+    assert_eq!(books.apply_entry(&entry(1, 0, grant(0))), Err(EntryError::InvalidAmount));
+    assert_eq!(books.apply_entry(&entry(1, 0, grant(-1))), Err(EntryError::InvalidAmount));
+    books.apply_entry(&entry(1, 9, grant(i64::MAX))).unwrap();
+    assert_eq!(books.apply_entry(&entry(2, 8, grant(1))), Err(EntryError::TimeDecreased));
+    assert_eq!(books.apply_entry(&entry(2, 9, grant(1))), Err(EntryError::Overflow));
+    assert_eq!((books.last_seq(), books.account_balances("a").credits.amount), (1, i64::MAX));
 }

@@ -213,5 +213,5 @@ fn a_statement_adds_up_by_account_and_key() {
     assert_eq!((account.requests, account.credits), (1, 10));
     assert_eq!(account.rounded_eur().to_string(), "0.00");
     assert_eq!(statement.model_sums("acme").count(), 1);
-    assert!(statement.terms_ids().contains("0011223344556677"));
+    assert!(statement.pricing_terms_ids().contains("0011223344556677"));
 }

@@ -4,7 +4,7 @@
 use criterion::{Criterion, criterion_group, criterion_main};
 use penstock_core::MicroCredits;
 use penstock_limits::{
-    ActualCost, CostEstimate, LimitedMeter, UsageLimits, UsageMeter, WorkClass, reserve_both,
+    ActualCost, CostEstimate, LimitedMeter, UsageLimits, UsageMeter, WorkClass, reserve_key_and_account,
 };
 use std::hint::black_box;
 use std::num::{NonZeroU32, NonZeroU64};
@@ -25,7 +25,7 @@ fn measure(c: &mut Criterion) {
     c.bench_function("admit and settle, key and account, all limits", |b| {
         b.iter(|| {
             now += Duration::from_micros(50);
-            let both = reserve_both(
+            let both = reserve_key_and_account(
                 LimitedMeter { meter: &mut key, limits: &limits },
                 LimitedMeter { meter: &mut account, limits: &limits },
                 black_box(&cost),
@@ -41,7 +41,8 @@ fn measure(c: &mut Criterion) {
     });
     c.bench_function("standing, key and account", |b| {
         b.iter(|| {
-            key.limit_status(&limits, now).most_restrictive(account.limit_status(black_box(&limits), now))
+            key.rate_limit_status(&limits, now)
+                .most_restrictive(account.rate_limit_status(black_box(&limits), now))
         });
     });
 }

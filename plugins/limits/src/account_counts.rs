@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 /// Counts of permits in use, by account. An account without permits has no entry.
 #[derive(Debug, Default)]
-pub struct AccountCounts {
+pub struct AccountPermitCounts {
     total: usize,
     by_account: HashMap<Arc<str>, usize>,
 }
 
-impl AccountCounts {
+impl AccountPermitCounts {
     /// Returns the number of permits of all accounts.
     #[must_use]
     pub const fn total(&self) -> usize {
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn permits_are_counted_by_account_and_an_account_without_permits_is_forgotten() {
-        let mut counts = AccountCounts::default();
+        let mut counts = AccountPermitCounts::default();
         for account in ["one", "two", "one"] {
             counts.add(&Arc::from(account));
         }

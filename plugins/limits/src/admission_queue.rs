@@ -8,7 +8,7 @@
 //! - A request is queued only if it does not fit when it arrives; a new request that fits does not overtake a queued
 //!   request that would fit too.
 
-use crate::account_counts::AccountCounts;
+use crate::account_counts::AccountPermitCounts;
 use crate::fair_queue::{EnqueueOutcome, FairQueue};
 use std::sync::Arc;
 
@@ -32,14 +32,14 @@ pub struct AdmissionCapacity {
 pub struct AdmissionQueue<W> {
     capacity: AdmissionCapacity,
     /// Requests in flight.
-    requests: AccountCounts,
+    requests: AccountPermitCounts,
     bytes: usize,
     queue: FairQueue<(usize, W)>,
 }
 
 /// Result of an attempt to queue a request.
 #[derive(Debug, PartialEq, Eq)]
-pub enum QueueOutcome<W> {
+pub enum AdmissionEnqueueOutcome<W> {
     /// Queued under this number. If another waiter was evicted from the queue to make space, that waiter is returned
     /// and must be notified.
     Waiting(u64, Option<W>),
@@ -51,7 +51,7 @@ impl<W> AdmissionQueue<W> {
     /// Returns an empty queue with this capacity.
     #[must_use]
     pub fn new(capacity: AdmissionCapacity) -> Self {
-        Self { capacity, requests: AccountCounts::default(), bytes: 0, queue: FairQueue::default() }
+        Self { capacity, requests: AccountPermitCounts::default(), bytes: 0, queue: FairQueue::default() }
     }
 
     /// Sets another capacity; requests in flight are not affected.
@@ -97,12 +97,12 @@ impl<W> AdmissionQueue<W> {
     }
 
     /// Queues a request that did not fit.
-    pub fn enqueue(&mut self, account: &Arc<str>, bytes: usize, waiter: W) -> QueueOutcome<W> {
+    pub fn enqueue(&mut self, account: &Arc<str>, bytes: usize, waiter: W) -> AdmissionEnqueueOutcome<W> {
         match self.queue.enqueue(account, (bytes, waiter), self.capacity.queue) {
             EnqueueOutcome::Waiting(number, evicted) => {
-                QueueOutcome::Waiting(number, evicted.map(|(_, waiter)| waiter))
+                AdmissionEnqueueOutcome::Waiting(number, evicted.map(|(_, waiter)| waiter))
             }
-            EnqueueOutcome::Full => QueueOutcome::Full,
+            EnqueueOutcome::Full => AdmissionEnqueueOutcome::Full,
         }
     }
 

@@ -56,7 +56,7 @@ impl BudgetLease {
     }
 
     /// Returns the leased part as the store records it: before the unwritten spending is subtracted.
-    pub(crate) const fn stored(&self) -> i64 {
+    pub(crate) const fn stored_amount(&self) -> i64 {
         self.left.saturating_add(self.unwritten)
     }
 
@@ -67,7 +67,7 @@ impl BudgetLease {
 
     /// Removes and returns the unwritten spending: the amount that the leased part covers, and the excess.
     fn take_unwritten(&mut self) -> (i64, i64) {
-        let covered = self.unwritten.min(self.stored().max(0));
+        let covered = self.unwritten.min(self.stored_amount().max(0));
         let excess = self.unwritten.saturating_sub(covered);
         self.left = self.left.saturating_add(excess);
         self.unwritten = 0;
@@ -118,7 +118,7 @@ impl BudgetLeases {
 
     /// Adds an amount that was leased for a budget of `drawn_for`. The part becomes valid if the budget is still at
     /// least as high. A recalled part stays recalled if the amount is 0.
-    pub(crate) fn add_drawn(
+    pub(crate) fn add_drawn_amount(
         &mut self,
         limits: &UsageLimits,
         period: BudgetPeriod,
@@ -147,7 +147,7 @@ impl BudgetLeases {
     }
 
     /// Undoes [`BudgetLeases::take_unwritten`] after a failed write.
-    pub(crate) fn put_back_unwritten(&mut self, written: LeaseSpending) {
+    pub(crate) fn restore_unwritten(&mut self, written: LeaseSpending) {
         self.day.put_back_unwritten(written.covered.0, written.excess.0);
         self.month.put_back_unwritten(written.covered.1, written.excess.1);
     }
@@ -162,13 +162,13 @@ impl UsageMeter {
 
     /// Returns true if there is no budget of the period, or if the leased part covers this cost.
     #[must_use]
-    pub fn is_covered(&self, limits: &UsageLimits, period: BudgetPeriod, cost: u64) -> bool {
+    pub fn is_cost_covered(&self, limits: &UsageLimits, period: BudgetPeriod, cost: u64) -> bool {
         limits.budget(period).is_none() || self.lease(period).covers(self.reserved, cost)
     }
 
     /// Returns the leased amount that is not reserved.
     #[must_use]
-    pub fn lease_available(&self, period: BudgetPeriod) -> i64 {
+    pub fn unreserved_lease(&self, period: BudgetPeriod) -> i64 {
         self.lease(period).available(self.reserved)
     }
 
@@ -181,7 +181,7 @@ impl UsageMeter {
     /// Returns the leased part as the store records it: before the unwritten spending is subtracted.
     #[must_use]
     pub fn stored_lease(&self, period: BudgetPeriod) -> i64 {
-        self.lease(period).stored()
+        self.lease(period).stored_amount()
     }
 
     /// Returns true if the leased part may not be spent, because the budget was lowered or there is none.
@@ -198,13 +198,19 @@ impl UsageMeter {
 
     /// Adds an amount that was leased while the budget was `drawn_for`. The leased part is valid again if the amount is
     /// above 0 and the budget is still at least as high.
-    pub fn add_drawn(&mut self, limits: &UsageLimits, period: BudgetPeriod, amount: i64, drawn_for: u64) {
-        self.leases.get_or_insert_default().add_drawn(limits, period, amount, drawn_for);
+    pub fn add_drawn_lease(
+        &mut self,
+        limits: &UsageLimits,
+        period: BudgetPeriod,
+        amount: i64,
+        drawn_for: u64,
+    ) {
+        self.leases.get_or_insert_default().add_drawn_amount(limits, period, amount, drawn_for);
     }
 
     /// Subtracts an amount from the leased part, to give it back, if that much is unreserved; returns true on success.
     pub fn try_reduce_lease(&mut self, period: BudgetPeriod, amount: i64) -> bool {
-        let is_there = self.lease_available(period) >= amount;
+        let is_there = self.unreserved_lease(period) >= amount;
         if is_there {
             self.add_lease(period, amount.saturating_neg());
         }
@@ -239,7 +245,7 @@ impl UsageMeter {
     /// Undoes [`UsageMeter::take_unwritten_spending`] after a failed write.
     pub fn restore_unwritten_spending(&mut self, written: LeaseSpending) {
         if let Some(leases) = &mut self.leases {
-            leases.put_back_unwritten(written);
+            leases.restore_unwritten(written);
         }
     }
 
@@ -301,10 +307,10 @@ mod tests {
         {
             let mut lease = BudgetLease { left, ..BudgetLease::default() };
             lease.spend(spent);
-            assert_eq!(lease.stored(), left, "the store knows nothing of the charge");
+            assert_eq!(lease.stored_amount(), left, "the store knows nothing of the charge");
             let before = lease;
             let (taken, excess) = lease.take_unwritten();
-            assert_eq!((taken, lease.left, lease.stored()), (covered, after, after), "{left} {spent}");
+            assert_eq!((taken, lease.left, lease.stored_amount()), (covered, after, after), "{left} {spent}");
             lease.put_back_unwritten(taken, excess);
             assert_eq!(lease, before);
         }
@@ -315,7 +321,7 @@ mod tests {
         let mut lease = BudgetLease { left: 100, ..BudgetLease::default() };
         lease.spend(130);
         lease.left += 50;
-        assert_eq!((lease.stored(), lease.take_unwritten()), (150, (130, 0)));
-        assert_eq!((lease.left, lease.stored()), (20, 20));
+        assert_eq!((lease.stored_amount(), lease.take_unwritten()), (150, (130, 0)));
+        assert_eq!((lease.left, lease.stored_amount()), (20, 20));
     }
 }

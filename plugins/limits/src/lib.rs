@@ -1,12 +1,12 @@
 //! Usage limits of a key or an account: per minute, in flight, per day and per month. Pure functions of their
 //! arguments: no clock, no lock, no floating point.
 //!
-//! - [`UsageMeter`]: usage of one key or account; [`reserve_both`] reserves from both before the request is sent;
+//! - [`UsageMeter`]: usage of one key or account; [`reserve_key_and_account`] reserves from both before the request is sent;
 //! - [`TokenBucket`]: token bucket for requests or tokens per minute, exact to the nanosecond;
 //! - [`SpendTotals`]: money spent in the current day and month;
 //! - [`OutputLengthStats`]: the 90th percentile of a key's answer lengths, for requests without a cap;
 //! - [`AdmissionQueue`]: in-flight requests and bytes of the gateway, with a queue for admission;
-//! - [`AccountCounts`]: permits in use, in total and by account;
+//! - [`AccountPermitCounts`]: permits in use, in total and by account;
 //! - [`FairQueue`]: a queue that serves accounts round-robin.
 //!
 //! **Reserve, then settle.** Before a request is sent, a meter reserves the maximum that the request may use.
@@ -28,18 +28,18 @@ mod reserve;
 mod spend;
 mod token_bucket;
 
-pub use account_counts::AccountCounts;
-pub use admission_queue::{AdmissionCapacity, AdmissionQueue, LARGE_BODY_BYTES, QueueOutcome};
+pub use account_counts::AccountPermitCounts;
+pub use admission_queue::{AdmissionCapacity, AdmissionEnqueueOutcome, AdmissionQueue, LARGE_BODY_BYTES};
 pub use budget_lease::LeaseSpending;
 pub use fair_queue::{EnqueueOutcome, FairQueue};
-pub use limit_status::LimitStatus;
+pub use limit_status::RateLimitStatus;
 pub use meter::{
     ActualCost, CostEstimate, LimitExceeded, LimitKind, LimitReservation, ProvisionalCharge, UsageLimits,
     UsageMeter, WorkClass,
 };
 pub use output_length_stats::OutputLengthStats;
-pub use peers::{PeerUsage, RefusedTokens, SharedAmounts, UsageTotals, receives_remainder};
+pub use peers::{LargestRefusedRequest, LimitAllowances, PeerUsage, UsageTotals, receives_remainder};
 pub use penstock_core::calendar::BudgetPeriod;
-pub use reserve::{LimitOwner, LimitedMeter, ReservationPair, reserve_both};
+pub use reserve::{LimitOwner, LimitedMeter, ReservationPair, reserve_key_and_account};
 pub use spend::SpendTotals;
 pub use token_bucket::{BucketStatus, RetryAfter, TokenBucket};

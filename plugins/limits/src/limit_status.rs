@@ -4,14 +4,14 @@ use crate::token_bucket::BucketStatus;
 
 /// Status of the limits on requests and tokens per minute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LimitStatus {
+pub struct RateLimitStatus {
     /// Status of the limit on requests per minute; `None` without such a limit.
     pub requests: Option<BucketStatus>,
     /// Status of the limit on tokens per minute; `None` without such a limit.
     pub tokens: Option<BucketStatus>,
 }
 
-impl LimitStatus {
+impl RateLimitStatus {
     /// Combines two statuses: for each limit, returns the one with the lower remaining amount.
     #[must_use]
     pub fn most_restrictive(self, other: Self) -> Self {

@@ -1,9 +1,9 @@
 //! Usage of one key or account: a request passes all limits or changes none.
 
 use crate::budget_lease::BudgetLeases;
-use crate::limit_status::LimitStatus;
+use crate::limit_status::RateLimitStatus;
 use crate::output_length_stats::OutputLengthStats;
-use crate::peers::{PeerUsage, SharedAmounts, SharedState, SharingPhase, UsageTotals};
+use crate::peers::{LimitAllowances, LimitSharingState, PeerUsage, SharingPhase, UsageTotals};
 use crate::spend::SpendTotals;
 use crate::token_bucket::{RetryAfter, TokenBucket};
 use penstock_core::MicroCredits;
@@ -154,7 +154,7 @@ pub struct UsageMeter {
     /// Tokens of the largest request that was refused since the last synchronization.
     largest_refused: u64,
     /// State of limits that this gateway shares with other gateways.
-    pub(crate) shared: Option<Box<SharedState>>,
+    pub(crate) shared: Option<Box<LimitSharingState>>,
     /// Leased parts of the budgets that other gateways share.
     pub(crate) leases: Option<Box<BudgetLeases>>,
     output_lengths: Option<Box<OutputLengthStats>>,
@@ -175,7 +175,7 @@ impl UsageMeter {
     ///
     /// # Errors
     /// Returns the exceeded limit with the longest wait.
-    pub fn check(
+    pub fn check_limits(
         &self,
         limits: &UsageLimits,
         cost: &CostEstimate,
@@ -202,7 +202,8 @@ impl UsageMeter {
                     Some(RetryAfter::Never)
                 } else {
                     let wait = self.tokens.retry_after(most, amount, now);
-                    let beside = |shared: &SharedState| shared.token_wait(most, amount, self.used_tokens);
+                    let beside =
+                        |shared: &LimitSharingState| shared.token_wait(most, amount, self.used_tokens);
                     wait.or_else(|| shared.and_then(beside))
                 };
                 add(LimitKind::Tokens, most.get(), wait);
@@ -217,7 +218,7 @@ impl UsageMeter {
 
     /// Takes a request count and a concurrency permit for a request whose cost is not yet known, so that concurrent
     /// requests stay within the limits. The caller must have called [`UsageMeter::check`] with a cost of zero.
-    pub fn acquire_provisional(
+    pub fn acquire_provisional_charge(
         &mut self,
         limits: &UsageLimits,
         work: WorkClass,
@@ -234,7 +235,12 @@ impl UsageMeter {
     }
 
     /// Releases a provisional charge: before [`UsageMeter::reserve`], or after the request was refused.
-    pub fn release_provisional(&mut self, entered: ProvisionalCharge, limits: &UsageLimits, now: Duration) {
+    pub fn release_provisional_charge(
+        &mut self,
+        entered: ProvisionalCharge,
+        limits: &UsageLimits,
+        now: Duration,
+    ) {
         if let Some(limit) = limits.requests.filter(|_| entered.request) {
             self.requests.settle(limit, 1, 0, now);
         }
@@ -275,7 +281,7 @@ impl UsageMeter {
     }
 
     /// Records the demand of a request that was refused. Gateways divide a shared limit according to their demand.
-    pub fn record_refusal(&mut self, cost: &CostEstimate) {
+    pub fn record_refused_demand(&mut self, cost: &CostEstimate) {
         if self.shared.is_some() {
             self.record_demand(cost);
             self.largest_refused = self.largest_refused.max(cost.input.saturating_add(cost.output));
@@ -293,7 +299,7 @@ impl UsageMeter {
             in_flight: self.working,
             reserved: self.reserved,
             largest_refused: self.shared.as_deref().map_or(0, |shared| shared.largest_refused),
-            allowed: self.shared.as_deref().map_or_else(SharedAmounts::default, |shared| shared.allowed),
+            allowed: self.shared.as_deref().map_or_else(LimitAllowances::default, |shared| shared.allowed),
         }
     }
 
@@ -307,7 +313,7 @@ impl UsageMeter {
     }
 
     /// Allows an equal part of each limit until the first synchronization with the other gateways of the fleet.
-    pub fn begin_sharing(&mut self, limits: &UsageLimits, members: u32, now: Duration) {
+    pub fn begin_limit_sharing(&mut self, limits: &UsageLimits, members: u32, now: Duration) {
         if self.shared.is_none() {
             self.apply_peer_usage(limits, &PeerUsage { members, ..PeerUsage::default() }, now);
             self.shared.get_or_insert_default().phase = SharingPhase::Begun;
@@ -315,7 +321,7 @@ impl UsageMeter {
     }
 
     /// Replaces the spending by the spending of all gateways together.
-    pub fn replace_spend(&mut self, spend: SpendTotals) {
+    pub fn replace_with_fleet_spend(&mut self, spend: SpendTotals) {
         self.spend = spend;
     }
 
@@ -354,13 +360,13 @@ impl UsageMeter {
     pub fn p90_output_tokens(&self) -> u64 {
         self.output_lengths
             .as_ref()
-            .map_or_else(|| OutputLengthStats::default().p90(), |outputs| outputs.p90())
+            .map_or_else(|| OutputLengthStats::default().p90_tokens(), |outputs| outputs.p90_tokens())
     }
 
     /// Returns the status of the limits per minute.
     #[must_use]
-    pub fn limit_status(&self, limits: &UsageLimits, now: Duration) -> LimitStatus {
-        LimitStatus {
+    pub fn rate_limit_status(&self, limits: &UsageLimits, now: Duration) -> RateLimitStatus {
+        RateLimitStatus {
             requests: limits.requests.map(|limit| self.requests.status(limit, now)),
             tokens: limits.tokens.map(|limit| self.tokens.status(limit, now)),
         }

@@ -54,7 +54,7 @@ impl OutputLengthStats {
     /// Returns the 90th percentile by nearest rank: the smallest length that at least 90 % do not exceed; 1,024 until
     /// eight answers are recorded.
     #[must_use]
-    pub fn p90(&self) -> u64 {
+    pub fn p90_tokens(&self) -> u64 {
         let count = usize::from(self.count);
         if count < MIN_SAMPLES {
             return DEFAULT_P90;

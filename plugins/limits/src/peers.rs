@@ -51,12 +51,12 @@ pub struct UsageTotals {
     /// Tokens of the largest request that was refused since the last synchronization.
     pub largest_refused: u64,
     /// Amounts that may be used until the next synchronization.
-    pub allowed: SharedAmounts,
+    pub allowed: LimitAllowances,
 }
 
 /// Amounts of shared limits: those that one gateway, or several together, may use until the next synchronization.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SharedAmounts {
+pub struct LimitAllowances {
     /// Number of requests, counted toward the limit on requests per minute.
     pub requests: u64,
     /// Number of tokens, counted toward the limit on tokens per minute.
@@ -87,16 +87,16 @@ pub struct PeerUsage {
     /// Number of requests that the other gateways refused between their last two reports.
     pub refused_requests: u64,
     /// Largest request, in tokens, that another gateway refused between its last two reports.
-    pub refused: RefusedTokens,
+    pub refused: LargestRefusedRequest,
     /// Sum of the amounts that the other gateways may use until their next synchronization.
-    pub allowed: SharedAmounts,
+    pub allowed: LimitAllowances,
     /// True if this gateway may use the remainder of the divided limits, see [`receives_remainder`].
     pub receives_rest: bool,
 }
 
 /// Largest request that a gateway refused between two synchronizations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RefusedTokens {
+pub struct LargestRefusedRequest {
     /// Tokens of the request; 0 if none was refused.
     pub amount: u64,
     /// Tokens of all requests that the gateway admitted or refused in this time.
@@ -134,12 +134,12 @@ pub(crate) enum SharingPhase {
 
 /// State of a meter whose limits are shared.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct SharedState {
+pub(crate) struct LimitSharingState {
     pub(crate) phase: SharingPhase,
     /// Total requests and tokens of the demand at the last synchronization.
     wanted: (u64, u64),
     /// Amounts that may be used until the next synchronization.
-    pub(crate) allowed: SharedAmounts,
+    pub(crate) allowed: LimitAllowances,
     /// Total requests and tokens of this gateway at the last synchronization.
     used: (u64, i64),
     /// Requests in flight at the other gateways, including the ones that they may still admit.
@@ -225,9 +225,14 @@ fn allowance(level: u64, demand: SharedDemand, members: u32, silent: u64) -> u64
 /// Returns the division of a limit of tokens: if a gateway refused a request that is larger than its part of the whole
 /// limit, one gateway receives all that the others did not announce. For a request of more than half of the limit, half
 /// of it suffices.
-fn division_of_tokens(limit: u64, demand: [RefusedTokens; 2], total: u128, peers: &PeerUsage) -> Division {
+fn division_of_tokens(
+    limit: u64,
+    demand: [LargestRefusedRequest; 2],
+    total: u128,
+    peers: &PeerUsage,
+) -> Division {
     let members = u64::from(peers.members.max(1));
-    let exceeds_part = |refused: &RefusedTokens| {
+    let exceeds_part = |refused: &LargestRefusedRequest| {
         let part = share_by_demand(limit, members, refused.wanted, total).unwrap_or(limit);
         refused.amount.min(limit / 2) > part
     };
@@ -238,7 +243,7 @@ fn division_of_tokens(limit: u64, demand: [RefusedTokens; 2], total: u128, peers
     }
 }
 
-impl SharedState {
+impl LimitSharingState {
     /// Applies the usage of the other gateways to the buckets, and computes the allowances.
     pub(crate) fn apply_peer_usage(
         &mut self,
@@ -281,7 +286,7 @@ impl SharedState {
         if let Some(limit) = limits.tokens {
             let (back, used) = split_sign(peers.tokens);
             tokens.settle(limit, back, used, now);
-            let refused = RefusedTokens { amount: own.largest_refused, wanted: of_tokens.own };
+            let refused = LargestRefusedRequest { amount: own.largest_refused, wanted: of_tokens.own };
             of_tokens.division =
                 division_of_tokens(limit.get(), [refused, peers.refused], of_tokens.total(), peers);
             self.allowed.tokens = allow(limit.get(), tokens.status(limit, now).remaining, of_tokens);
@@ -320,7 +325,7 @@ const fn split_sign(amount: i64) -> (u64, u64) {
 /// Maximum wait for an amount that is left to others: until the next synchronization.
 const MAX_SYNC_WAIT: Duration = Duration::from_secs(1);
 
-impl SharedState {
+impl LimitSharingState {
     /// Returns the time until the next synchronization if this gateway may not admit another request before it.
     pub(crate) fn request_wait(&self, requests: u64) -> Option<RetryAfter> {
         let used = requests.saturating_sub(self.used.0);

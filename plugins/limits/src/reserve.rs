@@ -46,15 +46,15 @@ impl LimitOwner {
 /// # Errors
 /// Returns the limit with the longest wait, and its owner. After that wait the same request is admitted, unless other
 /// requests use the limit in between.
-pub fn reserve_both(
+pub fn reserve_key_and_account(
     key: LimitedMeter<'_>,
     account: LimitedMeter<'_>,
     cost: &CostEstimate,
     work: WorkClass,
     now: Duration,
 ) -> Result<ReservationPair, (LimitOwner, LimitExceeded)> {
-    let by_key = key.meter.check(key.limits, cost, work, now).err();
-    let by_account = account.meter.check(account.limits, cost, work, now).err();
+    let by_key = key.meter.check_limits(key.limits, cost, work, now).err();
+    let by_account = account.meter.check_limits(account.limits, cost, work, now).err();
     match (by_key, by_account) {
         (None, None) => Ok(ReservationPair {
             key: key.meter.reserve(key.limits, cost, work, now),

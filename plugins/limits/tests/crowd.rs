@@ -3,7 +3,7 @@
 
 use penstock_core::MicroCredits;
 use penstock_limits::{
-    ActualCost, CostEstimate, LimitedMeter, UsageLimits, UsageMeter, WorkClass, reserve_both,
+    ActualCost, CostEstimate, LimitedMeter, UsageLimits, UsageMeter, WorkClass, reserve_key_and_account,
 };
 use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,7 +33,7 @@ fn crowd(
                     let taken = {
                         let (mut account, mut key) = (account.lock().unwrap(), key.lock().unwrap());
                         let key = LimitedMeter { meter: &mut key, limits };
-                        reserve_both(
+                        reserve_key_and_account(
                             key,
                             LimitedMeter { meter: &mut account, limits: shared },
                             cost,

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_limits::{
-    AdmissionCapacity, AdmissionQueue, EnqueueOutcome, FairQueue, LARGE_BODY_BYTES, QueueOutcome,
+    AdmissionCapacity, AdmissionEnqueueOutcome, AdmissionQueue, EnqueueOutcome, FairQueue, LARGE_BODY_BYTES,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -71,7 +71,10 @@ fn large_bodies_leave_a_quarter_of_the_bytes_to_small_ones() {
     let mut app: AdmissionQueue<&str> = AdmissionQueue::new(SMALL);
     let (long, small) = (account(0), account(1));
     assert_eq!((0..9).filter(|_| app.try_admit(&long, LARGE_BODY_BYTES + 1)).count(), 5);
-    assert!(matches!(app.enqueue(&long, LARGE_BODY_BYTES + 1, "long"), QueueOutcome::Waiting(_, None)));
+    assert!(matches!(
+        app.enqueue(&long, LARGE_BODY_BYTES + 1, "long"),
+        AdmissionEnqueueOutcome::Waiting(_, None)
+    ));
     assert_eq!(
         (0..9).filter(|_| app.try_admit(&small, LARGE_BODY_BYTES)).count(),
         2,
@@ -118,14 +121,14 @@ proptest! {
                         inside.push((whose, bytes));
                     } else {
                         match app.enqueue(&whose, bytes, name) {
-                            QueueOutcome::Waiting(number, gone) => {
+                            AdmissionEnqueueOutcome::Waiting(number, gone) => {
                                 if let Some(gone) = gone {
                                     let (theirs, ..) = waiting.remove(&gone).expect("it waited");
                                     prop_assert!(theirs != whose);
                                 }
                                 waiting.insert(name, (whose, bytes, number));
                             }
-                            QueueOutcome::Full => prop_assert_eq!(waiting.len(), SMALL.queue),
+                            AdmissionEnqueueOutcome::Full => prop_assert_eq!(waiting.len(), SMALL.queue),
                         }
                     }
                 }

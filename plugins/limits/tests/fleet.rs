@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
 
 use penstock_limits::{
-    ActualCost, CostEstimate, LimitReservation, PeerUsage, RefusedTokens, UsageLimits, UsageMeter,
+    ActualCost, CostEstimate, LargestRefusedRequest, LimitReservation, PeerUsage, UsageLimits, UsageMeter,
     UsageTotals, WorkClass, receives_remainder,
 };
 use std::collections::VecDeque;
@@ -218,7 +218,8 @@ impl Simulation {
                 demand.wanted_requests = now.wanted_requests - before.wanted_requests;
                 demand.wanted_tokens = now.wanted_tokens - before.wanted_tokens;
                 demand.refused_requests = demand.wanted_requests - (now.requests - before.requests);
-                demand.refused = RefusedTokens { amount: now.largest_refused, wanted: demand.wanted_tokens };
+                demand.refused =
+                    LargestRefusedRequest { amount: now.largest_refused, wanted: demand.wanted_tokens };
             }
             (*seen, *before) = (number, now);
             peers.wanted_requests += demand.wanted_requests;
@@ -249,14 +250,14 @@ impl Simulation {
         self.gateways[gateway].demanded_at[gateway] = Some(at);
         let (meter, now) = (&mut self.gateways[gateway].meter, time(at));
         let estimate = self.limit.estimate();
-        meter.begin_sharing(&self.limits, GATEWAYS as u32, now);
-        if meter.check(&self.limits, &estimate, WorkClass::Request, now).is_ok() {
+        meter.begin_limit_sharing(&self.limits, GATEWAYS as u32, now);
+        if meter.check_limits(&self.limits, &estimate, WorkClass::Request, now).is_ok() {
             let held = meter.reserve(&self.limits, &estimate, WorkClass::Request, now);
             self.gateways[gateway].open.push_back((at + REQUEST, held));
             self.admitted[usize::try_from(at / 1_000).unwrap()] += 1;
             self.by_gateway[gateway] += 1;
         } else {
-            meter.record_refusal(&estimate);
+            meter.record_refused_demand(&estimate);
             self.refused += 1;
         }
     }

@@ -5,7 +5,7 @@ use penstock_core::MicroCredits;
 use penstock_limits::{
     ActualCost, BudgetPeriod, CostEstimate, LimitExceeded, LimitKind, LimitOwner, LimitedMeter,
     OutputLengthStats, ReservationPair, RetryAfter, SpendTotals, UsageLimits, UsageMeter, WorkClass,
-    reserve_both,
+    reserve_key_and_account,
 };
 use proptest::prelude::*;
 use std::num::{NonZeroU32, NonZeroU64};
@@ -40,7 +40,7 @@ fn ask_as(
 ) -> Result<ReservationPair, (LimitOwner, LimitExceeded)> {
     let (mut account, free) = (UsageMeter::default(), UsageLimits::default());
     let account = LimitedMeter { meter: &mut account, limits: &free };
-    reserve_both(LimitedMeter { meter: key, limits }, account, cost, work, now)
+    reserve_key_and_account(LimitedMeter { meter: key, limits }, account, cost, work, now)
 }
 
 /// Tokens and money as plain sums; requests and time are tested with the bucket.
@@ -117,7 +117,7 @@ proptest! {
             let cost = cost(input, output, money);
             let passes = |key: &UsageMeter, account: &UsageMeter, at| {
                 let (mut key, mut account) = (key.clone(), account.clone());
-                reserve_both(
+                reserve_key_and_account(
                     LimitedMeter { meter: &mut key, limits: &own },
                     LimitedMeter { meter: &mut account, limits: &all },
                     &cost, WorkClass::Request, at,
@@ -125,7 +125,7 @@ proptest! {
             };
             match passes(&key, &account, now) {
                 Ok(_) => {
-                    let taken = reserve_both(
+                    let taken = reserve_key_and_account(
                         LimitedMeter { meter: &mut key, limits: &own },
                         LimitedMeter { meter: &mut account, limits: &all },
                         &cost, WorkClass::Request, now,
@@ -161,7 +161,7 @@ proptest! {
         let mut last: Vec<u64> = lengths.iter().rev().take(64).copied().collect();
         last.sort_unstable();
         let expected = if last.len() < 8 { 1_024 } else { last[(last.len() * 9).div_ceil(10) - 1] };
-        prop_assert_eq!(outputs.p90(), expected);
+        prop_assert_eq!(outputs.p90_tokens(), expected);
     }
 }
 
@@ -171,7 +171,7 @@ fn a_refused_ask_takes_from_neither_the_key_nor_the_account() {
     let all = UsageLimits { requests: some(1), ..UsageLimits::default() };
     let (mut key, mut account) = (UsageMeter::default(), UsageMeter::default());
     let mut ask = |key: &mut UsageMeter| {
-        reserve_both(
+        reserve_key_and_account(
             LimitedMeter { meter: key, limits: &own },
             LimitedMeter { meter: &mut account, limits: &all },
             &cost(10, 90, 5),
@@ -185,38 +185,38 @@ fn a_refused_ask_takes_from_neither_the_key_nor_the_account() {
         (whose, denied.limit, denied.retry_after),
         (LimitOwner::Account, LimitKind::Requests, RetryAfter::After(Duration::from_secs(60)))
     );
-    let status = key.limit_status(&own, NOON);
+    let status = key.rate_limit_status(&own, NOON);
     assert_eq!((status.requests.unwrap().remaining, status.tokens.unwrap().remaining), (9, 900));
     assert_eq!((key.in_flight(), key.admitted_count(), account.admitted_count()), (1, 1, 1));
     key.void_reservation(first.key, &own, NOON);
     // The request counts, although it was voided.
-    let status = key.limit_status(&own, NOON);
+    let status = key.rate_limit_status(&own, NOON);
     assert_eq!((status.requests.unwrap().remaining, status.tokens.unwrap().remaining), (9, 1_000));
 }
 
 #[test]
 fn a_validated_request_takes_and_releases_its_permits() {
     let limits = UsageLimits { requests: some(2), concurrent: NonZeroU32::new(1), ..UsageLimits::default() };
-    let remaining = |key: &UsageMeter| key.limit_status(&limits, NOON).requests.unwrap().remaining;
+    let remaining = |key: &UsageMeter| key.rate_limit_status(&limits, NOON).requests.unwrap().remaining;
     let mut key = UsageMeter::default();
-    let entered = key.acquire_provisional(&limits, WorkClass::Request, NOON);
+    let entered = key.acquire_provisional_charge(&limits, WorkClass::Request, NOON);
     assert_eq!((key.in_flight(), key.admitted_count(), remaining(&key)), (1, 0, 1));
     let (_, denied) = ask(&mut key, &limits, &cost(1, 1, 0), NOON).unwrap_err();
     assert_eq!((denied.limit, denied.retry_after), (LimitKind::Concurrent, RetryAfter::OnRelease));
-    key.release_provisional(entered, &limits, NOON);
+    key.release_provisional_charge(entered, &limits, NOON);
     assert_eq!((key.in_flight(), remaining(&key)), (0, 2));
     let taken = ask(&mut key, &limits, &cost(1, 1, 0), NOON).unwrap();
     key.void_reservation(taken.key, &limits, NOON);
     // A limit added in the meantime gets nothing back, because nothing was taken from it; a removed limit is ignored.
-    let entered = key.acquire_provisional(&UsageLimits::default(), WorkClass::Request, NOON);
-    key.release_provisional(entered, &limits, NOON);
+    let entered = key.acquire_provisional_charge(&UsageLimits::default(), WorkClass::Request, NOON);
+    key.release_provisional_charge(entered, &limits, NOON);
     assert_eq!((key.in_flight(), remaining(&key)), (0, 1));
-    let entered = key.acquire_provisional(&limits, WorkClass::Request, NOON);
-    key.release_provisional(entered, &UsageLimits::default(), NOON);
+    let entered = key.acquire_provisional_charge(&limits, WorkClass::Request, NOON);
+    key.release_provisional_charge(entered, &UsageLimits::default(), NOON);
     assert_eq!((key.in_flight(), remaining(&key)), (0, 0));
-    let line = key.acquire_provisional(&limits, WorkClass::BatchLine, NOON);
+    let line = key.acquire_provisional_charge(&limits, WorkClass::BatchLine, NOON);
     assert_eq!((key.in_flight(), remaining(&key)), (0, 0));
-    key.release_provisional(line, &limits, NOON);
+    key.release_provisional_charge(line, &limits, NOON);
     assert_eq!((key.in_flight(), remaining(&key)), (0, 0));
 }
 
@@ -246,7 +246,7 @@ fn a_batch_line_meets_the_budgets_alone() {
     let lines: Vec<_> =
         (0..4).map(|_| ask_as(&mut key, &limits, &cost(900, 900, 25), WorkClass::BatchLine, NOON)).collect();
     assert!(lines.iter().all(Result::is_ok));
-    assert_eq!(key.limit_status(&limits, NOON).requests.unwrap().remaining, 1);
+    assert_eq!(key.rate_limit_status(&limits, NOON).requests.unwrap().remaining, 1);
     let (_, denied) = ask_as(&mut key, &limits, &cost(1, 1, 1), WorkClass::BatchLine, NOON).unwrap_err();
     assert_eq!(denied.limit, LimitKind::Budget(BudgetPeriod::Day));
     for line in lines {
@@ -258,7 +258,7 @@ fn a_batch_line_meets_the_budgets_alone() {
         );
     }
     assert_eq!(key.spend_totals().spent_in(BudgetPeriod::Day, NOON), 40);
-    assert_eq!((key.in_flight(), key.limit_status(&limits, NOON).tokens.unwrap().remaining), (0, 1));
+    assert_eq!((key.in_flight(), key.rate_limit_status(&limits, NOON).tokens.unwrap().remaining), (0, 1));
 }
 
 #[test]
@@ -355,31 +355,31 @@ fn a_part_of_a_lowered_budget_is_drawn_again_before_it_is_spent() {
     let mut key = UsageMeter::default();
     key.add_lease(day, 50);
     key.recall_lowered_leases(&before, &of_day(200));
-    assert!(key.is_covered(&before, day, 50) && !key.is_lease_recalled(&before, day));
+    assert!(key.is_cost_covered(&before, day, 50) && !key.is_lease_recalled(&before, day));
     assert_eq!(key.take_recalled_lease(day), 0);
     let open = ask(&mut key, &before, &cost(1, 1, 10), NOON).unwrap();
     key.recall_lowered_leases(&before, &lowered);
-    assert!(!key.is_covered(&lowered, day, 1) && key.is_lease_recalled(&lowered, day));
+    assert!(!key.is_cost_covered(&lowered, day, 1) && key.is_lease_recalled(&lowered, day));
     assert_eq!((key.take_recalled_lease(day), key.unspent_lease(day)), (40, 10), "a request has reserved 10");
-    key.add_drawn(&lowered, day, 0, 60);
+    key.add_drawn_lease(&lowered, day, 0, 60);
     assert!(
         key.is_lease_recalled(&lowered, day),
         "nothing was granted, so other parts may exceed the budget"
     );
-    key.add_drawn(&lowered, day, 20, 60);
+    key.add_drawn_lease(&lowered, day, 20, 60);
     assert!(!key.is_lease_recalled(&lowered, day));
-    assert!(key.is_covered(&lowered, day, 20) && !key.is_covered(&lowered, day, 21));
-    key.add_drawn(&of_day(50), day, 20, 60);
-    assert!(!key.is_covered(&of_day(50), day, 1), "it was lowered again meanwhile");
+    assert!(key.is_cost_covered(&lowered, day, 20) && !key.is_cost_covered(&lowered, day, 21));
+    key.add_drawn_lease(&of_day(50), day, 20, 60);
+    assert!(!key.is_cost_covered(&of_day(50), day, 1), "it was lowered again meanwhile");
     assert!(
-        key.is_covered(&UsageLimits::default(), day, 1)
+        key.is_cost_covered(&UsageLimits::default(), day, 1)
             && key.is_lease_recalled(&UsageLimits::default(), day)
     );
     key.void_reservation(open.key, &lowered, NOON);
     let mut restored = UsageMeter::default();
     restored.add_lease(day, 30);
     restored.recall_lease(day);
-    assert!(!restored.is_covered(&lowered, day, 1) && restored.is_lease_recalled(&lowered, day));
+    assert!(!restored.is_cost_covered(&lowered, day, 1) && restored.is_lease_recalled(&lowered, day));
     assert_eq!(restored.take_recalled_lease(day), 30);
 }
 

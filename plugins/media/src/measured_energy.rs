@@ -11,7 +11,7 @@ pub(crate) fn read_energy(body: &[u8]) -> Option<MeasuredEnergy> {
     while let Some((name, value)) = members.next_unescaped() {
         found = match &*name {
             "energy" => usage::parse_energy(value).or(found),
-            "impact" => usage::parse_impact(value).or(found),
+            "impact" => usage::parse_impact_energy(value).or(found),
             _ => found,
         };
     }

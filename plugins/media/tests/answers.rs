@@ -27,8 +27,13 @@ fn translate(
     content_type: Option<&str>,
     body: &[u8],
 ) -> Option<UpstreamErrorKind> {
-    let ask =
-        InferenceRequest::for_task(shape.kind(), Bytes::new(), BodyMembers::default(), "m".into(), task);
+    let ask = InferenceRequest::from_non_chat_task(
+        shape.kind(),
+        Bytes::new(),
+        BodyMembers::default(),
+        "m".into(),
+        task,
+    );
     let abilities = OfferCapabilities::default();
     let answer = UpstreamAnswer {
         body: Bytes::copy_from_slice(body),
@@ -38,7 +43,8 @@ fn translate(
 }
 
 fn speak(requested: &'static str, content_type: Option<&str>, body: &[u8]) -> Option<UpstreamErrorKind> {
-    let shape = speech::ADAPTERS.iter().find(|shape| shape.kind() == ModelKind::Speech).unwrap();
+    let shape =
+        speech::TRANSCRIPTION_ADAPTERS.iter().find(|shape| shape.kind() == ModelKind::Speech).unwrap();
     let task = InferenceTask::Passthrough(PassthroughTask {
         texts: Vec::new(),
         max_work: WorkDone::Audio { seconds: Decimal::TEN },

@@ -25,7 +25,10 @@ fn golden(file: &Path, actual: &[u8]) {
 
 /// Shapes with golden cases; speech has none, because it passes unchanged.
 fn form_shapes() -> impl Iterator<Item = &'static &'static dyn ProviderAdapter> {
-    image::ADAPTERS.iter().chain(speech::ADAPTERS).filter(|shape| shape.kind() != ModelKind::Speech)
+    image::ADAPTERS
+        .iter()
+        .chain(speech::TRANSCRIPTION_ADAPTERS)
+        .filter(|shape| shape.kind() != ModelKind::Speech)
 }
 
 fn text(value: &Value, name: &str) -> Option<Box<str>> {
@@ -105,7 +108,7 @@ fn every_case_matches_its_expectation() {
             count += 1;
             let asked: Value = serde_json::from_slice(&fs::read(case.join("ask.json")).unwrap()).unwrap();
             let task = task(shape.kind(), &asked);
-            let ask = InferenceRequest::for_task(
+            let ask = InferenceRequest::from_non_chat_task(
                 shape.kind(),
                 Bytes::new(),
                 BodyMembers::default(),
@@ -152,9 +155,14 @@ fn members_that_no_client_sent_can_be_left_out() {
         let is_image = shape.kind() == ModelKind::Image;
         let case = if is_image { serde_json::json!({"prompt": "p"}) } else { serde_json::json!({}) };
         let task = task(shape.kind(), &case);
-        let ask =
-            InferenceRequest::for_task(shape.kind(), Bytes::new(), BodyMembers::default(), "m".into(), task);
-        let sent = |omitted: ExtraMembers| {
+        let ask = InferenceRequest::from_non_chat_task(
+            shape.kind(),
+            Bytes::new(),
+            BodyMembers::default(),
+            "m".into(),
+            task,
+        );
+        let sent = |omitted: AdjustableMemberSet| {
             let target = AttemptTarget {
                 model: "m",
                 dialect: Dialect::Chat,
@@ -170,9 +178,10 @@ fn members_that_no_client_sent_can_be_left_out() {
             String::from_utf8(calls.iter().flat_map(wire).collect()).unwrap()
         };
         let names = ["response_format", "timestamp_granularities", "\"n\":", "batch_size"];
-        let whole = sent(ExtraMembers::NONE);
+        let whole = sent(AdjustableMemberSet::NONE);
         assert!(names.iter().any(|name| whole.contains(name)), "{}: {whole}", shape.name());
-        let all = ExtraMembers::of(ExtraMember::MediaFormat).union(ExtraMembers::of(ExtraMember::ImageCount));
+        let all = AdjustableMemberSet::from_member(AdjustableMember::MediaFormat)
+            .union(AdjustableMemberSet::from_member(AdjustableMember::ImageCount));
         let rest = sent(all);
         assert!(names.iter().all(|name| !rest.contains(name)), "{}: {rest}", shape.name());
     }
@@ -196,8 +205,13 @@ fn no_answer_however_broken_makes_a_shape_panic() {
     for shape in form_shapes() {
         let format = if shape.kind() == ModelKind::Image { "b64_json" } else { "vtt" };
         let task = task(shape.kind(), &serde_json::json!({"prompt": "p", "response_format": format}));
-        let ask =
-            InferenceRequest::for_task(shape.kind(), Bytes::new(), BodyMembers::default(), "m".into(), task);
+        let ask = InferenceRequest::from_non_chat_task(
+            shape.kind(),
+            Bytes::new(),
+            BodyMembers::default(),
+            "m".into(),
+            task,
+        );
         for case in folders(&testdata.join(shape.name())) {
             let Ok(got) = fs::read(case.join("got.json")) else { continue };
             for end in 0..got.len() {

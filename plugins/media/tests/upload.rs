@@ -6,7 +6,7 @@ mod sounds;
 
 use bytes::Bytes;
 use penstock_core::{ApiError, ErrorCode, TranscriptFormat, TranscriptionTask};
-use penstock_media::speech::TranscriptionUpload;
+use penstock_media::speech::TranscriptionFormParser;
 
 const TYPE: &str = "multipart/form-data; boundary=b0und";
 
@@ -30,7 +30,7 @@ fn form(parts: &[FormPart<'_>]) -> Vec<u8> {
 }
 
 fn read(pieces: &[&[u8]]) -> Result<(Box<str>, TranscriptionTask, Vec<u8>), ApiError> {
-    let mut upload = TranscriptionUpload::new(TYPE)?;
+    let mut upload = TranscriptionFormParser::new(TYPE)?;
     let mut sound = Vec::new();
     for piece in pieces {
         upload.push(Bytes::copy_from_slice(piece), &mut sound)?;
@@ -179,7 +179,7 @@ fn a_truncated_part_is_named() {
 
 #[test]
 fn a_field_without_end_is_not_held() {
-    let mut upload = TranscriptionUpload::new(TYPE).unwrap();
+    let mut upload = TranscriptionFormParser::new(TYPE).unwrap();
     let head = b"--b0und\r\nContent-Disposition: form-data; name=\"prompt\"\r\n\r\n";
     upload.push(Bytes::from_static(head), &mut Vec::new()).unwrap();
     let pushed = (0..100).find_map(|_| upload.push(Bytes::from(vec![b'a'; 4096]), &mut Vec::new()).err());
@@ -189,11 +189,11 @@ fn a_field_without_end_is_not_held() {
 #[test]
 fn a_non_form_body_is_reported() {
     assert_eq!(
-        TranscriptionUpload::new("application/json").unwrap_err().code,
+        TranscriptionFormParser::new("application/json").unwrap_err().code,
         ErrorCode::UnsupportedMediaType
     );
-    assert_eq!(TranscriptionUpload::new("").unwrap_err().code, ErrorCode::UnsupportedMediaType);
-    let refusal = TranscriptionUpload::new("multipart/form-data").unwrap_err();
+    assert_eq!(TranscriptionFormParser::new("").unwrap_err().code, ErrorCode::UnsupportedMediaType);
+    let refusal = TranscriptionFormParser::new("multipart/form-data").unwrap_err();
     assert_eq!((refusal.code, refusal.param.as_deref()), (ErrorCode::InvalidRequest, Some("content-type")));
 }
 

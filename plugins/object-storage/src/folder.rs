@@ -1,7 +1,7 @@
 //! Objects as files in a folder.
 
 use crate::name::check_name;
-use crate::{ContentStore, ObjectInfo, ObjectPage, PAGE_SIZE, RandomAccessObject};
+use crate::{ContentStore, MAX_PAGE_OBJECTS, ObjectInfo, ObjectPage, RandomAccessObject};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::BinaryHeap;
@@ -15,13 +15,13 @@ use tempfile::{NamedTempFile, TempPath};
 
 /// Store of objects as files in a folder. Temporary files must be on the same file system.
 #[derive(Clone, Debug)]
-pub struct Folder {
+pub struct FolderStore {
     root: PathBuf,
     /// Lock held while a subfolder is created and synced, so that no other call uses it in between.
     creation: Arc<Mutex<()>>,
 }
 
-impl Folder {
+impl FolderStore {
     /// Returns the folder of this path, which must exist.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
@@ -80,14 +80,14 @@ impl Folder {
     }
 }
 
-impl ContentStore for Folder {
-    fn create(&self, name: &str, source: TempPath) -> Result<()> {
+impl ContentStore for FolderStore {
+    fn create_from_file(&self, name: &str, source: TempPath) -> Result<()> {
         let path = self.path(name)?;
         self.create_parent(&path)?;
         Self::publish(&source, &path)
     }
 
-    fn replace(&self, name: &str, source: TempPath) -> Result<()> {
+    fn replace_from_file(&self, name: &str, source: TempPath) -> Result<()> {
         let path = self.path(name)?;
         self.create_parent(&path)?;
         fs::rename(&source, &path)?;
@@ -98,7 +98,7 @@ impl ContentStore for Folder {
         let mut file = NamedTempFile::new_in(&self.root)?;
         file.write_all(&bytes)?;
         file.as_file().sync_all()?;
-        self.create(name, file.into_temp_path())
+        self.create_from_file(name, file.into_temp_path())
     }
 
     fn open(&self, name: &str) -> Result<Box<dyn RandomAccessObject>> {
@@ -143,7 +143,7 @@ fn page_of_names(path: &Path, folder: &str, after: Option<&str>) -> Result<(Vec<
             return Ok(());
         }
         names.push(name);
-        if names.len() > PAGE_SIZE {
+        if names.len() > MAX_PAGE_OBJECTS {
             names.pop();
             more = true;
         }
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn an_object_is_created_once_and_read_in_ranges() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Folder::new(folder.path());
+        let store = FolderStore::new(folder.path());
         store.create_from_bytes("a", Bytes::from_static(b"0123456789")).unwrap();
         store.create_from_bytes("b/c", Bytes::from_static(b"x")).unwrap();
         let again = store.create_from_bytes("a", Bytes::from_static(b"other")).unwrap_err();
@@ -192,7 +192,7 @@ mod tests {
         for (name, text) in [("a", "new"), ("d/e", "newer")] {
             let mut file = NamedTempFile::new_in(folder.path()).unwrap();
             file.write_all(text.as_bytes()).unwrap();
-            store.replace(name, file.into_temp_path()).unwrap();
+            store.replace_from_file(name, file.into_temp_path()).unwrap();
             assert_eq!(fs::read_to_string(folder.path().join(name)).unwrap(), text);
         }
         // An open reader of the replaced object still reads the old content.
@@ -209,15 +209,15 @@ mod tests {
     #[test]
     fn a_list_has_pages_in_the_order_of_names() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Folder::new(folder.path());
+        let store = FolderStore::new(folder.path());
         assert_eq!(store.list("x", None).unwrap(), ObjectPage::default());
         fs::create_dir(folder.path().join("x")).unwrap();
-        for number in 0..PAGE_SIZE + 5 {
+        for number in 0..MAX_PAGE_OBJECTS + 5 {
             fs::write(folder.path().join(format!("x/{number:06}")), "12").unwrap();
         }
         let first = store.list("x", None).unwrap();
-        assert!(first.more && first.objects.len() == PAGE_SIZE);
-        let last = &first.objects[PAGE_SIZE - 1];
+        assert!(first.more && first.objects.len() == MAX_PAGE_OBJECTS);
+        let last = &first.objects[MAX_PAGE_OBJECTS - 1];
         assert_eq!((last.name.as_str(), last.length), ("x/000999", 2));
         let rest = store.list("x", Some(&last.name)).unwrap();
         assert_eq!((rest.objects.len(), rest.more), (5, false));

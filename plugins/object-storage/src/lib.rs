@@ -8,11 +8,11 @@ mod name;
 
 pub use bucket::error::BucketError;
 pub use bucket::incomplete_uploads::IncompleteUpload;
-pub use bucket::options::{BucketCredentials, BucketOptions, BucketStyle, BucketTimeouts, WebIdentity};
+pub use bucket::options::{AddressingStyle, BucketCredentials, BucketOptions, BucketTimeouts, WebIdentity};
 pub use bucket::probe::ProbeError;
 pub use bucket::request_counts::RequestCount;
-pub use bucket::{Bucket, PART_SIZE};
-pub use folder::Folder;
+pub use bucket::{Bucket, UPLOAD_PART_BYTES};
+pub use folder::FolderStore;
 
 use bytes::Bytes;
 use std::fmt::Debug;
@@ -30,7 +30,7 @@ pub trait ContentStore: Debug + Send + Sync {
     /// # Errors
     /// Returns `AlreadyExists` if there is an object of this name, and any other I/O error. After any other error the
     /// object may exist nevertheless.
-    fn create(&self, name: &str, source: TempPath) -> Result<()>;
+    fn create_from_file(&self, name: &str, source: TempPath) -> Result<()>;
 
     /// Creates an object from bytes.
     ///
@@ -43,7 +43,7 @@ pub trait ContentStore: Debug + Send + Sync {
     ///
     /// # Errors
     /// Returns any I/O error. The object may be replaced nevertheless.
-    fn replace(&self, name: &str, source: TempPath) -> Result<()>;
+    fn replace_from_file(&self, name: &str, source: TempPath) -> Result<()>;
 
     /// Opens an object.
     ///
@@ -142,4 +142,4 @@ pub struct ObjectPage {
 }
 
 /// Maximum number of objects of a page.
-pub const PAGE_SIZE: usize = 1000;
+pub const MAX_PAGE_OBJECTS: usize = 1000;

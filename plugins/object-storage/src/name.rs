@@ -7,7 +7,7 @@ const MAX_KEY: usize = 1024;
 /// Maximum length of a name in bytes.
 const MAX_NAME: usize = 512;
 /// Maximum length of the prefix of a bucket in bytes.
-pub const MAX_PREFIX: usize = MAX_KEY - 1 - MAX_NAME;
+pub const MAX_PREFIX_BYTES: usize = MAX_KEY - 1 - MAX_NAME;
 
 /// Checks the name of an object or of a folder: parts of letters, digits, `.`, `_` and `-`, separated by `/`.
 ///
@@ -20,10 +20,10 @@ pub fn check_name(name: &str) -> Result<()> {
 /// Checks the prefix of a bucket, which has the form of a name.
 ///
 /// # Errors
-/// Same as [`check_name`], and `InvalidInput` for more than [`MAX_PREFIX`] bytes.
+/// Same as [`check_name`], and `InvalidInput` for more than [`MAX_PREFIX_BYTES`] bytes.
 pub fn check_prefix(prefix: &str) -> Result<()> {
     check_name(prefix)?;
-    if prefix.len() <= MAX_PREFIX { Ok(()) } else { Err(Error::from(ErrorKind::InvalidInput)) }
+    if prefix.len() <= MAX_PREFIX_BYTES { Ok(()) } else { Err(Error::from(ErrorKind::InvalidInput)) }
 }
 
 /// Returns true if the name is valid.
@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn the_longest_prefix_and_the_longest_name_are_a_key() {
-        let (prefix, name) = ("p".repeat(MAX_PREFIX), "n".repeat(MAX_NAME));
+        let (prefix, name) = ("p".repeat(MAX_PREFIX_BYTES), "n".repeat(MAX_NAME));
         assert!(check_prefix(&prefix).is_ok() && is_valid_name(&name));
         assert_eq!(format!("{prefix}/{name}").len(), MAX_KEY);
         assert!(check_prefix(&format!("{prefix}p")).is_err());

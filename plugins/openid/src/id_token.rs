@@ -79,7 +79,7 @@ fn decode_json(part: &str) -> Result<Value, OpenIdError> {
 ///
 /// # Errors
 /// Returns an error if the token is too large, or is not signed by a supported algorithm.
-pub fn key_id(token: &str) -> Result<Option<String>, OpenIdError> {
+pub fn unverified_key_id(token: &str) -> Result<Option<String>, OpenIdError> {
     Ok(SignedToken::parse(token)?.key_id)
 }
 

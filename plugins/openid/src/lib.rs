@@ -20,5 +20,5 @@ pub use authorization::{AuthorizationRequest, ClientSecretMethod, TokenRequest, 
 pub use claims::{MAX_CLAIM_TEXTS, claim_texts};
 pub use discovery::{ProviderMetadata, discovery_url};
 pub use error::OpenIdError;
-pub use id_token::{ExpectedClaims, IdToken, key_id, verify_id_token};
+pub use id_token::{ExpectedClaims, IdToken, unverified_key_id, verify_id_token};
 pub use key_set::KeySet;

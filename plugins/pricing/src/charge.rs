@@ -1,7 +1,7 @@
 //! Charge for the work of a request.
 
 use crate::rounding;
-use crate::tariff::{BillingUnit, Tariff};
+use crate::tariff::{BillingMode, Tariff};
 use penstock_core::{MicroCredits, NanoKwh, TokenUsage};
 use rust_decimal::Decimal;
 
@@ -96,7 +96,7 @@ pub fn compute_charge(
     let kwh = billable_kwh.max(Decimal::ZERO).saturating_mul(discount);
     let energy = kwh.saturating_mul(tariff.eur_per_kwh.max(Decimal::ZERO));
     let energy_eur = rounding::round_to_scale(energy, 8);
-    if wallet == PaymentSource::Energy && tariff.billing == BillingUnit::Energy {
+    if wallet == PaymentSource::Energy && tariff.billing == BillingMode::Energy {
         return RequestCharge {
             credits: MicroCredits(0),
             energy: to_nano_kwh(kwh),
@@ -107,7 +107,7 @@ pub fn compute_charge(
     }
     let eur = match unit_price_eur(tariff, sold) {
         Some(eur) => eur.saturating_mul(discount),
-        None if tariff.billing == BillingUnit::Energy => energy,
+        None if tariff.billing == BillingMode::Energy => energy,
         None => Decimal::ZERO,
     };
     RequestCharge {

@@ -16,4 +16,4 @@ mod rounding;
 mod tariff;
 
 pub use charge::{BilledWork, PaymentSource, RequestCharge, compute_charge};
-pub use tariff::{BillingUnit, DEFAULT_EUR_PER_CREDIT, DEFAULT_EUR_PER_KWH, Tariff};
+pub use tariff::{BillingMode, DEFAULT_EUR_PER_CREDIT, DEFAULT_EUR_PER_KWH, Tariff};

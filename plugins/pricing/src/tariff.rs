@@ -10,7 +10,7 @@ pub const DEFAULT_EUR_PER_KWH: Decimal = Decimal::from_parts(20, 0, 0, false, 2)
 
 /// Unit in which the use of a model is billed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum BillingUnit {
+pub enum BillingMode {
     /// Billing by tokens, images or minutes, in credits.
     #[default]
     Credits,
@@ -18,7 +18,7 @@ pub enum BillingUnit {
     Energy,
 }
 
-impl BillingUnit {
+impl BillingMode {
     /// Returns the name used in the configuration.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -45,7 +45,7 @@ pub struct Tariff {
     /// Price per kWh: of models billed in energy, and for the energy component that is stated for all others.
     pub eur_per_kwh: Decimal,
     /// Billing unit of the model.
-    pub billing: BillingUnit,
+    pub billing: BillingMode,
 }
 
 impl Default for Tariff {
@@ -58,7 +58,7 @@ impl Default for Tariff {
             image: None,
             minute: None,
             eur_per_kwh: DEFAULT_EUR_PER_KWH,
-            billing: BillingUnit::Credits,
+            billing: BillingMode::Credits,
         }
     }
 }
@@ -77,7 +77,7 @@ impl Tariff {
     /// Returns the name of a missing price that a model of this kind requires. A model billed in energy requires none.
     #[must_use]
     pub fn missing_price(&self, kind: ModelKind) -> Option<&'static str> {
-        if self.billing == BillingUnit::Energy {
+        if self.billing == BillingMode::Energy {
             return None;
         }
         let needed: &[(&'static str, Option<Decimal>)] = match kind.spec().unit {

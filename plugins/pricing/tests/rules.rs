@@ -3,7 +3,7 @@
 
 use penstock_core::{MicroCredits, ModelKind, NanoKwh, TokenUsage};
 use penstock_pricing::{
-    BilledWork, BillingUnit, DEFAULT_EUR_PER_CREDIT, PaymentSource, RequestCharge, Tariff, compute_charge,
+    BilledWork, BillingMode, DEFAULT_EUR_PER_CREDIT, PaymentSource, RequestCharge, Tariff, compute_charge,
 };
 use proptest::prelude::*;
 use rust_decimal::Decimal;
@@ -26,7 +26,7 @@ fn chat() -> Tariff {
 }
 
 fn energy() -> Tariff {
-    Tariff { eur_per_kwh: decimal("5"), billing: BillingUnit::Energy, ..Tariff::default() }
+    Tariff { eur_per_kwh: decimal("5"), billing: BillingMode::Energy, ..Tariff::default() }
 }
 
 fn with_credits(tariff: &Tariff, sold: &BilledWork) -> RequestCharge {
@@ -82,7 +82,7 @@ fn an_empty_energy_wallet_leaves_the_unit_price_or_else_the_energys() {
     let by_energy = at(&energy());
     assert_eq!((by_energy.credits, by_energy.energy), (MicroCredits(500_000), NanoKwh(0)));
     assert_eq!((by_energy.energy_eur, by_energy.eur), (decimal("0.005"), decimal("0.005")));
-    let by_unit = at(&Tariff { billing: BillingUnit::Energy, ..chat() });
+    let by_unit = at(&Tariff { billing: BillingMode::Energy, ..chat() });
     assert_eq!(by_unit.credits, MicroCredits(7000));
 }
 
@@ -175,7 +175,7 @@ fn a_tariff_says_which_price_it_lacks() {
         (chat().missing_price(ModelKind::Chat), energy().missing_price(ModelKind::Image)),
         (None, None)
     );
-    assert_eq!((BillingUnit::Credits.name(), BillingUnit::Energy.name()), ("credits", "energy"));
+    assert_eq!((BillingMode::Credits.name(), BillingMode::Energy.name()), ("credits", "energy"));
 }
 
 proptest! {

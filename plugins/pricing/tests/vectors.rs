@@ -3,7 +3,7 @@
 
 use penstock_core::TokenUsage;
 use penstock_pricing::{
-    BilledWork, BillingUnit, DEFAULT_EUR_PER_CREDIT, PaymentSource, RequestCharge, Tariff, compute_charge,
+    BilledWork, BillingMode, DEFAULT_EUR_PER_CREDIT, PaymentSource, RequestCharge, Tariff, compute_charge,
 };
 use rust_decimal::Decimal;
 use serde_json::Value;
@@ -22,7 +22,7 @@ fn tariff(model: &Value, eur_per_credit: Decimal) -> Tariff {
         cached_input: eur("p_cached"),
         output: eur("p_out"),
         minute: eur("p_min"),
-        billing: if energy { BillingUnit::Energy } else { BillingUnit::Credits },
+        billing: if energy { BillingMode::Energy } else { BillingMode::Credits },
         eur_per_kwh: decimal(&model["eur_kwh"]).unwrap_or(fixed.eur_per_kwh),
         ..fixed
     }
@@ -47,7 +47,7 @@ fn of(all: &Value, vector: &Value) -> RequestCharge {
     assert_eq!(eur_per_credit, DEFAULT_EUR_PER_CREDIT);
     let tariff = tariff(&all["models"][inputs["model"].as_str().unwrap()], eur_per_credit);
     let wallet =
-        if tariff.billing == BillingUnit::Energy { PaymentSource::Energy } else { PaymentSource::Credits };
+        if tariff.billing == BillingMode::Energy { PaymentSource::Energy } else { PaymentSource::Credits };
     if inputs["failed"] == true {
         return RequestCharge::zero(wallet);
     }

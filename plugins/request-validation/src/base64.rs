@@ -22,7 +22,7 @@ impl Base64Validator {
 
     /// Counts characters without padding that follow; the scan of the body has already checked that they are in the
     /// alphabet.
-    pub(crate) fn push_letters(&mut self, count: usize) {
+    pub(crate) fn count_prevalidated_characters(&mut self, count: usize) {
         self.broken |= self.padding > 0 && count > 0;
         self.characters += count;
     }

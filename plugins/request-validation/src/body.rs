@@ -17,7 +17,9 @@ pub(crate) fn validate_body<'b>(
     let max_body = limits.max_body.min(u32::MAX as usize);
     if body.len() > max_body {
         let sentence = format!("The request body is larger than {max_body} bytes.");
-        return Err(ApiError::with_message(ErrorCode::TooLarge, sentence).with_detail("max_bytes", max_body));
+        return Err(
+            ApiError::with_message(ErrorCode::TooLarge, sentence).with_details_member("max_bytes", max_body)
+        );
     }
     let Ok(text) = simdutf8::basic::from_utf8(body) else { return Err(not_utf8(body)) };
     if body.trim_ascii().is_empty() {
@@ -25,7 +27,7 @@ pub(crate) fn validate_body<'b>(
         return Err(ApiError::with_message(ErrorCode::InvalidRequest, sentence));
     }
     let bounds = StructureLimits { depth: limits.max_depth, nodes: limits.max_values };
-    match scan(body, bounds, is_opaque) {
+    match scan(body, bounds, is_opaque_member) {
         Ok(nodes) => Ok((text, nodes)),
         Err((broken, nodes)) => Err(scan_error(broken, bounds, JsonTape { text, nodes: &nodes }, style)),
     }
@@ -35,7 +37,7 @@ pub(crate) fn validate_body<'b>(
 /// tool arguments, metadata. Readers find no members in such a value. The content of a top-level `input` gets nodes, because it is a
 /// conversation or the texts to embed; a nested `input` holds the arguments of a tool.
 #[inline]
-pub(crate) fn is_opaque(name: &[u8], depth: usize) -> bool {
+pub(crate) fn is_opaque_member(name: &[u8], depth: usize) -> bool {
     // The length is compared first, because this runs for each key.
     match name.len() {
         5 => name == b"input" && depth > 1,
@@ -67,7 +69,7 @@ fn scan_error(broken: JsonError, bounds: StructureLimits, tape: JsonTape<'_>, st
     }
     let fault = describe_scan_error(broken, bounds);
     refusal.message = format!("The request body {fault}, at byte {at}{inside}.").into();
-    refusal.with_detail("byte", at)
+    refusal.with_details_member("byte", at)
 }
 
 /// Returns the predicate of a sentence about a document that could not be scanned.
@@ -89,7 +91,7 @@ fn broken_path(root: JsonValue<'_>, style: PathStyle) -> String {
         let Some(container) = open else { break };
         // The parse error is in the first member or element that has no value or an incomplete one.
         let unfinished = |value: Option<JsonValue<'_>>| value.is_none_or(|value| value.is_unfinished());
-        let mut parts = container.parsed_parts().enumerate();
+        let mut parts = container.parsed_entries().enumerate();
         let Some((count, (key, value))) = parts.find(|(_, (_, value))| unfinished(*value)) else { break };
         match (key, style) {
             (None, PathStyle::Brackets) => path.push_str(&format!("[{count}]")),
@@ -148,7 +150,7 @@ impl<'d> RootObject<'d> {
             if members.iter().any(|earlier| earlier.name == name) {
                 return Err(match quotable_name(&key) {
                     Some(name) => {
-                        FieldPath::root_member(style, &name).invalid("the key occurs more than once")
+                        FieldPath::root_member(style, &name).invalid_error("the key occurs more than once")
                     }
                     None => ApiError::with_message(
                         ErrorCode::InvalidRequest,
@@ -162,7 +164,7 @@ impl<'d> RootObject<'d> {
     }
 
     /// Path of a top-level member.
-    pub(crate) const fn path<'p>(&self, name: &'p str) -> FieldPath<'p> {
+    pub(crate) const fn member_path<'p>(&self, name: &'p str) -> FieldPath<'p> {
         FieldPath::root_member(self.style, name)
     }
 
@@ -183,12 +185,12 @@ impl<'d> RootObject<'d> {
     }
 
     /// Key of a member, which may be `null`.
-    pub(crate) fn key(&self, name: &str) -> Option<JsonValue<'d>> {
+    pub(crate) fn member_key(&self, name: &str) -> Option<JsonValue<'d>> {
         self.member(name).map(|member| member.key)
     }
 
     /// Total bytes of the values of the named members that are present.
-    pub(crate) fn value_bytes(&self, names: &[&str]) -> usize {
+    pub(crate) fn total_value_bytes(&self, names: &[&str]) -> usize {
         names.iter().filter_map(|name| self.get(name)).map(|value| value.range().len()).sum()
     }
 

@@ -27,7 +27,7 @@ impl BodyEdits {
     }
 
     /// Inserts members (`"a":1,`) at the start of an object that keeps at least one member.
-    pub(crate) fn prepend(&mut self, object: JsonValue<'_>, members: impl Into<Bytes>) {
+    pub(crate) fn prepend_members(&mut self, object: JsonValue<'_>, members: impl Into<Bytes>) {
         self.insert(object.range().start + 1, members);
     }
 
@@ -89,7 +89,7 @@ impl BodyEdits {
     }
 
     /// Returns the edits sorted by position. An edit inside a range that another edit removes is dropped.
-    pub(crate) fn finish(mut self) -> Vec<BodyEdit> {
+    pub(crate) fn into_sorted_edits(mut self) -> Vec<BodyEdit> {
         self.0.sort_by_key(|edit| (edit.range.start, edit.range.end));
         let mut end = 0;
         self.0.retain(|edit| {

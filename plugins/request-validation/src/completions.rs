@@ -2,10 +2,10 @@
 
 use crate::body::{RootObject, validate_body};
 use crate::field_path::{FieldPath, PathStyle};
-use crate::filters::read_filters;
+use crate::filters::read_offer_filters;
 use crate::limits::RequestLimits;
 use crate::scalars::{self, IntegerRanges, NumberRanges};
-use crate::vectors::{bounded_array, count_token_ids};
+use crate::vectors::{count_token_ids, require_bounded_array};
 use crate::{chat, read};
 use bytes::Bytes;
 use penstock_core::{
@@ -52,26 +52,29 @@ struct FoundPrompts {
 ///
 /// # Errors
 /// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.
-pub fn validate_completion(body: Bytes, limits: &RequestLimits) -> Result<InferenceRequest, ApiError> {
+pub fn validate_text_completion_request(
+    body: Bytes,
+    limits: &RequestLimits,
+) -> Result<InferenceRequest, ApiError> {
     let (text, nodes) = validate_body(&body, limits, PathStyle::Brackets)?;
     let tape = JsonTape { text, nodes: &nodes };
     let top = RootObject::new(&tape, limits, PathStyle::Brackets)?;
-    let model = scalars::model(&top)?;
+    let model = scalars::read_model(&top)?;
     crate::members::refuse_completion_members(&top)?;
-    let path = top.path("prompt");
-    let prompts = read_prompts(read::required(top.get("prompt"), &path, EXPECTED)?, &path)?;
+    let path = top.member_path("prompt");
+    let prompts = read_prompts(read::require_member(top.get("prompt"), &path, EXPECTED)?, &path)?;
     scalars::validate_scalars(&top, NUMBERS, INTEGERS, BOOLEANS)?;
     chat::check_response_format(&top)?;
-    top.get("suffix").map(|suffix| read::string(suffix, &top.path("suffix"))).transpose()?;
-    let echo = scalars::bool_or_false(&top, "echo")?;
-    let stream = scalars::bool_or_false(&top, "stream")?;
+    top.get("suffix").map(|suffix| read::require_string(suffix, &top.member_path("suffix"))).transpose()?;
+    let echo = scalars::read_bool_or_false(&top, "echo")?;
+    let stream = scalars::read_bool_or_false(&top, "stream")?;
     let number = |name| top.get(name).and_then(|value| value.raw().parse::<u32>().ok());
     let n = number("n").unwrap_or(1);
     let best_of = number("best_of");
     check_best_of(&top, n, best_of, stream)?;
     let choices = prompts.values.len().saturating_mul(usize::try_from(n).unwrap_or(usize::MAX));
     if choices > MAX_CHOICES {
-        return Err(path.invalid(format_args!("expected at most {MAX_CHOICES} prompts times `n`")));
+        return Err(path.invalid_error(format_args!("expected at most {MAX_CHOICES} prompts times `n`")));
     }
     let max_tokens = read_token_cap(&top, echo)?;
     let required = RequiredCapabilities {
@@ -89,14 +92,20 @@ pub fn validate_completion(body: Bytes, limits: &RequestLimits) -> Result<Infere
     Ok(InferenceRequest {
         dialect: Dialect::Chat,
         stream,
-        include_usage: chat::include_usage(&top)?,
+        include_usage: chat::read_include_usage(&top)?,
         max_tokens,
         n: u32::try_from(choices).unwrap_or(u32::MAX),
-        stop: scalars::stop_sequences(&top, "stop", true, limits)?,
+        stop: scalars::read_stop_sequences(&top, "stop", true, limits)?,
         required,
-        filters: read_filters(&top, ModelKind::Chat)?,
+        filters: read_offer_filters(&top, ModelKind::Chat)?,
         prompt_bytes: prompts.bytes,
-        ..InferenceRequest::for_task(ModelKind::Chat, body.clone(), top.to_body_members(), model, task)
+        ..InferenceRequest::from_non_chat_task(
+            ModelKind::Chat,
+            body.clone(),
+            top.to_body_members(),
+            model,
+            task,
+        )
     })
 }
 
@@ -108,9 +117,9 @@ fn read_token_cap(top: &RootObject<'_>, echo: bool) -> Result<Option<u64>, ApiEr
     {
         let Some(value) = top.get(name) else { continue };
         let is_open = value.raw() == "-1" || name == "num_predict" && value.raw() == "-2";
-        let cap = if is_open { None } else { scalars::token_count(top, name, 0)? };
+        let cap = if is_open { None } else { scalars::read_token_count(top, name, 0)? };
         if cap == Some(0) && !echo {
-            return Err(top.path(name).invalid("expected at least 1; 0 needs `echo`"));
+            return Err(top.member_path(name).invalid_error("expected at least 1; 0 needs `echo`"));
         }
         first = first.or(Some(cap));
     }
@@ -122,11 +131,11 @@ fn read_token_cap(top: &RootObject<'_>, echo: bool) -> Result<Option<u64>, ApiEr
 fn check_best_of(top: &RootObject<'_>, n: u32, best_of: Option<u32>, stream: bool) -> Result<(), ApiError> {
     match best_of {
         Some(best_of) if best_of < n => {
-            Err(top.path("best_of").invalid(format_args!("expected at least `n`, which is {n}")))
+            Err(top.member_path("best_of").invalid_error(format_args!("expected at least `n`, which is {n}")))
         }
-        Some(best_of) if best_of > n && stream => {
-            Err(top.path("best_of").unsupported("the best of several answers cannot be streamed"))
-        }
+        Some(best_of) if best_of > n && stream => Err(top
+            .member_path("best_of")
+            .unsupported_error("the best of several answers cannot be streamed")),
         _ => Ok(()),
     }
 }
@@ -138,18 +147,18 @@ fn read_prompts(prompt: JsonValue<'_>, at: &FieldPath<'_>) -> Result<FoundPrompt
         return Ok(found);
     }
     if !prompt.is_array() {
-        return Err(at.unexpected_type(EXPECTED, prompt.kind()));
+        return Err(at.unexpected_type_error(EXPECTED, prompt.kind()));
     }
     if prompt.items().next().is_some_and(|first| first.kind() == ValueKind::Number) {
         found.add_ids(prompt, at)?;
         return Ok(found);
     }
-    for (index, item) in bounded_array(prompt, at, MAX_CHOICES, "prompt")?.items().enumerate() {
-        let path = at.index(index);
+    for (index, item) in require_bounded_array(prompt, at, MAX_CHOICES, "prompt")?.items().enumerate() {
+        let path = at.item(index);
         if item.is_array() {
             found.add_ids(item, &path)?;
         } else {
-            found.add_text(read::string(item, &path)?);
+            found.add_text(read::require_string(item, &path)?);
         }
     }
     Ok(found)

@@ -10,7 +10,7 @@ use penstock_core::{ApiError, Dialect, InferenceRequest};
 ///
 /// # Errors
 /// Returns the refusal of the dialect's own validation, and `Unsupported` for a dialect that no client speaks.
-pub fn validate_conversation(
+pub fn validate_generation_request(
     client: Dialect,
     body: Bytes,
     limits: &RequestLimits,

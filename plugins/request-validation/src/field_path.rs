@@ -35,37 +35,37 @@ impl<'p> FieldPath<'p> {
     }
 
     /// Path of a member of this object.
-    pub(crate) const fn key(&'p self, name: &'p str) -> Self {
+    pub(crate) const fn member(&'p self, name: &'p str) -> Self {
         Self { parent: Some(self), step: PathStep::Key(name), style: self.style }
     }
 
     /// Path of an item of this array.
-    pub(crate) const fn index(&'p self, index: usize) -> Self {
+    pub(crate) const fn item(&'p self, index: usize) -> Self {
         Self { parent: Some(self), step: PathStep::Index(index), style: self.style }
     }
 
     /// Error for a value of an unexpected type. The message names the types and never repeats content.
-    pub(crate) fn unexpected_type(&self, expected: impl fmt::Display, got: ValueKind) -> ApiError {
-        self.invalid(format_args!("expected {expected}, got {}", got.name()))
+    pub(crate) fn unexpected_type_error(&self, expected: impl fmt::Display, got: ValueKind) -> ApiError {
+        self.invalid_error(format_args!("expected {expected}, got {}", got.name()))
     }
 
     /// Error for a string that is not one of the expected ones.
-    pub(crate) fn unexpected_string(&self, expected: impl fmt::Display) -> ApiError {
-        self.invalid(format_args!("expected {expected}, got another string"))
+    pub(crate) fn unexpected_string_error(&self, expected: impl fmt::Display) -> ApiError {
+        self.invalid_error(format_args!("expected {expected}, got another string"))
     }
 
     /// Error for a missing required member.
-    pub(crate) fn missing(&self, expected: impl fmt::Display) -> ApiError {
-        self.invalid(format_args!("expected {expected}, but it is missing"))
+    pub(crate) fn missing_error(&self, expected: impl fmt::Display) -> ApiError {
+        self.invalid_error(format_args!("expected {expected}, but it is missing"))
     }
 
     /// Error with this message, written after the path and a colon.
-    pub(crate) fn invalid(&self, sentence: impl fmt::Display) -> ApiError {
+    pub(crate) fn invalid_error(&self, sentence: impl fmt::Display) -> ApiError {
         ApiError::invalid(self.to_string(), format!("{self}: {sentence}."))
     }
 
     /// Error for an unsupported feature that must not be dropped silently, with the message after the path and a colon.
-    pub(crate) fn unsupported(&self, sentence: impl fmt::Display) -> ApiError {
+    pub(crate) fn unsupported_error(&self, sentence: impl fmt::Display) -> ApiError {
         ApiError::unsupported(self.to_string(), format!("{self}: {sentence}."))
     }
 }

@@ -25,37 +25,37 @@ const MAX_BOUND: f64 = 1e9;
 ///
 /// # Errors
 /// Returns an error for an unsupported member or an invalid filter.
-pub(crate) fn read_filters(
+pub(crate) fn read_offer_filters(
     top: &RootObject<'_>,
     kind: ModelKind,
 ) -> Result<Option<Box<OfferFilters>>, ApiError> {
     for (name, instead) in REFUSED {
         if top.get(name).is_some() {
-            return Err(top.path(name).unsupported(instead));
+            return Err(top.member_path(name).unsupported_error(instead));
         }
     }
     let Some(value) = top.get("filters") else { return Ok(None) };
-    let path = top.path("filters");
+    let path = top.member_path("filters");
     let names = OfferFilterKind::ALL.map(OfferFilterKind::name);
-    let [countries, cost, intensity, speed] = read::object(value, &path, names)?;
+    let [countries, cost, intensity, speed] = read::read_named_members(value, &path, names)?;
     let mut unknown = value
         .members()
         .filter(|(key, value)| !value.is_null() && !names.iter().any(|name| key.equals_text(name)));
     if let Some((key, _)) = unknown.next() {
         let known = names.join(", ");
         return Err(match quotable_name(&key) {
-            Some(name) => {
-                path.key(&name).unsupported(format_args!("there is no such filter; known are {known}"))
-            }
-            None => path.unsupported(format_args!("expected only filters that are known: {known}")),
+            Some(name) => path
+                .member(&name)
+                .unsupported_error(format_args!("there is no such filter; known are {known}")),
+            None => path.unsupported_error(format_args!("expected only filters that are known: {known}")),
         });
     }
     let bound = |value: Option<penstock_json_scan::tape::JsonValue<'_>>, name| {
-        value.map(|value| read::number(value, &path.key(name), 0.0, MAX_BOUND)).transpose()
+        value.map(|value| read::read_bounded_number(value, &path.member(name), 0.0, MAX_BOUND)).transpose()
     };
     let filters = OfferFilters {
         countries: countries
-            .map(|value| country_codes(value, &path.key("countries")))
+            .map(|value| country_codes(value, &path.member("countries")))
             .transpose()?
             .unwrap_or_default(),
         max_input_cost: bound(cost, "max_input_cost")?.map(|most| exact_decimal(cost, most)),
@@ -69,11 +69,11 @@ pub(crate) fn read_filters(
 
 /// Refuses filters that do not apply to this kind of model.
 fn check_applicable(filters: &OfferFilters, kind: ModelKind, path: &FieldPath<'_>) -> Result<(), ApiError> {
-    if filters.min_speed_tps.is_some() && !kind.is_generator() {
-        return Err(path.key("min_speed_tps").unsupported("this endpoint generates no tokens"));
+    if filters.min_speed_tps.is_some() && !kind.generates_tokens() {
+        return Err(path.member("min_speed_tps").unsupported_error("this endpoint generates no tokens"));
     }
     if filters.max_input_cost.is_some() && kind.spec().unit == WorkUnit::Images {
-        return Err(path.key("max_input_cost").unsupported("images are not paid by their input"));
+        return Err(path.member("max_input_cost").unsupported_error("images are not paid by their input"));
     }
     Ok(())
 }
@@ -92,19 +92,19 @@ fn country_codes(
 ) -> Result<Vec<Box<str>>, ApiError> {
     const EXPECTED: &str = "a country's two letters (ISO 3166), such as \"FR\"";
     let mut codes: Vec<Box<str>> = Vec::new();
-    for (index, item) in read::array(value, path)?.items().enumerate() {
-        let path = path.index(index);
+    for (index, item) in read::require_array(value, path)?.items().enumerate() {
+        let path = path.item(index);
         if index >= MAX_COUNTRIES {
-            return Err(path.invalid(format_args!("expected at most {MAX_COUNTRIES} countries")));
+            return Err(path.invalid_error(format_args!("expected at most {MAX_COUNTRIES} countries")));
         }
-        let text = read::string(item, &path)?.text();
+        let text = read::require_string(item, &path)?.text();
         if text.len() != 2 || !text.bytes().all(|letter| letter.is_ascii_alphabetic()) {
-            return Err(path.unexpected_string(EXPECTED));
+            return Err(path.unexpected_string_error(EXPECTED));
         }
         codes.push(text.to_ascii_uppercase().into());
     }
     if codes.is_empty() {
-        return Err(path.invalid("expected at least one country, got an empty array"));
+        return Err(path.invalid_error("expected at least one country, got an empty array"));
     }
     Ok(codes)
 }

@@ -2,7 +2,7 @@
 
 use crate::body::{RootObject, validate_body};
 use crate::field_path::PathStyle;
-use crate::filters::read_filters;
+use crate::filters::read_offer_filters;
 use crate::limits::RequestLimits;
 use crate::{members, read, scalars};
 use bytes::Bytes;
@@ -23,15 +23,15 @@ const MAX_STEPS: i64 = 150;
 ///
 /// # Errors
 /// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.
-pub fn validate_images(body: Bytes, limits: &RequestLimits) -> Result<InferenceRequest, ApiError> {
-    validate_images_with_default(body, limits, None)
+pub fn validate_image_generation(body: Bytes, limits: &RequestLimits) -> Result<InferenceRequest, ApiError> {
+    validate_image_generation_with_default(body, limits, None)
 }
 
 /// Validates an image request; `default` is the model of a request without `model`.
 ///
 /// # Errors
-/// Same as [`validate_images`].
-pub fn validate_images_with_default(
+/// Same as [`validate_image_generation`].
+pub fn validate_image_generation_with_default(
     body: Bytes,
     limits: &RequestLimits,
     default: Option<&str>,
@@ -39,23 +39,28 @@ pub fn validate_images_with_default(
     let (text, nodes) = validate_body(&body, limits, PathStyle::Brackets)?;
     let tape = JsonTape { text, nodes: &nodes };
     let top = RootObject::new(&tape, limits, PathStyle::Brackets)?;
-    let model = scalars::model_or_default(&top, default)?;
-    let filters = read_filters(&top, ModelKind::Image)?;
+    let model = scalars::read_model_or_default(&top, default)?;
+    let filters = read_offer_filters(&top, ModelKind::Image)?;
     members::refuse_listed_members(&top, members::REFUSED_IMAGE_MEMBERS)?;
     // Providers return only PNG images.
-    scalars::keyword(&top, "output_format", &["png"])?;
-    scalars::keyword(&top, "background", &["auto", "opaque"])?;
-    let prompt = read::required_text(top.get("prompt"), &top.path("prompt"))?;
-    let n = top.get("n").map(|n| read::integer(n, &top.path("n"), 1, MAX_IMAGES)).transpose()?;
-    let base64 = match scalars::keyword(&top, "response_format", &["url", "b64_json"])? {
+    scalars::read_optional_keyword(&top, "output_format", &["png"])?;
+    scalars::read_optional_keyword(&top, "background", &["auto", "opaque"])?;
+    let prompt = read::require_text_member(top.get("prompt"), &top.member_path("prompt"))?;
+    let n = top
+        .get("n")
+        .map(|n| read::read_bounded_integer(n, &top.member_path("n"), 1, MAX_IMAGES))
+        .transpose()?;
+    let base64 = match scalars::read_optional_keyword(&top, "response_format", &["url", "b64_json"])? {
         Some(form) => form == "b64_json",
         None => expects_base64(&model),
     };
     for name in ["num_inference_steps", "steps"] {
-        top.get(name).map(|steps| read::integer(steps, &top.path(name), 1, MAX_STEPS)).transpose()?;
+        top.get(name)
+            .map(|steps| read::read_bounded_integer(steps, &top.member_path(name), 1, MAX_STEPS))
+            .transpose()?;
     }
-    if scalars::bool_or_false(&top, "stream")? {
-        return Err(top.path("stream").unsupported("images are not streamed"));
+    if scalars::read_bool_or_false(&top, "stream")? {
+        return Err(top.member_path("stream").unsupported_error("images are not streamed"));
     }
     let task = ImageTask {
         prompt: body.slice(prompt.range()),
@@ -65,7 +70,7 @@ pub fn validate_images_with_default(
     };
     let prompt_bytes = prompt.string_bytes().len();
     let fields = top.to_body_members();
-    let ask = InferenceRequest::for_task(
+    let ask = InferenceRequest::from_non_chat_task(
         ModelKind::Image,
         body.clone(),
         fields,
@@ -90,28 +95,37 @@ fn image_size(top: &RootObject<'_>) -> Result<Option<ImageSize>, ApiError> {
     let named = named_size(top)?;
     let side = |name: &str| -> Result<Option<u32>, ApiError> {
         let Some(value) = top.get(name) else { return Ok(None) };
-        let pixels = read::integer(value, &top.path(name), 1, i64::from(ImageSize::MAX_SIDE))?;
+        let pixels = read::read_bounded_integer(
+            value,
+            &top.member_path(name),
+            1,
+            i64::from(ImageSize::MAX_SIDE_PIXELS),
+        )?;
         Ok(u32::try_from(pixels).ok())
     };
     let sides = match (side("width")?, side("height")?) {
         (None, None) => return Ok(named),
         (Some(width), Some(height)) => ImageSize { width, height },
-        (Some(_), None) => return Err(top.path("height").missing("a height in pixels beside `width`")),
-        (None, Some(_)) => return Err(top.path("width").missing("a width in pixels beside `height`")),
+        (Some(_), None) => {
+            return Err(top.member_path("height").missing_error("a height in pixels beside `width`"));
+        }
+        (None, Some(_)) => {
+            return Err(top.member_path("width").missing_error("a width in pixels beside `height`"));
+        }
     };
     if named.is_some_and(|named| named != sides) {
-        return Err(top.path("width").invalid("expected the width and height of `size`"));
+        return Err(top.member_path("width").invalid_error("expected the width and height of `size`"));
     }
     Ok(Some(sides))
 }
 
 fn named_size(top: &RootObject<'_>) -> Result<Option<ImageSize>, ApiError> {
     let Some(value) = top.get("size") else { return Ok(None) };
-    let path = top.path("size");
-    let text = read::string(value, &path)?.text();
+    let path = top.member_path("size");
+    let text = read::require_string(value, &path)?.text();
     if text == "auto" {
         return Ok(None);
     }
     let expected = "expected width and height in pixels, such as \"1024x1024\", got another string";
-    text.parse().map(Some).map_err(|()| path.invalid(expected))
+    text.parse().map(Some).map_err(|()| path.invalid_error(expected))
 }

@@ -28,14 +28,14 @@ mod scalars;
 mod vectors;
 
 pub use chat::validate_chat_request;
-pub use completions::validate_completion;
-pub use conversation::validate_conversation;
-pub use images::{validate_images, validate_images_with_default};
+pub use completions::validate_text_completion_request;
+pub use conversation::validate_generation_request;
+pub use images::{validate_image_generation, validate_image_generation_with_default};
 pub use limits::RequestLimits;
 pub use messages::{MessagesPurpose, validate_count_tokens_request, validate_messages_request};
-pub use metered::{validate_speech, validate_texts};
+pub use metered::{validate_speech_request, validate_text_input_request};
 pub use responses::{
-    ENCRYPTED_REASONING, INCLUDES, ResponsesPurpose, validate_responses_request,
+    ENCRYPTED_REASONING_INCLUDE, INCLUDE_VALUES, ResponsesPurpose, validate_responses_request,
     validate_responses_request_with_storage,
 };
-pub use vectors::{validate_embeddings, validate_rerank};
+pub use vectors::{validate_embeddings_request, validate_rerank_request};

@@ -23,17 +23,17 @@ const MAX_LINK: usize = 8 << 10;
 pub(crate) fn validate_image_url(url: JsonValue<'_>, at: &FieldPath<'_>) -> Result<ImageLocation, ApiError> {
     let expected = "a data: URL of an image or an https: URL";
     if !url.is_string() {
-        return Err(at.unexpected_type(expected, url.kind()));
+        return Err(at.unexpected_type_error(expected, url.kind()));
     }
     let head = string_prefix(&url);
     if is_scheme(&head, "data:") {
         return validate_data_url(url, at, &["image/"]).map(ImageLocation::Inline);
     }
     if is_scheme(&head, "https://") || is_scheme(&head, "http://") {
-        validate_link(url, at)?;
+        validate_http_url(url, at)?;
         return Ok(ImageLocation::Linked);
     }
-    Err(at.invalid(format_args!("expected {expected}, got a string that is neither")))
+    Err(at.invalid_error(format_args!("expected {expected}, got a string that is neither")))
 }
 
 /// Returns the first bytes of a string, unescaped: enough for a scheme and a media type.
@@ -53,9 +53,9 @@ fn is_scheme(head: &str, scheme: &str) -> bool {
 }
 
 /// Validates an HTTP URL with a host and without spaces.
-pub(crate) fn validate_link(url: JsonValue<'_>, at: &FieldPath<'_>) -> Result<(), ApiError> {
+pub(crate) fn validate_http_url(url: JsonValue<'_>, at: &FieldPath<'_>) -> Result<(), ApiError> {
     if url.string_bytes().len() > MAX_LINK {
-        return Err(at.invalid(format_args!("expected a URL of at most {MAX_LINK} bytes")));
+        return Err(at.invalid_error(format_args!("expected a URL of at most {MAX_LINK} bytes")));
     }
     let text = url.text();
     let (scheme, rest) = text.split_once("://").unwrap_or_default();
@@ -63,7 +63,7 @@ pub(crate) fn validate_link(url: JsonValue<'_>, at: &FieldPath<'_>) -> Result<()
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let foreign = |character: char| character.is_whitespace() || character.is_control();
     if !is_http || host.is_empty() || text.contains(foreign) {
-        return Err(at.invalid("expected an https: URL with a host"));
+        return Err(at.invalid_error("expected an https: URL with a host"));
     }
     Ok(())
 }
@@ -76,18 +76,20 @@ pub(crate) fn validate_data_url(
 ) -> Result<usize, ApiError> {
     let head = string_prefix(&url);
     let Some((meta, _)) = head.split_once(',') else {
-        return Err(at.invalid("expected a data: URL with a media type, \";base64\" and a comma"));
+        return Err(at.invalid_error("expected a data: URL with a media type, \";base64\" and a comma"));
     };
     let meta = meta.get(5..).unwrap_or_default();
     let Some((media, _)) = meta.rsplit_once(';').filter(|(_, last)| last.eq_ignore_ascii_case("base64"))
     else {
-        return Err(at.invalid("expected a data: URL in base64"));
+        return Err(at.invalid_error("expected a data: URL in base64"));
     };
     let media = media.split(';').next().unwrap_or_default();
     let fits = |start: &&str| media.len() > start.len() && is_scheme(media, start);
     if !types.iter().any(fits) || !media.bytes().all(is_token) {
         let types: Vec<String> = types.iter().map(|start| format!("{start}…")).collect();
-        return Err(at.invalid(format_args!("expected a data: URL of media type {}", types.join(" or "))));
+        return Err(
+            at.invalid_error(format_args!("expected a data: URL of media type {}", types.join(" or ")))
+        );
     }
     validate_base64(url, at, head.split_once(',').map_or(0, |(meta, _)| meta.len() + 1))
 }
@@ -110,7 +112,7 @@ pub(crate) fn validate_base64(
         let (bytes, known) = (body.as_bytes(), value.base64_range());
         let known = known.start.max(skip)..known.end.max(skip);
         proof.push(bytes.get(skip..known.start).unwrap_or_default());
-        proof.push_letters(known.len());
+        proof.count_prevalidated_characters(known.len());
         proof.push(bytes.get(known.end..).unwrap_or_default());
     } else {
         // Some clients escape `/` and `+`. Such a string is validated piece by piece, and the body is not changed.
@@ -129,6 +131,6 @@ pub(crate) fn validate_base64(
     if proof.is_valid() {
         Ok(value.string_bytes().len())
     } else {
-        Err(at.invalid("expected base64 (standard alphabet, padded)"))
+        Err(at.invalid_error("expected base64 (standard alphabet, padded)"))
     }
 }

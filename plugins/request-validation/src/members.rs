@@ -12,7 +12,7 @@ mod other_kinds;
 mod refusal;
 
 pub use foreign::{
-    FOREIGN_MEMBERS, REFUSED_EMBEDDING_MEMBERS, REFUSED_MESSAGES_MEMBERS, REFUSED_RERANK_MEMBERS,
+    COMMON_REFUSED_MEMBERS, REFUSED_EMBEDDING_MEMBERS, REFUSED_MESSAGES_MEMBERS, REFUSED_RERANK_MEMBERS,
 };
 pub use other_kinds::{REFUSED_IMAGE_MEMBERS, REFUSED_MODERATION_MEMBERS, REFUSED_SPEECH_MEMBERS};
 
@@ -282,15 +282,14 @@ fn find_member(dialect: Dialect, name: &str) -> Option<&'static KnownMember> {
 /// Returns `Unsupported` with the member's name; for `thread`, in the form that its client library recognises.
 pub(crate) fn refuse_unsupported_members(top: &RootObject<'_>, dialect: Dialect) -> Result<(), ApiError> {
     if dialect == Dialect::Messages && top.get("thread").is_some() {
-        return Err(thread_error(&top.path("thread")));
+        return Err(thread_error(&top.member_path("thread")));
     }
     refuse_members(top, |name| match find_member(dialect, name) {
         Some(KnownMember { treatment: Refused(asks), description: about, .. }) => Some((*asks, *about)),
         Some(_) => None,
-        None if dialect == Dialect::Messages => {
-            find_refused(REFUSED_MESSAGES_MEMBERS, name).or_else(|| find_refused(FOREIGN_MEMBERS, name))
-        }
-        None => find_refused(FOREIGN_MEMBERS, name),
+        None if dialect == Dialect::Messages => find_refused(REFUSED_MESSAGES_MEMBERS, name)
+            .or_else(|| find_refused(COMMON_REFUSED_MEMBERS, name)),
+        None => find_refused(COMMON_REFUSED_MEMBERS, name),
     })
 }
 
@@ -301,7 +300,7 @@ fn refuse_members<'t>(
 ) -> Result<(), ApiError> {
     let found = top.present_members().find_map(|(name, value)| {
         let (asks, about) = refused(name)?;
-        asks.refusal(value, &top.path(name), about)
+        asks.refusal(value, &top.member_path(name), about)
     });
     found.map_or(Ok(()), Err)
 }
@@ -361,7 +360,7 @@ pub const REFUSED_COMPLETION_MEMBERS: &[RefusedMember] = &[
 /// Returns `Unsupported` with the member's name.
 pub(crate) fn refuse_completion_members(top: &RootObject<'_>) -> Result<(), ApiError> {
     refuse_members(top, |name| {
-        find_refused(REFUSED_COMPLETION_MEMBERS, name).or_else(|| find_refused(FOREIGN_MEMBERS, name))
+        find_refused(REFUSED_COMPLETION_MEMBERS, name).or_else(|| find_refused(COMMON_REFUSED_MEMBERS, name))
     })
 }
 
@@ -380,13 +379,13 @@ fn find_refused(rows: &[RefusedMember], name: &str) -> Option<(RefusedValues, &'
 /// Error for `thread`. The client library recognises it by `error_code` and `unsupported`, and then sends the complete
 /// history.
 fn thread_error(path: &FieldPath<'_>) -> ApiError {
-    let refusal =
-        path.unsupported("the gateway stores no conversations; send the whole history without `thread`");
+    let refusal = path
+        .unsupported_error("the gateway stores no conversations; send the whole history without `thread`");
     let code = refusal.spec().code;
     refusal
-        .with_detail("error_code", "thread_unsupported_request")
-        .with_detail("unsupported", vec!["thread"])
-        .with_detail("code", code)
+        .with_details_member("error_code", "thread_unsupported_request")
+        .with_details_member("unsupported", vec!["thread"])
+        .with_details_member("code", code)
 }
 
 #[cfg(test)]

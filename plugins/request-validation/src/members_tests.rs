@@ -17,7 +17,7 @@ fn ask(dialect: Dialect, members: &str) -> Result<InferenceRequest, ApiError> {
         _ => r#""max_tokens":9,"messages":[{"role":"user","content":"hi"}]"#,
     };
     let body = format!(r#"{{"model":"m",{conversation}{comma}{members}}}"#);
-    crate::validate_conversation(dialect, Bytes::from(body), &RequestLimits::default())
+    crate::validate_generation_request(dialect, Bytes::from(body), &RequestLimits::default())
 }
 
 fn refused(dialect: Dialect) -> impl Iterator<Item = (&'static KnownMember, RefusedValues)> {
@@ -100,10 +100,10 @@ fn requesting_value(asks: RefusedValues) -> &'static str {
 #[test]
 fn foreign_members_are_refused_at_every_conversation_endpoint() {
     let sorted = |rows: &[RefusedMember]| rows.windows(2).all(|two| two[0].0 < two[1].0);
-    assert!(sorted(FOREIGN_MEMBERS) && sorted(REFUSED_MESSAGES_MEMBERS));
+    assert!(sorted(COMMON_REFUSED_MEMBERS) && sorted(REFUSED_MESSAGES_MEMBERS));
     for dialect in [Dialect::Chat, Dialect::Messages, Dialect::Responses] {
         let own = REFUSED_MESSAGES_MEMBERS.iter().filter(|_| dialect == Dialect::Messages);
-        for (name, asks, _) in FOREIGN_MEMBERS.iter().chain(own) {
+        for (name, asks, _) in COMMON_REFUSED_MEMBERS.iter().chain(own) {
             if find_member(dialect, name).is_some_and(|row| !matches!(row.treatment, Refused(_)))
                 || (dialect, *name) == (Dialect::Chat, "modalities")
             {
@@ -367,14 +367,14 @@ fn members_of_images_and_completions_are_refused_by_name() {
     };
     for (name, asks, _) in REFUSED_IMAGE_MEMBERS {
         let body = format!(r#"{{"model":"m","prompt":"x","{name}":{}}}"#, value(*asks));
-        let refusal = crate::validate_images(Bytes::from(body), &limits).unwrap_err();
+        let refusal = crate::validate_image_generation(Bytes::from(body), &limits).unwrap_err();
         assert!(refusal.param.unwrap().starts_with(name), "{name}");
     }
     for (name, asks, _) in REFUSED_COMPLETION_MEMBERS {
         let body = format!(r#"{{"model":"m","prompt":"x","{name}":{}}}"#, value(*asks));
-        let refusal = crate::validate_completion(Bytes::from(body), &limits).unwrap_err();
+        let refusal = crate::validate_text_completion_request(Bytes::from(body), &limits).unwrap_err();
         assert!(refusal.param.unwrap().starts_with(name), "{name}");
     }
     let body = br#"{"model":"m","prompt":"x","num_images":1,"loras":[],"sampler":""}"#;
-    assert!(crate::validate_images(Bytes::from_static(body), &limits).is_ok());
+    assert!(crate::validate_image_generation(Bytes::from_static(body), &limits).is_ok());
 }

@@ -3,12 +3,12 @@
 
 use crate::body::{RootObject, validate_body};
 use crate::field_path::{FieldPath, PathStyle};
-use crate::filters::read_filters;
+use crate::filters::read_offer_filters;
 use crate::limits::RequestLimits;
 use crate::members::{REFUSED_MODERATION_MEMBERS, REFUSED_SPEECH_MEMBERS, refuse_listed_members};
 use crate::read;
 use crate::scalars;
-use crate::vectors::bounded_array;
+use crate::vectors::require_bounded_array;
 use bytes::Bytes;
 use penstock_core::{
     ApiError, InferenceRequest, InferenceTask, ModelKind, PassthroughDelivery, PassthroughTask, TokenUsage,
@@ -38,31 +38,36 @@ const PAUSE_SECONDS: u64 = 5;
 ///
 /// # Errors
 /// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.
-pub fn validate_speech(body: Bytes, limits: &RequestLimits) -> Result<InferenceRequest, ApiError> {
+pub fn validate_speech_request(body: Bytes, limits: &RequestLimits) -> Result<InferenceRequest, ApiError> {
     let (text, nodes) = validate_body(&body, limits, PathStyle::Brackets)?;
     let tape = JsonTape { text, nodes: &nodes };
     let top = RootObject::new(&tape, limits, PathStyle::Brackets)?;
-    let model = scalars::model(&top)?;
+    let model = scalars::read_model(&top)?;
     refuse_listed_members(&top, REFUSED_SPEECH_MEMBERS)?;
-    let path = top.path("input");
-    let input = read::required_text(top.get("input"), &path)?;
+    let path = top.member_path("input");
+    let input = read::require_text_member(top.get("input"), &path)?;
     let characters = input.text().chars().count();
     if characters > MAX_CHARACTERS {
-        return Err(path.invalid(format_args!("expected at most {MAX_CHARACTERS} characters")));
+        return Err(path.invalid_error(format_args!("expected at most {MAX_CHARACTERS} characters")));
     }
     scalars::validate_scalars(&top, &[("speed", 0.25, 4.0)], &[], &[])?;
     if let Some(voice) = top.get("voice").filter(|voice| !voice.is_object()) {
-        read::non_empty_string(voice, &top.path("voice"))?;
+        read::require_non_empty_string(voice, &top.member_path("voice"))?;
     }
-    top.get("instructions").map(|value| read::string(value, &top.path("instructions"))).transpose()?;
-    top.get("language").map(|value| read::non_empty_string(value, &top.path("language"))).transpose()?;
+    top.get("instructions")
+        .map(|value| read::require_string(value, &top.member_path("instructions")))
+        .transpose()?;
+    top.get("language")
+        .map(|value| read::require_non_empty_string(value, &top.member_path("language")))
+        .transpose()?;
     let names = SPEECH_FORMATS.map(|(name, _)| name);
     let format = match top.get("response_format") {
-        Some(value) => read::one_of(value, &top.path("response_format"), &names)?,
+        Some(value) => read::read_keyword(value, &top.member_path("response_format"), &names)?,
         None => SPEECH_FORMATS.first().map_or("mp3", |(name, _)| name),
     };
     let delivery = match top.get("stream_format") {
-        Some(value) => match read::one_of(value, &top.path("stream_format"), &["audio", "sse"])? {
+        Some(value) => match read::read_keyword(value, &top.member_path("stream_format"), &["audio", "sse"])?
+        {
             "sse" => PassthroughDelivery::Events,
             _ => PassthroughDelivery::Bytes,
         },
@@ -81,9 +86,9 @@ pub fn validate_speech(body: Bytes, limits: &RequestLimits) -> Result<InferenceR
     };
     Ok(InferenceRequest {
         stream: true,
-        filters: read_filters(&top, ModelKind::Speech)?,
+        filters: read_offer_filters(&top, ModelKind::Speech)?,
         prompt_bytes: characters,
-        ..InferenceRequest::for_task(
+        ..InferenceRequest::from_non_chat_task(
             ModelKind::Speech,
             body.clone(),
             top.to_body_members(),
@@ -99,7 +104,7 @@ pub fn validate_speech(body: Bytes, limits: &RequestLimits) -> Result<InferenceR
 ///
 /// # Errors
 /// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.
-pub fn validate_texts(
+pub fn validate_text_input_request(
     body: Bytes,
     limits: &RequestLimits,
     kind: ModelKind,
@@ -108,34 +113,34 @@ pub fn validate_texts(
     let (text, nodes) = validate_body(&body, limits, PathStyle::Brackets)?;
     let tape = JsonTape { text, nodes: &nodes };
     let top = RootObject::new(&tape, limits, PathStyle::Brackets)?;
-    let model = scalars::model_or_default(&top, default)?;
+    let model = scalars::read_model_or_default(&top, default)?;
     refuse_listed_members(&top, REFUSED_MODERATION_MEMBERS)?;
-    let path = top.path("input");
+    let path = top.member_path("input");
     const EXPECTED: &str = "a string or an array of strings";
-    let input = read::required(top.get("input"), &path, EXPECTED)?;
+    let input = read::require_member(top.get("input"), &path, EXPECTED)?;
     let texts: Vec<Range<usize>> = if input.is_string() {
         vec![input.range()]
     } else if input.is_array() {
         let text = |(index, item): (usize, JsonValue<'_>)| {
-            let path = path.index(index);
+            let path = path.item(index);
             if item.is_object() {
                 return read_text_part(item, &path);
             }
-            read::string(item, &path).map(|item| item.range())
+            read::require_string(item, &path).map(|item| item.range())
         };
-        bounded_array(input, &path, limits.max_inputs, "text")?
+        require_bounded_array(input, &path, limits.max_inputs, "text")?
             .items()
             .enumerate()
             .map(text)
             .collect::<Result<_, _>>()?
     } else {
-        return Err(path.unexpected_type(EXPECTED, input.kind()));
+        return Err(path.unexpected_type_error(EXPECTED, input.kind()));
     };
     let bytes = texts.iter().map(Range::len).sum::<usize>();
     let of = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
     let most = of(bytes)
-        .saturating_add(of(texts.len()).saturating_mul(UsageBounds::TOKENS_PER_INPUT))
-        .saturating_add(UsageBounds::TEMPLATE_TOKENS);
+        .saturating_add(of(texts.len()).saturating_mul(UsageBounds::MAX_ADDED_TOKENS_PER_INPUT))
+        .saturating_add(UsageBounds::MAX_TEMPLATE_TOKENS);
     let task = PassthroughTask {
         texts: texts.into_iter().map(|range| body.slice(range)).collect(),
         max_work: WorkDone::Tokens(TokenUsage { input: most, ..TokenUsage::default() }),
@@ -143,9 +148,9 @@ pub fn validate_texts(
         delivery: PassthroughDelivery::Complete,
     };
     Ok(InferenceRequest {
-        filters: read_filters(&top, kind)?,
+        filters: read_offer_filters(&top, kind)?,
         prompt_bytes: bytes,
-        ..InferenceRequest::for_task(
+        ..InferenceRequest::from_non_chat_task(
             kind,
             body.clone(),
             top.to_body_members(),
@@ -157,11 +162,11 @@ pub fn validate_texts(
 
 /// Returns the byte range of the text of a part.
 fn read_text_part(part: JsonValue<'_>, at: &FieldPath<'_>) -> Result<Range<usize>, ApiError> {
-    let [kind, text] = read::object(part, at, ["type", "text"])?;
-    let path = at.key("type");
-    if !read::string(read::required(kind, &path, "\"text\"")?, &path)?.equals_text("text") {
-        return Err(path.unsupported("only parts of the type \"text\" are supported"));
+    let [kind, text] = read::read_named_members(part, at, ["type", "text"])?;
+    let path = at.member("type");
+    if !read::require_string(read::require_member(kind, &path, "\"text\"")?, &path)?.equals_text("text") {
+        return Err(path.unsupported_error("only parts of the type \"text\" are supported"));
     }
-    let path = at.key("text");
-    Ok(read::string(read::required(text, &path, "a string")?, &path)?.range())
+    let path = at.member("text");
+    Ok(read::require_string(read::require_member(text, &path, "a string")?, &path)?.range())
 }

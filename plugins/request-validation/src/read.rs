@@ -8,13 +8,13 @@ use std::fmt;
 
 /// Returns the values of the members of an object that have these names, in the order of the names. `null` counts as
 /// absent, other members are ignored, and a repeated key is an error.
-pub(crate) fn object<'d, const N: usize>(
+pub(crate) fn read_named_members<'d, const N: usize>(
     value: JsonValue<'d>,
     at: &FieldPath<'_>,
     names: [&'static str; N],
 ) -> Result<[Option<JsonValue<'d>>; N], ApiError> {
     if !value.is_object() {
-        return Err(at.unexpected_type("an object", value.kind()));
+        return Err(at.unexpected_type_error("an object", value.kind()));
     }
     let mut found = [None; N];
     let mut others = Vec::new();
@@ -27,20 +27,20 @@ pub(crate) fn object<'d, const N: usize>(
         }
     }
     if others.len() > 1 {
-        check_unique(&others).map_err(|key| match quotable_name(&key) {
+        check_unique_keys(&others).map_err(|key| match quotable_name(&key) {
             Some(name) => duplicate_key(at, &name),
-            None => at.invalid("a key occurs more than once"),
+            None => at.invalid_error("a key occurs more than once"),
         })?;
     }
     Ok(found.map(|member| member.filter(|member| !member.is_null())))
 }
 
 fn duplicate_key(at: &FieldPath<'_>, name: &str) -> ApiError {
-    at.key(name).invalid("the key occurs more than once")
+    at.member(name).invalid_error("the key occurs more than once")
 }
 
 /// Checks that no two keys have the same text; returns the repeated key as error.
-pub(crate) fn check_unique<'d>(keys: &[JsonValue<'d>]) -> Result<(), JsonValue<'d>> {
+pub(crate) fn check_unique_keys<'d>(keys: &[JsonValue<'d>]) -> Result<(), JsonValue<'d>> {
     if keys.len() < 12 {
         for (count, key) in keys.iter().enumerate() {
             let text = key.text();
@@ -57,91 +57,94 @@ pub(crate) fn check_unique<'d>(keys: &[JsonValue<'d>]) -> Result<(), JsonValue<'
 }
 
 /// Returns a member, or an error if it is absent.
-pub(crate) fn required<'d>(
+pub(crate) fn require_member<'d>(
     member: Option<JsonValue<'d>>,
     at: &FieldPath<'_>,
     expected: impl fmt::Display,
 ) -> Result<JsonValue<'d>, ApiError> {
-    member.ok_or_else(|| at.missing(expected))
+    member.ok_or_else(|| at.missing_error(expected))
 }
 
 /// Returns the value if it is a string, otherwise an error.
-pub(crate) fn string<'d>(value: JsonValue<'d>, at: &FieldPath<'_>) -> Result<JsonValue<'d>, ApiError> {
-    if value.is_string() { Ok(value) } else { Err(at.unexpected_type("a string", value.kind())) }
+pub(crate) fn require_string<'d>(
+    value: JsonValue<'d>,
+    at: &FieldPath<'_>,
+) -> Result<JsonValue<'d>, ApiError> {
+    if value.is_string() { Ok(value) } else { Err(at.unexpected_type_error("a string", value.kind())) }
 }
 
 /// Returns true if a string holds arguments of a call. Engines express a call without arguments in several ways, such
 /// as by the text `null`.
-pub(crate) fn has_arguments(value: JsonValue<'_>) -> bool {
+pub(crate) fn has_call_arguments(value: JsonValue<'_>) -> bool {
     const MAX_EMPTY_BYTES: usize = 64;
     let is_empty = || matches!(value.text().trim(), "" | "null" | r#""""#);
     !value.is_blank() && (value.string_bytes().len() > MAX_EMPTY_BYTES || !is_empty())
 }
 
 /// Returns the value if it is a string that is not empty, otherwise an error.
-pub(crate) fn non_empty_string<'d>(
+pub(crate) fn require_non_empty_string<'d>(
     value: JsonValue<'d>,
     at: &FieldPath<'_>,
 ) -> Result<JsonValue<'d>, ApiError> {
-    match string(value, at)?.string_bytes() {
-        [] => Err(at.invalid("expected a string that is not empty")),
+    match require_string(value, at)?.string_bytes() {
+        [] => Err(at.invalid_error("expected a string that is not empty")),
         _ => Ok(value),
     }
 }
 
 /// Returns a member that must be a string and must not be empty.
-pub(crate) fn required_text<'d>(
+pub(crate) fn require_text_member<'d>(
     member: Option<JsonValue<'d>>,
     at: &FieldPath<'_>,
 ) -> Result<JsonValue<'d>, ApiError> {
-    non_empty_string(required(member, at, "a string")?, at)
+    require_non_empty_string(require_member(member, at, "a string")?, at)
 }
 
 /// Maximum length of the name of a model or of a tool, in bytes of its text without escapes.
-pub(crate) const MAX_NAME: usize = 256;
+pub(crate) const MAX_NAME_BYTES: usize = 256;
 
 /// Returns a member that must be the name of a model or a tool; `expected` describes it if it is absent.
-pub(crate) fn required_name<'d>(
+pub(crate) fn require_name_member<'d>(
     member: Option<JsonValue<'d>>,
     at: &FieldPath<'_>,
     expected: impl fmt::Display,
 ) -> Result<JsonValue<'d>, ApiError> {
-    let value = non_empty_string(required(member, at, expected)?, at)?;
+    let value = require_non_empty_string(require_member(member, at, expected)?, at)?;
     match value.text().len() {
-        ..=MAX_NAME => Ok(value),
-        _ => Err(at.invalid(format_args!("expected a string of at most {MAX_NAME} bytes"))),
+        ..=MAX_NAME_BYTES => Ok(value),
+        _ => Err(at.invalid_error(format_args!("expected a string of at most {MAX_NAME_BYTES} bytes"))),
     }
 }
 
 /// Returns the value if it is an array, otherwise an error.
-pub(crate) fn array<'d>(value: JsonValue<'d>, at: &FieldPath<'_>) -> Result<JsonValue<'d>, ApiError> {
-    if value.is_array() { Ok(value) } else { Err(at.unexpected_type("an array", value.kind())) }
+pub(crate) fn require_array<'d>(value: JsonValue<'d>, at: &FieldPath<'_>) -> Result<JsonValue<'d>, ApiError> {
+    if value.is_array() { Ok(value) } else { Err(at.unexpected_type_error("an array", value.kind())) }
 }
 
 /// Checks that a value is an object; its members are not checked.
 pub(crate) fn check_object(value: JsonValue<'_>, at: &FieldPath<'_>) -> Result<(), ApiError> {
-    if value.is_object() { Ok(()) } else { Err(at.unexpected_type("an object", value.kind())) }
+    if value.is_object() { Ok(()) } else { Err(at.unexpected_type_error("an object", value.kind())) }
 }
 
 /// Reads a boolean.
-pub(crate) fn boolean(value: JsonValue<'_>, at: &FieldPath<'_>) -> Result<bool, ApiError> {
+pub(crate) fn read_bool(value: JsonValue<'_>, at: &FieldPath<'_>) -> Result<bool, ApiError> {
     match value.kind() {
         ValueKind::True => Ok(true),
         ValueKind::False => Ok(false),
-        other => Err(at.unexpected_type("a boolean", other)),
+        other => Err(at.unexpected_type_error("a boolean", other)),
     }
 }
 
 /// Reads an optional boolean.
-pub(crate) fn optional_bool(
+pub(crate) fn read_optional_bool(
     member: Option<JsonValue<'_>>,
     at: &FieldPath<'_>,
 ) -> Result<Option<bool>, ApiError> {
-    member.map(|value| boolean(value, at)).transpose()
+    member.map(|value| read_bool(value, at)).transpose()
 }
 
 /// Returns the keyword of `words` that the string `value` equals.
-pub(crate) fn one_of(
+pub(crate) fn read_keyword(
     value: JsonValue<'_>,
     at: &FieldPath<'_>,
     words: &[&'static str],
@@ -151,9 +154,9 @@ pub(crate) fn one_of(
     }
     let expected = QuotedAlternatives(words);
     Err(if value.is_string() {
-        at.unexpected_string(expected)
+        at.unexpected_string_error(expected)
     } else {
-        at.unexpected_type(expected, value.kind())
+        at.unexpected_type_error(expected, value.kind())
     })
 }
 
@@ -176,7 +179,7 @@ impl fmt::Display for QuotedAlternatives<'_> {
 }
 
 /// Reads an integer within inclusive bounds.
-pub(crate) fn integer(
+pub(crate) fn read_bounded_integer(
     value: JsonValue<'_>,
     at: &FieldPath<'_>,
     low: i64,
@@ -188,26 +191,33 @@ pub(crate) fn integer(
         (low, high) => format!("an integer from {low} to {high}"),
     };
     if value.kind() != ValueKind::Number {
-        return Err(at.unexpected_type(expected(), value.kind()));
+        return Err(at.unexpected_type_error(expected(), value.kind()));
     }
     if value.raw().bytes().any(|byte| matches!(byte, b'.' | b'e' | b'E')) {
-        return Err(at.invalid(format_args!("expected {}, got a number that is no integer", expected())));
+        return Err(
+            at.invalid_error(format_args!("expected {}, got a number that is no integer", expected()))
+        );
     }
     match value.raw().parse::<i64>() {
         Ok(number) if (low..=high).contains(&number) => Ok(number),
-        _ => Err(at.invalid(format_args!("expected {}, got a number out of range", expected()))),
+        _ => Err(at.invalid_error(format_args!("expected {}, got a number out of range", expected()))),
     }
 }
 
 /// Reads a number within inclusive bounds.
-pub(crate) fn number(value: JsonValue<'_>, at: &FieldPath<'_>, low: f64, high: f64) -> Result<f64, ApiError> {
+pub(crate) fn read_bounded_number(
+    value: JsonValue<'_>,
+    at: &FieldPath<'_>,
+    low: f64,
+    high: f64,
+) -> Result<f64, ApiError> {
     if value.kind() != ValueKind::Number {
-        return Err(at.unexpected_type(format_args!("a number from {low} to {high}"), value.kind()));
+        return Err(at.unexpected_type_error(format_args!("a number from {low} to {high}"), value.kind()));
     }
     match value.raw().parse::<f64>() {
         Ok(number) if (low..=high).contains(&number) => Ok(number),
-        _ => {
-            Err(at.invalid(format_args!("expected a number from {low} to {high}, got a number out of range")))
-        }
+        _ => Err(at.invalid_error(format_args!(
+            "expected a number from {low} to {high}, got a number out of range"
+        ))),
     }
 }

@@ -19,97 +19,109 @@ pub(crate) fn validate_scalars(
     booleans: &[&str],
 ) -> Result<(), ApiError> {
     for (name, low, high) in numbers {
-        top.get(name).map(|value| read::number(value, &top.path(name), *low, *high)).transpose()?;
+        top.get(name)
+            .map(|value| read::read_bounded_number(value, &top.member_path(name), *low, *high))
+            .transpose()?;
     }
     for (name, low, high) in integers {
-        top.get(name).map(|value| read::integer(value, &top.path(name), *low, *high)).transpose()?;
+        top.get(name)
+            .map(|value| read::read_bounded_integer(value, &top.member_path(name), *low, *high))
+            .transpose()?;
     }
     for name in booleans {
-        read::optional_bool(top.get(name), &top.path(name))?;
+        read::read_optional_bool(top.get(name), &top.member_path(name))?;
     }
     Ok(())
 }
 
 /// Reads `model`, unescaped; returns `default` if the request has no `model`.
-pub(crate) fn model_or_default(top: &RootObject<'_>, default: Option<&str>) -> Result<Box<str>, ApiError> {
+pub(crate) fn read_model_or_default(
+    top: &RootObject<'_>,
+    default: Option<&str>,
+) -> Result<Box<str>, ApiError> {
     match default {
         Some(default) if top.get("model").is_none() => Ok(default.into()),
-        _ => model(top),
+        _ => read_model(top),
     }
 }
 
 /// Reads `model`, unescaped.
-pub(crate) fn model(top: &RootObject<'_>) -> Result<Box<str>, ApiError> {
-    Ok(read::required_name(top.get("model"), &top.path("model"), "the name of a model")?.text().into())
+pub(crate) fn read_model(top: &RootObject<'_>) -> Result<Box<str>, ApiError> {
+    Ok(read::require_name_member(top.get("model"), &top.member_path("model"), "the name of a model")?
+        .text()
+        .into())
 }
 
 /// Reads a boolean, false by default.
-pub(crate) fn bool_or_false(top: &RootObject<'_>, name: &str) -> Result<bool, ApiError> {
-    Ok(read::optional_bool(top.get(name), &top.path(name))?.unwrap_or(false))
+pub(crate) fn read_bool_or_false(top: &RootObject<'_>, name: &str) -> Result<bool, ApiError> {
+    Ok(read::read_optional_bool(top.get(name), &top.member_path(name))?.unwrap_or(false))
 }
 
 /// Reads a cap on tokens, at least 1. Clients of llama.cpp and others send -1 for no cap, and in `num_predict` -2 for
 /// the window.
-pub(crate) fn token_cap(top: &RootObject<'_>, name: &str) -> Result<Option<u64>, ApiError> {
+pub(crate) fn read_token_cap(top: &RootObject<'_>, name: &str) -> Result<Option<u64>, ApiError> {
     if top.get(name).is_some_and(|value| value.raw() == "-1" || name == "num_predict" && value.raw() == "-2")
     {
         return Ok(None);
     }
-    token_count(top, name, 1)
+    read_token_count(top, name, 1)
 }
 
 /// Reads a number of tokens, at least `low`.
-pub(crate) fn token_count(top: &RootObject<'_>, name: &str, low: i64) -> Result<Option<u64>, ApiError> {
+pub(crate) fn read_token_count(top: &RootObject<'_>, name: &str, low: i64) -> Result<Option<u64>, ApiError> {
     let Some(value) = top.get(name) else { return Ok(None) };
-    let count = read::integer(value, &top.path(name), low, i64::MAX)?;
+    let count = read::read_bounded_integer(value, &top.member_path(name), low, i64::MAX)?;
     Ok(u64::try_from(count).ok())
 }
 
 /// Returns the keyword of `words` that an optional member equals; `None` if it is absent.
-pub(crate) fn keyword(
+pub(crate) fn read_optional_keyword(
     top: &RootObject<'_>,
     name: &str,
     words: &[&'static str],
 ) -> Result<Option<&'static str>, ApiError> {
-    top.get(name).map(|value| read::one_of(value, &top.path(name), words)).transpose()
+    top.get(name).map(|value| read::read_keyword(value, &top.member_path(name), words)).transpose()
 }
 
 /// Validates `logit_bias`; returns true if it has entries.
 pub(crate) fn has_logit_bias(top: &RootObject<'_>) -> Result<bool, ApiError> {
-    let path = top.path("logit_bias");
+    let path = top.member_path("logit_bias");
     let Some(bias) = top.get("logit_bias") else { return Ok(false) };
     read::check_object(bias, &path)?;
     let (keys, values): (Vec<JsonValue<'_>>, Vec<JsonValue<'_>>) = bias.members().unzip();
     for value in values {
-        read::number(value, &path, -100.0, 100.0)
-            .map_err(|_| path.invalid("expected an object of token ids and numbers from -100 to 100"))?;
+        read::read_bounded_number(value, &path, -100.0, 100.0).map_err(|_| {
+            path.invalid_error("expected an object of token ids and numbers from -100 to 100")
+        })?;
     }
-    read::check_unique(&keys).map_err(|_| path.invalid("a key occurs more than once"))?;
+    read::check_unique_keys(&keys).map_err(|_| path.invalid_error("a key occurs more than once"))?;
     Ok(!keys.is_empty())
 }
 
 /// Reads stop sequences: an array of strings or, if `or_string` is true, also a single string.
-pub(crate) fn stop_sequences(
+pub(crate) fn read_stop_sequences(
     top: &RootObject<'_>,
     name: &str,
     or_string: bool,
     limits: &RequestLimits,
 ) -> Result<Vec<String>, ApiError> {
-    let path = top.path(name);
+    let path = top.member_path(name);
     let Some(value) = top.get(name) else { return Ok(Vec::new()) };
     if or_string && value.is_string() {
         return Ok(vec![stop_sequence(value, &path, limits)?]);
     }
     if !value.is_array() {
         let expected = if or_string { "a string or an array of strings" } else { "an array of strings" };
-        return Err(path.unexpected_type(expected, value.kind()));
+        return Err(path.unexpected_type_error(expected, value.kind()));
     }
     let mut stop = Vec::new();
     for (index, item) in value.items().enumerate() {
         if index >= limits.max_stop {
-            return Err(path.invalid(format_args!("expected at most {} stop sequences", limits.max_stop)));
+            return Err(
+                path.invalid_error(format_args!("expected at most {} stop sequences", limits.max_stop))
+            );
         }
-        stop.push(stop_sequence(item, &path.index(index), limits)?);
+        stop.push(stop_sequence(item, &path.item(index), limits)?);
     }
     Ok(stop)
 }
@@ -119,9 +131,9 @@ fn stop_sequence(
     at: &crate::field_path::FieldPath<'_>,
     limits: &RequestLimits,
 ) -> Result<String, ApiError> {
-    let text = read::non_empty_string(value, at)?.text();
+    let text = read::require_non_empty_string(value, at)?.text();
     if text.len() > limits.max_stop_bytes {
-        return Err(at.invalid(format_args!("expected at most {} bytes", limits.max_stop_bytes)));
+        return Err(at.invalid_error(format_args!("expected at most {} bytes", limits.max_stop_bytes)));
     }
     Ok(text.into_owned())
 }

@@ -3,12 +3,12 @@
 
 use bytes::Bytes;
 use penstock_core::{CompletionTask, InferenceRequest, InferenceTask};
-use penstock_request_validation::{RequestLimits, validate_completion};
+use penstock_request_validation::{RequestLimits, validate_text_completion_request};
 use serde_json::{Value, json};
 
 fn validate(body: &Value) -> Result<InferenceRequest, String> {
     let body = Bytes::from(body.to_string());
-    validate_completion(body, &RequestLimits::default())
+    validate_text_completion_request(body, &RequestLimits::default())
         .map_err(|refusal| format!("{} {}", refusal.spec().status, refusal.message))
 }
 

@@ -3,8 +3,8 @@
 
 use penstock_core::{ApiError, ImageSize, InferenceRequest, InferenceTask};
 use penstock_request_validation::{
-    MessagesPurpose, RequestLimits, validate_chat_request, validate_embeddings, validate_images,
-    validate_messages_request, validate_rerank,
+    MessagesPurpose, RequestLimits, validate_chat_request, validate_embeddings_request,
+    validate_image_generation, validate_messages_request, validate_rerank_request,
 };
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
@@ -27,12 +27,18 @@ fn all(members: &Value) -> Vec<(&'static str, Result<InferenceRequest, ApiError>
             validate_messages_request(with(talk.clone(), members), &limits, MessagesPurpose::Generate),
         ),
         ("count", validate_messages_request(with(talk, members), &limits, MessagesPurpose::Count)),
-        ("embeddings", validate_embeddings(with(json!({"model": "m", "input": "x"}), members), &limits)),
+        (
+            "embeddings",
+            validate_embeddings_request(with(json!({"model": "m", "input": "x"}), members), &limits),
+        ),
         (
             "rerank",
-            validate_rerank(with(json!({"model": "m", "query": "q", "documents": ["d"]}), members), &limits),
+            validate_rerank_request(
+                with(json!({"model": "m", "query": "q", "documents": ["d"]}), members),
+                &limits,
+            ),
         ),
-        ("images", validate_images(with(json!({"model": "m", "prompt": "x"}), members), &limits)),
+        ("images", validate_image_generation(with(json!({"model": "m", "prompt": "x"}), members), &limits)),
     ]
 }
 
@@ -121,12 +127,14 @@ fn a_filter_on_what_a_kind_does_not_have_is_refused() {
 #[test]
 fn width_and_height_say_the_same_as_size() {
     let draw = |members: Value| {
-        validate_images(with(json!({"model": "m", "prompt": "x"}), &members), &RequestLimits::default()).map(
-            |ask| match ask.task {
-                InferenceTask::GenerateImages(draw) => draw.size,
-                _ => panic!("it draws"),
-            },
+        validate_image_generation(
+            with(json!({"model": "m", "prompt": "x"}), &members),
+            &RequestLimits::default(),
         )
+        .map(|ask| match ask.task {
+            InferenceTask::GenerateImages(draw) => draw.size,
+            _ => panic!("it draws"),
+        })
     };
     let size = |width, height| Some(ImageSize { width, height });
     assert_eq!(draw(json!({"width": 512, "height": 768})).unwrap(), size(512, 768));

@@ -5,11 +5,11 @@ mod support;
 
 use bytes::Bytes;
 use penstock_core::{ApiError, ErrorCode, ImageSize, ImageTask, InferenceRequest, InferenceTask, ModelKind};
-use penstock_request_validation::{RequestLimits, validate_images};
+use penstock_request_validation::{RequestLimits, validate_image_generation};
 use support::assert_refused;
 
 fn ask(body: &str) -> Result<InferenceRequest, ApiError> {
-    validate_images(Bytes::from(body.to_owned()), &RequestLimits::default())
+    validate_image_generation(Bytes::from(body.to_owned()), &RequestLimits::default())
 }
 
 fn draw(body: &str) -> ImageTask {
@@ -102,7 +102,7 @@ fn steps_are_bounded_under_both_names() {
 #[test]
 fn clients_of_gpt_image_models_expect_base64() {
     let base64 = |body: serde_json::Value| {
-        let ask = penstock_request_validation::validate_images(
+        let ask = penstock_request_validation::validate_image_generation(
             bytes::Bytes::from(body.to_string()),
             &penstock_request_validation::RequestLimits::default(),
         );

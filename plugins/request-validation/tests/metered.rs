@@ -11,7 +11,8 @@ use penstock_request_validation::members::{
     RefusedMember, RefusedValues,
 };
 use penstock_request_validation::{
-    RequestLimits, validate_embeddings, validate_rerank, validate_speech, validate_texts,
+    RequestLimits, validate_embeddings_request, validate_rerank_request, validate_speech_request,
+    validate_text_input_request,
 };
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
@@ -19,7 +20,7 @@ use serde_json::{Value, json};
 type Validate = fn(Bytes, &RequestLimits) -> Result<InferenceRequest, ApiError>;
 
 fn moderation(body: Bytes, limits: &RequestLimits) -> Result<InferenceRequest, ApiError> {
-    validate_texts(body, limits, ModelKind::Moderation, None)
+    validate_text_input_request(body, limits, ModelKind::Moderation, None)
 }
 
 fn check(validate: Validate, body: &Value) -> Result<PassthroughTask, String> {
@@ -35,7 +36,7 @@ fn the_seconds_of_speech_are_bounded_by_its_text_and_speed() {
     let most = |members: Value| {
         let mut body = json!({"model": "m", "input": "x".repeat(100)});
         body.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
-        match check(validate_speech, &body).unwrap().max_work {
+        match check(validate_speech_request, &body).unwrap().max_work {
             WorkDone::Audio { seconds } => seconds,
             other => panic!("{other:?}"),
         }
@@ -50,7 +51,7 @@ fn the_seconds_of_speech_are_bounded_by_its_text_and_speed() {
 fn the_content_type_follows_the_format() {
     let kind = |format: Value| {
         let body = json!({"model": "m", "input": "a", "response_format": format});
-        check(validate_speech, &body).unwrap().content_type
+        check(validate_speech_request, &body).unwrap().content_type
     };
     assert_eq!(kind(Value::Null), Some("audio/mpeg"));
     assert_eq!(kind(json!("opus")), Some("audio/ogg"));
@@ -65,7 +66,7 @@ fn speech_is_streamed_in_the_form_that_was_asked_for() {
         (json!("sse"), PassthroughDelivery::Events),
     ] {
         let body = json!({"model": "m", "input": "a", "stream_format": format});
-        assert_eq!(check(validate_speech, &body).unwrap().delivery, delivery, "{body}");
+        assert_eq!(check(validate_speech_request, &body).unwrap().delivery, delivery, "{body}");
     }
 }
 
@@ -81,7 +82,7 @@ fn invalid_speech_is_named() {
         (json!({"model": "m", "input": "a", "language": ""}), "language: "),
         (json!({"input": "a"}), "model: "),
     ] {
-        let got = check(validate_speech, &body).unwrap_err();
+        let got = check(validate_speech_request, &body).unwrap_err();
         assert!(got.starts_with(message), "{got}");
     }
 }
@@ -94,7 +95,8 @@ fn moderation_takes_a_text_or_texts() {
     assert_eq!(texts(json!(["a", "b"])), Ok(2));
     assert_eq!(texts(json!([{"type": "text", "text": "a"}, "b"])), Ok(2));
     let body = Bytes::from_static(br#"{"input":[{"type":"text","text":"a"}]}"#);
-    let ask = validate_texts(body, &RequestLimits::default(), ModelKind::Moderation, Some("d")).unwrap();
+    let ask = validate_text_input_request(body, &RequestLimits::default(), ModelKind::Moderation, Some("d"))
+        .unwrap();
     let InferenceTask::Passthrough(task) = &ask.task else { panic!() };
     assert_eq!((&*ask.model, &task.texts[..]), ("d", &[Bytes::from_static(b"\"a\"")][..]));
     for (input, message) in [
@@ -117,10 +119,10 @@ fn members_that_change_speech_scores_and_vectors_are_refused_by_name() {
         _ => json!(3),
     };
     let rows: [(Validate, Value, &[RefusedMember]); 4] = [
-        (validate_speech, json!({"input": "a"}), REFUSED_SPEECH_MEMBERS),
+        (validate_speech_request, json!({"input": "a"}), REFUSED_SPEECH_MEMBERS),
         (moderation, json!({"input": "a"}), REFUSED_MODERATION_MEMBERS),
-        (validate_embeddings, json!({"input": "a"}), REFUSED_EMBEDDING_MEMBERS),
-        (validate_rerank, json!({"query": "a", "documents": ["b"]}), REFUSED_RERANK_MEMBERS),
+        (validate_embeddings_request, json!({"input": "a"}), REFUSED_EMBEDDING_MEMBERS),
+        (validate_rerank_request, json!({"query": "a", "documents": ["b"]}), REFUSED_RERANK_MEMBERS),
     ];
     for (validate, mut body, members) in rows {
         body["model"] = json!("m");

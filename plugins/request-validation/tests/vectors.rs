@@ -6,18 +6,19 @@ use penstock_core::{
     ApiError, EmbeddingInputs, EmbeddingTask, ErrorCode, InferenceRequest, InferenceTask, ModelKind,
     RerankTask,
 };
-use penstock_request_validation::{RequestLimits, validate_embeddings, validate_rerank};
+use penstock_request_validation::{RequestLimits, validate_embeddings_request, validate_rerank_request};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 fn embed(body: &str) -> Result<(InferenceRequest, EmbeddingTask), ApiError> {
-    let ask = validate_embeddings(Bytes::copy_from_slice(body.as_bytes()), &RequestLimits::default())?;
+    let ask =
+        validate_embeddings_request(Bytes::copy_from_slice(body.as_bytes()), &RequestLimits::default())?;
     let InferenceTask::Embed(embed) = ask.task.clone() else { panic!("{:?}", ask.task) };
     Ok((ask, embed))
 }
 
 fn rank(body: &Value) -> Result<(InferenceRequest, RerankTask), ApiError> {
-    let ask = validate_rerank(Bytes::from(body.to_string()), &RequestLimits::default())?;
+    let ask = validate_rerank_request(Bytes::from(body.to_string()), &RequestLimits::default())?;
     let InferenceTask::Rerank(rerank) = ask.task.clone() else { panic!("{:?}", ask.task) };
     Ok((ask, rerank))
 }
@@ -163,7 +164,7 @@ proptest! {
     fn nothing_is_too_strange(middle in "[\\[\\]{}\",:0-9.a-z\\\\ ]{0,40}") {
         let _ = embed(&format!(r#"{{"model":"e","input":{middle}}}"#));
         let body = format!(r#"{{"model":"r","query":"q","documents":{middle}}}"#);
-        let _ = validate_rerank(Bytes::from(body), &RequestLimits::default());
+        let _ = validate_rerank_request(Bytes::from(body), &RequestLimits::default());
     }
 }
 

@@ -14,7 +14,7 @@ mod splice;
 pub use json::write_number;
 pub use objects::{
     AmountFormat, BILLING_HEADER, BillingCost, CacheSavings, DataCentreInfo, EnergyProvenance,
-    EnvironmentImpact, GridInfo, IMPACT_HEADER, SiteJson, annotation_headers, annotation_members,
-    zero_annotation_members,
+    EnvironmentImpact, GridInfo, IMPACT_HEADER, SiteJson, impact_and_billing_headers,
+    impact_and_billing_members, zero_impact_and_billing_members,
 };
 pub use splice::insert_members;

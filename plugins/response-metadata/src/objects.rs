@@ -148,7 +148,7 @@ pub enum AmountFormat {
 /// Returns `"environment_impact":{…},"billing_cost":{…}`: two members without enclosing braces. If `provenance` is
 /// false, the member `provenance` is omitted.
 #[must_use]
-pub fn annotation_members(
+pub fn impact_and_billing_members(
     impact: &EnvironmentImpact<'_>,
     cost: &BillingCost<'_>,
     provenance: bool,
@@ -164,7 +164,7 @@ pub fn annotation_members(
 /// Returns the two members of an answer for which no model ran: no energy, no charge. The site is that of the provider
 /// that would have served it.
 #[must_use]
-pub fn zero_annotation_members(served: &SiteJson, paid_with: &str, amounts: AmountFormat) -> Vec<u8> {
+pub fn zero_impact_and_billing_members(served: &SiteJson, paid_with: &str, amounts: AmountFormat) -> Vec<u8> {
     let mut out = br#""environment_impact":{"energy_kwh":0,"carbon_g_co2":0,"water_liters":0"#.to_vec();
     out.extend_from_slice(&served.site);
     out.extend_from_slice(b"},\"billing_cost\":");
@@ -175,7 +175,7 @@ pub fn zero_annotation_members(served: &SiteJson, paid_with: &str, amounts: Amou
 /// Returns the same two objects as headers (name, value), for answers that are not JSON. The values are ASCII without
 /// control characters.
 #[must_use]
-pub fn annotation_headers(
+pub fn impact_and_billing_headers(
     impact: &EnvironmentImpact<'_>,
     cost: &BillingCost<'_>,
     provenance: bool,

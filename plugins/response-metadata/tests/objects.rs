@@ -3,7 +3,7 @@
 
 use penstock_response_metadata::{
     AmountFormat, BillingCost, DataCentreInfo, EnergyProvenance, EnvironmentImpact, GridInfo, SiteJson,
-    annotation_headers, annotation_members,
+    impact_and_billing_headers, impact_and_billing_members,
 };
 use proptest::prelude::*;
 use rust_decimal::Decimal;
@@ -59,7 +59,7 @@ fn text(bytes: Vec<u8>) -> String {
 fn the_members_have_the_contracts_fields_in_its_order() {
     let served = SiteJson::new(&site("Paris, France", "scw-fr-par-2"));
     assert_eq!(
-        text(annotation_members(&impact(&served), &COST, true)),
+        text(impact_and_billing_members(&impact(&served), &COST, true)),
         concat!(
             r#""environment_impact":{"energy_kwh":0.00002353847,"carbon_g_co2":0.000729693,"#,
             r#""water_liters":12,"renewable_percent":27,"pue":1.3,"provider_id":"scw-fr-par-2","#,
@@ -75,7 +75,7 @@ fn the_members_have_the_contracts_fields_in_its_order() {
 #[test]
 fn without_provenance_only_the_contracts_own_fields_and_the_country_stand() {
     let served = SiteJson::new(&site("Paris, France", "p"));
-    let all = format!("{{{}}}", text(annotation_members(&impact(&served), &COST, false)));
+    let all = format!("{{{}}}", text(impact_and_billing_members(&impact(&served), &COST, false)));
     let all: Value = serde_json::from_str(&all).unwrap();
     let mut names: Vec<&str> =
         all["environment_impact"].as_object().unwrap().keys().map(String::as_str).collect();
@@ -106,21 +106,23 @@ fn unknown_values_are_absent_and_assumed_or_counted_ones_are_marked() {
         cache: None,
         ..known
     };
-    let all = text(annotation_members(&EnvironmentImpact { provenance, ..impact(&served) }, &COST, true));
+    let all =
+        text(impact_and_billing_members(&EnvironmentImpact { provenance, ..impact(&served) }, &COST, true));
     assert!(!all.contains("boundary") && !all.contains("embodied") && !all.contains("null"));
     assert!(all.contains(r#""assumed":["pue","wue"],"usage_source":"gateway"}"#));
-    let plain = text(annotation_members(&impact(&served), &COST, true));
+    let plain = text(impact_and_billing_members(&impact(&served), &COST, true));
     assert!(!plain.contains("assumed") && !plain.contains("usage_source"));
 }
 
 #[test]
 fn headers_carry_the_same_json_in_visible_ascii() {
     let served = SiteJson::new(&site("Kraków \"Podgórze\"\\\n𝄞, Poland", "p"));
-    let [(impact_name, first), (cost_name, second)] = annotation_headers(&impact(&served), &COST, true);
+    let [(impact_name, first), (cost_name, second)] =
+        impact_and_billing_headers(&impact(&served), &COST, true);
     assert_eq!((impact_name, cost_name), ("x-environment-impact", "x-billing-cost"));
     assert!(first.iter().chain(&second).all(|byte| (b' '..=b'~').contains(byte)));
     let joined = format!("\"environment_impact\":{},\"billing_cost\":{}", text(first.clone()), text(second));
-    assert_eq!(joined, text(annotation_members(&impact(&served), &COST, true)));
+    assert_eq!(joined, text(impact_and_billing_members(&impact(&served), &COST, true)));
     let read: Value = serde_json::from_slice(&first).unwrap();
     assert_eq!(read["location"], "Kraków \"Podgórze\"\\\n𝄞, Poland");
 }
@@ -129,10 +131,11 @@ fn headers_carry_the_same_json_in_visible_ascii() {
 fn amounts_can_be_strings_of_the_same_digits() {
     let cost = BillingCost { amounts: AmountFormat::Strings, ..COST };
     let served = SiteJson::new(&site("a", "b"));
-    let [_, (_, value)] = annotation_headers(&impact(&served), &cost, false);
+    let [_, (_, value)] = impact_and_billing_headers(&impact(&served), &cost, false);
     assert_eq!(text(value), r#"{"energy":"0.00000471","credits":"0.007","paid_with":"credits"}"#);
-    let nothing =
-        |amounts| text(penstock_response_metadata::zero_annotation_members(&served, "credits", amounts));
+    let nothing = |amounts| {
+        text(penstock_response_metadata::zero_impact_and_billing_members(&served, "credits", amounts))
+    };
     assert!(nothing(AmountFormat::Numbers).ends_with(r#"{"energy":0,"credits":0,"paid_with":"credits"}"#));
     assert!(
         nothing(AmountFormat::Strings).ends_with(r#"{"energy":"0","credits":"0","paid_with":"credits"}"#)
@@ -142,7 +145,7 @@ fn amounts_can_be_strings_of_the_same_digits() {
 fn written(number: Decimal) -> String {
     let cost = BillingCost { energy: number, credits: Decimal::ZERO, ..COST };
     let served = SiteJson::new(&site("a", "b"));
-    let [_, (_, value)] = annotation_headers(&impact(&served), &cost, false);
+    let [_, (_, value)] = impact_and_billing_headers(&impact(&served), &cost, false);
     let text = text(value);
     text.strip_prefix("{\"energy\":").unwrap().split(',').next().unwrap().to_owned()
 }
@@ -185,7 +188,7 @@ proptest! {
     #[test]
     fn any_text_comes_back_as_it_was(location in any::<String>()) {
         let served = SiteJson::new(&site(&location, "p"));
-        let all = format!("{{{}}}", text(annotation_members(&impact(&served), &COST, true)));
+        let all = format!("{{{}}}", text(impact_and_billing_members(&impact(&served), &COST, true)));
         let read: Value = serde_json::from_str(&all).unwrap();
         prop_assert_eq!(read["environment_impact"]["location"].as_str(), Some(location.as_str()));
     }

@@ -8,7 +8,7 @@
 //! - **Rendezvous.** Among offers with similar scores, a session without a record goes to the one with the highest
 //!   [`rendezvous_weight`], so that several gateways choose the same one and a lost offer moves its own sessions only.
 //!
-//! Both are bounded by load: an offer with more than [`LOAD_FACTOR`] of its share of the requests in flight gets
+//! Both are bounded by load: an offer with more than [`LOAD_LIMIT_FACTOR`] of its share of the requests in flight gets
 //! neither (consistent hashing with bounded loads, Mirrokni et al. 2016).
 
 use crate::breaker::OfferHealth;
@@ -16,11 +16,11 @@ use crate::plan::Candidate;
 use crate::score::{DEFAULT_MAX_IN_FLIGHT, RANK_WITHIN_CARBON_LIMIT, ScoredOffer};
 
 /// Load up to which an offer accepts a session, as a multiple of its share of all requests in flight.
-pub const LOAD_FACTOR: f64 = 1.25;
+pub const LOAD_LIMIT_FACTOR: f64 = 1.25;
 
 /// Number of requests in flight up to which an offer always accepts a session: engines batch as many without slowing
 /// down, and a share of so few requests means little.
-pub const MIN_LOAD_LIMIT: u32 = 8;
+pub const MIN_LOAD_LIMIT_REQUESTS: u32 = 8;
 
 /// Session of a request, as a hash; the same on every gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,7 +28,7 @@ pub struct SessionKey(pub u64);
 
 /// Expected saving by a cached prefix at an offer. Only for the comparison of offers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct CacheSaving {
+pub struct PromptCacheSaving {
     /// Saved part of the candidate's expected price, EUR.
     pub price: f64,
     /// Saved part of the candidate's predicted time, seconds.
@@ -39,11 +39,11 @@ pub struct CacheSaving {
 
 /// Relation of an offer to the session of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct SessionAffinity {
+pub struct OfferAffinity {
     /// Weight of the offer for this session, from [`rendezvous_weight`].
     pub weight: u64,
     /// Expected saving, if the offer answered the session last.
-    pub saving: Option<CacheSaving>,
+    pub saving: Option<PromptCacheSaving>,
 }
 
 /// Returns the weight of an offer for a session (rendezvous hashing). `offer` is a hash of the offer's identity, equal
@@ -75,12 +75,12 @@ const fn mix(word: u64) -> u64 {
 }
 
 /// Returns the maximum number of requests in flight, including the new one, with which an offer still accepts a
-/// session: [`LOAD_FACTOR`] times its share of `total`, and at least [`MIN_LOAD_LIMIT`].
+/// session: [`LOAD_LIMIT_FACTOR`] times its share of `total`, and at least [`MIN_LOAD_LIMIT_REQUESTS`].
 #[must_use]
 pub fn load_limit(total: u32, share: f64) -> u32 {
-    let limit = (f64::from(total) * share * LOAD_FACTOR).ceil();
+    let limit = (f64::from(total) * share * LOAD_LIMIT_FACTOR).ceil();
     // A share is at most 1, so the limit is far below `u32::MAX` for any number of requests a process can hold.
-    (limit as u32).max(MIN_LOAD_LIMIT)
+    (limit as u32).max(MIN_LOAD_LIMIT_REQUESTS)
 }
 
 /// Returns for each candidate true if it may serve the session: it must be usable, within its load limit, and either

@@ -71,7 +71,7 @@ pub fn choose_exploration(candidates: &[Candidate], first: usize, seed: u64) -> 
     let age = |one: &Candidate| one.measured_age.unwrap_or(Duration::MAX);
     let oldest = due().map(age).max()?;
     let equals = due().filter(|one| age(one) == oldest).count();
-    let drawn = SplitMix64::new(seed).below(u64::try_from(equals).unwrap_or(u64::MAX));
+    let drawn = SplitMix64::new(seed).random_below(u64::try_from(equals).unwrap_or(u64::MAX));
     let mut equals = due().filter(|one| age(one) == oldest);
     equals.nth(usize::try_from(drawn).unwrap_or(0)).map(|one| one.offer)
 }

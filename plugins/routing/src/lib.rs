@@ -32,7 +32,9 @@ mod rng;
 mod score;
 mod session;
 
-pub use affinity::{CacheSaving, SessionAffinity, SessionKey, load_limit, rendezvous_weight, stable_hash};
+pub use affinity::{
+    OfferAffinity, PromptCacheSaving, SessionKey, load_limit, rendezvous_weight, stable_hash,
+};
 pub use breaker::{AttemptOutcome, BreakerClient, BreakerState, CircuitBreaker, OfferHealth};
 pub use budget::RetryBudget;
 pub use explanation::{ExplainedOffer, OfferRank, explain_plan};
@@ -43,8 +45,8 @@ pub use explore::{
 pub use flavor::{
     BALANCED, BATCH, ECO, FLAVORS, Flavor, FlavorWeights, PRICE, SPEED, default_flavor, split_flavor,
 };
-pub use latency::{LastHourRates, LastHourStats, LatencySample, LatencyStats};
+pub use latency::{LastHourStats, LastHourSummary, LatencySample, LatencyStats};
 pub use plan::{Candidate, TIE_MARGIN, estimate_price, plan};
-pub use retry::{AttemptPolicy, FailedAttempt, PlannedOffer, PlannerStep, RetryPlanner};
+pub use retry::{AttemptPolicy, FailedAttempt, PlannedOffer, RetryAction, RetryPlanner};
 pub use score::ScoreTerms;
 pub use session::{RequestSession, SESSION_HEADERS, request_session};

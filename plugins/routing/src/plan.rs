@@ -10,7 +10,7 @@
 //! everything to one provider for a tiny advantage, and two gateways with the same statistics do not make the same
 //! choice every time.
 
-use crate::affinity::{SessionAffinity, session_eligibility};
+use crate::affinity::{OfferAffinity, session_eligibility};
 use crate::breaker::OfferHealth;
 use crate::flavor::Flavor;
 use crate::rng::SplitMix64;
@@ -52,7 +52,7 @@ pub struct Candidate {
     /// Health of the offer according to its breaker ([`CircuitBreaker::health`](crate::CircuitBreaker::health)).
     pub health: OfferHealth,
     /// Relation to the session of the request; `None` if it has no session.
-    pub session: Option<SessionAffinity>,
+    pub session: Option<OfferAffinity>,
 }
 
 impl Candidate {
@@ -163,8 +163,8 @@ fn preferred(tied: &[ScoredOffer]) -> Option<usize> {
 /// Returns the index of the less loaded of two random offers among the first `tie_count`.
 fn pick_less_loaded(run: &[ScoredOffer], tie_count: usize, dice: &mut SplitMix64) -> usize {
     let bound = u64::try_from(tie_count).unwrap_or(u64::MAX);
-    let first = dice.below(bound);
-    let second = dice.below(bound.saturating_sub(1));
+    let first = dice.random_below(bound);
+    let second = dice.random_below(bound.saturating_sub(1));
     // The second random index skips the first one, so that the two differ.
     let second = if second >= first { second + 1 } else { second };
     let first = usize::try_from(first).unwrap_or(0);

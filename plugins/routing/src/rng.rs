@@ -18,7 +18,7 @@ impl SplitMix64 {
     }
 
     /// Returns a random number below `bound`; 0 if `bound` is 0. The bias is less than `bound` / 2^64.
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn random_below(&mut self, bound: u64) -> u64 {
         let wide = u128::from(self.next_u64()) * u128::from(bound);
         u64::try_from(wide >> 64).unwrap_or(0)
     }

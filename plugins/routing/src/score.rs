@@ -15,7 +15,7 @@
 //! one percent. "Best" covers the usable offers only, so that a cheap but unavailable offer does not make the others
 //! look equal.
 
-use crate::affinity::{CacheSaving, SessionAffinity};
+use crate::affinity::{OfferAffinity, PromptCacheSaving};
 use crate::breaker::OfferHealth;
 use crate::flavor::Flavor;
 use crate::latency::HALF_LIFE;
@@ -67,7 +67,7 @@ pub(crate) struct ScoredOffer {
     /// Requests in flight divided by the capacity.
     pub(crate) load: f64,
     /// Relation of the offer to the session; `None` if it may not take the session.
-    pub(crate) session: Option<SessionAffinity>,
+    pub(crate) session: Option<OfferAffinity>,
 }
 
 /// Returns rank and score of each candidate, in the order of `candidates`.
@@ -90,7 +90,7 @@ pub(crate) fn score_candidates(flavor: &dyn Flavor, candidates: &[Candidate]) ->
         .collect();
     let best = BestTerms::from_candidates(candidates, &scored);
     let weights = flavor.weights();
-    let limit = flavor.max_intensity_ratio().map_or(f64::INFINITY, |times| times * best.ci);
+    let limit = flavor.max_carbon_intensity_ratio().map_or(f64::INFINITY, |times| times * best.ci);
     for (entry, one) in scored.iter_mut().zip(candidates) {
         let environment = f64::midpoint(
             distance_to_best(best.carbon, expected_carbon(one)),
@@ -183,10 +183,10 @@ fn load_ratio(one: &Candidate) -> f64 {
 }
 
 /// Returns the saving at an offer; a value that is not a valid amount counts as zero.
-fn saving(one: &Candidate) -> CacheSaving {
+fn saving(one: &Candidate) -> PromptCacheSaving {
     let amount = |number: f64| if number.is_finite() { number.max(0.0) } else { 0.0 };
     let saving = one.session.and_then(|session| session.saving).unwrap_or_default();
-    CacheSaving {
+    PromptCacheSaving {
         price: amount(saving.price),
         seconds: amount(saving.seconds),
         energy: amount(saving.energy).min(1.0),

@@ -2,7 +2,7 @@
 
 use crate::affinity::{SessionKey, stable_hash};
 use penstock_core::{BodyMember, InferenceRequest, InferenceTask};
-use penstock_json_scan::json::{self, ObjectEvent};
+use penstock_json_scan::json::{self, ObjectMemberEvent};
 use std::ops::{ControlFlow, Range};
 
 /// Headers with which clients name a conversation, lower case, in the order in which they are looked for.
@@ -44,15 +44,15 @@ const MAX_NAME: usize = 1024;
 /// sessions.
 mod source {
     /// Name from the member `prompt_cache_key`.
-    pub(super) const CACHE_KEY: u64 = 1;
+    pub(super) const CACHE_KEY_TAG: u64 = 1;
     /// Name from one of the [`SESSION_HEADERS`](super::SESSION_HEADERS).
-    pub(super) const HEADER: u64 = 3;
+    pub(super) const HEADER_TAG: u64 = 3;
     /// Name from the member `metadata` or the top of the body.
-    pub(super) const METADATA: u64 = 4;
+    pub(super) const METADATA_TAG: u64 = 4;
     /// User id of a conversation that is identified by its beginning.
-    pub(super) const USER: u64 = 5;
+    pub(super) const USER_TAG: u64 = 5;
     /// Hash of the system prompt and the first messages.
-    pub(super) const CONVERSATION_START: u64 = 6;
+    pub(super) const CONVERSATION_START_TAG: u64 = 6;
 }
 
 /// Session that a request belongs to.
@@ -90,21 +90,21 @@ pub fn request_session<'h>(
         Some(RequestSession { key: SessionKey(stable_hash(scope ^ source, name)), is_first_turn: false })
     };
     if let Some(key) = string_member(request, "prompt_cache_key") {
-        return named(source::CACHE_KEY, key);
+        return named(source::CACHE_KEY_TAG, key);
     }
     if let Some(value) = session_header(headers) {
-        return named(source::HEADER, value);
+        return named(source::HEADER_TAG, value);
     }
     let (session, user) = metadata(request);
     if let Some(session) = session.or_else(|| string_member(request, "session_id")) {
-        return named(source::METADATA, session);
+        return named(source::METADATA_TAG, session);
     }
-    let user = user.and_then(|user| named(source::USER, user));
+    let user = user.and_then(|user| named(source::USER_TAG, user));
     let Some((beginning, is_first_turn)) = hash_beginning(request) else { return user };
     let beginning = beginning.to_le_bytes();
     let session = match user {
         Some(user) => RequestSession { key: SessionKey(stable_hash(user.key.0, &beginning)), ..user },
-        None => named(source::CONVERSATION_START, &beginning)?,
+        None => named(source::CONVERSATION_START_TAG, &beginning)?,
     };
     Some(RequestSession { is_first_turn, ..session })
 }
@@ -169,16 +169,16 @@ fn hash_beginning(request: &InferenceRequest) -> Option<(u64, bool)> {
         return Some((hash_content(start, messages, member), true));
     }
     let (mut hash, mut is_user, mut found) = (start, false, None);
-    let followed = json::visit_objects(messages, known_strings(member), b"content", |event| {
+    let followed = json::visit_array_object_members(messages, known_strings(member), b"content", |event| {
         if let Some(hash) = found {
             return ControlFlow::Break((hash, false));
         }
         match event {
-            ObjectEvent::Member(b"role", value) => is_user = value == b"\"user\"",
-            ObjectEvent::Member(b"content", value) => hash = hash_ends(hash, value),
-            ObjectEvent::NestedMember(key, value) => hash = hash_part_member(hash, key, value),
-            ObjectEvent::Member(..) => {}
-            ObjectEvent::End => found = is_user.then_some(hash),
+            ObjectMemberEvent::Member(b"role", value) => is_user = value == b"\"user\"",
+            ObjectMemberEvent::Member(b"content", value) => hash = hash_ends(hash, value),
+            ObjectMemberEvent::NestedMember(key, value) => hash = hash_part_member(hash, key, value),
+            ObjectMemberEvent::Member(..) => {}
+            ObjectMemberEvent::End => found = is_user.then_some(hash),
         }
         ControlFlow::Continue(())
     });
@@ -199,8 +199,8 @@ fn hash_content(seed: u64, content: &[u8], member: &BodyMember) -> u64 {
         return hash_ends(seed, content);
     }
     let mut hash = seed;
-    let _: Option<()> = json::visit_objects(content, known_strings(member), b"", |event| {
-        if let ObjectEvent::Member(key, value) = event {
+    let _: Option<()> = json::visit_array_object_members(content, known_strings(member), b"", |event| {
+        if let ObjectMemberEvent::Member(key, value) = event {
             hash = hash_part_member(hash, key, value);
         }
         ControlFlow::Continue(())

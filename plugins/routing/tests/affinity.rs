@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_routing::{
-    BALANCED, CacheSaving, Candidate, FLAVORS, OfferHealth, SPEED, SessionAffinity, SessionKey, load_limit,
-    plan, rendezvous_weight, stable_hash,
+    BALANCED, Candidate, FLAVORS, OfferAffinity, OfferHealth, PromptCacheSaving, SPEED, SessionKey,
+    load_limit, plan, rendezvous_weight, stable_hash,
 };
 use proptest::prelude::*;
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ fn session(number: u64) -> SessionKey {
 
 /// Equal offers with these requests in flight, for a session whose last answer came from `last`.
 fn candidates(in_flight: &[u32], key: SessionKey, last: Option<usize>) -> Vec<Candidate> {
-    let saving = CacheSaving { price: 0.6, seconds: 0.5, energy: 0.4 };
+    let saving = PromptCacheSaving { price: 0.6, seconds: 0.5, energy: 0.4 };
     let one = |(offer, in_flight): (usize, &u32)| Candidate {
         price: 1.0,
         predicted_seconds: Some(2.0),
@@ -28,7 +28,7 @@ fn candidates(in_flight: &[u32], key: SessionKey, last: Option<usize>) -> Vec<Ca
         max_in_flight: 64,
         ci_g_per_kwh: 100.0,
         renewable: 0.5,
-        session: Some(SessionAffinity {
+        session: Some(OfferAffinity {
             weight: rendezvous_weight(key, identity(offer)),
             saving: (last == Some(offer)).then_some(saving),
         }),
@@ -133,12 +133,12 @@ fn a_much_better_offer_wins_over_a_cached_prefix() {
 
 #[test]
 fn the_saving_counts_in_each_term_of_the_score() {
-    let none = CacheSaving::default();
+    let none = PromptCacheSaving::default();
     // Differences beyond the margin of a tie, against the offer with the cache.
     for saving in [
-        CacheSaving { price: 0.5, ..none },
-        CacheSaving { seconds: 1.2, ..none },
-        CacheSaving { energy: 0.9, ..none },
+        PromptCacheSaving { price: 0.5, ..none },
+        PromptCacheSaving { seconds: 1.2, ..none },
+        PromptCacheSaving { energy: 0.9, ..none },
     ] {
         for flavor in FLAVORS {
             let mut offers = candidates(&[0; 4], session(1), Some(2));
@@ -158,7 +158,7 @@ fn the_saving_counts_in_each_term_of_the_score() {
 fn absurd_savings_are_bounded_by_the_request() {
     for absurd in [f64::INFINITY, 1e300, f64::NAN, -1e300] {
         let mut offers = candidates(&[0; 4], session(1), Some(2));
-        let saving = CacheSaving { price: absurd, seconds: absurd, energy: absurd };
+        let saving = PromptCacheSaving { price: absurd, seconds: absurd, energy: absurd };
         offers[2].session.as_mut().unwrap().saving = Some(saving);
         let mut order = plan(BALANCED, &offers, 1);
         order.sort_unstable();

@@ -17,7 +17,7 @@ fn the_details_name_provider_reason_and_milliseconds() {
         RetryPlanner::new((0..3).map(|offer| PlannedOffer::new(offer, offer)), AttemptPolicy::default(), 1),
         RetryBudget::new(),
     );
-    course.start(NOW);
+    course.first_step(NOW);
     course.on_failure(&UpstreamError::new(UpstreamErrorKind::Status(503)), at(120), &mut budget);
     course.on_failure(&UpstreamError::new(UpstreamErrorKind::FirstByteTimeout), at(150), &mut budget);
     let names = ["alpha-fr", "beta-de", "gamma-nl"];
@@ -25,7 +25,7 @@ fn the_details_name_provider_reason_and_milliseconds() {
         {"provider": "alpha-fr", "reason": "unavailable", "ms": 120},
         {"provider": "beta-de", "reason": "timeout", "ms": 30},
     ]);
-    assert_eq!(course.attempt_details(|provider| names[provider]), expected);
+    assert_eq!(course.failed_attempts_json(|provider| names[provider]), expected);
 }
 
 #[test]
@@ -59,9 +59,9 @@ fn customers_read_one_of_four_reasons_and_nothing_of_our_key() {
         (UpstreamErrorKind::Caller, "refused"),
     ] {
         let mut course = RetryPlanner::new([PlannedOffer::new(0, 0)], AttemptPolicy::default(), 1);
-        course.start(NOW);
+        course.first_step(NOW);
         course.on_failure(&UpstreamError::new(kind), at(5), &mut RetryBudget::new());
-        let details = course.attempt_details(|_| "alpha-fr");
+        let details = course.failed_attempts_json(|_| "alpha-fr");
         assert_eq!(
             details,
             serde_json::json!([{"provider": "alpha-fr", "reason": reason, "ms": 5}]),

@@ -21,7 +21,7 @@ fn at(millis: u64) -> Duration {
 fn ejected() -> CircuitBreaker {
     let mut breaker = CircuitBreaker::default();
     for _ in 0..5 {
-        breaker.on_result(NOW, BAD);
+        breaker.on_unattributed_result(NOW, BAD);
     }
     breaker
 }
@@ -30,10 +30,10 @@ fn ejected() -> CircuitBreaker {
 fn the_fifth_failure_in_a_row_ejects() {
     let mut breaker = CircuitBreaker::default();
     for _ in 0..4 {
-        breaker.on_result(NOW, BAD);
+        breaker.on_unattributed_result(NOW, BAD);
     }
     assert_eq!(breaker.state(NOW), BreakerState::Closed);
-    breaker.on_result(NOW, BAD);
+    breaker.on_unattributed_result(NOW, BAD);
     assert_eq!(breaker.state(NOW), BreakerState::Open { until: at(1_000) });
     assert_eq!(breaker.health(NOW), OfferHealth::Ejected { failures: 5, until: at(1_000) });
 }
@@ -43,9 +43,9 @@ fn a_success_in_between_starts_the_count_again() {
     let mut breaker = CircuitBreaker::default();
     for _ in 0..3 {
         for _ in 0..4 {
-            breaker.on_result(NOW, BAD);
+            breaker.on_unattributed_result(NOW, BAD);
         }
-        breaker.on_result(NOW, AttemptOutcome::Success);
+        breaker.on_unattributed_result(NOW, AttemptOutcome::Success);
     }
     assert_eq!(breaker.state(NOW), BreakerState::Closed);
 }
@@ -54,13 +54,13 @@ fn a_success_in_between_starts_the_count_again() {
 fn half_of_twenty_ejects_and_half_of_nineteen_does_not() {
     let mut breaker = CircuitBreaker::default();
     for _ in 0..9 {
-        breaker.on_result(NOW, AttemptOutcome::Success);
-        breaker.on_result(NOW, BAD);
+        breaker.on_unattributed_result(NOW, AttemptOutcome::Success);
+        breaker.on_unattributed_result(NOW, BAD);
     }
-    breaker.on_result(NOW, BAD);
+    breaker.on_unattributed_result(NOW, BAD);
     assert_eq!(breaker.state(NOW), BreakerState::Closed, "19 attempts, 10 failed: too few to tell");
-    breaker.on_result(NOW, AttemptOutcome::Success);
-    breaker.on_result(NOW, BAD);
+    breaker.on_unattributed_result(NOW, AttemptOutcome::Success);
+    breaker.on_unattributed_result(NOW, BAD);
     assert_ne!(breaker.state(NOW), BreakerState::Closed);
 }
 
@@ -68,8 +68,8 @@ fn half_of_twenty_ejects_and_half_of_nineteen_does_not() {
 fn failures_of_long_ago_do_not_count_towards_the_share() {
     let mut breaker = CircuitBreaker::default();
     for round in 0..40 {
-        breaker.on_result(at(round * 60_000), BAD);
-        breaker.on_result(at(round * 60_000), AttemptOutcome::Success);
+        breaker.on_unattributed_result(at(round * 60_000), BAD);
+        breaker.on_unattributed_result(at(round * 60_000), AttemptOutcome::Success);
     }
     assert_eq!(breaker.state(at(40 * 60_000)), BreakerState::Closed);
     assert!(breaker.failure_ratio(at(40 * 60_000)) < 1e-9);
@@ -87,7 +87,7 @@ fn client_and_gateway_errors_never_count_as_provider_failures() {
     ] {
         let fault = UpstreamError { kind, ..caller.clone() };
         for _ in 0..100 {
-            breaker.on_result(NOW, AttemptOutcome::from(&fault));
+            breaker.on_unattributed_result(NOW, AttemptOutcome::from(&fault));
         }
     }
     assert_eq!(breaker.health(NOW), OfferHealth::Healthy);
@@ -124,10 +124,10 @@ fn an_ejection_ends_in_a_trial_with_one_probe_at_a_time() {
     assert!(breaker.try_acquire(at(1_000)));
     assert!(!breaker.try_acquire(at(1_001)), "the seat is taken");
     assert!(matches!(breaker.health(at(1_001)), OfferHealth::Ejected { .. }));
-    breaker.on_result(at(1_500), AttemptOutcome::Success);
+    breaker.on_unattributed_result(at(1_500), AttemptOutcome::Success);
     assert_eq!(breaker.state(at(1_500)), BreakerState::HalfOpen);
     assert!(breaker.try_acquire(at(1_600)));
-    breaker.on_result(at(1_700), AttemptOutcome::Success);
+    breaker.on_unattributed_result(at(1_700), AttemptOutcome::Success);
     assert_eq!(breaker.state(at(1_700)), BreakerState::Closed);
     assert_eq!(breaker.health(at(1_700)), OfferHealth::Healthy);
 }
@@ -141,7 +141,7 @@ fn a_failed_probe_ejects_for_twice_as_long_up_to_the_longest() {
         assert_eq!(until - now, Duration::from_secs(seconds));
         now = until;
         assert!(breaker.try_acquire(now));
-        breaker.on_result(now, BAD);
+        breaker.on_unattributed_result(now, BAD);
     }
 }
 
@@ -149,13 +149,13 @@ fn a_failed_probe_ejects_for_twice_as_long_up_to_the_longest() {
 fn a_closing_forgets_the_backoff() {
     let mut breaker = ejected();
     assert!(breaker.try_acquire(at(1_000)));
-    breaker.on_result(at(1_000), BAD);
+    breaker.on_unattributed_result(at(1_000), BAD);
     for _ in 0..2 {
         assert!(breaker.try_acquire(at(3_000)));
-        breaker.on_result(at(3_000), AttemptOutcome::Success);
+        breaker.on_unattributed_result(at(3_000), AttemptOutcome::Success);
     }
     for _ in 0..5 {
-        breaker.on_result(at(3_000), BAD);
+        breaker.on_unattributed_result(at(3_000), BAD);
     }
     assert_eq!(breaker.state(at(3_000)), BreakerState::Open { until: at(4_000) });
 }
@@ -164,7 +164,7 @@ fn a_closing_forgets_the_backoff() {
 fn a_probe_releases_its_slot_when_its_client_disconnects() {
     let mut breaker = ejected();
     assert!(breaker.try_acquire(at(1_000)));
-    breaker.on_result(at(1_100), AttemptOutcome::Neutral);
+    breaker.on_unattributed_result(at(1_100), AttemptOutcome::Neutral);
     assert!(breaker.try_acquire(at(1_200)));
 }
 
@@ -180,8 +180,8 @@ fn a_lost_probe_releases_its_slot_eventually() {
 fn a_late_failure_of_an_attempt_from_before_does_not_prolong_the_ejection() {
     let mut breaker = ejected();
     for _ in 0..50 {
-        breaker.on_result(at(900), BAD);
-        breaker.on_result(at(1_100), BAD);
+        breaker.on_unattributed_result(at(900), BAD);
+        breaker.on_unattributed_result(at(1_100), BAD);
     }
     assert_eq!(breaker.state(at(1_100)), BreakerState::HalfOpen);
 }
@@ -189,30 +189,30 @@ fn a_late_failure_of_an_attempt_from_before_does_not_prolong_the_ejection() {
 #[test]
 fn a_last_resort_attempt_that_works_is_as_good_as_a_probe() {
     let mut breaker = ejected();
-    breaker.on_result(at(10), AttemptOutcome::Success);
+    breaker.on_unattributed_result(at(10), AttemptOutcome::Success);
     assert_eq!(breaker.state(at(10)), BreakerState::HalfOpen);
-    breaker.on_result(at(20), AttemptOutcome::Success);
+    breaker.on_unattributed_result(at(20), AttemptOutcome::Success);
     assert_eq!(breaker.state(at(20)), BreakerState::Closed);
 }
 
 #[test]
 fn a_check_that_passes_begins_the_trial_but_does_not_close() {
     let mut breaker = ejected();
-    breaker.on_check(at(100), true);
+    breaker.on_health_check(at(100), true);
     assert_eq!(breaker.state(at(100)), BreakerState::HalfOpen);
-    breaker.on_check(at(200), true);
+    breaker.on_health_check(at(200), true);
     assert_eq!(breaker.state(at(200)), BreakerState::HalfOpen);
 }
 
 #[test]
 fn three_failed_checks_eject_and_prolong_it_while_they_fail() {
     let mut breaker = CircuitBreaker::default();
-    breaker.on_check(at(0), false);
-    breaker.on_check(at(100), false);
+    breaker.on_health_check(at(0), false);
+    breaker.on_health_check(at(100), false);
     assert_eq!(breaker.state(at(100)), BreakerState::Closed);
-    breaker.on_check(at(200), false);
+    breaker.on_health_check(at(200), false);
     assert_eq!(breaker.state(at(200)), BreakerState::Open { until: at(1_200) });
-    breaker.on_check(at(800), false);
+    breaker.on_health_check(at(800), false);
     assert_eq!(breaker.state(at(800)), BreakerState::Open { until: at(1_800) });
 }
 
@@ -220,8 +220,8 @@ fn three_failed_checks_eject_and_prolong_it_while_they_fail() {
 fn failed_checks_do_not_eject_an_offer_that_answers() {
     let mut breaker = CircuitBreaker::default();
     for round in 0..20 {
-        breaker.on_check(at(round * 10_000), false);
-        breaker.on_result(at(round * 10_000 + 1), AttemptOutcome::Success);
+        breaker.on_health_check(at(round * 10_000), false);
+        breaker.on_unattributed_result(at(round * 10_000 + 1), AttemptOutcome::Success);
     }
     assert_eq!(breaker.state(at(200_000)), BreakerState::Closed);
 }
@@ -233,7 +233,7 @@ fn retry_after_is_a_rest_and_no_ejection() {
         retry_after: Some(Duration::from_secs(7)),
         ..UpstreamError::new(UpstreamErrorKind::Status(503))
     };
-    breaker.on_result(NOW, AttemptOutcome::from(&fault));
+    breaker.on_unattributed_result(NOW, AttemptOutcome::from(&fault));
     assert_eq!(breaker.cooldown_until(NOW), Some(at(7_000)));
     assert_eq!(breaker.health(NOW), OfferHealth::CoolingDown { until: at(7_000) });
     assert_eq!(breaker.state(NOW), BreakerState::Closed);
@@ -246,7 +246,7 @@ fn rate_limits_never_eject_but_make_an_offer_look_slower() {
     let mut breaker = CircuitBreaker::default();
     let limited = AttemptOutcome::from(&UpstreamError::new(UpstreamErrorKind::Status(429)));
     for _ in 0..100 {
-        breaker.on_result(NOW, limited);
+        breaker.on_unattributed_result(NOW, limited);
     }
     assert_eq!(breaker.state(NOW), BreakerState::Closed);
     assert!(breaker.failure_ratio(NOW) > 0.9);
@@ -258,22 +258,28 @@ fn rate_limits_without_retry_after_back_off() {
     let limited = AttemptOutcome::RateLimited { retry_after: None };
     let mut now = NOW;
     for seconds in [1, 2, 4, 8, 16, 30, 30] {
-        breaker.on_result(now, limited);
+        breaker.on_unattributed_result(now, limited);
         assert_eq!(breaker.cooldown_until(now), Some(now + Duration::from_secs(seconds)));
         now += Duration::from_secs(seconds);
     }
-    breaker.on_result(now, AttemptOutcome::Success);
-    breaker.on_result(now, limited);
+    breaker.on_unattributed_result(now, AttemptOutcome::Success);
+    breaker.on_unattributed_result(now, limited);
     assert_eq!(breaker.cooldown_until(now), Some(now + Duration::from_secs(1)));
 }
 
 #[test]
 fn a_longer_cooldown_is_retained_and_every_cooldown_is_bounded() {
     let mut breaker = CircuitBreaker::default();
-    breaker.on_result(NOW, AttemptOutcome::RateLimited { retry_after: Some(Duration::from_secs(20)) });
-    breaker.on_result(NOW, AttemptOutcome::RateLimited { retry_after: Some(Duration::from_secs(2)) });
+    breaker.on_unattributed_result(
+        NOW,
+        AttemptOutcome::RateLimited { retry_after: Some(Duration::from_secs(20)) },
+    );
+    breaker.on_unattributed_result(
+        NOW,
+        AttemptOutcome::RateLimited { retry_after: Some(Duration::from_secs(2)) },
+    );
     assert_eq!(breaker.cooldown_until(NOW), Some(at(20_000)));
-    breaker.on_result(NOW, AttemptOutcome::RateLimited { retry_after: Some(Duration::MAX) });
+    breaker.on_unattributed_result(NOW, AttemptOutcome::RateLimited { retry_after: Some(Duration::MAX) });
     assert_eq!(breaker.cooldown_until(NOW), Some(NOW + BreakerSettings::default().max_cooldown));
 }
 

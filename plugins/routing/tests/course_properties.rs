@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_core::{UpstreamError, UpstreamErrorKind};
-use penstock_routing::{AttemptPolicy, PlannedOffer, PlannerStep, RetryBudget, RetryPlanner};
+use penstock_routing::{AttemptPolicy, PlannedOffer, RetryAction, RetryBudget, RetryPlanner};
 use proptest::prelude::*;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -67,11 +67,11 @@ proptest! {
         let mut last = None;
         let mut may_repeat = false;
         let mut asked: HashSet<usize> = HashSet::new();
-        let mut next = course.start(now);
+        let mut next = course.first_step(now);
         for (fault, gap, after_commit, pass) in faults {
             steps += 1;
             match next {
-                PlannerStep::Attempt(offer) => {
+                RetryAction::Attempt(offer) => {
                     let entry = entries[offer];
                     prop_assert!(now < deadline, "no attempt past the deadline");
                     prop_assert!(!silent.contains(&offer), "asked a silent offer again");
@@ -105,9 +105,9 @@ proptest! {
                     } else {
                         course.on_failure(&fault, now, &mut budget)
                     };
-                    prop_assert_eq!(next == PlannerStep::ReturnError, fault.kind == UpstreamErrorKind::Caller);
+                    prop_assert_eq!(next == RetryAction::ReturnError, fault.kind == UpstreamErrorKind::Caller);
                 }
-                PlannerStep::RetrySame { offer, after } => {
+                RetryAction::RetrySame { offer, after } => {
                     prop_assert_eq!(Some(offer), last);
                     prop_assert!(entries[offer].is_stable);
                     let count = quick.entry(entries[offer].provider).or_default();
@@ -115,15 +115,15 @@ proptest! {
                     prop_assert!(*count <= 1, "one quick retry per provider");
                     may_repeat = true;
                     now += after;
-                    next = course.resume(now);
-                    prop_assert_eq!(next, PlannerStep::Attempt(offer));
+                    next = course.on_sleep_elapsed(now);
+                    prop_assert_eq!(next, RetryAction::Attempt(offer));
                 }
-                PlannerStep::WaitUntil(until) => {
+                RetryAction::WaitUntil(until) => {
                     prop_assert!(until < deadline, "waits past the deadline");
                     now = now.max(until);
-                    next = course.resume(now);
+                    next = course.on_sleep_elapsed(now);
                 }
-                PlannerStep::WaitForPermit => {
+                RetryAction::WaitForPermit => {
                     let full: Vec<usize> = course.full_offers(now).collect();
                     prop_assert!(!full.is_empty(), "waits for nobody");
                     now += Duration::from_millis(gap);
@@ -132,8 +132,8 @@ proptest! {
                         None => course.on_permit_timeout(now),
                     };
                 }
-                PlannerStep::ReturnError => break,
-                PlannerStep::GiveUp { retry_after } => {
+                RetryAction::ReturnError => break,
+                RetryAction::GiveUp { retry_after } => {
                     prop_assert!((1..=5).contains(&retry_after));
                     break;
                 }

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_routing::latency::{HALF_LIFE, STALE_AFTER};
-use penstock_routing::{LastHourRates, LastHourStats, LatencySample, LatencyStats};
+use penstock_routing::{LastHourStats, LastHourSummary, LatencySample, LatencyStats};
 use std::time::Duration;
 
 const NOW: Duration = Duration::from_secs(1_800_000_000);
@@ -125,7 +125,7 @@ fn figures_survive_a_restart_as_plain_numbers() {
     let (restored, known) =
         (again.predict_seconds(later, 3_000, 500), figures.predict_seconds(later, 3_000, 500).unwrap());
     assert!(close(restored, known));
-    let (restored, known) = (hour_again.rates(later), hour.rates(later));
+    let (restored, known) = (hour_again.summary(later), hour.summary(later));
     assert!(close(restored.throughput, known.throughput.unwrap()));
     assert!(close(restored.latency, known.latency.unwrap()));
     assert_eq!(restored.popularity, known.popularity);
@@ -134,14 +134,14 @@ fn figures_survive_a_restart_as_plain_numbers() {
 #[test]
 fn the_last_hour_has_throughput_latency_and_popularity() {
     let mut hour = LastHourStats::new();
-    assert_eq!(hour.rates(NOW), LastHourRates::default());
+    assert_eq!(hour.summary(NOW), LastHourSummary::default());
     hour.observe(NOW, streamed(1, 101, 0.5, 2.5));
     hour.observe(NOW, streamed(1, 101, 1.5, 3.5));
-    let rates = hour.rates(NOW + Duration::from_secs(60));
+    let rates = hour.summary(NOW + Duration::from_secs(60));
     assert!(close(rates.throughput, 50.0) && close(rates.latency, 1.0) && close(rates.popularity, 2.0));
     assert_eq!(
-        hour.rates(NOW + Duration::from_secs(3_700)),
-        LastHourRates::default(),
+        hour.summary(NOW + Duration::from_secs(3_700)),
+        LastHourSummary::default(),
         "an hour later nothing is left"
     );
 }
@@ -152,7 +152,7 @@ fn a_new_slice_replaces_an_old_one() {
     for round in 0..100 {
         hour.observe(NOW + Duration::from_secs(round * 3_600), streamed(1, 11, 1.0, 2.0));
     }
-    assert!(close(hour.rates(NOW + Duration::from_secs(99 * 3_600)).popularity, 1.0));
+    assert!(close(hour.summary(NOW + Duration::from_secs(99 * 3_600)).popularity, 1.0));
 }
 
 #[test]
@@ -224,11 +224,11 @@ fn an_hour_moves_to_another_clock_without_impossible_values() {
     let written = base + Duration::from_secs(3_599);
     let there = Duration::from_secs(30_000_000) + Duration::from_secs(299);
     let moved = hour.convert_clock(written, there);
-    assert_eq!(moved.rates(there), hour.rates(written));
-    assert_eq!(moved.rates(there + Duration::from_secs(3_600)), LastHourRates::default());
-    assert!(close(moved.rates(there + Duration::from_secs(1_800)).popularity, 30.0));
+    assert_eq!(moved.summary(there), hour.summary(written));
+    assert_eq!(moved.summary(there + Duration::from_secs(3_600)), LastHourSummary::default());
+    assert!(close(moved.summary(there + Duration::from_secs(1_800)).popularity, 30.0));
     assert_eq!(hour.convert_clock(written, written), hour);
-    assert!(hour.convert_clock(written, Duration::ZERO).rates(written).popularity.is_none());
+    assert!(hour.convert_clock(written, Duration::ZERO).summary(written).popularity.is_none());
     let mut stored = serde_json::to_value(&hour).unwrap();
     for slice in stored["slices"].as_array_mut().unwrap() {
         slice["waiting"] = (-1.0).into();

@@ -40,7 +40,7 @@ fn only_batch_waits_in_the_queue_and_only_eco_limits_intensity() {
     assert_eq!(queued, ["batch"]);
     let limited: Vec<_> = FLAVORS
         .iter()
-        .filter(|flavor| flavor.max_intensity_ratio().is_some())
+        .filter(|flavor| flavor.max_carbon_intensity_ratio().is_some())
         .map(|flavor| flavor.name())
         .collect();
     assert_eq!(limited, ["eco"]);

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_routing::{
-    BALANCED, BATCH, CacheSaving, Candidate, ECO, FLAVORS, OfferHealth, PRICE, SPEED, SessionAffinity,
+    BALANCED, BATCH, Candidate, ECO, FLAVORS, OfferAffinity, OfferHealth, PRICE, PromptCacheSaving, SPEED,
     TIE_MARGIN, choose_exploration, estimate_price, plan,
 };
 use proptest::prelude::*;
@@ -255,9 +255,9 @@ fn any_candidate() -> impl Strategy<Value = Candidate> {
                     ci_g_per_kwh,
                     renewable,
                     health,
-                    session: age.map(|age| SessionAffinity {
+                    session: age.map(|age| OfferAffinity {
                         weight: age,
-                        saving: (age % 2 == 0).then_some(CacheSaving {
+                        saving: (age % 2 == 0).then_some(PromptCacheSaving {
                             price,
                             seconds: price,
                             energy: renewable,

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use penstock_core::{
-    BodyMember, BodyMembers, InferenceRequest, InferenceTask, ModelKind, ResponsesDetails, SessionMembers,
+    BodyMember, BodyMembers, InferenceRequest, InferenceTask, ModelKind, ResponsesDetails, SessionHints,
 };
 use penstock_json_scan::json;
 use penstock_routing::{SESSION_HEADERS, SessionKey, request_session};
@@ -18,7 +18,7 @@ fn request(body: &str) -> InferenceRequest {
             long_strings: Vec::new(),
         })
         .collect();
-    InferenceRequest::for_task(
+    InferenceRequest::from_non_chat_task(
         ModelKind::Chat,
         body.clone(),
         BodyMembers(members),
@@ -65,21 +65,21 @@ fn the_beginning_of_a_messages_request_ignores_marks_of_the_cache() {
 
 #[test]
 fn members_that_the_chat_form_of_a_responses_request_lacks_name_a_session() {
-    let converted = |session: SessionMembers| {
+    let converted = |session: SessionHints| {
         let details = ResponsesDetails { session, ..ResponsesDetails::default() };
         let request = InferenceRequest { responses: Some(Box::new(details)), ..request(FIRST) };
         request_session("acct_1", &request, std::iter::empty()).map(|session| session.key)
     };
     let json = |text: &str| Some(text.as_bytes().into());
     let by_key =
-        converted(SessionMembers { prompt_cache_key: json("\"k\""), metadata: json(r#"{"thread_id":"t"}"#) });
+        converted(SessionHints { prompt_cache_key: json("\"k\""), metadata: json(r#"{"thread_id":"t"}"#) });
     assert_eq!(by_key, key(r#"{"prompt_cache_key":"k"}"#, &[]));
     for name in ["session_id", "thread_id", "conversation_id"] {
         let metadata = json(&format!(r#"{{"a":"b","{name}":"t"}}"#));
-        let session = converted(SessionMembers { prompt_cache_key: json("null"), metadata });
+        let session = converted(SessionHints { prompt_cache_key: json("null"), metadata });
         assert_eq!(session, key(r#"{"metadata":{"thread_id":"t"}}"#, &[]), "{name}");
     }
-    assert_eq!(converted(SessionMembers::default()), key(FIRST, &[]));
+    assert_eq!(converted(SessionHints::default()), key(FIRST, &[]));
 }
 
 #[test]

@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-use crate::audit::{AuditLog, AuditedChange};
+use crate::audit::{AuditLog, ChangeDescription};
 use crate::keys::KeyLimits;
-use crate::versioned_json::{self, ChangeOutcome};
+use crate::versioned_json::{self, RecordChange};
 use crate::{Store, StoreError, StoreTable, Transaction};
 
 /// Key prefix of account rows, followed by the account id.
@@ -70,7 +70,7 @@ impl AccountStore {
     /// # Errors
     /// Returns `Guard` if an account of this id exists, `Format` if the id is empty, too long or contains a NUL, and
     /// the errors of [`Store::apply`].
-    pub fn insert(&self, account: &AccountRecord, entry: &AuditedChange) -> Result<(), StoreError> {
+    pub fn insert(&self, account: &AccountRecord, entry: &ChangeDescription) -> Result<(), StoreError> {
         if account.id.is_empty() || account.id.len() > MAX_ACCOUNT_ID_BYTES || account.id.contains('\0') {
             return Err(StoreError::Format { what: "an account needs an id".to_owned() });
         }
@@ -80,7 +80,7 @@ impl AccountStore {
             key,
             versioned_json::encode(WHAT, account)?,
         );
-        AuditLog::new(self.store.clone()).apply(&batch, entry)
+        AuditLog::new(self.store.clone()).apply_with_entry(&batch, entry)
     }
 
     /// Returns the account of an id.
@@ -114,15 +114,15 @@ impl AccountStore {
     pub fn change(
         &self,
         id: &str,
-        change: impl Fn(&mut AccountRecord) -> Option<AuditedChange>,
+        change: impl Fn(&mut AccountRecord) -> Option<ChangeDescription>,
     ) -> Result<Option<AccountRecord>, StoreError> {
         let log = AuditLog::new(self.store.clone());
         let key = account_key(id);
         let changed =
             versioned_json::change_record(&*self.store, WHAT, (StoreTable::Accounts, &key), |account| {
                 Ok(match change(account) {
-                    None => ChangeOutcome::Unchanged,
-                    Some(entry) => ChangeOutcome::Changed(log.entry_operations(&entry)?),
+                    None => RecordChange::Unchanged,
+                    Some(entry) => RecordChange::Changed(log.entry_operations(&entry)?),
                 })
             })?;
         Ok(changed.map(|(account, _)| account))

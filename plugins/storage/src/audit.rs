@@ -19,7 +19,7 @@ const WHAT: &str = "the audit log";
 
 /// Description of one administrative change by the person or program that made it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AuditedChange {
+pub struct ChangeDescription {
     /// Time of the change, Unix seconds.
     pub at: u64,
     /// Author of the change, as far as known.
@@ -41,7 +41,7 @@ pub struct AuditEntry {
     pub previous: String,
     /// Description of the change.
     #[serde(flatten)]
-    pub description: AuditedChange,
+    pub description: ChangeDescription,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,7 +60,7 @@ pub struct AuditPage {
 }
 
 impl AuditPage {
-    /// Parses a page of the scan that [`AuditLog::scan_after`] returns.
+    /// Parses a page of the scan that [`AuditLog::entry_scan_after`] returns.
     ///
     /// # Errors
     /// Returns `Corrupt` if an entry is damaged.
@@ -89,24 +89,28 @@ impl AuditLog {
     ///
     /// # Errors
     /// Same as [`Store::apply`]; `Guard` names the failed guard of `batch`.
-    pub fn apply(&self, batch: &Transaction, description: &AuditedChange) -> Result<(), StoreError> {
-        self.apply_all(batch, std::slice::from_ref(description))
+    pub fn apply_with_entry(
+        &self,
+        batch: &Transaction,
+        description: &ChangeDescription,
+    ) -> Result<(), StoreError> {
+        self.apply_with_entries(batch, std::slice::from_ref(description))
     }
 
     /// Applies a transaction together with its audit entries.
     ///
     /// # Errors
     /// Same as [`AuditLog::apply`].
-    pub(crate) fn apply_all(
+    pub(crate) fn apply_with_entries(
         &self,
         batch: &Transaction,
-        descriptions: &[AuditedChange],
+        descriptions: &[ChangeDescription],
     ) -> Result<(), StoreError> {
         let own = batch.operations().len();
         let mut left = MAX_ATTEMPTS;
         loop {
             left -= 1;
-            match self.store.apply(batch.clone().append(self.entries_operations(descriptions)?)) {
+            match self.store.apply(batch.clone().append_operations(self.entries_operations(descriptions)?)) {
                 // A concurrent audit entry is retried; a failed guard of the caller is returned.
                 Err(StoreError::Guard { step }) if step >= own && left > 0 => {}
                 applied => return applied,
@@ -118,12 +122,15 @@ impl AuditLog {
     ///
     /// # Errors
     /// Same as [`Store::get`].
-    pub(crate) fn entry_operations(&self, description: &AuditedChange) -> Result<Transaction, StoreError> {
+    pub(crate) fn entry_operations(
+        &self,
+        description: &ChangeDescription,
+    ) -> Result<Transaction, StoreError> {
         self.entries_operations(std::slice::from_ref(description))
     }
 
     /// Returns the operations that write the next entries, like [`AuditLog::entry_operations`].
-    fn entries_operations(&self, descriptions: &[AuditedChange]) -> Result<Transaction, StoreError> {
+    fn entries_operations(&self, descriptions: &[ChangeDescription]) -> Result<Transaction, StoreError> {
         let row = self.store.get(StoreTable::Audit, HEAD_KEY)?;
         let mut head: AuditHead =
             row.as_deref().map(|row| versioned_json::decode(WHAT, row)).transpose()?.unwrap_or_default();
@@ -146,7 +153,7 @@ impl AuditLog {
     /// # Errors
     /// Same as [`Store::scan`].
     pub fn list(&self, after: u64, limit: usize) -> Result<AuditPage, StoreError> {
-        let scan = AuditLog::scan_after(after, limit);
+        let scan = AuditLog::entry_scan_after(after, limit);
         AuditPage::from_rows(&self.store.scan(scan.table, &scan.prefix, scan.after.as_deref(), limit)?)
     }
 
@@ -155,7 +162,7 @@ impl AuditLog {
     ///
     /// # Errors
     /// Same as [`Store::scan`].
-    pub fn list_wanted(
+    pub fn list_filtered(
         &self,
         after: u64,
         limit: usize,
@@ -172,7 +179,7 @@ impl AuditLog {
 
     /// Returns the scan of at most `limit` entries after the number `after`, for [`Store::scan_many`].
     #[must_use]
-    pub fn scan_after(after: u64, limit: usize) -> RowScan {
+    pub fn entry_scan_after(after: u64, limit: usize) -> RowScan {
         let after = Some(entry_key(after).to_vec());
         RowScan { table: StoreTable::Audit, prefix: vec![ENTRY_TAG], after, limit }
     }
@@ -181,7 +188,7 @@ impl AuditLog {
     ///
     /// # Errors
     /// Same as [`Store::get`].
-    pub fn last_number(&self) -> Result<u64, StoreError> {
+    pub fn last_entry_number(&self) -> Result<u64, StoreError> {
         let row = self.store.get(StoreTable::Audit, HEAD_KEY)?;
         let head: AuditHead =
             row.as_deref().map(|row| versioned_json::decode(WHAT, row)).transpose()?.unwrap_or_default();
@@ -248,8 +255,8 @@ mod tests {
 
     fn add_entry(log: &AuditLog) {
         let (who, what, target) = ("test".to_owned(), "something".to_owned(), "a".to_owned());
-        let change = AuditedChange { at: 1, who, what, target, change: serde_json::Value::Null };
-        log.apply(&Transaction::new(), &change).unwrap();
+        let change = ChangeDescription { at: 1, who, what, target, change: serde_json::Value::Null };
+        log.apply_with_entry(&Transaction::new(), &change).unwrap();
     }
 
     #[test]
@@ -265,7 +272,7 @@ mod tests {
                 assert_eq!(log.verify(), Ok(None));
             }
         });
-        assert_eq!((log.verify(), log.last_number()), (Ok(None), Ok(500)));
+        assert_eq!((log.verify(), log.last_entry_number()), (Ok(None), Ok(500)));
     }
 
     #[test]

@@ -29,11 +29,11 @@ use crate::versioned_json;
 use crate::{Store, StoreError, StoreTable, Transaction};
 
 pub use claims::{
-    BatchClaim, BatchCoordination, ClaimState, EndRequest, FleetInsertOutcome, claim_for_insert,
+    BatchClaim, BatchCoordination, BatchInsertOutcome, ClaimState, EndRequest, claim_for_insert,
 };
 pub use lists::BatchPage;
 pub use slices::{
-    BatchSlice, MAX_SLICES, ResultSegment, SliceEnd, SliceProgress, is_slice_id, parent_batch_id,
+    BatchSlice, MAX_SLICES, ResultSegment, SliceEndReason, SlicedBatchProgress, is_slice_id, parent_batch_id,
     slicing_rows,
 };
 pub use unfinished::{UnfinishedEntry, UnfinishedSlices};
@@ -183,7 +183,7 @@ impl BatchStore {
     /// # Errors
     /// Returns `Guard` if a batch of this id exists or a guard of `with` fails, and the errors of [`Store::apply`].
     pub fn insert(&self, record: &BatchRecord, with: Transaction) -> Result<(), StoreError> {
-        self.store.apply(self.insert_operations(record)?.append(with))
+        self.store.apply(self.insert_operations(record)?.append_operations(with))
     }
 
     /// Returns the batch of an id.

@@ -33,7 +33,7 @@ pub static EMBEDDED_ENGINE: FolderEngine = FolderEngine {
     name: "embedded",
     summary: "Embedded store in the folder.",
     open: sled::open,
-    repair: Some(sled::repair_with),
+    repair: Some(sled::repair_with_progress),
 };
 
 impl FolderEngine {

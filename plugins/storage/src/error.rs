@@ -101,11 +101,11 @@ impl StoreError {
     /// Creates the error for an I/O failure of the operation `what`; a full disk becomes `Full`.
     #[must_use]
     pub fn io(what: &'static str, error: &io::Error) -> StoreError {
-        StoreError::from_kind(what, error.kind())
+        StoreError::from_io_kind(what, error.kind())
     }
 
     /// Creates the error for an I/O failure of this kind during `what`; a full disk becomes `Full`.
-    pub(crate) fn from_kind(what: &'static str, kind: io::ErrorKind) -> StoreError {
+    pub(crate) fn from_io_kind(what: &'static str, kind: io::ErrorKind) -> StoreError {
         match kind {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => StoreError::Full,
             kind => StoreError::Io { what, kind },

@@ -100,7 +100,9 @@ pub fn import(store: &dyn Store, from: &mut dyn BufRead) -> Result<u64, StoreErr
                     Some(value) => writes.put(space, key, value),
                     None => writes.delete(space, key),
                 };
-                if writes.operations().len() >= MAX_OPERATIONS || writes.bytes() > MAX_TRANSACTION_BYTES / 2 {
+                if writes.operations().len() >= MAX_OPERATIONS
+                    || writes.byte_len() > MAX_TRANSACTION_BYTES / 2
+                {
                     store.apply(std::mem::take(&mut writes))?;
                 }
             }

@@ -17,7 +17,7 @@ use crate::{MAX_PAGE_ROWS, Store, StoreError, StoreTable, StoredRow, Transaction
 use lists::list_key;
 pub use lists::{FilePage, FileQuery};
 pub use removal::DeletedPage;
-pub use usage::{CountedInsertOutcome, UsedBytes};
+pub use usage::{FileInsertOutcome, UsedBytes};
 
 const WHAT: &str = "a file";
 const RECORD_PREFIX: &[u8] = b"f/";

@@ -18,7 +18,7 @@ pub mod credit_notes;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-use crate::audit::{AuditLog, AuditedChange};
+use crate::audit::{AuditLog, ChangeDescription};
 use crate::versioned_json::{self, MAX_ATTEMPTS};
 use crate::{MAX_VALUE_BYTES, Store, StoreError, StoreTable, StoredRow, Transaction};
 
@@ -153,7 +153,12 @@ impl InvoiceStore {
     ///
     /// # Errors
     /// Same as [`Store::get`].
-    pub fn find(&self, account: &str, from: &str, to: &str) -> Result<Option<InvoiceRecord>, StoreError> {
+    pub fn find_by_period(
+        &self,
+        account: &str,
+        from: &str,
+        to: &str,
+    ) -> Result<Option<InvoiceRecord>, StoreError> {
         let row = self.store.get(TABLE, &key(b'a', &[account, from]))?;
         let found = row.map(|row| versioned_json::decode::<InvoiceRecord>(WHAT, &row)).transpose()?;
         Ok(found.filter(|record| record.to == to))
@@ -215,7 +220,7 @@ impl InvoiceStore {
         (draft, documents): (&InvoiceRecord, u64),
         complete: impl Fn(u64) -> String,
         document: impl Fn(&InvoiceRecord) -> Vec<u8>,
-        change: impl Fn(&InvoiceRecord) -> AuditedChange,
+        change: impl Fn(&InvoiceRecord) -> ChangeDescription,
     ) -> Result<IssueOutcome, StoreError> {
         let log = AuditLog::new(self.store.clone());
         let mut left = MAX_ATTEMPTS;
@@ -239,7 +244,7 @@ impl InvoiceStore {
             record.parts = parts.len();
             let batch = put_invoice(counters.advance()?, &record, parts)?;
             left -= 1;
-            match self.store.apply(batch.append(log.entry_operations(&change(&record))?)) {
+            match self.store.apply(batch.append_operations(log.entry_operations(&change(&record))?)) {
                 Err(StoreError::Guard { .. }) if left > 0 => {}
                 applied => return applied.map(|()| IssueOutcome::Issued(record)),
             }

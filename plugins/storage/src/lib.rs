@@ -44,7 +44,9 @@ mod transaction_group;
 pub mod users;
 mod versioned_json;
 
-pub use self::sled::{CompactionOutcome, RepairOutcome, StoreOptions, compact, open, repair, repair_with};
+pub use self::sled::{
+    CompactionOutcome, RepairOutcome, StoreOptions, compact, open, repair, repair_with_progress,
+};
 pub use engine::{EMBEDDED_ENGINE, FOLDER_ENGINES, FolderEngine, RepairStoreFn};
 pub use error::StoreError;
 pub use export::{export, import};

@@ -111,7 +111,7 @@ impl Store for MemoryStore {
         })
     }
 
-    fn verify_with(&self, read: &mut dyn FnMut(u64)) -> Result<VerifyOutcome, StoreError> {
+    fn verify_with_progress(&self, read: &mut dyn FnMut(u64)) -> Result<VerifyOutcome, StoreError> {
         let rows = self.rows.read();
         let bytes = rows.iter().map(|((_, key), value)| (key.len() + value.len()) as u64).sum();
         read(rows.len() as u64);

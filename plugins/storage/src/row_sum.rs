@@ -28,7 +28,7 @@ pub enum RowAddition {
 
 impl RowAddition {
     /// Returns the encoded size of the addition in bytes, for the limits of a transaction.
-    pub(crate) fn size(&self) -> usize {
+    pub(crate) fn byte_len(&self) -> usize {
         match self {
             RowAddition::Balance(_) | RowAddition::Spend(_) => MAX_AMOUNT_BYTES,
             RowAddition::Usage(change) => change.len(),

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-use crate::versioned_json::{self, ChangeOutcome};
+use crate::versioned_json::{self, RecordChange};
 use crate::{MAX_OPERATIONS, Store, StoreError, StoreTable, Transaction};
 
 const WHAT: &str = "a session";
@@ -29,7 +29,7 @@ pub struct SessionRecord {
 
 /// Outcome of a change of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SessionChange {
+pub enum SessionChangeOutcome {
     /// The session was changed as requested.
     Changed,
     /// The session needed no change.
@@ -78,16 +78,16 @@ impl SessionStore {
         &self,
         digest: &[u8; 32],
         change: impl Fn(&mut SessionRecord) -> bool,
-    ) -> Result<SessionChange, StoreError> {
+    ) -> Result<SessionChangeOutcome, StoreError> {
         let row = (StoreTable::Sessions, digest.as_slice());
         let changed = versioned_json::change_record(&*self.store, WHAT, row, |session| {
-            let outcome = change(session).then(|| ChangeOutcome::Changed(Transaction::new()));
-            Ok(outcome.unwrap_or(ChangeOutcome::Unchanged))
+            let outcome = change(session).then(|| RecordChange::Changed(Transaction::new()));
+            Ok(outcome.unwrap_or(RecordChange::Unchanged))
         })?;
         Ok(match changed {
-            None => SessionChange::Missing,
-            Some((_, true)) => SessionChange::Changed,
-            Some((_, false)) => SessionChange::Unchanged,
+            None => SessionChangeOutcome::Missing,
+            Some((_, true)) => SessionChangeOutcome::Changed,
+            Some((_, false)) => SessionChangeOutcome::Unchanged,
         })
     }
 

@@ -67,7 +67,7 @@ impl SpendRecord {
 
     /// Returns the amount spent since `before`, an earlier record of the same owner.
     #[must_use]
-    pub fn spent_since(self, before: SpendRecord) -> SpendRecord {
+    pub fn spent_since_record(self, before: SpendRecord) -> SpendRecord {
         let same_day = BudgetPeriod::Day.is_same_period(before.at, self.at);
         let same_month = BudgetPeriod::Month.is_same_period(before.at, self.at);
         SpendRecord {
@@ -126,7 +126,7 @@ impl SpendAddition {
         let parts = parts.into_iter().filter(|(_, amount)| *amount != 0);
         parts.fold(add, |batch, (period, amount)| {
             let pool = BudgetPool { owner: self.owner.clone(), period };
-            batch.append(SharedFleet::budget_spending_operations(incarnation, &pool, amount))
+            batch.append_operations(SharedFleet::budget_spending_operations(incarnation, &pool, amount))
         })
     }
 }
@@ -244,8 +244,11 @@ impl SpendStore {
         let numbered = numbered.put(table, key, counter_row(applied));
         // A process that the others removed from the fleet no longer owns its parts, so they require that it is alive.
         let has_parts = additions.iter().any(|addition| addition.from_parts != (0, 0));
-        let numbered = if has_parts { numbered.append(require_alive(self.incarnation)) } else { numbered };
-        additions.iter().fold(numbered, |batch, addition| batch.append(addition.operations(self.incarnation)))
+        let numbered =
+            if has_parts { numbered.append_operations(require_alive(self.incarnation)) } else { numbered };
+        additions
+            .iter()
+            .fold(numbered, |batch, addition| batch.append_operations(addition.operations(self.incarnation)))
     }
 
     /// Passes every spending record to `each`.

@@ -180,14 +180,14 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// Returns `Io` if the disk fails, `Unreachable` or `Database` for a database; damaged rows are findings, not
     /// errors.
     fn verify(&self) -> Result<VerifyOutcome, StoreError> {
-        self.verify_with(&mut |_| {})
+        self.verify_with_progress(&mut |_| {})
     }
 
     /// Verifies like [`Store::verify`], and calls `read` with the number of rows of each chunk.
     ///
     /// # Errors
     /// Same as [`Store::verify`].
-    fn verify_with(&self, read: &mut dyn FnMut(u64)) -> Result<VerifyOutcome, StoreError>;
+    fn verify_with_progress(&self, read: &mut dyn FnMut(u64)) -> Result<VerifyOutcome, StoreError>;
 
     /// Returns the health of the store without blocking.
     fn health(&self) -> StoreHealth;

@@ -121,7 +121,7 @@ impl Transaction {
     /// Adds `by` to a counter and requires that the sum is at least `min` and at most `max`, where given. A missing row
     /// counts as 0.
     #[must_use]
-    pub fn add(
+    pub fn add_to_counter(
         self,
         space: StoreTable,
         key: impl Into<Vec<u8>>,
@@ -145,7 +145,7 @@ impl Transaction {
 
     /// Adds all operations of another transaction.
     #[must_use]
-    pub fn append(mut self, other: Transaction) -> Transaction {
+    pub fn append_operations(mut self, other: Transaction) -> Transaction {
         self.operations.extend(other.operations);
         self
     }
@@ -169,7 +169,7 @@ impl Transaction {
 
     /// Returns the bytes of all keys and values.
     #[must_use]
-    pub fn bytes(&self) -> usize {
+    pub fn byte_len(&self) -> usize {
         self.operations.iter().map(RowOperation::size).sum()
     }
 
@@ -185,7 +185,7 @@ impl Transaction {
                 check_limit("the length of a value in bytes", value.len(), MAX_VALUE_BYTES)?;
             }
         }
-        check_limit("the size of a transaction in bytes", self.bytes(), MAX_TRANSACTION_BYTES)
+        check_limit("the size of a transaction in bytes", self.byte_len(), MAX_TRANSACTION_BYTES)
     }
 
     /// Evaluates the operations against `read`, which returns a row as it was before the transaction, and passes each
@@ -250,7 +250,7 @@ impl RowOperation {
         let value = match &self.op {
             TransactionOp::Put(value) | TransactionOp::Equals(value) => value.len(),
             TransactionOp::Add { .. } => size_of::<i64>(),
-            TransactionOp::AddAmounts(amounts) => amounts.size(),
+            TransactionOp::AddAmounts(amounts) => amounts.byte_len(),
             TransactionOp::Absent | TransactionOp::Present | TransactionOp::Delete => 0,
         };
         self.key.len() + value

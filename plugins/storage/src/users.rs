@@ -4,8 +4,8 @@
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-use crate::audit::{AuditLog, AuditedChange};
-use crate::versioned_json::{self, ChangeOutcome};
+use crate::audit::{AuditLog, ChangeDescription};
+use crate::versioned_json::{self, RecordChange};
 use crate::{Store, StoreError, StoreTable, Transaction};
 
 const WHAT: &str = "a user";
@@ -73,7 +73,7 @@ pub struct Invitation {
 
 /// Identity of a user at an OpenID provider: issuer and subject.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UserIdentity {
+pub struct OidcIdentity {
     /// URL of the provider.
     pub issuer: String,
     /// Id of the person, unique at the OpenID provider.
@@ -102,7 +102,7 @@ pub struct UserRecord {
     pub invitation: Option<Invitation>,
     /// Person at an OpenID provider who signs in as this user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub identity: Option<UserIdentity>,
+    pub identity: Option<OidcIdentity>,
     /// Time at which the user was disabled.
     #[serde(default)]
     pub disabled: Option<u64>,
@@ -113,7 +113,7 @@ pub struct UserRecord {
 
 /// Result of [`UserStore::change_unless_last`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum UserChange {
+pub enum UserChangeOutcome {
     /// The user after the change, or unchanged if there was nothing to change.
     Current(Box<UserRecord>),
     /// Refusal of the change, because no other user satisfies the condition.
@@ -139,14 +139,14 @@ impl UserStore {
     ///
     /// # Errors
     /// Returns `Guard` if a user of this name exists, and the errors of [`Store::apply`].
-    pub fn insert(&self, user: &UserRecord, change: &AuditedChange) -> Result<(), StoreError> {
+    pub fn insert(&self, user: &UserRecord, change: &ChangeDescription) -> Result<(), StoreError> {
         let key = user.name.as_bytes();
         let batch = Transaction::new().require_absent(StoreTable::Users, key).put(
             StoreTable::Users,
             key,
             versioned_json::encode(WHAT, user)?,
         );
-        AuditLog::new(self.store.clone()).apply(&batch, change)
+        AuditLog::new(self.store.clone()).apply_with_entry(&batch, change)
     }
 
     /// Returns the user of a name.
@@ -202,8 +202,8 @@ impl UserStore {
         &self,
         name: &str,
         is_needed: impl Fn(&UserRecord) -> bool,
-        change: impl Fn(&mut UserRecord) -> Option<AuditedChange>,
-    ) -> Result<UserChange, StoreError> {
+        change: impl Fn(&mut UserRecord) -> Option<ChangeDescription>,
+    ) -> Result<UserChangeOutcome, StoreError> {
         let log = AuditLog::new(self.store.clone());
         let mut is_last = false;
         let changed = versioned_json::change_record(
@@ -212,7 +212,7 @@ impl UserStore {
             (StoreTable::Users, name.as_bytes()),
             |user| {
                 let was_needed = is_needed(user);
-                let Some(audited) = change(user) else { return Ok(ChangeOutcome::Unchanged) };
+                let Some(audited) = change(user) else { return Ok(RecordChange::Unchanged) };
                 let mut guard = Transaction::new();
                 is_last = false;
                 if was_needed && !is_needed(user) {
@@ -223,17 +223,17 @@ impl UserStore {
                     })?;
                     let Some((other, row)) = other else {
                         is_last = true;
-                        return Ok(ChangeOutcome::Unchanged);
+                        return Ok(RecordChange::Unchanged);
                     };
                     guard = guard.require_value(StoreTable::Users, other.as_bytes(), row);
                 }
-                Ok(ChangeOutcome::Changed(guard.append(log.entry_operations(&audited)?)))
+                Ok(RecordChange::Changed(guard.append_operations(log.entry_operations(&audited)?)))
             },
         )?;
         Ok(match changed {
-            None => UserChange::UnknownUser,
-            Some(_) if is_last => UserChange::LastNeeded,
-            Some((user, _)) => UserChange::Current(Box::new(user)),
+            None => UserChangeOutcome::UnknownUser,
+            Some(_) if is_last => UserChangeOutcome::LastNeeded,
+            Some((user, _)) => UserChangeOutcome::Current(Box::new(user)),
         })
     }
 
@@ -245,13 +245,13 @@ impl UserStore {
     pub fn change(
         &self,
         name: &str,
-        change: impl Fn(&mut UserRecord) -> Option<AuditedChange>,
+        change: impl Fn(&mut UserRecord) -> Option<ChangeDescription>,
     ) -> Result<Option<(UserRecord, bool)>, StoreError> {
         let log = AuditLog::new(self.store.clone());
         versioned_json::change_record(&*self.store, WHAT, (StoreTable::Users, name.as_bytes()), |user| {
             Ok(match change(user) {
-                None => ChangeOutcome::Unchanged,
-                Some(change) => ChangeOutcome::Changed(log.entry_operations(&change)?),
+                None => RecordChange::Unchanged,
+                Some(change) => RecordChange::Changed(log.entry_operations(&change)?),
             })
         })
     }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use flaky::{Failure, FlakyStore};
 use penstock_core::calendar::BudgetPeriod;
 use penstock_storage::accounts::{AccountRecord, AccountState, AccountStore};
-use penstock_storage::audit::{AuditLog, AuditedChange};
+use penstock_storage::audit::{AuditLog, ChangeDescription};
 use penstock_storage::fleet::{BudgetDraw, BudgetPool, BudgetRequest, Fleet, SharedFleet};
 use penstock_storage::keys::KeyLimits;
 use penstock_storage::spend::{SpendAddition, SpendOwner, SpendRecord, SpendStore};
@@ -33,9 +33,15 @@ fn account(id: &str) -> AccountRecord {
     }
 }
 
-fn audited(what: &str, target: &str) -> AuditedChange {
+fn audited(what: &str, target: &str) -> ChangeDescription {
     let change = json!({ "name": "A name" });
-    AuditedChange { at: 5, who: "test".to_owned(), what: what.to_owned(), target: target.to_owned(), change }
+    ChangeDescription {
+        at: 5,
+        who: "test".to_owned(),
+        what: what.to_owned(),
+        target: target.to_owned(),
+        change,
+    }
 }
 
 #[test]
@@ -105,7 +111,7 @@ fn every_change_is_in_the_log_and_none_that_did_not_happen() {
             page.entries.iter().map(|entry| (entry.number, entry.description.what.as_str())).collect();
         assert_eq!(listed, [(1, "account.create"), (2, "account.change")]);
         assert_eq!(log.list(1, 1).unwrap().entries[0].number, 2);
-        assert_eq!((log.last_number().unwrap(), log.verify().unwrap()), (2, None));
+        assert_eq!((log.last_entry_number().unwrap(), log.verify().unwrap()), (2, None));
     });
 }
 
@@ -124,7 +130,7 @@ fn concurrent_writes_are_acknowledged_in_one_chain() {
                 });
             }
         });
-        assert_eq!((log.last_number().unwrap(), log.verify().unwrap()), (24, None));
+        assert_eq!((log.last_entry_number().unwrap(), log.verify().unwrap()), (24, None));
         let mut targets: Vec<_> =
             log.list(0, 100).unwrap().entries.into_iter().map(|entry| entry.description.target).collect();
         targets.sort_unstable();
@@ -242,14 +248,14 @@ fn the_entries_of_a_target_come_in_full_pages() {
     let log = AuditLog::new(store);
     for number in 0..1_250 {
         let target = if number % 100 == 40 { "rare" } else { "usual" };
-        log.apply(&Transaction::new(), &audited("account.change", target)).unwrap();
+        log.apply_with_entry(&Transaction::new(), &audited("account.change", target)).unwrap();
     }
     let expected: Vec<u64> =
         (0..13).map(|number| number * 100 + 41).filter(|number| *number <= 1_250).collect();
     for limit in [1, 5, 12, 13, 1_000] {
         let (mut found, mut after) = (Vec::new(), 0);
         loop {
-            let page = log.list_wanted(after, limit, |entry| entry.description.target == "rare").unwrap();
+            let page = log.list_filtered(after, limit, |entry| entry.description.target == "rare").unwrap();
             assert!(page.entries.len() == limit || page.next.is_none(), "{limit}");
             assert!(page.entries.len() <= limit && !page.entries.is_empty(), "{limit}");
             found.extend(page.entries.iter().map(|entry| entry.number));

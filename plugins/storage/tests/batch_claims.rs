@@ -2,8 +2,8 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use penstock_storage::batches::{
-    BatchClaim, BatchCoordination, BatchRecord, BatchState, BatchStore, ClaimState, EndRequest,
-    FleetInsertOutcome, record_rows,
+    BatchClaim, BatchCoordination, BatchInsertOutcome, BatchRecord, BatchState, BatchStore, ClaimState,
+    EndRequest, record_rows,
 };
 use penstock_storage::ledger::{CommitConflict, CounterChange, LedgerCommit, LedgerStore, RowFence};
 use penstock_storage::{Store, StoreError, StoreTable, Transaction, open_in_memory, parse_counter};
@@ -125,7 +125,7 @@ fn an_end_is_requested_once_and_forgotten_with_the_batch() {
 #[test]
 fn the_number_of_open_batches_holds_for_insertions_at_the_same_time() {
     let (store, batches) = batches(&[]);
-    let results: Vec<FleetInsertOutcome> = std::thread::scope(|scope| {
+    let results: Vec<BatchInsertOutcome> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..12)
             .map(|n| {
                 let batches = batches.clone();
@@ -133,7 +133,7 @@ fn the_number_of_open_batches_holds_for_insertions_at_the_same_time() {
                     let none = Transaction::new();
                     // Insertions of other members may win several times.
                     loop {
-                        match batches.insert_in_fleet(&record(&format!("b{n:02}")), &none, 5) {
+                        match batches.insert_within_limit(&record(&format!("b{n:02}")), &none, 5) {
                             Err(StoreError::Guard { .. }) => {}
                             inserted => return inserted.unwrap(),
                         }
@@ -143,10 +143,10 @@ fn the_number_of_open_batches_holds_for_insertions_at_the_same_time() {
             .collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
-    assert_eq!(results.iter().filter(|result| **result == FleetInsertOutcome::Inserted).count(), 5);
+    assert_eq!(results.iter().filter(|result| **result == BatchInsertOutcome::Inserted).count(), 5);
     assert_eq!(batches.unfinished_ids().unwrap().len(), 5);
     let missing = Transaction::new().require_present(StoreTable::Files, *b"input");
-    let refused = batches.insert_in_fleet(&record("c"), &missing, 99).unwrap();
-    assert_eq!(refused, FleetInsertOutcome::Refused);
+    let refused = batches.insert_within_limit(&record("c"), &missing, 99).unwrap();
+    assert_eq!(refused, BatchInsertOutcome::Refused);
     assert_eq!(store.get(StoreTable::Batches, b"b/c").unwrap(), None);
 }

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use penstock_storage::files::{
-    CountedInsertOutcome, FilePage, FilePurpose, FileQuery, FileRecord, FileStatus, FileStore, UsedBytes,
+    FileInsertOutcome, FilePage, FilePurpose, FileQuery, FileRecord, FileStatus, FileStore, UsedBytes,
 };
 use penstock_storage::{StoreError, StoreOptions, StoreTable, open, open_in_memory};
 
@@ -131,7 +131,7 @@ fn a_filter_leaves_no_page_with_a_successor_short() {
                     let query = FileQuery { after: after_id, ascending: true, limit, ..query("k") };
                     files.list(&query, is_output).unwrap()
                 } else {
-                    files.list_wanted(after_id, limit, is_output).unwrap()
+                    files.list_filtered(after_id, limit, is_output).unwrap()
                 };
                 assert!(page.files.len() == limit || page.next.is_none(), "{limit}");
                 assert!(!page.files.is_empty(), "{limit}");
@@ -213,10 +213,10 @@ fn used_bytes_stay_within_their_limits_and_follow_the_records() {
         assert_eq!((used("k1"), used("k2")), ((100, 100), (100, 0)));
         let limits = UsedBytes { all: 200, key: 150 };
         let add = |file: &FileRecord| files.add_within_limits(file, limits).unwrap();
-        assert_eq!(add(&sized("k1", "a", 51)), CountedInsertOutcome::KeyLimitExceeded);
-        assert_eq!(add(&sized("k1", "a", 50)), CountedInsertOutcome::Added);
-        assert_eq!(add(&sized("k2", "b", 51)), CountedInsertOutcome::TotalLimitExceeded);
-        assert_eq!(add(&sized("k2", "b", u64::MAX)), CountedInsertOutcome::TotalLimitExceeded);
+        assert_eq!(add(&sized("k1", "a", 51)), FileInsertOutcome::KeyLimitExceeded);
+        assert_eq!(add(&sized("k1", "a", 50)), FileInsertOutcome::Added);
+        assert_eq!(add(&sized("k2", "b", 51)), FileInsertOutcome::TotalLimitExceeded);
+        assert_eq!(add(&sized("k2", "b", u64::MAX)), FileInsertOutcome::TotalLimitExceeded);
         assert!(files.get("file-b").unwrap().is_none());
         assert!(matches!(files.add_within_limits(&old, limits), Err(StoreError::Guard { step: 0 })));
         assert!(

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use penstock_storage::audit::AuditedChange;
+use penstock_storage::audit::ChangeDescription;
 use penstock_storage::keys::{KeyDigest, KeyLimits, KeyRecord, KeyStore, PreviousSecret, RevokeOutcome};
 use penstock_storage::{Store, StoreError, StoreOptions, StoreTable, Transaction, open, open_in_memory};
 
@@ -34,9 +34,9 @@ fn key(number: u32, account: &str) -> KeyRecord {
     }
 }
 
-fn audited(at: u64) -> AuditedChange {
+fn audited(at: u64) -> ChangeDescription {
     let text = |text: &str| text.to_owned();
-    AuditedChange {
+    ChangeDescription {
         at,
         who: text("test"),
         what: text("key.test"),

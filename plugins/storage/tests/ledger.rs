@@ -236,6 +236,6 @@ fn a_cleared_ledger_is_empty_and_its_copy_stays() {
     let ledger = LedgerStore::open_read_only(store);
     assert_eq!((ledger.tip().unwrap(), ledger.months().unwrap()), (None, vec![]));
     assert_eq!((ledger.balances().unwrap(), ledger.entry_number_by_name("name 3").unwrap()), (vec![], None));
-    assert_eq!(ledger.month_bytes("2026-01").unwrap(), 0);
+    assert_eq!(ledger.month_byte_len("2026-01").unwrap(), 0);
     assert!(dir.path().join("ledger/2026-01.jsonl").exists());
 }

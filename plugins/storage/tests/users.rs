@@ -4,8 +4,8 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use penstock_storage::audit::AuditedChange;
-use penstock_storage::users::{UserChange, UserRecord, UserRole, UserStore};
+use penstock_storage::audit::ChangeDescription;
+use penstock_storage::users::{UserChangeOutcome, UserRecord, UserRole, UserStore};
 use penstock_storage::{Store, StoreOptions, open, open_in_memory};
 use serde_json::json;
 
@@ -29,8 +29,8 @@ fn administrator(name: &str) -> UserRecord {
     }
 }
 
-fn audited() -> AuditedChange {
-    AuditedChange {
+fn audited() -> ChangeDescription {
+    ChangeDescription {
         at: 5,
         who: "test".to_owned(),
         what: "user.change".to_owned(),
@@ -39,7 +39,7 @@ fn audited() -> AuditedChange {
     }
 }
 
-fn demote(user: &mut UserRecord) -> Option<AuditedChange> {
+fn demote(user: &mut UserRecord) -> Option<ChangeDescription> {
     user.role = UserRole::Viewer;
     Some(audited())
 }
@@ -61,7 +61,7 @@ fn an_administrator_stays_although_two_are_demoted_at_the_same_time() {
             is_needed
         };
         let outcome = users.change_unless_last("ada", is_administrator, demote).unwrap();
-        assert!(matches!(outcome, UserChange::LastNeeded), "{outcome:?}");
+        assert!(matches!(outcome, UserChangeOutcome::LastNeeded), "{outcome:?}");
         assert_eq!(users.get("ada").unwrap().unwrap().role, UserRole::Admin);
         assert!(!is_first.get());
     });

@@ -157,7 +157,7 @@ impl PromptConversation {
     /// # Errors
     /// Returns an error if the body is not JSON, or a field of the prompt has the wrong type.
     pub fn from_chat(body: &[u8]) -> Result<Self, PromptParseError> {
-        chat::read(body)
+        chat::parse_conversation(body)
     }
 
     /// Parses the body of a messages request. Fields outside the prompt, such as `max_tokens`, are not read. The tool
@@ -166,14 +166,14 @@ impl PromptConversation {
     /// # Errors
     /// Returns an error if the body is not JSON, or a field of the prompt has the wrong type.
     pub fn from_messages(body: &[u8]) -> Result<Self, PromptParseError> {
-        messages::read(body)
+        messages::parse_conversation(body)
     }
 
     /// Returns true if parsing the body needs memory of only a few times its size. A body with millions of JSON values
     /// needs more, and is not parsed.
     #[must_use]
-    pub fn fits_parser_limit(body: &[u8]) -> bool {
-        read::is_readable(body)
+    pub fn fits_parse_memory_limit(body: &[u8]) -> bool {
+        read::fits_memory_limit(body)
     }
 
     /// Sets the time of the conversation: seconds since 1970 (UTC).
@@ -203,7 +203,7 @@ impl PromptConversation {
 impl PromptMessage {
     /// Creates a message of plain text.
     #[must_use]
-    pub fn text(role: SpeakerRole, text: impl Into<String>) -> Self {
+    pub fn from_text(role: SpeakerRole, text: impl Into<String>) -> Self {
         Self { role, parts: vec![PromptPart::Text(text.into())], ..Self::default() }
     }
 

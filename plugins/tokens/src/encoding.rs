@@ -35,7 +35,7 @@ impl PublishedEncoding {
     ///
     /// # Errors
     /// Returns the index of the first id that is no token of ordinary text.
-    pub fn decode(self, ids: &[u32]) -> Result<String, usize> {
+    pub fn decode_token_ids(self, ids: &[u32]) -> Result<String, usize> {
         let vocabulary = self.vocabulary();
         let mut bytes = Vec::with_capacity(ids.len().saturating_mul(4));
         for (index, id) in ids.iter().enumerate() {

@@ -55,7 +55,10 @@ pub fn max_prompt_tokens(bytes: usize, images: u32, image: u64) -> u64 {
 /// Returns an estimate that is never below the tokens of a conversation. `images` is the image rule of the model, if
 /// it is known.
 #[must_use]
-pub fn estimate(conversation: &PromptConversation, images: Option<&ImageTokenSettings>) -> TokenCount {
+pub fn estimate_conversation(
+    conversation: &PromptConversation,
+    images: Option<&ImageTokenSettings>,
+) -> TokenCount {
     let none = TokenCount { tokens: u64::MAX, method: CountMethod::Estimate };
     estimate_conversation_within(conversation, images, &CountBudget::unlimited()).unwrap_or(none)
 }

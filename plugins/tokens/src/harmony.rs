@@ -45,9 +45,9 @@ struct HarmonyMessage<'c> {
 /// Receiver of the parts of a rendered prompt.
 trait PromptSink {
     /// Appends ordinary text.
-    fn text(&mut self, text: &str) -> Result<(), CountHalt>;
+    fn push_text(&mut self, text: &str) -> Result<(), CountHalt>;
     /// Appends a special token.
-    fn special(&mut self, token: &'static str) -> Result<(), CountHalt>;
+    fn push_special_token(&mut self, token: &'static str) -> Result<(), CountHalt>;
 }
 
 struct CountingSink<'v, 's> {
@@ -56,11 +56,11 @@ struct CountingSink<'v, 's> {
 }
 
 impl PromptSink for CountingSink<'_, '_> {
-    fn text(&mut self, text: &str) -> Result<(), CountHalt> {
+    fn push_text(&mut self, text: &str) -> Result<(), CountHalt> {
         self.vocabulary.count_into(text, &mut self.meter)
     }
 
-    fn special(&mut self, _: &'static str) -> Result<(), CountHalt> {
+    fn push_special_token(&mut self, _: &'static str) -> Result<(), CountHalt> {
         self.meter.add(1)
     }
 }
@@ -93,32 +93,32 @@ fn render(conversation: &PromptConversation, sink: &mut impl PromptSink) -> Resu
         write(&message, conversation.continues && at + 1 == count, sink)?;
     }
     if !conversation.continues {
-        sink.special("<|start|>")?;
-        sink.text("assistant")?;
+        sink.push_special_token("<|start|>")?;
+        sink.push_text("assistant")?;
     }
     Ok(())
 }
 
 fn write(message: &HarmonyMessage<'_>, open: bool, sink: &mut impl PromptSink) -> Result<(), CountHalt> {
-    sink.special("<|start|>")?;
-    sink.text(&message.author)?;
+    sink.push_special_token("<|start|>")?;
+    sink.push_text(&message.author)?;
     if let Some(recipient) = &message.recipient {
-        sink.text(&format!(" to={recipient}"))?;
+        sink.push_text(&format!(" to={recipient}"))?;
     }
     if let Some(channel) = message.channel {
-        sink.special("<|channel|>")?;
-        sink.text(channel)?;
+        sink.push_special_token("<|channel|>")?;
+        sink.push_text(channel)?;
     }
     if let Some(content_type) = message.content_type {
-        sink.text(&format!(" {content_type}"))?;
+        sink.push_text(&format!(" {content_type}"))?;
     }
-    sink.special("<|message|>")?;
+    sink.push_special_token("<|message|>")?;
     for text in &message.texts {
-        sink.text(text)?;
+        sink.push_text(text)?;
     }
     if !open {
         let call = message.author == "assistant" && message.recipient.is_some();
-        sink.special(if call { "<|call|>" } else { "<|end|>" })?;
+        sink.push_special_token(if call { "<|call|>" } else { "<|end|>" })?;
     }
     Ok(())
 }

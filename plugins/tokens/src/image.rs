@@ -21,7 +21,7 @@ pub struct PromptImage {
 impl PromptImage {
     /// Creates an image of unknown size.
     #[must_use]
-    pub const fn unknown() -> Self {
+    pub const fn with_unknown_size() -> Self {
         Self { size: None }
     }
 
@@ -34,7 +34,7 @@ impl PromptImage {
             {
                 Self::from_base64(data)
             }
-            _ => Self::unknown(),
+            _ => Self::with_unknown_size(),
         }
     }
 

@@ -35,6 +35,6 @@ pub use conversation::{
 };
 pub use counter::{CountError, CountMethod, TokenCount, TokenCounter, render_prompt};
 pub use encoding::PublishedEncoding;
-pub use estimate::{estimate, estimate_conversation_within, estimate_text, max_prompt_tokens};
+pub use estimate::{estimate_conversation, estimate_conversation_within, estimate_text, max_prompt_tokens};
 pub use image::{ImageRule, ImageTokenSettings, PromptImage};
 pub use tokenizer::TokenizerError;

@@ -10,7 +10,7 @@ use std::collections::BinaryHeap;
 pub(crate) trait MergeRules {
     /// Returns the rank and the token of two neighbours that can be joined; `None` if they cannot. `left` and `right`
     /// are their tokens, `at..end` is the byte range of both in the piece.
-    fn join(&self, left: u32, right: u32, piece: &[u8], at: u32, end: u32) -> Option<(u32, u32)>;
+    fn find_merge(&self, left: u32, right: u32, piece: &[u8], at: u32, end: u32) -> Option<(u32, u32)>;
 }
 
 /// Part of a piece of text, and the token that its merges have produced so far.
@@ -46,7 +46,7 @@ pub(crate) fn merge_pairs(joins: &impl MergeRules, piece: &[u8], symbols: &mut V
 }
 
 fn rank(joins: &impl MergeRules, piece: &[u8], left: MergeSymbol, right: MergeSymbol) -> Option<(u32, u32)> {
-    joins.join(left.token, right.token, piece, left.at, right.end)
+    joins.find_merge(left.token, right.token, piece, left.at, right.end)
 }
 
 fn merge_by_scan(joins: &impl MergeRules, piece: &[u8], symbols: &mut Vec<MergeSymbol>) {

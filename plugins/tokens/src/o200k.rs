@@ -113,7 +113,7 @@ impl PieceEncoder for O200kTokenizer {
 impl MergeRules for O200kTokenizer {
     /// The number of a token is its rank; two neighbours join if their bytes are a token.
     #[inline]
-    fn join(&self, _: u32, _: u32, piece: &[u8], at: u32, end: u32) -> Option<(u32, u32)> {
+    fn find_merge(&self, _: u32, _: u32, piece: &[u8], at: u32, end: u32) -> Option<(u32, u32)> {
         let token = self.vocabulary.find(piece.get(at as usize..end as usize)?)?;
         Some((token, token))
     }

@@ -47,7 +47,7 @@ impl SplitPattern {
     }
 
     /// Creates a regular expression that matches exactly the given text.
-    pub(crate) fn literal(text: &str) -> Result<Self, String> {
+    pub(crate) fn from_literal(text: &str) -> Result<Self, String> {
         let escaped = fancy_regex::escape(text);
         Automaton::new(&escaped)
             .map(|automaton| Self(PatternEngine::Plain(automaton)))

@@ -14,7 +14,7 @@ mod tests;
 use crate::budget::{CountBudget, CountHalt, TokenMeter};
 use crate::conversation::{PromptConversation, PromptMessage, PromptPart, SpeakerRole};
 use crate::strftime::strftime;
-use fallback::{TemplateFallback, apply_fallback};
+use fallback::{SystemMessageFallback, apply_fallback};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Serde, Value};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State, UndefinedBehavior};
@@ -103,13 +103,19 @@ impl ChatTemplate {
         most: usize,
     ) -> Result<String, RenderError> {
         let mut why = String::new();
-        for fold in [TemplateFallback::None, TemplateFallback::LaterSystem, TemplateFallback::AllSystem] {
+        for fold in [
+            SystemMessageFallback::None,
+            SystemMessageFallback::LaterSystem,
+            SystemMessageFallback::AllSystem,
+        ] {
             let Some(turns) = apply_fallback(&conversation.messages, fold) else { continue };
             if is_too_large(&turns) {
                 return Err(RenderError::TooLarge);
             }
             match self.render_messages(&turns, conversation, mark, PromptBuffer::new(most, *meter)) {
-                Ok(prompt) if fold == TemplateFallback::None && !has_all_system_texts(&prompt, &turns) => {
+                Ok(prompt)
+                    if fold == SystemMessageFallback::None && !has_all_system_texts(&prompt, &turns) =>
+                {
                     continue;
                 }
                 Err(RenderError::Refused(error)) if why.is_empty() => why = error,

@@ -45,7 +45,7 @@ enum TokenizerModel {
 impl FileTokenizer {
     /// Reads a `tokenizer.json`.
     pub(crate) fn from_json(json: &[u8]) -> Result<Self, TokenizerError> {
-        file::read(json).map_err(|why| TokenizerError(format!("tokenizer.json: {why}")))
+        file::parse_tokenizer_json(json).map_err(|why| TokenizerError(format!("tokenizer.json: {why}")))
     }
 
     /// Counts the tokens of a rendered prompt, without a limit.
@@ -88,14 +88,14 @@ impl FileTokenizer {
         at_start: bool,
         meter: &mut TokenMeter<'_>,
     ) -> Result<(), CountHalt> {
-        let normalized: Cow<'_, str> = self.normalizer.apply(segment);
+        let normalized: Cow<'_, str> = self.normalizer.normalize(segment);
         let mut scratch = Vec::new();
         self.added.split_normalized(&normalized, |piece, first| match piece {
             None => meter.add(1),
             Some(piece) => {
                 let mut word = |word: &str, _: bool| match &self.model {
-                    TokenizerModel::Bpe(bpe) => bpe.count(word, &mut scratch, meter),
-                    TokenizerModel::Unigram(unigram) => unigram.count(word, meter),
+                    TokenizerModel::Bpe(bpe) => bpe.count_into(word, &mut scratch, meter),
+                    TokenizerModel::Unigram(unigram) => unigram.count_into(word, meter),
                 };
                 pretokenize::apply_steps(&self.cuts, piece, at_start && first, &mut word)
             }

@@ -4,7 +4,7 @@
 //! earlier version it is an hour of the far future, which no query reaches.
 
 use crate::cell::{HourNumber, RollupDimensions};
-use crate::row::{RowError, decode, hour_key, split_row_key};
+use crate::row::{RowError, decode, hour_key_prefix, parse_row_key};
 use crate::sums::UsageSums;
 use penstock_core::calendar::UtcDay;
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ impl DayNumber {
 
     /// Returns the day that contains an hour.
     #[must_use]
-    pub const fn of_hour(hour: HourNumber) -> Self {
+    pub const fn from_hour(hour: HourNumber) -> Self {
         Self(hour.0 / DAY_HOURS)
     }
 
@@ -61,16 +61,16 @@ impl From<UtcDay> for DayNumber {
 
 /// Returns the key prefix of the rows of a day, which sorts directly before them.
 #[must_use]
-pub fn day_key(account: &str, day: DayNumber) -> Vec<u8> {
-    hour_key(account, day.row_number())
+pub fn day_key_prefix(account: &str, day: DayNumber) -> Vec<u8> {
+    hour_key_prefix(account, day.row_number())
 }
 
 /// Returns the day in the key of a day's row; `None` for the key of another row.
 ///
 /// # Errors
 /// Returns an error if the key has another form.
-pub fn day_of_row(key: &[u8]) -> Result<Option<DayNumber>, RowError> {
-    let (_, number) = split_row_key(key)?;
+pub fn day_from_row_key(key: &[u8]) -> Result<Option<DayNumber>, RowError> {
+    let (_, number) = parse_row_key(key)?;
     Ok(number.0.checked_sub(FIRST_ROW_NUMBER).map(DayNumber).filter(|_| number != HourNumber(u32::MAX)))
 }
 
@@ -78,8 +78,8 @@ pub fn day_of_row(key: &[u8]) -> Result<Option<DayNumber>, RowError> {
 ///
 /// # Errors
 /// Returns an error if key or value have another form.
-pub fn decode_day(key: &[u8], value: &[u8]) -> Result<(RollupDimensions, UsageSums), RowError> {
-    let day = day_of_row(key)?.ok_or(RowError::InvalidFormat)?;
+pub fn decode_day_row(key: &[u8], value: &[u8]) -> Result<(RollupDimensions, UsageSums), RowError> {
+    let day = day_from_row_key(key)?.ok_or(RowError::InvalidFormat)?;
     let (cell, sums) = decode(key, value)?;
     Ok((RollupDimensions { hour: day.first_hour(), ..cell }, sums))
 }
@@ -97,14 +97,14 @@ impl DayRollups {
     ///
     /// # Errors
     /// Returns an error if the key has another form.
-    pub fn add(
+    pub fn add_hour_rollup(
         &mut self,
         key: &[u8],
         cell: &RollupDimensions,
         sums: &UsageSums,
     ) -> Result<Option<Self>, RowError> {
         let hash = *key.last_chunk::<HASH_BYTES>().ok_or(RowError::InvalidFormat)?;
-        let day = DayNumber::of_hour(cell.hour);
+        let day = DayNumber::from_hour(cell.hour);
         let earlier =
             (day != self.day).then(|| std::mem::replace(self, Self { day, cells: BTreeMap::new() }));
         match self.cells.get_mut(&hash) {
@@ -118,14 +118,14 @@ impl DayRollups {
     }
 
     /// Returns the rollups of the day.
-    pub fn cells(&self) -> impl Iterator<Item = &(RollupDimensions, UsageSums)> {
+    pub fn rollups(&self) -> impl Iterator<Item = &(RollupDimensions, UsageSums)> {
         self.cells.values()
     }
 
     /// Returns the keys of the rows of the day with their rollups.
-    pub fn rows(&self) -> impl Iterator<Item = (Vec<u8>, &RollupDimensions, &UsageSums)> {
+    pub fn keyed_rollups(&self) -> impl Iterator<Item = (Vec<u8>, &RollupDimensions, &UsageSums)> {
         self.cells.iter().map(|(hash, (cell, sums))| {
-            let mut key = day_key(&cell.account, self.day);
+            let mut key = day_key_prefix(&cell.account, self.day);
             key.extend_from_slice(hash);
             (key, cell, sums)
         })

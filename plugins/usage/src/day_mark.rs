@@ -7,7 +7,7 @@
 
 use crate::cell::HourNumber;
 use crate::day::DayNumber;
-use crate::row::{RowError, hour_key};
+use crate::row::{RowError, hour_key_prefix};
 use penstock_core::usage_row::{USAGE_ROW_VERSION, UsageRowError};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -23,18 +23,18 @@ pub struct ChainPosition {
 
 /// Progress of the day rollups: the first incomplete day, the last entry of each ledger chain, and a running build.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DayMark {
+pub struct DayRollupWatermark {
     /// First day without complete rollups, provided that no chain has entries after its position.
     pub until: DayNumber,
     /// Last entry of each chain when the build began.
     pub chains: BTreeMap<u32, ChainPosition>,
     /// Build that is running: only it may write rows of days.
-    pub build: Option<RunningBuild>,
+    pub build: Option<DayRollupBuild>,
 }
 
 /// Build of rollups of days that is running.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RunningBuild {
+pub struct DayRollupBuild {
     /// Random id of the build.
     pub id: String,
     /// Time of its start, Unix seconds.
@@ -49,18 +49,18 @@ struct MarkRow {
     until: u32,
     chains: Vec<(u32, ChainPosition)>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    build: Option<RunningBuild>,
+    build: Option<DayRollupBuild>,
 }
 
 /// Returns the key of the mark's row, which sorts after all rollups of the whole gateway.
 #[must_use]
-pub fn day_mark_key() -> Vec<u8> {
-    let mut key = hour_key("", HourNumber(u32::MAX));
+pub fn day_watermark_key() -> Vec<u8> {
+    let mut key = hour_key_prefix("", HourNumber(u32::MAX));
     key.extend_from_slice(&[0; 16]);
     key
 }
 
-impl DayMark {
+impl DayRollupWatermark {
     /// Encodes the mark as the value of its row.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
@@ -82,7 +82,7 @@ impl DayMark {
     pub fn decode(value: &[u8]) -> Result<Self, RowError> {
         let row = match serde_json::from_slice::<MarkRow>(value) {
             Ok(row) if row.v == USAGE_ROW_VERSION => row,
-            _ => return Err(UsageRowError::from_row(value).into()),
+            _ => return Err(UsageRowError::from_unreadable_row(value).into()),
         };
         let chains = row.chains.into_iter().collect();
         Ok(Self { until: DayNumber(row.until), chains, build: row.build })
@@ -93,7 +93,7 @@ impl DayMark {
     ///
     /// # Errors
     /// Returns the error of `first_time`.
-    pub fn complete_until<E>(
+    pub fn first_incomplete_day<E>(
         &self,
         tips: impl IntoIterator<Item = (u32, u64)>,
         mut first_time: impl FnMut(u32) -> Result<u64, E>,
@@ -117,33 +117,33 @@ mod tests {
     use super::*;
     use crate::{UsageOutcome, UsageSums, decode};
 
-    fn mark() -> DayMark {
+    fn mark() -> DayRollupWatermark {
         let chains =
             [(0, ChainPosition { seq: 7, at: 20 * 86_400 }), (3, ChainPosition { seq: 9, at: 5 * 86_400 })];
-        let build = Some(RunningBuild { id: "b".to_owned(), started: 1 });
-        DayMark { until: DayNumber(20), chains: chains.into(), build }
+        let build = Some(DayRollupBuild { id: "b".to_owned(), started: 1 });
+        DayRollupWatermark { until: DayNumber(20), chains: chains.into(), build }
     }
 
     #[test]
     fn a_mark_survives_a_round_trip_and_is_an_empty_rollup_for_an_earlier_version() {
         let value = mark().encode();
-        assert_eq!(DayMark::decode(&value), Ok(mark()));
-        let (cell, sums) = decode(&day_mark_key(), &value).unwrap();
+        assert_eq!(DayRollupWatermark::decode(&value), Ok(mark()));
+        let (cell, sums) = decode(&day_watermark_key(), &value).unwrap();
         assert_eq!((cell.outcome, sums), (UsageOutcome::Granted, UsageSums::default()));
-        assert_eq!(crate::day_of_row(&day_mark_key()), Ok(None));
+        assert_eq!(crate::day_from_row_key(&day_watermark_key()), Ok(None));
         let with_version = |v: &str| String::from_utf8(value.clone()).unwrap().replace("\"v\":1", v);
         for (v, error) in [("\"v\":2", RowError::NewerVersion), ("\"v\":0", RowError::InvalidFormat)] {
-            assert_eq!(DayMark::decode(with_version(v).as_bytes()), Err(error), "{v}");
+            assert_eq!(DayRollupWatermark::decode(with_version(v).as_bytes()), Err(error), "{v}");
         }
         let other_form = br#"{"v":2,"outcome":"granted","until":"2026-11-29"}"#;
-        assert_eq!(DayMark::decode(other_form), Err(RowError::NewerVersion));
+        assert_eq!(DayRollupWatermark::decode(other_form), Err(RowError::NewerVersion));
     }
 
     #[test]
     fn a_chain_with_later_entries_bounds_the_complete_days() {
         let until = |tips: &[(u32, u64)]| {
             mark()
-                .complete_until(tips.iter().copied(), |chain| Ok::<_, ()>(u64::from(chain) * 86_400))
+                .first_incomplete_day(tips.iter().copied(), |chain| Ok::<_, ()>(u64::from(chain) * 86_400))
                 .unwrap()
         };
         assert_eq!(until(&[(0, 7), (3, 9)]), DayNumber(20));

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// Model, provider and pricing terms of a charge, by which rollups are grouped.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SoldWork {
+pub struct ChargeDimensions {
     /// Catalogue id of the model.
     pub model: Arc<str>,
     /// Provider that answered.
@@ -17,7 +17,7 @@ pub struct SoldWork {
     pub terms: Arc<str>,
 }
 
-impl From<&SaleDetails> for SoldWork {
+impl From<&SaleDetails> for ChargeDimensions {
     fn from(sale: &SaleDetails) -> Self {
         Self { model: sale.model.clone(), provider: sale.provider.clone(), terms: sale.terms.clone() }
     }
@@ -25,7 +25,7 @@ impl From<&SaleDetails> for SoldWork {
 
 /// Returns the data-centre location in pricing terms, given as JSON; empty if they name none.
 #[must_use]
-pub fn terms_location(terms: &str) -> Arc<str> {
+pub fn data_center_location(terms: &str) -> Arc<str> {
     let terms: Option<serde_json::Value> = serde_json::from_str(terms).ok();
     let location = terms.as_ref().and_then(|terms| terms.get("location")?.as_str());
     location.unwrap_or_default().into()
@@ -36,13 +36,13 @@ pub fn terms_location(terms: &str) -> Arc<str> {
 /// terms by their id.
 pub fn entry_rollup(
     entry: &LedgerEntry,
-    corrected: Option<&SoldWork>,
+    corrected: Option<&ChargeDimensions>,
     location: impl FnOnce(&Arc<str>) -> Arc<str>,
 ) -> Option<(RollupDimensions, UsageSums)> {
     let empty = || Arc::from("");
     let (outcome, key, work) = match &entry.kind {
         EntryKind::Settle { key, sale, .. } => {
-            (UsageOutcome::Charged, key.clone(), Some(SoldWork::from(&**sale)))
+            (UsageOutcome::Charged, key.clone(), Some(ChargeDimensions::from(&**sale)))
         }
         EntryKind::Void { key, why, .. } => (UsageOutcome::from_void_reason(why), key.clone(), None),
         EntryKind::Correct { what: CorrectedKind::Settle, key, .. } => {
@@ -55,12 +55,12 @@ pub fn entry_rollup(
         EntryKind::Reserve { .. } | EntryKind::Terms { .. } => return None,
     };
     let location = work.as_ref().map_or_else(empty, |work| location(&work.terms));
-    let SoldWork { model, provider, terms } =
-        work.unwrap_or_else(|| SoldWork { model: empty(), provider: empty(), terms: empty() });
+    let ChargeDimensions { model, provider, terms } =
+        work.unwrap_or_else(|| ChargeDimensions { model: empty(), provider: empty(), terms: empty() });
     let hour = HourNumber::from_unix(entry.at);
     let account = entry.account.clone();
     let price = match &entry.kind {
-        EntryKind::Settle { wallet, sale, .. } => PriceClass::of_charge(*wallet, sale.batch),
+        EntryKind::Settle { wallet, sale, .. } => PriceClass::from_charge(*wallet, sale.batch),
         _ => PriceClass::default(),
     };
     let cell = RollupDimensions { account, hour, key, model, provider, location, terms, outcome, price };

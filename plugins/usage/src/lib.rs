@@ -13,7 +13,7 @@
 //! | grant, correct of a grant | `granted` | the granted amount |
 //!
 //! Rollups of ended days are added up from those of their hours ([`DayRollups`]), so that a query of a long period reads few
-//! rows; [`DayMark`] says up to which day they are complete.
+//! rows; [`DayRollupWatermark`] says up to which day they are complete.
 //!
 //! Amounts are integers and exact decimals; there are no floats.
 
@@ -29,12 +29,12 @@ mod statement;
 mod sums;
 
 pub use cell::{HourNumber, RollupDimensions, UsageOutcome};
-pub use day::{DayNumber, DayRollups, day_key, day_of_row, decode_day};
-pub use day_mark::{ChainPosition, DayMark, RunningBuild, day_mark_key};
-pub use fold::{SoldWork, entry_rollup, terms_location};
+pub use day::{DayNumber, DayRollups, day_from_row_key, day_key_prefix, decode_day_row};
+pub use day_mark::{ChainPosition, DayRollupBuild, DayRollupWatermark, day_watermark_key};
+pub use fold::{ChargeDimensions, data_center_location, entry_rollup};
 pub use group::{GroupError, UsageGroup, UsageGrouping, UsageReport};
 pub use price_class::PriceClass;
 pub use range::{MAX_RANGE_DAYS, RangeError, UsageRange};
-pub use row::{RowError, account_prefix, decode, encode, hour_key, row_key, split_row_key};
+pub use row::{RowError, account_key_prefix, decode, encode, hour_key_prefix, parse_row_key, row_key};
 pub use statement::add_to_statement;
 pub use sums::UsageSums;

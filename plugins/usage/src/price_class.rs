@@ -23,7 +23,7 @@ impl PriceClass {
 
     /// Returns the class of a charge.
     #[must_use]
-    pub const fn of_charge(wallet: Wallet, batch: bool) -> Self {
+    pub const fn from_charge(wallet: Wallet, batch: bool) -> Self {
         match (wallet, batch) {
             (Wallet::Credits, false) => Self::Standard,
             (Wallet::Credits, true) => Self::Batch,

@@ -80,13 +80,13 @@ impl UsageRange {
 
     /// Returns the first day, and the day after the last one.
     #[must_use]
-    pub fn usage_days(self) -> (DayNumber, DayNumber) {
+    pub fn day_bounds(self) -> (DayNumber, DayNumber) {
         (self.from.into(), DayNumber::from(self.to).next())
     }
 
     /// Returns the first hour, and the hour after the last one.
     #[must_use]
-    pub fn hours(self) -> (HourNumber, HourNumber) {
+    pub fn hour_bounds(self) -> (HourNumber, HourNumber) {
         (HourNumber::from_unix(self.from.start()), HourNumber::from_unix(self.to.next().start()))
     }
 }

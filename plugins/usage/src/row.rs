@@ -37,14 +37,14 @@ impl From<UsageRowError> for RowError {
 
 /// Returns the key prefix of all rows of an account; the empty account is the whole gateway.
 #[must_use]
-pub fn account_prefix(account: &str) -> Vec<u8> {
+pub fn account_key_prefix(account: &str) -> Vec<u8> {
     [account.as_bytes(), b"\0"].concat()
 }
 
 /// Returns the key prefix of the rows of an hour, which sorts directly before them.
 #[must_use]
-pub fn hour_key(account: &str, hour: HourNumber) -> Vec<u8> {
-    [&account_prefix(account), &hour.0.to_be_bytes()[..]].concat()
+pub fn hour_key_prefix(account: &str, hour: HourNumber) -> Vec<u8> {
+    [&account_key_prefix(account), &hour.0.to_be_bytes()[..]].concat()
 }
 
 /// Returns the outcome in a row. Earlier versions cannot read rows of an outcome that they do not know, so a cancelled
@@ -74,7 +74,7 @@ pub fn row_key(cell: &RollupDimensions) -> Vec<u8> {
         hash.update(cell.price.name().as_bytes());
     }
     let hash = hash.finalize();
-    let mut key = hour_key(&cell.account, cell.hour);
+    let mut key = hour_key_prefix(&cell.account, cell.hour);
     key.extend(hash.iter().take(TAIL_BYTES - 4));
     key
 }
@@ -83,7 +83,7 @@ pub fn row_key(cell: &RollupDimensions) -> Vec<u8> {
 ///
 /// # Errors
 /// Returns an error if the key has another form.
-pub fn split_row_key(key: &[u8]) -> Result<(&str, HourNumber), RowError> {
+pub fn parse_row_key(key: &[u8]) -> Result<(&str, HourNumber), RowError> {
     let split = key.len().checked_sub(TAIL_BYTES + 1).ok_or(RowError::InvalidFormat)?;
     let (account, tail) = key.split_at_checked(split).ok_or(RowError::InvalidFormat)?;
     let hour =
@@ -127,7 +127,7 @@ pub fn encode(cell: &RollupDimensions, sums: &UsageSums) -> Vec<u8> {
         granted_credits: of.granted_credits.to_string().into(),
         granted_energy: of.granted_energy.to_string().into(),
     };
-    row.to_value()
+    row.to_json()
 }
 
 /// Decodes a row.
@@ -135,7 +135,7 @@ pub fn encode(cell: &RollupDimensions, sums: &UsageSums) -> Vec<u8> {
 /// # Errors
 /// Returns an error if key or value have another form.
 pub fn decode(key: &[u8], value: &[u8]) -> Result<(RollupDimensions, UsageSums), RowError> {
-    let (account, hour) = split_row_key(key)?;
+    let (account, hour) = parse_row_key(key)?;
     let row = UsageRow::parse(value)?;
     let cell = RollupDimensions {
         account: account.into(),

@@ -10,5 +10,5 @@ pub fn add_to_statement(statement: &mut Statement, cell: &RollupDimensions, sums
         !cell.model.is_empty() && matches!(cell.outcome, UsageOutcome::Charged | UsageOutcome::Corrected);
     // The terms of a correction are those of the corrected charge, which may be from an earlier period.
     let terms = (cell.outcome == UsageOutcome::Charged).then_some(&cell.terms);
-    statement.add_sums((&cell.account, &cell.key), has_model.then_some(&cell.model), terms, &sums.billed);
+    statement.add_key_sums((&cell.account, &cell.key), has_model.then_some(&cell.model), terms, &sums.billed);
 }

@@ -4,8 +4,8 @@
 use super::*;
 use crate::config::settings::{FleetSettings, StorageSettings};
 
-fn open_stores(folder: &std::path::Path, fleet: Option<FleetSettings>) -> Stores {
-    Stores::open(&StorageSettings { fleet, ..StorageSettings::embedded(folder) }).unwrap()
+fn open_stores(folder: &std::path::Path, fleet: Option<FleetSettings>) -> OpenStorage {
+    OpenStorage::open(&StorageSettings { fleet, ..StorageSettings::embedded(folder) }).unwrap()
 }
 
 #[test]
@@ -16,12 +16,15 @@ fn only_accounts_that_are_not_stored_are_written_at_the_start() {
     let cache = KeyCache::load(&stores, ProcessClock::start()).unwrap();
     let stored: FastSet<Box<str>> = (0..ACCOUNTS)
         .map(|number| format!("account-{number}").into())
-        .chain([DEFAULT_ACCOUNT.into()])
+        .chain([DEFAULT_ACCOUNT_ID.into()])
         .collect();
     stored.iter().chain(["implicit".into()].iter()).for_each(|id| drop(cache.account_or_insert(id)));
     cache.persist_implicit_accounts(&stores, &stored);
     let written = stores.accounts.list(None, PAGE_ROWS).unwrap().accounts;
-    assert_eq!(written.iter().map(|account| &*account.id).collect::<Vec<_>>(), [DEFAULT_ACCOUNT, "implicit"]);
+    assert_eq!(
+        written.iter().map(|account| &*account.id).collect::<Vec<_>>(),
+        [DEFAULT_ACCOUNT_ID, "implicit"]
+    );
 }
 
 #[test]

@@ -21,7 +21,7 @@ impl Write for Written {
 }
 
 struct Trial {
-    progress: Progress,
+    progress: ProgressReporter,
     now: Rc<Cell<u64>>,
     written: Written,
 }
@@ -31,7 +31,7 @@ impl Trial {
         let (now, written) = (Rc::new(Cell::new(0)), Written::default());
         let clock = now.clone();
         let clock = Box::new(move || Duration::from_millis(clock.get()));
-        let progress = Progress::new(form, clock, Box::new(written.clone()), || 100);
+        let progress = ProgressReporter::new(form, clock, Box::new(written.clone()), || 100);
         Self { progress, now, written }
     }
 
@@ -117,7 +117,7 @@ fn amounts_carry_their_units() {
 
 #[test]
 fn hidden_progress_counts_nothing() {
-    let progress = Progress::hidden();
+    let progress = ProgressReporter::hidden();
     progress.begin_stage("Rows", ProgressUnit::Rows, Some(1));
     progress.advance(1);
     progress.finish_stage();

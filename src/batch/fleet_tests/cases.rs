@@ -52,9 +52,9 @@ async fn a_holder_that_reads_that_its_claim_is_lost_stops_at_once() {
 async fn a_member_that_has_not_read_its_claims_for_long_starts_no_line() {
     let pair = Pair::start().await;
     let batches = &pair.members[0].context.batches;
-    assert!(!batches.holds_claims(), "it has not read any");
+    assert!(!batches.still_holds_claims(), "it has not read any");
     batches.check_claims().await;
-    assert!(batches.holds_claims());
+    assert!(batches.still_holds_claims());
     pair.stop().await;
 }
 

@@ -42,7 +42,7 @@ async fn a_result_of_a_slice_waits_for_others_unless_lines_wait_for_its_permit()
     tokio::time::pause();
     let slice = Some(BatchSlice { lines: 6, ..BatchSlice::default() });
     let mut runner = member.runner(slice, 1);
-    let due = runner.next_group_due().unwrap();
+    let due = runner.next_group_deadline().unwrap();
     assert!(due <= Instant::now() + Duration::from_millis(250));
     runner.start_next_write();
     assert!(!runner.disk.writing);

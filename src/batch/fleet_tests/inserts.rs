@@ -57,8 +57,8 @@ impl Store for LostAnswers {
         self.inner.copy_rows(sink)
     }
 
-    fn verify_with(&self, read: &mut dyn FnMut(u64)) -> Result<VerifyOutcome, StoreError> {
-        self.inner.verify_with(read)
+    fn verify_with_progress(&self, read: &mut dyn FnMut(u64)) -> Result<VerifyOutcome, StoreError> {
+        self.inner.verify_with_progress(read)
     }
 
     fn health(&self) -> StoreHealth {
@@ -82,7 +82,8 @@ impl Unsure {
             fails: AtomicBool::new(false),
         });
         let files = FileStore::new(inner);
-        let files = FileManager::open_shared(&pair.app.config_snapshot().settings.files, files).unwrap();
+        let files =
+            FileManager::open_shared_folder(&pair.app.config_snapshot().settings.files, files).unwrap();
         let batches = BatchManager::new(store.clone(), fleet.clone());
         let member = Member::start(&pair.app, (files, batches), fleet, &pair.calls);
         member.executor.permits.add_permits(1_000);

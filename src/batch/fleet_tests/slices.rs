@@ -6,7 +6,7 @@ use penstock_storage::batches::{BatchSlice, EndRequest};
 impl Pair {
     /// Starts a batch in slices; returns its id. The first member has claimed it, each member runs one slice, and
     /// their lines in flight wait.
-    pub(super) async fn divided(&self, count: usize) -> String {
+    pub(super) async fn start_divided_batch(&self, count: usize) -> String {
         let id = self.started(0, count).await;
         until("the division of the batch", || self.record(&id).slices.is_some()).await;
         for (number, member) in self.members.iter().enumerate() {
@@ -21,7 +21,7 @@ impl Pair {
     /// Checks that no row of a slice remains.
     pub(super) fn assert_no_slices(&self, id: &str, count: usize) {
         let store = &self.members[0].context.batches.store;
-        assert_eq!(store.slice_progress(id, 100).unwrap(), Default::default());
+        assert_eq!(store.sliced_batch_progress(id, 100).unwrap(), Default::default());
         assert!(
             store.unfinished_slices().unwrap() == Default::default()
                 && store.unfinished_ids().unwrap().is_empty()
@@ -44,7 +44,7 @@ pub(super) fn slice_id(batch: &str, number: usize) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn both_gateways_run_slices_of_a_batch_and_each_line_has_one_result() {
     let pair = Pair::start_with(6).await;
-    let id = pair.divided(20).await;
+    let id = pair.start_divided_batch(20).await;
     assert_eq!(pair.record(&id).slices, Some(4));
     let [first, second] = &pair.members;
     assert!(first.runs(&id) && !second.runs(&id), "one of them appends the results");
@@ -57,7 +57,7 @@ async fn both_gateways_run_slices_of_a_batch_and_each_line_has_one_result() {
     until("the first results", || pair.completed(&id) == 2).await;
     let growing = pair.record(&id).output.unwrap();
     let files = &first.context.files;
-    assert_eq!(files.record_store().get(&growing).unwrap().unwrap().lines, 2);
+    assert_eq!(files.file_record_store().get(&growing).unwrap().unwrap().lines, 2);
     pair.members.iter().for_each(|member| member.executor.permits.add_permits(100));
     let end = pair.ended(&id).await;
     assert_eq!((end.usage, end.output.as_ref()), (Default::default(), Some(&growing)));
@@ -70,7 +70,7 @@ async fn both_gateways_run_slices_of_a_batch_and_each_line_has_one_result() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_slices_of_a_dead_gateway_are_continued_and_its_late_results_are_refused() {
     let pair = Pair::start_with(6).await;
-    let id = pair.divided(18).await;
+    let id = pair.start_divided_batch(18).await;
     let [first, second] = &pair.members;
     first.executor.permits.add_permits(3);
     until("results", || pair.completed(&id) == 3).await;
@@ -94,7 +94,8 @@ async fn the_slices_of_a_dead_gateway_are_continued_and_its_late_results_are_ref
     let folder = pair.app.config_snapshot().settings.files.path.clone();
     for entry in std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap()) {
         let name = entry.file_name().into_string().unwrap();
-        if name.starts_with("file-") && first.context.files.record_store().get(&name).unwrap().is_none() {
+        if name.starts_with("file-") && first.context.files.file_record_store().get(&name).unwrap().is_none()
+        {
             // The gateway may remove the file of a merged segment at the same time.
             std::fs::remove_file(entry.path()).ok();
         }
@@ -106,7 +107,7 @@ async fn the_slices_of_a_dead_gateway_are_continued_and_its_late_results_are_ref
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stopped_gateway_releases_batch_and_slice_and_the_other_continues_the_same_file() {
     let pair = Pair::start_with(6).await;
-    let id = pair.divided(18).await;
+    let id = pair.start_divided_batch(18).await;
     let [first, second] = &pair.members;
     first.executor.permits.add_permits(2);
     until("results", || pair.completed(&id) == 2).await;
@@ -129,7 +130,7 @@ async fn a_stopped_gateway_releases_batch_and_slice_and_the_other_continues_the_
 async fn a_cancellation_through_any_gateway_ends_the_slices_of_both() {
     for through in [0, 1] {
         let pair = Pair::start_with(8).await;
-        let id = pair.divided(24).await;
+        let id = pair.start_divided_batch(24).await;
         for member in &pair.members {
             BatchManager::start_claim_task(&member.context);
             member.executor.permits.add_permits(2);
@@ -146,7 +147,7 @@ async fn a_cancellation_through_any_gateway_ends_the_slices_of_both() {
         until("the ledger to be written", || pair.app.ledger.durability_snapshot().waiting == 0).await;
         assert_eq!(pair.entries().into_iter().filter_map(settled_request).count(), 4);
         let files = &pair.members[0].context.files;
-        let output = files.record_store().get(&cancelled.output.clone().unwrap()).unwrap().unwrap();
+        let output = files.file_record_store().get(&cancelled.output.clone().unwrap()).unwrap().unwrap();
         assert_eq!((output.lines, output.bytes), (4, cancelled.output_bytes));
         pair.stop().await;
     }
@@ -155,7 +156,7 @@ async fn a_cancellation_through_any_gateway_ends_the_slices_of_both() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_deletion_of_the_input_file_ends_the_slices_and_keeps_their_results() {
     let pair = Pair::start_with(6).await;
-    let id = pair.divided(18).await;
+    let id = pair.start_divided_batch(18).await;
     let [first, second] = &pair.members;
     second.executor.permits.add_permits(1);
     until("a result", || pair.completed(&id) == 1).await;
@@ -195,7 +196,7 @@ async fn a_batch_is_not_divided_for_a_small_number_of_lines_or_with_an_earlier_v
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_gateway_that_becomes_the_only_one_continues_a_batch_in_slices() {
     let pair = Pair::start_with(6).await;
-    let id = pair.divided(18).await;
+    let id = pair.start_divided_batch(18).await;
     pair.members[1].executor.permits.add_permits(2);
     until("results", || pair.completed(&id) == 2).await;
     for member in &pair.members {
@@ -208,7 +209,7 @@ async fn a_gateway_that_becomes_the_only_one_continues_a_batch_in_slices() {
     let end = pair.ended(&id).await;
     assert_eq!((end.state, end.counts.completed), (BatchState::Completed, 18));
     pair.assert_no_slices(&id, 3);
-    let files = alone.context.files.record_store();
+    let files = alone.context.files.file_record_store();
     assert_eq!(files.get(&end.output.unwrap()).unwrap().unwrap().lines, 18);
     assert_eq!(files.list_all(None, 100).unwrap().files.len(), 2, "input and output");
     until("the ledger to be written", || pair.app.ledger.durability_snapshot().waiting == 0).await;
@@ -220,7 +221,7 @@ async fn a_gateway_that_becomes_the_only_one_continues_a_batch_in_slices() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_batch_in_slices_is_continued_if_other_gateways_do_not_see_it() {
     let pair = Pair::start_with(6).await;
-    let id = pair.divided(18).await;
+    let id = pair.start_divided_batch(18).await;
     let [first, second] = &pair.members;
     // By its hash, a whole batch would almost certainly belong to one of these.
     let store = &pair.app.stores.store;
@@ -244,7 +245,7 @@ async fn a_batch_in_slices_is_continued_if_other_gateways_do_not_see_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_gateway_that_becomes_the_only_one_ends_a_batch_that_was_cancelled_before() {
     let pair = Pair::start_with(6).await;
-    let id = pair.divided(18).await;
+    let id = pair.start_divided_batch(18).await;
     pair.members[1].executor.permits.add_permits(2);
     until("results", || pair.completed(&id) == 2).await;
     // No member reads its claims, so none learns of the request.
@@ -265,7 +266,7 @@ async fn a_gateway_that_becomes_the_only_one_ends_a_batch_that_was_cancelled_bef
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_damaged_output_file_ends_the_slices_and_leaves_no_rows() {
     let pair = Pair::start_with(6).await;
-    let id = pair.divided(18).await;
+    let id = pair.start_divided_batch(18).await;
     let [first, second] = &pair.members;
     first.executor.permits.add_permits(2);
     until("results", || pair.completed(&id) == 2).await;
@@ -273,14 +274,14 @@ async fn a_damaged_output_file_ends_the_slices_and_leaves_no_rows() {
     first.executor.permits.add_permits(CONCURRENCY);
     assert!(closed.await);
     let output = pair.record(&id).output.unwrap();
-    std::fs::write(second.context.files.path(&output), b"").unwrap();
+    std::fs::write(second.context.files.contents_path(&output), b"").unwrap();
     BatchManager::start_claim_task(&second.context);
     second.claim().await;
     let end = pair.ended(&id).await;
     assert_eq!((end.state, end.errors[0].code.as_str()), (BatchState::Failed, "output_file_damaged"));
     assert_eq!((end.counts.completed, end.counts.cancelled), (2, 16));
     pair.assert_no_slices(&id, 3);
-    let files = second.context.files.record_store();
+    let files = second.context.files.file_record_store();
     let records = files.list_all(None, 100).unwrap().files;
     assert_eq!(records.len(), 2, "input and output");
     let used = files.used_bytes(&pair.principal.public_id).unwrap();

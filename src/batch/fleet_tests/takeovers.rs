@@ -36,7 +36,7 @@ async fn a_batch_that_was_cancelled_before_its_first_claim_starts_no_line() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slice_whose_batch_was_cancelled_before_its_takeover_starts_no_line() {
     let pair = Pair::start_with(6).await;
-    let id = pair.divided(18).await;
+    let id = pair.start_divided_batch(18).await;
     let [first, second] = &pair.members;
     second.executor.permits.add_permits(6);
     until("the end of the second slice", || !second.runs(&slice_id(&id, 1))).await;
@@ -69,7 +69,7 @@ async fn a_former_holder_stops_once_it_reads_that_another_gateway_has_ended_the_
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_former_holder_of_a_slice_stops_once_it_reads_that_the_slice_has_ended() {
     let pair = Pair::start_with(6).await;
-    let id = pair.divided(12).await;
+    let id = pair.start_divided_batch(12).await;
     let [first, second] = &pair.members;
     pair.silence(0);
     BatchManager::start_claim_task(&second.context);
@@ -86,7 +86,7 @@ async fn a_former_holder_of_a_slice_stops_once_it_reads_that_the_slice_has_ended
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_gateway_that_took_a_batch_in_slices_over_stops_if_another_has_ended_it() {
     let pair = Pair::start_with(6).await;
-    let id = pair.divided(12).await;
+    let id = pair.start_divided_batch(12).await;
     let [first, second] = &pair.members;
     let (before, ids) = (pair.record(&id), std::slice::from_ref(&id));
     let claim = second.context.batches.store.coordination(ids).unwrap()[0].claim.unwrap();
@@ -97,7 +97,7 @@ async fn a_gateway_that_took_a_batch_in_slices_over_stops_if_another_has_ended_i
     let end = pair.ended(&id).await;
     until("the first to finish", || !first.runs(&id)).await;
     // A takeover without a commit yet, whose gateway was cut off until the end of the batch.
-    second.run(before, claims::HeldClaim { claim, takeover: claims::Takeover::Forced });
+    second.run(before, claims::HeldClaim { claim, takeover: claims::TakeoverKind::Forced });
     until("the second to stop", || !second.runs(&id)).await;
     assert_eq!(pair.record(&id), end);
     pair.assert_exactly_once(&id, 12).await;

@@ -86,16 +86,16 @@ impl JournalState {
     /// Sets the maximum size of the journal's files from `backlog`, the maximum number of bytes that may wait for the
     /// database.
     pub(super) fn set_backlog_limit(&self, backlog: u64) {
-        self.set_limit(backlog.saturating_mul(BYTES_PER_ESTIMATE).saturating_add(COMMITTED_BYTES));
+        self.set_max_bytes(backlog.saturating_mul(BYTES_PER_ESTIMATE).saturating_add(COMMITTED_BYTES));
     }
 
     /// Sets the maximum total size of the journal's files, in bytes.
-    pub(super) fn set_limit(&self, bytes: u64) {
+    pub(super) fn set_max_bytes(&self, bytes: u64) {
         self.limit.store(bytes, Ordering::Relaxed);
     }
 
     /// Records that the database has the operations up to `number`.
-    pub(super) fn set_committed(&self, number: u64) {
+    pub(super) fn set_committed_number(&self, number: u64) {
         self.committed.fetch_max(number, Ordering::AcqRel);
     }
 
@@ -146,7 +146,7 @@ impl JournalWriter {
         ops: Sender<DrainedOps>,
         number: u64,
     ) -> Self {
-        state.bytes.store(journal.bytes(), Ordering::Relaxed);
+        state.bytes.store(journal.byte_len(), Ordering::Relaxed);
         Self {
             journal,
             state,
@@ -243,7 +243,7 @@ impl JournalWriter {
         }
         let (mut count, mut last, mut actions) = (0, 0, Vec::new());
         let (mut frames, mut new_terms) = (Vec::new(), HashSet::new());
-        push_frame(0, &record::encode_committed(committed), &mut frames);
+        push_frame(0, &record::encode_committed_number(committed), &mut frames);
         for group in &self.unwritten {
             if actions.len() >= MAX_APPEND_BYTES {
                 break;
@@ -261,7 +261,7 @@ impl JournalWriter {
         self.journal.append(&frames, last, committed, limit)?;
         self.unwritten.drain(..count);
         self.known_terms.extend(new_terms);
-        self.state.bytes.store(self.journal.bytes(), Ordering::Relaxed);
+        self.state.bytes.store(self.journal.byte_len(), Ordering::Relaxed);
         Ok(())
     }
 
@@ -279,9 +279,9 @@ impl JournalWriter {
 }
 
 /// Returns the charge of an action for the counters of budgets.
-pub(super) fn charge_event_of_action(action: &LedgerAction) -> Option<super::handover::ChargeEvent> {
+pub(super) fn budget_charge_of_action(action: &LedgerAction) -> Option<super::handover::BudgetCharge> {
     let penstock_ledger::EntryKind::Settle { key, wallet, amount, sale, .. } = &action.act else {
         return None;
     };
-    Some(super::handover::ChargeEvent { key: key.clone(), wallet: *wallet, amount: *amount, eur: sale.eur })
+    Some(super::handover::BudgetCharge { key: key.clone(), wallet: *wallet, amount: *amount, eur: sale.eur })
 }

@@ -15,7 +15,7 @@ const TERMS: u8 = b'T';
 const COMMITTED: u8 = b'C';
 
 /// Record as read from a journal.
-pub(super) enum ReadRecord {
+pub(super) enum DecodedRecord {
     /// Action without its terms.
     Action(LedgerAction),
     Terms(SaleTerms),
@@ -39,24 +39,24 @@ pub(super) fn encode_terms(terms: &SaleTerms) -> Vec<u8> {
 }
 
 /// Encodes the number of the last operation that the database has.
-pub(super) fn encode_committed(number: u64) -> Vec<u8> {
+pub(super) fn encode_committed_number(number: u64) -> Vec<u8> {
     [&[COMMITTED], number.to_le_bytes().as_slice()].concat()
 }
 
 /// Decodes a record with its number; `None` if it is of an unknown format.
-pub(super) fn decode_record(number: u64, bytes: &[u8]) -> Option<ReadRecord> {
+pub(super) fn decode_record(number: u64, bytes: &[u8]) -> Option<DecodedRecord> {
     match bytes.split_first()? {
         (&ACTION, rest) => {
             let (exposed, line) = rest.split_first_chunk()?;
             let LedgerEntry { at, account, kind, .. } = HashChain::default().verify_next(line).ok()?;
             let exposed = i64::from_le_bytes(*exposed);
-            Some(ReadRecord::Action(LedgerAction { at, account, act: kind, terms: None, exposed, number }))
+            Some(DecodedRecord::Action(LedgerAction { at, account, act: kind, terms: None, exposed, number }))
         }
         (&TERMS, rest) => {
             let (id, text) = std::str::from_utf8(rest).ok()?.split_once('\n')?;
-            Some(ReadRecord::Terms(SaleTerms { id: Arc::from(id), text: Arc::from(text) }))
+            Some(DecodedRecord::Terms(SaleTerms { id: Arc::from(id), text: Arc::from(text) }))
         }
-        (&COMMITTED, rest) => Some(ReadRecord::Committed(u64::from_le_bytes(rest.try_into().ok()?))),
+        (&COMMITTED, rest) => Some(DecodedRecord::Committed(u64::from_le_bytes(rest.try_into().ok()?))),
         _ => None,
     }
 }

@@ -1,6 +1,6 @@
 //! Charges of a journal that the ledger has already.
 
-use penstock_core::entry_number::chain_base;
+use penstock_core::entry_number::number_before_chain;
 use penstock_ledger::{EntryKind, HashChain, LedgerEntry, split_lines};
 use penstock_storage::StoreError;
 use penstock_storage::ledger::LedgerStore;
@@ -22,7 +22,7 @@ pub(super) fn charged_requests(
     since: u64,
 ) -> Result<HashSet<Arc<str>>, StoreError> {
     let Some(tip) = store.chain_tip(chain)? else { return Ok(HashSet::new()) };
-    let (start, since) = (chain_base(chain), since.saturating_sub(CLOCK_SECONDS));
+    let (start, since) = (number_before_chain(chain), since.saturating_sub(CLOCK_SECONDS));
     let mut count = FIRST_ENTRIES;
     // Only the end of the chain is read, also if other processes have continued the chain.
     let after = loop {

@@ -5,11 +5,11 @@
 //! members have evicted the member, its leases were returned to the accounts and its reservations were voided, so its
 //! charges must not be made: the folder of the journal is renamed and the loss is logged.
 
-use super::super::handover::ChargeEvent;
+use super::super::handover::BudgetCharge;
 use super::super::write_op::{LedgerAction, SaleTerms};
-use super::record::{self, ReadRecord};
+use super::record::{self, DecodedRecord};
 use super::recorded::charged_requests;
-use super::{JournalState, charge_event_of_action};
+use super::{JournalState, budget_charge_of_action};
 use penstock_ledger::{EntryKind, LedgerEntry, OpenReserves, Wallet};
 use penstock_storage::StoreError;
 use penstock_storage::ledger::journal::{JournalId, JournalRecord, LedgerJournal, StoredJournal};
@@ -64,7 +64,7 @@ fn open(store: &LedgerStore, folder: &Path) -> Result<OpenedJournal, StoreError>
     };
     let journal = LedgerJournal::open(folder, id)?;
     // The files may be from an older backup and end before the position that the store has.
-    let last_number = journal.last_number().max(position.number);
+    let last_number = journal.last_record_number().max(position.number);
     let state = JournalState::new(id.generation, position.number);
     Ok(OpenedJournal { journal, state, last_number, pending })
 }
@@ -94,10 +94,10 @@ fn pending_actions(stored: &StoredJournal, position: u64, committed: CommittedRe
     let (mut unreadable, mut position) = (0_usize, position);
     for JournalRecord { number, bytes } in &stored.records {
         match record::decode_record(*number, bytes) {
-            Some(ReadRecord::Terms(text)) => drop(terms.insert(text.id.clone(), Arc::new(text))),
-            Some(ReadRecord::Action(action)) if *number > position => actions.push(action),
-            Some(ReadRecord::Action(_)) => {}
-            Some(ReadRecord::Committed(number)) => {
+            Some(DecodedRecord::Terms(text)) => drop(terms.insert(text.id.clone(), Arc::new(text))),
+            Some(DecodedRecord::Action(action)) if *number > position => actions.push(action),
+            Some(DecodedRecord::Action(_)) => {}
+            Some(DecodedRecord::Committed(number)) => {
                 if committed == CommittedRecords::Obey {
                     position = position.max(number);
                 }
@@ -139,7 +139,7 @@ fn isolate_journal(
             _ => false,
         });
     }
-    let charges: Vec<ChargeEvent> = lost.iter().filter_map(charge_event_of_action).collect();
+    let charges: Vec<BudgetCharge> = lost.iter().filter_map(budget_charge_of_action).collect();
     if charges.is_empty() {
         return Ok(());
     }
@@ -177,7 +177,7 @@ pub(in super::super) fn retain_valid_actions(
             if is_valid {
                 number += 1;
                 let (account, kind) = (action.account.clone(), action.act.clone());
-                open.apply(&LedgerEntry { seq: number, at: action.at, account, kind });
+                open.apply_entry(&LedgerEntry { seq: number, at: action.at, account, kind });
             }
             is_valid
         })
@@ -193,9 +193,9 @@ pub(in super::super) fn retain_valid_actions(
 pub(in super::super) fn record_replay(
     state: &JournalState,
     replayed: &[LedgerAction],
-) -> Vec<(Arc<str>, ChargeEvent)> {
-    let charge = |action: &LedgerAction| Some((action.account.clone(), charge_event_of_action(action)?));
-    let charges: Vec<(Arc<str>, ChargeEvent)> = replayed.iter().filter_map(charge).collect();
+) -> Vec<(Arc<str>, BudgetCharge)> {
+    let charge = |action: &LedgerAction| Some((action.account.clone(), budget_charge_of_action(action)?));
+    let charges: Vec<(Arc<str>, BudgetCharge)> = replayed.iter().filter_map(charge).collect();
     if !replayed.is_empty() {
         tracing::info!(name: "ledger_journal_replayed", actions = %replayed.len(), charges = %charges.len());
     }

@@ -47,7 +47,7 @@ pub(in super::super) fn start_threads(
         return Ok(LedgerThreads { handles: vec![writer], journal: None });
     };
     let (sender, ops) = channel();
-    queue.count_unqueued_actions(&replayed);
+    queue.add_unqueued_totals(&replayed);
     while !replayed.is_empty() {
         let rest = replayed.split_off(replayed.len().min(MAX_GROUP_OPERATIONS));
         let group = std::mem::replace(&mut replayed, rest).into_iter().map(WriteOp::Action).collect();

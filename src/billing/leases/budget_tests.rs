@@ -6,12 +6,12 @@ use crate::auth::key_cache::{KeyCache, Principal};
 use crate::auth::limited_owner::LeasedBudget;
 use crate::config::settings::{FleetSettings, LedgerSettings, StorageSettings};
 use crate::fleet::MemberReport;
-use crate::limits::rate_limit::{KeyLimitReservation, acquire_provisional};
-use crate::storage::stores::Stores;
+use crate::limits::rate_limit::{KeyLimitReservation, acquire_provisional_permit};
+use crate::storage::stores::OpenStorage;
 use penstock_auth::ApiKey;
 use penstock_core::{ApiError, ErrorCode, MicroCredits};
 use penstock_limits::{ActualCost, BudgetPeriod, CostEstimate, WorkClass};
-use penstock_storage::audit::AuditedChange;
+use penstock_storage::audit::ChangeDescription;
 use penstock_storage::fleet::{Fleet, SharedFleet};
 use penstock_storage::keys::{KeyDigest, KeyLimits, KeyRecord};
 use penstock_storage::ledger::{ChainClaim, LedgerStore};
@@ -29,7 +29,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// Stores of one key, and of the fleet.
 struct Database {
     folder: tempfile::TempDir,
-    stores: Stores,
+    stores: OpenStorage,
     store: Arc<dyn Store>,
     record: KeyRecord,
 }
@@ -50,7 +50,7 @@ fn limits(day: u64) -> KeyLimits {
 impl Database {
     fn new(limits: KeyLimits) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let stores = Stores::open(&StorageSettings::embedded(&folder.path().join("store"))).unwrap();
+        let stores = OpenStorage::open(&StorageSettings::embedded(&folder.path().join("store"))).unwrap();
         let key = ApiKey::generate(&mut |bytes| rand::fill(bytes));
         let record = KeyRecord {
             id: key.public_id().to_owned(),
@@ -69,7 +69,7 @@ impl Database {
             revoked: None,
         };
         let (who, what) = ("test".to_owned(), "key.create".to_owned());
-        let change = AuditedChange { at: 5, who, what, target: record.id.clone(), change: json!({}) };
+        let change = ChangeDescription { at: 5, who, what, target: record.id.clone(), change: json!({}) };
         stores.keys.insert(&record, &change).unwrap();
         Self { folder, stores, store: open_in_memory(), record }
     }
@@ -102,7 +102,7 @@ impl Database {
         };
         let ledger = Ledger::open_for_member(Arc::new(book), &terms, clock, &member).unwrap();
         let cache = KeyCache::load(&self.stores, clock).unwrap();
-        ledger.restore_budgets(&cache);
+        ledger.restore_budget_leases(&cache);
         let principal = cache.find_principal(&self.record.id).unwrap();
         let spends = SpendStore::for_member(store.clone(), member.member_number());
         Gateway { member, ledger, cache, spends, clock, principal }
@@ -117,7 +117,7 @@ impl Database {
     /// Returns the sum that all parts have.
     fn leased(&self) -> i64 {
         let pool = BudgetPool { owner: SpendOwner::Key(self.record.id.clone()), period: BudgetPeriod::Day };
-        -SharedFleet::new(self.store.clone()).available(&pool.name()).unwrap()
+        -SharedFleet::new(self.store.clone()).available_amount(&pool.name()).unwrap()
     }
 }
 
@@ -128,14 +128,14 @@ impl Gateway {
 
     async fn reserve_cost(&self, cost: &CostEstimate) -> Result<KeyLimitReservation, ApiError> {
         self.cache.start_limit_sharing(&self.principal, &self.member);
-        let entered = acquire_provisional(&self.principal, WorkClass::Request, self.clock);
+        let entered = acquire_provisional_permit(&self.principal, WorkClass::Request, self.clock);
         let (entry, _) = entered.map_err(|(_, refusal)| refusal)?;
         self.ledger.reserve_limits_with_draw(entry, cost).await.map_err(|(_, refusal)| refusal)
     }
 
     fn settle(&self, mut reserved: KeyLimitReservation, charged: i64) {
         reserved.settle(&ActualCost { input: 1, output: 1, money: MicroCredits(charged) });
-        self.cache.mark_spend(&self.principal);
+        self.cache.mark_spend_dirty(&self.principal);
     }
 
     /// Serves one request; returns false if the budget refuses it.
@@ -156,19 +156,19 @@ impl Gateway {
     fn beat(&self, wanted: &[(u32, String)]) {
         let is_written = self.cache.flush_spends(&self.spends);
         let leases = self.ledger.leases().unwrap();
-        let returning = leases.begin_returns();
+        let returning = leases.mark_returns_sent();
         self.member.write_heartbeat(&MemberReport::default(), returning, Instant::now()).unwrap();
-        leases.on_returned();
+        leases.on_returns_accepted();
         let incarnation = self.member.member_number();
         let wanted = wanted.iter().filter(|(member, _)| *member != incarnation);
-        leases.set_wanted_by_peers(wanted.cloned());
+        leases.set_pools_wanted_by_peers(wanted.cloned());
         self.ledger.mark_late_draws_uncertain(&self.cache);
         self.ledger.adjust_leases(is_written);
     }
 
     /// Returns the pools that this gateway wants, with its number.
     fn wanted_pools(&self) -> Vec<(u32, String)> {
-        let pools = self.ledger.leases().unwrap().wanted_pools();
+        let pools = self.ledger.leases().unwrap().pools_wanted_from_peers();
         pools.into_iter().map(|pool| (self.member.member_number(), pool)).collect()
     }
 
@@ -317,7 +317,7 @@ async fn the_part_of_a_dead_member_returns() {
     assert!(leased > 0, "{leased}");
     let fleet = SharedFleet::new(database.store.clone());
     let dead = fleet
-        .peers()
+        .incarnations()
         .unwrap()
         .into_iter()
         .find(|peer| peer.id == gateways[0].member.member_number())
@@ -381,7 +381,7 @@ async fn a_draw_with_an_unknown_outcome_is_found_in_the_store() {
     let leases = gateway.ledger.leases().unwrap();
     leases.pools.lock().values_mut().for_each(|state| state.uncertain = true);
     for (is_written, expected) in [(false, before), (true, before + 500), (true, before + 500)] {
-        gateway.ledger.resolve_uncertain(leases, is_written).unwrap();
+        gateway.ledger.resolve_uncertain_draws(leases, is_written).unwrap();
         assert_eq!(gateway.available(), expected);
     }
 }

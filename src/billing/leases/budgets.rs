@@ -2,7 +2,7 @@
 
 use super::super::Ledger;
 use super::Leases;
-use super::draws::{DRAW_TIMEOUT, LeaseCoverage, MAX_RESERVATIONS};
+use super::draws::{DRAW_TIMEOUT, LeaseCoverage, MAX_RESERVE_ATTEMPTS};
 use super::pool::{LeasedBalance, LeasedPool};
 use crate::auth::key_cache::KeyCache;
 use crate::auth::limited_owner::LeasedBudget;
@@ -18,7 +18,7 @@ impl Leases {
     fn are_overleased(&self, budgets: &[(LeasedBudget, i64)]) -> Vec<bool> {
         let limits: Vec<_> = budgets.iter().map(|(budget, _)| (budget.pool(), budget.limit())).collect();
         let now = self.clock.calendar_now().as_secs();
-        self.member.are_overleased(&limits, now).unwrap_or_else(|_| vec![true; budgets.len()])
+        self.member.are_budgets_overleased(&limits, now).unwrap_or_else(|_| vec![true; budgets.len()])
     }
 }
 
@@ -26,10 +26,11 @@ impl Ledger {
     /// Restores the leases of budgets that the previous process of this member had. Leases of unknown keys and accounts
     /// return to their pools when the membership ends. The lease of a budget that was lowered meanwhile is recalled.
     /// Blocks.
-    pub fn restore_budgets(&self, cache: &KeyCache) {
+    pub fn restore_budget_leases(&self, cache: &KeyCache) {
         let Some(leases) = &self.leases else { return };
         let previous = std::mem::take(&mut *leases.previous_budgets.lock()).into_iter();
-        let known = previous.filter_map(|(pool, amount)| Some((LeasedBudget::find(cache, &pool)?, amount)));
+        let known =
+            previous.filter_map(|(pool, amount)| Some((LeasedBudget::find_by_pool(cache, &pool)?, amount)));
         let known: Vec<(LeasedBudget, i64)> = known.collect();
         let recalled = leases.are_overleased(&known);
         for ((budget, amount), is_recalled) in known.into_iter().zip(recalled) {
@@ -59,9 +60,9 @@ impl Ledger {
             return reserve_limits(&mut entry, cost).map_err(refuse);
         };
         let deadline = time::Instant::now() + DRAW_TIMEOUT;
-        for _ in 1..MAX_RESERVATIONS {
+        for _ in 1..MAX_RESERVE_ATTEMPTS {
             // The term may also end during a draw.
-            leases.check_membership().map_err(|refusal| (None, refusal))?;
+            leases.ensure_spendable().map_err(|refusal| (None, refusal))?;
             let (hit, refusal) = match reserve_limits(&mut entry, cost) {
                 Err(refused) if refused.0.is_lease => refused,
                 reserved => return reserved.map_err(refuse),

@@ -10,7 +10,7 @@ use penstock_limits::receives_remainder;
 
 /// Claim of the members on a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PoolTurn {
+pub(super) enum PoolClaim {
     /// No other member wants the pool.
     Free,
     /// Several members want the pool, and this one receives it.
@@ -21,7 +21,7 @@ pub(super) enum PoolTurn {
 
 impl Leases {
     /// Replaces the pools that other members want: number of the member and name of the pool.
-    pub fn set_wanted_by_peers(&self, pools: impl Iterator<Item = (u32, String)>) {
+    pub fn set_pools_wanted_by_peers(&self, pools: impl Iterator<Item = (u32, String)>) {
         let mut wanted = self.wanted_by_peers.lock();
         wanted.clear();
         for (member, pool) in pools {
@@ -30,24 +30,25 @@ impl Leases {
     }
 
     /// Returns the claim on a pool; `is_wanted` is true if this member wants it too.
-    pub(super) fn pool_turn(&self, pool: &LeasedPool, is_wanted: bool) -> PoolTurn {
+    pub(super) fn pool_claim(&self, pool: &LeasedPool, is_wanted: bool) -> PoolClaim {
         let wanted = self.wanted_by_peers.lock();
         if wanted.is_empty() {
-            return PoolTurn::Free;
+            return PoolClaim::Free;
         }
         let name = pool.name();
-        let Some(peers) = wanted.get(&name) else { return PoolTurn::Free };
+        let Some(peers) = wanted.get(&name) else { return PoolClaim::Free };
         let now = self.clock.calendar_now();
         match is_wanted && receives_remainder(&name, self.member.member_number(), peers, now) {
-            true => PoolTurn::Own,
-            false => PoolTurn::Peer,
+            true => PoolClaim::Own,
+            false => PoolClaim::Peer,
         }
     }
 
     /// Returns true if this member wants the pool, but leaves it to another one that wants it too.
     pub(super) fn is_left_to_peer(&self, balance: &LeasedBalance) -> bool {
         let pool = balance.pool();
-        let is_wanted = self.pools.lock().get(&pool).is_some_and(super::state::LeaseState::is_wanted);
-        is_wanted && self.pool_turn(&pool, true) == PoolTurn::Peer
+        let is_wanted =
+            self.pools.lock().get(&pool).is_some_and(super::state::LeaseState::has_recent_refusal);
+        is_wanted && self.pool_claim(&pool, true) == PoolClaim::Peer
     }
 }

@@ -21,7 +21,7 @@ pub(super) const DRAW_TIMEOUT: Duration = Duration::from_secs(3);
 /// Multiple of a request's price that its draw asks for.
 const DRAW_REQUESTS: i64 = 16;
 /// Maximum number of attempts to reserve an amount that other requests have just reserved.
-pub(super) const MAX_RESERVATIONS: usize = 16;
+pub(super) const MAX_RESERVE_ATTEMPTS: usize = 16;
 
 /// Outcome of a draw that was made by this request or by another request of the account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub(super) enum LeaseCoverage {
 
 impl Leases {
     /// Refuses a request if this member may not spend its leases any more.
-    pub(in super::super) fn check_membership(&self) -> Result<(), ApiError> {
+    pub(in super::super) fn ensure_spendable(&self) -> Result<(), ApiError> {
         match self.member.may_spend_leases(Instant::now()) {
             true => Ok(()),
             false => Err(database_unavailable()),
@@ -68,7 +68,7 @@ impl Ledger {
         need: ReserveAmounts,
     ) -> Result<Hold, ApiError> {
         let deadline = time::Instant::now() + DRAW_TIMEOUT;
-        for _ in 1..MAX_RESERVATIONS {
+        for _ in 1..MAX_RESERVE_ATTEMPTS {
             self.ensure_funded(account, need, deadline).await?;
             match self.reserve(account, key, request, need, true) {
                 // Another request has reserved the amount meanwhile.
@@ -92,7 +92,7 @@ impl Ledger {
         deadline: time::Instant,
     ) -> Result<(), ApiError> {
         let Some(leases) = &self.leases else { return Ok(()) };
-        leases.check_membership()?;
+        leases.ensure_spendable()?;
         let account = self.account_balance(account);
         let credits = LeasedBalance::Wallet(account.clone(), Wallet::Credits);
         let energy = LeasedBalance::Wallet(account, Wallet::Energy);

@@ -29,7 +29,7 @@ impl LeasedPool {
     /// Returns the pool with a name; `None` if it is a budget of a key or account that is not known here.
     pub(super) fn find(cache: &KeyCache, name: &str) -> Option<Self> {
         if let Some(budget) = BudgetPool::parse(name) {
-            return LeasedBudget::find(cache, &budget).map(Self::Budget);
+            return LeasedBudget::find_by_pool(cache, &budget).map(Self::Budget);
         }
         let (wallet, account) = split_wallet_pool_name(name)?;
         Some(Self::Wallet(account.into(), wallet))
@@ -100,10 +100,10 @@ impl LeasedBalance {
     }
 
     /// Subtracts an amount if it is available; returns true if it was.
-    pub(super) fn take_available(&self, amount: i64) -> bool {
+    pub(super) fn subtract_if_available(&self, amount: i64) -> bool {
         match self {
-            Self::Wallet(balance, wallet) => balance.take_available(*wallet, amount),
-            Self::Budget(budget) => budget.take(amount),
+            Self::Wallet(balance, wallet) => balance.subtract_if_available(*wallet, amount),
+            Self::Budget(budget) => budget.try_subtract(amount),
         }
     }
 }

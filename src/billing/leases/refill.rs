@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Maximum time from the first draw of a heartbeat to its last, so that the next heartbeat is not late if many leases
 /// run low.
-pub(super) const MAX_DRAW_TIME: Duration = Duration::from_millis(300);
+pub(super) const MAX_HEARTBEAT_DRAW_TIME: Duration = Duration::from_millis(300);
 
 /// Draw that a heartbeat makes for a lease that runs low.
 pub(super) struct PendingRefill {

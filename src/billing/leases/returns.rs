@@ -16,9 +16,9 @@ pub(super) struct PendingReturns {
 
 impl Leases {
     /// Returns the amounts that return to their pools with the next heartbeat, and marks them as sent, so that they can
-    /// no longer be cancelled. They stay pending until [`Leases::on_returned`].
+    /// no longer be cancelled. They stay pending until [`Leases::on_returns_accepted`].
     #[must_use]
-    pub fn begin_returns(&self) -> Vec<PoolAmount> {
+    pub fn mark_returns_sent(&self) -> Vec<PoolAmount> {
         let mut returning = self.returning.lock();
         returning.is_sent = !returning.amounts.is_empty();
         let amounts = returning.amounts.iter();
@@ -27,7 +27,7 @@ impl Leases {
 
     /// Adds the amounts that the store refuses permanently back to the balances, so that they do not block the
     /// heartbeats.
-    pub(super) fn restore_refused(&self, balance: impl Fn(&LeasedPool) -> LeasedBalance) {
+    pub(super) fn cancel_refused_returns(&self, balance: impl Fn(&LeasedPool) -> LeasedBalance) {
         let refused = std::mem::take(&mut *self.returning.lock()).amounts;
         for (pool, amount) in refused {
             balance(&pool).add_amount(amount);
@@ -38,7 +38,7 @@ impl Leases {
     }
 
     /// Removes the amounts that the store has accepted.
-    pub fn on_returned(&self) {
+    pub fn on_returns_accepted(&self) {
         *self.returning.lock() = PendingReturns::default();
     }
 

@@ -96,7 +96,7 @@ impl LeaseState {
 
     /// Records the total of all members after a draw that got too little: the balance of the account, or the unspent
     /// amount of the budget.
-    pub(super) const fn record_total(&mut self, total: i64) {
+    pub(super) const fn record_fleet_total(&mut self, total: i64) {
         self.total = total;
         if let Some(empty) = &mut self.empty {
             empty.has_total = true;
@@ -104,7 +104,7 @@ impl LeaseState {
     }
 
     /// Returns the last recorded total of all members; 0 before the first.
-    pub(super) const fn recorded_total(&self) -> i64 {
+    pub(super) const fn recorded_fleet_total(&self) -> i64 {
         self.total
     }
 
@@ -112,7 +112,7 @@ impl LeaseState {
     /// queue and of the last written one. Returns true if every charge of the lease is written: the lease did not
     /// change from one heartbeat to the next, so that all its charges were queued, and the queue was written up to that
     /// point.
-    pub(super) fn has_written_charges(&mut self, total: i64, pushed: u64, written: u64) -> bool {
+    pub(super) fn has_all_charges_written(&mut self, total: i64, pushed: u64, written: u64) -> bool {
         match &mut self.unchanged {
             Some(seen) if (seen.total, seen.drawn) == (total, self.drawn) => {
                 written >= *seen.ticket.get_or_insert(pushed)
@@ -125,7 +125,7 @@ impl LeaseState {
     }
 
     /// Adds the amount that a draw with an unknown outcome got after all.
-    pub(super) const fn resolve_draw(&mut self, missing: i64) {
+    pub(super) const fn resolve_uncertain_draw(&mut self, missing: i64) {
         self.drawn = self.drawn.saturating_add(missing);
         (self.uncertain, self.unchanged) = (false, None);
     }
@@ -137,7 +137,7 @@ impl LeaseState {
     }
 
     /// Records the spending of a second; `balance` is the unspent amount of the lease, held amounts included.
-    pub(super) fn observe_second(&mut self, balance: i64) {
+    pub(super) fn update_spending_rate(&mut self, balance: i64) {
         let spent = self.drawn.saturating_sub(balance);
         self.second = spent.saturating_sub(self.spent).max(0);
         self.spent = spent;
@@ -152,19 +152,19 @@ impl LeaseState {
     }
 
     /// Returns true if a request was refused lately although the other members hold enough for it.
-    pub(super) fn is_wanted(&self) -> bool {
+    pub(super) fn has_recent_refusal(&self) -> bool {
         self.refused_at.is_some_and(|at| at.elapsed() < WANTED_TIME)
     }
 
     /// Returns twice the price of a request that was refused lately, so that a lease below that price draws; 0 without
     /// one.
-    pub(super) fn refused_amount(&self) -> i64 {
-        if self.is_wanted() { self.refused.saturating_mul(2) } else { 0 }
+    pub(super) fn target_after_refusal(&self) -> i64 {
+        if self.has_recent_refusal() { self.refused.saturating_mul(2) } else { 0 }
     }
 
     /// Returns true if a recent draw showed that the pool has less than `missing`, and the total was read after that
     /// draw.
-    pub(super) fn is_known_empty(&self, missing: i64, now: Instant) -> bool {
+    pub(super) fn is_pool_known_empty(&self, missing: i64, now: Instant) -> bool {
         self.empty.is_some_and(|empty| {
             empty.has_total && missing > empty.rest && empty.age(now) < EMPTY_POOL_CACHE_TIME
         })
@@ -174,7 +174,7 @@ impl LeaseState {
     /// their leases for a request that was refused.
     pub(super) fn may_refill(&self, now: Instant) -> bool {
         let Some(empty) = self.empty.filter(|empty| empty.rest <= 0) else { return true };
-        empty.age(now) >= if self.is_wanted() { EMPTY_POOL_CACHE_TIME } else { empty.pause() }
+        empty.age(now) >= if self.has_recent_refusal() { EMPTY_POOL_CACHE_TIME } else { empty.pause() }
     }
 
     /// Forgets that the pool was found empty.

@@ -59,7 +59,7 @@ impl Gateways {
     }
 
     fn pool(&self, account: &str) -> i64 {
-        SharedFleet::new(self.store.clone()).available(&credit_pool_name(account)).unwrap()
+        SharedFleet::new(self.store.clone()).available_amount(&credit_pool_name(account)).unwrap()
     }
 }
 
@@ -135,9 +135,9 @@ async fn every_unit_of_a_balance_is_spent_once_by_whichever_member() {
 fn return_unused(member: &FleetMember, ledger: &Ledger) {
     ledger.adjust_leases(true);
     let leases = ledger.leases().unwrap();
-    let returning = leases.begin_returns();
+    let returning = leases.mark_returns_sent();
     member.write_heartbeat(&crate::fleet::MemberReport::default(), returning, Instant::now()).unwrap();
-    leases.on_returned();
+    leases.on_returns_accepted();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -243,12 +243,12 @@ async fn what_a_refused_request_of_another_member_needs_returns_at_once() {
         assert!(serve(&first, &format!("r{n}"), 1_000, 1_000).await);
         return_unused(&member, &first);
     }
-    assert_eq!(second.leases().unwrap().wanted_pools(), [""; 0]);
+    assert_eq!(second.leases().unwrap().pools_wanted_from_peers(), [""; 0]);
     let refused = second.ensure_funded("acme", need(18_000), deadline()).await.unwrap_err();
     assert!(refused.message.contains("while other requests are in flight"), "{}", refused.message);
-    let wanted = second.leases().unwrap().wanted_pools();
+    let wanted = second.leases().unwrap().pools_wanted_from_peers();
     assert_eq!(wanted, [credit_pool_name("acme")]);
-    first.leases().unwrap().set_wanted_by_peers(wanted.into_iter().map(|pool| (2, pool)));
+    first.leases().unwrap().set_pools_wanted_by_peers(wanted.into_iter().map(|pool| (2, pool)));
     // A lease that was drawn in the same second returns with the next heartbeat.
     return_unused(&member, &first);
     first.adjust_leases(true);
@@ -264,7 +264,7 @@ async fn what_a_refused_request_of_another_member_needs_returns_at_once() {
         assert!(begun.elapsed() < EMPTY_POOL_CACHE_TIME * 40);
         tokio::task::yield_now().await;
     }
-    first.leases().unwrap().set_wanted_by_peers(std::iter::empty());
+    first.leases().unwrap().set_pools_wanted_by_peers(std::iter::empty());
     assert!(serve(&first, "more", 500, 500).await);
 }
 
@@ -292,9 +292,9 @@ async fn a_draw_with_an_unknown_outcome_is_found_in_the_store() {
     assert_eq!(member.draw_from_pool(&request), Ok(500));
     let leases = ledger.leases().unwrap();
     leases.pools.lock().values_mut().for_each(|state| state.uncertain = true);
-    ledger.resolve_uncertain(leases, true).unwrap();
+    ledger.resolve_uncertain_draws(leases, true).unwrap();
     assert_eq!(ledger.account_balance("acme").total(Wallet::Credits), 1_600 - 60 + 500);
-    ledger.resolve_uncertain(leases, true).unwrap();
+    ledger.resolve_uncertain_draws(leases, true).unwrap();
     assert_eq!(ledger.account_balance("acme").total(Wallet::Credits), 1_600 - 60 + 500, "once");
 }
 
@@ -317,7 +317,7 @@ async fn a_busy_gateway_finds_a_draw_with_an_unknown_outcome() {
         let name = format!("o{heartbeat}");
         let hold = ledger.reserve("other", &"key".into(), &name, need(10), true).unwrap();
         let ticket = hold.settle(charge(10));
-        ledger.resolve_uncertain(leases, true).unwrap();
+        ledger.resolve_uncertain_draws(leases, true).unwrap();
         assert_eq!(total(), expected, "heartbeat {heartbeat}");
         ledger.restart_writer().unwrap();
         assert!(ledger.wait_durable(ticket).await);
@@ -373,17 +373,17 @@ fn an_empty_pool_is_read_less_and_less_often() {
     let (mut state, found_at) = (LeaseState::default(), Instant::now());
     for pause in [2, 4, 8, 16, 16].map(Duration::from_secs) {
         state.record_draw(1, DrawnAmount { amount: 0, rest: 0 }, found_at);
-        assert!(!state.is_known_empty(1, found_at), "the total is not read yet");
-        state.record_total(0);
+        assert!(!state.is_pool_known_empty(1, found_at), "the total is not read yet");
+        state.record_fleet_total(0);
         assert!(!state.may_refill(found_at + pause - Duration::from_millis(1)), "{pause:?}");
         assert!(state.may_refill(found_at + pause), "{pause:?}");
-        assert!(state.is_known_empty(1, found_at), "a request waits only for a moment");
-        assert!(!state.is_known_empty(1, found_at + EMPTY_POOL_CACHE_TIME));
+        assert!(state.is_pool_known_empty(1, found_at), "a request waits only for a moment");
+        assert!(!state.is_pool_known_empty(1, found_at + EMPTY_POOL_CACHE_TIME));
     }
     state.record_draw(1, DrawnAmount { amount: 5, rest: 0 }, found_at);
-    assert!(state.may_refill(found_at) && !state.is_known_empty(1, found_at));
+    assert!(state.may_refill(found_at) && !state.is_pool_known_empty(1, found_at));
     state.record_draw(10, DrawnAmount { amount: 0, rest: 5 }, found_at);
-    state.record_total(5);
-    assert!(state.may_refill(found_at) && state.is_known_empty(6, found_at));
-    assert!(!state.is_known_empty(5, found_at), "the pool has enough for a smaller request");
+    state.record_fleet_total(5);
+    assert!(state.may_refill(found_at) && state.is_pool_known_empty(6, found_at));
+    assert!(!state.is_pool_known_empty(5, found_at), "the pool has enough for a smaller request");
 }

@@ -44,7 +44,7 @@ impl UncertainLease {
 impl Ledger {
     /// Adds the amounts that draws with an unknown outcome got after all: the excess of a lease in the store over the
     /// lease in memory, at a time when all its charges are written. Blocks.
-    pub(super) fn resolve_uncertain(
+    pub(super) fn resolve_uncertain_draws(
         &self,
         leases: &Leases,
         has_written_spends: bool,
@@ -62,7 +62,7 @@ impl Ledger {
             let missing = part.saturating_sub(in_memory).max(0);
             lease.balance.add_amount(missing);
             if let Some(state) = pools.get_mut(&lease.pool) {
-                state.resolve_draw(missing);
+                state.resolve_uncertain_draw(missing);
             }
         }
         Ok(())
@@ -73,7 +73,7 @@ impl Ledger {
         if !leases.returning.lock().amounts.is_empty() {
             return Vec::new();
         }
-        let (pushed, written) = (self.queue.pushed_count(), self.queue.written_count());
+        let (pushed, written) = (self.queue.last_pushed_number(), self.queue.last_written_number());
         let mut uncertain = Vec::new();
         for (pool, state) in leases.pools.lock().iter_mut().filter(|(_, state)| state.uncertain) {
             let balance = self.leased_balance(pool);
@@ -81,7 +81,7 @@ impl Ledger {
             let written = match &balance {
                 // Charges after the last write of the spending do not change the part of the budget in the store.
                 LeasedBalance::Budget(_) => has_written_spends.then_some(ChargesWritten::Lease),
-                LeasedBalance::Wallet(..) => match state.has_written_charges(total, pushed, written) {
+                LeasedBalance::Wallet(..) => match state.has_all_charges_written(total, pushed, written) {
                     true => Some(ChargesWritten::Lease),
                     false => (self.queue.unwritten_bytes() == 0).then_some(ChargesWritten::Queue),
                 },

@@ -76,9 +76,9 @@ pub fn read_usage(store: &LedgerStore, account: &str, query: &UsageQuery) -> Res
         Ok(())
     };
     let read = if query.groupings.contains(&UsageGrouping::Hour) {
-        for_each_hour_rollup(store, account, query.range.hours(), add)
+        for_each_hour_rollup(store, account, query.range.hour_bounds(), add)
     } else {
-        let read_days = |reader: DayReader<'_>| reader.for_each(account, query.range.usage_days(), add);
+        let read_days = |reader: DayReader<'_>| reader.for_each(account, query.range.day_bounds(), add);
         DayReader::open(store).map_err(QueryError::Store).and_then(read_days)
     };
     match read {

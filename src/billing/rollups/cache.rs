@@ -3,7 +3,9 @@
 use penstock_ledger::LedgerEntry;
 use penstock_storage::StoreError;
 use penstock_storage::ledger::LedgerStore;
-use penstock_usage::{HourNumber, RollupDimensions, SoldWork, UsageSums, entry_rollup, terms_location};
+use penstock_usage::{
+    ChargeDimensions, HourNumber, RollupDimensions, UsageSums, data_center_location, entry_rollup,
+};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -49,13 +51,13 @@ impl RollupCache {
     /// Stores the location of pricing terms.
     pub fn cache_terms_location(&mut self, id: &Arc<str>, text: &str) {
         if !self.locations.contains_key(id) {
-            self.locations.insert(id.clone(), terms_location(text));
+            self.locations.insert(id.clone(), data_center_location(text));
         }
     }
 
     /// Adds an entry to the rollups that count it. `corrected` is the work of the charge that a correction corrects;
     /// `None` for other entries.
-    pub fn add_entry(&mut self, entry: &LedgerEntry, corrected: Option<&SoldWork>) {
+    pub fn add_entry(&mut self, entry: &LedgerEntry, corrected: Option<&ChargeDimensions>) {
         let locations = &self.locations;
         let location = |terms: &Arc<str>| locations.get(terms).cloned().unwrap_or_else(|| Arc::from(""));
         let Some((cell, sums)) = entry_rollup(entry, corrected, location) else { return };
@@ -137,7 +139,7 @@ impl RollupCache {
 
     /// Drops the cached values of the rows that the commit changes, so that the next attempt reads them from the store
     /// again.
-    pub fn forget_stored(&mut self) {
+    pub fn forget_cached_values(&mut self) {
         for cell in &self.changed {
             if let Some(cached) = self.cells.get_mut(cell) {
                 cached.stored = None;

@@ -1,11 +1,11 @@
 //! Comparison of the rollups of complete days with those of their hours. All calls block.
 
-use super::days::complete_until;
+use super::days::first_incomplete_day;
 use super::query::{account_names, for_each_summed_day};
 use crate::billing::report::ReportError;
 use penstock_core::calendar::UtcDay;
 use penstock_storage::ledger::LedgerStore;
-use penstock_usage::{DayNumber, RollupDimensions, UsageSums, day_of_row, decode_day};
+use penstock_usage::{DayNumber, RollupDimensions, UsageSums, day_from_row_key, decode_day_row};
 
 /// Returns the differences between the rollups of complete days and those of their hours. Days to which entries are
 /// added meanwhile are left out.
@@ -13,23 +13,23 @@ use penstock_usage::{DayNumber, RollupDimensions, UsageSums, day_of_row, decode_
 /// # Errors
 /// Returns an error if the store cannot be read.
 pub(super) fn compare_days(store: &LedgerStore) -> Result<Vec<String>, ReportError> {
-    let until = complete_until(store)?;
+    let until = first_incomplete_day(store)?;
     let (mut differences, mut expected) = (Vec::new(), 0_u64);
     let mut names = account_names(store)?;
     names.push("".into());
     for name in names {
         for_each_summed_day(store, &name, (DayNumber::default(), until), |day| {
-            for (key, cell, sums) in day.rows() {
+            for (key, cell, sums) in day.keyed_rollups() {
                 expected += 1;
                 if let Some(why) = difference(store, &key, (cell, sums))? {
-                    differences.push((DayNumber::of_hour(cell.hour), why));
+                    differences.push((DayNumber::from_hour(cell.hour), why));
                 }
             }
             Ok::<_, ReportError>(())
         })?;
     }
     let found = count_rows(store, until)?;
-    let still_until = complete_until(store)?;
+    let still_until = first_incomplete_day(store)?;
     let mut texts: Vec<String> = differences
         .into_iter()
         .filter(|(day, _)| *day < still_until)
@@ -47,7 +47,7 @@ fn difference(
     key: &[u8],
     (cell, sums): (&RollupDimensions, &UsageSums),
 ) -> Result<Option<String>, ReportError> {
-    let why = match store.rollup(key)?.map(|value| decode_day(key, &value)) {
+    let why = match store.rollup(key)?.map(|value| decode_day_row(key, &value)) {
         Some(Ok((found_cell, found))) if found_cell == *cell && found == *sums => return Ok(None),
         Some(Ok(_)) => "other sums than its hours",
         Some(Err(_)) => "unreadable",
@@ -62,7 +62,7 @@ fn count_rows(store: &LedgerStore, until: DayNumber) -> Result<u64, ReportError>
     let (mut count, mut after) = (0, None::<Vec<u8>>);
     loop {
         let page = store.rollup_page(b"", after.as_deref(), penstock_storage::MAX_PAGE_ROWS)?;
-        let is_counted = |key: &[u8]| matches!(day_of_row(key), Ok(Some(day)) if day < until);
+        let is_counted = |key: &[u8]| matches!(day_from_row_key(key), Ok(Some(day)) if day < until);
         count += page.rows.iter().filter(|row| is_counted(&row.key)).count() as u64;
         match page.rows.into_iter().next_back() {
             Some(last) if page.more => after = Some(last.key),

@@ -6,10 +6,12 @@
 
 use super::query::{account_names, for_each_summed_day};
 use crate::billing::report::{ReportError, find_entry};
-use penstock_core::entry_number::chain_base;
+use penstock_core::entry_number::number_before_chain;
 use penstock_storage::StoreError;
 use penstock_storage::ledger::{LedgerStore, LedgerTip};
-use penstock_usage::{ChainPosition, DayMark, DayNumber, RowError, RunningBuild, day_mark_key, encode};
+use penstock_usage::{
+    ChainPosition, DayNumber, DayRollupBuild, DayRollupWatermark, RowError, day_watermark_key, encode,
+};
 
 /// Number of rows that a build writes at a time.
 const BUILD_ROWS: usize = 1_000;
@@ -18,7 +20,7 @@ const BUILD_SECONDS: u64 = 600;
 
 /// Result of building the rollups of days.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DayBuild {
+pub struct DayBuildResult {
     /// Number of days that were built.
     pub days: u32,
     /// Number of rows that were written.
@@ -29,21 +31,21 @@ pub struct DayBuild {
 ///
 /// # Errors
 /// Returns an error if the store cannot be read.
-pub fn complete_until(store: &LedgerStore) -> Result<DayNumber, ReportError> {
-    let Some(value) = store.rollup(&day_mark_key())? else { return Ok(DayNumber::default()) };
+pub fn first_incomplete_day(store: &LedgerStore) -> Result<DayNumber, ReportError> {
+    let Some(value) = store.rollup(&day_watermark_key())? else { return Ok(DayNumber::default()) };
     // Without a readable mark no day is complete.
-    let Ok(mark) = DayMark::decode(&value) else { return Ok(DayNumber::default()) };
+    let Ok(mark) = DayRollupWatermark::decode(&value) else { return Ok(DayNumber::default()) };
     // The mark was read before the tips: a build in between makes the result earlier, but never later.
     bound_by_tips(store, &mark, &store.chains()?)
 }
 
 fn bound_by_tips(
     store: &LedgerStore,
-    mark: &DayMark,
+    mark: &DayRollupWatermark,
     tips: &[(u32, LedgerTip)],
 ) -> Result<DayNumber, ReportError> {
-    mark.complete_until(tips.iter().map(|(chain, tip)| (*chain, tip.seq)), |chain| {
-        let first = find_entry(store, chain_base(chain).saturating_add(1))?;
+    mark.first_incomplete_day(tips.iter().map(|(chain, tip)| (*chain, tip.seq)), |chain| {
+        let first = find_entry(store, number_before_chain(chain).saturating_add(1))?;
         Ok(first.map_or(0, |entry| entry.at))
     })
 }
@@ -54,13 +56,13 @@ fn bound_by_tips(
 ///
 /// # Errors
 /// Returns an error if the store cannot be read or written. Then the days that are complete remain so.
-pub fn build_days(store: &LedgerStore, now: u64, id: String) -> Result<Option<DayBuild>, ReportError> {
-    let value = store.rollup(&day_mark_key())?;
-    let mark = match value.as_deref().map(DayMark::decode) {
+pub fn build_days(store: &LedgerStore, now: u64, id: String) -> Result<Option<DayBuildResult>, ReportError> {
+    let value = store.rollup(&day_watermark_key())?;
+    let mark = match value.as_deref().map(DayRollupWatermark::decode) {
         Some(Ok(mark)) => mark,
         // A later version builds in another form.
         Some(Err(RowError::NewerVersion)) => return Ok(None),
-        Some(Err(RowError::InvalidFormat)) | None => DayMark::default(),
+        Some(Err(RowError::InvalidFormat)) | None => DayRollupWatermark::default(),
     };
     let tips = store.chains()?;
     let end = DayNumber::from_unix(now);
@@ -73,7 +75,8 @@ pub fn build_days(store: &LedgerStore, now: u64, id: String) -> Result<Option<Da
     }
     let position = |(chain, tip): &(u32, LedgerTip)| (*chain, ChainPosition { seq: tip.seq, at: tip.at });
     let chains = tips.iter().map(position).collect();
-    let running = DayMark { until: from, chains, build: Some(RunningBuild { id, started: now }) };
+    let running =
+        DayRollupWatermark { until: from, chains, build: Some(DayRollupBuild { id, started: now }) };
     match write_days(store, value.as_deref(), &running, end) {
         Ok(built) => Ok(Some(built)),
         // Another gateway has begun a build meanwhile.
@@ -109,10 +112,10 @@ impl From<ReportError> for BuildError {
 fn write_days(
     store: &LedgerStore,
     before: Option<&[u8]>,
-    running: &DayMark,
+    running: &DayRollupWatermark,
     end: DayNumber,
-) -> Result<DayBuild, BuildError> {
-    let (key, guard) = (day_mark_key(), running.encode());
+) -> Result<DayBuildResult, BuildError> {
+    let (key, guard) = (day_watermark_key(), running.encode());
     store.write_guarded_rollups((&key, before), &[(key.clone(), guard.clone())])?;
     let write = |rows: &mut Vec<_>| store.write_guarded_rollups((&key, Some(&guard)), &std::mem::take(rows));
     let (mut rows, mut count) = (Vec::new(), 0);
@@ -121,8 +124,8 @@ fn write_days(
     let mut from = end;
     for name in names {
         for_each_summed_day(store, &name, (running.until, end), |day| {
-            for (key, cell, sums) in day.rows() {
-                from = from.min(DayNumber::of_hour(cell.hour));
+            for (key, cell, sums) in day.keyed_rollups() {
+                from = from.min(DayNumber::from_hour(cell.hour));
                 rows.push((key, encode(cell, sums)));
                 count += 1;
             }
@@ -133,7 +136,7 @@ fn write_days(
         })?;
     }
     write(&mut rows)?;
-    let done = DayMark { until: end, build: None, ..running.clone() };
+    let done = DayRollupWatermark { until: end, build: None, ..running.clone() };
     store.write_guarded_rollups((&key, Some(&guard)), &[(key.clone(), done.encode())])?;
-    Ok(DayBuild { days: end.0.saturating_sub(from.0), rows: count })
+    Ok(DayBuildResult { days: end.0.saturating_sub(from.0), rows: count })
 }

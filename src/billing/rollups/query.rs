@@ -1,13 +1,14 @@
 //! Reads rollups of a period. All calls block.
 
-use super::days::complete_until;
+use super::days::first_incomplete_day;
 use crate::billing::report::{ReportError, StatementPeriod, UsageStatement};
 use crate::billing::rerate::load_terms;
 use penstock_ledger::Statement;
 use penstock_storage::ledger::LedgerStore;
 use penstock_usage::{
-    DayNumber, DayRollups, HourNumber, RollupDimensions, RowError, UsageSums, account_prefix,
-    add_to_statement, day_key, day_of_row, decode, decode_day, hour_key, split_row_key,
+    DayNumber, DayRollups, HourNumber, RollupDimensions, RowError, UsageSums, account_key_prefix,
+    add_to_statement, day_from_row_key, day_key_prefix, decode, decode_day_row, hour_key_prefix,
+    parse_row_key,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,12 +37,12 @@ fn for_each_hour_row<E: From<ReportError>>(
     if first >= end {
         return Ok(());
     }
-    for_each_row(store, account, hour_key(account, first), |key, value| {
-        let (_, hour) = split_row_key(key).map_err(unreadable)?;
+    for_each_row(store, account, hour_key_prefix(account, first), |key, value| {
+        let (_, hour) = parse_row_key(key).map_err(unreadable_row_error)?;
         if hour >= end {
             return Ok(false);
         }
-        let (cell, sums) = decode(key, value).map_err(unreadable)?;
+        let (cell, sums) = decode(key, value).map_err(unreadable_row_error)?;
         take(key, &cell, &sums).map(|()| true)
     })
 }
@@ -53,7 +54,7 @@ fn for_each_row<E: From<ReportError>>(
     mut after: Vec<u8>,
     mut take: impl FnMut(&[u8], &[u8]) -> Result<bool, E>,
 ) -> Result<(), E> {
-    let prefix = account_prefix(account);
+    let prefix = account_key_prefix(account);
     loop {
         let page = store.rollup_page(&prefix, Some(&after), penstock_storage::MAX_PAGE_ROWS);
         let page = page.map_err(ReportError::from)?;
@@ -83,7 +84,7 @@ impl<'s> DayReader<'s> {
     /// # Errors
     /// Returns an error if the store cannot be read.
     pub fn open(store: &'s LedgerStore) -> Result<Self, ReportError> {
-        Ok(Self { store, complete_until: complete_until(store)? })
+        Ok(Self { store, complete_until: first_incomplete_day(store)? })
     }
 
     /// Calls `take` for each rollup of a day of an account, from the first day up to the second, which is excluded. The
@@ -99,16 +100,16 @@ impl<'s> DayReader<'s> {
     ) -> Result<(), E> {
         let split = self.complete_until.clamp(first, end.max(first));
         if first < split {
-            for_each_row(self.store, account, day_key(account, first), |key, value| {
-                if day_of_row(key).map_err(unreadable)?.is_none_or(|day| day >= split) {
+            for_each_row(self.store, account, day_key_prefix(account, first), |key, value| {
+                if day_from_row_key(key).map_err(unreadable_row_error)?.is_none_or(|day| day >= split) {
                     return Ok(false);
                 }
-                let (cell, sums) = decode_day(key, value).map_err(unreadable)?;
+                let (cell, sums) = decode_day_row(key, value).map_err(unreadable_row_error)?;
                 take(&cell, &sums).map(|()| true)
             })?;
         }
         for_each_summed_day(self.store, account, (split, end), |day| {
-            day.cells().try_for_each(|(cell, sums)| take(cell, sums))
+            day.rollups().try_for_each(|(cell, sums)| take(cell, sums))
         })
     }
 }
@@ -126,7 +127,7 @@ pub(super) fn for_each_summed_day<E: From<ReportError>>(
 ) -> Result<(), E> {
     let mut day = DayRollups::default();
     for_each_hour_row(store, account, (first.first_hour(), end.first_hour()), |key, cell, sums| {
-        match day.add(key, cell, sums).map_err(unreadable)? {
+        match day.add_hour_rollup(key, cell, sums).map_err(unreadable_row_error)? {
             Some(earlier) => take(&earlier),
             None => Ok(()),
         }
@@ -135,7 +136,7 @@ pub(super) fn for_each_summed_day<E: From<ReportError>>(
 }
 
 /// Returns the error of a row that cannot be read.
-pub(super) fn unreadable(error: RowError) -> ReportError {
+pub(super) fn unreadable_row_error(error: RowError) -> ReportError {
     ReportError(format!(
         "The usage rollups cannot be read: {error}; `penstock usage rebuild` writes them again."
     ))
@@ -152,7 +153,7 @@ pub fn account_names(store: &LedgerStore) -> Result<Vec<Arc<str>>, ReportError> 
     loop {
         let page = store.rollup_page(b"", Some(&after), 1)?;
         let Some(row) = page.rows.first() else { return Ok(names) };
-        let (account, _) = split_row_key(&row.key).map_err(unreadable)?;
+        let (account, _) = parse_row_key(&row.key).map_err(unreadable_row_error)?;
         after = [account.as_bytes(), b"\x01"].concat();
         names.push(account.into());
     }
@@ -180,7 +181,7 @@ pub fn statement(
         })?;
     }
     let mut terms = BTreeMap::new();
-    for id in statement.terms_ids() {
+    for id in statement.pricing_terms_ids() {
         terms.insert(id.clone(), load_terms(store, id)?);
     }
     Ok(UsageStatement { period, statement, terms })

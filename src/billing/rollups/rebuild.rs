@@ -6,12 +6,12 @@ use super::hour_check::compare_hour;
 use crate::billing::entry_merge::EntryMerge;
 use crate::billing::report::{ReportError, find_entry};
 use crate::billing::rerate::load_terms_text;
-use penstock_core::entry_number::{chain_base, chain_of};
+use penstock_core::entry_number::{chain_of, number_before_chain};
 use penstock_ledger::EntryKind;
 use penstock_storage::ledger::{LedgerStore, LedgerTip};
 use penstock_usage::{
-    HourNumber, RollupDimensions, SoldWork, UsageSums, day_mark_key, day_of_row, encode, entry_rollup,
-    row_key, split_row_key, terms_location,
+    ChargeDimensions, HourNumber, RollupDimensions, UsageSums, data_center_location, day_from_row_key,
+    day_watermark_key, encode, entry_rollup, parse_row_key, row_key,
 };
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
@@ -64,10 +64,13 @@ pub(super) type HourCells = BTreeMap<Vec<u8>, (RollupDimensions, UsageSums)>;
 ///
 /// # Errors
 /// Returns an error if the store cannot be read.
-pub fn corrected_work(store: &LedgerStore, kind: &EntryKind) -> Result<Option<SoldWork>, ReportError> {
+pub fn work_of_corrected_charge(
+    store: &LedgerStore,
+    kind: &EntryKind,
+) -> Result<Option<ChargeDimensions>, ReportError> {
     let EntryKind::Correct { of, .. } = kind else { return Ok(None) };
     Ok(find_entry(store, *of)?.and_then(|found| match found.kind {
-        EntryKind::Settle { sale, .. } => Some(SoldWork::from(&*sale)),
+        EntryKind::Settle { sale, .. } => Some(ChargeDimensions::from(&*sale)),
         _ => None,
     }))
 }
@@ -80,7 +83,7 @@ fn for_each_hour(
     mut take: impl FnMut(HourNumber, HourCells) -> Result<(), ReportError>,
 ) -> Result<u64, ReportError> {
     let ends: HashMap<u32, u64> = tips.iter().map(|(chain, tip)| (*chain, tip.seq)).collect();
-    let starts: Vec<u64> = tips.iter().map(|(chain, _)| chain_base(*chain)).collect();
+    let starts: Vec<u64> = tips.iter().map(|(chain, _)| number_before_chain(*chain)).collect();
     let mut locations: HashMap<Arc<str>, Arc<str>> = HashMap::new();
     let (mut hour, mut cells, mut entries) = (HourNumber::default(), HourCells::new(), 0);
     let mut merge = EntryMerge::open(store, None, &starts)?;
@@ -90,9 +93,9 @@ fn for_each_hour(
         }
         entries += 1;
         if let EntryKind::Terms { id, terms } = &entry.kind {
-            locations.insert(id.clone(), terms_location(terms));
+            locations.insert(id.clone(), data_center_location(terms));
         }
-        let corrected = corrected_work(store, &entry.kind)?;
+        let corrected = work_of_corrected_charge(store, &entry.kind)?;
         learn_location(store, &entry.kind, corrected.as_ref(), &mut locations)?;
         let location = |terms: &Arc<str>| locations.get(terms).cloned().unwrap_or_else(|| Arc::from(""));
         let Some((cell, sums)) = entry_rollup(&entry, corrected.as_ref(), location) else { continue };
@@ -113,7 +116,7 @@ fn for_each_hour(
 fn learn_location(
     store: &LedgerStore,
     kind: &EntryKind,
-    corrected: Option<&SoldWork>,
+    corrected: Option<&ChargeDimensions>,
     locations: &mut HashMap<Arc<str>, Arc<str>>,
 ) -> Result<(), ReportError> {
     let terms = match kind {
@@ -122,7 +125,7 @@ fn learn_location(
     };
     let Some(id) = terms.filter(|id| !locations.contains_key(*id)) else { return Ok(()) };
     let location = match store.entry_number_by_name(&format!("terms {id}"))? {
-        Some(_) => terms_location(&load_terms_text(store, id)?),
+        Some(_) => data_center_location(&load_terms_text(store, id)?),
         None => Arc::from(""),
     };
     locations.insert(id.clone(), location);
@@ -145,7 +148,7 @@ pub fn rebuild(store: &LedgerStore) -> Result<RollupCheck, ReportError> {
         let rows: Vec<_> = cells.into_iter().map(|(key, (cell, sums))| (key, encode(&cell, &sums))).collect();
         Ok(store.write_rollups(&rows)?)
     })?;
-    store.complete_rollups(&tips)?;
+    store.mark_rollups_complete(&tips)?;
     let newest = tips.iter().map(|(_, tip)| tip.at).max().unwrap_or_default();
     build_days(store, newest, "rebuild".to_owned())?;
     Ok(done)
@@ -203,7 +206,7 @@ fn count_rows(store: &LedgerStore, hour: HourNumber) -> Result<(u64, u64), Repor
             if is_row_of_days(&row.key) {
                 continue;
             }
-            match split_row_key(&row.key).map(|(_, of)| of.cmp(&hour)) {
+            match parse_row_key(&row.key).map(|(_, of)| of.cmp(&hour)) {
                 Ok(std::cmp::Ordering::Equal | std::cmp::Ordering::Greater) => within += 1,
                 Ok(std::cmp::Ordering::Less) | Err(_) => before += 1,
             }
@@ -217,5 +220,5 @@ fn count_rows(store: &LedgerStore, hour: HourNumber) -> Result<(u64, u64), Repor
 
 /// Returns true if a row is that of a day, or the mark of complete days.
 fn is_row_of_days(key: &[u8]) -> bool {
-    matches!(day_of_row(key), Ok(Some(_))) || key == day_mark_key()
+    matches!(day_from_row_key(key), Ok(Some(_))) || key == day_watermark_key()
 }

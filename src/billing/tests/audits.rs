@@ -3,12 +3,18 @@
 
 use super::*;
 use penstock_ledger::LedgerEntry;
-use penstock_storage::audit::{AuditEntry, AuditLog, AuditedChange};
+use penstock_storage::audit::{AuditEntry, AuditLog, ChangeDescription};
 use serde_json::json;
 
-fn change(what: &str, target: &str) -> AuditedChange {
+fn change(what: &str, target: &str) -> ChangeDescription {
     let change = json!({ "note": target });
-    AuditedChange { at: 1, who: "me".to_owned(), what: what.to_owned(), target: target.to_owned(), change }
+    ChangeDescription {
+        at: 1,
+        who: "me".to_owned(),
+        what: what.to_owned(),
+        target: target.to_owned(),
+        change,
+    }
 }
 
 fn audited_grant(ledger: &Ledger, id: &str) -> Result<u64, AdjustmentError> {
@@ -67,7 +73,7 @@ fn other_audit_entries_at_the_same_time_delay_no_grant() {
             let log = AuditLog::new(store.clone());
             let mut written = 0;
             while !ended.load(Ordering::Acquire) || written < 100 {
-                log.apply(&Transaction::new(), &change("key.revoke", "k")).ok();
+                log.apply_with_entry(&Transaction::new(), &change("key.revoke", "k")).ok();
                 written += 1;
                 std::thread::yield_now();
             }

@@ -5,7 +5,7 @@ use super::rollups::{Operations, assert_equal_to_ledger};
 use super::*;
 use crate::billing::rebuild::rebuild_ledger;
 use crate::billing::rollups::rebuild;
-use penstock_core::entry_number::{chain_of, sequence_of};
+use penstock_core::entry_number::{chain_of, sequence_in_chain};
 use penstock_ledger::{CorrectedKind, HashChain, LedgerEntry, split_lines};
 use penstock_storage::fleet::{Fleet, SharedFleet, credit_pool_name};
 use penstock_storage::ledger::ChainClaim;
@@ -41,14 +41,14 @@ fn lease(member: &Member, amount: i64) {
 /// Ends the membership of an incarnation, as its peers do when it is dead.
 fn evict(store: &Arc<Flaky>, incarnation: u32) {
     let fleet = SharedFleet::new(store.clone());
-    let peer = fleet.peers().unwrap().into_iter().find(|peer| peer.id == incarnation).unwrap();
+    let peer = fleet.incarnations().unwrap().into_iter().find(|peer| peer.id == incarnation).unwrap();
     assert!(fleet.evict(&peer).unwrap());
 }
 
 /// Reads all entries, with a position of one number or of one for each chain.
 fn entries(store: &LedgerStore, by_chain: bool) -> Vec<LedgerEntry> {
     let (mut all, mut position) = (Vec::new(), vec![0]);
-    while let Some((text, last)) = report::page_text(store, &position).unwrap() {
+    while let Some((text, last)) = report::read_text_page(store, &position).unwrap() {
         for line in split_lines(&text) {
             all.push(HashChain::parse_unverified(line).unwrap().0);
         }
@@ -117,10 +117,10 @@ fn members_that_write_at_the_same_time_lose_and_double_nothing() {
     // The parts of the members and the pool are the balance.
     let fleet = SharedFleet::new(store.clone());
     let parts = members.iter().flat_map(|member| {
-        fleet.parts(penstock_storage::fleet::Incarnation { id: member.incarnation, beat: 0 }).unwrap()
+        fleet.pool_parts(penstock_storage::fleet::Incarnation { id: member.incarnation, beat: 0 }).unwrap()
     });
     let spent: i64 = parts.filter(|part| part.pool == credit_pool_name("acme")).map(|part| part.amount).sum();
-    assert_eq!(fleet.available(&credit_pool_name("acme")).unwrap(), 10 * 1_000);
+    assert_eq!(fleet.available_amount(&credit_pool_name("acme")).unwrap(), 10 * 1_000);
     assert!(spent < 0 && stored_balance(&store) == 10 * 1_000 + spent, "{spent}");
     assert_rebuilt_equal(&store, &[0, 1, 2].map(folder), &dir.path().join("all"));
 }
@@ -215,7 +215,7 @@ fn a_correction_of_another_members_charge_is_made_once() {
         runtime.block_on(member.ledger.record_correction("acme", act, None))
     };
     let made = correct(&members[1], "c1").unwrap();
-    assert_eq!((chain_of(made), sequence_of(made)), (1, 1));
+    assert_eq!((chain_of(made), sequence_in_chain(made)), (1, 1));
     assert_eq!(correct(&members[0], "c2"), Err(AdjustmentError::Duplicate(made)));
     assert_eq!(stored_balance(&store), 1_000 - 30);
     assert_whole(&store);
@@ -284,7 +284,7 @@ fn a_claimed_chain_continues_after_a_crash_and_its_reservations_are_voided_once(
     drop(of_one);
     let third = join(&store, QUICK);
     assert_eq!(third.ledger.store.chain(), 2, "the first is not known to be dead");
-    assert_eq!(third.ledger.void_abandoned(), Ok(0));
+    assert_eq!(third.ledger.void_abandoned_reservations(), Ok(0));
     evict(&store, one.incarnation);
     let next = join(&store, QUICK);
     assert_eq!(next.ledger.store.chain(), 0);
@@ -312,9 +312,12 @@ fn reservations_of_a_dead_member_are_voided_by_another_one_in_their_chain() {
     until("them to be written", || one.ledger.durability_snapshot().waiting == 0);
     one.ledger.close();
     drop(holds);
-    assert_eq!(other.ledger.void_abandoned(), Ok(0), "their member lives");
+    assert_eq!(other.ledger.void_abandoned_reservations(), Ok(0), "their member lives");
     evict(&store, one.incarnation);
-    assert_eq!((other.ledger.void_abandoned(), other.ledger.void_abandoned()), (Ok(3), Ok(0)));
+    assert_eq!(
+        (other.ledger.void_abandoned_reservations(), other.ledger.void_abandoned_reservations()),
+        (Ok(3), Ok(0))
+    );
     let book = LedgerStore::open_read_only(store.clone());
     let voids = entries(&book, true).into_iter().filter(|entry| entry.kind.name() == "void");
     assert!(voids.map(|entry| chain_of(entry.seq)).eq([0, 0, 0]));

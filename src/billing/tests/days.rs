@@ -6,7 +6,7 @@ use super::*;
 use crate::billing::report::{
     ReportError, StatementPeriod, UsageStatement, for_each_entry, statement_of_entries,
 };
-use crate::billing::rollups::days::{DayBuild, build_days, complete_until};
+use crate::billing::rollups::days::{DayBuildResult, build_days, first_incomplete_day};
 use crate::billing::rollups::query::{self, DayReader, for_each_hour_rollup};
 use crate::billing::rollups::rebuild;
 use penstock_ledger::{LedgerEntry, UtcDay, UtcMonth};
@@ -14,7 +14,8 @@ use penstock_storage::StoreError;
 use penstock_storage::fleet::{Fleet, SharedFleet};
 use penstock_storage::ledger::ChainClaim;
 use penstock_usage::{
-    DayMark, DayNumber, HourNumber, RollupDimensions, RunningBuild, UsageSums, day_mark_key, day_of_row,
+    DayNumber, DayRollupBuild, DayRollupWatermark, HourNumber, RollupDimensions, UsageSums, day_from_row_key,
+    day_watermark_key,
 };
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -51,7 +52,7 @@ fn days_of(store: &LedgerStore, account: &str, days: (DayNumber, DayNumber)) -> 
 fn hours_of(store: &LedgerStore, account: &str, (first, end): (DayNumber, DayNumber)) -> Cells {
     let mut cells = Cells::new();
     for_each_hour_rollup(store, account, (first.first_hour(), end.first_hour()), |cell, sums| {
-        let day = RollupDimensions { hour: DayNumber::of_hour(cell.hour).first_hour(), ..cell.clone() };
+        let day = RollupDimensions { hour: DayNumber::from_hour(cell.hour).first_hour(), ..cell.clone() };
         cells.entry(day).or_default().add(sums);
         Ok::<_, ReportError>(())
     })
@@ -110,7 +111,7 @@ fn assert_statements(store: &LedgerStore, random: &mut StdRng) {
     }
 }
 
-fn build(store: &LedgerStore, now: u64) -> Option<DayBuild> {
+fn build(store: &LedgerStore, now: u64) -> Option<DayBuildResult> {
     build_days(store, now, now.to_string()).unwrap()
 }
 
@@ -145,7 +146,7 @@ fn any_period_is_equal_to_its_hours_and_to_the_ledger_whatever_is_written_after_
                 let now = newest(&book) + random.random_range(0..2 * DAY);
                 built += build(&book, now).map_or(0, |built| built.days);
                 assert!(
-                    complete_until(&book).unwrap() >= DayNumber::from_unix(now),
+                    first_incomplete_day(&book).unwrap() >= DayNumber::from_unix(now),
                     "nothing was written since"
                 );
             }
@@ -173,23 +174,23 @@ fn a_late_entry_is_counted_at_once_and_its_day_is_built_again() {
     let whole = (DayNumber(0), today);
     assert!(build(&book, newest(&book) + DAY).unwrap().days >= 3);
     assert_eq!(build(&book, newest(&book) + DAY), None, "nothing changed");
-    assert_eq!(complete_until(&book).unwrap(), today);
+    assert_eq!(first_incomplete_day(&book).unwrap(), today);
     let before = days_of(&book, "", whole);
     operations[0].push_request(&early);
     written(&early);
-    assert_eq!(complete_until(&book).unwrap(), DayNumber::from_unix(START));
+    assert_eq!(first_incomplete_day(&book).unwrap(), DayNumber::from_unix(START));
     let after = days_of(&book, "", whole);
     assert_ne!(after, before);
     assert_eq!(after, hours_of(&book, "", whole));
     build(&book, newest(&book) + DAY).unwrap();
-    assert_eq!((complete_until(&book).unwrap(), days_of(&book, "", whole)), (today, after));
+    assert_eq!((first_incomplete_day(&book).unwrap(), days_of(&book, "", whole)), (today, after));
     // A gateway that joins writes a chain that the mark does not have.
     let third = member(&store);
     let mut operations = Operations::new(3);
     operations.step = 1;
     operations.push_request(&third);
     written(&third);
-    assert_eq!(complete_until(&book).unwrap(), DayNumber::from_unix(START));
+    assert_eq!(first_incomplete_day(&book).unwrap(), DayNumber::from_unix(START));
     assert_eq!(days_of(&book, "", whole), hours_of(&book, "", whole));
     [early, late, third].iter().for_each(|ledger| ledger.close());
     assert_equal_to_ledger(&book);
@@ -224,7 +225,7 @@ fn a_build_that_ends_anywhere_is_continued() {
         build(&book, now + 599);
         assert_eq!(days_of(&book, "acme", whole), hours);
         build(&book, now + 600);
-        assert!(complete_until(&book).unwrap() >= whole.1, "{transactions}");
+        assert!(first_incomplete_day(&book).unwrap() >= whole.1, "{transactions}");
         assert_eq!(days_of(&book, "acme", whole), hours);
         assert_equal_to_ledger(&book);
     }
@@ -234,14 +235,15 @@ fn a_build_that_ends_anywhere_is_continued() {
 fn a_build_writes_nothing_after_another_has_begun() {
     let (store, book, now) = days_of_requests(5);
     build(&book, now - DAY).unwrap();
-    let mark = || DayMark::decode(&book.rollup(&day_mark_key()).unwrap().unwrap()).unwrap();
-    let first = DayMark { build: Some(RunningBuild { id: "first".to_owned(), started: now }), ..mark() };
-    store.apply(Transaction::new().put(StoreTable::Usage, day_mark_key(), first.encode())).unwrap();
+    let mark = || DayRollupWatermark::decode(&book.rollup(&day_watermark_key()).unwrap().unwrap()).unwrap();
+    let first =
+        DayRollupWatermark { build: Some(DayRollupBuild { id: "first".to_owned(), started: now }), ..mark() };
+    store.apply(Transaction::new().put(StoreTable::Usage, day_watermark_key(), first.encode())).unwrap();
     assert_eq!(build(&book, now + 599), None, "the first one still runs");
     assert!(build(&book, now + 600).is_some());
     let row = (b"acme\0some row".to_vec(), b"{}".to_vec());
     let written =
-        book.write_guarded_rollups((&day_mark_key(), Some(&first.encode())), std::slice::from_ref(&row));
+        book.write_guarded_rollups((&day_watermark_key(), Some(&first.encode())), std::slice::from_ref(&row));
     assert!(matches!(written, Err(StoreError::Guard { .. })), "{written:?}");
     assert_eq!(book.rollup(&row.0).unwrap(), None);
     assert!(mark().build.is_none());
@@ -253,7 +255,7 @@ fn a_changed_row_of_a_day_is_found_and_a_rebuild_writes_it_again() {
     build(&book, now).unwrap();
     assert!(rebuild::verify(&book).unwrap().is_intact());
     let rows = store.scan(StoreTable::Usage, b"acme\0", None, 1_000).unwrap().rows;
-    let row = rows.iter().find(|row| matches!(day_of_row(&row.key), Ok(Some(_)))).unwrap();
+    let row = rows.iter().find(|row| matches!(day_from_row_key(&row.key), Ok(Some(_)))).unwrap();
     let changed = String::from_utf8(row.value.clone()).unwrap().replace("\"v\":1", "\"v\":1,\"images\":7");
     let mut other = row.key.clone();
     *other.last_mut().unwrap() ^= 1;
@@ -271,11 +273,11 @@ fn a_changed_row_of_a_day_is_found_and_a_rebuild_writes_it_again() {
         build(&book, now);
     }
     // An unreadable mark makes no day complete.
-    store.apply(Transaction::new().put(StoreTable::Usage, day_mark_key(), b"damaged".to_vec())).unwrap();
-    assert_eq!(complete_until(&book).unwrap(), DayNumber(0));
+    store.apply(Transaction::new().put(StoreTable::Usage, day_watermark_key(), b"damaged".to_vec())).unwrap();
+    assert_eq!(first_incomplete_day(&book).unwrap(), DayNumber(0));
     assert_equal_to_ledger(&book);
     build(&book, now).unwrap();
-    assert_eq!(complete_until(&book).unwrap(), DayNumber::from_unix(now));
+    assert_eq!(first_incomplete_day(&book).unwrap(), DayNumber::from_unix(now));
 }
 
 #[test]
@@ -284,7 +286,7 @@ fn an_earlier_version_reads_the_hours_of_a_store_with_days() {
     build(&book, now).unwrap();
     // An earlier version reads the rows of an account up to an hour, and must find the rows of days behind all hours.
     for account in ["", "acme"] {
-        let prefix = penstock_usage::account_prefix(account);
+        let prefix = penstock_usage::account_key_prefix(account);
         let rows = store.scan(StoreTable::Usage, &prefix, None, 1_000).unwrap().rows;
         let (cells, days): (Vec<_>, Vec<_>) = rows
             .iter()

@@ -24,7 +24,7 @@ fn record_charges(store: &Arc<Flaky>, name: &str, at: u64, count: u64) {
         settlement: charge(3),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    assert!(runtime.block_on(ledger.record_past_charges(
+    assert!(runtime.block_on(ledger.import_past_charges(
         "acme",
         &"key".into(),
         (0..count).map(past).collect()

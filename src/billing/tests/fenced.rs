@@ -19,10 +19,10 @@ fn set_claim(store: &Flaky, claim: BatchClaim) {
 }
 
 /// Returns the commit of a row under a claim, which counts it.
-fn fenced(held: BatchClaim, value: &[u8]) -> (Vec<RowWrite>, CommitFences) {
+fn fenced(held: BatchClaim, value: &[u8]) -> (Vec<RowWrite>, CommitConditions) {
     let done = RowWrite { table: StoreTable::Batches, key: b"done".to_vec(), value: Some(value.to_vec()) };
     let counter = CounterChange { table: StoreTable::Meta, key: COUNTER.to_vec(), by: 5 };
-    let with = CommitFences { fences: vec![held.fence("b")], counters: vec![counter] };
+    let with = CommitConditions { fences: vec![held.fence("b")], counters: vec![counter] };
     (vec![done, held.after_commit().row_write("b")], with)
 }
 

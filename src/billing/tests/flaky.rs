@@ -88,8 +88,8 @@ impl Store for Flaky {
         self.inner.copy_rows(sink)
     }
 
-    fn verify_with(&self, read: &mut dyn FnMut(u64)) -> Result<VerifyOutcome, StoreError> {
-        self.inner.verify_with(read)
+    fn verify_with_progress(&self, read: &mut dyn FnMut(u64)) -> Result<VerifyOutcome, StoreError> {
+        self.inner.verify_with_progress(read)
     }
 
     fn health(&self) -> StoreHealth {

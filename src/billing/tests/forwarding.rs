@@ -10,8 +10,8 @@ fn a_prepared_forwarder_passes_operations_only_once_it_is_used() {
     grant(&ledger, "g", 10_000).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let serve = |request: &str| reserve(&ledger, request, 10).unwrap().settle(charge(10));
-    drop(ledger.prepare_forwarding().unwrap());
-    let forwarder = ledger.prepare_forwarding().unwrap();
+    drop(ledger.start_action_forwarder().unwrap());
+    let forwarder = ledger.start_action_forwarder().unwrap();
     assert!(runtime.block_on(ledger.wait_durable(serve("written here"))));
     ledger.stop_writer();
     let (sent, received) = mpsc::channel();

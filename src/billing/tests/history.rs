@@ -22,7 +22,7 @@ fn a_history_is_charged_at_its_times_and_only_in_an_empty_ledger() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, QUICK);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let record = || runtime.block_on(ledger.record_past_charges("acme", &"key".into(), history()));
+    let record = || runtime.block_on(ledger.import_past_charges("acme", &"key".into(), history()));
     assert!(record());
     assert!(!record(), "the ledger has entries");
     let proof = settled(&ledger);

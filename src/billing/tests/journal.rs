@@ -68,7 +68,8 @@ impl Folder {
 
     /// Rest of the pool and all parts: their sum must be the balance.
     fn pool_and_parts(&self, process: &Process) -> i64 {
-        let rest = SharedFleet::new(self.database.clone()).available(&credit_pool_name("acme")).unwrap();
+        let rest =
+            SharedFleet::new(self.database.clone()).available_amount(&credit_pool_name("acme")).unwrap();
         rest + process.member.leased_amounts().unwrap().iter().map(|part| part.amount).sum::<i64>()
     }
 }
@@ -201,11 +202,11 @@ fn charges_of_a_buried_member_are_quarantined() {
     let incarnation = first.member.member_number();
     first.end();
     let fleet = SharedFleet::new(folder.database.clone());
-    let peer = fleet.peers().unwrap().into_iter().find(|peer| peer.id == incarnation).unwrap();
+    let peer = fleet.incarnations().unwrap().into_iter().find(|peer| peer.id == incarnation).unwrap();
     assert!(fleet.evict(&peer).unwrap());
     let second = folder.start();
     assert_eq!(second.ledger.journal_snapshot().unwrap().replayed, 0);
-    second.ledger.void_abandoned().unwrap();
+    second.ledger.void_abandoned_reservations().unwrap();
     second.serve("second", 1, 10);
     assert_eq!(settled(&second.ledger).open_reservations, 0);
     assert_eq!(folder.balance(), 1_000_000 - 110);
@@ -248,10 +249,10 @@ fn charges_that_the_ledger_lacks_are_reported_though_another_gateway_has_the_cha
     let incarnation = first.member.member_number();
     first.end();
     let fleet = SharedFleet::new(folder.database.clone());
-    let peer = fleet.peers().unwrap().into_iter().find(|peer| peer.id == incarnation).unwrap();
+    let peer = fleet.incarnations().unwrap().into_iter().find(|peer| peer.id == incarnation).unwrap();
     assert!(fleet.evict(&peer).unwrap());
     let second = other.start();
-    second.ledger.void_abandoned().unwrap();
+    second.ledger.void_abandoned_reservations().unwrap();
     second.serve("second", 1, 10);
     let third = folder.start();
     assert_eq!(third.ledger.journal_snapshot().unwrap().replayed, 0);
@@ -264,10 +265,10 @@ fn a_full_disk_of_the_journal_stops_no_request_while_the_database_answers() {
     let process = folder.start();
     process.grant(1_000_000);
     // A limit below the size of a group stands for a full disk.
-    process.ledger.journal.read().as_ref().unwrap().set_limit(0);
+    process.ledger.journal.read().as_ref().unwrap().set_max_bytes(0);
     process.serve("full", 3, 10);
     until("the failure to show", || process.ledger.journal_snapshot().unwrap().is_failing);
-    process.ledger.journal.read().as_ref().unwrap().set_limit(u64::MAX);
+    process.ledger.journal.read().as_ref().unwrap().set_max_bytes(u64::MAX);
     process.serve("again", 3, 10);
     until("the journal to be written", || !process.ledger.journal_snapshot().unwrap().is_failing);
     process.ledger.close();

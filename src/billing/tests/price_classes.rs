@@ -3,11 +3,13 @@
 
 use super::rollups::START;
 use super::*;
-use crate::billing::invoice::{InvoiceFigures, InvoiceSums, InvoiceUnit, PRICE_NAMES, read_invoice_figures};
+use crate::billing::invoice::{
+    InvoiceFigures, InvoiceLineKey, InvoiceSums, PRICE_NAMES, read_invoice_figures,
+};
 use crate::billing::rollups::rebuild;
 use crate::billing::write_op::LedgerAction;
 use penstock_ledger::UtcDay;
-use penstock_pricing::{BilledWork, BillingUnit, PaymentSource, Tariff, compute_charge};
+use penstock_pricing::{BilledWork, BillingMode, PaymentSource, Tariff, compute_charge};
 use penstock_usage::{PriceClass, RollupDimensions, UsageRange, decode, encode, row_key};
 
 const TERMS: &str = r#"{"location":"Paris, France","billing":"energy","input":"0.15","cached_input":"0.07","output":"0.6","eur_per_kwh":"0.35","eur_per_credit":"0.01"}"#;
@@ -15,7 +17,7 @@ const TERMS: &str = r#"{"location":"Paris, France","billing":"energy","input":"0
 fn tariff() -> Tariff {
     let price = |text: &str| Some(Decimal::from_str_exact(text).unwrap());
     Tariff {
-        billing: BillingUnit::Energy,
+        billing: BillingMode::Energy,
         input: price("0.15"),
         cached_input: price("0.07"),
         output: price("0.6"),
@@ -70,7 +72,7 @@ fn figures(store: &LedgerStore) -> InvoiceFigures {
 }
 
 /// Returns the quantities of a line times its unit prices, EUR.
-fn priced(unit: &InvoiceUnit, sums: &InvoiceSums) -> Decimal {
+fn priced(unit: &InvoiceLineKey, sums: &InvoiceSums) -> Decimal {
     let price = |name: &str| {
         let index = PRICE_NAMES.iter().position(|known| *known == name).unwrap();
         unit.prices[index].as_deref().map_or(Decimal::ZERO, |text| Decimal::from_str_exact(text).unwrap())

@@ -57,16 +57,16 @@ fn a_rebuild_without_the_chain_of_another_gateway_is_refused_and_pools_are_fille
     let member = fleet.join("a").map_err(|error| format!("{error:?}")).unwrap();
     fleet.open_pools(member.id, None).unwrap();
     store
-        .apply(SharedFleet::credit_operations(&PoolAmount {
+        .apply(SharedFleet::credit_pool_operations(&PoolAmount {
             pool: credit_pool_name("account-0"),
             amount: 70,
         }))
         .unwrap();
-    assert_eq!(fleet.available(&credit_pool_name("account-0")), Ok(75));
+    assert_eq!(fleet.available_amount(&credit_pool_name("account-0")), Ok(75));
     assert_eq!(rebuild_ledger(&store, dir.path()).map_err(|failed| failed.0).unwrap().entries, 2);
     let member = fleet.join("b").map_err(|error| format!("{error:?}")).unwrap();
     fleet.open_pools(member.id, None).unwrap();
-    assert_eq!(fleet.available(&credit_pool_name("account-0")), Ok(5));
+    assert_eq!(fleet.available_amount(&credit_pool_name("account-0")), Ok(5));
     std::fs::remove_file(dir.path().join("2026-11.1.jsonl")).unwrap();
     let refused = rebuild_ledger(&store, dir.path()).map_err(|failed| failed.0).unwrap_err();
     assert!(refused.contains("lacks chain 1 of the ledger"), "{refused}");

@@ -276,8 +276,8 @@ fn a_rebuild_writes_the_same_rows_and_a_changed_row_is_found() {
     ledger.close();
     let rows = || {
         let mut rows = store.scan(StoreTable::Usage, b"", None, 1_000).unwrap().rows;
-        rows.retain(|row| matches!(penstock_usage::day_of_row(&row.key), Ok(None)));
-        rows.retain(|row| row.key != penstock_usage::day_mark_key());
+        rows.retain(|row| matches!(penstock_usage::day_from_row_key(&row.key), Ok(None)));
+        rows.retain(|row| row.key != penstock_usage::day_watermark_key());
         rows
     };
     let before = rows();
@@ -372,7 +372,7 @@ fn hours_of_a_query_are_those_of_its_days() {
         _ => None,
     };
     let query = UsageQuery::parse(value, START).unwrap();
-    let (first, end) = query.range.hours();
+    let (first, end) = query.range.hour_bounds();
     assert_eq!(end.0 - first.0, 48);
     assert!(first < HourNumber::from_unix(START) && HourNumber::from_unix(START) < end);
 }

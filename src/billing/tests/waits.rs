@@ -136,10 +136,10 @@ fn twice_at_once(ledger: &Arc<Ledger>, store: &Flaky, id: &str) -> Vec<Result<u6
     store.stalls.store(true, Ordering::Release);
     reserve(ledger, id, 1).unwrap().settle(charge(1));
     until("the store to be at work", || store.begun.load(Ordering::Acquire) > begun);
-    let before = ledger.queue.pushed_count();
+    let before = ledger.queue.last_pushed_number();
     std::thread::scope(|scope| {
         let asked: Vec<_> = (0..2).map(|_| scope.spawn(|| grant(ledger, id, 7))).collect();
-        until("both to be in the queue", || ledger.queue.pushed_count() == before + 2);
+        until("both to be in the queue", || ledger.queue.last_pushed_number() == before + 2);
         store.stalls.store(false, Ordering::Release);
         asked.into_iter().map(|asked| asked.join().unwrap()).collect()
     })
@@ -179,7 +179,7 @@ fn operations_that_the_next_process_lost_do_not_count_as_written() {
         counted.fetch_add(1, Ordering::AcqRel);
         sent.recv().unwrap_or(true)
     };
-    let forwarder = ledger.prepare_forwarding().unwrap();
+    let forwarder = ledger.start_action_forwarder().unwrap();
     ledger.forward_actions(forwarder, 0, send);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let record = |name: &str, answer: bool| {

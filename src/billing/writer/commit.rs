@@ -2,12 +2,12 @@
 
 use super::super::entry_effects::correction_balance_change;
 use super::super::extra_rows;
-use super::super::fenced_outcomes::CommitFences;
+use super::super::fenced_outcomes::CommitConditions;
 use super::super::group_builder::{DraftedAdjustment, GroupBuilder};
 use super::super::write_op::{AdjustmentError, AdminAdjustment};
 use super::super::write_queue::CommittedGroup;
 use super::LedgerWriter;
-use penstock_core::entry_number::sequence_of;
+use penstock_core::entry_number::sequence_in_chain;
 use penstock_ledger::EntryKind;
 use penstock_storage::StoreError;
 use penstock_storage::ledger::{CommitConflict, JournalPosition, LedgerCommit, LedgerTip};
@@ -64,7 +64,7 @@ impl LedgerWriter {
                     self.tip = Some(group.new_tip);
                     self.rollups.mark_written();
                     if let (Some(journaled), Some(position)) = (&self.journaled, group.journal) {
-                        journaled.state.set_committed(position.number);
+                        journaled.state.set_committed_number(position.number);
                     }
                 }
             }
@@ -73,7 +73,7 @@ impl LedgerWriter {
                 exposed: draft.exposed,
                 copied,
                 open: self.open.len() as u64,
-                entries: sequence_of(self.chain.seq),
+                entries: sequence_in_chain(self.chain.seq),
             });
             reply_to_all(draft, self.store.claim().is_some());
             return true;
@@ -93,7 +93,7 @@ impl LedgerWriter {
         let journal = self.journaled.as_ref().filter(|_| draft.journal_number > 0).map(|journaled| {
             JournalPosition { generation: journaled.state.generation, number: draft.journal_number }
         });
-        let CommitFences { fences, counters } = std::mem::take(&mut draft.fenced);
+        let CommitConditions { fences, counters } = std::mem::take(&mut draft.fenced);
         LedgerCommit {
             previous_tip: self.tip,
             new_tip: if draft.blocks.is_empty() { self.tip.unwrap_or_default() } else { after },
@@ -115,12 +115,12 @@ impl LedgerWriter {
     fn append_group(&mut self, group: &mut LedgerCommit, draft: &mut GroupBuilder) -> CommitOutcome {
         let mut tries = LAST_TRIES;
         let mut logged = false;
-        self.queue.set_busy(true);
+        self.queue.set_writing(true);
         loop {
             let appended = self.add_rollups(group).and_then(|()| self.store.append(group));
             let failed = match appended {
                 Ok(appended) => {
-                    self.queue.set_busy(false);
+                    self.queue.set_writing(false);
                     self.lag_log.log_change(appended.replicated, &self.store);
                     return CommitOutcome::Written(appended.replicated);
                 }
@@ -130,7 +130,7 @@ impl LedgerWriter {
                 FailedAttempt::Retry(why) => why,
                 FailedAttempt::Repeat => continue,
                 FailedAttempt::End(outcome) => {
-                    self.queue.set_busy(false);
+                    self.queue.set_writing(false);
                     return outcome;
                 }
             };
@@ -198,7 +198,7 @@ impl LedgerWriter {
             error => {
                 if matches!(error, StoreError::Corrupt { .. }) && self.store.claim().is_some() {
                     // Changes cannot be added to an unreadable rollup, so the rollup is replaced.
-                    self.rollups.forget_stored();
+                    self.rollups.forget_cached_values();
                 }
                 FailedAttempt::Retry(error.to_string())
             }

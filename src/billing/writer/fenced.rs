@@ -7,7 +7,7 @@ use super::LedgerWriter;
 impl LedgerWriter {
     /// Adds an operation to the draft, after a commit if it does not fit; commits outcomes with conditions at once.
     /// Returns false if the writer ends.
-    pub(super) fn add_to_draft(&mut self, op: WriteOp) -> bool {
+    pub(super) fn add_operation_to_draft(&mut self, op: WriteOp) -> bool {
         let op = match op {
             WriteOp::Fenced(lines) => return self.write_fenced(*lines),
             op => op,
@@ -15,7 +15,7 @@ impl LedgerWriter {
         if !self.draft.can_fit(&op) && !self.commit() {
             return false;
         }
-        self.draft.queued_bytes += op.size_estimate();
+        self.draft.queued_bytes += op.estimated_bytes();
         self.add_op(op);
         true
     }
@@ -28,7 +28,7 @@ impl LedgerWriter {
         }
         let FencedOutcomes { outcomes, conditions: with, charges, reply } = lines;
         let op = WriteOp::Outcomes(outcomes);
-        self.draft.queued_bytes += op.size_estimate();
+        self.draft.queued_bytes += op.estimated_bytes();
         self.add_op(op);
         self.draft.fenced = with;
         self.is_fence_lost = false;

@@ -2,7 +2,7 @@
 //! out, and the other entries get the numbers and hashes that follow. The store contains nothing of the first draft.
 
 use super::super::entry_effects::replacement_void;
-use super::super::fenced_outcomes::CommitFences;
+use super::super::fenced_outcomes::CommitConditions;
 use super::super::group_builder::{DraftedAdjustment, GroupBuilder};
 use super::super::write_op::{AdjustmentError, AdminAdjustment};
 use super::{LedgerWriter, chain_end};
@@ -47,7 +47,7 @@ impl LedgerWriter {
             queued_bytes: draft.queued_bytes,
             exposed: draft.exposed,
             journal_number: draft.journal_number,
-            fenced: CommitFences { fences: group.fences, counters: group.counters },
+            fenced: CommitConditions { fences: group.fences, counters: group.counters },
             ..GroupBuilder::default()
         };
         for line in group.blocks.iter().flat_map(|block| split_lines(&block.text)) {

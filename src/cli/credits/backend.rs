@@ -4,11 +4,11 @@
 use crate::admin::request::{AdminRequest, LedgerReply};
 use crate::admin::routes::{self, RouteHandler};
 use crate::billing::Ledger;
-use crate::cli::backend::{cli_actor, query_string, unix_now, warn_repaired_copy};
+use crate::cli::backend::{cli_actor, query_string, unix_now, warn_repaired_replica};
 use crate::cli::client::{AdminClient, AdminClientError, gateway_access};
 use crate::cli::{ConfigArgs, configuration, drop_privileges};
 use crate::config::{Diagnostics, GatewayAccess, settings};
-use crate::storage::stores::Stores;
+use crate::storage::stores::OpenStorage;
 use crate::time::clock::ProcessClock;
 use penstock_core::ApiError;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ pub enum LedgerBackend {
     /// Access through the admin listener.
     Gateway(AdminClient),
     /// Direct access, with a ledger opened in this process.
-    Store(tokio::runtime::Runtime, Box<Stores>, Arc<Ledger>),
+    Store(tokio::runtime::Runtime, Box<OpenStorage>, Arc<Ledger>),
 }
 
 impl LedgerBackend {
@@ -33,8 +33,8 @@ impl LedgerBackend {
             Err(AdminClientError::NotRunning(_)) => {
                 let storage = ledger_storage_settings(&reach)?;
                 drop_privileges::become_folder_owner(&storage.path)?;
-                let vault = Stores::open(&storage)?;
-                warn_repaired_copy(&vault);
+                let vault = OpenStorage::open(&storage)?;
+                warn_repaired_replica(&vault);
                 let settings = settings::LedgerSettings {
                     window: Duration::ZERO,
                     answers_wait_for_disk: true,

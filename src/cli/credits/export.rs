@@ -3,12 +3,12 @@
 
 use super::LedgerBackend;
 use crate::billing::entry_pages::parse_position;
-use crate::billing::format::to_decimal;
+use crate::billing::format::amount_to_decimal;
 use crate::cli::output::{print_stderr, print_stdout};
 use crate::cli::statement;
 use crate::cli::status::table_cell;
 use crate::cli::table::TablePages;
-use crate::time::format::format_time;
+use crate::time::format::format_rfc3339_rounded_up;
 use clap::{Args, ValueEnum};
 use penstock_core::entry_number::chain_of;
 use penstock_ledger::Wallet;
@@ -150,12 +150,12 @@ fn table_row(entry: &Value) -> Vec<String> {
     let cell = |name: &str| table_cell(entry, name);
     vec![
         cell("seq"),
-        time.map(|at| format_time(Duration::from_secs(at))).unwrap_or_default(),
+        time.map(|at| format_rfc3339_rounded_up(Duration::from_secs(at))).unwrap_or_default(),
         cell("act"),
         cell("account"),
         cell("key"),
         cell("wallet"),
-        amount.map(|(amount, wallet)| to_decimal(wallet, amount).to_string()).unwrap_or_default(),
+        amount.map(|(amount, wallet)| amount_to_decimal(wallet, amount).to_string()).unwrap_or_default(),
         cell("eur"),
         cell("model"),
         cell("provider"),

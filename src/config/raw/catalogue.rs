@@ -94,12 +94,12 @@ pub struct ModelConfig {
     /// Scale of the scores of a reranking model: `as_is` if they are already from 0 to 1, `sigmoid` if they are logits
     /// to be converted.
     #[serde(default)]
-    pub score: ScoreConfig,
+    pub score: RerankScoreConfig,
     /// Meaning of token ids in the `input` of an embedding request: ids of `cl100k_base` or `o200k_base`, which are
     /// converted to text; ids of the model itself (`native`), which are sent unchanged; or none, so that they are
     /// refused (`refuse`).
     #[serde(default)]
-    pub token_ids: TokenIdsConfig,
+    pub token_ids: TokenIdPolicyConfig,
     /// Sampling parameters that a request's `preset` sets if the client left them out.
     #[serde(default)]
     pub presets: PresetsConfig,
@@ -157,7 +157,7 @@ impl JsonSchema for ModelKindName {
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 #[allow(missing_docs)]
-pub enum ScoreConfig {
+pub enum RerankScoreConfig {
     #[default]
     AsIs,
     Sigmoid,
@@ -167,7 +167,7 @@ pub enum ScoreConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 #[allow(missing_docs)]
-pub enum TokenIdsConfig {
+pub enum TokenIdPolicyConfig {
     #[default]
     #[serde(rename = "cl100k_base")]
     Cl100kBase,

@@ -12,7 +12,7 @@ pub struct CompatibilityConfig {
     /// `response.status_code`, `response.request_id` and `response.body`.
     pub batch_results: BatchResultFormat,
     /// Format of images if a request has no `response_format`.
-    pub images: ImageFormat,
+    pub images: ImageResponseFormat,
     /// Format of amounts in `billing_cost`: a JSON `number`, or the same digits as a `string`.
     pub billing_cost: CostFormat,
     /// True if `preset` also sets the flavor of a request that names none: `non_reasoning` means `:speed`.
@@ -35,7 +35,7 @@ pub enum BatchResultFormat {
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 #[allow(missing_docs)]
-pub enum ImageFormat {
+pub enum ImageResponseFormat {
     #[default]
     Url,
     B64Json,

@@ -43,14 +43,14 @@ pub struct FilesConfig {
     pub leftovers: NonZeroDuration,
     /// Bucket of an S3-compatible store for the contents of files, instead of the folder. The folder remains in use for
     /// uploads and results that are not complete.
-    pub store: Option<FileStoreConfig>,
+    pub store: Option<BucketConfig>,
 }
 
 /// Bucket of an S3-compatible store. It must exist, and the store must support conditional writes (`If-None-Match`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
-pub struct FileStoreConfig {
+pub struct BucketConfig {
     /// URL of the store, without the bucket.
     #[schemars(length(min = 1), example = &"https://s3.example.eu")]
     pub endpoint: String,
@@ -58,7 +58,7 @@ pub struct FileStoreConfig {
     #[schemars(length(min = 1), example = &"penstock")]
     pub bucket: String,
     /// Region, as the store calls it; it is part of each signature.
-    #[serde(default = "FileStoreConfig::default_region")]
+    #[serde(default = "BucketConfig::default_region")]
     #[schemars(length(min = 1), example = &"fr-par")]
     pub region: String,
     /// Folder in the bucket; by default none. Each store needs a folder or a bucket of its own.
@@ -107,7 +107,7 @@ pub enum BucketStyleName {
     Virtual,
 }
 
-impl FileStoreConfig {
+impl BucketConfig {
     fn default_region() -> String {
         "us-east-1".to_owned()
     }

@@ -23,13 +23,12 @@ pub use batches::{BatchesConfig, GridConfig};
 pub use catalogue::{
     BillingUnitConfig as ModelBilling, DatedPriceConfig, DefaultModelsConfig, EnergyConfig,
     EnergyMethodConfig, LifecycleConfig, ModalityConfig, ModelConfig, ModelKindName, PresetsConfig,
-    PriceConfig, ScoreConfig, TokenIdsConfig, TokenizerConfig,
+    PriceConfig, RerankScoreConfig, TokenIdPolicyConfig, TokenizerConfig,
 };
-pub use compatibility::{BatchResultFormat, CompatibilityConfig, CostFormat, ImageFormat};
+pub use compatibility::{BatchResultFormat, CompatibilityConfig, CostFormat, ImageResponseFormat};
 pub use console::{ConsoleConfig, ConsoleTlsConfig, OidcConfig, OidcRolesConfig};
 pub use files::{
-    BucketStyleName, FileStoreConfig, FilesConfig, ImagesConfig, ResponsesConfig, SpoolConfig,
-    WebIdentityConfig,
+    BucketConfig, BucketStyleName, FilesConfig, ImagesConfig, ResponsesConfig, SpoolConfig, WebIdentityConfig,
 };
 pub use fleet::FleetConfig;
 pub use invoice::{InvoiceConfig, InvoiceCustomerConfig};
@@ -40,14 +39,14 @@ pub use overload::OverloadConfig;
 pub use process::{LogConfig, LogFormat, LogLevel, ProcessConfig};
 pub use providers::{
     ContinuationConfig, DialectConfig, HealthCheckConfig, HttpVersion, MeterBoundaryConfig, OfferConfig,
-    PowerContractEvidence, PrefillConfig, ProviderConfig, ReasoningNameConfig, RenewableContractConfig,
+    PowerContractEvidence, PrefillConfig, ProviderConfig, ReasoningFieldConfig, RenewableContractConfig,
     SimulatorConfig, TimeoutsConfig, TokenizeEngineName,
 };
 pub use routing::{CircuitBreakerConfig, RoutingConfig};
 pub use scalars::{
-    ByteSize, DurationOrZero, ExactDecimal, HeaderValue, NonZeroDuration, OneOrMany, SecretRef,
+    ByteSize, DurationOrZero, ExactDecimal, HeaderValueConfig, NonZeroDuration, OneOrMany, SecretRef,
 };
-pub use storage::{ExportConfig, StorageConfig, StorageEngineName};
+pub use storage::{StorageConfig, StorageEngineName, StoreExportConfig};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,8 +1,8 @@
 //! Providers and their offers as written in a configuration.
 
 use super::{
-    DatedPriceConfig, ExactDecimal, HeaderValue, NonZeroDuration, PriceConfig, ScoreConfig, SecretRef,
-    TlsVersion,
+    DatedPriceConfig, ExactDecimal, HeaderValueConfig, NonZeroDuration, PriceConfig, RerankScoreConfig,
+    SecretRef, TlsVersion,
 };
 use penstock_core::Dialect;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -76,7 +76,7 @@ pub struct ProviderConfig {
     pub tokenize: Option<TokenizeEngineName>,
     /// Additional headers of every request.
     #[serde(default)]
-    pub headers: BTreeMap<String, HeaderValue>,
+    pub headers: BTreeMap<String, HeaderValueConfig>,
     /// Other hosts from which images of its answers may be fetched, as `https://host`, in addition to its own host.
     #[serde(default)]
     #[schemars(example = &["https://images.example.eu"])]
@@ -293,7 +293,7 @@ pub struct OfferConfig {
     #[serde(default)]
     pub replay_reasoning: bool,
     /// Name of the reasoning member in messages to this engine; by default the name in its answers.
-    pub reasoning_name: Option<ReasoningNameConfig>,
+    pub reasoning_name: Option<ReasoningFieldConfig>,
     /// True if `chat_template_kwargs.enable_thinking` turns reasoning on and off.
     #[serde(default)]
     pub thinking_switch: bool,
@@ -323,7 +323,7 @@ pub struct OfferConfig {
     #[schemars(range(min = 1, max = 100_000))]
     pub max_inputs: Option<u32>,
     /// Scale of the scores of this offer; the model's by default.
-    pub score: Option<ScoreConfig>,
+    pub score: Option<RerankScoreConfig>,
     /// Default number of diffusion steps of an image; the footprint scales with it.
     #[schemars(range(min = 1, max = 10_000))]
     pub image_steps: Option<u32>,
@@ -338,7 +338,7 @@ pub struct OfferConfig {
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 #[allow(missing_docs)]
-pub enum ReasoningNameConfig {
+pub enum ReasoningFieldConfig {
     ReasoningContent,
     Reasoning,
 }

@@ -118,7 +118,7 @@ pub struct SecretRef {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 #[schemars(inline)]
-pub enum HeaderValue {
+pub enum HeaderValueConfig {
     /// Plain text.
     Plain(String),
     /// Reference to a secret.

@@ -30,7 +30,7 @@ pub struct StorageConfig {
     /// Pepper of the key digests, 64 hexadecimal digits. Without it the gateway creates one in the folder.
     pub pepper: Option<SecretRef>,
     /// Periodic archives of the store, created while the gateway runs.
-    pub export: ExportConfig,
+    pub export: StoreExportConfig,
 }
 
 /// Engine of the store, by its name.
@@ -92,7 +92,7 @@ impl JsonSchema for StorageEngineName {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
-pub struct ExportConfig {
+pub struct StoreExportConfig {
     /// Interval between archives; 0s for never.
     pub every: DurationOrZero,
     /// Number of archives to retain; the oldest are deleted first.
@@ -113,12 +113,12 @@ impl Default for StorageConfig {
             url: None,
             password: None,
             pepper: None,
-            export: ExportConfig::default(),
+            export: StoreExportConfig::default(),
         }
     }
 }
 
-impl Default for ExportConfig {
+impl Default for StoreExportConfig {
     fn default() -> Self {
         Self { every: DurationOrZero(Duration::from_secs(86_400)), keep: 7, path: None }
     }

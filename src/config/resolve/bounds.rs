@@ -4,11 +4,11 @@ use super::super::raw::{ByteSize, ConfigFile, NonZeroDuration};
 use super::super::units::{format_duration, format_size};
 use super::SettingsResolver;
 use super::key_path::KeyPath;
-use penstock_batch::jsonl::MAX_LINE_LIMIT;
+use penstock_batch::jsonl::MAX_LINE_LIMIT_BYTES;
 
 impl SettingsResolver<'_> {
     /// Checks that sizes and durations are not below their minimum or above their maximum.
-    pub fn check_bounds(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) {
+    pub fn check_value_ranges(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) {
         let (limits, spot) = (&raw.limits, top.child("limits"));
         self.check_minimum(limits.head, 1 << 10, &spot.child("head"));
         self.check_minimum(limits.target, 64, &spot.child("target"));
@@ -20,7 +20,7 @@ impl SettingsResolver<'_> {
         let batches = &raw.batches;
         let line = top.child("batches").child("line");
         self.check_minimum(batches.line, 1 << 10, &line);
-        self.check_maximum(batches.line, MAX_LINE_LIMIT as u64, &line);
+        self.check_maximum(batches.line, MAX_LINE_LIMIT_BYTES as u64, &line);
         self.check_not_above(
             batches.retry_first,
             ("retry_most", batches.retry_most),

@@ -1,6 +1,6 @@
 //! `[files.store]`: checks of the bucket for the contents of files.
 
-use super::super::raw::{BucketStyleName, FileStoreConfig, WebIdentityConfig};
+use super::super::raw::{BucketConfig, BucketStyleName, WebIdentityConfig};
 use super::super::read::describe_io_error;
 use super::super::regular_file::open_regular_file;
 use super::super::settings::{BaseUrl, BucketCredentialSettings, BucketSettings};
@@ -16,7 +16,7 @@ const MAX_ROLE: usize = 2048;
 
 impl SettingsResolver<'_> {
     /// Resolves `[files.store]`; `None` after a mistake.
-    pub fn resolve_bucket(&mut self, raw: &FileStoreConfig, spot: &KeyPath<'_>) -> Option<BucketSettings> {
+    pub fn resolve_bucket(&mut self, raw: &BucketConfig, spot: &KeyPath<'_>) -> Option<BucketSettings> {
         let endpoint = self.check_endpoint(raw, spot);
         let is_named = self.check_names(raw, spot);
         let credentials = self.resolve_credentials(raw, endpoint.as_deref(), spot);
@@ -41,7 +41,7 @@ impl SettingsResolver<'_> {
     /// Returns an access key, or else the identity that is exchanged for one.
     fn resolve_credentials(
         &mut self,
-        raw: &FileStoreConfig,
+        raw: &BucketConfig,
         endpoint: Option<&str>,
         spot: &KeyPath<'_>,
     ) -> Option<BucketCredentialSettings> {
@@ -129,7 +129,7 @@ impl SettingsResolver<'_> {
     }
 
     /// Checks the endpoint; returns it as scheme, host and port.
-    fn check_endpoint(&mut self, raw: &FileStoreConfig, spot: &KeyPath<'_>) -> Option<String> {
+    fn check_endpoint(&mut self, raw: &BucketConfig, spot: &KeyPath<'_>) -> Option<String> {
         let at = spot.child("endpoint");
         let url = self.check_url(&raw.endpoint, "https://s3.example.eu", &at)?;
         if !url.tls && !is_loopback_host(&url.host) {
@@ -144,7 +144,7 @@ impl SettingsResolver<'_> {
         Some(origin(&url))
     }
 
-    fn check_names(&mut self, raw: &FileStoreConfig, spot: &KeyPath<'_>) -> bool {
+    fn check_names(&mut self, raw: &BucketConfig, spot: &KeyPath<'_>) -> bool {
         let before = self.report.mistakes.len();
         if !is_bucket_name(&raw.bucket) {
             self.report_mistake(

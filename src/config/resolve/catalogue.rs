@@ -9,7 +9,7 @@ use super::{SettingsResolver, parameters};
 use penstock_catalog::{AliasPattern, CatalogModel as Card, CatalogPrice, LifecycleStage};
 use penstock_core::{ImageSize, ModelKind, RerankScoreTransform, WorkUnit};
 use penstock_ledger::UtcDay;
-use penstock_pricing::{BillingUnit, Tariff};
+use penstock_pricing::{BillingMode, Tariff};
 use penstock_tokens::PublishedEncoding;
 use rust_decimal::Decimal;
 use std::collections::HashMap;
@@ -119,8 +119,8 @@ impl SettingsResolver<'_> {
             let why = format!("It is more than the context window, {}.", raw.context_length);
             self.report_mistake(&spot.child("max_output"), why, "Write less, or leave it out.");
         }
-        self.check_price_unit(&raw.price, &spot.child("price"));
-        self.check_parameters(raw.supported_parameters.as_deref(), kind, true, spot);
+        self.warn_per_token_prices(&raw.price, &spot.child("price"));
+        self.check_parameter_names(raw.supported_parameters.as_deref(), kind, true, spot);
         let usual = Tariff { eur_per_kwh, billing: convert_billing(raw.billing), ..Tariff::default() };
         let tariff = merge_tariff(&raw.price, &usual);
         self.warn_implausible_model_entries(raw, &tariff, spot);
@@ -132,7 +132,7 @@ impl SettingsResolver<'_> {
             rescue: raw.rescue,
             affinity: raw.affinity,
             max_n: raw.max_n,
-            score: convert_score(raw.score),
+            score: convert_score_transform(raw.score),
             token_ids: convert_token_ids(raw.token_ids),
             presets: presets?,
             image_sizes: image_sizes?,
@@ -189,7 +189,7 @@ impl SettingsResolver<'_> {
                 );
                 continue;
             }
-            self.check_price_unit(&change.price, &spot.list_element(index).child("price"));
+            self.warn_per_token_prices(&change.price, &spot.list_element(index).child("price"));
             let stands_on = later.last().map_or_else(|| base(day.start()), |(_, tariff)| *tariff);
             later.push((day.start(), merge_tariff(&change.price, &stands_on)));
         }
@@ -264,26 +264,26 @@ pub const fn convert_kind(raw: raw::ModelKindName) -> ModelKind {
 }
 
 /// Converts the written scale of reranking scores to their transformation.
-pub const fn convert_score(raw: raw::ScoreConfig) -> RerankScoreTransform {
+pub const fn convert_score_transform(raw: raw::RerankScoreConfig) -> RerankScoreTransform {
     match raw {
-        raw::ScoreConfig::AsIs => RerankScoreTransform::Identity,
-        raw::ScoreConfig::Sigmoid => RerankScoreTransform::Sigmoid,
+        raw::RerankScoreConfig::AsIs => RerankScoreTransform::Identity,
+        raw::RerankScoreConfig::Sigmoid => RerankScoreTransform::Sigmoid,
     }
 }
 
-const fn convert_token_ids(raw: raw::TokenIdsConfig) -> TokenIdPolicy {
+const fn convert_token_ids(raw: raw::TokenIdPolicyConfig) -> TokenIdPolicy {
     match raw {
-        raw::TokenIdsConfig::Cl100kBase => TokenIdPolicy::Text(PublishedEncoding::Cl100k),
-        raw::TokenIdsConfig::O200kBase => TokenIdPolicy::Text(PublishedEncoding::O200k),
-        raw::TokenIdsConfig::Native => TokenIdPolicy::Native,
-        raw::TokenIdsConfig::Refuse => TokenIdPolicy::Refuse,
+        raw::TokenIdPolicyConfig::Cl100kBase => TokenIdPolicy::Text(PublishedEncoding::Cl100k),
+        raw::TokenIdPolicyConfig::O200kBase => TokenIdPolicy::Text(PublishedEncoding::O200k),
+        raw::TokenIdPolicyConfig::Native => TokenIdPolicy::Native,
+        raw::TokenIdPolicyConfig::Refuse => TokenIdPolicy::Refuse,
     }
 }
 
-const fn convert_billing(raw: raw::ModelBilling) -> BillingUnit {
+const fn convert_billing(raw: raw::ModelBilling) -> BillingMode {
     match raw {
-        raw::ModelBilling::Credits => BillingUnit::Credits,
-        raw::ModelBilling::Energy => BillingUnit::Energy,
+        raw::ModelBilling::Credits => BillingMode::Credits,
+        raw::ModelBilling::Energy => BillingMode::Energy,
     }
 }
 

@@ -23,7 +23,7 @@ impl SettingsResolver<'_> {
             Some(url) => self.resolve_public_url(url, &spot.child("public_url")).map(Some),
             None => Some(None),
         };
-        let hosts = self.resolve_hosts(
+        let hosts = self.resolve_served_hosts(
             &raw.console.hosts,
             public_url.as_ref().and_then(Option::as_deref),
             &spot.child("hosts"),
@@ -47,7 +47,7 @@ impl SettingsResolver<'_> {
             openid: openid.map_or(Some(None), |openid| openid.map(Some))?,
         };
         let reaches_others = settings.listen.iter().any(|address| !address.ip().is_loopback());
-        if reaches_others && !settings.is_secure() {
+        if reaches_others && !settings.is_tls_only() {
             self.report_warning(
                 &at,
                 "Other machines can reach it, and it has no TLS: passwords and cookies cross the network unencrypted.",

@@ -1,7 +1,7 @@
 //! Country rule: requests go only to providers in a member state of the European Union.
 
 use super::super::suggest;
-use penstock_footprint::country::{member_state_name, member_states};
+use penstock_footprint::country::{eu_member_state_name, eu_member_states};
 
 /// Codes and names of other countries, for the error message.
 #[rustfmt::skip]
@@ -20,11 +20,11 @@ const OTHER_COUNTRIES: [(&str, &str); 44] = [
 
 /// Returns the name of a member state; if the code is not that of a member state, the reason and the correction.
 pub fn eu_country_name(code: &str) -> Result<&'static str, (String, String)> {
-    if let Some(name) = member_state_name(code) {
+    if let Some(name) = eu_member_state_name(code) {
         return Ok(name);
     }
     let upper = code.trim().to_ascii_uppercase();
-    if let Some(name) = member_state_name(&upper) {
+    if let Some(name) = eu_member_state_name(&upper) {
         return Err((format!("{name} is written in two capitals."), format!("Write \"{upper}\".")));
     }
     if upper == "EL" {
@@ -33,11 +33,11 @@ pub fn eu_country_name(code: &str) -> Result<&'static str, (String, String)> {
     if let Some((_, name)) = OTHER_COUNTRIES.iter().find(|(other, _)| *other == upper) {
         return Err(outside_eu(&format!("{name} is not a member state of the European Union")));
     }
-    let by_name = member_states().find(|(_, name)| name.eq_ignore_ascii_case(code.trim()));
+    let by_name = eu_member_states().find(|(_, name)| name.eq_ignore_ascii_case(code.trim()));
     let guess =
-        || suggest::most_similar(code, member_states().map(|(_, name)| name).filter(|_| code.len() > 3));
+        || suggest::most_similar(code, eu_member_states().map(|(_, name)| name).filter(|_| code.len() > 3));
     let meant =
-        by_name.or_else(|| guess().and_then(|meant| member_states().find(|(_, name)| *name == meant)));
+        by_name.or_else(|| guess().and_then(|meant| eu_member_states().find(|(_, name)| *name == meant)));
     match meant {
         Some((code, name)) => Err((
             format!("A country is written as its two-letter code, and {name} is `{code}`."),
@@ -48,7 +48,7 @@ pub fn eu_country_name(code: &str) -> Result<&'static str, (String, String)> {
 }
 
 fn outside_eu(what: &str) -> (String, String) {
-    let codes: Vec<&str> = member_states().map(|(code, _)| code).collect();
+    let codes: Vec<&str> = eu_member_states().map(|(code, _)| code).collect();
     (
         format!("{what}, and requests go to providers inside it only."),
         format!("Take the provider out, or write where its machines are: one of {}.", codes.join(" ")),

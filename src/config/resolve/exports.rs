@@ -1,18 +1,18 @@
 //! `[storage.export]`: checks of the folder of archives.
 
 use super::super::raw::ConfigFile;
-use super::super::settings::{ExportSettings, FileSettings};
+use super::super::settings::{FileSettings, StoreExportSettings};
 use super::SettingsResolver;
 use super::key_path::KeyPath;
 
 impl SettingsResolver<'_> {
     /// Resolves `[storage.export]`; `None` if the folder cannot be used. `files` has a folder that is archived.
-    pub fn resolve_exports(
+    pub fn resolve_store_exports(
         &mut self,
         raw: &ConfigFile,
         top: &KeyPath<'_>,
         files: Option<&FileSettings>,
-    ) -> Option<ExportSettings> {
+    ) -> Option<StoreExportSettings> {
         let (export, storage) = (&raw.storage.export, top.child("storage"));
         let (store, spot) = (
             storage.child("path").resolve_file_path(&raw.storage.path),
@@ -38,9 +38,9 @@ impl SettingsResolver<'_> {
             return None;
         }
         if export.path.is_some() {
-            self.check_creatable(&path, &spot);
+            self.check_folder_creatable(&path, &spot);
         }
-        Some(ExportSettings {
+        Some(StoreExportSettings {
             path,
             every: (!export.every.0.is_zero()).then_some(export.every.0),
             keep: usize::try_from(export.keep).unwrap_or(usize::MAX),

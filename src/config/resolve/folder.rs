@@ -16,7 +16,7 @@ fn is_kernel_file_system(path: &Path) -> bool {
 impl SettingsResolver<'_> {
     /// Checks that a folder is writable or, if it does not exist, that it can be created. A file in its path is a
     /// mistake; missing permissions, or a path in procfs or sysfs, cause only a warning.
-    pub fn check_creatable(&mut self, path: &Path, spot: &KeyPath<'_>) {
+    pub fn check_folder_creatable(&mut self, path: &Path, spot: &KeyPath<'_>) {
         let Some(ancestor) = path.ancestors().find(|above| above.as_os_str().is_empty() || above.exists())
         else {
             return;

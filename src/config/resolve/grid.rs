@@ -6,7 +6,7 @@ use super::super::settings::GridSettings;
 use super::SettingsResolver;
 use super::key_path::KeyPath;
 use penstock_batch::carbon_forecast::{GridZone, parse_forecast};
-use penstock_footprint::country::member_state_name;
+use penstock_footprint::country::eu_member_state_name;
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 use std::collections::BTreeMap;
@@ -96,5 +96,5 @@ fn modification_time(path: &std::path::Path) -> u64 {
 }
 
 fn is_known_location(raw: &ConfigFile, location: &str) -> bool {
-    member_state_name(location).is_some() || raw.providers.iter().any(|provider| provider.id == location)
+    eu_member_state_name(location).is_some() || raw.providers.iter().any(|provider| provider.id == location)
 }

@@ -51,7 +51,7 @@ impl SettingsResolver<'_> {
         };
         let cors = self.resolve_cors(&raw.listen.cors, &spot.child("cors"));
         let admin = self.parse_address(&raw.listen.admin, &spot.child("admin"));
-        let hosts = self.resolve_hosts(
+        let hosts = self.resolve_served_hosts(
             &raw.listen.hosts,
             public_url.as_ref().and_then(Option::as_deref),
             &spot.child("hosts"),
@@ -76,7 +76,7 @@ impl SettingsResolver<'_> {
 
     /// Checks the written host names of a listener; returns them with the host of `public_url` and the name of the
     /// machine.
-    pub fn resolve_hosts(
+    pub fn resolve_served_hosts(
         &mut self,
         written: &[String],
         public_url: Option<&str>,

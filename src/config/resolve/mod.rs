@@ -109,14 +109,14 @@ fn resolve_sections(
     let storage = proof.resolve_storage(raw, top);
     let spool = proof.resolve_spool(raw, top);
     let files = proof.resolve_files(raw, top);
-    let exports = proof.resolve_exports(raw, top, files.as_ref());
+    let exports = proof.resolve_store_exports(raw, top, files.as_ref());
     let simulators = proof.resolve_simulators(raw, top);
     proof.check_port_clashes(listen.as_ref(), console.as_ref(), &simulators, top);
     let models = proof.resolve_models(raw, top);
     let providers = proof.resolve_providers(raw, top);
     let offers = proof.resolve_offers(raw, &models, &providers, top);
     let default_models = proof.resolve_default_models(raw, top);
-    proof.check_bounds(raw, top);
+    proof.check_value_ranges(raw, top);
     let VersionedDocument { version, shared, document } = document.join();
     let settings = Settings {
         version,
@@ -177,7 +177,7 @@ pub fn resolve_gateway_access(
     match admin {
         Some(admin) => {
             let dashboard = proof.dashboard_url(&raw, &top);
-            let operators = proof.operators_url(&raw, admin, &top);
+            let operators = proof.operators_console_url(&raw, admin, &top);
             // If the settings of file contents have mistakes, the store is an error too: otherwise contents in another
             // folder or bucket would look as if they were missing.
             let storage = storage.filter(|_| files.is_some()).ok_or(store_mistakes);

@@ -6,7 +6,7 @@ use super::key_path::KeyPath;
 use super::{SettingsResolver, catalogue, provider};
 use penstock_core::{ContinuationMethod, OfferCapabilities, PrefillMethod, ReasoningName};
 use penstock_footprint::OfferFactors;
-use penstock_pricing::{BillingUnit, Tariff};
+use penstock_pricing::{BillingMode, Tariff};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -157,8 +157,8 @@ impl SettingsResolver<'_> {
         provider: &Arc<Provider>,
         spot: &KeyPath<'_>,
     ) -> Option<OfferSettings> {
-        self.check_price_unit(&raw.price, &spot.child("price"));
-        self.check_parameters(raw.supported_parameters.as_deref(), model.kind, false, spot);
+        self.warn_per_token_prices(&raw.price, &spot.child("price"));
+        self.check_parameter_names(raw.supported_parameters.as_deref(), model.kind, false, spot);
         let tariff = catalogue::merge_tariff(&raw.price, &model.tariff);
         let later = self.offer_tariff_changes(raw, model, spot);
         self.check_missing_price(&tariff, model, spot);
@@ -171,14 +171,14 @@ impl SettingsResolver<'_> {
                 return None;
             }
         };
-        if tariff.billing == BillingUnit::Energy && !prepared.is_computable_from_work() {
+        if tariff.billing == BillingMode::Energy && !prepared.is_computable_from_work() {
             self.report_mistake(
                 spot,
                 format!("Model `{}` is billed by energy, and its energy use is unknown.", model.card.id),
                 "Write `energy` in the model's block, or bill it in credits.",
             );
         }
-        let shape = self.resolve_shape(raw, model, spot);
+        let shape = self.resolve_provider_adapter(raw, model, spot);
         let context_length = self.resolve_context_length(raw, model, spot);
         let max_output = raw.max_output.or(model.card.max_output);
         Some(OfferSettings {
@@ -223,8 +223,8 @@ fn offer_abilities(raw: &raw::OfferConfig, model: &ModelSettings, provider: &Pro
         },
         replay_reasoning: raw.replay_reasoning,
         reasoning_name: raw.reasoning_name.map(|name| match name {
-            raw::ReasoningNameConfig::ReasoningContent => ReasoningName::ReasoningContent,
-            raw::ReasoningNameConfig::Reasoning => ReasoningName::Reasoning,
+            raw::ReasoningFieldConfig::ReasoningContent => ReasoningName::ReasoningContent,
+            raw::ReasoningFieldConfig::Reasoning => ReasoningName::Reasoning,
         }),
         max_n: raw.max_n.or(provider.max_n).or(model.max_n),
         thinking_switch: raw.thinking_switch,
@@ -235,7 +235,7 @@ fn offer_abilities(raw: &raw::OfferConfig, model: &ModelSettings, provider: &Pro
         max_stop: raw.max_stop.and_then(|most| usize::try_from(most).ok()),
         max_images: raw.max_images,
         max_inputs: raw.max_inputs.and_then(|most| usize::try_from(most).ok()),
-        score_transform: raw.score.map_or(model.score, catalogue::convert_score),
+        score_transform: raw.score.map_or(model.score, catalogue::convert_score_transform),
         ..OfferCapabilities::default()
     }
 }

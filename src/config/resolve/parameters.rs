@@ -7,8 +7,8 @@ use super::SettingsResolver;
 use super::key_path::KeyPath;
 use penstock_core::task_parameters::{EMBEDDING_PARAMETERS, RERANK_PARAMETERS};
 use penstock_core::{MODEL_KINDS, ModelKind};
-use penstock_dialect::parameters::{ParameterEffect, find_parameter};
-use penstock_media::speech::SPEECH_PARAMETERS;
+use penstock_dialect::parameters::{ParameterEffect, find_engine_parameter};
+use penstock_media::speech::OFFER_DEPENDENT_PARAMETERS;
 use rust_decimal::Decimal;
 
 /// Further parameter names that clients send or engines document.
@@ -83,14 +83,14 @@ pub fn model_parameters(raw: &raw::ModelConfig, kind: ModelKind) -> Vec<String> 
 }
 
 fn known_parameters() -> impl Iterator<Item = &'static str> {
-    let lists = [OTHER_PARAMETERS, SPEECH_PARAMETERS, &["language"]];
+    let lists = [OTHER_PARAMETERS, OFFER_DEPENDENT_PARAMETERS, &["language"]];
     let names = MODEL_KINDS.iter().flat_map(|row| row.parameters).chain(lists.into_iter().flatten()).copied();
     names.chain(EMBEDDING_PARAMETERS.iter().chain(RERANK_PARAMETERS).map(|parameter| parameter.name))
 }
 
 impl SettingsResolver<'_> {
     /// Warns about misspelled parameters and, if `model` is true, about a chat model without a list of parameters.
-    pub fn check_parameters(
+    pub fn check_parameter_names(
         &mut self,
         written: Option<&[String]>,
         kind: ModelKind,
@@ -99,7 +99,7 @@ impl SettingsResolver<'_> {
     ) {
         let spot = spot.child("supported_parameters");
         let Some(written) = written else {
-            if model && kind.is_generator() {
+            if model && kind.generates_tokens() {
                 let names = kind.spec().parameters.join(", ");
                 let why = format!("It is left out, so what engines usually take is assumed: {names}.");
                 self.report_warning(&spot, why, "List what this model's engine takes.");
@@ -107,13 +107,13 @@ impl SettingsResolver<'_> {
             return;
         };
         for (index, name) in written.iter().enumerate() {
-            let engine = find_parameter(name);
+            let engine = find_engine_parameter(name);
             if engine.is_some_and(|parameter| parameter.effect == ParameterEffect::Private) {
                 let why = "This parameter is never sent to a provider, so the entry has no effect.";
                 self.report_warning(&spot.list_element(index), why, "Remove it.");
                 continue;
             }
-            if !kind.is_generator() && GENERATOR_PARAMETERS.contains(&name.as_str()) {
+            if !kind.generates_tokens() && GENERATOR_PARAMETERS.contains(&name.as_str()) {
                 let why = format!("Models for {} do not take it, so the entry has no effect.", kind.name());
                 self.report_warning(&spot.list_element(index), why, "Remove it.");
                 continue;
@@ -132,7 +132,7 @@ impl SettingsResolver<'_> {
     }
 
     /// Warns about prices that look like prices of a single token.
-    pub fn check_price_unit(&mut self, price: &raw::PriceConfig, spot: &KeyPath<'_>) {
+    pub fn warn_per_token_prices(&mut self, price: &raw::PriceConfig, spot: &KeyPath<'_>) {
         let prices = [("input", price.input), ("cached_input", price.cached_input), ("output", price.output)];
         for (name, price) in prices {
             let Some(price) =

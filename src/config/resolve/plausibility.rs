@@ -17,7 +17,7 @@ const CLOCK_TOLERANCE: u64 = 24 * 3600;
 impl SettingsResolver<'_> {
     /// Warns about a base URL without a path, or with a repeated version, and about a path of health checks that
     /// repeats the end of the base URL.
-    pub fn check_provider_paths(
+    pub fn warn_implausible_provider_paths(
         &mut self,
         raw: &raw::ProviderConfig,
         base: Option<&BaseUrl>,

@@ -1,6 +1,6 @@
 //! Providers: location, connection, timeouts.
 
-use super::super::raw::{self, ConfigFile, HeaderValue};
+use super::super::raw::{self, ConfigFile, HeaderValueConfig};
 use super::super::secret::SecretText;
 use super::super::settings::{
     BaseUrl, HealthCheckSettings, Provider, ProviderLocation, RenewableContract, TimeoutSettings,
@@ -62,7 +62,7 @@ impl SettingsResolver<'_> {
     ) -> Option<Provider> {
         let location = self.resolve_location(raw, spot);
         let base = self.resolve_base_url(&raw.base_url, &spot.child("base_url"));
-        self.check_provider_paths(raw, base.as_ref(), spot);
+        self.warn_implausible_provider_paths(raw, base.as_ref(), spot);
         let api_key = match &raw.api_key {
             Some(reference) => self.read_secret(reference, &spot.child("api_key")).map(Some),
             None => Some(None),
@@ -176,7 +176,7 @@ impl SettingsResolver<'_> {
                 raw::MeterBoundaryConfig::Facility => MeterBoundary::Facility,
             }),
             bills_measured: raw.bills_measured,
-            ..penstock_footprint::ServiceSite::on_grid(grid)
+            ..penstock_footprint::ServiceSite::from_grid(grid)
         };
         Some(ProviderLocation {
             city: raw.city.as_str().into(),
@@ -254,10 +254,15 @@ impl SettingsResolver<'_> {
         whole.then_some(found)
     }
 
-    fn resolve_header(&mut self, name: &str, value: &HeaderValue, spot: &KeyPath<'_>) -> Option<SecretText> {
+    fn resolve_header(
+        &mut self,
+        name: &str,
+        value: &HeaderValueConfig,
+        spot: &KeyPath<'_>,
+    ) -> Option<SecretText> {
         match value {
-            HeaderValue::Secret(reference) => self.read_secret(reference, spot),
-            HeaderValue::Plain(_) if is_secret_header(name) => {
+            HeaderValueConfig::Secret(reference) => self.read_secret(reference, spot),
+            HeaderValueConfig::Plain(_) if is_secret_header(name) => {
                 self.report_secret_mistake(
                     spot,
                     "A header of this name carries a secret, which must not be in the configuration itself.",
@@ -265,10 +270,10 @@ impl SettingsResolver<'_> {
                 );
                 None
             }
-            HeaderValue::Plain(text) if text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) => {
+            HeaderValueConfig::Plain(text) if text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) => {
                 Some(SecretText::new(text.trim()))
             }
-            HeaderValue::Plain(_) => {
+            HeaderValueConfig::Plain(_) => {
                 self.report_secret_mistake(
                     spot,
                     "It has characters that are not allowed in a header.",

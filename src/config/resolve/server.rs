@@ -238,7 +238,7 @@ impl SettingsResolver<'_> {
         }
         // The default folder needs no check: it is inside `storage.path`, which is checked already.
         if written.is_some() {
-            self.check_creatable(&path, &spot);
+            self.check_folder_creatable(&path, &spot);
         }
         Some(path)
     }

@@ -8,8 +8,11 @@ use super::key_path::KeyPath;
 use penstock_core::{ModelKind, ProviderAdapter};
 
 /// All shapes, in groups; the first one of each kind of work is its default.
-const SHAPES_BY_CRATE: &[&[&dyn ProviderAdapter]] =
-    &[penstock_embeddings::ADAPTERS, penstock_media::image::ADAPTERS, penstock_media::speech::ADAPTERS];
+const SHAPES_BY_CRATE: &[&[&dyn ProviderAdapter]] = &[
+    penstock_embeddings::ADAPTERS,
+    penstock_media::image::ADAPTERS,
+    penstock_media::speech::TRANSCRIPTION_ADAPTERS,
+];
 
 /// Returns the shapes for a kind of work.
 fn shapes_of_kind(kind: ModelKind) -> impl Iterator<Item = &'static dyn ProviderAdapter> {
@@ -19,7 +22,7 @@ fn shapes_of_kind(kind: ModelKind) -> impl Iterator<Item = &'static dyn Provider
 impl SettingsResolver<'_> {
     /// Resolves the provider adapter that the key `shape` of an offer names, by default the first one of its model's
     /// kind. Returns `None` for chat, which uses dialects, and after a mistake.
-    pub fn resolve_shape(
+    pub fn resolve_provider_adapter(
         &mut self,
         raw: &raw::OfferConfig,
         model: &ModelSettings,
@@ -31,7 +34,7 @@ impl SettingsResolver<'_> {
             let names: Vec<&str> = shapes_of_kind(model.kind).map(|shape| shape.name()).collect();
             let kind = model.kind.name();
             let (why, fix) = match suggest::most_similar(name, names.iter().copied()) {
-                _ if model.kind.is_generator() => (
+                _ if model.kind.generates_tokens() => (
                     "The model is for chat, which uses dialects.".to_owned(),
                     "Remove `shape`; `dialects` sets the request format.".to_owned(),
                 ),

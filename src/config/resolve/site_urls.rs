@@ -18,7 +18,7 @@ impl SettingsResolver<'_> {
             return Some(url.trim_end_matches('/').to_owned());
         }
         let scheme = if raw.console.tls.is_some() { "https" } else { "http" };
-        let hosts = self.resolve_hosts(&raw.console.hosts, None, &top.child("console").child("hosts"));
+        let hosts = self.resolve_served_hosts(&raw.console.hosts, None, &top.child("console").child("hosts"));
         Some(match first.parse() {
             Ok(address) => site_url(scheme, address, &hosts),
             Err(_) => format!("{scheme}://{first}"),
@@ -27,11 +27,16 @@ impl SettingsResolver<'_> {
 
     /// Returns the base URL of the operators' console: that of the sign-in by OpenID Connect, or that of the admin
     /// listener at `admin`.
-    pub fn operators_url(&mut self, raw: &ConfigFile, admin: SocketAddr, top: &KeyPath<'_>) -> String {
+    pub fn operators_console_url(
+        &mut self,
+        raw: &ConfigFile,
+        admin: SocketAddr,
+        top: &KeyPath<'_>,
+    ) -> String {
         if let Some(url) = raw.console.oidc.as_ref().and_then(|oidc| oidc.operators_url.as_ref()) {
             return url.trim_end_matches('/').to_owned();
         }
-        let hosts = self.resolve_hosts(&raw.listen.hosts, None, &top.child("listen").child("hosts"));
+        let hosts = self.resolve_served_hosts(&raw.listen.hosts, None, &top.child("listen").child("hosts"));
         site_url("http", admin, &hosts)
     }
 }

@@ -18,7 +18,7 @@ impl SettingsResolver<'_> {
             );
         }
         if !path.exists() || path.is_dir() {
-            self.check_creatable(&path, &spot.child("path"));
+            self.check_folder_creatable(&path, &spot.child("path"));
         }
         let at = spot.child("pepper");
         let pepper = raw.storage.pepper.as_ref().map(|reference| self.read_secret(reference, &at));

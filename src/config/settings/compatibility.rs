@@ -1,6 +1,6 @@
 //! Conventions of other services that clients expect.
 
-use super::{BatchResultFormat, CostFormat, ImageFormat};
+use super::{BatchResultFormat, CostFormat, ImageResponseFormat};
 
 /// Conventions of other services that clients expect. The defaults are this gateway's own conventions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -8,7 +8,7 @@ pub struct CompatibilitySettings {
     /// Format of a line of batch results.
     pub batch_results: BatchResultFormat,
     /// Format of images if a request has no `response_format`.
-    pub images: ImageFormat,
+    pub images: ImageResponseFormat,
     /// Format of the amounts in the response member `billing_cost`: numbers or strings.
     pub billing_cost: CostFormat,
     /// True if `preset` also sets the flavor of a request without one.

@@ -25,7 +25,7 @@ pub struct ConsoleSettings {
 impl ConsoleSettings {
     /// Returns true if browsers reach the dashboard by TLS only.
     #[must_use]
-    pub fn is_secure(&self) -> bool {
+    pub fn is_tls_only(&self) -> bool {
         self.tls.is_some() || self.has_https_public_url()
     }
 

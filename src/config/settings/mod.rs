@@ -22,13 +22,13 @@ pub use restart_only::RestartOnlySettings;
 pub use routing::{CircuitBreakerSettings, RoutingSettings};
 pub use shared::SharedSectionVersions;
 pub use storage::{
-    BucketCredentialSettings, BucketSettings, DatabasePassword, DatabaseSettings, ExportSettings,
-    StorageEngine, StorageSettings,
+    BucketCredentialSettings, BucketSettings, DatabasePassword, DatabaseSettings, StorageEngine,
+    StorageSettings, StoreExportSettings,
 };
 // Types of the written configuration that need no conversion.
 pub use super::raw::{
-    BatchResultFormat, ClientCertificatePolicy, CostFormat, HttpVersion, ImageFormat, LogFormat, LogLevel,
-    PowerContractEvidence, TlsVersion,
+    BatchResultFormat, ClientCertificatePolicy, CostFormat, HttpVersion, ImageResponseFormat, LogFormat,
+    LogLevel, PowerContractEvidence, TlsVersion,
 };
 
 use super::changes::ConfigDocument;
@@ -55,7 +55,7 @@ pub struct Settings {
     /// Store of persistent data.
     pub storage: StorageSettings,
     /// Periodic archives of the store.
-    pub exports: ExportSettings,
+    pub exports: StoreExportSettings,
     /// Temporary storage of uploads and images.
     pub spool: SpoolSettings,
     /// Settings of the files that clients upload.

@@ -146,7 +146,7 @@ impl ProviderLocation {
     /// matching by the hour, 0.5 for matching by the year, 0 for certificates alone. Responses show the share of the
     /// grid only.
     #[must_use]
-    pub fn eco_share(&self) -> Decimal {
+    pub fn eco_renewable_share(&self) -> Decimal {
         let grid = self.grid.renewable_percent / Decimal::ONE_HUNDRED;
         let contract = self.contractual.as_ref().map_or(Decimal::ZERO, |contract| {
             let worth = match contract.evidence {

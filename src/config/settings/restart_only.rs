@@ -2,9 +2,9 @@
 
 use super::super::secret::SecretText;
 use super::{
-    BucketCredentialSettings, ConsoleSettings, DatabasePassword, ExportSettings, FileSettings,
-    LedgerSettings, ListenSettings, Settings, SimulatorSettings, SpoolSettings, StorageEngine,
-    StorageSettings,
+    BucketCredentialSettings, ConsoleSettings, DatabasePassword, FileSettings, LedgerSettings,
+    ListenSettings, Settings, SimulatorSettings, SpoolSettings, StorageEngine, StorageSettings,
+    StoreExportSettings,
 };
 use sha2::{Digest, Sha256};
 
@@ -22,7 +22,7 @@ impl Settings {
             listen,
             console,
             storage,
-            exports: ExportSettings { path: exports, every: _, keep: _ },
+            exports: StoreExportSettings { path: exports, every: _, keep: _ },
             spool: SpoolSettings { path: spool, memory, disk },
             files,
             ledger:

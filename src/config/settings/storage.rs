@@ -28,7 +28,7 @@ impl StorageSettings {
         Self {
             path: folder.to_owned(),
             ballast_bytes: 0,
-            engine: StorageEngine::EMBEDDED,
+            engine: StorageEngine::EMBEDDED_FOLDER,
             fleet: None,
             pepper: None,
         }
@@ -46,7 +46,7 @@ pub enum StorageEngine {
 
 impl StorageEngine {
     /// Engine of the crate `penstock_storage` that stores its data in the configured folder.
-    pub const EMBEDDED: Self = Self::Folder(&penstock_storage::EMBEDDED_ENGINE);
+    pub const EMBEDDED_FOLDER: Self = Self::Folder(&penstock_storage::EMBEDDED_ENGINE);
 }
 
 /// Address and credentials of a database.
@@ -109,7 +109,7 @@ pub struct BucketSettings {
 
 /// Periodic archives of the persistent data.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ExportSettings {
+pub struct StoreExportSettings {
     /// Folder of the archives; created with the first.
     pub path: PathBuf,
     /// Interval between archives; `None` for never.

@@ -1,7 +1,7 @@
 //! Every mistake has its message.
 
 use super::{load, mistake, mistakes, tells, with};
-use penstock_footprint::country::member_state_name;
+use penstock_footprint::country::eu_member_state_name;
 
 #[test]
 fn a_good_configuration_has_no_mistake_and_no_warning() {
@@ -67,7 +67,7 @@ fn exactly_the_27_member_states_are_countries() {
             let code = format!("{a}{b}");
             let text = with("", "", "", "").replace("\"FR\"", &format!("{code:?}"));
             let good = load(&text).is_ok();
-            assert_eq!(good, member_state_name(&code).is_some(), "{code}");
+            assert_eq!(good, eu_member_state_name(&code).is_some(), "{code}");
             accepted += usize::from(good);
         }
     }

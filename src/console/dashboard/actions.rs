@@ -2,15 +2,15 @@
 
 use super::HOLDERS;
 use crate::console::actions::{
-    ActionDefinition, admin_call, create_key_body, fields_json, limits_json, member_text, message_result,
-    secret_result, without_confirmation,
+    ActionDefinition, create_key_body, fields_json, json_member_text, limits_json, message_result,
+    new_admin_call, no_confirmation, secret_result,
 };
 use crate::console::confirmation::{Confirmation, ConfirmedObject};
-use crate::console::operators::actions::confirm_cancellation;
+use crate::console::operators::actions::confirm_batch_cancellation;
 use crate::console::request::ConsoleRequest;
 use http::Method;
 use penstock_console::Text;
-use penstock_console::pages::{key_limits_form, new_key_form, percent_encode};
+use penstock_console::pages::{edit_key_form, new_key_form, percent_encode};
 use serde_json::{Value, json};
 
 /// Actions of all dashboard forms except the sign-in forms.
@@ -18,11 +18,11 @@ pub const ACTIONS: &[ActionDefinition] = &[
     ActionDefinition {
         path: "/dashboard/keys",
         roles: HOLDERS,
-        build: |request, _| admin_call(Method::POST, "/admin/keys".into(), create_key_body(request, "")),
+        build: |request, _| new_admin_call(Method::POST, "/admin/keys".into(), create_key_body(request, "")),
         page: |_, _| "/dashboard/keys".into(),
         show: |answer| secret_result(answer, "The new key, shown only now:"),
         form: Some(|_, _| new_key_form("/dashboard/keys")),
-        confirm: without_confirmation,
+        confirm: no_confirmation,
     },
     ActionDefinition {
         path: "/dashboard/keys/{id}/limits",
@@ -30,20 +30,20 @@ pub const ACTIONS: &[ActionDefinition] = &[
         build: |request, id| {
             let mut body = fields_json(request, &["version"]);
             if let Some(members) = body.as_object_mut() {
-                members.insert("name".to_owned(), request.field("name").trim().into());
+                members.insert("name".to_owned(), request.form_field("name").trim().into());
                 members.insert("limits".to_owned(), limits_json(request));
             }
-            admin_call(Method::PATCH, admin_key(id, ""), body)
+            new_admin_call(Method::PATCH, admin_key(id, ""), body)
         },
         page: |_, id| key_path(id),
-        show: |answer| message_result("The key {0} was changed.", [member_text(answer, "name")]),
-        form: Some(|_, id| key_limits_form(&Value::Null, &key_path(id))),
-        confirm: without_confirmation,
+        show: |answer| message_result("The key {0} was changed.", [json_member_text(answer, "name")]),
+        form: Some(|_, id| edit_key_form(&Value::Null, &key_path(id))),
+        confirm: no_confirmation,
     },
     ActionDefinition {
         path: "/dashboard/keys/{id}/rotate",
         roles: HOLDERS,
-        build: |request, id| admin_call(Method::POST, admin_key(id, "/rotate"), overlap(request)),
+        build: |request, id| new_admin_call(Method::POST, admin_key(id, "/rotate"), overlap(request)),
         page: |_, id| key_path(id),
         show: |answer| secret_result(answer, "The new secret, shown only now:"),
         form: None,
@@ -52,9 +52,9 @@ pub const ACTIONS: &[ActionDefinition] = &[
     ActionDefinition {
         path: "/dashboard/keys/{id}/revoke",
         roles: HOLDERS,
-        build: |_, id| admin_call(Method::POST, admin_key(id, "/revoke"), json!({})),
+        build: |_, id| new_admin_call(Method::POST, admin_key(id, "/revoke"), json!({})),
         page: |_, id| key_path(id),
-        show: |answer| message_result("The key {0} was revoked.", [member_text(answer, "id")]),
+        show: |answer| message_result("The key {0} was revoked.", [json_member_text(answer, "id")]),
         form: None,
         confirm: |_, id| {
             Some(Confirmation {
@@ -70,19 +70,21 @@ pub const ACTIONS: &[ActionDefinition] = &[
         path: "/dashboard/batches/{id}/cancel",
         roles: HOLDERS,
         build: |_, id| {
-            admin_call(Method::POST, format!("/admin/batches/{}/cancel", percent_encode(id)), json!({}))
+            new_admin_call(Method::POST, format!("/admin/batches/{}/cancel", percent_encode(id)), json!({}))
         },
         page: |_, _| "/dashboard/batches".into(),
-        show: |answer| message_result("The batch {0} is cancelled.", [member_text(answer, "id")]),
+        show: |answer| message_result("The batch {0} is cancelled.", [json_member_text(answer, "id")]),
         form: None,
-        confirm: confirm_cancellation,
+        confirm: confirm_batch_cancellation,
     },
     ActionDefinition {
         path: "/dashboard/files/{id}/delete",
         roles: HOLDERS,
-        build: |_, id| admin_call(Method::DELETE, format!("/admin/files/{}", percent_encode(id)), json!({})),
+        build: |_, id| {
+            new_admin_call(Method::DELETE, format!("/admin/files/{}", percent_encode(id)), json!({}))
+        },
         page: |_, _| "/dashboard/files".into(),
-        show: |answer| message_result("The file {0} was deleted.", [member_text(answer, "id")]),
+        show: |answer| message_result("The file {0} was deleted.", [json_member_text(answer, "id")]),
         form: None,
         confirm: |_, id| {
             Some(Confirmation {
@@ -102,7 +104,7 @@ fn admin_key(id: &str, rest: &str) -> String {
 
 /// Returns the question before a rotation after which the previous secret is invalid at once.
 fn confirm_rotation(request: &ConsoleRequest, id: &str) -> Option<Confirmation> {
-    (request.value("overlap_seconds") == "0").then(|| Confirmation {
+    (request.form_or_query_value("overlap_seconds") == "0").then(|| Confirmation {
         question: "Give the key {0} a new secret? Requests with the present one are refused at once.",
         values: Vec::new(),
         object: Some(ConfirmedObject::Named(admin_key(id, ""))),
@@ -117,7 +119,7 @@ fn key_path(id: &str) -> String {
 
 /// Returns how long the previous secret stays valid. A value that is not a number is refused by the admin API.
 fn overlap(request: &ConsoleRequest) -> Value {
-    match request.field("overlap_seconds") {
+    match request.form_field("overlap_seconds") {
         "" => json!({}),
         text => json!({ "overlap_seconds": text.parse::<u64>().map_or_else(|_| json!(text), Value::from) }),
     }

@@ -97,9 +97,10 @@ pub const DOWNLOADS: &[DownloadDefinition] = &[
 ];
 
 async fn overview(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
-    let account = page.get(&format!("/admin/accounts/{}", percent_encode(account(page))), &[]).await?;
-    let balance = page.get("/admin/credits", &[]).await?;
-    let usage = page.get("/admin/usage", &[("group_by", "day,model")]).await?;
+    let account =
+        page.get_from_admin_api(&format!("/admin/accounts/{}", percent_encode(account(page))), &[]).await?;
+    let balance = page.get_from_admin_api("/admin/credits", &[]).await?;
+    let usage = page.get_from_admin_api("/admin/usage", &[("group_by", "day,model")]).await?;
     Ok(blocks::dashboard_overview_blocks(&account, &balance, &usage))
 }
 
@@ -112,7 +113,7 @@ async fn keys(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
 
 async fn key(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
     let path = format!("keys/{}", percent_encode(&page.id));
-    let key = page.get(&format!("/admin/{path}"), &[]).await?;
+    let key = page.get_from_admin_api(&format!("/admin/{path}"), &[]).await?;
     let name = key.get("name").and_then(Value::as_str).filter(|name| !name.is_empty());
     if let Some(name) = name {
         page.set_title(Text::with_values("{0} {1}", ["Key".into(), name.to_owned().into()]));
@@ -152,9 +153,10 @@ fn account<'p>(page: &'p PageContext<'_>) -> &'p str {
 
 /// Returns the statement of the period of the query: a month, or first and last day; the present month by default.
 async fn read_statement(page: &PageContext<'_>) -> Result<Value, ApiError> {
-    let given = ["month", "from", "to"].map(|name| (name, page.request.query(name).unwrap_or_default()));
+    let given =
+        ["month", "from", "to"].map(|name| (name, page.request.query_parameter(name).unwrap_or_default()));
     let query: Vec<(&str, &str)> = given.into_iter().filter(|(_, value)| !value.is_empty()).collect();
-    page.get("/admin/statement", &query).await
+    page.get_from_admin_api("/admin/statement", &query).await
 }
 
 /// Returns seller and customer of a statement. A customer that the configuration does not have has the name of the
@@ -163,7 +165,8 @@ async fn statement_parties(page: &PageContext<'_>) -> Result<Value, ApiError> {
     let account = account(page);
     let mut parties = exports::report_parties(page, &json!({ "account": account }));
     if parties.get("customer").is_none_or(Value::is_null) {
-        let record = page.get(&format!("/admin/accounts/{}", percent_encode(account)), &[]).await?;
+        let record =
+            page.get_from_admin_api(&format!("/admin/accounts/{}", percent_encode(account)), &[]).await?;
         let name = record.get("name").and_then(Value::as_str).unwrap_or(account);
         if let Some(members) = parties.as_object_mut() {
             members.insert("customer".to_owned(), json!({ "name": name }));
@@ -183,7 +186,7 @@ async fn statement(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
             Ok(shown.chain(blocks::statement_blocks(&statement, &parties, &names, PATH)).collect())
         }
         Err(refusal) if refusal.param.is_some() => {
-            let given = |name: &str| page.request.query(name).unwrap_or_default();
+            let given = |name: &str| page.request.query_parameter(name).unwrap_or_default();
             let mut form = blocks::statement_period_form(PATH, given("from"), given("to"));
             form.restore_values(&[], refusal.param.as_deref().map(|field| (field, &*refusal.message)));
             Ok(refused_form_blocks(form, &refusal))
@@ -197,13 +200,13 @@ async fn statement_csv(page: &PageContext<'_>) -> Result<ConsoleAnswer, ApiError
     let statement = read_statement(page).await?;
     let text = blocks::statement_csv(&statement, Some(&key_names(page, account(page)).await?), style);
     let name = statement_file(&statement, "csv");
-    Ok(ConsoleAnswer::file_answer("text/csv; charset=utf-8", name, text.into_bytes()))
+    Ok(ConsoleAnswer::attachment_answer("text/csv; charset=utf-8", name, text.into_bytes()))
 }
 
 async fn statement_json(page: &PageContext<'_>) -> Result<ConsoleAnswer, ApiError> {
     let statement = read_statement(page).await?;
     let text = serde_json::to_vec_pretty(&statement).unwrap_or_default();
-    Ok(ConsoleAnswer::file_answer("application/json", statement_file(&statement, "json"), text))
+    Ok(ConsoleAnswer::attachment_answer("application/json", statement_file(&statement, "json"), text))
 }
 
 /// Returns the file name of a statement, with its month or its days.

@@ -3,10 +3,10 @@
 
 use super::HOLDERS;
 use crate::auth::key_cache::Principal;
-use crate::console::actions::record_form_submission;
+use crate::console::actions::ensure_single_submission;
 use crate::console::answer::{ConsoleAnswer, refused_form_blocks};
-use crate::console::invoice::NAME_PAGES;
-use crate::console::pages::{self, PAGE_ROWS, PageContext, forbidden_role_error};
+use crate::console::invoice::MAX_KEY_LIST_PAGES;
+use crate::console::pages::{self, PageContext, ROWS_PER_PAGE, forbidden_role_error};
 use crate::console::request::ConsoleRequest;
 use crate::console::session::ActiveSession;
 use crate::console::{BackendRequest, Console, ConsoleBackend};
@@ -16,7 +16,7 @@ use crate::proxy::quote::RequestQuote;
 use bytes::Bytes;
 use http::Method;
 use penstock_console::pages::{
-    self as blocks, PlaygroundChoices, QUOTE_ACTION, QUOTED_FIELD, percent_encode,
+    self as blocks, PlaygroundChoices, QUOTE_ACTION, QUOTED_REQUEST_FIELD, percent_encode,
 };
 use penstock_console::{Block, NoticeKind};
 use penstock_core::{ApiError, ErrorCode, hex};
@@ -45,7 +45,7 @@ const EUR_SCALE: u32 = 8;
 /// # Errors
 /// Returns the refusal of the admin API.
 pub async fn playground_page(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
-    let keys = page.get("/admin/keys", &[("limit", PAGE_ROWS)]).await?;
+    let keys = page.get_from_admin_api("/admin/keys", &[("limit", ROWS_PER_PAGE)]).await?;
     Ok(form_blocks(page.console, keys, page.request, None, None))
 }
 
@@ -57,7 +57,7 @@ fn form_blocks(
     quoted: Option<String>,
 ) -> Vec<Block> {
     let live = console.app.config_snapshot();
-    let chat = live.catalog.models().filter(|model| model.kind.is_generator());
+    let chat = live.catalog.models().filter(|model| model.kind.generates_tokens());
     let choices = PlaygroundChoices {
         keys,
         models: chat.map(|model| (model.id.clone(), model.name.clone())).collect(),
@@ -73,7 +73,7 @@ fn form_blocks(
     let field = refused.and_then(|refusal| Some((form_field(refusal.param.as_deref()?), &*refusal.message)));
     form.restore_values(&request.form, field);
     // The digest is that of this request, and not of an earlier one.
-    if let Some(field) = form.fields.iter_mut().find(|field| field.name == QUOTED_FIELD) {
+    if let Some(field) = form.fields.iter_mut().find(|field| field.name == QUOTED_REQUEST_FIELD) {
         field.value = quoted.unwrap_or_default();
     }
     match refused {
@@ -95,7 +95,7 @@ fn form_field(member: &str) -> &str {
 fn request_digest(request: &ConsoleRequest) -> String {
     let mut digest = Sha256::new();
     for name in ["key", "model", "flavor", "prompt", "max_tokens"] {
-        let value = request.field(name);
+        let value = request.form_field(name);
         digest.update(value.len().to_le_bytes());
         digest.update(value.as_bytes());
     }
@@ -117,13 +117,13 @@ pub async fn handle_playground_form(
         return Err(forbidden_role_error(active.user.role));
     }
     let actor = active.audit_actor(&request.address);
-    let query = vec![("limit".to_owned(), PAGE_ROWS.to_owned())];
+    let query = vec![("limit".to_owned(), ROWS_PER_PAGE.to_owned())];
     let keys = backend.call(read_request("/admin/keys".to_owned(), query, &actor)).await?;
     let digest = request_digest(request);
-    let quoted = request.field(QUOTED_FIELD);
-    let is_quote = request.field(QUOTE_ACTION.0) == QUOTE_ACTION.1 || quoted != digest;
+    let quoted = request.form_field(QUOTED_REQUEST_FIELD);
+    let is_quote = request.form_field(QUOTE_ACTION.0) == QUOTE_ACTION.1 || quoted != digest;
     // A reload of an answer must not send and charge the request again.
-    let claimed = if is_quote { Ok(()) } else { record_form_submission(console, request, active).await };
+    let claimed = if is_quote { Ok(()) } else { ensure_single_submission(console, request, active).await };
     let outcome = match claimed {
         Ok(()) => run(console, backend, request, (&actor, is_quote)).await,
         Err(refusal) => Err(refusal),
@@ -152,7 +152,7 @@ async fn run(
     let _permit =
         permits.try_acquire().map_err(|_| ApiError::new(ErrorCode::Overloaded).with_retry_after(5))?;
     let body = chat_body(request)?;
-    let principal = chosen_key(console, backend, request.field("key"), actor).await?;
+    let principal = chosen_key(console, backend, request.form_field("key"), actor).await?;
     if is_quote {
         let quote = executor.quote_chat(principal, body).await?;
         return Ok(blocks::quote_blocks(&quote_value(&quote)));
@@ -177,19 +177,19 @@ async fn ask(
 
 /// Returns the body of the chat request.
 fn chat_body(request: &ConsoleRequest) -> Result<Bytes, ApiError> {
-    let prompt = request.field("prompt");
+    let prompt = request.form_field("prompt");
     if prompt.trim().is_empty() || prompt.len() > MAX_PROMPT_BYTES {
         let expected = format!("prompt: expected 1 to {MAX_PROMPT_BYTES} bytes of text.");
         return Err(ApiError::invalid("prompt", expected));
     }
-    let max_tokens = request.field("max_tokens").trim().parse::<u64>().ok();
+    let max_tokens = request.form_field("max_tokens").trim().parse::<u64>().ok();
     let max_tokens = max_tokens.filter(|number| (1..=MAX_TOKENS).contains(number)).ok_or_else(|| {
         ApiError::invalid(
             "max_tokens",
             format!("max_tokens: expected a whole number from 1 to {MAX_TOKENS}."),
         )
     })?;
-    let model = match (request.field("model"), request.field("flavor")) {
+    let model = match (request.form_field("model"), request.form_field("flavor")) {
         (model, "") => model.to_owned(),
         (model, flavor) => format!("{model}:{flavor}"),
     };
@@ -237,7 +237,7 @@ async fn find_key_by_name(
 ) -> Result<Option<String>, ApiError> {
     let mut found: Option<String> = None;
     let mut after: Option<String> = None;
-    for _ in 0..NAME_PAGES {
+    for _ in 0..MAX_KEY_LIST_PAGES {
         let query = after.take().map(|after| ("after".to_owned(), after)).into_iter().collect();
         let page = backend.call(read_request("/admin/keys".to_owned(), query, actor)).await?;
         let keys = page.get("data").and_then(Value::as_array).into_iter().flatten();

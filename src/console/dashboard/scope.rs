@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 /// Restriction of a request to one account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AccountRestriction {
+pub enum AccountRestrictionRule {
     /// The query parameter `account` is set to the account.
     Query,
     /// The body member `account` is set to the account.
@@ -31,39 +31,39 @@ pub struct ScopedRoute {
     /// Path; `{id}` stands for one segment.
     pub path: &'static str,
     /// Rule that restricts the request to the account.
-    pub restriction: AccountRestriction,
+    pub restriction: AccountRestrictionRule,
 }
 
-const fn route(method: &'static Method, path: &'static str, limit: AccountRestriction) -> ScopedRoute {
+const fn route(method: &'static Method, path: &'static str, limit: AccountRestrictionRule) -> ScopedRoute {
     ScopedRoute { method, path, restriction: limit }
 }
 
-const KEY: AccountRestriction = AccountRestriction::OwnedBy("/admin/keys/{id}");
-const BATCH: AccountRestriction = AccountRestriction::OwnedBy("/admin/batches/{id}");
-const FILE: AccountRestriction = AccountRestriction::OwnedBy("/admin/files/{id}");
+const KEY: AccountRestrictionRule = AccountRestrictionRule::OwnedBy("/admin/keys/{id}");
+const BATCH: AccountRestrictionRule = AccountRestrictionRule::OwnedBy("/admin/batches/{id}");
+const FILE: AccountRestrictionRule = AccountRestrictionRule::OwnedBy("/admin/files/{id}");
 
 /// All requests that the dashboard may send.
-pub const ROUTES: &[ScopedRoute] = &[
-    route(&Method::GET, "/admin/accounts/{id}", AccountRestriction::Itself),
-    route(&Method::GET, "/admin/credits", AccountRestriction::Query),
-    route(&Method::GET, "/admin/usage", AccountRestriction::Query),
-    route(&Method::GET, "/admin/carbon", AccountRestriction::Query),
-    route(&Method::GET, "/admin/grid", AccountRestriction::Query),
-    route(&Method::GET, "/admin/statement", AccountRestriction::Query),
-    route(&Method::GET, "/admin/invoice", AccountRestriction::Query),
-    route(&Method::GET, "/admin/invoices", AccountRestriction::Query),
-    route(&Method::GET, "/admin/credit-note", AccountRestriction::Query),
-    route(&Method::GET, "/admin/credit-notes", AccountRestriction::Query),
-    route(&Method::GET, "/admin/keys", AccountRestriction::Query),
-    route(&Method::POST, "/admin/keys", AccountRestriction::Body),
+pub const ALLOWED_ADMIN_ROUTES: &[ScopedRoute] = &[
+    route(&Method::GET, "/admin/accounts/{id}", AccountRestrictionRule::Itself),
+    route(&Method::GET, "/admin/credits", AccountRestrictionRule::Query),
+    route(&Method::GET, "/admin/usage", AccountRestrictionRule::Query),
+    route(&Method::GET, "/admin/carbon", AccountRestrictionRule::Query),
+    route(&Method::GET, "/admin/grid", AccountRestrictionRule::Query),
+    route(&Method::GET, "/admin/statement", AccountRestrictionRule::Query),
+    route(&Method::GET, "/admin/invoice", AccountRestrictionRule::Query),
+    route(&Method::GET, "/admin/invoices", AccountRestrictionRule::Query),
+    route(&Method::GET, "/admin/credit-note", AccountRestrictionRule::Query),
+    route(&Method::GET, "/admin/credit-notes", AccountRestrictionRule::Query),
+    route(&Method::GET, "/admin/keys", AccountRestrictionRule::Query),
+    route(&Method::POST, "/admin/keys", AccountRestrictionRule::Body),
     route(&Method::GET, "/admin/keys/{id}", KEY),
     route(&Method::PATCH, "/admin/keys/{id}", KEY),
     route(&Method::POST, "/admin/keys/{id}/rotate", KEY),
     route(&Method::POST, "/admin/keys/{id}/revoke", KEY),
-    route(&Method::GET, "/admin/batches", AccountRestriction::Query),
+    route(&Method::GET, "/admin/batches", AccountRestrictionRule::Query),
     route(&Method::GET, "/admin/batches/{id}", BATCH),
     route(&Method::POST, "/admin/batches/{id}/cancel", BATCH),
-    route(&Method::GET, "/admin/files", AccountRestriction::Query),
+    route(&Method::GET, "/admin/files", AccountRestrictionRule::Query),
     route(&Method::GET, "/admin/files/{id}", FILE),
     route(&Method::DELETE, "/admin/files/{id}", FILE),
 ];
@@ -90,26 +90,26 @@ pub struct AccountBackend<'a> {
 impl ConsoleBackend for AccountBackend<'_> {
     async fn call(&self, mut request: BackendRequest<'_>) -> Result<Value, ApiError> {
         let (limit, segment) = {
-            let found = route_table::find_route(ROUTES.iter(), &request.method, &request.path);
+            let found = route_table::find_route(ALLOWED_ADMIN_ROUTES.iter(), &request.method, &request.path);
             let (route, segment) = found.map_err(|_| ApiError::new(ErrorCode::NotFound))?;
             (route.restriction, segment.to_owned())
         };
         match limit {
-            AccountRestriction::Query => {
+            AccountRestrictionRule::Query => {
                 request.query.retain(|(name, _)| name != "account");
                 request.query.push(("account".to_owned(), self.account.to_owned()));
             }
-            AccountRestriction::Body => {
+            AccountRestrictionRule::Body => {
                 let members =
                     request.body.as_object_mut().ok_or_else(|| ApiError::new(ErrorCode::InvalidRequest))?;
                 members.insert("account".to_owned(), self.account.into());
             }
-            AccountRestriction::Itself => {
+            AccountRestrictionRule::Itself => {
                 if crate::proxy::endpoint::decode_segment(&segment) != self.account {
                     return Err(ApiError::new(ErrorCode::NotFound));
                 }
             }
-            AccountRestriction::OwnedBy(path) => {
+            AccountRestrictionRule::OwnedBy(path) => {
                 self.check_owner(path.replace("{id}", &segment), request.actor).await?
             }
         }

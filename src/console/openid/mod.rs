@@ -25,7 +25,7 @@ use penstock_core::{ApiError, ErrorCode, hex};
 use penstock_openid::AuthorizationRequest;
 use penstock_openid::OpenIdError;
 use person::{OpenIdPerson, SignInContext};
-use provider::{OpenIdProvider, OpenIdProviderError, SignInRequest};
+use provider::{CodeExchangeParameters, OpenIdProvider, OpenIdProviderError};
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
 use tokio::sync::Semaphore;
@@ -33,7 +33,7 @@ use tokio::sync::Semaphore;
 /// Path at which a sign-in begins, below the root of a site.
 pub const START_PATH: &str = "sign-in/openid";
 /// Path to which the provider sends the browser, below the root of a site.
-pub const RETURN_PATH: &str = "sign-in/openid/return";
+pub const CALLBACK_PATH: &str = "sign-in/openid/return";
 /// Maximum number of sign-ins that are verified with the provider at the same time.
 const CONCURRENT_EXCHANGES: usize = 8;
 /// Maximum length of a code, in bytes.
@@ -84,9 +84,9 @@ impl Console {
             state: random_text(),
             nonce: random_text(),
             verifier: random_text(),
-            redirect_uri: format!("{}{}", self.base_url(request, &settings), self.site.path(RETURN_PATH)),
+            redirect_uri: format!("{}{}", self.base_url(request, &settings), self.site.path(CALLBACK_PATH)),
             created: self.app.clock.unix_seconds(),
-            invitation: request.query("invitation").map(token_digest_hex),
+            invitation: request.query_parameter("invitation").map(token_digest_hex),
             previous: request.session_id(),
         };
         let url = AuthorizationRequest {
@@ -126,7 +126,7 @@ impl Console {
         let pending = request.cookie(&self.pending_name()).and_then(|cookie| {
             PendingSignIn::from_cookie_value(cookie, &self.app.stores.pepper, self.site.root, now)
         });
-        let given = request.query("state").unwrap_or_default();
+        let given = request.query_parameter("state").unwrap_or_default();
         let pending = pending.filter(|known| known.state.as_bytes().ct_eq(given.as_bytes()).into());
         let pending = pending.ok_or_else(|| {
             let message =
@@ -141,7 +141,7 @@ impl Console {
         let user = run_blocking(move || person.find_or_create_user(&stores, &context)).await?;
         self.check_role(&user)?;
         self.throttle.record_success("(openid)", &host, self.app.clock.steady_now());
-        let cookie = self.begin_session(request, pending.previous, user, "user.sign_in").await?;
+        let cookie = self.replace_session(request, pending.previous, user, "user.sign_in").await?;
         Ok(answer::self_redirecting_page(self.site, request.language, &settings.name).with_cookie(cookie))
     }
 
@@ -155,23 +155,23 @@ impl Console {
         let provider = self.openid.provider(settings);
         let (now, unix) = (self.app.clock.steady_now(), self.app.clock.unix_seconds());
         let metadata = provider.metadata(now).await.map_err(refusal)?;
-        let issuer = request.query("iss");
+        let issuer = request.query_parameter("iss");
         if issuer.is_some_and(|issuer| issuer != &*settings.issuer)
             || (issuer.is_none() && metadata.sends_issuer)
         {
             return Err(refusal(OpenIdError::Issuer.into()));
         }
-        if request.query("error").is_some() {
+        if request.query_parameter("error").is_some() {
             let message = "The OpenID provider did not sign you in; try again there.";
             return Err(ApiError::with_message(ErrorCode::InvalidKey, message));
         }
-        let code = request.query("code").filter(|code| code.len() <= MAX_CODE_BYTES);
+        let code = request.query_parameter("code").filter(|code| code.len() <= MAX_CODE_BYTES);
         let code = code.ok_or_else(|| refusal(OpenIdError::Code.into()))?;
         let _permit = self.openid.permits.try_acquire().map_err(|_| {
             ApiError::with_message(ErrorCode::Overloaded, "Too many persons sign in at once; try again.")
                 .with_retry_after(5)
         })?;
-        let expected = SignInRequest {
+        let expected = CodeExchangeParameters {
             redirect_uri: &pending.redirect_uri,
             verifier: &pending.verifier,
             nonce: &pending.nonce,

@@ -4,11 +4,11 @@
 use crate::config::settings::OpenIdSettings;
 use crate::console::session::store_error_response;
 use crate::console::sign_in::{audit_entry, find_invited_user};
-use crate::storage::stores::Stores;
+use crate::storage::stores::OpenStorage;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_openid::{IdToken, claim_texts};
 use penstock_storage::StoreError;
-use penstock_storage::users::{UserIdentity, UserRecord, UserRole, is_valid_user_name};
+use penstock_storage::users::{OidcIdentity, UserRecord, UserRole, is_valid_user_name};
 
 /// Person named by a verified ID token.
 #[derive(Clone, Debug)]
@@ -45,12 +45,12 @@ impl OpenIdPerson {
     }
 
     fn is(&self, user: &UserRecord) -> bool {
-        let is_same = |known: &UserIdentity| known.issuer == self.issuer && known.subject == self.subject;
+        let is_same = |known: &OidcIdentity| known.issuer == self.issuer && known.subject == self.subject;
         user.identity.as_ref().is_some_and(is_same)
     }
 
-    fn identity(&self, has_claimed_role: bool) -> UserIdentity {
-        UserIdentity { issuer: self.issuer.clone(), subject: self.subject.clone(), has_claimed_role }
+    fn identity(&self, has_claimed_role: bool) -> OidcIdentity {
+        OidcIdentity { issuer: self.issuer.clone(), subject: self.subject.clone(), has_claimed_role }
     }
 
     /// Returns the user of this person: updates role and account of a known user, links the user of an invitation, or
@@ -60,7 +60,7 @@ impl OpenIdPerson {
     /// Returns 403 if the person may not sign in, 409 if the name belongs to another user.
     pub fn find_or_create_user(
         &self,
-        stores: &Stores,
+        stores: &OpenStorage,
         context: &SignInContext,
     ) -> Result<UserRecord, ApiError> {
         let users = stores.users.list().map_err(store_error_response)?;
@@ -78,7 +78,7 @@ impl OpenIdPerson {
     }
 
     /// Returns the role and the account that the claims give.
-    fn claimed(&self, stores: &Stores) -> Result<(UserRole, Option<String>), ApiError> {
+    fn claimed(&self, stores: &OpenStorage) -> Result<(UserRole, Option<String>), ApiError> {
         let role = self.role.ok_or_else(|| {
             refused(
                 "The OpenID provider names no role of this gateway for you; ask an administrator for one.",
@@ -98,7 +98,7 @@ impl OpenIdPerson {
 
     fn update(
         &self,
-        stores: &Stores,
+        stores: &OpenStorage,
         context: &SignInContext,
         user: UserRecord,
     ) -> Result<UserRecord, ApiError> {
@@ -131,7 +131,7 @@ impl OpenIdPerson {
 
     fn link(
         &self,
-        stores: &Stores,
+        stores: &OpenStorage,
         context: &SignInContext,
         invitation: &str,
     ) -> Result<UserRecord, ApiError> {
@@ -154,7 +154,7 @@ impl OpenIdPerson {
             .ok_or_else(used)
     }
 
-    fn create(&self, stores: &Stores, context: &SignInContext) -> Result<UserRecord, ApiError> {
+    fn create(&self, stores: &OpenStorage, context: &SignInContext) -> Result<UserRecord, ApiError> {
         let (role, account) = self.claimed(stores)?;
         let name = self.name.clone().ok_or_else(|| {
             refused("The OpenID provider gives you no name that a user can have here; ask for an invitation.")
@@ -179,7 +179,7 @@ impl OpenIdPerson {
     }
 
     /// Returns the user of this name, if another sign-in of the same person has just created it.
-    fn existing(&self, stores: &Stores, name: &str) -> Result<UserRecord, ApiError> {
+    fn existing(&self, stores: &OpenStorage, name: &str) -> Result<UserRecord, ApiError> {
         let found = stores.users.get(name).map_err(store_error_response)?;
         found.filter(|user| self.is(user)).ok_or_else(|| {
             let message = format!(

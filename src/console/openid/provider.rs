@@ -3,8 +3,8 @@
 use super::fetch::{FetchAnswer, FetchError, ProviderClient};
 use crate::config::settings::OpenIdSettings;
 use penstock_openid::{
-    ExpectedClaims, IdToken, KeySet, OpenIdError, ProviderMetadata, TokenRequest, discovery_url, key_id,
-    verify_id_token,
+    ExpectedClaims, IdToken, KeySet, OpenIdError, ProviderMetadata, TokenRequest, discovery_url,
+    unverified_key_id, verify_id_token,
 };
 use serde_json::Value;
 use std::sync::Arc;
@@ -154,7 +154,7 @@ impl OpenIdProvider {
     pub async fn exchange_code(
         &self,
         code: &str,
-        request: &SignInRequest<'_>,
+        request: &CodeExchangeParameters<'_>,
         now: Duration,
         unix: u64,
     ) -> Result<IdToken, OpenIdProviderError> {
@@ -171,7 +171,7 @@ impl OpenIdProvider {
         let answer =
             self.client.post(&metadata.token_endpoint, authorization.as_deref(), &token.body()).await?;
         let id_token = parse_token_answer(&answer)?;
-        let key = key_id(&id_token)?;
+        let key = unverified_key_id(&id_token)?;
         let known = self.known(now, Some(key.as_deref())).await?;
         let expected = ExpectedClaims {
             issuer: &self.settings.issuer,
@@ -185,7 +185,7 @@ impl OpenIdProvider {
 
 /// Values of the authorization request that the response has to match.
 #[derive(Clone, Copy, Debug)]
-pub struct SignInRequest<'a> {
+pub struct CodeExchangeParameters<'a> {
     /// URL to which the provider sent the browser back.
     pub redirect_uri: &'a str,
     /// PKCE code verifier of the sign-in.

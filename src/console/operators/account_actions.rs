@@ -1,16 +1,17 @@
 //! Forms that change accounts and users: name and limits, suspension, corrections of the ledger, and roles.
 
 use crate::console::actions::{
-    ActionDefinition, admin_call, fields_json, limits_json, member_text, message_result, without_confirmation,
+    ActionDefinition, fields_json, json_member_text, limits_json, message_result, new_admin_call,
+    no_confirmation,
 };
 use crate::console::amount::normalize_decimal_point;
-use crate::console::confirmation::{Confirmation, ConfirmedObject, ObjectDescription};
+use crate::console::confirmation::{ChangeDescription, Confirmation, ConfirmedObject};
 use crate::console::invoice::ISSUER_ROLES;
 use crate::console::request::ConsoleRequest;
 use http::Method;
 use penstock_console::Text;
 use penstock_console::pages::{
-    account_form, correction_blocks, correction_form, credit_note_summary_blocks, percent_encode,
+    correction_blocks, correction_form, credit_note_preview_blocks, edit_account_form, percent_encode,
     user_role_form,
 };
 use penstock_core::{ApiError, ErrorCode};
@@ -22,27 +23,27 @@ pub const CHANGE_ACCOUNT: ActionDefinition = ActionDefinition {
     path: "/console/accounts/{id}/change",
     roles: &[Admin],
     build: |request, id| {
-        let name = request.field("name").trim();
+        let name = request.form_field("name").trim();
         let mut body = fields_json(request, &["version"]);
         if let Some(members) = body.as_object_mut() {
             members.insert("name".to_owned(), (!name.is_empty()).then_some(name).into());
             members.insert("limits".to_owned(), limits_json(request));
         }
-        admin_call(Method::PATCH, admin_account(id), body)
+        new_admin_call(Method::PATCH, admin_account(id), body)
     },
     page: |_, id| account_path(id),
-    show: |answer| message_result("The account {0} was changed.", [member_text(answer, "id")]),
-    form: Some(|_, id| account_form(&json!({ "id": id }))),
-    confirm: without_confirmation,
+    show: |answer| message_result("The account {0} was changed.", [json_member_text(answer, "id")]),
+    form: Some(|_, id| edit_account_form(&json!({ "id": id }))),
+    confirm: no_confirmation,
 };
 
 /// Form that suspends an account.
 pub const SUSPEND_ACCOUNT: ActionDefinition = ActionDefinition {
     path: "/console/accounts/{id}/suspend",
     roles: &[Admin],
-    build: |_, id| admin_call(Method::PATCH, admin_account(id), json!({ "state": "suspended" })),
+    build: |_, id| new_admin_call(Method::PATCH, admin_account(id), json!({ "state": "suspended" })),
     page: |_, id| account_path(id),
-    show: |answer| message_result("The account {0} is suspended.", [member_text(answer, "id")]),
+    show: |answer| message_result("The account {0} is suspended.", [json_member_text(answer, "id")]),
     form: None,
     confirm: |_, id| {
         Some(Confirmation {
@@ -59,29 +60,37 @@ pub const SUSPEND_ACCOUNT: ActionDefinition = ActionDefinition {
 pub const RESUME_ACCOUNT: ActionDefinition = ActionDefinition {
     path: "/console/accounts/{id}/resume",
     roles: &[Admin],
-    build: |_, id| admin_call(Method::PATCH, admin_account(id), json!({ "state": "active" })),
+    build: |_, id| new_admin_call(Method::PATCH, admin_account(id), json!({ "state": "active" })),
     page: |_, id| account_path(id),
-    show: |answer| message_result("The account {0} is active.", [member_text(answer, "id")]),
+    show: |answer| message_result("The account {0} is active.", [json_member_text(answer, "id")]),
     form: None,
-    confirm: without_confirmation,
+    confirm: no_confirmation,
 };
 
 /// Form that corrects a charge or a grant of an account.
-pub const CORRECT_ENTRY: ActionDefinition = ActionDefinition {
+pub const CORRECT_LEDGER_ENTRY: ActionDefinition = ActionDefinition {
     path: "/console/accounts/{id}/correct",
     roles: &[Admin, Finance],
-    build: |request, id| admin_call(Method::POST, "/admin/credits/correct".into(), correction(request, id)),
+    build: |request, id| {
+        new_admin_call(Method::POST, "/admin/credits/correct".into(), correction(request, id))
+    },
     page: |_, id| account_path(id),
     show: |answer| {
-        message_result("The entry was corrected by entry {0} of the ledger.", [member_text(answer, "entry")])
+        message_result(
+            "The entry was corrected by entry {0} of the ledger.",
+            [json_member_text(answer, "entry")],
+        )
     },
-    form: Some(|request, id| correction_form(id, request.field("id"))),
+    form: Some(|request, id| correction_form(id, request.form_field("id"))),
     confirm: |request, id| {
         let body = correction(request, id);
-        let query = ["account", "entry", "credits", "kwh"].map(|name| (name, member_text(&body, name)));
+        let query = ["account", "entry", "credits", "kwh"].map(|name| (name, json_member_text(&body, name)));
         Some(Confirmation {
             question: "Correct the entry {0} of the account {1}? An entry can be corrected once only.",
-            values: vec![Text::Data(request.value("entry").to_owned()), Text::Data(id.to_owned())],
+            values: vec![
+                Text::Data(request.form_or_query_value("entry").to_owned()),
+                Text::Data(id.to_owned()),
+            ],
             object: Some(ConfirmedObject::Described {
                 path: "/admin/credits/correction".to_owned(),
                 query: query.into(),
@@ -99,14 +108,14 @@ pub const ISSUE_CREDIT_NOTE: ActionDefinition = ActionDefinition {
     path: "/console/accounts/{id}/invoice/credit",
     roles: ISSUER_ROLES,
     build: |request, id| {
-        let body = json!({ "account": id, "invoice": request.value("invoice") });
-        admin_call(Method::POST, "/admin/credit-notes".into(), body)
+        let body = json!({ "account": id, "invoice": request.form_or_query_value("invoice") });
+        new_admin_call(Method::POST, "/admin/credit-notes".into(), body)
     },
     page: |_, id| format!("{}/invoice", account_path(id)),
-    show: |answer| message_result("The credit note {0} was issued.", [member_text(answer, "number")]),
+    show: |answer| message_result("The credit note {0} was issued.", [json_member_text(answer, "number")]),
     form: None,
     confirm: |request, id| {
-        let invoice = request.value("invoice").to_owned();
+        let invoice = request.form_or_query_value("invoice").to_owned();
         Some(Confirmation {
             question: "Issue the credit note of the invoice {0} of the account {1}? An issued credit note never changes.",
             values: vec![Text::Data(invoice.clone()), Text::Data(id.to_owned())],
@@ -114,8 +123,8 @@ pub const ISSUE_CREDIT_NOTE: ActionDefinition = ActionDefinition {
                 path: "/admin/credit-note".to_owned(),
                 query: vec![("account", id.to_owned()), ("invoice", invoice)],
                 refuse: refuse_credit_note,
-                describe: |note| ObjectDescription {
-                    blocks: credit_note_summary_blocks(note),
+                describe: |note| ChangeDescription {
+                    blocks: credit_note_preview_blocks(note),
                     fields: Vec::new(),
                 },
             }),
@@ -138,30 +147,30 @@ pub const CHANGE_ROLE: ActionDefinition = ActionDefinition {
     roles: &[Admin],
     build: |request, id| {
         let path = format!("/admin/users/{}", percent_encode(id));
-        admin_call(Method::PATCH, path, fields_json(request, &["role", "version"]))
+        new_admin_call(Method::PATCH, path, fields_json(request, &["role", "version"]))
     },
     page: |_, id| format!("/console/users/{}", percent_encode(id)),
     show: |answer| {
         message_result(
             "The user {0} has the role {1} from the next sign-in on.",
-            [member_text(answer, "name"), member_text(answer, "role")],
+            [json_member_text(answer, "name"), json_member_text(answer, "role")],
         )
     },
-    form: Some(|request, id| user_role_form(&json!({ "name": id, "role": request.field("role") }))),
-    confirm: without_confirmation,
+    form: Some(|request, id| user_role_form(&json!({ "name": id, "role": request.form_field("role") }))),
+    confirm: no_confirmation,
 };
 
 /// Shows the amounts before and after a correction.
-fn describe_correction(preview: &Value) -> ObjectDescription {
+fn describe_correction(preview: &Value) -> ChangeDescription {
     let is_increase = preview.get("is_increase") == Some(&Value::Bool(true));
     let fields = if is_increase { vec![("increase", "true")] } else { Vec::new() };
-    ObjectDescription { blocks: correction_blocks(preview), fields }
+    ChangeDescription { blocks: correction_blocks(preview), fields }
 }
 
 /// Returns the request for a correction: the entry, its new amount, and the account that it has to belong to.
 fn correction(request: &ConsoleRequest, account: &str) -> Value {
     let mut body = fields_json(request, &["id", "note"]);
-    let value = |name: &str| request.value(name).trim();
+    let value = |name: &str| request.form_or_query_value(name).trim();
     let entry = value("entry");
     let wallet = if value("wallet") == "kwh" { "kwh" } else { "credits" };
     if let Some(members) = body.as_object_mut() {

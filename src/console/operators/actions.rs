@@ -1,28 +1,28 @@
 //! Forms of the operators' console.
 
 use super::account_actions::{
-    CHANGE_ACCOUNT, CHANGE_ROLE, CORRECT_ENTRY, ISSUE_CREDIT_NOTE, RESUME_ACCOUNT, SUSPEND_ACCOUNT,
+    CHANGE_ACCOUNT, CHANGE_ROLE, CORRECT_LEDGER_ENTRY, ISSUE_CREDIT_NOTE, RESUME_ACCOUNT, SUSPEND_ACCOUNT,
     account_path,
 };
 use crate::console::actions::{
-    ActionDefinition, ActionResult, admin_call, create_key_body, fields_json, member_text, message_result,
-    secret_result, without_confirmation,
+    ActionDefinition, ActionResult, create_key_body, fields_json, json_member_text, message_result,
+    new_admin_call, no_confirmation, secret_result,
 };
 use crate::console::amount::normalize_decimal_point;
-use crate::console::confirmation::{Confirmation, ConfirmedObject, ObjectDescription};
-use crate::console::invoice::{ISSUER_ROLES, refuse_issue};
+use crate::console::confirmation::{ChangeDescription, Confirmation, ConfirmedObject};
+use crate::console::invoice::{ISSUER_ROLES, issuing_refusal};
 use crate::console::request::ConsoleRequest;
 use http::Method;
 use penstock_console::pages::{
-    change_table, grant_form, invite_user_form, invoice_period_form, issue_summary_blocks, new_account_form,
-    new_key_form, percent_encode,
+    configuration_changes_table, grant_form, invite_user_form, invoice_period_form, issue_preview_blocks,
+    new_account_form, new_key_form, percent_encode,
 };
 use penstock_console::{Block, NoticeKind, Text};
 use penstock_storage::users::UserRole::{Admin, Finance, Operator};
 use serde_json::{Value, json};
 
 /// Path of the form that validates a configuration.
-pub const CHECK_PATH: &str = "/console/configuration/check";
+pub const CONFIGURATION_CHECK_PATH: &str = "/console/configuration/check";
 /// Path of the page of the configuration.
 pub const CONFIGURATION_PATH: &str = "/console/configuration";
 
@@ -32,21 +32,21 @@ pub const ACTIONS: &[ActionDefinition] = &[
         path: "/console/accounts",
         roles: &[Admin],
         build: |request, _| {
-            admin_call(Method::POST, "/admin/accounts".into(), fields_json(request, &["id", "name"]))
+            new_admin_call(Method::POST, "/admin/accounts".into(), fields_json(request, &["id", "name"]))
         },
         page: |_, _| "/console/accounts".into(),
-        show: |answer| message_result("The account {0} was created.", [member_text(answer, "id")]),
+        show: |answer| message_result("The account {0} was created.", [json_member_text(answer, "id")]),
         form: Some(|_, _| new_account_form()),
-        confirm: without_confirmation,
+        confirm: no_confirmation,
     },
     ActionDefinition {
         path: "/console/accounts/{id}/keys",
         roles: &[Admin],
-        build: |request, id| admin_call(Method::POST, "/admin/keys".into(), create_key_body(request, id)),
+        build: |request, id| new_admin_call(Method::POST, "/admin/keys".into(), create_key_body(request, id)),
         page: |_, id| account_path(id),
         show: |answer| secret_result(answer, "The new key, shown only now:"),
         form: Some(|_, id| new_key_form(&format!("/console/accounts/{}/keys", percent_encode(id)))),
-        confirm: without_confirmation,
+        confirm: no_confirmation,
     },
     ActionDefinition {
         path: "/console/accounts/{id}/grant",
@@ -54,29 +54,29 @@ pub const ACTIONS: &[ActionDefinition] = &[
         build: |request, id| {
             let mut body = fields_json(request, &["id", "note"]);
             if let Some(members) = body.as_object_mut() {
-                let credits = request.field("credits").trim();
+                let credits = request.form_field("credits").trim();
                 if !credits.is_empty() {
                     let amount = normalize_decimal_point(credits, request.language);
                     members.insert("credits".to_owned(), amount.into());
                 }
                 members.insert("account".to_owned(), id.into());
             }
-            admin_call(Method::POST, "/admin/credits/grant".into(), body)
+            new_admin_call(Method::POST, "/admin/credits/grant".into(), body)
         },
         page: |_, id| account_path(id),
         show: |answer| {
             message_result(
                 "The credits were granted by entry {0} of the ledger.",
-                [member_text(answer, "entry")],
+                [json_member_text(answer, "entry")],
             )
         },
-        form: Some(|request, id| grant_form(id, request.field("id"))),
-        confirm: without_confirmation,
+        form: Some(|request, id| grant_form(id, request.form_field("id"))),
+        confirm: no_confirmation,
     },
     CHANGE_ACCOUNT,
     SUSPEND_ACCOUNT,
     RESUME_ACCOUNT,
-    CORRECT_ENTRY,
+    CORRECT_LEDGER_ENTRY,
     ActionDefinition {
         path: "/console/accounts/{id}/invoice/issue",
         roles: ISSUER_ROLES,
@@ -85,19 +85,19 @@ pub const ACTIONS: &[ActionDefinition] = &[
             if let Some(members) = body.as_object_mut() {
                 members.insert("account".to_owned(), id.into());
             }
-            admin_call(Method::POST, "/admin/invoices".into(), body)
+            new_admin_call(Method::POST, "/admin/invoices".into(), body)
         },
         page: |request, id| {
-            let day = |name: &str| percent_encode(request.value(name));
+            let day = |name: &str| percent_encode(request.form_or_query_value(name));
             format!("{}/invoice?from={}&to={}", account_path(id), day("from"), day("to"))
         },
-        show: |answer| message_result("The invoice {0} was issued.", [member_text(answer, "number")]),
+        show: |answer| message_result("The invoice {0} was issued.", [json_member_text(answer, "number")]),
         form: Some(|request, id| {
             let path = format!("{}/invoice", account_path(id));
-            invoice_period_form(&path, request.value("from"), request.value("to"))
+            invoice_period_form(&path, request.form_or_query_value("from"), request.form_or_query_value("to"))
         }),
         confirm: |request, id| {
-            let day = |name: &str| Text::Day(request.value(name).to_owned());
+            let day = |name: &str| Text::Day(request.form_or_query_value(name).to_owned());
             Some(Confirmation {
                 question: "Issue the invoice of the account {0} for {1} to {2}? An issued invoice never changes.",
                 values: vec![Text::Data(id.to_owned()), day("from"), day("to")],
@@ -105,12 +105,12 @@ pub const ACTIONS: &[ActionDefinition] = &[
                     path: "/admin/invoice".to_owned(),
                     query: vec![
                         ("account", id.to_owned()),
-                        ("from", request.value("from").to_owned()),
-                        ("to", request.value("to").to_owned()),
+                        ("from", request.form_or_query_value("from").to_owned()),
+                        ("to", request.form_or_query_value("to").to_owned()),
                     ],
-                    refuse: refuse_issue,
-                    describe: |invoice| ObjectDescription {
-                        blocks: issue_summary_blocks(invoice),
+                    refuse: issuing_refusal,
+                    describe: |invoice| ChangeDescription {
+                        blocks: issue_preview_blocks(invoice),
                         fields: Vec::new(),
                     },
                 }),
@@ -124,10 +124,10 @@ pub const ACTIONS: &[ActionDefinition] = &[
         path: "/console/keys/{id}/revoke",
         roles: &[Admin],
         build: |_, id| {
-            admin_call(Method::POST, format!("/admin/keys/{}/revoke", percent_encode(id)), json!({}))
+            new_admin_call(Method::POST, format!("/admin/keys/{}/revoke", percent_encode(id)), json!({}))
         },
         page: |request, _| key_page(request),
-        show: |answer| message_result("The key {0} was revoked.", [member_text(answer, "id")]),
+        show: |answer| message_result("The key {0} was revoked.", [json_member_text(answer, "id")]),
         form: None,
         confirm: |_, id| {
             Some(Confirmation {
@@ -143,44 +143,44 @@ pub const ACTIONS: &[ActionDefinition] = &[
         path: "/console/keys/{id}/rotate",
         roles: &[Admin],
         build: |_, id| {
-            admin_call(Method::POST, format!("/admin/keys/{}/rotate", percent_encode(id)), json!({}))
+            new_admin_call(Method::POST, format!("/admin/keys/{}/rotate", percent_encode(id)), json!({}))
         },
         page: |request, _| key_page(request),
         show: |answer| {
             secret_result(answer, "The new secret, shown only now; the old one is valid for a day:")
         },
         form: None,
-        confirm: without_confirmation,
+        confirm: no_confirmation,
     },
     ActionDefinition {
         path: "/console/batches/{id}/cancel",
         roles: &[Admin, Operator],
         build: |_, id| {
-            admin_call(Method::POST, format!("/admin/batches/{}/cancel", percent_encode(id)), json!({}))
+            new_admin_call(Method::POST, format!("/admin/batches/{}/cancel", percent_encode(id)), json!({}))
         },
         page: |_, _| "/console/batches".into(),
-        show: |answer| message_result("The batch {0} is cancelled.", [member_text(answer, "id")]),
+        show: |answer| message_result("The batch {0} is cancelled.", [json_member_text(answer, "id")]),
         form: None,
-        confirm: confirm_cancellation,
+        confirm: confirm_batch_cancellation,
     },
     ActionDefinition {
         path: "/console/configuration/reload",
         roles: &[Admin, Operator],
-        build: |_, _| admin_call(Method::POST, "/admin/reload".into(), json!({})),
+        build: |_, _| new_admin_call(Method::POST, "/admin/reload".into(), json!({})),
         page: |_, _| CONFIGURATION_PATH.into(),
         show: |answer| {
             let text = "The configuration {0} is running.";
-            let notice = notice(Text::with_values(text, [member_text(answer, "config").into()]));
-            ActionResult::Blocks(vec![notice, Block::Table(change_table(answer))])
+            let notice = notice_block(Text::with_values(text, [json_member_text(answer, "config").into()]));
+            ActionResult::Blocks(vec![notice, Block::Table(configuration_changes_table(answer))])
         },
         form: None,
-        confirm: without_confirmation,
+        confirm: no_confirmation,
     },
     ActionDefinition {
         path: "/console/users",
         roles: &[Admin],
         build: |request, _| {
-            admin_call(
+            new_admin_call(
                 Method::POST,
                 "/admin/users".into(),
                 fields_json(request, &["name", "role", "account"]),
@@ -189,32 +189,32 @@ pub const ACTIONS: &[ActionDefinition] = &[
         page: |_, _| "/console/users".into(),
         show: shown_invitation,
         form: Some(|_, _| invite_user_form()),
-        confirm: without_confirmation,
+        confirm: no_confirmation,
     },
     CHANGE_ROLE,
     ActionDefinition {
         path: "/console/users/{id}/invite",
         roles: &[Admin],
         build: |_, id| {
-            admin_call(Method::POST, format!("/admin/users/{}/invite", percent_encode(id)), json!({}))
+            new_admin_call(Method::POST, format!("/admin/users/{}/invite", percent_encode(id)), json!({}))
         },
         page: |_, _| "/console/users".into(),
         show: shown_invitation,
         form: None,
-        confirm: without_confirmation,
+        confirm: no_confirmation,
     },
     ActionDefinition {
         path: "/console/users/{id}/disable",
         roles: &[Admin],
         build: |_, id| {
-            admin_call(
+            new_admin_call(
                 Method::PATCH,
                 format!("/admin/users/{}", percent_encode(id)),
                 json!({ "disabled": "true" }),
             )
         },
         page: |_, _| "/console/users".into(),
-        show: |answer| message_result("The user {0} is disabled.", [member_text(answer, "name")]),
+        show: |answer| message_result("The user {0} is disabled.", [json_member_text(answer, "name")]),
         form: None,
         confirm: |_, id| {
             Some(Confirmation {
@@ -230,26 +230,26 @@ pub const ACTIONS: &[ActionDefinition] = &[
         path: "/console/users/{id}/enable",
         roles: &[Admin],
         build: |_, id| {
-            admin_call(
+            new_admin_call(
                 Method::PATCH,
                 format!("/admin/users/{}", percent_encode(id)),
                 json!({ "disabled": "false" }),
             )
         },
         page: |_, _| "/console/users".into(),
-        show: |answer| message_result("The user {0} is enabled.", [member_text(answer, "name")]),
+        show: |answer| message_result("The user {0} is enabled.", [json_member_text(answer, "name")]),
         form: None,
-        confirm: without_confirmation,
+        confirm: no_confirmation,
     },
 ];
 
 /// Returns a success notice as a block of a page.
-pub(super) fn notice(text: Text) -> Block {
+pub(super) fn notice_block(text: Text) -> Block {
     Block::Notice(NoticeKind::Success, text)
 }
 
 /// Returns the question before a batch is cancelled.
-pub fn confirm_cancellation(_: &ConsoleRequest, id: &str) -> Option<Confirmation> {
+pub fn confirm_batch_cancellation(_: &ConsoleRequest, id: &str) -> Option<Confirmation> {
     Some(Confirmation {
         question: "Cancel the batch {0}? Lines that were not sent yet stay without a result.",
         values: vec![Text::Data(id.to_owned())],
@@ -261,17 +261,17 @@ pub fn confirm_cancellation(_: &ConsoleRequest, id: &str) -> Option<Confirmation
 
 /// Returns the page of the account that a form about a key names.
 fn key_page(request: &ConsoleRequest) -> String {
-    match request.value("account") {
+    match request.form_or_query_value("account") {
         "" => "/console/accounts".to_owned(),
         account => account_path(account),
     }
 }
 
 fn shown_invitation(answer: &Value) -> ActionResult {
-    let label = match &*member_text(answer, "role") {
+    let label = match &*json_member_text(answer, "role") {
         "account" => "Link to the dashboard for {0}, valid once and for 72 hours:",
         _ => "Link to this console for {0}, valid once and for 72 hours:",
     };
-    let label = Text::with_values(label, [member_text(answer, "name").into()]);
-    ActionResult::Blocks(vec![Block::Secret(label, member_text(answer, "link"))])
+    let label = Text::with_values(label, [json_member_text(answer, "name").into()]);
+    ActionResult::Blocks(vec![Block::Secret(label, json_member_text(answer, "link"))])
 }

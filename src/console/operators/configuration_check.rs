@@ -1,13 +1,13 @@
 //! Validation of a pasted configuration, and its difference to the running one.
 
-use super::actions::{CONFIGURATION_PATH, notice};
+use super::actions::{CONFIGURATION_PATH, notice_block};
 use crate::config::{ResolveEnv, diff_settings, load_text};
 use crate::console::answer::{ConsoleAnswer, refused_form_blocks};
 use crate::console::pages::{self, forbidden_role_error};
 use crate::console::request::ConsoleRequest;
 use crate::console::session::{ActiveSession, run_blocking};
 use crate::console::{Console, ConsoleBackend};
-use penstock_console::pages::{change_table, check_configuration_form};
+use penstock_console::pages::{check_configuration_form, configuration_changes_table};
 use penstock_console::{Block, NoticeKind, Text};
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::users::UserRole::{Admin, Operator};
@@ -30,7 +30,7 @@ pub async fn check_configuration(
         return Err(forbidden_role_error(active.user.role));
     }
     let mut form = check_configuration_form();
-    let text = request.field("text").to_owned();
+    let text = request.form_field("text").to_owned();
     let (status, blocks) = if text.len() > MAX_TEXT_BYTES {
         let message = format!("text: expected at most {} KiB of text", MAX_TEXT_BYTES / 1024);
         let refusal = ApiError::with_message(ErrorCode::TooLarge, message).with_param("text");
@@ -62,9 +62,9 @@ fn check_text(text: &str, running: &crate::config::Settings) -> (u16, Vec<Block>
         .iter()
         .map(|change| json!({ "key": change.key, "old": change.old, "new": change.new }))
         .collect();
-    let mut blocks = vec![notice("The configuration is valid. Compared with the running one:".into())];
+    let mut blocks = vec![notice_block("The configuration is valid. Compared with the running one:".into())];
     blocks.extend(included_files(text).into_iter().map(include_notice));
-    blocks.push(Block::Table(change_table(&json!({ "changes": changes }))));
+    blocks.push(Block::Table(configuration_changes_table(&json!({ "changes": changes }))));
     let warnings = loaded.warnings.iter();
     blocks.extend(warnings.map(|warning| Block::Notice(NoticeKind::Warning, warning.to_string().into())));
     (200, blocks)

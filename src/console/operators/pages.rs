@@ -3,9 +3,9 @@
 use super::routing::{LATENCY_PATH, latency_page, routing_page};
 use crate::console::batches::batches_page;
 use crate::console::confirmation::find_user;
-use crate::console::pages::{DownloadDefinition, PAGE_ROWS, PageContext, PageDefinition};
+use crate::console::pages::{DownloadDefinition, PageContext, PageDefinition, ROWS_PER_PAGE};
 use crate::console::reference::{operation_page, reference_page, schema_page};
-use crate::console::usage::{usage_page, usage_summary};
+use crate::console::usage::{recent_usage_charts, usage_page};
 use crate::console::{credit_note, exports, invoice};
 use penstock_console::pages::{self as blocks, UsageView, percent_encode};
 use penstock_console::{Block, NoticeKind, Text};
@@ -124,12 +124,15 @@ async fn overview(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
     let now = page.console.app.clock.unix_seconds();
     let yesterday = penstock_core::calendar::UtcDay::from_unix(now.saturating_sub(86_400)).to_string();
     let query = [("from", yesterday.as_str()), ("group_by", "hour,outcome")];
-    let (status, hours) = (page.get("/status", &[]).await?, page.get("/admin/usage", &query).await?);
+    let (status, hours) = (
+        page.get_from_admin_api("/status", &[]).await?,
+        page.get_from_admin_api("/admin/usage", &query).await?,
+    );
     Ok(blocks::overview_blocks(&status, &hours, now, page.can_see_amounts()))
 }
 
 async fn providers(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
-    Ok(blocks::provider_blocks(&page.get("/admin/providers", &[]).await?))
+    Ok(blocks::providers_blocks(&page.get_from_admin_api("/admin/providers", &[]).await?))
 }
 
 async fn usage(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
@@ -154,7 +157,7 @@ fn usage_view(page: &PageContext<'_>, path: &str) -> UsageView {
 
 async fn accounts(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
     let (accounts, balances) =
-        (page.read_list("/admin/accounts").await?, page.get("/admin/credits", &[]).await?);
+        (page.read_list("/admin/accounts").await?, page.get_from_admin_api("/admin/credits", &[]).await?);
     let mut shown = blocks::accounts_blocks(&accounts, &balances);
     if page.has_role(&[Admin]) {
         shown.push(Block::Form(blocks::new_account_form()));
@@ -164,11 +167,11 @@ async fn accounts(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
 
 async fn account(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
     let id = page.id.as_str();
-    let account = page.get(&format!("/admin/accounts/{}", percent_encode(id)), &[]).await?;
-    let balance = page.get("/admin/credits", &[("account", id)]).await?;
-    let mut query = vec![("account", id), ("limit", PAGE_ROWS)];
-    query.extend(page.request.query("after").map(|after| ("after", after)));
-    let keys = page.get("/admin/keys", &query).await?;
+    let account = page.get_from_admin_api(&format!("/admin/accounts/{}", percent_encode(id)), &[]).await?;
+    let balance = page.get_from_admin_api("/admin/credits", &[("account", id)]).await?;
+    let mut query = vec![("account", id), ("limit", ROWS_PER_PAGE)];
+    query.extend(page.request.query_parameter("after").map(|after| ("after", after)));
+    let keys = page.get_from_admin_api("/admin/keys", &query).await?;
     let is_admin = page.has_role(&[Admin]);
     let encoded = percent_encode(id);
     let links = vec![
@@ -192,11 +195,11 @@ async fn account(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
         shown.push(Block::Form(blocks::correction_form(id, &unique())));
     }
     if is_admin {
-        shown.push(Block::Form(blocks::account_form(&account)));
+        shown.push(Block::Form(blocks::edit_account_form(&account)));
         shown.push(Block::Form(blocks::account_state_form(&account)));
     }
     let view = usage_view(page, &format!("/console/accounts/{encoded}/usage"));
-    shown.extend(usage_summary(page, view, &[("account", id)]).await?);
+    shown.extend(recent_usage_charts(page, view, &[("account", id)]).await?);
     Ok(shown)
 }
 
@@ -226,10 +229,10 @@ async fn configuration(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
 }
 
 async fn audit(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
-    let check = page.get("/admin/audit/verify", &[]).await?;
+    let check = page.get_from_admin_api("/admin/audit/verify", &[]).await?;
     let last = check.get("entries").and_then(Value::as_u64).unwrap_or(0);
     let after = last.saturating_sub(AUDIT_ROWS).to_string();
-    let entries = page.get("/admin/audit", &[("after", &after)]).await?;
+    let entries = page.get_from_admin_api("/admin/audit", &[("after", &after)]).await?;
     Ok(blocks::audit_blocks(&entries, &check, page.can_see_amounts()))
 }
 
@@ -244,7 +247,7 @@ async fn user(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
 }
 
 async fn users(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
-    let mut shown = blocks::users_blocks(&page.get("/admin/users", &[]).await?);
+    let mut shown = blocks::users_blocks(&page.get_from_admin_api("/admin/users", &[]).await?);
     shown.push(Block::Form(blocks::invite_user_form()));
     Ok(shown)
 }

@@ -3,7 +3,7 @@
 use crate::console::answer::refused_form_blocks;
 use crate::console::pages::PageContext;
 use penstock_console::Block;
-use penstock_console::pages::{self as blocks, ROUTING_FIELDS, percent_encode};
+use penstock_console::pages::{self as blocks, ROUTING_QUERY_PARAMETERS, percent_encode};
 use penstock_core::{ApiError, ErrorCode};
 use serde_json::Value;
 
@@ -18,13 +18,13 @@ const AMOUNTS: [&str; 3] = ["max_input_cost", "max_carbon_intensity", "min_speed
 /// # Errors
 /// Returns the refusal of the admin API, unless it concerns a field of a form: that one is shown at the field.
 pub async fn routing_page(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
-    let models = page.get("/admin/models", &[]).await?;
-    let wanted = page.request.query("request").unwrap_or_default().trim();
+    let models = page.get_from_admin_api("/admin/models", &[]).await?;
+    let wanted = page.request.query_parameter("request").unwrap_or_default().trim();
     if wanted.is_empty() {
-        let given = |name: &str| page.request.query(name).unwrap_or_default().trim().to_owned();
+        let given = |name: &str| page.request.query_parameter(name).unwrap_or_default().trim().to_owned();
         return explanation(page, &models, given).await;
     }
-    match page.get(&format!("/admin/requests/{}", percent_encode(wanted)), &[]).await {
+    match page.get_from_admin_api(&format!("/admin/requests/{}", percent_encode(wanted)), &[]).await {
         Ok(request) => {
             let given = |name: &str| past_value(&request, name);
             let mut shown = blocks::past_request_blocks(&request);
@@ -69,12 +69,13 @@ async fn explanation(
         }
         text => text,
     };
-    let mut form = blocks::routing_form(models, &given);
-    let query: Vec<(&str, String)> = ROUTING_FIELDS.iter().map(|name| (*name, value(name))).collect();
+    let mut form = blocks::hypothetical_request_form(models, &given);
+    let query: Vec<(&str, String)> =
+        ROUTING_QUERY_PARAMETERS.iter().map(|name| (*name, value(name))).collect();
     let query: Vec<(&str, &str)> =
         query.iter().map(|(name, text)| (*name, &**text)).filter(|(_, text)| !text.is_empty()).collect();
     let past = Block::Form(blocks::past_request_form(""));
-    match page.get("/admin/routing", &query).await {
+    match page.get_from_admin_api("/admin/routing", &query).await {
         Ok(explained) => {
             let mut shown = blocks::routing_blocks(&explained, page.can_see_amounts());
             shown.extend([Block::Form(form), past]);
@@ -93,10 +94,10 @@ async fn explanation(
 /// # Errors
 /// Returns the refusal of the admin API.
 pub async fn latency_page(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
-    let by = page.request.query("by").filter(|by| *by == "provider").unwrap_or("model");
-    let latency = page.get("/admin/latency", &[("by", by)]).await?;
+    let by = page.request.query_parameter("by").filter(|by| *by == "provider").unwrap_or("model");
+    let latency = page.get_from_admin_api("/admin/latency", &[("by", by)]).await?;
     let mut shown = blocks::latency_blocks(&latency);
-    shown.push(Block::Form(blocks::latency_form(LATENCY_PATH, by)));
+    shown.push(Block::Form(blocks::latency_grouping_form(LATENCY_PATH, by)));
     Ok(shown)
 }
 

@@ -21,7 +21,7 @@ pub struct Http1ConnectionState {
     pub(super) returned: Mutex<Option<ReturnedStream>>,
     /// Bytes of the request body that arrived together with the head.
     pub(super) body_prefix: AtomicUsize,
-    /// Buffer for body bytes during a poll of [`Http1ConnectionState::poll_body`].
+    /// Buffer for body bytes during a poll of [`Http1ConnectionState::poll_body_into`].
     pub(super) body_target: Mutex<Option<BytesMut>>,
     after: Mutex<ConnectionReuse>,
 }
@@ -74,14 +74,14 @@ impl Http1ConnectionState {
     }
 
     /// Returns the number of body bytes that arrived together with the head of the current request.
-    pub fn body_prefix(&self) -> usize {
+    pub fn body_prefix_length(&self) -> usize {
         self.body_prefix.load(Ordering::Relaxed)
     }
 
     /// Calls `poll`, which polls a read of the stream, and lets body bytes of a known length go directly into `body`
     /// meanwhile. Ready with `None` if bytes have arrived, and with the result of `poll` if the read has ended, for
     /// instance because the body was truncated.
-    pub fn poll_body<T>(&self, body: &mut BytesMut, poll: impl FnOnce() -> Poll<T>) -> Poll<Option<T>> {
+    pub fn poll_body_into<T>(&self, body: &mut BytesMut, poll: impl FnOnce() -> Poll<T>) -> Poll<Option<T>> {
         let before = body.len();
         *self.body_target.lock() = Some(std::mem::take(body));
         let ended = poll();
@@ -105,7 +105,7 @@ impl Http1ConnectionState {
     }
 
     /// Removes and returns the connection that the last request stream gave back.
-    pub(crate) fn take_returned(&self) -> Option<ReturnedStream> {
+    pub(crate) fn take_returned_stream(&self) -> Option<ReturnedStream> {
         self.returned.lock().take()
     }
 }

@@ -67,7 +67,7 @@ impl WorkerLoad {
 
     /// Records the busy share of a tick, and sets the number of connections that may migrate until the next tick.
     /// `calmest` is the busy share of the least busy other thread.
-    pub(super) fn record_tick(&self, busy: u32, calmest: u32) {
+    pub(super) fn record_busy_share(&self, busy: u32, calmest: u32) {
         self.busy_share.store(busy, Ordering::Relaxed);
         // A thread with a single connection is never overloaded: the connection would overload another thread as much.
         let crowded =
@@ -112,14 +112,14 @@ pub(super) fn first_available_worker(workers: &[WorkerThread]) -> usize {
 }
 
 /// Measures the load of the current thread at each tick while the thread has connections; never ends.
-pub(super) async fn measure_load(workers: WorkerSet, own: usize) {
+pub(super) async fn run_load_measurement(workers: WorkerSet, own: usize) {
     let Some(WorkerThread { handle, load }) = workers.get(own) else { return };
     let metrics = handle.metrics();
     let look = || (Instant::now(), metrics.worker_total_busy_duration(0));
     let mut before = look();
     loop {
         if load.open_connections() == 0 {
-            load.record_tick(0, 0);
+            load.record_busy_share(0, 0);
             load.first_connection.notified().await;
             before = look();
             continue;
@@ -133,7 +133,7 @@ pub(super) async fn measure_load(workers: WorkerSet, own: usize) {
             .min(FULL_SHARE);
         let others = workers.iter().enumerate().filter(|(index, _)| *index != own);
         let calmest = others.map(|(_, worker)| worker.load.busy()).min().unwrap_or(FULL_SHARE);
-        load.record_tick(share, calmest);
+        load.record_busy_share(share, calmest);
     }
 }
 

@@ -81,7 +81,7 @@ where
         let task = &mut *self;
         let Some(connection) = &mut task.connection else { return Poll::Ready(()) };
         let at_work = ActivityGuard(AT_WORK.replace(ThreadActivity::Connection));
-        let polled = clock::cache_during(|| connection.as_mut().poll(context));
+        let polled = clock::with_cached_time(|| connection.as_mut().poll(context));
         let at_work = at_work.final_activity();
         if let ThreadActivity::Migrating(to) = at_work
             && polled.is_pending()

@@ -30,7 +30,7 @@ impl WorkerThreads {
     /// # Errors
     /// Returns an error if a thread or its runtime cannot be created.
     pub fn start(count: usize) -> io::Result<Self> {
-        Self::start_with(count, load::measure_load)
+        Self::start_with(count, load::run_load_measurement)
     }
 
     fn start_with<W>(count: usize, watch: fn(WorkerSet, usize) -> W) -> io::Result<Self>
@@ -202,8 +202,8 @@ mod tests {
     fn leavers(busy: u32, other: u32) -> (usize, u32) {
         let threads = unmeasured();
         let _stay = idle(&threads, 16);
-        threads.workers[0].load.record_tick(busy, other);
-        threads.workers[1].load.record_tick(other, busy);
+        threads.workers[0].load.record_busy_share(busy, other);
+        threads.workers[1].load.record_busy_share(other, busy);
         let (sender, receiver) = mpsc::channel();
         for _ in 0..10 {
             let sender = sender.clone();
@@ -232,7 +232,7 @@ mod tests {
         let threads = unmeasured();
         let moves = |threads: &WorkerThreads, idlers: usize| {
             let _stay = idle(threads, idlers);
-            threads.workers[0].load.record_tick(1_000, 0);
+            threads.workers[0].load.record_busy_share(1_000, 0);
             let (sender, receiver) = mpsc::channel();
             migration::spawn_connection(
                 &threads.workers,
@@ -249,7 +249,7 @@ mod tests {
     fn a_moved_connection_is_counted_once() {
         let threads = unmeasured();
         let stay = idle(&threads, 2);
-        threads.workers[0].load.record_tick(1_000, 0);
+        threads.workers[0].load.record_busy_share(1_000, 0);
         let (sender, receiver) = mpsc::channel();
         let moving = stay.clone();
         migration::spawn_connection(
@@ -301,7 +301,7 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (accepted, _) = listener.accept().unwrap();
-        threads.workers[0].load.record_tick(1_000, 0);
+        threads.workers[0].load.record_busy_share(1_000, 0);
         migration::spawn_connection(
             &threads.workers,
             0,
@@ -310,7 +310,7 @@ mod tests {
                     BufferedSocket::new(accepted, false, std::time::Duration::from_secs(60)).unwrap();
                 let mut stream: pingora_core::protocols::Stream = Box::new(socket);
                 assert_eq!(stream.read_u8().await.unwrap(), b'1');
-                assert!(BufferedSocket::is_idle_plain(&stream));
+                assert!(BufferedSocket::is_movable_between_threads(&stream));
                 assert!(has_migrated().await);
                 let mut stream = BufferedSocket::register_moved(stream).unwrap();
                 // The task waits here and is woken on its new thread.

@@ -16,7 +16,7 @@ use std::sync::atomic::AtomicBool;
 ///
 /// # Errors
 /// Returns a refusal if a prompt fits no window, if too many other counts are waiting, or on an internal error.
-pub(super) async fn check_prompts(
+pub(super) async fn check_longest_prompt(
     counting: &TokenCountContext,
     model: &Arc<ModelState>,
     ask: &InferenceRequest,
@@ -36,7 +36,7 @@ pub(super) async fn check_prompts(
         let counter = state.model.tokenizer.as_ref().map(|tokenizer| &*tokenizer.0);
         longest_token_count(counter, &task, fits, wide, stop)
     };
-    let tokens = if quick { work(&AtomicBool::new(false)) } else { counting.run_queued(work).await? };
+    let tokens = if quick { work(&AtomicBool::new(false)) } else { counting.run_with_permit(work).await? };
     // With `max_tokens: 0` a prompt may fill the window, because nothing is generated.
     if tokens.saturating_add(wanted.min(1)) > wide {
         return Err(context_exceeded(wide, tokens));

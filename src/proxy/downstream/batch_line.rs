@@ -2,7 +2,7 @@
 //! no socket and no headers.
 
 use crate::auth::key_cache::Principal;
-use crate::batch::{AnswerIdentity, LineClass, LineDisposition};
+use crate::batch::{LineDisposition, LineOrigin, PreassignedResponseIdentity};
 use crate::billing::HoldEnd;
 use crate::proxy::failover::ChoiceUsage;
 use crate::telemetry::request_id::RequestId;
@@ -23,7 +23,7 @@ pub struct LineDownstream {
     /// Principal of the batch's key; `None` for a choice.
     principal: Option<Arc<Principal>>,
     /// Identity of the answer, for a background response.
-    identity: Option<AnswerIdentity>,
+    identity: Option<PreassignedResponseIdentity>,
     /// Destination of the response, if this is one choice of a request for several choices.
     choice: Option<LineChoice>,
     result: Mutex<LineResult>,
@@ -66,10 +66,10 @@ pub struct LineReport {
 impl LineDownstream {
     /// Creates a batch line or a background response that uses this key; `cancel` cancels it.
     #[must_use]
-    pub fn for_batch(principal: Arc<Principal>, cancel: CancellationToken, class: LineClass) -> Arc<Self> {
+    pub fn for_batch(principal: Arc<Principal>, cancel: CancellationToken, class: LineOrigin) -> Arc<Self> {
         let identity = match class {
-            LineClass::Batch => None,
-            LineClass::Background(identity) => Some(identity),
+            LineOrigin::Batch => None,
+            LineOrigin::Background(identity) => Some(identity),
         };
         Arc::new(Self { principal: Some(principal), cancel, identity, ..Self::default() })
     }
@@ -85,7 +85,7 @@ impl LineDownstream {
 
     /// Returns the identity of the answer of a background response.
     #[must_use]
-    pub const fn answer_identity(&self) -> Option<&AnswerIdentity> {
+    pub const fn answer_identity(&self) -> Option<&PreassignedResponseIdentity> {
         self.identity.as_ref()
     }
 
@@ -132,7 +132,7 @@ impl LineDownstream {
     }
 
     /// Waits until the line is cancelled, or is asked to release its permit.
-    pub async fn wait_until_closed(&self) {
+    pub async fn wait_for_cancel_or_recall(&self) {
         tokio::select! {
             biased;
             () = self.cancel.cancelled() => {}
@@ -144,7 +144,7 @@ impl LineDownstream {
     ///
     /// # Errors
     /// Returns an error if the exchange that requested the choices has ended.
-    pub async fn push(&self, piece: Bytes) -> Result<()> {
+    pub async fn push_response_piece(&self, piece: Bytes) -> Result<()> {
         if piece.is_empty() {
             return Ok(());
         }
@@ -164,13 +164,13 @@ impl LineDownstream {
     }
 
     /// Stores the end of the credit reservation: settled or voided.
-    pub fn set_hold_end(&self, end: HoldEnd) {
+    pub fn set_hold_outcome(&self, end: HoldEnd) {
         self.result.lock().end = Some(end);
     }
 
     /// Removes and returns the end of the credit reservation: settled or voided.
     #[must_use]
-    pub fn take_hold_end(&self) -> Option<HoldEnd> {
+    pub fn take_hold_outcome(&self) -> Option<HoldEnd> {
         self.result.lock().end.take()
     }
 
@@ -195,7 +195,7 @@ impl LineDownstream {
     }
 
     /// Records the provider of the first content of a choice, and the number of its attempt.
-    pub(super) fn record_first_provider(&self, provider: &str, number: u32) {
+    pub(super) fn record_first_content_provider(&self, provider: &str, number: u32) {
         if let Some(choice) = &self.choice {
             // Only the first choice that sends content is recorded.
             let _ = choice.first.set((provider.into(), number));

@@ -1,7 +1,7 @@
 //! `POST /v1/chat/completions`: a chat request, which the failover driver sends to a provider.
 
 use super::{Endpoint, EndpointFuture, boxed_handler};
-use crate::proxy::endpoint::openapi::{EVENTS, EndpointWork, JSON, Operation};
+use crate::proxy::endpoint::openapi::{EVENT_STREAM_CONTENT, EndpointWorkKind, JSON_CONTENT_TYPE, Operation};
 use crate::proxy::exchange::Exchange;
 use crate::proxy::failover;
 use crate::proxy::filters::RequestBody;
@@ -27,18 +27,18 @@ impl Endpoint for ChatCompletions {
         "/v1/chat/completions"
     }
 
-    fn scope(&self) -> KeyScope {
+    fn required_scope(&self) -> KeyScope {
         KeyScope::Chat
     }
 
-    fn operation(&self) -> Operation {
+    fn openapi_operation(&self) -> Operation {
         Operation::new(
             "Chat",
-            EndpointWork::Model,
+            EndpointWorkKind::Model,
             "Answers a conversation",
-            &[(200, &[(JSON, "ChatCompletion"), EVENTS])],
+            &[(200, &[(JSON_CONTENT_TYPE, "ChatCompletion"), EVENT_STREAM_CONTENT])],
         )
-        .with_body(JSON, "ChatRequest")
+        .with_body(JSON_CONTENT_TYPE, "ChatRequest")
     }
 
     fn accepts_batch_lines(&self) -> bool {
@@ -48,7 +48,7 @@ impl Endpoint for ChatCompletions {
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
         boxed_handler(move || async move {
             let body = x.read_json_body().await?;
-            failover::run(x, RequestBody::Json(body, parse_chat_request)).await
+            failover::serve_request(x, RequestBody::Json(body, parse_chat_request)).await
         })
     }
 }

@@ -1,7 +1,7 @@
 //! `POST /v1/completions`: text that continues a prompt without roles.
 
 use super::{Endpoint, EndpointFuture, boxed_handler};
-use crate::proxy::endpoint::openapi::{EVENTS, EndpointWork, JSON, Operation};
+use crate::proxy::endpoint::openapi::{EVENT_STREAM_CONTENT, EndpointWorkKind, JSON_CONTENT_TYPE, Operation};
 use crate::proxy::exchange::Exchange;
 use crate::proxy::failover;
 use crate::proxy::filters::RequestBody;
@@ -25,27 +25,27 @@ impl Endpoint for TextCompletions {
         "/v1/completions"
     }
 
-    fn scope(&self) -> KeyScope {
+    fn required_scope(&self) -> KeyScope {
         KeyScope::Chat
     }
 
-    fn operation(&self) -> Operation {
+    fn openapi_operation(&self) -> Operation {
         Operation::new(
             "Chat",
-            EndpointWork::Model,
+            EndpointWorkKind::Model,
             "Continues a prompt without roles",
-            &[(200, &[(JSON, "Completion"), EVENTS])],
+            &[(200, &[(JSON_CONTENT_TYPE, "Completion"), EVENT_STREAM_CONTENT])],
         )
-        .with_body(JSON, "CompletionRequest")
+        .with_body(JSON_CONTENT_TYPE, "CompletionRequest")
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
         boxed_handler(move || async move {
             let body = x.read_json_body().await?;
             let parse = |body, live: &ConfigSnapshot| {
-                penstock_request_validation::validate_completion(body, &live.admission)
+                penstock_request_validation::validate_text_completion_request(body, &live.admission)
             };
-            failover::run(x, RequestBody::Json(body, parse)).await
+            failover::serve_request(x, RequestBody::Json(body, parse)).await
         })
     }
 }

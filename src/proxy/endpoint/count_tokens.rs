@@ -2,7 +2,7 @@
 
 use super::{Endpoint, EndpointFuture};
 use crate::proxy::context_window;
-use crate::proxy::endpoint::openapi::{EndpointWork, JSON, Operation};
+use crate::proxy::endpoint::openapi::{EndpointWorkKind, JSON_CONTENT_TYPE, Operation};
 use crate::proxy::exchange::{Exchange, WriteOutcome, write_outcome};
 use crate::proxy::failover::check_filters;
 use crate::proxy::filters::model_for_request;
@@ -29,18 +29,18 @@ impl Endpoint for CountTokens {
         "/v1/messages/count_tokens"
     }
 
-    fn scope(&self) -> KeyScope {
+    fn required_scope(&self) -> KeyScope {
         KeyScope::Chat
     }
 
-    fn operation(&self) -> Operation {
+    fn openapi_operation(&self) -> Operation {
         Operation::new(
             "Messages",
-            EndpointWork::Model,
+            EndpointWorkKind::Model,
             "Counts the tokens of a conversation without charge",
-            &[(200, &[(JSON, "TokenCount")])],
+            &[(200, &[(JSON_CONTENT_TYPE, "TokenCount")])],
         )
-        .with_body(JSON, "CountTokensRequest")
+        .with_body(JSON_CONTENT_TYPE, "CountTokensRequest")
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
@@ -67,7 +67,7 @@ pub(super) async fn count_prompt(
     x: &mut Exchange<'_>,
     ask: &InferenceRequest,
 ) -> Result<Option<TokenCount>, ApiError> {
-    let (entry, _) = x.acquire_provisional()?;
+    let (entry, _) = x.acquire_provisional_permit()?;
     let (name, _) = penstock_routing::split_flavor(&ask.model);
     let model = model_for_request(x, ask, name)?;
     let counting = x.token_count_context();
@@ -83,6 +83,6 @@ pub(super) async fn count_prompt(
 /// Sends `body`, which states the count, with the method of the count in the head.
 pub(super) async fn send_token_count(x: &mut Exchange<'_>, count: &TokenCount, body: String) -> WriteOutcome {
     x.record.status = 200;
-    let head = x.new_response_head(200).with("x-token-count-method", count.method.name());
+    let head = x.new_response_head(200).with_field("x-token-count-method", count.method.name());
     write_outcome(head.send_json(&mut x.caller, vec![Bytes::from(body)]).await)
 }

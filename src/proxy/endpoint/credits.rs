@@ -2,7 +2,7 @@
 
 use super::{Endpoint, EndpointFuture};
 use crate::billing::format;
-use crate::proxy::endpoint::openapi::{EndpointWork, JSON, Operation};
+use crate::proxy::endpoint::openapi::{EndpointWorkKind, JSON_CONTENT_TYPE, Operation};
 use crate::proxy::exchange::Exchange;
 use http::Method;
 use penstock_auth::KeyScope;
@@ -23,16 +23,16 @@ impl Endpoint for GetCredits {
         "/v1/credits"
     }
 
-    fn scope(&self) -> KeyScope {
+    fn required_scope(&self) -> KeyScope {
         KeyScope::AccountRead
     }
 
-    fn operation(&self) -> Operation {
+    fn openapi_operation(&self) -> Operation {
         Operation::new(
             "Account",
-            EndpointWork::Direct,
+            EndpointWorkKind::Direct,
             "Balance of the account",
-            &[(200, &[(JSON, "Balance")])],
+            &[(200, &[(JSON_CONTENT_TYPE, "Balance")])],
         )
     }
 

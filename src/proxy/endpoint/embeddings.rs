@@ -1,7 +1,7 @@
 //! `POST /v1/embeddings`: embeddings of texts. Token IDs are decoded to text first.
 
 use super::{Endpoint, EndpointFuture, boxed_handler};
-use crate::proxy::endpoint::openapi::{EndpointWork, JSON, Operation};
+use crate::proxy::endpoint::openapi::{EndpointWorkKind, JSON_CONTENT_TYPE, Operation};
 use crate::proxy::exchange::Exchange;
 use crate::proxy::failover;
 use crate::proxy::filters::RequestBody;
@@ -25,13 +25,18 @@ impl Endpoint for Embeddings {
         "/v1/embeddings"
     }
 
-    fn scope(&self) -> KeyScope {
+    fn required_scope(&self) -> KeyScope {
         KeyScope::Embeddings
     }
 
-    fn operation(&self) -> Operation {
-        Operation::new("Embeddings", EndpointWork::Model, "Embeds texts", &[(200, &[(JSON, "Embeddings")])])
-            .with_body(JSON, "EmbeddingsRequest")
+    fn openapi_operation(&self) -> Operation {
+        Operation::new(
+            "Embeddings",
+            EndpointWorkKind::Model,
+            "Embeds texts",
+            &[(200, &[(JSON_CONTENT_TYPE, "Embeddings")])],
+        )
+        .with_body(JSON_CONTENT_TYPE, "EmbeddingsRequest")
     }
 
     fn accepts_batch_lines(&self) -> bool {
@@ -42,9 +47,9 @@ impl Endpoint for Embeddings {
         boxed_handler(move || async move {
             let body = x.read_json_body().await?;
             let parse = |body, live: &ConfigSnapshot| {
-                penstock_request_validation::validate_embeddings(body, &live.admission)
+                penstock_request_validation::validate_embeddings_request(body, &live.admission)
             };
-            failover::run(x, RequestBody::Json(body, parse)).await
+            failover::serve_request(x, RequestBody::Json(body, parse)).await
         })
     }
 }

@@ -2,13 +2,13 @@
 //! /v1/images/content/…`: a generated image, for every client that knows its URL.
 
 use super::{Endpoint, EndpointFuture, boxed_handler};
-use crate::config::settings::ImageFormat;
-use crate::proxy::endpoint::openapi::{EndpointWork, JSON, Operation};
+use crate::config::settings::ImageResponseFormat;
+use crate::proxy::endpoint::openapi::{EndpointWorkKind, JSON_CONTENT_TYPE, Operation};
 use crate::proxy::exchange::{Exchange, WriteOutcome};
 use crate::proxy::failover;
 use crate::proxy::filters::RequestBody;
 use crate::proxy::response::head::ResponseHead;
-use crate::storage::files::disk_error;
+use crate::storage::files::io_to_api_error;
 use crate::storage::images::cache::CachedImage;
 use crate::storage::spool::SpooledData;
 use crate::upstream::config_snapshot::ConfigSnapshot;
@@ -35,13 +35,18 @@ impl Endpoint for GenerateImages {
         "/v1/images/generations"
     }
 
-    fn scope(&self) -> KeyScope {
+    fn required_scope(&self) -> KeyScope {
         KeyScope::Images
     }
 
-    fn operation(&self) -> Operation {
-        Operation::new("Images", EndpointWork::Model, "Generates images", &[(200, &[(JSON, "Images")])])
-            .with_body(JSON, "ImagesRequest")
+    fn openapi_operation(&self) -> Operation {
+        Operation::new(
+            "Images",
+            EndpointWorkKind::Model,
+            "Generates images",
+            &[(200, &[(JSON_CONTENT_TYPE, "Images")])],
+        )
+        .with_body(JSON_CONTENT_TYPE, "ImagesRequest")
     }
 
     fn accepts_batch_lines(&self) -> bool {
@@ -51,7 +56,7 @@ impl Endpoint for GenerateImages {
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
         boxed_handler(move || async move {
             let body = x.read_json_body().await?;
-            failover::run(x, RequestBody::Json(body, parse)).await
+            failover::serve_request(x, RequestBody::Json(body, parse)).await
         })
     }
 }
@@ -59,12 +64,13 @@ impl Endpoint for GenerateImages {
 /// Parses the body; the configuration provides the model and the format if the client names none.
 fn parse(body: Bytes, live: &ConfigSnapshot) -> Result<InferenceRequest, ApiError> {
     let default = live.settings.default_models.images.as_deref();
-    let mut ask = penstock_request_validation::validate_images_with_default(body, &live.admission, default)?;
+    let mut ask =
+        penstock_request_validation::validate_image_generation_with_default(body, &live.admission, default)?;
     let is_absent = ask.member_value("response_format").is_none_or(|format| format == b"null");
     if let InferenceTask::GenerateImages(draw) = &mut ask.task
         && is_absent
     {
-        draw.as_base64 |= live.settings.compatibility.images == ImageFormat::B64Json;
+        draw.as_base64 |= live.settings.compatibility.images == ImageResponseFormat::B64Json;
     }
     Ok(ask)
 }
@@ -85,14 +91,14 @@ impl Endpoint for GetImage {
         "/v1/images/content/*"
     }
 
-    fn scope(&self) -> KeyScope {
+    fn required_scope(&self) -> KeyScope {
         KeyScope::Images
     }
 
-    fn operation(&self) -> Operation {
+    fn openapi_operation(&self) -> Operation {
         Operation::new(
             "Images",
-            EndpointWork::Direct,
+            EndpointWorkKind::Direct,
             "A generated image, by the URL of its response",
             &[(
                 200,
@@ -120,7 +126,7 @@ impl Endpoint for GetImage {
             };
             // The image is read before the response head is sent, so that a disk error leads to an error and not to a
             // truncated image.
-            let first = stored.image.read(0).await.map_err(|error| disk_error(&error))?;
+            let first = stored.image.read(0).await.map_err(|error| io_to_api_error(&error))?;
             x.reserve_memory(first.len())?;
             x.record.status = 200;
             let remaining = stored.expires_at.saturating_sub(now);
@@ -148,13 +154,13 @@ async fn load_shared_image(x: &mut Exchange<'_>, name: &str, now: Duration) -> R
     if let Some(loaded) = app.image_cache.get(name, now) {
         return Ok(loaded);
     }
-    let size = app.image_cache.shared_image_size(name).await.map_err(|error| disk_error(&error))?;
+    let size = app.image_cache.shared_image_size(name).await.map_err(|error| io_to_api_error(&error))?;
     x.reserve_memory(usize::try_from(size.ok_or_else(not_found)?).unwrap_or(usize::MAX))?;
     let read = app.image_cache.read_shared_image(name, app.clock.unix_seconds()).await;
-    let found = read.map_err(|error| disk_error(&error))?.ok_or_else(not_found)?;
+    let found = read.map_err(|error| io_to_api_error(&error))?.ok_or_else(not_found)?;
     let mut spool = app.spools.new_spool();
-    spool.push(&found.image).await.map_err(|error| disk_error(&error))?;
-    let image = spool.finish().await.map_err(|error| disk_error(&error))?;
+    spool.push(&found.image).await.map_err(|error| io_to_api_error(&error))?;
+    let image = spool.finish().await.map_err(|error| io_to_api_error(&error))?;
     let kind = image::content_type(&found.image);
     let loaded =
         CachedImage { image, content_type: kind, expires_at: now + found.remaining, account: "".into() };
@@ -166,10 +172,10 @@ async fn load_shared_image(x: &mut Exchange<'_>, name: &str, now: Duration) -> R
 fn image_head(x: &Exchange<'_>, remaining: Duration) -> ResponseHead {
     let age = format!("private, max-age={}", remaining.as_secs());
     x.new_response_head(200)
-        .with(header::CACHE_CONTROL, age)
-        .with(header::X_CONTENT_TYPE_OPTIONS, "nosniff")
-        .with(header::CONTENT_SECURITY_POLICY, "default-src 'none'; sandbox")
-        .with("cross-origin-resource-policy", "cross-origin")
+        .with_field(header::CACHE_CONTROL, age)
+        .with_field(header::X_CONTENT_TYPE_OPTIONS, "nosniff")
+        .with_field(header::CONTENT_SECURITY_POLICY, "default-src 'none'; sandbox")
+        .with_field("cross-origin-resource-policy", "cross-origin")
 }
 
 async fn send_image(x: &mut Exchange<'_>, image: &SpooledData, mut piece: Bytes) -> WriteOutcome {

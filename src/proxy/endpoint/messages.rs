@@ -1,7 +1,7 @@
 //! `POST /v1/messages`: a request in the messages dialect, which the failover driver sends to a provider.
 
 use super::{Endpoint, EndpointFuture, boxed_handler};
-use crate::proxy::endpoint::openapi::{EVENTS, EndpointWork, JSON, Operation};
+use crate::proxy::endpoint::openapi::{EVENT_STREAM_CONTENT, EndpointWorkKind, JSON_CONTENT_TYPE, Operation};
 use crate::proxy::exchange::Exchange;
 use crate::proxy::failover;
 use crate::proxy::filters::RequestBody;
@@ -26,18 +26,18 @@ impl Endpoint for CreateMessage {
         "/v1/messages"
     }
 
-    fn scope(&self) -> KeyScope {
+    fn required_scope(&self) -> KeyScope {
         KeyScope::Chat
     }
 
-    fn operation(&self) -> Operation {
+    fn openapi_operation(&self) -> Operation {
         Operation::new(
             "Messages",
-            EndpointWork::Model,
+            EndpointWorkKind::Model,
             "Answers a conversation, in the messages dialect",
-            &[(200, &[(JSON, "MessagesResponse"), EVENTS])],
+            &[(200, &[(JSON_CONTENT_TYPE, "MessagesResponse"), EVENT_STREAM_CONTENT])],
         )
-        .with_body(JSON, "MessagesRequest")
+        .with_body(JSON_CONTENT_TYPE, "MessagesRequest")
     }
 
     fn accepts_batch_lines(&self) -> bool {
@@ -54,7 +54,7 @@ impl Endpoint for CreateMessage {
                     MessagesPurpose::Generate,
                 )
             };
-            failover::run(x, RequestBody::Json(body, parse)).await
+            failover::serve_request(x, RequestBody::Json(body, parse)).await
         })
     }
 }

@@ -1,7 +1,7 @@
 //! Endpoints whose JSON body is passed to the provider without translation, one constant for each.
 
 use super::{Endpoint, EndpointFuture, boxed_handler};
-use crate::proxy::endpoint::openapi::{EVENTS, EndpointWork, JSON, Operation};
+use crate::proxy::endpoint::openapi::{EVENT_STREAM_CONTENT, EndpointWorkKind, JSON_CONTENT_TYPE, Operation};
 use crate::proxy::exchange::Exchange;
 use crate::proxy::failover;
 use crate::proxy::filters::RequestBody;
@@ -28,7 +28,7 @@ pub const SPEECH: PassthroughEndpoint = PassthroughEndpoint {
     kind: ModelKind::Speech,
     operation: Operation::new(
         "Audio",
-        EndpointWork::Model,
+        EndpointWorkKind::Model,
         "Speaks a text",
         &[(
             200,
@@ -41,12 +41,12 @@ pub const SPEECH: PassthroughEndpoint = PassthroughEndpoint {
                 ("audio/flac", "Bytes"),
                 ("audio/wav", "Bytes"),
                 ("audio/pcm", "Bytes"),
-                EVENTS,
+                EVENT_STREAM_CONTENT,
             ],
         )],
     )
-    .with_body(JSON, "SpeechRequest"),
-    parse: |body, live| validation::validate_speech(body, &live.admission),
+    .with_body(JSON_CONTENT_TYPE, "SpeechRequest"),
+    parse: |body, live| validation::validate_speech_request(body, &live.admission),
 };
 
 /// `POST /v1/moderations`: classification of texts.
@@ -56,14 +56,14 @@ pub const MODERATIONS: PassthroughEndpoint = PassthroughEndpoint {
     kind: ModelKind::Moderation,
     operation: Operation::new(
         "Moderation",
-        EndpointWork::Model,
+        EndpointWorkKind::Model,
         "Classifies texts by the harm that they may do",
-        &[(200, &[(JSON, "Moderation")])],
+        &[(200, &[(JSON_CONTENT_TYPE, "Moderation")])],
     )
-    .with_body(JSON, "ModerationRequest"),
+    .with_body(JSON_CONTENT_TYPE, "ModerationRequest"),
     parse: |body, live| {
         let default = live.settings.default_models.moderations.as_deref();
-        validation::validate_texts(body, &live.admission, ModelKind::Moderation, default)
+        validation::validate_text_input_request(body, &live.admission, ModelKind::Moderation, default)
     },
 };
 
@@ -80,18 +80,18 @@ impl Endpoint for PassthroughEndpoint {
         self.path
     }
 
-    fn scope(&self) -> KeyScope {
+    fn required_scope(&self) -> KeyScope {
         KeyScope::from_name(self.kind.spec().scope).unwrap_or(KeyScope::Chat)
     }
 
-    fn operation(&self) -> Operation {
+    fn openapi_operation(&self) -> Operation {
         self.operation
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
         boxed_handler(move || async move {
             let body = x.read_json_body().await?;
-            failover::run(x, RequestBody::Json(body, self.parse)).await
+            failover::serve_request(x, RequestBody::Json(body, self.parse)).await
         })
     }
 }

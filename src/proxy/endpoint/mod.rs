@@ -57,10 +57,10 @@ pub trait Endpoint: Sync {
     fn path(&self) -> &'static str;
 
     /// Scope that a key needs.
-    fn scope(&self) -> KeyScope;
+    fn required_scope(&self) -> KeyScope;
 
     /// Description in the OpenAPI document.
-    fn operation(&self) -> Operation;
+    fn openapi_operation(&self) -> Operation;
 
     /// Returns true if the endpoint needs no key.
     fn is_public(&self) -> bool {
@@ -128,7 +128,7 @@ const ENDPOINTS: &[&dyn Endpoint] = &[
 
 /// Headers of a request by which a client of the messages dialect is recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DialectHeaders {
+pub enum MessagesDialectHint {
     /// No header of the messages dialect.
     Absent,
     /// Header `x-api-key`, which clients of other dialects may send too.
@@ -137,7 +137,7 @@ pub enum DialectHeaders {
     Messages,
 }
 
-impl DialectHeaders {
+impl MessagesDialectHint {
     /// Returns the headers of a request; `has_header` returns true if the request has the header of a name.
     pub fn from_request(has_header: impl Fn(&str) -> bool) -> Self {
         match () {
@@ -152,21 +152,21 @@ impl DialectHeaders {
 /// Clients of the messages dialect, by their headers, get that dialect for the model list and for unknown paths. Any
 /// other unknown path has the dialect of the path that the client probably meant.
 #[must_use]
-pub fn error_dialect(path: &str, headers: DialectHeaders) -> Dialect {
+pub fn error_dialect(path: &str, headers: MessagesDialectHint) -> Dialect {
     let path = normalize_path(path);
     let own = Dialect::from_path(path);
-    if headers != DialectHeaders::Messages
+    if headers != MessagesDialectHint::Messages
         && let Some(own) = own
     {
         return own;
     }
     let is_known = unknown::is_endpoint_path(path);
-    if headers == DialectHeaders::Messages && (!is_known || path.starts_with("/v1/models")) {
+    if headers == MessagesDialectHint::Messages && (!is_known || path.starts_with("/v1/models")) {
         return Dialect::Messages;
     }
     let meant = || unknown::suggested_path(path).filter(|_| !is_known).and_then(Dialect::from_path);
     own.or_else(meant).unwrap_or(match headers {
-        DialectHeaders::ApiKey if !is_known => Dialect::Messages,
+        MessagesDialectHint::ApiKey if !is_known => Dialect::Messages,
         _ => Dialect::Chat,
     })
 }
@@ -175,7 +175,10 @@ pub fn error_dialect(path: &str, headers: DialectHeaders) -> Dialect {
 ///
 /// # Errors
 /// Returns a refusal if the path is unknown or does not support the method.
-pub fn find<'p>(method: &Method, path: &'p str) -> Result<(&'static dyn Endpoint, &'p str), ApiError> {
+pub fn find_endpoint<'p>(
+    method: &Method,
+    path: &'p str,
+) -> Result<(&'static dyn Endpoint, &'p str), ApiError> {
     let path = normalize_path(path);
     let endpoints = || ENDPOINTS.iter().copied();
     match route_table::find_route(endpoints(), method, path) {
@@ -186,10 +189,10 @@ pub fn find<'p>(method: &Method, path: &'p str) -> Result<(&'static dyn Endpoint
         Err(RouteError::UnknownPath) => Err(unknown::unknown_path_error(path)),
         Err(RouteError::MethodNotAllowed(allowed)) if *method == Method::HEAD => {
             route_table::find_route(endpoints(), &Method::GET, path)
-                .map_err(|_| route_table::method_not_allowed(method, &allowed))
+                .map_err(|_| route_table::method_not_allowed_error(method, &allowed))
         }
         Err(RouteError::MethodNotAllowed(allowed)) => Err(unknown::unknown_action_error(path)
-            .unwrap_or_else(|| route_table::method_not_allowed(method, &allowed))),
+            .unwrap_or_else(|| route_table::method_not_allowed_error(method, &allowed))),
     }
 }
 
@@ -206,7 +209,7 @@ fn normalize_path(path: &str) -> &str {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::openapi::EndpointWork;
+    use super::openapi::EndpointWorkKind;
     use super::*;
     use penstock_batch::create_request::CreateBatchRequest;
     use penstock_batch::jsonl::BATCH_PATHS;
@@ -217,7 +220,8 @@ mod tests {
         // Endpoints that count tokens, and other names of an endpoint.
         let others = ["/v1/messages/count_tokens", "/v1/responses/input_tokens", "/v2/rerank"];
         let named: Vec<&str> = MODEL_KINDS.iter().flat_map(|row| row.paths.split([' ', ','])).collect();
-        for endpoint in ENDPOINTS.iter().filter(|row| row.operation().work == EndpointWork::Model) {
+        for endpoint in ENDPOINTS.iter().filter(|row| row.openapi_operation().work == EndpointWorkKind::Model)
+        {
             let path = endpoint.path();
             assert_ne!(named.contains(&path), others.contains(&path), "{path}");
         }
@@ -225,14 +229,14 @@ mod tests {
 
     #[test]
     fn a_known_path_with_another_method_names_the_right_one() {
-        let refusal = find(&Method::GET, "/v1/chat/completions").err().unwrap();
+        let refusal = find_endpoint(&Method::GET, "/v1/chat/completions").err().unwrap();
         assert_eq!(refusal.code, ErrorCode::MethodNotAllowed);
         assert_eq!(refusal.details.get("allow").unwrap(), "POST");
     }
 
     #[test]
     fn an_action_of_another_service_is_not_taken_for_an_id() {
-        let code = |method: Method, path: &str| find(&method, path).err().unwrap();
+        let code = |method: Method, path: &str| find_endpoint(&method, path).err().unwrap();
         let compact = code(Method::POST, "/v1/responses/compact");
         assert!(
             compact.code == ErrorCode::NotFound && compact.message.contains("not offered"),
@@ -265,25 +269,28 @@ mod tests {
 
     #[test]
     fn model_ids_may_hold_slashes() {
-        let (endpoint, tail) = find(&Method::GET, "/v1/models/org/model:eco").unwrap();
+        let (endpoint, tail) = find_endpoint(&Method::GET, "/v1/models/org/model:eco").unwrap();
         assert_eq!((endpoint.name(), tail), ("model", "org/model:eco"));
     }
 
     #[test]
     fn a_doubled_version_and_a_trailing_slash_are_accepted() {
-        assert_eq!(find(&Method::POST, "/v1/v1/messages").unwrap().0.name(), "messages");
-        assert_eq!(find(&Method::GET, "/v1/models/").unwrap().0.name(), "models");
-        assert_eq!(find(&Method::POST, "/v1/v2/rerank").unwrap().0.name(), "rerank");
+        assert_eq!(find_endpoint(&Method::POST, "/v1/v1/messages").unwrap().0.name(), "messages");
+        assert_eq!(find_endpoint(&Method::GET, "/v1/models/").unwrap().0.name(), "models");
+        assert_eq!(find_endpoint(&Method::POST, "/v1/v2/rerank").unwrap().0.name(), "rerank");
     }
 
     #[test]
     fn a_path_after_an_id_is_not_part_of_the_id() {
-        let (endpoint, tail) = find(&Method::GET, "/v1/files/file-1/content").unwrap();
+        let (endpoint, tail) = find_endpoint(&Method::GET, "/v1/files/file-1/content").unwrap();
         assert_eq!((endpoint.name(), tail), ("file_content", "file-1"));
-        let (endpoint, tail) = find(&Method::HEAD, "/v1/files/file-1/").unwrap();
+        let (endpoint, tail) = find_endpoint(&Method::HEAD, "/v1/files/file-1/").unwrap();
         assert_eq!((endpoint.name(), tail), ("file", "file-1"));
-        assert_eq!(find(&Method::DELETE, "/v1/files/file-1").unwrap().0.name(), "file_delete");
-        assert_eq!(find(&Method::PUT, "/v1/files").err().unwrap().details.get("allow").unwrap(), "POST, GET");
+        assert_eq!(find_endpoint(&Method::DELETE, "/v1/files/file-1").unwrap().0.name(), "file_delete");
+        assert_eq!(
+            find_endpoint(&Method::PUT, "/v1/files").err().unwrap().details.get("allow").unwrap(),
+            "POST, GET"
+        );
     }
 
     #[test]
@@ -296,38 +303,41 @@ mod tests {
             (Method::GET, "/v1/batches/batch_1/cancel", "POST"),
             (Method::OPTIONS, "/v1/batches/batch_1/cancel/", "POST"),
         ] {
-            let refusal = find(&method, path).err().unwrap();
+            let refusal = find_endpoint(&method, path).err().unwrap();
             assert_eq!(refusal.details.get("allow").unwrap(), allow, "{method} {path}");
         }
-        let (endpoint, tail) = find(&Method::POST, "/v1/batches/batch_1/cancel").unwrap();
+        let (endpoint, tail) = find_endpoint(&Method::POST, "/v1/batches/batch_1/cancel").unwrap();
         assert_eq!((endpoint.name(), tail), ("batch_cancel", "batch_1"));
     }
 
     #[test]
     fn errors_of_the_catalogue_follow_the_client() {
-        assert_eq!(error_dialect("/v1/models", DialectHeaders::Messages), Dialect::Messages);
-        assert_eq!(error_dialect("/v1/models", DialectHeaders::Absent), Dialect::Chat);
-        assert_eq!(error_dialect("/v1/messages/count_tokens", DialectHeaders::Absent), Dialect::Messages);
-        assert_eq!(error_dialect("/v1/files", DialectHeaders::Messages), Dialect::Chat);
+        assert_eq!(error_dialect("/v1/models", MessagesDialectHint::Messages), Dialect::Messages);
+        assert_eq!(error_dialect("/v1/models", MessagesDialectHint::Absent), Dialect::Chat);
+        assert_eq!(
+            error_dialect("/v1/messages/count_tokens", MessagesDialectHint::Absent),
+            Dialect::Messages
+        );
+        assert_eq!(error_dialect("/v1/files", MessagesDialectHint::Messages), Dialect::Chat);
     }
 
     #[test]
     fn errors_of_an_unknown_path_follow_the_clients_dialect() {
-        assert_eq!(error_dialect("/anything", DialectHeaders::Messages), Dialect::Messages);
-        assert_eq!(error_dialect("/anything", DialectHeaders::Absent), Dialect::Chat);
-        assert_eq!(error_dialect("/models", DialectHeaders::Messages), Dialect::Messages);
-        assert_eq!(error_dialect("//v1/models", DialectHeaders::Absent), Dialect::Chat);
-        assert_eq!(error_dialect("/messages", DialectHeaders::Absent), Dialect::Messages);
-        assert_eq!(error_dialect("//v1/messages", DialectHeaders::Absent), Dialect::Messages);
-        assert_eq!(error_dialect("/v1/messages/batches", DialectHeaders::Absent), Dialect::Messages);
-        assert_eq!(error_dialect("/v1//chat/completions", DialectHeaders::Absent), Dialect::Chat);
-        assert_eq!(error_dialect("/anything", DialectHeaders::ApiKey), Dialect::Messages);
-        assert_eq!(error_dialect("/v1/models", DialectHeaders::ApiKey), Dialect::Chat);
-        let of = |sent: &[&str]| DialectHeaders::from_request(|name| sent.contains(&name));
-        assert_eq!(of(&["anthropic-beta", "x-api-key"]), DialectHeaders::Messages);
-        assert_eq!(of(&["anthropic-version"]), DialectHeaders::Messages);
-        assert_eq!(of(&["x-api-key"]), DialectHeaders::ApiKey);
-        assert_eq!(of(&["authorization"]), DialectHeaders::Absent);
+        assert_eq!(error_dialect("/anything", MessagesDialectHint::Messages), Dialect::Messages);
+        assert_eq!(error_dialect("/anything", MessagesDialectHint::Absent), Dialect::Chat);
+        assert_eq!(error_dialect("/models", MessagesDialectHint::Messages), Dialect::Messages);
+        assert_eq!(error_dialect("//v1/models", MessagesDialectHint::Absent), Dialect::Chat);
+        assert_eq!(error_dialect("/messages", MessagesDialectHint::Absent), Dialect::Messages);
+        assert_eq!(error_dialect("//v1/messages", MessagesDialectHint::Absent), Dialect::Messages);
+        assert_eq!(error_dialect("/v1/messages/batches", MessagesDialectHint::Absent), Dialect::Messages);
+        assert_eq!(error_dialect("/v1//chat/completions", MessagesDialectHint::Absent), Dialect::Chat);
+        assert_eq!(error_dialect("/anything", MessagesDialectHint::ApiKey), Dialect::Messages);
+        assert_eq!(error_dialect("/v1/models", MessagesDialectHint::ApiKey), Dialect::Chat);
+        let of = |sent: &[&str]| MessagesDialectHint::from_request(|name| sent.contains(&name));
+        assert_eq!(of(&["anthropic-beta", "x-api-key"]), MessagesDialectHint::Messages);
+        assert_eq!(of(&["anthropic-version"]), MessagesDialectHint::Messages);
+        assert_eq!(of(&["x-api-key"]), MessagesDialectHint::ApiKey);
+        assert_eq!(of(&["authorization"]), MessagesDialectHint::Absent);
     }
 
     #[test]
@@ -340,7 +350,7 @@ mod tests {
         }
         // A batch finds its endpoint by this path with the method POST.
         for path in BATCH_PATHS {
-            let (endpoint, _) = find(&Method::POST, path).unwrap();
+            let (endpoint, _) = find_endpoint(&Method::POST, path).unwrap();
             assert!(endpoint.accepts_batch_lines() && endpoint.path() == *path, "{path}");
         }
     }
@@ -364,27 +374,33 @@ mod tests {
 
     #[test]
     fn an_unknown_path_gets_the_path_to_use() {
-        let refusal = find(&Method::POST, "/v1/generate").err().unwrap();
+        let refusal = find_endpoint(&Method::POST, "/v1/generate").err().unwrap();
         assert_eq!(refusal.code, ErrorCode::NotFound);
         assert!(refusal.message.contains("/v1/chat/completions"));
     }
 
     #[test]
     fn paths_of_stored_responses_are_found() {
-        assert_eq!(find(&Method::POST, "/v1/responses").unwrap().0.name(), "responses");
-        assert_eq!(find(&Method::POST, "/v1/responses/input_tokens").unwrap().0.name(), "input_tokens");
-        assert_eq!(find(&Method::GET, "/v1/responses").err().unwrap().code, ErrorCode::MethodNotAllowed);
+        assert_eq!(find_endpoint(&Method::POST, "/v1/responses").unwrap().0.name(), "responses");
+        assert_eq!(
+            find_endpoint(&Method::POST, "/v1/responses/input_tokens").unwrap().0.name(),
+            "input_tokens"
+        );
+        assert_eq!(
+            find_endpoint(&Method::GET, "/v1/responses").err().unwrap().code,
+            ErrorCode::MethodNotAllowed
+        );
         for (method, path, name) in [
             (Method::GET, "/v1/responses/resp_1", "response"),
             (Method::DELETE, "/v1/responses/resp_1", "response_delete"),
             (Method::GET, "/v1/responses/resp_1/input_items", "response_input_items"),
             (Method::POST, "/v1/responses/resp_1/cancel", "response_cancel"),
         ] {
-            let (endpoint, tail) = find(&method, path).unwrap();
+            let (endpoint, tail) = find_endpoint(&method, path).unwrap();
             assert_eq!((endpoint.name(), tail), (name, "resp_1"));
-            assert_eq!(error_dialect(path, DialectHeaders::Absent), Dialect::Responses);
+            assert_eq!(error_dialect(path, MessagesDialectHint::Absent), Dialect::Responses);
         }
-        let compact = find(&Method::POST, "/v1/responses/compact").err().unwrap();
+        let compact = find_endpoint(&Method::POST, "/v1/responses/compact").err().unwrap();
         assert_eq!(compact.code, ErrorCode::NotFound);
     }
 }

@@ -3,7 +3,7 @@
 
 use super::{Endpoint, EndpointFuture, decode_segment, unknown};
 use crate::auth::key_cache::Principal;
-use crate::proxy::endpoint::openapi::{EndpointWork, JSON, Operation};
+use crate::proxy::endpoint::openapi::{EndpointWorkKind, JSON_CONTENT_TYPE, Operation};
 use crate::proxy::exchange::Exchange;
 use crate::proxy::filters::unknown_model_error;
 use http::Method;
@@ -35,16 +35,16 @@ impl Endpoint for ListModels {
         "/v1/models"
     }
 
-    fn scope(&self) -> KeyScope {
+    fn required_scope(&self) -> KeyScope {
         KeyScope::Models
     }
 
-    fn operation(&self) -> Operation {
+    fn openapi_operation(&self) -> Operation {
         Operation::new(
             "Models",
-            EndpointWork::Direct,
+            EndpointWorkKind::Direct,
             "Lists the models that the key may use",
-            &[(200, &[(JSON, "ModelList")])],
+            &[(200, &[(JSON_CONTENT_TYPE, "ModelList")])],
         )
         .with_query(&[
             "output_modalities",
@@ -71,7 +71,7 @@ impl Endpoint for ListModels {
             let live = x.config.clone();
             let figures = |id: &str| {
                 live.model(id).map_or_else(LastHourFigures::default, |model| {
-                    let rates = model.hourly_stats.lock().rates(now);
+                    let rates = model.hourly_stats.lock().summary(now);
                     LastHourFigures {
                         throughput: rates.throughput,
                         latency: rates.latency,
@@ -102,14 +102,19 @@ impl Endpoint for GetModel {
         "/v1/models/*"
     }
 
-    fn scope(&self) -> KeyScope {
+    fn required_scope(&self) -> KeyScope {
         KeyScope::Models
     }
 
-    fn operation(&self) -> Operation {
-        Operation::new("Models", EndpointWork::Direct, "A model", &[(200, &[(JSON, "Model")])])
-            .with_query(&["include_meta"])
-            .with_codes(&[ErrorCode::ModelNotFound])
+    fn openapi_operation(&self) -> Operation {
+        Operation::new(
+            "Models",
+            EndpointWorkKind::Direct,
+            "A model",
+            &[(200, &[(JSON_CONTENT_TYPE, "Model")])],
+        )
+        .with_query(&["include_meta"])
+        .with_error_codes(&[ErrorCode::ModelNotFound])
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, tail: &'a str) -> EndpointFuture<'a> {

@@ -2,7 +2,7 @@
 //! Cohere's API v2.
 
 use super::{Endpoint, EndpointFuture, boxed_handler};
-use crate::proxy::endpoint::openapi::{EndpointWork, JSON, Operation};
+use crate::proxy::endpoint::openapi::{EndpointWorkKind, JSON_CONTENT_TYPE, Operation};
 use crate::proxy::exchange::Exchange;
 use crate::proxy::failover;
 use crate::proxy::filters::RequestBody;
@@ -26,18 +26,18 @@ impl Endpoint for RerankDocuments {
         self.0
     }
 
-    fn scope(&self) -> KeyScope {
+    fn required_scope(&self) -> KeyScope {
         KeyScope::Rerank
     }
 
-    fn operation(&self) -> Operation {
+    fn openapi_operation(&self) -> Operation {
         Operation::new(
             "Rerank",
-            EndpointWork::Model,
+            EndpointWorkKind::Model,
             "Sorts documents by their relevance to a query",
-            &[(200, &[(JSON, "Ranking")])],
+            &[(200, &[(JSON_CONTENT_TYPE, "Ranking")])],
         )
-        .with_body(JSON, "RerankRequest")
+        .with_body(JSON_CONTENT_TYPE, "RerankRequest")
     }
 
     /// Returns true for `/v1/rerank`. The second path exists only for clients with a fixed path.
@@ -49,9 +49,9 @@ impl Endpoint for RerankDocuments {
         boxed_handler(move || async move {
             let body = x.read_json_body().await?;
             let parse = |body, live: &ConfigSnapshot| {
-                penstock_request_validation::validate_rerank(body, &live.admission)
+                penstock_request_validation::validate_rerank_request(body, &live.admission)
             };
-            failover::run(x, RequestBody::Json(body, parse)).await
+            failover::serve_request(x, RequestBody::Json(body, parse)).await
         })
     }
 }

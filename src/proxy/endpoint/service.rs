@@ -2,9 +2,9 @@
 //! accepted. `GET /openapi.json`: the description of every endpoint. None of them needs a key.
 
 use super::{Endpoint, EndpointFuture, openapi};
-use crate::proxy::endpoint::openapi::{EndpointWork, JSON, Operation};
+use crate::proxy::endpoint::openapi::{EndpointWorkKind, JSON_CONTENT_TYPE, Operation};
 use crate::proxy::exchange::{Exchange, write_outcome};
-use crate::telemetry::HEALTH_ENDPOINT;
+use crate::telemetry::HEALTH_ENDPOINT_NAME;
 use bytes::Bytes;
 use http::{Method, header};
 use penstock_auth::KeyScope;
@@ -27,16 +27,16 @@ impl Endpoint for RootEndpoint {
         "/"
     }
 
-    fn scope(&self) -> KeyScope {
+    fn required_scope(&self) -> KeyScope {
         KeyScope::Models
     }
 
-    fn operation(&self) -> Operation {
+    fn openapi_operation(&self) -> Operation {
         Operation::new(
             "Service",
-            EndpointWork::Direct,
+            EndpointWorkKind::Direct,
             "Name and links of the service",
-            &[(200, &[(JSON, "Root")])],
+            &[(200, &[(JSON_CONTENT_TYPE, "Root")])],
         )
     }
 
@@ -66,7 +66,7 @@ pub struct GetHealth(pub &'static str);
 
 impl Endpoint for GetHealth {
     fn name(&self) -> &'static str {
-        HEALTH_ENDPOINT
+        HEALTH_ENDPOINT_NAME
     }
 
     fn method(&self) -> Method {
@@ -77,16 +77,16 @@ impl Endpoint for GetHealth {
         self.0
     }
 
-    fn scope(&self) -> KeyScope {
+    fn required_scope(&self) -> KeyScope {
         KeyScope::Models
     }
 
-    fn operation(&self) -> Operation {
+    fn openapi_operation(&self) -> Operation {
         Operation::new(
             "Service",
-            EndpointWork::Direct,
+            EndpointWorkKind::Direct,
             "200 while requests are accepted",
-            &[(200, &[(JSON, "Health")])],
+            &[(200, &[(JSON_CONTENT_TYPE, "Health")])],
         )
     }
 
@@ -100,7 +100,7 @@ impl Endpoint for GetHealth {
                 return Err(ApiError::new(ErrorCode::Overloaded).with_retry_after(1));
             }
             x.record.status = 200;
-            let head = x.new_response_head(200).with(header::CACHE_CONTROL, "no-store");
+            let head = x.new_response_head(200).with_field(header::CACHE_CONTROL, "no-store");
             Ok(write_outcome(
                 head.send_json(&mut x.caller, vec![Bytes::from_static(br#"{"status":"ok"}"#)]).await,
             ))
@@ -124,12 +124,17 @@ impl Endpoint for GetOpenApiDocument {
         openapi::OPENAPI_PATH
     }
 
-    fn scope(&self) -> KeyScope {
+    fn required_scope(&self) -> KeyScope {
         KeyScope::Models
     }
 
-    fn operation(&self) -> Operation {
-        Operation::new("Service", EndpointWork::Direct, "This document", &[(200, &[(JSON, "Document")])])
+    fn openapi_operation(&self) -> Operation {
+        Operation::new(
+            "Service",
+            EndpointWorkKind::Direct,
+            "This document",
+            &[(200, &[(JSON_CONTENT_TYPE, "Document")])],
+        )
     }
 
     fn is_public(&self) -> bool {
@@ -141,7 +146,7 @@ impl Endpoint for GetOpenApiDocument {
             x.record.status = 200;
             let document = Bytes::from_static(openapi::document_text().as_bytes());
             x.reserve_memory(document.len())?;
-            let head = x.new_response_head(200).with(header::CACHE_CONTROL, "public, max-age=3600");
+            let head = x.new_response_head(200).with_field(header::CACHE_CONTROL, "public, max-age=3600");
             Ok(write_outcome(head.send_json(&mut x.caller, vec![document]).await))
         })
     }

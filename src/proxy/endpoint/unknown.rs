@@ -116,7 +116,7 @@ pub(super) fn unknown_subpath_error(object: &str, path: &str) -> ApiError {
     paths.dedup();
     let message =
         format!("There is nothing at this path; the paths of such an object are {}.", paths.join(", "));
-    ApiError::with_message(ErrorCode::NotFound, message).with_detail("paths", paths)
+    ApiError::with_message(ErrorCode::NotFound, message).with_details_member("paths", paths)
 }
 
 /// Returns the 404 of an unknown path.
@@ -141,7 +141,7 @@ pub(super) fn unknown_path_error(path: &str) -> ApiError {
     let right = right.replace('*', "{id}");
     let before = if more.is_empty() { "" } else { " " };
     let message = format!("There is nothing at this path; use {right}.{why}{before}{more}");
-    ApiError::with_message(ErrorCode::NotFound, message).with_detail("path", right.as_str())
+    ApiError::with_message(ErrorCode::NotFound, message).with_details_member("path", right.as_str())
 }
 
 /// Returns the path that a client probably meant by an unknown path.

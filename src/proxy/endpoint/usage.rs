@@ -3,7 +3,7 @@
 
 use super::{Endpoint, EndpointFuture, query_parameters};
 use crate::billing::rollups::answer::{UsageQuery, read_usage, usage_json};
-use crate::proxy::endpoint::openapi::{EndpointWork, JSON, Operation};
+use crate::proxy::endpoint::openapi::{EndpointWorkKind, JSON_CONTENT_TYPE, Operation};
 use crate::proxy::exchange::Exchange;
 use http::Method;
 use penstock_auth::KeyScope;
@@ -28,16 +28,16 @@ impl Endpoint for GetUsage {
         "/v1/usage"
     }
 
-    fn scope(&self) -> KeyScope {
+    fn required_scope(&self) -> KeyScope {
         KeyScope::AccountRead
     }
 
-    fn operation(&self) -> Operation {
+    fn openapi_operation(&self) -> Operation {
         Operation::new(
             "Account",
-            EndpointWork::Direct,
+            EndpointWorkKind::Direct,
             "Usage of the account, or of one of its keys",
-            &[(200, &[(JSON, "Usage")])],
+            &[(200, &[(JSON_CONTENT_TYPE, "Usage")])],
         )
         .with_query(&["from", "to", "group_by", "key"])
     }

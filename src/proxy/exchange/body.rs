@@ -46,10 +46,10 @@ impl Exchange<'_> {
         )
         .await
         .unwrap_or_else(|_| Err(ApiError::new(ErrorCode::RequestTimeout)));
-        self.finish_body(body.is_ok());
+        self.finish_body_read(body.is_ok());
         let body = strip_byte_order_mark(body?);
         #[cfg(feature = "inject")]
-        self.app.fault_injector.trigger(crate::net::fault_injection::InjectionPoint::Body);
+        self.app.fault_injector.panic_if_armed(crate::net::fault_injection::InjectionPoint::Body);
         self.record.bytes_in = body.len();
         Ok(body)
     }
@@ -68,7 +68,7 @@ impl Exchange<'_> {
         let announced = self.content_length()?;
         if announced.is_some_and(|length| length > cap) {
             self.keep_alive = false;
-            return Err(body_too_large(cap));
+            return Err(body_too_large_error(cap));
         }
         let held =
             held.map_or(announced.unwrap_or(0), |held| announced.map_or(held, |length| length.min(held)));
@@ -121,7 +121,7 @@ impl Exchange<'_> {
     }
 
     /// Ends the read of a body. If the body is not `complete`, the connection serves no other request.
-    pub(crate) fn finish_body(&mut self, complete: bool) {
+    pub(crate) fn finish_body_read(&mut self, complete: bool) {
         self.caller.set_reading_long_body(false);
         // While a body is unread, sending the interim response has marked the connection for closing.
         if !complete {
@@ -192,9 +192,9 @@ fn strip_byte_order_mark(mut body: Bytes) -> Bytes {
 }
 
 /// Returns the 413 of a body that is larger than `cap` bytes.
-pub(crate) fn body_too_large(cap: usize) -> ApiError {
+pub(crate) fn body_too_large_error(cap: usize) -> ApiError {
     ApiError::with_message(ErrorCode::TooLarge, format!("The request body is larger than {cap} bytes."))
-        .with_detail("limit_bytes", cap)
+        .with_details_member("limit_bytes", cap)
 }
 
 /// Returns the refusal of a body that was not read completely: too slow, or truncated.
@@ -222,7 +222,7 @@ async fn read_to_buffer(
 ) -> Result<Bytes, ApiError> {
     let complete = caller.is_in_process();
     if let Some(length) = announced.filter(|length| *length >= MIN_DIRECT_BODY)
-        && let Some(first) = with_idle_timeout(idle, caller.begin_direct_body()).await?
+        && let Some(first) = with_idle_timeout(idle, caller.begin_direct_body_read()).await?
     {
         return read_rest(caller, first, buffers, (length, idle)).await;
     }
@@ -238,7 +238,7 @@ async fn read_to_buffer(
     drop(first);
     while read > 0 {
         if body.len() > cap {
-            return Err(body_too_large(cap));
+            return Err(body_too_large_error(cap));
         }
         // The buffer grows by more than the bytes that were read.
         let held = body.capacity();
@@ -246,7 +246,7 @@ async fn read_to_buffer(
             permit.reserve_bytes(held - reserved)?;
             reserved = held;
         }
-        read = with_idle_timeout(idle, caller.read_into(&mut body)).await?;
+        read = with_idle_timeout(idle, caller.read_body_into(&mut body)).await?;
     }
     Ok(body.freeze())
 }
@@ -264,7 +264,7 @@ async fn read_rest(
     let mut body = buffers.take_buffer(length);
     body.extend_from_slice(&first);
     drop(first);
-    while body.len() < length && with_idle_timeout(idle, caller.read_into(&mut body)).await? > 0 {}
+    while body.len() < length && with_idle_timeout(idle, caller.read_body_into(&mut body)).await? > 0 {}
     Ok(body.freeze())
 }
 

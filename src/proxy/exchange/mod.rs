@@ -3,15 +3,15 @@
 
 mod body;
 
-pub(crate) use body::{body_read_refusal, body_too_large};
+pub(crate) use body::{body_read_refusal, body_too_large_error};
 
 use crate::auth::key_cache::Principal;
 use crate::http::ConnectionReuse;
 use crate::limits::admission_control::AdmissionPermit;
-use crate::limits::rate_limit::{self, KeyLimitReservation, ProvisionalPermit, UsageProfile};
+use crate::limits::rate_limit::{self, KeyLimitReservation, ProvisionalPermit, TypicalKeyUsage};
 use crate::proxy::RequestOrigin;
 use crate::proxy::downstream::Downstream;
-use crate::proxy::endpoint::{self, DialectHeaders, Endpoint};
+use crate::proxy::endpoint::{self, Endpoint, MessagesDialectHint};
 use crate::proxy::response::{self, cors::CrossOrigin, head::ResponseHead};
 use crate::state::AppState;
 use crate::telemetry::request_id::RequestId;
@@ -132,7 +132,7 @@ impl Exchange<'_> {
     /// of a batch line or of a request of the console.
     pub(crate) fn read_head(&mut self) {
         let caller = &self.caller;
-        let headers = DialectHeaders::from_request(|name| caller.custom_field(name).is_some());
+        let headers = MessagesDialectHint::from_request(|name| caller.custom_header_field(name).is_some());
         let dialect = endpoint::error_dialect(caller.path(), headers);
         let state = &mut *self.state;
         state.origin = CrossOrigin::from_request(
@@ -143,12 +143,12 @@ impl Exchange<'_> {
         state.keep_alive = caller.may_keep_alive() && caller.method() != http::Method::CONNECT;
         state.dialect = dialect;
         state.record.dialect = dialect;
-        state.record.trace = TraceContext::from_headers(|name| caller.custom_field(name));
-        if let Some(line) = caller.batch_line() {
+        state.record.trace = TraceContext::from_headers(|name| caller.custom_header_field(name));
+        if let Some(line) = caller.in_process_line() {
             state.work = line.work_class();
             state.record.is_batch_line = true;
         }
-        if let Some(principal) = caller.origin().and_then(RequestOrigin::principal) {
+        if let Some(principal) = caller.request_origin().and_then(RequestOrigin::principal) {
             state.principal = principal.clone();
         }
         let (keep, within) = (self.keep_alive, self.config.settings.limits.client_write);
@@ -162,12 +162,13 @@ impl Exchange<'_> {
     /// Returns a refusal if the path is unknown or does not support the method.
     pub(crate) fn find_route(&mut self) -> Result<RequestRoute, ApiError> {
         #[cfg(feature = "inject")]
-        self.app.fault_injector.trigger(crate::net::fault_injection::InjectionPoint::Route);
+        self.app.fault_injector.panic_if_armed(crate::net::fault_injection::InjectionPoint::Route);
         let method = self.caller.method().clone();
         if method == http::Method::OPTIONS && self.origin.answers_preflight() {
             return Ok(RequestRoute::Preflight);
         }
-        let found = endpoint::find(&method, self.caller.path()).map(|(found, tail)| (found, Box::from(tail)));
+        let found = endpoint::find_endpoint(&method, self.caller.path())
+            .map(|(found, tail)| (found, Box::from(tail)));
         let (found, tail) = found.inspect_err(|_| self.find_key())?;
         self.record.endpoint = found.name();
         Ok(RequestRoute::Endpoint(found, tail))
@@ -213,7 +214,7 @@ impl Exchange<'_> {
     /// Returns a refusal if the API key is missing or invalid.
     pub(crate) fn authenticate(&self) -> Result<Arc<Principal>, ApiError> {
         let (authorization, api_key) =
-            (self.caller.header_field(header::AUTHORIZATION), self.caller.custom_field("x-api-key"));
+            (self.caller.header_field(header::AUTHORIZATION), self.caller.custom_header_field("x-api-key"));
         self.app.key_cache.authenticate(authorization, api_key)
     }
 
@@ -257,17 +258,17 @@ impl Exchange<'_> {
     ///
     /// # Errors
     /// Same as for [`Exchange::reserve_limits`].
-    pub fn acquire_provisional(&self) -> Result<(ProvisionalPermit, UsageProfile), ApiError> {
+    pub fn acquire_provisional_permit(&self) -> Result<(ProvisionalPermit, TypicalKeyUsage), ApiError> {
         let member = &self.app.stores.fleet;
-        if member.is_shared() {
+        if member.has_fleet() {
             self.app.key_cache.start_limit_sharing(&self.principal, member);
         }
-        rate_limit::acquire_provisional(&self.principal, self.work, self.app.clock)
+        rate_limit::acquire_provisional_permit(&self.principal, self.work, self.app.clock)
             .map_err(|hit| self.limit_refusal(hit))
     }
 
     fn limit_refusal(&self, (hit, refusal): (rate_limit::LimitViolation, ApiError)) -> ApiError {
-        self.app.metrics.count_limited(hit.limit.name(), hit.owner.name());
+        self.app.metrics.count_limit_refusal(hit.limit.name(), hit.owner.name());
         refusal
     }
 
@@ -276,7 +277,7 @@ impl Exchange<'_> {
         let Some(pass) = &mut self.limits_permit else { return };
         pass.settle(used);
         if used.money.0 > 0 {
-            self.app.key_cache.mark_spend(&self.principal);
+            self.app.key_cache.mark_spend_dirty(&self.principal);
         }
     }
 

@@ -154,7 +154,7 @@ impl FailoverRun<'_, '_> {
             let alarm =
                 if blocks_requests { alarm.min(Instant::now() + CROWDED_CHECK_INTERVAL) } else { alarm };
             let permit = pin!(waiting.acquire());
-            match self.watch.wait_for(&mut self.exchange.caller, permit, alarm).await {
+            match self.watch.wait_for_work(&mut self.exchange.caller, permit, alarm).await {
                 WaitOutcome::Ready(permit) => return Ok(permit),
                 WaitOutcome::Disconnected => return Err(AttemptError::Disconnected),
                 WaitOutcome::Revoked => return Err(AttemptError::Revoked),

@@ -16,8 +16,8 @@ use crate::upstream::wire_format::WireFormat;
 
 use bytes::{Bytes, BytesMut};
 use penstock_core::{
-    ApiError, AttemptTarget, Dialect, ErrorCode, ExtraMember, ExtraMembers, InferenceRequest, RequestForm,
-    UpstreamError, UpstreamErrorKind, UpstreamRequest,
+    AdjustableMember, AdjustableMemberSet, ApiError, AttemptTarget, Dialect, ErrorCode, InferenceRequest,
+    RequestBodyFormat, UpstreamError, UpstreamErrorKind, UpstreamRequest,
 };
 use penstock_dialect::FailedRequest;
 use std::borrow::Cow;
@@ -69,19 +69,19 @@ pub fn wire_format(run: &FailoverRun<'_, '_>, offer: &OfferState) -> Result<Wire
 }
 
 /// Returns the parameters of an offer for its translator.
-pub fn translation_target<'t>(
+pub fn translation_parameters<'t>(
     run: &'t FailoverRun<'_, '_>,
     offer: &'t OfferState,
     dialect: Dialect,
     created: u64,
 ) -> AttemptTarget<'t> {
-    let announced = run.exchange.caller.batch_line().and_then(|line| line.answer_identity());
+    let announced = run.exchange.caller.in_process_line().and_then(|line| line.answer_identity());
     AttemptTarget {
         model: &offer.offer.name,
         dialect,
         capabilities: &offer.offer.capabilities,
         preset: run.candidates.preset_parameters(offer),
-        max_tokens: run.max_tokens(offer),
+        max_tokens: run.reduced_max_tokens(offer),
         adjustment: run.request_adjustment(offer),
         answer_model: run.candidates.response_model_name(offer),
         id: announced.map_or(run.exchange.id.random_part(), |identity| &identity.unique),
@@ -120,7 +120,7 @@ async fn try_connection(
     until: Instant,
 ) -> Result<UpstreamResponse, (AttemptError, usize)> {
     let connect = pin!(offer.provider.route.connect());
-    let upstream = match run.watch.wait_for(&mut run.exchange.caller, connect, until).await {
+    let upstream = match run.watch.wait_for_work(&mut run.exchange.caller, connect, until).await {
         WaitOutcome::Ready(upstream) => upstream.map_err(|fault| (AttemptError::Fault(fault), 0))?,
         outcome => return Err((outcome.into_attempt_error(UpstreamErrorKind::Connect, run.deadline), 0)),
     };
@@ -133,9 +133,9 @@ async fn try_connection(
             .record
             .trace
             .as_deref()
-            .filter(|_| !without.contains(ExtraMember::TraceContext));
+            .filter(|_| !without.contains(AdjustableMember::TraceContext));
         let exchange = pin!(send(upstream, offer, wire_format, call, without, (run.upload.as_ref(), trace)));
-        run.watch.wait_for(&mut run.exchange.caller, exchange, alarm).await
+        run.watch.wait_for_work(&mut run.exchange.caller, exchange, alarm).await
     };
     let (upstream, status) = match asked {
         WaitOutcome::Ready(sent) => sent.map_err(|(fault, retries)| (AttemptError::Fault(fault), retries))?,
@@ -169,18 +169,19 @@ async fn send(
     offer: &OfferState,
     wire_format: WireFormat,
     call: &UpstreamRequest,
-    without: ExtraMembers,
+    without: AdjustableMemberSet,
     (upload, trace): (Option<&SpooledData>, Option<&TraceContext>),
 ) -> Result<(UpstreamExchange, u16), (UpstreamError, usize)> {
     let reset = |retries| (UpstreamError::new(UpstreamErrorKind::Reset), retries);
     let head = wire_format.request_head(offer).ok_or_else(|| reset(0))?;
-    let shortened = (without.headers().next().is_some()).then(|| head.without_headers(without.headers()));
+    let shortened =
+        (without.header_names().next().is_some()).then(|| head.without_headers(without.header_names()));
     let written = match upstream.send(shortened.as_ref().unwrap_or(head), call, upload, trace).await {
         Ok(()) => true,
-        Err(SendError::NotSent) => return Err(reset(upstream.max_stale_retries(TransportError::NotSent))),
+        Err(SendError::NotSent) => return Err(reset(upstream.max_retries_after(TransportError::NotSent))),
         Err(SendError::Stopped) => false,
         Err(SendError::Unread(error)) => {
-            return Err((UpstreamError::caller_error(crate::storage::files::disk_error(&error)), 0));
+            return Err((UpstreamError::caller_error(crate::storage::files::io_to_api_error(&error)), 0));
         }
     };
     match upstream.read_head().await {
@@ -188,7 +189,7 @@ async fn send(
         Ok(status) if !written && is_answer_status(status) => Err(reset(0)),
         Ok(status) => Ok((upstream, status)),
         Err(TransportError::Malformed) => Err((UpstreamError::new(UpstreamErrorKind::Malformed), 0)),
-        Err(broken) => Err(reset(upstream.max_stale_retries(broken))),
+        Err(broken) => Err(reset(upstream.max_retries_after(broken))),
     }
 }
 
@@ -213,7 +214,7 @@ async fn read_error(
         }
         let read = {
             let read = pin!(upstream.read_body());
-            run.watch.wait_for(&mut run.exchange.caller, read, alarm).await
+            run.watch.wait_for_work(&mut run.exchange.caller, read, alarm).await
         };
         match read {
             WaitOutcome::Ready(Ok(Some(piece))) if body.len() + piece.len() <= MAX_ERROR_BODY => {
@@ -246,8 +247,8 @@ async fn read_error(
 /// differ from the client's, except those of a tool call, which the gateway has found in the client's request.
 fn name_own_member(request: &InferenceRequest, provider: Dialect, refusal: &mut ApiError) {
     let Some(path) = refusal.param.clone() else { return };
-    if path.contains(".tool_calls[") && request.dialect.request_form() == RequestForm::Chat {
-        *refusal = request.name_client_param(refusal.clone());
+    if path.contains(".tool_calls[") && request.dialect.request_body_format() == RequestBodyFormat::Chat {
+        *refusal = request.rename_error_param(refusal.clone());
         return;
     }
     let own = request.dialect.name_of_provider_member(provider, &path);
@@ -263,7 +264,7 @@ fn name_own_member(request: &InferenceRequest, provider: Dialect, refusal: &mut 
 fn is_about_text(fault: &UpstreamError) -> bool {
     let is_refused =
         || fault.api_error.as_deref().is_some_and(|refusal| refusal.code == ErrorCode::ContentRefused);
-    fault.kind == UpstreamErrorKind::Caller && (fault.is_length_error() || is_refused())
+    fault.kind == UpstreamErrorKind::Caller && (fault.is_output_length_error() || is_refused())
 }
 
 /// Classifies an error object inside a response with status 200. After content was sent, the error is returned
@@ -281,7 +282,7 @@ pub fn reclassify_in_band_error(
     let window = offer.offer.context_length;
     let original = run.progress.has_content().then(|| fault.clone());
     // The request is built again, because it is not stored while the response is read.
-    let calls = run.upstream_requests(offer, ExtraMembers::NONE).unwrap_or_default();
+    let calls = run.build_upstream_requests(offer, AdjustableMemberSet::NONE).unwrap_or_default();
     let sent = match calls.as_slice() {
         [call] => sent_body(call),
         _ => Cow::Borrowed(&run.request.body[..]),
@@ -337,7 +338,7 @@ pub fn log_provider_refusal(run: &FailoverRun<'_, '_>, offer: &OfferState, refus
 /// Returns a `Retry-After` value in seconds. A date is converted to the time until that date, since the plugins have no
 /// clock.
 fn retry_after_seconds(value: String, now: Duration) -> String {
-    format::seconds_until(&value, now).map_or(value, |seconds| seconds.to_string())
+    format::seconds_until_http_date(&value, now).map_or(value, |seconds| seconds.to_string())
 }
 
 /// Returns the trimmed value of a header field, if it is UTF-8.
@@ -347,7 +348,7 @@ pub fn header_text(value: &[u8]) -> Option<String> {
 
 /// Reads and decodes the next bytes of a response body; `None` at its end. Waits at most until `alarm` or the deadline
 /// of the attempt; the failure is then `silent`, unless the deadline of the request has passed.
-pub async fn read_body(
+pub async fn read_body_piece(
     run: &mut FailoverRun<'_, '_>,
     answering: &mut UpstreamResponse,
     alarm: Instant,
@@ -358,7 +359,7 @@ pub async fn read_body(
         WaitOutcome::Deadline
     } else {
         let read = pin!(answering.exchange.read_body());
-        run.watch.wait_for(&mut run.exchange.caller, read, alarm).await
+        run.watch.wait_for_work(&mut run.exchange.caller, read, alarm).await
     };
     match read {
         WaitOutcome::Ready(Ok(Some(piece))) => {

@@ -6,7 +6,7 @@ use super::attempt::{self, AttemptError, UpstreamResponse};
 use super::{images, settle, single_images, store_response};
 use crate::proxy::exchange::{WriteOutcome, write_outcome};
 use crate::proxy::filters::{
-    ResponseBodyFilterChain, ResponseBodyFilters, ResponseContext, ResponseUsage, response_filter,
+    ResponseBodyFilterChain, ResponseBodyFilters, ResponseContext, ResponseUsage, remove_unlisted_fields,
 };
 use crate::proxy::response::head::ResponseHead;
 use crate::telemetry::blocking_tasks::run_on_blocking_thread;
@@ -36,12 +36,12 @@ pub async fn attempt_buffered(
     let asked = Instant::now();
     let created = run.received_at;
     let wire_format = attempt::wire_format(run, offer)?;
-    let target = attempt::translation_target(run, offer, wire_format.dialect(), created);
+    let target = attempt::translation_parameters(run, offer, wire_format.dialect(), created);
     let calls = wire_format.build_requests(run.request, &target).map_err(AttemptError::Incompatible)?;
     let sent = SentRequest { wire_format, adjustment: target.adjustment, asked, number };
     let mut answers = Vec::with_capacity(calls.len());
     call_provider(run, offer, wire_format, &calls, &mut answers).await?;
-    single_images::request_missing(run, offer, wire_format, &mut answers).await?;
+    single_images::request_missing_images(run, offer, wire_format, &mut answers).await?;
     deliver(run, offer, sent, answers).await
 }
 
@@ -59,7 +59,7 @@ pub struct SentRequest {
 }
 
 /// Reads and sends the response of a provider that announced its length.
-pub async fn deliver_complete(
+pub async fn read_and_send_response(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,
     sent: SentRequest,
@@ -68,7 +68,7 @@ pub async fn deliver_complete(
     let timeouts = offer.offer.provider.timeouts;
     let cap = run.exchange.config.settings.limits.response_buffer;
     let due = clock::cached_now() + timeouts.first_token;
-    let body = read_body(run, &mut answering, (due, timeouts.idle), cap).await?;
+    let body = read_complete_body(run, &mut answering, (due, timeouts.idle), cap).await?;
     let headers = response_headers(&answering, sent.wire_format);
     answering.exchange.return_to_pool().await;
     deliver(run, offer, sent, vec![UpstreamAnswer { body, headers }]).await
@@ -84,12 +84,12 @@ async fn deliver(
     let mut response = BufferedDelivery { run, offer, sent };
     let body = ResponseBodyFilters::filter_buffered(&mut response, answers).await?;
     run.exchange.record.status = 200;
-    let mut head = settle::inference_head(run, offer, sent.number);
+    let mut head = settle::inference_response_head(run, offer, sent.number);
     if !body.head_members.is_empty() {
         head = settle::add_settlement_headers(head, &body.head_members);
     }
     settle::wait_for_ledger(run).await;
-    if let Some(input) = store_response::stored_input(run) {
+    if let Some(input) = store_response::input_to_store(run) {
         store_response::store_response(run, input, &body.downstream).await;
     }
     let kind = content_type(run).map(|kind| match (&run.request.task, body.downstream.first()) {
@@ -106,7 +106,7 @@ pub async fn send_buffered_response(
     kind: &str,
     body: Vec<Bytes>,
 ) -> WriteOutcome {
-    response_filter(&mut head);
+    remove_unlisted_fields(&mut head);
     write_outcome(head.send_body(&mut run.exchange.caller, kind, body).await)
 }
 
@@ -157,7 +157,10 @@ impl ResponseContext for BufferedDelivery<'_, '_, '_> {
 
     fn settle(&mut self, metered: ResponseUsage) -> Vec<u8> {
         let took = clock::cached_now().saturating_duration_since(self.sent.asked);
-        self.run.exchange.caller.record_first_provider(&self.offer.offer.provider.id, self.sent.number);
+        self.run
+            .exchange
+            .caller
+            .record_first_content_provider(&self.offer.offer.provider.id, self.sent.number);
         settle::settle_success(self.run, self.offer, metered, None, took)
     }
 
@@ -183,7 +186,7 @@ pub async fn call_provider(
         let due = clock::cached_now() + timeouts.plain;
         let mut answering =
             attempt::send_and_read_head(run, offer, wire_format, call, timeouts.plain).await?;
-        let body = read_body(run, &mut answering, (due, timeouts.idle), remaining_bytes).await?;
+        let body = read_complete_body(run, &mut answering, (due, timeouts.idle), remaining_bytes).await?;
         remaining_bytes = remaining_bytes.saturating_sub(body.len());
         let headers = response_headers(&answering, wire_format);
         answering.exchange.return_to_pool().await;
@@ -195,12 +198,12 @@ pub async fn call_provider(
 /// Returns the response headers that the translation needs.
 fn response_headers(answering: &UpstreamResponse, wire_format: WireFormat) -> Vec<Option<Box<str>>> {
     let value = |name: &&str| answering.exchange.header(name).and_then(attempt::header_text).map(Into::into);
-    wire_format.response_headers().iter().map(value).collect()
+    wire_format.required_response_headers().iter().map(value).collect()
 }
 
 /// Reads a complete body of at most `cap` bytes. The first byte that is not white space must arrive before `due`.
 /// `idle` is the longest pause: until that byte between any bytes, after it between bytes that are not white space.
-pub async fn read_body(
+pub async fn read_complete_body(
     run: &mut FailoverRun<'_, '_>,
     answering: &mut UpstreamResponse,
     (due, idle): (Instant, Duration),
@@ -213,7 +216,8 @@ pub async fn read_body(
     let due = due.max(alarm);
     loop {
         let until = if begun { alarm } else { alarm.min(due) };
-        let Some(piece) = attempt::read_body(run, answering, until, UpstreamErrorKind::IdleTimeout).await?
+        let Some(piece) =
+            attempt::read_body_piece(run, answering, until, UpstreamErrorKind::IdleTimeout).await?
         else {
             break;
         };
@@ -248,7 +252,7 @@ async fn translate(
     answers: Vec<UpstreamAnswer>,
 ) -> Result<BufferedResponse, AttemptError> {
     let size: usize = answers.iter().map(|answer| answer.body.len()).sum();
-    let target = attempt::translation_target(run, offer, wire_format.dialect(), created);
+    let target = attempt::translation_parameters(run, offer, wire_format.dialect(), created);
     let target = AttemptTarget { adjustment, ..target };
     if size <= MAX_INLINE_TRANSLATION || matches!(wire_format, WireFormat::Dialects(_)) {
         return Ok(wire_format.translate_buffered(run.request, &target, answers)?);

@@ -6,12 +6,12 @@ use super::{FailoverRun, settle};
 use crate::upstream::failure_log;
 use crate::upstream::offer::{OfferState, unsupported_choices_error};
 use penstock_core::{ApiError, ErrorCode, InferenceTask, UpstreamError, UpstreamErrorKind};
-use penstock_routing::{AttemptOutcome, PlannerStep, RetryPlanner};
+use penstock_routing::{AttemptOutcome, RetryAction, RetryPlanner};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Returns true for an attempt that had no connection to its provider.
-pub(super) fn is_before_connection(fault: &UpstreamError) -> bool {
+pub(super) fn is_connect_failure(fault: &UpstreamError) -> bool {
     fault.kind.is_connect_error() || fault.kind == UpstreamErrorKind::NoDescriptors
 }
 
@@ -24,7 +24,7 @@ impl FailoverRun<'_, '_> {
         fault: &UpstreamError,
         rescue: bool,
         course: &mut RetryPlanner,
-    ) -> PlannerStep {
+    ) -> RetryAction {
         if fault.kind != UpstreamErrorKind::NoDescriptors {
             return self.next_after_fault(offer, fault, rescue, course);
         }
@@ -46,7 +46,7 @@ impl FailoverRun<'_, '_> {
         stop: AttemptError,
         rescue: bool,
         course: &mut RetryPlanner,
-    ) -> Option<PlannerStep> {
+    ) -> Option<RetryAction> {
         let now = self.now();
         match stop {
             AttemptError::Disconnected | AttemptError::Revoked => {
@@ -56,14 +56,14 @@ impl FailoverRun<'_, '_> {
             AttemptError::SeparateChoices => {
                 offer.record_outcome(now, AttemptOutcome::Neutral, None, None);
                 self.separate_choices = Some(SeparateChoices::all_choices(Some(offer.clone())));
-                Some(PlannerStep::ReturnError)
+                Some(RetryAction::ReturnError)
             }
             AttemptError::Fault(UpstreamError { completed_choices: Some(whole), .. })
                 if self.request.has_separable_choices() =>
             {
                 offer.record_outcome(now, AttemptOutcome::Neutral, None, None);
                 self.handle_fewer_choices(offer, whole);
-                Some(PlannerStep::ReturnError)
+                Some(RetryAction::ReturnError)
             }
             AttemptError::Fault(UpstreamError { completed_choices: Some(_), .. }) => {
                 offer.record_outcome(now, AttemptOutcome::Neutral, None, None);
@@ -78,7 +78,7 @@ impl FailoverRun<'_, '_> {
                 offer.record_outcome(now, AttemptOutcome::Neutral, None, None);
                 self.record_failed_energy(offer);
                 self.refusal = Some(refusal);
-                Some(PlannerStep::ReturnError)
+                Some(RetryAction::ReturnError)
             }
             // The refusal becomes an error of the client only if no other offer or fallback has a larger context
             // window.
@@ -115,7 +115,7 @@ impl FailoverRun<'_, '_> {
         offer: &Arc<OfferState>,
         refusal: ApiError,
         course: &mut RetryPlanner,
-    ) -> PlannerStep {
+    ) -> RetryAction {
         let now = self.now();
         offer.record_outcome(now, AttemptOutcome::Neutral, None, None);
         attempt::log_provider_refusal(self, offer, &refusal);
@@ -125,18 +125,18 @@ impl FailoverRun<'_, '_> {
 
     /// Handles an offer that returned fewer choices than requested, if the choices cannot be requested one by one:
     /// another offer may return all of them. The choices that were delivered are charged.
-    fn refuse_choices(&mut self, offer: &Arc<OfferState>, course: &mut RetryPlanner) -> PlannerStep {
+    fn refuse_choices(&mut self, offer: &Arc<OfferState>, course: &mut RetryPlanner) -> RetryAction {
         let refusal = unsupported_choices_error(self.request);
         // An offer that answers only one of several prompts may give several answers to one prompt.
         if matches!(&self.request.task, InferenceTask::Complete(task) if task.choices_per_prompt > 1) {
-            self.mark_single_choice(offer);
+            self.record_single_choice_offer(offer);
         }
         // The energy is recorded before the charge, because the charge states the energy of the failed attempts.
         self.record_failed_energy(offer);
         if self.progress.has_content() {
-            settle::settle_disconnected(self);
+            settle::settle_interrupted_stream(self);
             self.refusal = Some(refusal);
-            return PlannerStep::ReturnError;
+            return RetryAction::ReturnError;
         }
         self.incompatible = Some(refusal);
         course.on_skipped(self.now())
@@ -149,7 +149,7 @@ impl FailoverRun<'_, '_> {
         fault: &UpstreamError,
         rescue: bool,
         course: &mut RetryPlanner,
-    ) -> PlannerStep {
+    ) -> RetryAction {
         let now = self.now();
         self.record_outcome(offer, fault, now);
         self.record_failure(offer, fault, rescue, now);
@@ -161,7 +161,7 @@ impl FailoverRun<'_, '_> {
         } else if self.candidates.rescue {
             course.on_stream_failure(fault, now, budget)
         } else {
-            course.on_final_failure(fault, now)
+            course.on_unrecoverable_stream_failure(fault, now)
         }
     }
 
@@ -213,10 +213,10 @@ fn with_window_details(refusal: ApiError, window: u64) -> ApiError {
     let number = |name: &str| refusal.details.get(name).and_then(serde_json::Value::as_u64);
     let window = number("context_length").unwrap_or(window);
     match number("input_tokens") {
-        Some(_) => refusal.with_detail("context_length", window),
+        Some(_) => refusal.with_details_member("context_length", window),
         None => refusal
-            .with_detail("context_length", window)
-            .with_detail("input_tokens", window.saturating_add(1))
-            .with_detail("input_tokens_at_least", true),
+            .with_details_member("context_length", window)
+            .with_details_member("input_tokens", window.saturating_add(1))
+            .with_details_member("input_tokens_at_least", true),
     }
 }

@@ -22,7 +22,7 @@ pub fn check_filters(
     let Some(filters) = &ask.filters else { return Ok(()) };
     let fallbacks = model.model.fallbacks.iter().filter_map(|id| counting.config.model(id));
     let mut fallbacks = fallbacks.filter(|model| principal.may_use_model(&model.model.card.id));
-    let is_met = |model: &ModelState| counting.admitted_offers(model, ask).next().is_some();
+    let is_met = |model: &ModelState| counting.offers_matching_filters(model, ask).next().is_some();
     if is_met(model) || fallbacks.any(|model| is_met(model)) {
         return Ok(());
     }
@@ -33,14 +33,20 @@ pub fn check_filters(
 
 /// Returns the refusal of a request whose filters no offer meets; `facts` are the properties of the offers.
 pub fn unmet_filters_error(filters: &OfferFilters, facts: &[OfferProperties<'_>]) -> ApiError {
-    let is_unmet = |filter: &&OfferFilterKind| !facts.iter().any(|facts| filters.allows(**filter, facts));
+    let is_unmet =
+        |filter: &&OfferFilterKind| !facts.iter().any(|facts| filters.filter_allows_offer(**filter, facts));
     if let Some(filter) = OfferFilterKind::ALL.iter().find(is_unmet) {
         let (what, available) = unmet_explanation(*filter, facts);
         let sentence = format!("{filter}: no provider of this model {what}.");
         let refusal = ApiError::unsupported(filter.to_string(), sentence);
-        return if available.is_null() { refusal } else { refusal.with_detail("available", available) };
+        return if available.is_null() {
+            refusal
+        } else {
+            refusal.with_details_member("available", available)
+        };
     }
-    let unmet = |filter: &&OfferFilterKind| facts.iter().any(|facts| !filters.allows(**filter, facts));
+    let unmet =
+        |filter: &&OfferFilterKind| facts.iter().any(|facts| !filters.filter_allows_offer(**filter, facts));
     let names: Vec<&str> = OfferFilterKind::ALL.iter().filter(unmet).map(|filter| filter.name()).collect();
     let sentence = format!("filters: no provider of this model meets {} together.", names.join(" and "));
     ApiError::unsupported("filters", sentence)

@@ -94,7 +94,7 @@ async fn store_image(run: &mut FailoverRun<'_, '_>, image: &[u8]) -> Result<Deli
     let stored = app.image_cache.insert(&app.spools, image, label, images.keep).await;
     // A full disk is not the provider's fault, and another provider would not help.
     let added = stored.map_err(|error| {
-        AttemptError::Fault(UpstreamError::caller_error(crate::storage::files::disk_error(&error)))
+        AttemptError::Fault(UpstreamError::caller_error(crate::storage::files::io_to_api_error(&error)))
     })?;
     app.metrics.record_evicted_images(added.evicted.len());
     let expiry = app.clock.unix_seconds().saturating_add(images.lifetime.as_secs());
@@ -125,7 +125,11 @@ async fn fetch_image(
             let exchange =
                 pin!(send_image_request(route, head.clone(), timeouts.first_byte, remaining_bytes));
             run.watch
-                .wait_for(&mut run.exchange.caller, exchange, until.min(Instant::now() + timeouts.first_byte))
+                .wait_for_work(
+                    &mut run.exchange.caller,
+                    exchange,
+                    until.min(Instant::now() + timeouts.first_byte),
+                )
                 .await
         };
         match asked {
@@ -144,7 +148,8 @@ async fn fetch_image(
     };
     let mut answering = UpstreamResponse { until, ..answering };
     let due = Instant::now() + timeouts.idle;
-    let image = buffered::read_body(run, &mut answering, (due, timeouts.idle), remaining_bytes).await?;
+    let image =
+        buffered::read_complete_body(run, &mut answering, (due, timeouts.idle), remaining_bytes).await?;
     answering.exchange.return_to_pool().await;
     if image::is_image(&image) { Ok(image) } else { Err(malformed()) }
 }

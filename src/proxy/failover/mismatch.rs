@@ -9,10 +9,10 @@ use crate::proxy::context_window;
 use crate::proxy::exchange::WriteOutcome;
 use crate::upstream::offer::OfferState;
 use penstock_core::{
-    ApiError, ErrorCode, ExtraMember, ExtraMembers, MemberOmissions, OfferObservation, RefusedMembers,
-    RequestAdjustment, UpstreamError, UpstreamErrorKind, UpstreamRequest,
+    AdjustableMember, AdjustableMemberSet, ApiError, ErrorCode, MemberOmissions, OfferObservation,
+    RefusedMembers, RequestAdjustment, UpstreamError, UpstreamErrorKind, UpstreamRequest,
 };
-use penstock_routing::{PlannerStep, RetryPlanner};
+use penstock_routing::{RetryAction, RetryPlanner};
 use std::sync::Arc;
 
 impl FailoverRun<'_, '_> {
@@ -27,10 +27,10 @@ impl FailoverRun<'_, '_> {
 
     /// Returns the cap on generated tokens that is sent instead of the cap of the client or the dialect; `None` if that
     /// cap fits.
-    pub(super) fn max_tokens(&self, offer: &OfferState) -> Option<u64> {
-        let fits = self.candidates.max_tokens(offer, self.request);
+    pub(super) fn reduced_max_tokens(&self, offer: &OfferState) -> Option<u64> {
+        let fits = self.candidates.reduced_max_tokens(offer, self.request);
         let asked = fits.or_else(|| context_window::requested_output_tokens(self.request, offer))?;
-        offer.learned.max_output(|| self.now()).filter(|most| *most < asked).or(fits)
+        offer.learned.max_output_tokens(|| self.now()).filter(|most| *most < asked).or(fits)
     }
 
     /// Retries with a lower cap if the provider refused the cap on tokens. If the provider reported a maximum that
@@ -42,12 +42,14 @@ impl FailoverRun<'_, '_> {
         done: Result<WriteOutcome, AttemptError>,
     ) -> Result<WriteOutcome, AttemptError> {
         let (remaining_tokens, most) = match &done {
-            Err(AttemptError::Fault(fault)) if !self.progress.has_content() && fault.is_length_error() => {
+            Err(AttemptError::Fault(fault))
+                if !self.progress.has_content() && fault.is_output_length_error() =>
+            {
                 (fault.remaining_tokens, fault.max_output)
             }
             _ => return done,
         };
-        if !self.candidates.lower_output_cap(offer, self.request, remaining_tokens.or(most)) {
+        if !self.candidates.lower_refused_output_cap(offer, self.request, remaining_tokens.or(most)) {
             return done;
         }
         let done = Box::pin(self.send_request(offer, number)).await;
@@ -93,11 +95,11 @@ impl FailoverRun<'_, '_> {
                 None if done.is_ok() => self.remember_refused(offer, omissions.proven_refusals()),
                 _ => {}
             }
-            self.omitted_members = ExtraMembers::NONE;
+            self.omitted_members = AdjustableMemberSet::NONE;
         }
         match done {
             Err(AttemptError::Fault(fault))
-                if self.request.n > 1 && !self.progress.has_content() && may_be_for_choices(&fault) =>
+                if self.request.n > 1 && !self.progress.has_content() && may_concern_choice_count(&fault) =>
             {
                 Err(AttemptError::SeparateChoices)
             }
@@ -111,40 +113,39 @@ impl FailoverRun<'_, '_> {
         offer: &OfferState,
         refused: RefusedMembers,
         omissions: &MemberOmissions,
-    ) -> Option<ExtraMembers> {
+    ) -> Option<AdjustableMemberSet> {
         let known = self.request_adjustment(offer).omitted;
-        let fresh = refused.possible_members().newly_omitted(known);
+        let fresh = refused.possible_members().next_omissions(known);
         if fresh.is_empty() {
             return None;
         }
-        let before = self.upstream_requests(offer, ExtraMembers::NONE);
-        let changes = |without: ExtraMembers| self.upstream_requests(offer, without) != before;
+        let before = self.build_upstream_requests(offer, AdjustableMemberSet::NONE);
+        let changes = |without: AdjustableMemberSet| self.build_upstream_requests(offer, without) != before;
         let RefusedMembers::Named(named) = refused else {
             return omissions.guess_refused_members(fresh, changes);
         };
-        let leaves = |extra: &ExtraMember| {
+        let leaves = |extra: &AdjustableMember| {
             let continues = self.progress.has_content()
-                && matches!(extra, ExtraMember::ContinueFinal | ExtraMember::Prefix);
-            continues || self.sends_header(offer, *extra) || changes(ExtraMembers::of(*extra))
+                && matches!(extra, AdjustableMember::ContinueFinal | AdjustableMember::Prefix);
+            continues || self.sends_header(offer, *extra) || changes(AdjustableMemberSet::from_member(*extra))
         };
-        let removable = fresh
-            .iter()
-            .filter(leaves)
-            .fold(ExtraMembers::NONE, |removable, extra| removable.union(ExtraMembers::of(extra)));
+        let removable = fresh.iter().filter(leaves).fold(AdjustableMemberSet::NONE, |removable, extra| {
+            removable.union(AdjustableMemberSet::from_member(extra))
+        });
         if !removable.is_empty() {
             return Some(removable.without_containing_members());
         }
         // In some dialects, the reasoning that the request repeats has no name that could be replaced.
-        let is_replayed = named.contains(ExtraMember::ReasoningName)
-            && !known.contains(ExtraMember::Reasoning)
-            && leaves(&ExtraMember::Reasoning);
-        is_replayed.then_some(ExtraMembers::of(ExtraMember::Reasoning))
+        let is_replayed = named.contains(AdjustableMember::ReasoningName)
+            && !known.contains(AdjustableMember::Reasoning)
+            && leaves(&AdjustableMember::Reasoning);
+        is_replayed.then_some(AdjustableMemberSet::from_member(AdjustableMember::Reasoning))
     }
 
     /// Returns true for a header that the gateway adds by itself. A configured header is the operator's choice and is
     /// never left out.
-    fn sends_header(&self, offer: &OfferState, extra: ExtraMember) -> bool {
-        if extra == ExtraMember::TraceContext {
+    fn sends_header(&self, offer: &OfferState, extra: AdjustableMember) -> bool {
+        if extra == AdjustableMember::TraceContext {
             return self
                 .exchange
                 .record
@@ -160,33 +161,35 @@ impl FailoverRun<'_, '_> {
         let is_configured =
             |name: &str| offer.offer.provider.headers.iter().any(|(own, _)| own.eq_ignore_ascii_case(name));
         let headers = &head.parsed.headers;
-        extra.headers().iter().any(|name| headers.contains_key(*name) && !is_configured(name))
+        extra.header_names().iter().any(|name| headers.contains_key(*name) && !is_configured(name))
     }
 
     /// Builds the upstream requests to the offer, without the members `without` and those omitted before.
-    pub(super) fn upstream_requests(
+    pub(super) fn build_upstream_requests(
         &self,
         offer: &OfferState,
-        without: ExtraMembers,
+        without: AdjustableMemberSet,
     ) -> Result<Vec<UpstreamRequest>, ApiError> {
         let unsupported = || ApiError::new(ErrorCode::Unsupported);
         let wire_format = attempt::wire_format(self, offer).map_err(|_| unsupported())?;
-        let mut target = attempt::translation_target(self, offer, wire_format.dialect(), self.received_at);
+        let mut target =
+            attempt::translation_parameters(self, offer, wire_format.dialect(), self.received_at);
         target.adjustment.omitted = target.adjustment.omitted.union(without);
         wire_format.build_requests(self.request, &target)
     }
 
     /// Stores the members that the offer refuses.
-    fn remember_refused(&self, offer: &OfferState, refused: ExtraMembers) {
-        let name = attempt::translation_target(self, offer, penstock_core::Dialect::Chat, self.received_at)
-            .replayed_reasoning_name();
+    fn remember_refused(&self, offer: &OfferState, refused: AdjustableMemberSet) {
+        let name =
+            attempt::translation_parameters(self, offer, penstock_core::Dialect::Chat, self.received_at)
+                .replayed_reasoning_name();
         let refused_members = offer.learned.record_refused_members(refused, name, self.now());
         refused_members.log_names().for_each(|member| self.log_refused_member(offer, member));
     }
 
     /// Stores the abilities of the offer that a response has shown.
     pub(super) fn record_capabilities(&self, offer: &OfferState, observation: OfferObservation) {
-        offer.learned.record_observation(observation);
+        offer.learned.record_reasoning_name(observation);
         if observation.exceeds_output_limit && offer.learned.record_output_excess() {
             let (provider, model) = (&*offer.offer.provider.id, &*offer.offer.model.card.id);
             tracing::warn!(name: "max_tokens_ignored", provider, model);
@@ -194,15 +197,15 @@ impl FailoverRun<'_, '_> {
     }
 
     /// Records that the offer returns only one choice per request.
-    pub(super) fn mark_single_choice(&self, offer: &OfferState) {
-        let many = ExtraMembers::of(ExtraMember::MultipleChoices);
+    pub(super) fn record_single_choice_offer(&self, offer: &OfferState) {
+        let many = AdjustableMemberSet::from_member(AdjustableMember::MultipleChoices);
         if !offer.learned.record_refused_members(many, None, self.now()).is_empty() {
             self.log_refused_member(offer, "n");
         }
     }
 
     /// Returns true if the choices of this request are requested from the offer one by one.
-    pub(super) fn is_single_choice(&self, index: usize) -> bool {
+    pub(super) fn needs_separate_choices(&self, index: usize) -> bool {
         self.request.has_separable_choices()
             && self
                 .exchange
@@ -214,18 +217,18 @@ impl FailoverRun<'_, '_> {
 
     /// Switches to one request per choice. A stream of several choices that has already begun cannot be continued in
     /// this form.
-    pub(super) fn split_choices(&mut self, course: &mut RetryPlanner) -> PlannerStep {
+    pub(super) fn split_choices(&mut self, course: &mut RetryPlanner) -> RetryAction {
         if self.progress.has_content() {
             return course.on_skipped(self.now());
         }
         self.separate_choices = Some(SeparateChoices::all_choices(None));
-        PlannerStep::ReturnError
+        RetryAction::ReturnError
     }
 
     /// Handles an offer that returned fewer choices than requested: a stream continues and requests the missing
     /// choices, and a buffered response is requested again.
     pub(super) fn handle_fewer_choices(&mut self, offer: &OfferState, whole: u32) {
-        self.mark_single_choice(offer);
+        self.record_single_choice_offer(offer);
         if self.progress.has_content() {
             self.separate_choices = Some(SeparateChoices::starting_at(whole));
         } else {
@@ -250,9 +253,9 @@ fn refused_members(done: &Result<WriteOutcome, AttemptError>) -> Option<RefusedM
 }
 
 /// Returns true for a refusal that may be due to the number of choices: it names the choices, or it names no cause.
-pub(super) fn may_be_for_choices(fault: &UpstreamError) -> bool {
+pub(super) fn may_concern_choice_count(fault: &UpstreamError) -> bool {
     let nameless = |refusal: &ApiError| refusal.code == ErrorCode::InvalidRequest && refusal.param.is_none();
     fault.kind == UpstreamErrorKind::Caller
-        && (fault.refused_members.possible_members().contains(ExtraMember::MultipleChoices)
+        && (fault.refused_members.possible_members().contains(AdjustableMember::MultipleChoices)
             || fault.api_error.as_deref().is_some_and(nameless))
 }

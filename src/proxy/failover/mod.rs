@@ -40,12 +40,12 @@ use crate::telemetry::AttemptRecord;
 use crate::time::clock;
 use crate::upstream::offer::{OfferPermit, OfferState};
 use acquire::AcquireOutcome;
-use failed::is_before_connection;
+use failed::is_connect_failure;
 use penstock_core::{
-    ApiError, ChoiceSelection, ErrorCode, ExtraMembers, InferenceRequest, RescueMode, StreamTranslation,
-    UpstreamErrorKind,
+    AdjustableMemberSet, ApiError, ChoiceSelection, ErrorCode, InferenceRequest, RescueMode,
+    StreamTranslation, UpstreamErrorKind,
 };
-use penstock_routing::{AttemptPolicy, PlannerStep, RetryPlanner};
+use penstock_routing::{AttemptPolicy, RetryAction, RetryPlanner};
 use response_memory::ResponseMemoryReservation;
 pub use response_memory::UNCOUNTED_BYTES;
 use separate_choices::SeparateChoices;
@@ -116,7 +116,7 @@ struct FailoverRun<'r, 'a> {
     /// Choices of the client's request that this run serves.
     choices: ChoiceSelection,
     /// Members of the gateway's own that the current offer refused.
-    omitted_members: ExtraMembers,
+    omitted_members: AdjustableMemberSet,
     /// Choices that are to be requested one by one.
     separate_choices: Option<SeparateChoices>,
     /// True if all candidates were at their limit.
@@ -127,7 +127,7 @@ struct FailoverRun<'r, 'a> {
 ///
 /// # Errors
 /// Returns the refusal if nothing of a response has been sent.
-pub async fn run(x: &mut Exchange<'_>, body: RequestBody) -> Result<WriteOutcome, ApiError> {
+pub async fn serve_request(x: &mut Exchange<'_>, body: RequestBody) -> Result<WriteOutcome, ApiError> {
     let mut request = InferenceContext::new(x, body);
     if let ControlFlow::Break(ended) = RequestFilters::check(&mut request).await? {
         return Ok(ended);
@@ -169,7 +169,7 @@ pub async fn run(x: &mut Exchange<'_>, body: RequestBody) -> Result<WriteOutcome
         incompatible: None,
         had_unavailable: false,
         choices: ChoiceSelection::All,
-        omitted_members: ExtraMembers::NONE,
+        omitted_members: AdjustableMemberSet::NONE,
         separate_choices: None,
         all_full: false,
     };
@@ -180,36 +180,36 @@ impl FailoverRun<'_, '_> {
     /// Makes attempts at the candidates until the request is answered or refused.
     async fn run_attempts(&mut self) -> Result<WriteOutcome, ApiError> {
         let mut course = self.new_retry_planner();
-        let mut next = course.start(self.now());
+        let mut next = course.first_step(self.now());
         let mut held_permit = None;
         loop {
             if let Some(wanted) = self.separate_choices.take() {
                 return Box::pin(separate_choices::request_choices(self, wanted, &course)).await;
             }
             let step_result = match next {
-                PlannerStep::Attempt(index) if self.is_single_choice(index) => {
+                RetryAction::Attempt(index) if self.needs_separate_choices(index) => {
                     Ok(self.split_choices(&mut course))
                 }
-                PlannerStep::Attempt(index) => {
+                RetryAction::Attempt(index) => {
                     self.attempt_offer(index, held_permit.take(), &mut course).await
                 }
-                PlannerStep::RetrySame { after, .. } => self.wait_until(after, &mut course).await,
-                PlannerStep::WaitUntil(until) => {
+                RetryAction::RetrySame { after, .. } => self.wait_until(after, &mut course).await,
+                RetryAction::WaitUntil(until) => {
                     self.wait_until(until.saturating_sub(self.now()), &mut course).await
                 }
-                PlannerStep::WaitForPermit => match self.wait_in_queue(&course).await {
+                RetryAction::WaitForPermit => match self.wait_in_queue(&course).await {
                     Ok(permit) => {
                         let next = match &permit {
                             Some(permit) => course.on_permit(permit.offer().offer.index, self.now()),
                             None => course.on_permit_timeout(self.now()),
                         };
-                        held_permit = permit.filter(|_| matches!(next, PlannerStep::Attempt(_)));
+                        held_permit = permit.filter(|_| matches!(next, RetryAction::Attempt(_)));
                         Ok(next)
                     }
                     Err(_) => Err(self.client_disconnected()),
                 },
-                PlannerStep::ReturnError => return self.refuse_all_failed(&course, 1).await,
-                PlannerStep::GiveUp { retry_after } => {
+                RetryAction::ReturnError => return self.refuse_all_failed(&course, 1).await,
+                RetryAction::GiveUp { retry_after } => {
                     return self.refuse_all_failed(&course, retry_after).await;
                 }
             };
@@ -226,7 +226,7 @@ impl FailoverRun<'_, '_> {
         index: usize,
         held_permit: Option<OfferPermit>,
         course: &mut RetryPlanner,
-    ) -> Result<PlannerStep, WriteOutcome> {
+    ) -> Result<RetryAction, WriteOutcome> {
         let Some(offer) = self.exchange.config.offers.get(index).cloned() else {
             return Ok(course.on_skipped(self.now()));
         };
@@ -240,7 +240,7 @@ impl FailoverRun<'_, '_> {
             Err(stop) => stop,
         };
         let next = match stop {
-            AttemptError::Fault(fault) if is_before_connection(&fault) => {
+            AttemptError::Fault(fault) if is_connect_failure(&fault) => {
                 Some(self.fail_to_connect(&offer, &fault, rescue, course))
             }
             stop => self.error_while_proxy(&offer, stop, rescue, course),
@@ -255,7 +255,7 @@ impl FailoverRun<'_, '_> {
         offer: &Arc<OfferState>,
         held_permit: Option<OfferPermit>,
         course: &mut RetryPlanner,
-    ) -> Result<Result<OfferPermit, PlannerStep>, WriteOutcome> {
+    ) -> Result<Result<OfferPermit, RetryAction>, WriteOutcome> {
         // A permit is valid only for its own offer.
         let held_permit = held_permit.filter(|permit| permit.offer().offer.index == offer.offer.index);
         Ok(match self.acquire_permit(offer, held_permit, course).await {
@@ -289,7 +289,7 @@ impl FailoverRun<'_, '_> {
     async fn attempt(&mut self, offer: &Arc<OfferState>, number: u32) -> Result<WriteOutcome, AttemptError> {
         let begun = Instant::now();
         #[cfg(feature = "inject")]
-        self.exchange.app.fault_injector.trigger(crate::net::fault_injection::InjectionPoint::Attempt);
+        self.exchange.app.fault_injector.panic_if_armed(crate::net::fault_injection::InjectionPoint::Attempt);
         let mut done = self.send_request(offer, number).await;
         done = self.retry_with_fewer_tokens(offer, number, done).await;
         done = self.retry_without_members(offer, number, done).await;
@@ -334,14 +334,14 @@ impl FailoverRun<'_, '_> {
         &mut self,
         span: Duration,
         course: &mut RetryPlanner,
-    ) -> Result<PlannerStep, WriteOutcome> {
+    ) -> Result<RetryAction, WriteOutcome> {
         let began = clock::cached_now();
         let never = std::pin::pin!(std::future::pending::<()>());
-        let outcome =
-            self.watch.wait_for(&mut self.exchange.caller, never, (began + span).min(self.deadline)).await;
+        let until = (began + span).min(self.deadline);
+        let outcome = self.watch.wait_for_work(&mut self.exchange.caller, never, until).await;
         self.exchange.record.waited += clock::cached_now().saturating_duration_since(began);
         match outcome {
-            wait::WaitOutcome::Deadline => Ok(course.resume(self.now())),
+            wait::WaitOutcome::Deadline => Ok(course.on_sleep_elapsed(self.now())),
             _ => Err(self.client_disconnected()),
         }
     }
@@ -349,7 +349,7 @@ impl FailoverRun<'_, '_> {
     /// Ends the request of a client that disconnected or whose key was revoked. The client pays for the part that it
     /// received.
     fn client_disconnected(&mut self) -> WriteOutcome {
-        settle::settle_disconnected(self);
+        settle::settle_interrupted_stream(self);
         settle::void_disconnected(self);
         WriteOutcome::Disconnected
     }
@@ -362,16 +362,18 @@ impl FailoverRun<'_, '_> {
     ) -> Result<WriteOutcome, ApiError> {
         settle::end_failed_request(self);
         self.had_unavailable |= course.has_alternatives();
-        self.all_full = course.was_permit_limited();
+        self.all_full = course.has_only_full_offers();
         let incompatible = self.incompatible.take().filter(|_| !self.had_unavailable);
         let refusal = self.refusal.take().or(incompatible).unwrap_or_else(|| {
             let providers = &self.exchange.config.providers;
             let name = |index: usize| providers.get(index).map_or("", |provider| &*provider.provider.id);
-            let refusal = match course.was_permit_limited() {
+            let refusal = match course.has_only_full_offers() {
                 true => ApiError::with_message(ErrorCode::Unavailable, FULL_MESSAGE),
                 false => self.candidates.unavailable_error(),
             };
-            refusal.with_detail("attempts", course.attempt_details(name)).with_retry_after(retry_after)
+            refusal
+                .with_details_member("attempts", course.failed_attempts_json(name))
+                .with_retry_after(retry_after)
         });
         // The refusal of a single choice is not written here, but by the exchange that requested all choices.
         if !self.progress.has_head() || self.choices != ChoiceSelection::All {
@@ -383,7 +385,7 @@ impl FailoverRun<'_, '_> {
     /// Returns the mode of a rescue by a provider: the provider continues the text if it can, otherwise it starts
     /// again.
     fn prepare_rescue(&mut self, offer: &OfferState) -> (RescueMode, Option<String>) {
-        if attempt::translation_target(self, offer, penstock_core::Dialect::Chat, self.received_at)
+        if attempt::translation_parameters(self, offer, penstock_core::Dialect::Chat, self.received_at)
             .continuation_method()
             .is_none()
         {

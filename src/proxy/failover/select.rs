@@ -1,9 +1,9 @@
 //! Candidates of a request: the offers that can serve it, in the order in which they are called.
 
 use super::filtered;
-use crate::proxy::context_window::{self, ContextBudget, WindowFit};
-use crate::telemetry::SessionOutcome;
-use crate::upstream::cache_affinity::PlannedSession;
+use crate::proxy::context_window::{self, OutputTokenBudget, WindowFit};
+use crate::telemetry::SessionAffinityOutcome;
+use crate::upstream::cache_affinity::SessionHistory;
 use crate::upstream::config_snapshot::{ConfigSnapshot, ModelState};
 use crate::upstream::offer::{OfferState, SelectionTime};
 use crate::upstream::pools::{ExplorationMode, OfferPlan, PlanRequest};
@@ -101,7 +101,7 @@ pub fn unsupported_by_offer_error(
     let unsupported = || constrained.then(|| WireFormat::unsupported_constraint_error(offer, ask)).flatten();
     let too_many = || offer.too_many_choices_error(ask, || moment.steady);
     let missing = offer.missing_capability_error(ask).or_else(unsupported).or_else(too_many);
-    missing.map(|refusal| ask.name_client_param(refusal))
+    missing.map(|refusal| ask.rename_error_param(refusal))
 }
 
 /// Returns the fit of the request into the context window of an offer; without a token count, the request counts as
@@ -136,7 +136,7 @@ impl CandidateSet {
             entries: Vec::new(),
             all_ejected: true,
             batch: line || flavor.name() == BATCH.name(),
-            rescue: model.model.rescue && ask.kind.is_generator(),
+            rescue: model.model.rescue && ask.kind.generates_tokens(),
             response_name: match ask.dialect.spec().answer_model {
                 AnswerModelName::WithoutFlavor => split_flavor(&ask.model).0.into(),
                 AnswerModelName::AsSent => ask.model.clone(),
@@ -161,7 +161,7 @@ impl CandidateSet {
     ///
     /// # Errors
     /// Returns a refusal if no offer supports the request.
-    pub fn add_model(
+    pub fn add_model_offers(
         &mut self,
         live: &ConfigSnapshot,
         model: &ModelState,
@@ -228,33 +228,34 @@ impl CandidateSet {
         live: &ConfigSnapshot,
         model: &ModelState,
         now: Duration,
-    ) -> Option<PlannedSession> {
+    ) -> Option<SessionHistory> {
         let session = self.session.filter(|_| model.model.affinity && model.offers.len() > 1)?;
         let key = SessionKey(stable_hash(session.key.0, model.model.card.id.as_bytes()));
         let record = live.sessions.get(key, now, live.settings.routing.session_lifetime);
-        Some(PlannedSession { key, record })
+        Some(SessionHistory { key, record })
     }
 
     /// Records that an offer has answered the session, and learns from the cached tokens that it reports.
-    pub fn record_session(
+    pub fn record_session_answer(
         &self,
         live: &ConfigSnapshot,
         offer: &OfferState,
         usage: &TokenUsage,
         now: Duration,
-    ) -> Option<SessionOutcome> {
+    ) -> Option<SessionAffinityOutcome> {
         let model = live.model(&offer.offer.model.card.id)?;
-        let PlannedSession { key, record } = self.planned_session(live, model, now)?;
+        let SessionHistory { key, record } = self.planned_session(live, model, now)?;
         let outcome = match record {
-            None => SessionOutcome::New,
-            Some(record) if record.offer == offer.cache.identity_hash() => {
+            None => SessionAffinityOutcome::New,
+            Some(record) if record.offer == offer.cache.offer_identity_hash() => {
                 offer.cache.record_hits(record, usage);
-                SessionOutcome::Stayed
+                SessionAffinityOutcome::Stayed
             }
-            Some(_) => SessionOutcome::Moved,
+            Some(_) => SessionAffinityOutcome::Moved,
         };
         let tokens = u32::try_from(usage.input.saturating_add(usage.output)).unwrap_or(u32::MAX);
-        live.sessions.record_answer(key, SessionRecord { offer: offer.cache.identity_hash(), tokens }, now);
+        let record = SessionRecord { offer: offer.cache.offer_identity_hash(), tokens };
+        live.sessions.record_answer(key, record, now);
         Some(outcome)
     }
 
@@ -300,13 +301,13 @@ impl CandidateSet {
     ) -> Result<(), ApiError> {
         let facts: Vec<OfferProperties<'_>> =
             able.iter().map(|one| one.offer.offer_properties(moment, self.batch)).collect();
-        if !facts.iter().any(|facts| filters.allows_all(facts)) {
+        if !facts.iter().any(|facts| filters.allows_offer(facts)) {
             return Err(filtered::unmet_filters_error(filters, &facts));
         }
         for (one, facts) in able.iter_mut().zip(&facts) {
             one.unsure = filters.is_speed_unverified(facts);
         }
-        let mut allowed = facts.iter().map(|facts| filters.allows_all(facts));
+        let mut allowed = facts.iter().map(|facts| filters.allows_offer(facts));
         able.retain(|_| allowed.next().unwrap_or(false));
         Ok(())
     }
@@ -335,15 +336,14 @@ impl CandidateSet {
 
     /// Returns the cap on generated tokens that is sent instead of the cap of the client or the dialect; `None` if that
     /// cap fits.
-    pub fn max_tokens(&self, offer: &OfferState, ask: &InferenceRequest) -> Option<u64> {
+    pub fn reduced_max_tokens(&self, offer: &OfferState, ask: &InferenceRequest) -> Option<u64> {
         let lowered =
             self.lowered_caps.iter().rfind(|(index, _)| *index == offer.offer.index).map(|(_, left)| *left);
-        let open_end = offer.default_completion_cap(ask);
+        let open_end = offer.default_completion_max_tokens(ask);
         let wanted = context_window::requested_output_tokens(ask, offer).or(open_end);
         let left = lowered.or_else(|| Some(self.remaining_window(offer, wanted?)?.left));
         let most = [left, offer.offer.max_output].into_iter().flatten().min();
-
-        match self.output_cap.filter(|cap| ask.max_tokens.is_none() && *cap < offer.max_output()) {
+        match self.output_cap.filter(|cap| ask.max_tokens.is_none() && *cap < offer.max_output_tokens()) {
             None => most.filter(|most| wanted.is_some_and(|wanted| wanted > *most)).or(open_end),
             Some(cap) => [Some(cap), most, wanted, self.preset_max_tokens(offer)].into_iter().flatten().min(),
         }
@@ -356,7 +356,7 @@ impl CandidateSet {
         value.parse().ok()
     }
 
-    fn remaining_window(&self, offer: &OfferState, wanted: u64) -> Option<ContextBudget> {
+    fn remaining_window(&self, offer: &OfferState, wanted: u64) -> Option<OutputTokenBudget> {
         let count = self.count(&offer.offer.model.card.id)?;
         context_window::remaining_tokens(offer.offer.context_length, count, wanted)
     }
@@ -367,16 +367,16 @@ impl CandidateSet {
 
     /// Lowers the cap for a provider that refused it; to `named_maximum` if the provider named a number. Returns true
     /// if the provider can be called again with the lower cap.
-    pub fn lower_output_cap(
+    pub fn lower_refused_output_cap(
         &mut self,
         offer: &OfferState,
         ask: &InferenceRequest,
         named_maximum: Option<u64>,
     ) -> bool {
         let wanted =
-            context_window::requested_output_tokens(ask, offer).or(offer.default_completion_cap(ask));
+            context_window::requested_output_tokens(ask, offer).or(offer.default_completion_max_tokens(ask));
         let certain = wanted.and_then(|wanted| self.remaining_window(offer, wanted)?.certain_tokens);
-        let asked = self.max_tokens(offer, ask).or(wanted);
+        let asked = self.reduced_max_tokens(offer, ask).or(wanted);
         let left = named_maximum.or(certain).filter(|left| asked.is_some_and(|asked| *left < asked));
         self.lowered_caps.extend(left.map(|left| (offer.offer.index, left)));
         left.is_some()
@@ -393,7 +393,7 @@ impl CandidateSet {
     }
 
     /// Returns the requested model, in whose hourly statistics the response is counted.
-    pub fn model(&self) -> &ModelState {
+    pub fn requested_model(&self) -> &ModelState {
         &self.model
     }
 }

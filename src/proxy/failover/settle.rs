@@ -8,7 +8,7 @@ use crate::proxy::response::head::ResponseHead;
 use crate::telemetry::throttle::ThrottledLog;
 use crate::time::clock;
 use crate::upstream::offer::OfferState;
-use crate::upstream::pricing::{ChargeTerms, charge_in_credits, request_footprint};
+use crate::upstream::pricing::{ChargeTerms, charge_in_credits, to_ledger_footprint};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use penstock_core::{
     ChoiceSelection, ImageSize, ImageTask, InferenceRequest, InferenceTask, MeasuredEnergy, MicroCredits,
@@ -71,17 +71,16 @@ impl FailedAttemptEnergy {
     ) {
         let attempt = match &ask.task {
             InferenceTask::GenerateImages(draw) => {
-                offer.pricing.failed_attempt_energy_within(image_work(draw.n, draw, ask, offer), took)
+                offer.pricing.incomplete_attempt_energy(image_work(draw.n, draw, ask, offer), took)
             }
             InferenceTask::Transcribe(task) => {
                 let audio_work = |seconds| WorkDone::Audio { seconds };
-                offer.pricing.failed_attempt_energy_within(
-                    task.audio.seconds.map_or(WorkDone::Unknown, audio_work),
-                    took,
-                )
+                offer
+                    .pricing
+                    .incomplete_attempt_energy(task.audio.seconds.map_or(WorkDone::Unknown, audio_work), took)
             }
             InferenceTask::Passthrough(task) if task.max_work.usage().is_none() => {
-                offer.pricing.failed_attempt_energy_within(task.max_work, took)
+                offer.pricing.incomplete_attempt_energy(task.max_work, took)
             }
             InferenceTask::Chat
             | InferenceTask::Complete(_)
@@ -119,7 +118,7 @@ pub fn image_work(count: u32, draw: &ImageTask, ask: &InferenceRequest, offer: &
     let takes = |shape| diffusion_steps_member(shape, &offer.offer.capabilities).is_some();
     let steps =
         ask.diffusion_steps().filter(|_| offer.offer.shape.is_some_and(takes)).or(offer.offer.image_steps);
-    WorkDone::Images { count, steps, pixels: size.map(ImageSize::pixels) }
+    WorkDone::Images { count, steps, pixels: size.map(ImageSize::pixel_count) }
 }
 
 /// Settles a complete response, and records it for its offer. Returns the members that are injected into the response.
@@ -147,7 +146,7 @@ pub fn settle_success(
     run.record_capabilities(offer, metered.observation);
     if let Some(own) = own {
         let now = run.now();
-        let outcome = run.candidates.record_session(&run.exchange.config, offer, own, now);
+        let outcome = run.candidates.record_session_answer(&run.exchange.config, offer, own, now);
         run.exchange.record.session = outcome;
     }
     run.exchange.caller.record_finish_reason(metered.finish);
@@ -174,7 +173,8 @@ pub fn settle_usage(
     sample: Option<LatencySample>,
 ) -> Vec<u8> {
     if let Some(sample) = sample {
-        run.candidates.model().hourly_stats.lock().observe(run.exchange.app.clock.steady_now(), sample);
+        let now = run.exchange.app.clock.steady_now();
+        run.candidates.requested_model().hourly_stats.lock().observe(now, sample);
     }
     match done.usage().map(|usage| usage.source) {
         Some(UsageSource::Overstated) => report_overstated(run, offer, "tokens"),
@@ -191,7 +191,7 @@ pub fn settle_usage(
         }
     }
     let terms = charge_terms(run);
-    let credible = measured.and_then(|measured| offer.pricing.plausible_energy(own, measured, took));
+    let credible = measured.and_then(|measured| offer.pricing.energy_if_plausible(own, measured, took));
     if credible.is_none() && measured.is_some_and(|measured| measured.joules > Decimal::ZERO) {
         report_overstated(run, offer, "energy");
     }
@@ -203,9 +203,9 @@ pub fn settle_usage(
     run.exchange.settle_limits(&ActualCost { input, output, money });
     if let Some(hold) = run.hold.take() {
         let charge = offer.pricing.settlement(&settled, &done, terms.batch);
-        match run.exchange.caller.batch_line() {
+        match run.exchange.caller.in_process_line() {
             None => run.settled.ledger_ticket = Some(hold.settle(charge)),
-            Some(line) => line.set_hold_end(hold.into_settlement(charge)),
+            Some(line) => line.set_hold_outcome(hold.into_settlement(charge)),
         }
     }
     drop(charging);
@@ -260,7 +260,7 @@ fn report_understated(run: &FailoverRun<'_, '_>, offer: &OfferState) {
 
 /// Settles the part of a stream that the client received before it disconnected, or before another end that is not the
 /// provider's fault. Stores the members of the charge for the event that ends the answer.
-pub fn settle_disconnected(run: &mut FailoverRun<'_, '_>) {
+pub fn settle_interrupted_stream(run: &mut FailoverRun<'_, '_>) {
     let (Some(offer), Some(mut reply)) = (run.current_offer.clone(), run.translation.take()) else { return };
     if run.progress.has_content() {
         run.settled.members = settle_delivered_part(run, &offer, reply.as_mut());
@@ -274,7 +274,7 @@ fn settle_delivered_part(
     offer: &Arc<OfferState>,
     reply: &mut dyn StreamTranslation,
 ) -> Vec<u8> {
-    if let Some(work) = reply.work() {
+    if let Some(work) = reply.non_token_work() {
         let took = run.attempt_started.map_or(Duration::ZERO, |asked| asked.elapsed());
         return settle_usage(run, offer, work, work, None, took, None);
     }
@@ -301,7 +301,7 @@ fn settle_delivered_part(
 
 /// Counts the delivered part of a broken stream in the limits; it is not charged. A part that is charged has been
 /// counted with its charge.
-pub fn count_delivered_part(run: &mut FailoverRun<'_, '_>) {
+pub fn count_delivered_in_limits(run: &mut FailoverRun<'_, '_>) {
     if let (true, true, Some(reply)) =
         (run.progress.has_content(), run.settled.members.is_empty(), &run.translation)
     {
@@ -317,14 +317,14 @@ pub fn count_delivered_part(run: &mut FailoverRun<'_, '_>) {
 /// Ends the reservation of a failed request. The delivered part of a response is charged unless its provider broke it.
 pub fn end_failed_request(run: &mut FailoverRun<'_, '_>) {
     if run.settled.charges_delivered {
-        settle_disconnected(run);
+        settle_interrupted_stream(run);
     }
     void_reservation(run, "failed");
 }
 
 /// Voids the reservation of a request whose client disconnected, or of a line of a batch that was cancelled.
 pub fn void_disconnected(run: &mut FailoverRun<'_, '_>) {
-    let is_line = run.exchange.caller.batch_line().is_some();
+    let is_line = run.exchange.caller.in_process_line().is_some();
     void_reservation(run, if is_line { "cancelled" } else { "left" });
 }
 
@@ -335,11 +335,11 @@ pub fn void_reservation(run: &mut FailoverRun<'_, '_>, why: &'static str) {
         // The footprint consists of the failed attempts only, so `failed_kwh` does not repeat their energy.
         let footprint = RequestFootprint {
             failed_kwh: Decimal::ZERO,
-            ..footprint.as_ref().map(request_footprint).unwrap_or_default()
+            ..footprint.as_ref().map(to_ledger_footprint).unwrap_or_default()
         };
-        match run.exchange.caller.batch_line() {
+        match run.exchange.caller.in_process_line() {
             None => hold.void(why, footprint),
-            Some(line) => line.set_hold_end(hold.into_void(why, footprint)),
+            Some(line) => line.set_hold_outcome(hold.into_void(why, footprint)),
         }
     }
 }
@@ -354,18 +354,18 @@ pub async fn wait_for_ledger(run: &mut FailoverRun<'_, '_>) {
 }
 
 /// Returns the head of an inference response, with its provider, flavor and number of attempts.
-pub fn inference_head(run: &FailoverRun<'_, '_>, offer: &OfferState, number: u32) -> ResponseHead {
+pub fn inference_response_head(run: &FailoverRun<'_, '_>, offer: &OfferState, number: u32) -> ResponseHead {
     run.exchange
         .new_response_head(200)
-        .with("x-penstock-provider", &*offer.offer.provider.id)
-        .with(FLAVOR_HEADER, run.exchange.record.flavor.unwrap_or_default())
-        .with_number("x-penstock-attempts", number.into())
+        .with_field("x-penstock-provider", &*offer.offer.provider.id)
+        .with_field(FLAVOR_HEADER, run.exchange.record.flavor.unwrap_or_default())
+        .with_numeric_field("x-penstock-attempts", number.into())
 }
 
 /// Adds `environment_impact` and `billing_cost` as headers, for responses whose body is not JSON.
 pub fn add_settlement_headers(head: ResponseHead, members: &[u8]) -> ResponseHead {
     let object = [b"{", members, b"}"].concat();
-    header_objects(&object).into_iter().fold(head, |head, (header, value)| head.with(header, value))
+    header_objects(&object).into_iter().fold(head, |head, (header, value)| head.with_field(header, value))
 }
 
 /// Returns `environment_impact` and `billing_cost` as trailer fields.

@@ -8,12 +8,12 @@ use crate::proxy::exchange::WriteOutcome;
 use crate::upstream::offer::OfferState;
 use crate::upstream::wire_format::WireFormat;
 use penstock_core::{
-    ExtraMember, ExtraMembers, InferenceTask, UpstreamAnswer, UpstreamError, UpstreamErrorKind,
+    AdjustableMember, AdjustableMemberSet, InferenceTask, UpstreamAnswer, UpstreamError, UpstreamErrorKind,
 };
 use std::sync::Arc;
 
 /// Member that an offer of single images does not accept.
-const MULTIPLE: ExtraMembers = ExtraMembers::of(ExtraMember::MultipleChoices);
+const MULTIPLE: AdjustableMemberSet = AdjustableMemberSet::from_member(AdjustableMember::MultipleChoices);
 
 impl FailoverRun<'_, '_> {
     /// Requests the images one by one if the provider may have refused the request because of their number. The offer
@@ -25,17 +25,18 @@ impl FailoverRun<'_, '_> {
         done: Result<WriteOutcome, AttemptError>,
     ) -> Result<WriteOutcome, AttemptError> {
         let has_several = matches!(&self.request.task, InferenceTask::GenerateImages(task) if task.n > 1);
-        let is_known = self.request_adjustment(offer).omitted.contains(ExtraMember::MultipleChoices);
-        let refused = matches!(&done, Err(AttemptError::Fault(fault)) if mismatch::may_be_for_choices(fault));
+        let is_known = self.request_adjustment(offer).omitted.contains(AdjustableMember::MultipleChoices);
+        let refused =
+            matches!(&done, Err(AttemptError::Fault(fault)) if mismatch::may_concern_choice_count(fault));
         if !has_several || is_known || !refused {
             return done;
         }
         self.omitted_members = MULTIPLE;
         let single = Box::pin(self.send_request(offer, number)).await;
         let single = Box::pin(self.retry_without_members(offer, number, single)).await;
-        self.omitted_members = ExtraMembers::NONE;
+        self.omitted_members = AdjustableMemberSet::NONE;
         match single {
-            Ok(_) => self.mark_single_choice(offer),
+            Ok(_) => self.record_single_choice_offer(offer),
             // The number of images was not the cause.
             Err(AttemptError::Fault(UpstreamError { kind: UpstreamErrorKind::Caller, .. })) => return done,
             Err(_) => {}
@@ -46,14 +47,14 @@ impl FailoverRun<'_, '_> {
 
 /// Requests the images that the provider's responses lack. A refusal of the content ends this, and the images that were
 /// made are delivered.
-pub async fn request_missing(
+pub async fn request_missing_images(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,
     wire_format: WireFormat,
     answers: &mut Vec<UpstreamAnswer>,
 ) -> Result<(), AttemptError> {
-    let target = attempt::translation_target(run, offer, wire_format.dialect(), run.received_at);
-    let calls = wire_format.build_missing_requests(run.request, &target, answers);
+    let target = attempt::translation_parameters(run, offer, wire_format.dialect(), run.received_at);
+    let calls = wire_format.build_follow_up_requests(run.request, &target, answers);
     if calls.is_empty() {
         return Ok(());
     }
@@ -61,6 +62,6 @@ pub async fn request_missing(
         Err(AttemptError::Fault(UpstreamError { kind: UpstreamErrorKind::Caller, .. })) => return Ok(()),
         called => called?,
     }
-    run.mark_single_choice(offer);
+    run.record_single_choice_offer(offer);
     Ok(())
 }

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 const MAX_WAIT: Duration = Duration::from_secs(2);
 
 /// Returns the input of a request whose response is to be stored; `None` if it is not.
-pub(super) fn stored_input<'r>(run: &FailoverRun<'r, '_>) -> Option<&'r StoredInput> {
+pub(super) fn input_to_store<'r>(run: &FailoverRun<'r, '_>) -> Option<&'r StoredInput> {
     run.request.responses.as_deref()?.stored_input.as_ref()
 }
 
@@ -29,7 +29,7 @@ pub(super) fn store_response(
     let (app, input, answer) = (run.exchange.app.clone(), input.clone(), answer.concat());
     let key = run.exchange.principal.public_id.clone();
     let id = run.exchange.id;
-    let limits = app.response_limits();
+    let limits = app.stored_response_limits();
     let write = move || {
         let Some(response) = storable_response(&answer) else { return };
         let document = build_document(&input, response, id.random_part());

@@ -6,17 +6,17 @@ mod ends;
 mod times;
 
 use super::attempt::{self, AttemptError, UpstreamResponse};
-use super::wait::{HEARTBEAT, WaitOutcome};
+use super::wait::{HEARTBEAT_COMMENT, WaitOutcome};
 use super::{FailoverRun, ResponseProgress, buffered, settle};
 use crate::proxy::exchange::WriteOutcome;
-use crate::proxy::filters::{ResponseContext, ResponseUsage, response_body_filter, response_filter};
+use crate::proxy::filters::{ResponseContext, ResponseUsage, remove_unlisted_fields, response_body_filter};
 use crate::proxy::response::head::ResponseHead;
 use crate::time::clock;
 use crate::upstream::offer::OfferState;
 use crate::upstream::wire_format::WireFormat;
 use bytes::{Bytes, BytesMut};
 use ends::finish_stream;
-pub(super) use ends::{error_translation, fail_stream, write_end, write_error_event};
+pub(super) use ends::{error_only_translation, fail_stream, write_error_event, write_stream_end};
 use penstock_core::{
     ApiError, AttemptTarget, BufferedResponse, ErrorCode, OutputBuffer, RescueMode, StreamProgress,
     StreamTranslation, TokenUsage, UpstreamAnswer, UpstreamError, UpstreamErrorKind, UpstreamRequest,
@@ -42,7 +42,7 @@ pub async fn attempt_stream(
     let dialect = wire_format.dialect();
     let (how, delivered) =
         if run.progress.has_content() { run.prepare_rescue(offer) } else { (RescueMode::StartOver, None) };
-    let mut target = attempt::translation_target(run, offer, dialect, created);
+    let mut target = attempt::translation_parameters(run, offer, dialect, created);
     if let Some(text) = &delivered {
         // The text that was delivered counts towards the client's cap on tokens.
         let delivered_tokens = run.request.estimate_unreported_usage(text.len()).output;
@@ -54,12 +54,15 @@ pub async fn attempt_stream(
     let mut reply = match run.translation.take().filter(|_| run.progress.has_content()) {
         Some(reply) => reply,
         None => wire_format
-            .translate_stream(run.request, &attempt::translation_target(run, offer, dialect, created))
+            .new_stream_translation(
+                run.request,
+                &attempt::translation_parameters(run, offer, dialect, created),
+            )
             .ok_or(UpstreamError::new(UpstreamErrorKind::Malformed))?,
     };
     // Output that cannot be compared with the delivered text is not requested.
     if run.progress.has_content()
-        && !reply.start_rescue(&attempt::translation_target(run, offer, dialect, created), how)
+        && !reply.start_rescue(&attempt::translation_parameters(run, offer, dialect, created), how)
     {
         run.translation = Some(reply);
         return Err(AttemptError::Incompatible(ApiError::new(ErrorCode::Unavailable)));
@@ -78,7 +81,7 @@ pub async fn attempt_stream(
     if is_complete(run, &answering) {
         run.translation = None;
         let sent = buffered::SentRequest { wire_format, adjustment, asked, number };
-        return buffered::deliver_complete(run, offer, sent, answering).await;
+        return buffered::read_and_send_response(run, offer, sent, answering).await;
     }
     run.current_offer = Some(offer.clone());
     run.attempt_started = Some(asked);
@@ -96,7 +99,7 @@ fn build_call(
 ) -> Result<UpstreamRequest, AttemptError> {
     let call = match (wire_format, delivered) {
         (WireFormat::Dialects(translator), Some(text)) => {
-            translator.build_continuation(run.request, target, text).map(UpstreamRequest::json)
+            translator.build_continuation(run.request, target, text).map(UpstreamRequest::from_json)
         }
         _ => wire_format
             .build_requests(run.request, target)
@@ -191,7 +194,7 @@ async fn read_event(
         WaitOutcome::Deadline
     } else {
         let read = pin!(answering.exchange.read_body());
-        run.watch.wait_for(&mut run.exchange.caller, read, alarm).await
+        run.watch.wait_for_work(&mut run.exchange.caller, read, alarm).await
     };
     match outcome {
         // After the end event, bytes that cannot be decoded count as the end of the stream.
@@ -255,11 +258,11 @@ async fn write_events(
     let had_head = run.progress.has_head();
     if !run.progress.has_content() {
         run.progress = ResponseProgress::ContentSent;
-        run.exchange.caller.record_first_provider(&offer.offer.provider.id, number);
+        run.exchange.caller.record_first_content_provider(&offer.offer.provider.id, number);
         run.exchange.record.first_token = Some(run.exchange.started.elapsed());
     }
     if !had_head {
-        write_stream_head(run, settle::inference_head(run, offer, number)).await?;
+        start_stream_response(run, settle::inference_response_head(run, offer, number)).await?;
     }
     if out.is_empty() {
         return run.exchange.caller.flush().await.map_err(|_| AttemptError::Disconnected);
@@ -267,7 +270,7 @@ async fn write_events(
     run.watch.record_write(clock::cached_now());
     write_piece(run, join_pieces(out), false).await?;
     #[cfg(feature = "inject")]
-    run.exchange.app.fault_injector.trigger(crate::net::fault_injection::InjectionPoint::Stream);
+    run.exchange.app.fault_injector.panic_if_armed(crate::net::fault_injection::InjectionPoint::Stream);
     Ok(())
 }
 
@@ -276,14 +279,14 @@ async fn write_events(
 ///
 /// # Errors
 /// Returns an error if the client has disconnected.
-pub(super) async fn write_stream_head(
+pub(super) async fn start_stream_response(
     run: &mut FailoverRun<'_, '_>,
     mut head: ResponseHead,
 ) -> Result<(), AttemptError> {
     run.progress = run.progress.max(ResponseProgress::HeadSent);
     run.watch.record_write(Instant::now());
     run.exchange.record.status = 200;
-    response_filter(&mut head);
+    remove_unlisted_fields(&mut head);
     let detected = run.translation.as_ref().and_then(|reply| reply.content_type());
     let caller = &mut run.exchange.caller;
     let written = match run.request.streamed_content_type().map(|requested| detected.unwrap_or(requested)) {
@@ -298,9 +301,9 @@ pub async fn write_heartbeat(run: &mut FailoverRun<'_, '_>) -> Result<(), Attemp
     let head = run
         .exchange
         .new_response_head(200)
-        .with(settle::FLAVOR_HEADER, run.exchange.record.flavor.unwrap_or_default());
-    write_stream_head(run, head).await?;
-    write_piece(run, HEARTBEAT, false).await
+        .with_field(settle::FLAVOR_HEADER, run.exchange.record.flavor.unwrap_or_default());
+    start_stream_response(run, head).await?;
+    write_piece(run, HEARTBEAT_COMMENT, false).await
 }
 
 /// Sends a piece of a stream to the client; `end` is true for its last bytes.

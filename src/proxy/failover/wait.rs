@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tokio::time::Sleep;
 
 /// Heartbeat of a stream: an SSE comment, which all clients ignore.
-pub const HEARTBEAT: Bytes = Bytes::from_static(b": keep-alive\n\n");
+pub const HEARTBEAT_COMMENT: Bytes = Bytes::from_static(b": keep-alive\n\n");
 
 /// Outcome of waiting for a provider.
 pub enum WaitOutcome<T> {
@@ -54,7 +54,7 @@ impl ClientWatch {
     /// clock and the client, even if the work is always ready. If the work is ready when the deadline has passed, its
     /// result is still returned, because then the thread was busy and the provider was not silent. A caller that calls
     /// this in a loop has to check the time between the calls.
-    pub async fn wait_for<T>(
+    pub async fn wait_for_work<T>(
         &mut self,
         caller: &mut Downstream<'_>,
         mut work: Pin<&mut impl Future<Output = T>>,
@@ -65,7 +65,7 @@ impl ClientWatch {
             let heartbeat_due = self.last_write.zip(self.heartbeat).map(|(last, interval)| last + interval);
             if heartbeat_due.is_some_and(|due| now >= due) && now < alarm {
                 // The future is boxed, because the write is rare and its state would enlarge the future of every wait.
-                if Box::pin(caller.write_response_body(HEARTBEAT, false)).await.is_err() {
+                if Box::pin(caller.write_response_body(HEARTBEAT_COMMENT, false)).await.is_err() {
                     return WaitOutcome::Disconnected;
                 }
                 self.last_write = Some(clock::cached_now());

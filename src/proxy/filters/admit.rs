@@ -6,13 +6,13 @@ use penstock_core::ApiError;
 use std::ops::ControlFlow;
 
 /// Filter that refuses a request if its key or account has reached a limit, regardless of the cost of the request.
-pub struct AdmitRequest;
+pub struct AcquireProvisionalPermit;
 
-impl RequestFilter for AdmitRequest {
+impl RequestFilter for AcquireProvisionalPermit {
     const NAME: &'static str = "admit";
 
     async fn check(request: &mut InferenceContext<'_, '_>) -> Result<ControlFlow<WriteOutcome>, ApiError> {
-        request.provisional_permit = Some(request.exchange.acquire_provisional()?);
+        request.provisional_permit = Some(request.exchange.acquire_provisional_permit()?);
         Ok(ControlFlow::Continue(()))
     }
 }

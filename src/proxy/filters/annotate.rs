@@ -5,12 +5,12 @@ use std::mem::take;
 
 /// Filter that injects the objects of the settlement: into the last event of a stream, at the end of a JSON object, or
 /// into the head if the body is not JSON.
-pub struct Annotate;
+pub struct AnnotateSettlement;
 
-impl ResponseBodyFilter for Annotate {
+impl ResponseBodyFilter for AnnotateSettlement {
     const NAME: &'static str = "annotate";
 
-    fn finish<C: ResponseContext>(_context: &mut C, end: &mut StreamEnd) {
+    fn finish_stream<C: ResponseContext>(_context: &mut C, end: &mut StreamEnd) {
         end.members = take(&mut end.settled);
     }
 

@@ -13,10 +13,10 @@ impl RequestFilter for Authenticate {
     const NAME: &'static str = "authenticate";
 
     fn early_check(x: &mut Exchange<'_>, endpoint: &dyn Endpoint) -> Result<(), ApiError> {
-        if x.caller.origin().is_some_and(|origin| origin.local_request().is_some()) {
+        if x.caller.request_origin().is_some_and(|origin| origin.playground_request().is_some()) {
             x.record.key = Some(x.principal.public_id.clone());
             x.app.key_cache.authorize_without_secret(&x.principal)?;
-        } else if x.caller.batch_line().is_some() {
+        } else if x.caller.in_process_line().is_some() {
             x.record.key = Some(x.principal.public_id.clone());
             if !x.principal.is_valid_at(x.app.clock.unix_seconds()) {
                 return Err(ApiError::new(ErrorCode::InvalidKey));
@@ -27,6 +27,6 @@ impl RequestFilter for Authenticate {
             x.principal = x.authenticate()?;
             x.record.key = Some(x.principal.public_id.clone());
         }
-        x.principal.require_scope(endpoint.scope())
+        x.principal.require_scope(endpoint.required_scope())
     }
 }

@@ -82,7 +82,8 @@ pub(super) async fn select_candidates(
                 if let Some(count) = count {
                     selection.add_token_count(&candidate.model.card.id, count);
                 }
-                if let Err(lacks) = selection.add_model(live, &candidate, flavor, ask, counting.moment) {
+                if let Err(lacks) = selection.add_model_offers(live, &candidate, flavor, ask, counting.moment)
+                {
                     refusal.get_or_insert(lacks);
                 }
             }
@@ -153,7 +154,7 @@ pub fn unknown_model_error(live: &ConfigSnapshot, name: &str) -> ApiError {
     };
     ApiError::with_message(ErrorCode::ModelNotFound, message)
         .with_param("model")
-        .with_detail("flavors", flavors)
+        .with_details_member("flavors", flavors)
 }
 
 fn model_kind_mismatch(model: &ModelState) -> ApiError {

@@ -2,7 +2,7 @@
 
 use super::request::{InferenceContext, RequestFilter};
 use super::reserve;
-use crate::limits::rate_limit::UsageProfile;
+use crate::limits::rate_limit::TypicalKeyUsage;
 use crate::proxy::exchange::{Exchange, WriteOutcome};
 use crate::proxy::failover::CandidateSet;
 use crate::upstream::offer::OfferState;
@@ -38,7 +38,7 @@ fn max_cost(
     x: &Exchange<'_>,
     chosen: &CandidateSet,
     ask: &InferenceRequest,
-    habits: UsageProfile,
+    habits: TypicalKeyUsage,
     at: u64,
 ) -> CostEstimate {
     let (input, output) = max_tokens(ask, habits.usual_output_tokens);
@@ -60,12 +60,16 @@ fn max_cost(
 /// Returns the maximum number of output tokens of all choices of an offer: the client's cap or else the usual number,
 /// limited by the offer's maximum.
 fn max_output(offer: &OfferState, chosen: &CandidateSet, ask: &InferenceRequest, usual: u64) -> u64 {
-    if !ask.kind.is_generator() {
+    if !ask.kind.generates_tokens() {
         return 0;
     }
     let window = offer.offer.context_length;
-    let most =
-        chosen.max_tokens(offer, ask).into_iter().chain(offer.offer.max_output).min().unwrap_or(window);
+    let most = chosen
+        .reduced_max_tokens(offer, ask)
+        .into_iter()
+        .chain(offer.offer.max_output)
+        .min()
+        .unwrap_or(window);
     ask.max_tokens.unwrap_or(usual).min(most).min(window).saturating_mul(ask.generation_count())
 }
 

@@ -7,9 +7,9 @@ use penstock_core::{UpstreamError, WorkDone};
 
 /// Filter that meters a response. The usage is that of the provider if the provider reports one, otherwise the
 /// gateway's own count.
-pub struct Meter;
+pub struct MeterUsage;
 
-impl ResponseBodyFilter for Meter {
+impl ResponseBodyFilter for MeterUsage {
     const NAME: &'static str = "meter";
 
     fn filter_piece<C: ResponseContext>(
@@ -20,18 +20,18 @@ impl ResponseBodyFilter for Meter {
         Ok(())
     }
 
-    fn finish<C: ResponseContext>(context: &mut C, end: &mut StreamEnd) {
+    fn finish_stream<C: ResponseContext>(context: &mut C, end: &mut StreamEnd) {
         let total = context.total_usage();
         let Some(reply) = context.translation() else { return };
         let usage = total.or_else(|| reply.usage()).unwrap_or_else(|| reply.estimated_usage());
-        let work = reply.work();
+        let work = reply.non_token_work();
         let metered = ResponseUsage {
             charged_work: work.unwrap_or(WorkDone::Tokens(usage)),
             // The first part of a rescued response is the work of another provider, so the own work is only that of
             // this attempt.
             provider_work: work.unwrap_or_else(|| WorkDone::Tokens(reply.attempt_usage())),
             measured: reply.measured_energy(),
-            observation: reply.observation(),
+            observation: reply.offer_observation(),
             finish: reply.finish_reason(),
             is_malformed: reply.has_invalid_output(),
         };

@@ -9,9 +9,9 @@ use penstock_request_validation::{ResponsesPurpose, validate_responses_request_w
 use std::ops::ControlFlow;
 
 /// Filter that parses the body and validates its fields.
-pub struct Parse;
+pub struct ParseRequest;
 
-impl RequestFilter for Parse {
+impl RequestFilter for ParseRequest {
     const NAME: &'static str = "parse";
 
     async fn check(request: &mut InferenceContext<'_, '_>) -> Result<ControlFlow<WriteOutcome>, ApiError> {
@@ -24,7 +24,7 @@ impl RequestFilter for Parse {
             }
             Some(RequestBody::Form(model, task, upload)) => {
                 request.upload = Some(upload);
-                InferenceRequest::for_task(
+                InferenceRequest::from_non_chat_task(
                     ModelKind::Transcription,
                     Bytes::new(),
                     BodyMembers::default(),
@@ -38,7 +38,7 @@ impl RequestFilter for Parse {
         }
         request.exchange.record.stream = ask.stream;
         let open_streams = &request.exchange.app.history.open_streams;
-        request.exchange.record.open_stream = ask.stream.then(|| open_streams.open_stream());
+        request.exchange.record.open_stream = ask.stream.then(|| open_streams.track_stream());
         request.ask = Some(ask);
         Ok(ControlFlow::Continue(()))
     }

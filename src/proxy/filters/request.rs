@@ -1,7 +1,7 @@
 //! Request filters: the trait, the state of an inference request between them, and the chain that runs a list.
 
 use crate::billing::Hold;
-use crate::limits::rate_limit::{ProvisionalPermit, UsageProfile};
+use crate::limits::rate_limit::{ProvisionalPermit, TypicalKeyUsage};
 use crate::proxy::endpoint::Endpoint;
 use crate::proxy::exchange::{Exchange, WriteOutcome};
 use crate::proxy::failover::CandidateSet;
@@ -66,7 +66,7 @@ pub struct InferenceContext<'r, 'a> {
     /// File that was uploaded in a form request.
     pub upload: Option<SpooledData>,
     /// Provisional permit of the limits, until the limits are reserved, and the usual usage of the key.
-    pub provisional_permit: Option<(ProvisionalPermit, UsageProfile)>,
+    pub provisional_permit: Option<(ProvisionalPermit, TypicalKeyUsage)>,
     /// Offers that may serve the request; `None` before they are selected.
     pub candidates: Option<CandidateSet>,
     /// Time at which the candidates were selected, in Unix seconds; it selects the prices.

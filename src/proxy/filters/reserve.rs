@@ -108,7 +108,7 @@ fn affordable_output(x: &Exchange<'_>, ask: &InferenceRequest, chosen: &Candidat
             || need.energy.is_some_and(|energy| is_available(balance.energy, energy))
     };
     let offers = chosen.entries.iter().filter_map(|entry| x.config.offers.get(entry.offer));
-    let most = offers.map(|offer| offer.max_output()).max().unwrap_or_default();
+    let most = offers.map(|offer| offer.max_output_tokens()).max().unwrap_or_default();
     if covers(most) {
         return most;
     }
@@ -128,7 +128,7 @@ fn max_work(offer: &OfferState, ask: &InferenceRequest, usual: u64) -> WorkDone 
         WorkUnit::GeneratedTokens => {
             // Each choice that is requested separately has the complete prompt.
             let input = input.saturating_mul(ask.prompt_read_count());
-            let cap = ask.max_tokens.unwrap_or(usual).min(offer.max_output());
+            let cap = ask.max_tokens.unwrap_or(usual).min(offer.max_output_tokens());
             let output = cap.saturating_mul(ask.generation_count());
             WorkDone::Tokens(TokenUsage { input, output, ..TokenUsage::default() })
         }

@@ -28,7 +28,7 @@ pub trait ResponseBodyFilter {
     }
 
     /// Ends a streamed body that the provider has completed.
-    fn finish<C: ResponseContext>(_context: &mut C, _end: &mut StreamEnd) {}
+    fn finish_stream<C: ResponseContext>(_context: &mut C, _end: &mut StreamEnd) {}
 
     /// Filters a buffered body, which is sent with its length. Async because long bodies are translated on another
     /// thread.
@@ -166,8 +166,8 @@ pub trait ResponseBodyFilterChain {
         piece: &mut StreamPiece<'_>,
     ) -> Result<(), UpstreamError>;
 
-    /// Calls [`ResponseBodyFilter::finish`] of each filter.
-    fn finish<C: ResponseContext>(context: &mut C) -> StreamEnd;
+    /// Calls [`ResponseBodyFilter::finish_stream`] of each filter.
+    fn finish_stream<C: ResponseContext>(context: &mut C) -> StreamEnd;
 
     /// Calls [`ResponseBodyFilter::filter_buffered`] of each filter, up to the first failure.
     ///
@@ -194,10 +194,10 @@ macro_rules! chains {
                 result
             }
 
-            fn finish<Z: ResponseContext>(context: &mut Z) -> StreamEnd {
+            fn finish_stream<Z: ResponseContext>(context: &mut Z) -> StreamEnd {
                 let mut end = StreamEnd::default();
-                $first::finish(context, &mut end);
-                $($filter::finish(context, &mut end);)*
+                $first::finish_stream(context, &mut end);
+                $($filter::finish_stream(context, &mut end);)*
                 end
             }
 

@@ -20,7 +20,7 @@ const ALLOWED_GROUPS: &[&str] = &["x-penstock-", "x-ratelimit-", "anthropic-rate
 /// for the head of each response of a provider, before its framing is set.
 ///
 /// [`ProxyHttp::response_filter`]: pingora::proxy::ProxyHttp::response_filter
-pub fn response_filter(head: &mut impl ResponseFields) {
+pub fn remove_unlisted_fields(head: &mut impl ResponseFields) {
     let refused: Vec<HeaderName> = head.fields().keys().filter(|name| !is_allowed(name)).cloned().collect();
     for name in &refused {
         head.remove_field(name);

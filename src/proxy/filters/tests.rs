@@ -39,9 +39,12 @@ impl TestResponse {
             _ => br#"{"model":"m","stream":true,"max_tokens":9,"messages":[{"role":"user","content":"Hi"}]}"#,
         };
         let limits = penstock_request_validation::RequestLimits::default();
-        let ask: InferenceRequest =
-            penstock_request_validation::validate_conversation(dialect, Bytes::from_static(body), &limits)
-                .unwrap();
+        let ask: InferenceRequest = penstock_request_validation::validate_generation_request(
+            dialect,
+            Bytes::from_static(body),
+            &limits,
+        )
+        .unwrap();
         let abilities = OfferCapabilities::default();
         let target = AttemptTarget {
             model: "m",
@@ -67,7 +70,7 @@ impl TestResponse {
                 StreamPiece { upstream, length: piece.len(), end_of_stream: false, downstream: &mut out };
             L::filter_piece(self, &mut piece).unwrap();
         }
-        let end = L::finish(self);
+        let end = L::finish_stream(self);
         let mut reply = self.reply.take().unwrap();
         reply.write_end(&end.usage.unwrap_or_default(), &end.members, &mut out);
         String::from_utf8(out.0.concat()).unwrap()
@@ -183,17 +186,18 @@ fn an_event_of_the_same_dialect_keeps_its_bytes() {
 #[test]
 fn a_filter_that_is_left_out_takes_its_behaviour_with_it() {
     let mut response = TestResponse::new(Dialect::Chat);
-    let stream = response.stream::<(Translate, Meter)>(64);
+    let stream = response.stream::<(TranslateResponse, MeterUsage)>(64);
     assert!(stream.contains("Hello") && !stream.contains("billing_cost"));
     assert_eq!(response.settled.len(), 1);
 
     let mut response = TestResponse::new(Dialect::Chat);
-    let stream = response.stream::<(Translate, Annotate)>(64);
+    let stream = response.stream::<(TranslateResponse, AnnotateSettlement)>(64);
     assert!(stream.contains("Hello") && !stream.contains("billing_cost"));
     assert_eq!((response.noted, response.settled.len()), (0, 0));
 
     // If the response was not settled before, the annotation has no objects to add.
-    let stream = TestResponse::new(Dialect::Chat).stream::<(Translate, Annotate, Meter)>(64);
+    let stream =
+        TestResponse::new(Dialect::Chat).stream::<(TranslateResponse, AnnotateSettlement, MeterUsage)>(64);
     assert!(!stream.contains("billing_cost"));
 
     let mut response = TestResponse::new(Dialect::Chat);
@@ -201,7 +205,7 @@ fn a_filter_that_is_left_out_takes_its_behaviour_with_it() {
     let upstream = Some(Bytes::from_static(STREAM.as_bytes()));
     let mut piece =
         StreamPiece { upstream, length: STREAM.len(), end_of_stream: false, downstream: &mut out };
-    <(Meter, Annotate)>::filter_piece(&mut response, &mut piece).unwrap();
+    <(MeterUsage, AnnotateSettlement)>::filter_piece(&mut response, &mut piece).unwrap();
     assert!(out.is_empty());
 }
 
@@ -213,13 +217,17 @@ async fn a_buffered_body_passes_the_same_filters() {
     assert_eq!(body.downstream.concat(), br#"{"a":1,"billing_cost":{"credits":1}}"#);
     let counted = TokenUsage { output: 3, ..TokenUsage::default() };
     assert_eq!(response.settled, [WorkDone::Tokens(counted)]);
-    let body = <(Translate, Meter)>::filter_buffered(&mut TestResponse::new(Dialect::Chat), upstream())
-        .await
-        .unwrap();
+    let body =
+        <(TranslateResponse, MeterUsage)>::filter_buffered(&mut TestResponse::new(Dialect::Chat), upstream())
+            .await
+            .unwrap();
     assert_eq!(body.downstream.concat(), br#"{"a":1}"#);
-    let body = <(Meter, Annotate)>::filter_buffered(&mut TestResponse::new(Dialect::Chat), upstream())
-        .await
-        .unwrap();
+    let body = <(MeterUsage, AnnotateSettlement)>::filter_buffered(
+        &mut TestResponse::new(Dialect::Chat),
+        upstream(),
+    )
+    .await
+    .unwrap();
     assert!(body.downstream.is_empty());
 }
 
@@ -240,7 +248,7 @@ fn a_response_head_keeps_the_fields_of_the_allow_list_alone() {
         head.append_header(name, "a").unwrap();
     }
     head.append_header("set-cookie", "b").unwrap();
-    response_filter(&mut head);
+    remove_unlisted_fields(&mut head);
     let names: Vec<_> = head.headers.keys().map(http::HeaderName::as_str).collect();
     assert_eq!(names, ["x-request-id", "x-penstock-provider", "vary"]);
 }

@@ -51,7 +51,8 @@ async fn replace_token_ids(
         TokenIdPolicy::Text(encoding) => {
             // The text of a token id can be longer than its digits, up to 128 bytes. Therefore each account decodes one
             // request at a time, and the decoded text counts as memory like a body.
-            let ask = x.token_count_context().run_queued(move |_| decode_token_ids(ask, encoding)).await??;
+            let ask =
+                x.token_count_context().run_with_permit(move |_| decode_token_ids(ask, encoding)).await??;
             x.reserve_memory(ask.prompt_bytes)?;
             Ok(ask)
         }
@@ -79,7 +80,8 @@ fn decode_token_ids(
         let at = if nested { format!("input[{index}]") } else { "input".to_owned() };
         let ids: Vec<u32> = serde_json::from_slice(array)
             .map_err(|_| ApiError::invalid(at.as_str(), format!("{at}: expected token ids.")))?;
-        let text = encoding.decode(&ids).map_err(|position| unknown_token(&at, position, encoding))?;
+        let text =
+            encoding.decode_token_ids(&ids).map_err(|position| unknown_token(&at, position, encoding))?;
         prompt_bytes += text.len();
         let mut json = Vec::with_capacity(text.len() + 2);
         penstock_json_scan::json::write_str(&mut json, &text);

@@ -4,9 +4,9 @@ use super::response::{BufferedBody, ResponseBodyFilter, ResponseContext, StreamP
 use penstock_core::{UpstreamError, UpstreamErrorKind};
 
 /// Filter that translates a response body. If there is no translation, it passes no byte of a provider on.
-pub struct Translate;
+pub struct TranslateResponse;
 
-impl ResponseBodyFilter for Translate {
+impl ResponseBodyFilter for TranslateResponse {
     const NAME: &'static str = "translate";
 
     fn filter_piece<C: ResponseContext>(

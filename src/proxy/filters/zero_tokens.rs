@@ -33,7 +33,7 @@ impl RequestFilter for AnswerZeroTokens {
 /// Answers a request for zero tokens with an empty message.
 async fn answer_empty(x: &mut Exchange<'_>, ask: &InferenceRequest) -> Result<WriteOutcome, ApiError> {
     model_for_request(x, ask, split_flavor(&ask.model).0)?;
-    let (entry, _) = x.acquire_provisional()?;
+    let (entry, _) = x.acquire_provisional_permit()?;
     x.reserve_limits(entry, &CostEstimate::default())?;
     let Some(chosen) = select_candidates(x, ask).await? else { return Ok(WriteOutcome::Disconnected) };
     let first = chosen.entries.first().and_then(|first| x.config.offers.get(first.offer)).cloned();
@@ -43,14 +43,14 @@ async fn answer_empty(x: &mut Exchange<'_>, ask: &InferenceRequest) -> Result<Wr
     let body = write_empty_message(
         face,
         ask.stream,
-        &offer.pricing.zero_settlement_members(now, x.config.settings.compatibility.amount_format()),
+        &offer.pricing.zero_settlement_json(now, x.config.settings.compatibility.amount_format()),
     );
     x.record.status = 200;
     let head = x
         .new_response_head(200)
-        .with("x-penstock-provider", &*offer.offer.provider.id)
-        .with(FLAVOR_HEADER, x.record.flavor.unwrap_or_default())
-        .with_number("x-penstock-attempts", 0);
+        .with_field("x-penstock-provider", &*offer.offer.provider.id)
+        .with_field(FLAVOR_HEADER, x.record.flavor.unwrap_or_default())
+        .with_numeric_field("x-penstock-attempts", 0);
     if !ask.stream {
         return Ok(write_outcome(head.send_json(&mut x.caller, vec![Bytes::from(body)]).await));
     }

@@ -65,13 +65,13 @@ impl ResponseHead {
     pub fn with_cors(self, origin: &CrossOrigin) -> Self {
         let head = match origin {
             CrossOrigin::None => return self,
-            CrossOrigin::Refused => return self.with(header::VARY, "Origin"),
-            CrossOrigin::Any => self.with(header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
-            CrossOrigin::Listed(origin) => {
-                self.with(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.as_bytes()).with(header::VARY, "Origin")
-            }
+            CrossOrigin::Refused => return self.with_field(header::VARY, "Origin"),
+            CrossOrigin::Any => self.with_field(header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
+            CrossOrigin::Listed(origin) => self
+                .with_field(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.as_bytes())
+                .with_field(header::VARY, "Origin"),
         };
-        head.with(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED)
+        head.with_field(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED)
     }
 
     /// Adds the CORS headers of a preflight response. `asked` has the request headers that the preflight names.
@@ -82,9 +82,9 @@ impl ResponseHead {
             return head;
         }
         let names = asked.map(join_field_names).filter(|names| !names.is_empty());
-        head.with(header::ACCESS_CONTROL_ALLOW_HEADERS, names.as_deref().unwrap_or(ALLOWED))
-            .with(header::ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD, POST, DELETE, OPTIONS")
-            .with(header::ACCESS_CONTROL_MAX_AGE, "86400")
+        head.with_field(header::ACCESS_CONTROL_ALLOW_HEADERS, names.as_deref().unwrap_or(ALLOWED))
+            .with_field(header::ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD, POST, DELETE, OPTIONS")
+            .with_field(header::ACCESS_CONTROL_MAX_AGE, "86400")
     }
 }
 

@@ -2,11 +2,11 @@
 
 use crate::proxy::filters::ResponseFields;
 use crate::telemetry::request_id::RequestId;
-use crate::time::format::{format_duration, format_time};
+use crate::time::format::{format_duration, format_rfc3339_rounded_up};
 use http::response::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use penstock_core::{Dialect, ResetFormat};
-use penstock_limits::LimitStatus;
+use penstock_core::{Dialect, RateLimitResetFormat};
+use penstock_limits::RateLimitStatus;
 use pingora_http::ResponseHeader;
 use std::time::Duration;
 
@@ -75,12 +75,14 @@ impl ResponseHead {
         let (mut parts, ()) = http::Response::new(()).into_parts();
         parts.status = status;
         parts.headers.reserve(USUAL_FIELDS);
-        Self { parts: Box::new(parts) }.with(&X_REQUEST_ID, id.as_str()).with(&REQUEST_ID, id.as_str())
+        Self { parts: Box::new(parts) }
+            .with_field(&X_REQUEST_ID, id.as_str())
+            .with_field(&REQUEST_ID, id.as_str())
     }
 
     /// Adds a field. An invalid value is left out, because it could end the head or begin another field.
     #[must_use]
-    pub fn with(mut self, name: impl HeaderFieldName, value: impl AsRef<[u8]>) -> Self {
+    pub fn with_field(mut self, name: impl HeaderFieldName, value: impl AsRef<[u8]>) -> Self {
         if let Ok(value) = HeaderValue::from_bytes(value.as_ref()) {
             self.append(name, value);
         }
@@ -89,7 +91,7 @@ impl ResponseHead {
 
     /// Adds a field with a numeric value.
     #[must_use]
-    pub fn with_number(mut self, name: impl HeaderFieldName, value: u64) -> Self {
+    pub fn with_numeric_field(mut self, name: impl HeaderFieldName, value: u64) -> Self {
         self.append(name, HeaderValue::from(value));
         self
     }
@@ -104,7 +106,7 @@ impl ResponseHead {
         if after.is_some_and(|seconds| seconds <= MAX_RETRY_AFTER) {
             return self;
         }
-        self.with("x-should-retry", "false")
+        self.with_field("x-should-retry", "false")
     }
 
     /// Adds the status of the limits: in the headers of the caller's dialect, and in three that all dialects share.
@@ -114,7 +116,7 @@ impl ResponseHead {
     pub fn with_rate_limits(
         mut self,
         dialect: Dialect,
-        limit_status: &LimitStatus,
+        limit_status: &RateLimitStatus,
         now: Duration,
         reset: Option<u64>,
     ) -> Self {
@@ -125,22 +127,22 @@ impl ResponseHead {
         ] {
             let Some(gauge) = gauge else { continue };
             let reset = match conventions.reset_format {
-                ResetFormat::Duration => format_duration(gauge.reset),
-                ResetFormat::Timestamp => format_time(now + gauge.reset),
+                RateLimitResetFormat::Duration => format_duration(gauge.reset),
+                RateLimitResetFormat::Timestamp => format_rfc3339_rounded_up(now + gauge.reset),
             };
             self = self
-                .with_number(limit, gauge.limit)
-                .with_number(remaining, gauge.remaining)
-                .with(until, reset);
+                .with_numeric_field(limit, gauge.limit)
+                .with_numeric_field(remaining, gauge.remaining)
+                .with_field(until, reset);
         }
         let gauge = limit_status.requests.or(limit_status.tokens);
         if let Some(gauge) = gauge {
             self = self
-                .with_number(&RATE_LIMIT, gauge.limit)
-                .with_number(&RATE_LIMIT_REMAINING, gauge.remaining);
+                .with_numeric_field(&RATE_LIMIT, gauge.limit)
+                .with_numeric_field(&RATE_LIMIT_REMAINING, gauge.remaining);
         }
         match reset.or_else(|| gauge.map(|gauge| ceil_seconds(now.saturating_add(gauge.reset)))) {
-            Some(reset) => self.with_number(&RATE_LIMIT_RESET, reset),
+            Some(reset) => self.with_numeric_field(&RATE_LIMIT_RESET, reset),
             None => self,
         }
     }
@@ -151,17 +153,17 @@ impl ResponseHead {
         if self.parts.status == StatusCode::NO_CONTENT {
             return self;
         }
-        self.with(header::CONTENT_TYPE, kind).with_number(header::CONTENT_LENGTH, length)
+        self.with_field(header::CONTENT_TYPE, kind).with_numeric_field(header::CONTENT_LENGTH, length)
     }
 
     /// Marks the body as a stream of server-sent events, with chunked encoding if `chunked`.
     #[must_use]
     pub fn with_event_stream_headers(self, chunked: bool) -> Self {
         let head = self
-            .with(header::CONTENT_TYPE, "text/event-stream; charset=utf-8")
-            .with(header::CACHE_CONTROL, "no-cache")
-            .with("x-accel-buffering", "no");
-        if chunked { head.with(header::TRANSFER_ENCODING, "chunked") } else { head }
+            .with_field(header::CONTENT_TYPE, "text/event-stream; charset=utf-8")
+            .with_field(header::CACHE_CONTROL, "no-cache")
+            .with_field("x-accel-buffering", "no");
+        if chunked { head.with_field(header::TRANSFER_ENCODING, "chunked") } else { head }
     }
 
     /// Converts the head into Pingora's type of response head.

@@ -11,7 +11,7 @@ use cors::CrossOrigin;
 use head::{ResponseHead, ceil_seconds};
 use http::header;
 use penstock_core::{ApiError, Dialect, ErrorCode};
-use penstock_limits::LimitStatus;
+use penstock_limits::RateLimitStatus;
 use std::io::Result;
 use std::time::Duration;
 
@@ -76,12 +76,13 @@ impl ResponseHead {
         kind: &str,
         trailers: &str,
     ) -> Result<()> {
-        let mut head = self.with(header::CONTENT_TYPE, kind).with(header::CACHE_CONTROL, "no-cache");
+        let mut head =
+            self.with_field(header::CONTENT_TYPE, kind).with_field(header::CACHE_CONTROL, "no-cache");
         if caller.supports_trailers() {
-            head = head.with(header::TRAILER, trailers);
+            head = head.with_field(header::TRAILER, trailers);
         }
         if caller.uses_chunked_encoding() {
-            head = head.with(header::TRANSFER_ENCODING, "chunked");
+            head = head.with_field(header::TRANSFER_ENCODING, "chunked");
         }
         caller.write_response_header(head).await
     }
@@ -90,7 +91,7 @@ impl ResponseHead {
 /// Writes pieces as one body. Small pieces that follow each other are joined, and long pieces are split into slices. A
 /// batch line receives the pieces unchanged.
 async fn write_pieces(caller: &mut Downstream<'_>, body: Vec<Bytes>) -> Result<()> {
-    if caller.batch_line().is_some() {
+    if caller.in_process_line().is_some() {
         for piece in body {
             caller.write_response_body(piece, false).await?;
         }
@@ -130,17 +131,17 @@ pub async fn send_refusal(
     dialect: Dialect,
     id: &RequestId,
     refusal: &ApiError,
-    limits: Option<(LimitStatus, Duration)>,
+    limits: Option<(RateLimitStatus, Duration)>,
     origin: &CrossOrigin,
 ) -> Result<()> {
     let mut head = ResponseHead::new(refusal.spec().status, id);
     if let Some(seconds) = refusal.retry_after {
-        head = head.with_number(header::RETRY_AFTER, seconds.into());
+        head = head.with_numeric_field(header::RETRY_AFTER, seconds.into());
     }
     if refusal.code == ErrorCode::Conflict || refusal.is_final {
         // Client libraries retry a response with status 409 or 503 automatically. The conflict would remain, and output
         // of a model that cannot be passed on would only be generated again.
-        head = head.with("x-should-retry", "false");
+        head = head.with_field("x-should-retry", "false");
     }
     let is_limit = refusal.code == ErrorCode::RateLimited;
     if let Some((limit_status, now)) = limits {
@@ -152,12 +153,12 @@ pub async fn send_refusal(
         }
     }
     if let Some(allow) = refusal.details.get("allow").and_then(|value| value.as_str()) {
-        head = head.with(header::ALLOW, allow);
+        head = head.with_field(header::ALLOW, allow);
     }
     if refusal.code == ErrorCode::RangeNotSatisfiable
         && let Some(bytes) = refusal.details.get("bytes").and_then(serde_json::Value::as_u64)
     {
-        head = head.with(header::CONTENT_RANGE, format!("bytes */{bytes}"));
+        head = head.with_field(header::CONTENT_RANGE, format!("bytes */{bytes}"));
     }
     let head = head.with_cors(origin);
     let body = penstock_http_wire::error::error_envelope(dialect, refusal, id.as_str());

@@ -19,7 +19,7 @@ impl FileManager {
     /// # Errors
     /// Returns any I/O error; contents that remain then are leftovers.
     pub(super) fn delete_contents(&self, record: &FileRecord) -> std::io::Result<()> {
-        match std::fs::remove_file(self.path(&record.id)) {
+        match std::fs::remove_file(self.contents_path(&record.id)) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
         }
@@ -34,9 +34,9 @@ impl FileManager {
 
     /// Probes a bucket that did not answer the last call, so that its state is current even if no file is accessed.
     /// Blocks.
-    pub fn retry_bucket(&self) {
+    pub fn probe_unavailable_bucket(&self) {
         let Some(bucket) = self.bucket().filter(|bucket| !bucket.is_available()) else { return };
-        if bucket.retry() {
+        if bucket.probe_if_unavailable() {
             tracing::event!(name: "bucket_recovered", tracing::Level::INFO, {});
         }
     }
@@ -57,7 +57,7 @@ impl FileManager {
     /// # Errors
     /// Returns `InvalidData` if they do not match the record, and any I/O error.
     pub fn open_contents(&self, record: &FileRecord) -> std::io::Result<FileContents> {
-        match (FileContents::open(&self.path(&record.id), record), &self.bucket) {
+        match (FileContents::open(&self.contents_path(&record.id), record), &self.bucket) {
             (Err(error), Some(bucket)) if error.kind() == ErrorKind::NotFound => bucket.open_contents(record),
             (opened, _) => opened,
         }
@@ -116,7 +116,7 @@ impl FileManager {
         let record = new_record(owner, filename, FilePurpose::BatchOutput, now);
         // In a bucket, the first results create the first segment.
         if self.bucket.is_none() {
-            let path = self.path(&record.id);
+            let path = self.contents_path(&record.id);
             let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
             file.sync_all()?;
             sync_folder(&self.folder)?;
@@ -129,7 +129,7 @@ impl FileManager {
     /// # Errors
     /// Returns the errors of [`OutputFile`].
     pub fn open_output(&self, record: &FileRecord) -> std::io::Result<OutputFile> {
-        match (OutputFile::open(&self.path(&record.id), record), &self.bucket) {
+        match (OutputFile::open(&self.contents_path(&record.id), record), &self.bucket) {
             (Err(error), Some(bucket)) if error.kind() == ErrorKind::NotFound => bucket.open_output(record),
             (opened, _) => opened,
         }

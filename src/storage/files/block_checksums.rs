@@ -6,7 +6,7 @@ use penstock_object_storage::RandomAccessObject;
 use std::io::{Error, ErrorKind, Result};
 
 /// Size of a block with its own checksum, in bytes.
-pub const BLOCK_SIZE: usize = 64 << 10;
+pub const BLOCK_BYTES: usize = 64 << 10;
 /// Start of the footer. It is followed by the length of the contents (8 bytes), the block size (4) and the checksum of
 /// the table (4), all little-endian.
 const MAGIC: &[u8; 8] = b"penstkF1";
@@ -25,11 +25,11 @@ impl BlockChecksums {
     /// Adds the next bytes of the file to the checksums.
     pub fn push(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            let filled = usize::try_from(self.length % BLOCK_SIZE as u64).unwrap_or(0);
-            let (now, later) = bytes.split_at(bytes.len().min(BLOCK_SIZE - filled));
+            let filled = usize::try_from(self.length % BLOCK_BYTES as u64).unwrap_or(0);
+            let (now, later) = bytes.split_at(bytes.len().min(BLOCK_BYTES - filled));
             self.partial = crc32c::crc32c_append(self.partial, now);
             self.length += now.len() as u64;
-            if filled + now.len() == BLOCK_SIZE {
+            if filled + now.len() == BLOCK_BYTES {
                 self.done.push(std::mem::take(&mut self.partial));
             }
             bytes = later;
@@ -37,7 +37,7 @@ impl BlockChecksums {
     }
 
     fn checksums(&self) -> impl Iterator<Item = u32> {
-        let open = (!self.length.is_multiple_of(BLOCK_SIZE as u64)).then_some(self.partial);
+        let open = (!self.length.is_multiple_of(BLOCK_BYTES as u64)).then_some(self.partial);
         self.done.iter().copied().chain(open)
     }
 
@@ -60,7 +60,7 @@ impl BlockChecksums {
         mut read: impl FnMut(&[u8]),
     ) -> Result<Self> {
         let mut sums = Self::default();
-        let mut piece = vec![0; 4 * BLOCK_SIZE];
+        let mut piece = vec![0; 4 * BLOCK_BYTES];
         while sums.length < bytes {
             let left = usize::try_from(bytes - sums.length).unwrap_or(usize::MAX);
             let most = left.min(piece.len());
@@ -88,7 +88,7 @@ impl BlockChecksums {
         let sum = crc32c::crc32c(&tail);
         tail.extend_from_slice(MAGIC);
         tail.extend_from_slice(&self.length.to_le_bytes());
-        tail.extend_from_slice(&u32::try_from(BLOCK_SIZE).unwrap_or(u32::MAX).to_le_bytes());
+        tail.extend_from_slice(&u32::try_from(BLOCK_BYTES).unwrap_or(u32::MAX).to_le_bytes());
         tail.extend_from_slice(&sum.to_le_bytes());
         (tail, sum)
     }
@@ -100,7 +100,7 @@ impl BlockChecksums {
 /// Returns `InvalidData` if the length of the file, the checksum of the table or the start of the footer differs; and
 /// any I/O error.
 pub fn read_table(file: &dyn RandomAccessObject, bytes: u64, sum: u32) -> Result<Vec<u32>> {
-    let blocks = usize::try_from(bytes.div_ceil(BLOCK_SIZE as u64)).map_err(|_| damaged_error())?;
+    let blocks = usize::try_from(bytes.div_ceil(BLOCK_BYTES as u64)).map_err(|_| damaged_error())?;
     let mut tail = vec![0; blocks * 4 + FOOTER_SIZE];
     if file.length()? != bytes + tail.len() as u64 {
         return Err(damaged_error());
@@ -139,11 +139,11 @@ mod tests {
 
     #[test]
     fn a_table_is_the_same_however_the_bytes_were_cut() {
-        for length in [0, 1, BLOCK_SIZE - 1, BLOCK_SIZE, BLOCK_SIZE + 1, 3 * BLOCK_SIZE] {
+        for length in [0, 1, BLOCK_BYTES - 1, BLOCK_BYTES, BLOCK_BYTES + 1, 3 * BLOCK_BYTES] {
             let contents: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
-            let (file, sum) = sealed(&contents, BLOCK_SIZE * 7);
+            let (file, sum) = sealed(&contents, BLOCK_BYTES * 7);
             assert_eq!(sealed(&contents, 1_000).1, sum);
-            let expected: Vec<u32> = contents.chunks(BLOCK_SIZE).map(crc32c::crc32c).collect();
+            let expected: Vec<u32> = contents.chunks(BLOCK_BYTES).map(crc32c::crc32c).collect();
             assert_eq!(read_table(&file, length as u64, sum).unwrap(), expected);
         }
     }

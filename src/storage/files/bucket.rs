@@ -7,14 +7,14 @@ use super::contents::FileContents;
 use super::incomplete_uploads::SeenUploads;
 use super::output::OutputFile;
 use super::segments::{
-    SegmentWriter, copy_object, fetch_committed_bytes, segment_folder, store_committed_bytes,
+    SegmentWriter, copy_object_to_file, fetch_committed_bytes, segment_folder, store_committed_bytes,
 };
 use crate::config::settings::{BucketCredentialSettings, BucketSettings};
 use crate::storage::object_id;
 use parking_lot::Mutex;
 use penstock_core::hex;
 use penstock_object_storage::{
-    Bucket, BucketCredentials, BucketError, BucketOptions, BucketStyle, BucketTimeouts, ContentStore,
+    AddressingStyle, Bucket, BucketCredentials, BucketError, BucketOptions, BucketTimeouts, ContentStore,
     ProbeError, RequestCount, WebIdentity,
 };
 use penstock_storage::files::{FilePurpose, FileRecord, FileStatus, FileStore};
@@ -25,7 +25,7 @@ use std::sync::Arc;
 use tempfile::{NamedTempFile, TempPath};
 
 /// Folder in the bucket that contains complete files.
-pub const OBJECT_FOLDER: &str = "files";
+pub const COMPLETE_FILES_FOLDER: &str = "files";
 /// Object with the ID of the store to which the bucket belongs.
 const STORE_ID_OBJECT: &str = "store-id";
 /// Characters of the SHA-256 in the name of an object.
@@ -58,12 +58,13 @@ enum BucketCheck {
 /// Returns the name of the object of a complete file; `None` for a growing or damaged file.
 pub fn object_name(record: &FileRecord) -> Option<String> {
     let digest = record.sha256.as_deref()?.get(..DIGEST_CHARS)?;
-    (record.status == FileStatus::Processed).then(|| format!("{OBJECT_FOLDER}/{}-{digest}", record.id))
+    (record.status == FileStatus::Processed)
+        .then(|| format!("{COMPLETE_FILES_FOLDER}/{}-{digest}", record.id))
 }
 
 /// Returns true if an object is a complete file, by its name.
 pub(super) fn is_file_object(name: &str) -> bool {
-    let name = name.strip_prefix(OBJECT_FOLDER).and_then(|name| name.strip_prefix('/'));
+    let name = name.strip_prefix(COMPLETE_FILES_FOLDER).and_then(|name| name.strip_prefix('/'));
     let is_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     name.and_then(|name| name.rsplit_once('-')).is_some_and(|(id, digest)| {
         object_id::is_valid(FILE_ID_PREFIX, id) && digest.len() == DIGEST_CHARS && digest.bytes().all(is_hex)
@@ -78,7 +79,7 @@ pub fn bucket_options(settings: &BucketSettings) -> BucketOptions {
         bucket: settings.bucket.to_string(),
         region: settings.region.to_string(),
         prefix: settings.prefix.to_string(),
-        style: if settings.is_virtual_host { BucketStyle::VirtualHost } else { BucketStyle::Path },
+        style: if settings.is_virtual_host { AddressingStyle::VirtualHost } else { AddressingStyle::Path },
         credentials: match &settings.credentials {
             BucketCredentialSettings::AccessKey { id, secret } => BucketCredentials::AccessKey {
                 id: id.reveal().to_owned(),
@@ -155,7 +156,7 @@ impl FileBucket {
     ///
     /// # Errors
     /// Returns the error of the bucket as the cause of an I/O error.
-    pub fn checked_content_store(&self) -> Result<&Arc<dyn ContentStore>> {
+    pub fn usable_content_store(&self) -> Result<&Arc<dyn ContentStore>> {
         let mut check = self.check.lock().clone();
         if matches!(check, BucketCheck::Pending(_)) {
             check = self.run_check();
@@ -205,7 +206,7 @@ impl FileBucket {
             return Err(other_store());
         }
         let records = !self.store.list_all(None, 1).map_err(database)?.files.is_empty();
-        let listed = self.contents.list(OBJECT_FOLDER, None).map_err(|error| id_error(&error))?;
+        let listed = self.contents.list(COMPLETE_FILES_FOLDER, None).map_err(|error| id_error(&error))?;
         if !records && !listed.objects.is_empty() {
             return Err(ProbeError::Unsuitable(
                 "The bucket of files.store has contents that the store does not know, and would lose them: has the store \
@@ -238,9 +239,9 @@ impl FileBucket {
     ///
     /// # Errors
     /// Returns any I/O error. The object may exist nevertheless.
-    pub(super) fn create(&self, record: &FileRecord, source: TempPath) -> Result<()> {
+    pub(super) fn store_complete_file(&self, record: &FileRecord, source: TempPath) -> Result<()> {
         let name = object_name(record).ok_or(ErrorKind::InvalidInput)?;
-        self.checked_content_store()?.create(&name, source)
+        self.usable_content_store()?.create_from_file(&name, source)
     }
 
     /// Opens the contents of a record. The contents of a growing file are copied to a temporary file.
@@ -248,7 +249,7 @@ impl FileBucket {
     /// # Errors
     /// Returns `InvalidData` if they do not match the record, `NotFound` if they are missing, and any I/O error.
     pub(super) fn open_contents(&self, record: &FileRecord) -> Result<FileContents> {
-        let contents = self.checked_content_store()?;
+        let contents = self.usable_content_store()?;
         if let Some(name) = object_name(record) {
             return FileContents::from_reader(contents.open(&name)?, record);
         }
@@ -265,7 +266,7 @@ impl FileBucket {
     /// # Errors
     /// Returns any I/O error.
     pub(super) fn has_contents(&self, record: &FileRecord) -> Result<bool> {
-        let contents = self.checked_content_store()?;
+        let contents = self.usable_content_store()?;
         let found = match object_name(record) {
             Some(name) => contents.open(&name).map(drop),
             None if record.status != FileStatus::Uploaded => return Ok(false),
@@ -283,7 +284,7 @@ impl FileBucket {
     /// # Errors
     /// Returns the errors of [`OutputFile`].
     pub(super) fn open_output(&self, record: &FileRecord) -> Result<OutputFile> {
-        let contents = self.checked_content_store()?;
+        let contents = self.usable_content_store()?;
         let (file, local) = NamedTempFile::new_in(&self.upload_folder)?.into_parts();
         // A batch may wait for hours. The lock on its temporary file tells the sweep that the file is not left over.
         file.lock_shared()?;
@@ -297,7 +298,7 @@ impl FileBucket {
     /// # Errors
     /// Returns any I/O error.
     pub(super) fn check_usable(&self) -> Result<()> {
-        self.checked_content_store().map(|_| ())
+        self.usable_content_store().map(|_| ())
     }
 
     /// Copies the contents of a record to a file, in the form that they have in a folder without a bucket.
@@ -305,9 +306,9 @@ impl FileBucket {
     /// # Errors
     /// Returns `NotFound` if they are missing, and any I/O error.
     pub(super) fn copy_to(&self, record: &FileRecord, file: &File) -> Result<()> {
-        let contents = self.checked_content_store()?;
+        let contents = self.usable_content_store()?;
         match object_name(record) {
-            Some(name) => copy_object(&*contents.open(&name)?, 0, file),
+            Some(name) => copy_object_to_file(&*contents.open(&name)?, 0, file),
             None if record.status == FileStatus::Uploaded => fetch_committed_bytes(&**contents, record, file),
             None => Err(ErrorKind::NotFound.into()),
         }
@@ -319,8 +320,8 @@ impl FileBucket {
     /// Returns `AlreadyExists` if they are stored already, and any I/O error.
     pub(super) fn store_folder_contents(&self, record: &FileRecord, source: TempPath) -> Result<()> {
         match object_name(record) {
-            Some(name) => self.checked_content_store()?.create(&name, source),
-            None => store_committed_bytes(&**self.checked_content_store()?, record, source),
+            Some(name) => self.usable_content_store()?.create_from_file(&name, source),
+            None => store_committed_bytes(&**self.usable_content_store()?, record, source),
         }
     }
 
@@ -329,7 +330,7 @@ impl FileBucket {
     /// # Errors
     /// Returns any I/O error.
     pub(super) fn delete(&self, record: &FileRecord) -> Result<()> {
-        let contents = self.checked_content_store()?;
+        let contents = self.usable_content_store()?;
         if let Some(name) = object_name(record) {
             contents.delete(&name)?;
         }
@@ -350,8 +351,8 @@ impl FileBucket {
     }
 
     /// Probes a bucket that did not answer the last call; returns true if the bucket can be used now. Blocks.
-    pub fn retry(&self) -> bool {
-        self.checked_content_store().is_ok() && self.bucket.as_ref().is_none_or(Bucket::retry)
+    pub fn probe_if_unavailable(&self) -> bool {
+        self.usable_content_store().is_ok() && self.bucket.as_ref().is_none_or(Bucket::recheck_availability)
     }
 
     /// Returns true if the bucket can be used.

@@ -1,7 +1,7 @@
 //! Sweep of a bucket: objects without a record, and segments of files that no longer grow; incomplete uploads are swept
 //! by [`super::incomplete_uploads`].
 
-use super::bucket::{FileBucket, OBJECT_FOLDER, object_name};
+use super::bucket::{COMPLETE_FILES_FOLDER, FileBucket, object_name};
 use super::segments::SEGMENT_FOLDER;
 use super::{FILE_ID_PREFIX, FileError};
 use crate::storage::object_id;
@@ -59,7 +59,7 @@ impl SweepOutcome {
 impl FileBucket {
     /// Returns true if a sweep of the leader is due, and then counts the sweep as made. Called every minute on each
     /// gateway, so that a gateway that becomes the leader knows of outages of the store.
-    pub fn begin_sweep_if_due(
+    pub fn claim_due_sweep(
         &self,
         now: Duration,
         interval: Duration,
@@ -75,9 +75,14 @@ impl FileBucket {
     /// end the sweep.
     pub fn sweep(&self, records: &FileStore, age: Duration) -> SweepOutcome {
         let mut outcome = SweepOutcome::default();
-        self.sweep_folder(OBJECT_FOLDER, age, |object| is_stale_object(records, object), &mut outcome);
+        self.sweep_folder(
+            COMPLETE_FILES_FOLDER,
+            age,
+            |object| is_stale_object(records, object),
+            &mut outcome,
+        );
         self.sweep_folder(SEGMENT_FOLDER, age, |object| is_stale_segment(records, object), &mut outcome);
-        outcome.add(self.end_incomplete_uploads(age));
+        outcome.add(self.abort_incomplete_uploads(age));
         outcome
     }
 
@@ -90,7 +95,7 @@ impl FileBucket {
     ) {
         let mut after = None::<String>;
         loop {
-            let listed = self.checked_content_store().and_then(|contents| {
+            let listed = self.usable_content_store().and_then(|contents| {
                 let page = contents.list(folder, after.as_deref())?;
                 Ok((contents, page))
             });
@@ -121,7 +126,8 @@ impl FileBucket {
 /// Returns true if an object belongs to no file. The object of a growing file is retained, because the file may be
 /// about to be completed as this object.
 fn is_stale_object(records: &FileStore, object: &ObjectInfo) -> Result<bool, StoreError> {
-    let Some(name) = object.name.strip_prefix(OBJECT_FOLDER).and_then(|name| name.strip_prefix('/')) else {
+    let Some(name) = object.name.strip_prefix(COMPLETE_FILES_FOLDER).and_then(|name| name.strip_prefix('/'))
+    else {
         return Ok(false);
     };
     let Some((id, _)) = name.rsplit_once('-') else { return Ok(false) };

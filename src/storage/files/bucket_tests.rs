@@ -38,7 +38,7 @@ impl SharedBucket {
 
     /// Opens the files of a gateway with its own folder.
     pub(super) fn gateway(&self, name: &str) -> Arc<FileManager> {
-        self.gateway_with(name, Arc::new(Folder::new(self.bucket_path())))
+        self.gateway_with(name, Arc::new(FolderStore::new(self.bucket_path())))
     }
 
     pub(super) fn gateway_with(&self, name: &str, contents: Arc<dyn ContentStore>) -> Arc<FileManager> {
@@ -65,7 +65,7 @@ impl SharedBucket {
 
     /// Names of objects in a folder of the bucket.
     pub(super) fn names(&self, folder: &str) -> Vec<String> {
-        let page = Folder::new(self.bucket_path()).list(folder, None).unwrap();
+        let page = FolderStore::new(self.bucket_path()).list(folder, None).unwrap();
         page.objects.into_iter().map(|object| object.name).collect()
     }
 
@@ -182,9 +182,9 @@ fn another_gateway_continues_results_from_the_last_commit() {
     assert_eq!(read(&one, &whole).unwrap(), b"a\nbb\nccc\ndddd\nend\n");
     assert_eq!((shared.names("files").len(), shared.names("parts").len()), (2, 5));
     let bucket = one.bucket().unwrap();
-    assert_eq!(bucket.sweep(one.record_store(), HOUR).swept, 0, "all are young");
+    assert_eq!(bucket.sweep(one.file_record_store(), HOUR).swept, 0, "all are young");
     shared.age();
-    assert_eq!(bucket.sweep(one.record_store(), HOUR).swept, 6);
+    assert_eq!(bucket.sweep(one.file_record_store(), HOUR).swept, 6);
     assert_eq!(read(&two, &whole).unwrap(), b"a\nbb\nccc\ndddd\nend\n");
     assert_eq!(files_in(&one.upload_folder) + files_in(&two.upload_folder), 0);
 }
@@ -202,7 +202,7 @@ fn a_repeated_end_is_the_same_object() {
     let first = seal();
     assert_eq!(seal(), first, "after a crash before the commit");
     shared.age();
-    assert!(files.bucket().unwrap().sweep(files.record_store(), HOUR).first_error.is_none());
+    assert!(files.bucket().unwrap().sweep(files.file_record_store(), HOUR).first_error.is_none());
     shared.commit(&record, &first);
     assert_eq!(
         read(&files, &first).unwrap(),
@@ -253,10 +253,10 @@ fn the_sweep_removes_old_objects_without_a_record_and_nothing_else() {
     output.append(b"x\n").unwrap();
     output.sync().unwrap();
     let lost = upload(&files, &lines(4)).unwrap();
-    files.record_store().delete(&lost).unwrap();
+    files.file_record_store().delete(&lost).unwrap();
     fs::write(shared.bucket_path().join("files/README"), "an operator's own").unwrap();
     shared.age();
-    assert_eq!(files.bucket().unwrap().sweep(files.record_store(), HOUR).swept, 1);
+    assert_eq!(files.bucket().unwrap().sweep(files.file_record_store(), HOUR).swept, 1);
     assert!(read(&files, &record).is_ok() && read(&files, &output.updated_record(&growing)).is_ok());
     assert_eq!(shared.names("files").len(), 2);
 }
@@ -270,7 +270,7 @@ fn a_bucket_of_another_store_is_not_used() {
     let foreign = other.gateway("two");
     let failed = upload(&foreign, &lines(3)).unwrap_err().to_api_error();
     assert_eq!((failed.code, failed.retry_after), (ErrorCode::Unavailable, Some(5)));
-    assert!(foreign.bucket().unwrap().sweep(foreign.record_store(), HOUR).first_error.is_some());
+    assert!(foreign.bucket().unwrap().sweep(foreign.file_record_store(), HOUR).first_error.is_some());
     FileStore::new(other.store.clone()).get_or_insert_directory_id("0123").unwrap();
     let third = other.gateway("three");
     assert!(upload(&third, &lines(3)).is_err() && !third.bucket().unwrap().is_available());
@@ -293,7 +293,7 @@ fn contents_in_the_folder_are_read_from_there() {
     let whole = output.finalize(&growing, NOW).unwrap();
     assert_eq!(read(&files, &whole).unwrap(), b"x\n");
     assert!(shared.names("files").is_empty() && shared.names("parts").is_empty());
-    assert!(files.delete_with_contents(&record).unwrap() && !files.path(&record.id).exists());
+    assert!(files.delete_with_contents(&record).unwrap() && !files.contents_path(&record.id).exists());
 }
 
 /// Store that cannot be reached.
@@ -305,11 +305,11 @@ fn unreachable<T>() -> std::io::Result<T> {
 }
 
 impl ContentStore for Unreachable {
-    fn replace(&self, _: &str, _: TempPath) -> std::io::Result<()> {
+    fn replace_from_file(&self, _: &str, _: TempPath) -> std::io::Result<()> {
         unreachable()
     }
 
-    fn create(&self, _: &str, _: TempPath) -> std::io::Result<()> {
+    fn create_from_file(&self, _: &str, _: TempPath) -> std::io::Result<()> {
         unreachable()
     }
 
@@ -379,8 +379,8 @@ fn a_bucket_that_is_away_is_503_and_damages_nothing() {
     assert!(upload(&away, &lines(3)).is_err());
     assert_eq!(files_in(&away.upload_folder), 0);
     assert!(away.delete_with_contents(&record).unwrap());
-    assert_eq!((away.finish_deletions().unwrap().failed, shared.names("files").len()), (1, 1));
-    assert_eq!(sound.finish_deletions().unwrap().finished, 1);
+    assert_eq!((away.finish_interrupted_deletions().unwrap().failed, shared.names("files").len()), (1, 1));
+    assert_eq!(sound.finish_interrupted_deletions().unwrap().finished, 1);
     assert!(shared.names("files").is_empty());
 }
 
@@ -396,21 +396,22 @@ fn an_interrupted_deletion_is_finished_and_leaves_no_segments() {
     shared.commit(&growing, &whole);
     assert_eq!((shared.names("files").len(), shared.names("parts").len()), (1, 1));
     // The process ends before it deletes the contents.
-    files.record_store().delete(&whole).unwrap();
-    assert_eq!(shared.gateway("two").finish_deletions().unwrap().finished, 1);
+    files.file_record_store().delete(&whole).unwrap();
+    assert_eq!(shared.gateway("two").finish_interrupted_deletions().unwrap().finished, 1);
     assert!(shared.names("files").is_empty() && shared.names("parts").is_empty());
-    assert_eq!(files.finish_deletions().unwrap().finished, 0);
+    assert_eq!(files.finish_interrupted_deletions().unwrap().finished, 0);
 }
 
 #[test]
 fn a_sweep_of_temporary_files_spares_the_output_of_a_batch_that_waits() {
     let shared = SharedBucket::new();
     let bucket = |folder: &Path| {
-        let contents = Arc::new(Folder::new(shared.bucket_path()));
+        let contents = Arc::new(FolderStore::new(shared.bucket_path()));
         Ok(Some(FileBucket::new(contents, None, FileStore::new(shared.store.clone()), folder.to_owned())))
     };
     let (settings, store) = (shared.settings("one"), FileStore::new(shared.store.clone()));
-    let files = FileManager::create_folder(&settings, store, Some(SharedFolder::default()), bucket).unwrap();
+    let files =
+        FileManager::create_folder(&settings, store, Some(SuspectedLeftovers::default()), bucket).unwrap();
     let record = new_output(&shared, &files);
     let mut output = files.open_output(&record).unwrap();
     output.append(b"a\n").unwrap();

@@ -153,7 +153,7 @@ impl FileManager {
     ///
     /// # Errors
     /// Returns the store's error; the next call continues.
-    pub fn finish_deletions(&self) -> Result<DeletionOutcome, StoreError> {
+    pub fn finish_interrupted_deletions(&self) -> Result<DeletionOutcome, StoreError> {
         let (mut outcome, mut after) = (DeletionOutcome::default(), None::<Vec<u8>>);
         loop {
             let page = self.store.deleted_page(after.as_deref(), PAGE_SIZE)?;

@@ -1,7 +1,7 @@
 //! Verified contents of a file: every block is compared with its checksum before its bytes are
 //! returned. All calls block.
 
-use super::block_checksums::{BLOCK_SIZE, BlockChecksums, damaged_error, read_table};
+use super::block_checksums::{BLOCK_BYTES, BlockChecksums, damaged_error, read_table};
 use bytes::{Bytes, BytesMut};
 use penstock_batch::jsonl;
 use penstock_object_storage::RandomAccessObject;
@@ -11,7 +11,7 @@ use std::io::{Error, ErrorKind, Result};
 use std::path::Path;
 
 /// Bytes per read of a line reader.
-const READ_SIZE: usize = 4 * BLOCK_SIZE;
+const READ_SIZE: usize = 4 * BLOCK_BYTES;
 /// Byte order mark, which some editors write at the start of UTF-8 text.
 const BYTE_ORDER_MARK: &str = "\u{feff}";
 
@@ -68,7 +68,7 @@ impl FileContents {
         if at >= end {
             return Ok(Bytes::new());
         }
-        let block = BLOCK_SIZE as u64;
+        let block = BLOCK_BYTES as u64;
         let (from, upto) = (at - at % block, end.div_ceil(block).saturating_mul(block).min(self.bytes));
         let size = |bytes: u64| usize::try_from(bytes).map_err(|_| Error::from(ErrorKind::FileTooLarge));
         let mut read = BytesMut::zeroed(size(upto - from)?);
@@ -77,7 +77,7 @@ impl FileContents {
             _ => error,
         })?;
         let first = size(from / block)?;
-        for (piece, sum) in read.chunks(BLOCK_SIZE).zip(self.sums.get(first..).ok_or_else(damaged_error)?) {
+        for (piece, sum) in read.chunks(BLOCK_BYTES).zip(self.sums.get(first..).ok_or_else(damaged_error)?) {
             if crc32c::crc32c(piece) != *sum {
                 return Err(damaged_error());
             }
@@ -146,7 +146,7 @@ impl LineReader {
     /// # Errors
     /// Returns the errors of [`FileContents::read`], and `InvalidData` if a line exceeds the limit.
     pub fn next_line(&mut self) -> Result<Option<FileLine>> {
-        match self.next_line_within(jsonl::MAX_LINE_LIMIT)? {
+        match self.next_line_within(jsonl::MAX_LINE_LIMIT_BYTES)? {
             NextLine::Line(line) => Ok(Some(line)),
             NextLine::TooLong => Err(damaged_error()),
             NextLine::End => Ok(None),

@@ -40,13 +40,13 @@ impl FileError {
     pub fn to_api_error(&self) -> ApiError {
         match self {
             Self::Quota(full) => full.to_api_error(),
-            Self::InvalidLines(mistakes) => mistakes.to_refusal("file"),
+            Self::InvalidLines(mistakes) => mistakes.to_api_error("file"),
             Self::Disk(error) if is_bucket_unavailable(error) => bucket_unavailable(),
             Self::Disk(error) if error.kind() == io::ErrorKind::InvalidData => ApiError::with_message(
                 ErrorCode::Internal,
                 "The contents of this file are damaged, and damaged bytes are not served.",
             ),
-            Self::Disk(error) => disk_error(error),
+            Self::Disk(error) => io_to_api_error(error),
             Self::Store(StoreError::Full) => ApiError::new(ErrorCode::StorageFull),
             Self::Store(
                 StoreError::Io { .. }
@@ -56,14 +56,14 @@ impl FileError {
                 | StoreError::Reverted
                 | StoreError::InUse { .. }
                 | StoreError::Evicted { .. },
-            ) => store_unavailable(),
+            ) => store_unavailable_error(),
             Self::Store(_) | Self::ThreadEnded => ApiError::new(ErrorCode::Internal),
         }
     }
 }
 
 /// Returns the API error for a store that cannot be read or written.
-pub fn store_unavailable() -> ApiError {
+pub fn store_unavailable_error() -> ApiError {
     let message = "The store cannot be read or written at the moment; try again shortly.";
     ApiError::with_message(ErrorCode::Unavailable, message).with_retry_after(5)
 }
@@ -92,7 +92,7 @@ impl From<StoreError> for FileError {
 }
 
 /// Converts an I/O error of the disk or of the bucket to an API error.
-pub fn disk_error(error: &std::io::Error) -> ApiError {
+pub fn io_to_api_error(error: &std::io::Error) -> ApiError {
     if is_bucket_unavailable(error) {
         return bucket_unavailable();
     }

@@ -1,7 +1,7 @@
 //! Sweep of the uploads in parts that were never completed, such as those of a gateway that was killed.
 
 use super::FileError;
-use super::bucket::{FileBucket, OBJECT_FOLDER, is_file_object};
+use super::bucket::{COMPLETE_FILES_FOLDER, FileBucket, is_file_object};
 use super::segments::{SEGMENT_FOLDER, is_segment_object};
 use crate::storage::images::shared::{IMAGES_FOLDER, is_image_object};
 use crate::storage::responses::{RESPONSES_FOLDER, is_response_object};
@@ -11,7 +11,7 @@ use std::io::{ErrorKind, Result};
 use std::time::{Duration, Instant};
 
 /// Folders whose objects may be uploaded in parts.
-const UPLOAD_FOLDERS: [&str; 4] = [OBJECT_FOLDER, SEGMENT_FOLDER, RESPONSES_FOLDER, IMAGES_FOLDER];
+const UPLOAD_FOLDERS: [&str; 4] = [COMPLETE_FILES_FOLDER, SEGMENT_FOLDER, RESPONSES_FOLDER, IMAGES_FOLDER];
 
 /// Incomplete uploads of the last sweep, with the time at which this process saw each first. The age of an upload is
 /// measured from then on, because the clock of the store may differ from that of the gateways.
@@ -47,11 +47,11 @@ impl FileBucket {
     ///
     /// # Errors
     /// Returns the first error of the bucket; the next call continues.
-    pub(super) fn end_incomplete_uploads(&self, age: Duration) -> std::result::Result<u64, FileError> {
+    pub(super) fn abort_incomplete_uploads(&self, age: Duration) -> std::result::Result<u64, FileError> {
         let Some(bucket) = &self.bucket else { return Ok(0) };
         let (now, mut listed) = (Instant::now(), Vec::new());
         for folder in UPLOAD_FOLDERS {
-            match bucket.incomplete_uploads(folder) {
+            match bucket.list_incomplete_uploads(folder) {
                 Ok(uploads) => {
                     listed.extend(uploads.into_iter().filter(|upload| is_own_upload(&upload.name)));
                 }

@@ -33,7 +33,7 @@ mod upload;
 pub use bucket::{FileBucket, check_bucket};
 pub use cleanup::DeletionOutcome;
 pub use contents::{FileContents, FileLine, LineReader, NextLine};
-pub use error::{FileError, disk_error};
+pub use error::{FileError, io_to_api_error};
 pub use expiry::ExpiryCheck;
 pub use output::OutputFile;
 pub use store_id::write_imported_store_id;
@@ -45,12 +45,12 @@ use crate::storage::object_id;
 use async_trait::async_trait;
 use penstock_batch::upload_form::UploadFields;
 use penstock_core::{ApiError, ErrorCode};
-use penstock_object_storage::{ContentStore, Folder};
+use penstock_object_storage::{ContentStore, FolderStore};
 use penstock_storage::StoreError;
 use penstock_storage::files::{FilePage, FilePurpose, FileQuery, FileRecord, FileStatus, FileStore};
 use penstock_storage::ledger::CounterChange;
 use quota::{DiskQuota, UploadLimits};
-use shared_folder::SharedFolder;
+use shared_folder::SuspectedLeftovers;
 use std::collections::HashSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -91,7 +91,7 @@ pub struct FileOwner<'a> {
 }
 
 /// Function that removes the contents of a file, by its id, from all archives of a folder.
-pub type PurgeArchives = fn(&Path, &str);
+pub type ArchivePurgeFn = fn(&Path, &str);
 
 /// All files of the gateway.
 pub struct FileManager {
@@ -102,10 +102,10 @@ pub struct FileManager {
     bucket: Option<Arc<FileBucket>>,
     quota: Arc<DiskQuota>,
     /// State of the shared folder of a fleet; `None` if no other gateway uses the folder.
-    shared: Option<SharedFolder>,
+    shared: Option<SuspectedLeftovers>,
     users: OnceLock<Arc<dyn FileConsumers>>,
     /// Folder of the gateway's archives, from which deleted files are removed too, and the function that does so.
-    archives: OnceLock<(PathBuf, PurgeArchives)>,
+    archives: OnceLock<(PathBuf, ArchivePurgeFn)>,
 }
 
 impl FileManager {
@@ -150,7 +150,7 @@ impl FileManager {
     fn create_folder(
         settings: &settings::FileSettings,
         store: FileStore,
-        shared: Option<SharedFolder>,
+        shared: Option<SuspectedLeftovers>,
         open_bucket: impl FnOnce(&Path) -> Result<Option<FileBucket>, String>,
     ) -> Result<Self, String> {
         let folder = settings.path.clone();
@@ -176,19 +176,19 @@ impl FileManager {
     }
 
     /// Sets the folder of the archives; only the first call has an effect.
-    pub fn set_archives(&self, folder: PathBuf, purge: PurgeArchives) {
+    pub fn set_archive_folder(&self, folder: PathBuf, purge: ArchivePurgeFn) {
         self.archives.set((folder, purge)).ok();
     }
 
     /// Returns the store of the records.
     #[must_use]
-    pub const fn record_store(&self) -> &FileStore {
+    pub const fn file_record_store(&self) -> &FileStore {
         &self.store
     }
 
     /// Returns the path of the contents of a file in the folder.
     #[must_use]
-    pub fn path(&self, id: &str) -> PathBuf {
+    pub fn contents_path(&self, id: &str) -> PathBuf {
         // Records only contain IDs that the gateway generated. Any other ID must not lead to a path outside of the
         // folder.
         if object_id::is_valid(FILE_ID_PREFIX, id) {
@@ -236,7 +236,7 @@ impl FileManager {
     /// # Errors
     /// Returns an error if there is no space or the disk fails.
     pub fn start_upload(&self, key: &str, bounds: UploadLimits) -> Result<FileUpload, FileError> {
-        FileUpload::new(&self.upload_folder, &self.folder, self.reservation(key)?, bounds)
+        FileUpload::new(&self.upload_folder, &self.folder, self.new_upload_reservation(key)?, bounds)
     }
 
     /// Stores an uploaded file.
@@ -263,10 +263,10 @@ impl FileManager {
             url: Some(settled.validated.url.to_owned()),
             ..new_record(owner, fields.filename, FilePurpose::Batch, now)
         };
-        let (source, taken) = settled.into_source();
+        let (source, taken) = settled.into_parts();
         match &self.bucket {
-            None => Folder::new(&self.folder).create(&record.id, source),
-            Some(bucket) => bucket.create(&record, source),
+            None => FolderStore::new(&self.folder).create_from_file(&record.id, source),
+            Some(bucket) => bucket.store_complete_file(&record, source),
         }
         .map_err(FileError::Disk)?;
         if let Err(error) = self.insert_record(&record, bounds) {
@@ -284,7 +284,7 @@ impl FileManager {
     /// Adds results to the used bytes of a key; a negative number releases bytes. Returns the counter changes that have
     /// to be committed with the results; returns none if the bytes are counted in memory.
     #[must_use]
-    pub fn add_bytes(&self, key: &str, bytes: i64) -> Vec<CounterChange> {
+    pub fn add_used_bytes(&self, key: &str, bytes: i64) -> Vec<CounterChange> {
         if self.shared.is_some() {
             return FileStore::usage_changes(key, bytes);
         }

@@ -4,7 +4,7 @@
 //! stores the appended bytes as a segment in the bucket. All calls block.
 
 use super::block_checksums::BlockChecksums;
-use super::segments::{OutputPosition, SegmentWriter};
+use super::segments::{OutputCheckpoint, SegmentWriter};
 use penstock_core::hex;
 use penstock_storage::files::{FileRecord, FileStatus};
 use sha2::{Digest, Sha256};
@@ -72,7 +72,7 @@ impl OutputFile {
     /// # Errors
     /// Returns any I/O error. The state on the disk is then unknown, and the file must be opened again.
     pub fn sync(&mut self) -> Result<()> {
-        let end = OutputPosition { bytes: self.bytes, sums: self.sums.table_checksum() };
+        let end = OutputCheckpoint { bytes: self.bytes, sums: self.sums.table_checksum() };
         match &mut self.segments {
             None => self.file.sync_data(),
             Some(segments) => segments.store_up_to(&self.file, end),

@@ -40,7 +40,8 @@ impl QuotaExceeded {
                 let message = format!(
                     "The files of this API key may hold {most} bytes together; delete some to make room."
                 );
-                ApiError::with_message(ErrorCode::StorageFull, message).with_detail("limit_bytes", most)
+                ApiError::with_message(ErrorCode::StorageFull, message)
+                    .with_details_member("limit_bytes", most)
             }
         }
     }

@@ -7,7 +7,7 @@ use super::FILE_ID_PREFIX;
 use super::block_checksums::damaged_error;
 use super::bucket::object_name;
 use crate::storage::object_id;
-use penstock_object_storage::{ContentStore, PART_SIZE, RandomAccessObject};
+use penstock_object_storage::{ContentStore, RandomAccessObject, UPLOAD_PART_BYTES};
 use penstock_storage::files::{FileRecord, FileStatus};
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -26,7 +26,7 @@ const READ_SIZE: u64 = 1 << 20;
 
 /// Length of an output file, and the checksum of its table at that length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct OutputPosition {
+pub struct OutputCheckpoint {
     /// Length of the output file in bytes.
     pub bytes: u64,
     /// Checksum of the table of block checksums.
@@ -36,8 +36,8 @@ pub struct OutputPosition {
 /// Segment of an output file: its bytes between two lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Segment {
-    start: OutputPosition,
-    end: OutputPosition,
+    start: OutputCheckpoint,
+    end: OutputCheckpoint,
 }
 
 impl Segment {
@@ -58,8 +58,8 @@ impl Segment {
         let (start, end) = (next()?, next()?);
         let (before, after) = (u32::try_from(next()?).ok()?, u32::try_from(next()?).ok()?);
         let segment = Self {
-            start: OutputPosition { bytes: start, sums: before },
-            end: OutputPosition { bytes: end, sums: after },
+            start: OutputCheckpoint { bytes: start, sums: before },
+            end: OutputCheckpoint { bytes: end, sums: after },
         };
         (start < end && segment.name(id) == name).then_some(segment)
     }
@@ -74,9 +74,9 @@ pub struct SegmentWriter {
     id: String,
     /// Temporary file that contains all bytes so far.
     local: TempPath,
-    stored: OutputPosition,
+    stored: OutputCheckpoint,
     /// Start of the segments that will be merged next.
-    merge_start: OutputPosition,
+    merge_start: OutputCheckpoint,
     segments: usize,
 }
 
@@ -96,7 +96,7 @@ impl SegmentWriter {
     ///
     /// # Errors
     /// Returns any I/O error. The segment may be stored nevertheless.
-    pub fn store_up_to(&mut self, file: &File, end: OutputPosition) -> Result<()> {
+    pub fn store_up_to(&mut self, file: &File, end: OutputCheckpoint) -> Result<()> {
         if end.bytes == self.stored.bytes {
             return Ok(());
         }
@@ -116,7 +116,7 @@ impl SegmentWriter {
         let mut file = file.try_clone()?;
         file.seek(SeekFrom::Start(segment.start.bytes))?;
         let mut bytes = file.take(length);
-        let created = if length <= PART_SIZE {
+        let created = if length <= UPLOAD_PART_BYTES {
             let mut buffer = Vec::new();
             bytes.read_to_end(&mut buffer)?;
             self.contents.create_from_bytes(&name, buffer.into())
@@ -124,7 +124,7 @@ impl SegmentWriter {
             let mut copy = NamedTempFile::new_in(&self.folder)?;
             std::io::copy(&mut bytes, &mut copy)?;
             copy.flush()?;
-            self.contents.create(&name, copy.into_temp_path())
+            self.contents.create_from_file(&name, copy.into_temp_path())
         };
         ignore_existing(created)
     }
@@ -135,7 +135,7 @@ impl SegmentWriter {
     /// Returns any I/O error.
     pub fn store_complete_file(self, record: &FileRecord) -> Result<()> {
         let name = object_name(record).ok_or_else(damaged_error)?;
-        ignore_existing(self.contents.create(&name, self.local))
+        ignore_existing(self.contents.create_from_file(&name, self.local))
     }
 }
 
@@ -158,10 +158,10 @@ pub fn segment_folder(id: &str) -> String {
     format!("{SEGMENT_FOLDER}/{id}")
 }
 
-fn committed_position(record: &FileRecord) -> OutputPosition {
+fn committed_position(record: &FileRecord) -> OutputCheckpoint {
     match record.bytes {
-        0 => OutputPosition::default(),
-        bytes => OutputPosition { bytes, sums: record.sums.unwrap_or_default() },
+        0 => OutputCheckpoint::default(),
+        bytes => OutputCheckpoint { bytes, sums: record.sums.unwrap_or_default() },
     }
 }
 
@@ -179,7 +179,7 @@ pub fn fetch_committed_bytes(contents: &dyn ContentStore, record: &FileRecord, f
         if object.length()? != segment.end.bytes - segment.start.bytes {
             return Err(damaged_error());
         }
-        copy_object(&*object, segment.start.bytes, file)?;
+        copy_object_to_file(&*object, segment.start.bytes, file)?;
     }
     Ok(())
 }
@@ -188,7 +188,7 @@ pub fn fetch_committed_bytes(contents: &dyn ContentStore, record: &FileRecord, f
 ///
 /// # Errors
 /// Returns any I/O error.
-pub fn copy_object(object: &dyn RandomAccessObject, position: u64, file: &File) -> Result<()> {
+pub fn copy_object_to_file(object: &dyn RandomAccessObject, position: u64, file: &File) -> Result<()> {
     let (mut at, length) = (0, object.length()?);
     while at < length {
         let size = usize::try_from((length - at).min(READ_SIZE)).unwrap_or_default();
@@ -214,7 +214,7 @@ pub fn store_committed_bytes(
         return Ok(());
     }
     OpenOptions::new().write(true).open(&source)?.set_len(end.bytes)?;
-    contents.create(&Segment { start: OutputPosition::default(), end }.name(&record.id), source)
+    contents.create_from_file(&Segment { start: OutputCheckpoint::default(), end }.name(&record.id), source)
 }
 
 /// Returns the segments of the committed bytes in their order.
@@ -231,16 +231,16 @@ fn committed_segments(contents: &dyn ContentStore, record: &FileRecord) -> Resul
         chain.push(*segment);
     }
     chain.reverse();
-    if chain.first().is_some_and(|first| first.start != OutputPosition::default()) {
+    if chain.first().is_some_and(|first| first.start != OutputCheckpoint::default()) {
         return Err(damaged_error());
     }
     Ok(chain)
 }
 
 /// Lists the segments of a file by their ends. If several segments have the same end, the longest is returned.
-fn list_segments(contents: &dyn ContentStore, id: &str) -> Result<HashMap<OutputPosition, Segment>> {
+fn list_segments(contents: &dyn ContentStore, id: &str) -> Result<HashMap<OutputCheckpoint, Segment>> {
     let folder = segment_folder(id);
-    let mut by_end: HashMap<OutputPosition, Segment> = HashMap::new();
+    let mut by_end: HashMap<OutputCheckpoint, Segment> = HashMap::new();
     let mut after: Option<String> = None;
     loop {
         let page = contents.list(&folder, after.as_deref())?;
@@ -265,8 +265,8 @@ mod tests {
     #[test]
     fn only_names_of_its_own_segments_are_parsed() {
         let segment = Segment {
-            start: OutputPosition { bytes: 5, sums: 0xab },
-            end: OutputPosition { bytes: u64::MAX, sums: u32::MAX },
+            start: OutputCheckpoint { bytes: 5, sums: 0xab },
+            end: OutputCheckpoint { bytes: u64::MAX, sums: u32::MAX },
         };
         let name = segment.name("file-1");
         assert_eq!(Segment::parse("file-1", &name), Some(segment));

@@ -6,7 +6,7 @@ use crate::config::settings;
 use crate::storage::files::quota::{QuotaExceeded, QuotaReservation, UploadLimits};
 use crate::storage::object_id;
 use parking_lot::Mutex;
-use penstock_storage::files::{CountedInsertOutcome, FileRecord, FileStore, UsedBytes};
+use penstock_storage::files::{FileInsertOutcome, FileRecord, FileStore, UsedBytes};
 use std::collections::HashSet;
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -22,7 +22,7 @@ const COPY_SIZE: usize = 1 << 20;
 
 /// State of the sweeps of a fleet's folder.
 #[derive(Debug, Default)]
-pub(super) struct SharedFolder {
+pub(super) struct SuspectedLeftovers {
     /// Contents without a record that the last sweep found. The next sweep deletes them if they still have no record.
     suspects: Mutex<HashSet<PathBuf>>,
 }
@@ -33,9 +33,10 @@ impl FileManager {
     ///
     /// # Errors
     /// Returns a sentence for the operator if the folder or the store cannot be used.
-    pub fn open_shared(settings: &settings::FileSettings, store: FileStore) -> Result<Self, String> {
+    pub fn open_shared_folder(settings: &settings::FileSettings, store: FileStore) -> Result<Self, String> {
         let open_bucket = Self::bucket_opener(settings, &store);
-        let files = Self::create_folder(settings, store.clone(), Some(SharedFolder::default()), open_bucket)?;
+        let files =
+            Self::create_folder(settings, store.clone(), Some(SuspectedLeftovers::default()), open_bucket)?;
         if files.bucket.is_none() {
             files.check_folder(FOLDER_ID_WAIT)?;
         }
@@ -45,7 +46,7 @@ impl FileManager {
     }
 
     /// Returns a reservation for an upload of this key, in addition to the bytes that the store has counted.
-    pub(super) fn reservation(&self, key: &str) -> Result<QuotaReservation, FileError> {
+    pub(super) fn new_upload_reservation(&self, key: &str) -> Result<QuotaReservation, FileError> {
         let reservation = QuotaReservation::new(self.quota.clone(), key);
         match &self.shared {
             None => Ok(reservation),
@@ -63,9 +64,9 @@ impl FileManager {
             .store
             .add_within_limits(record, UsedBytes { all: limits.max_total_bytes, key: limits.max_key_bytes })?
         {
-            CountedInsertOutcome::Added => Ok(()),
-            CountedInsertOutcome::TotalLimitExceeded => Err(FileError::Quota(QuotaExceeded::Gateway)),
-            CountedInsertOutcome::KeyLimitExceeded => {
+            FileInsertOutcome::Added => Ok(()),
+            FileInsertOutcome::TotalLimitExceeded => Err(FileError::Quota(QuotaExceeded::Gateway)),
+            FileInsertOutcome::KeyLimitExceeded => {
                 Err(FileError::Quota(QuotaExceeded::Key(limits.max_key_bytes)))
             }
         }
@@ -77,7 +78,7 @@ impl FileManager {
     /// # Errors
     /// Returns `InvalidData` if results are damaged, and any I/O error. Contents of the copy that remain then are
     /// leftovers.
-    pub fn copy_output(&self, record: &FileRecord, now: Duration) -> io::Result<FileRecord> {
+    pub fn copy_output_to_new_file(&self, record: &FileRecord, now: Duration) -> io::Result<FileRecord> {
         let results = self.open_contents(record)?;
         let owner = FileOwner { key: &record.key, account: &record.account };
         let url = record.url.as_deref().unwrap_or_default();

@@ -31,7 +31,7 @@ impl SharedDirectory {
             leftovers: Duration::from_secs(3_600),
             store: None,
         };
-        FileManager::open_shared(&settings, FileStore::new(self.store.clone())).unwrap()
+        FileManager::open_shared_folder(&settings, FileStore::new(self.store.clone())).unwrap()
     }
 }
 
@@ -80,24 +80,24 @@ fn a_start_beside_others_deletes_nothing_and_a_sweep_only_what_is_old_and_seen_t
     let record = stored(&one, upload(&one, 1_000).unwrap()).unwrap();
     let orphan = |age| {
         let file = one.new_output(OWNER, "out".to_owned(), "/v1/rerank", NOW).unwrap();
-        age_by(&one.path(&file.id), age);
-        one.path(&file.id)
+        age_by(&one.contents_path(&file.id), age);
+        one.contents_path(&file.id)
     };
     let (old, young) = (orphan(HOUR * 2), orphan(HOUR / 2));
     let abandoned = directory.folder.path().join(UPLOAD_FOLDER).join("upload");
     fs::write(&abandoned, b"x").unwrap();
     age_by(&abandoned, HOUR * 2);
-    age_by(&one.path(&record.id), HOUR * 2);
+    age_by(&one.contents_path(&record.id), HOUR * 2);
     let other = directory.open();
     assert!(old.exists() && abandoned.exists(), "another gateway may still use them");
     assert_eq!(other.delete_old_leftovers(HOUR).unwrap(), 0, "its record may be on its way");
     assert_eq!(other.delete_old_leftovers(HOUR).unwrap(), 2);
-    assert!(!old.exists() && !abandoned.exists() && young.exists() && one.path(&record.id).exists());
+    assert!(!old.exists() && !abandoned.exists() && young.exists() && one.contents_path(&record.id).exists());
     stored(&one, in_progress).unwrap();
     let late = orphan(HOUR * 2);
     other.delete_old_leftovers(HOUR).unwrap();
     let id = late.file_name().unwrap().to_str().unwrap().to_owned();
-    one.record_store().add(&FileRecord { id, ..record }).unwrap();
+    one.file_record_store().add(&FileRecord { id, ..record }).unwrap();
     assert_eq!(other.delete_old_leftovers(HOUR).unwrap(), 0);
     assert!(late.exists(), "it was recorded after all");
 }
@@ -136,7 +136,7 @@ fn a_copy_of_results_is_not_changed_by_who_writes_to_the_original() {
     former.sync().unwrap();
     let record = former.updated_record(&record);
     former.append(b"not committed").unwrap();
-    let copy = files.copy_output(&record, NOW).unwrap();
+    let copy = files.copy_output_to_new_file(&record, NOW).unwrap();
     assert_ne!(copy.id, record.id);
     let mut output = files.open_output(&copy).unwrap();
     output.append(b"mine").unwrap();
@@ -144,9 +144,9 @@ fn a_copy_of_results_is_not_changed_by_who_writes_to_the_original() {
     let copy = output.finalize(&copy, NOW).unwrap();
     let read = files.open_contents(&copy).unwrap().read(0, 4_000_000).unwrap();
     assert_eq!(read, [&committed[..], b"mine"].concat());
-    fs::write(files.path(&record.id), b"damaged").unwrap();
+    fs::write(files.contents_path(&record.id), b"damaged").unwrap();
     let names = || fs::read_dir(directory.folder.path()).unwrap().count();
     let before = names();
-    assert!(files.copy_output(&record, NOW).is_err());
+    assert!(files.copy_output_to_new_file(&record, NOW).is_err());
     assert_eq!(names(), before, "nothing remains of it");
 }

@@ -2,7 +2,7 @@
 //! written.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
-use super::block_checksums::BLOCK_SIZE;
+use super::block_checksums::BLOCK_BYTES;
 use super::*;
 use penstock_storage::{Store, StoreTable, open_in_memory};
 use std::fs;
@@ -104,8 +104,8 @@ async fn a_file_is_its_bytes_until_it_is_deleted() {
     assert_eq!(open.read(0, usize::MAX).unwrap(), contents);
     for (from, most) in [
         (0, 1),
-        (BLOCK_SIZE - 1, 2),
-        (BLOCK_SIZE, BLOCK_SIZE),
+        (BLOCK_BYTES - 1, 2),
+        (BLOCK_BYTES, BLOCK_BYTES),
         (contents.len() - 3, 100),
         (contents.len(), 1),
     ] {
@@ -148,24 +148,24 @@ fn damaged_bytes_are_an_error_and_the_others_are_given() {
     let files = directory.open();
     let contents = lines(2_000);
     let record = upload(&files, &contents);
-    let path = files.path(&record.id);
+    let path = files.contents_path(&record.id);
     let mut bytes = fs::read(&path).unwrap();
-    bytes[BLOCK_SIZE + 5] ^= 1;
+    bytes[BLOCK_BYTES + 5] ^= 1;
     fs::write(&path, &bytes).unwrap();
     let open = files.open_contents(&record).unwrap();
-    assert_eq!(open.read(0, BLOCK_SIZE).unwrap(), contents[..BLOCK_SIZE]);
-    for (from, most) in [(0, BLOCK_SIZE + 1), (BLOCK_SIZE as u64, 1), (2 * BLOCK_SIZE as u64 - 1, 1)] {
+    assert_eq!(open.read(0, BLOCK_BYTES).unwrap(), contents[..BLOCK_BYTES]);
+    for (from, most) in [(0, BLOCK_BYTES + 1), (BLOCK_BYTES as u64, 1), (2 * BLOCK_BYTES as u64 - 1, 1)] {
         assert_eq!(open.read(from, most).unwrap_err().kind(), ErrorKind::InvalidData);
     }
     let mut reader = files.read_lines(&record).unwrap();
     let broken = std::iter::from_fn(|| reader.next_line().transpose()).find_map(Result::err);
     assert_eq!(broken.unwrap().kind(), ErrorKind::InvalidData);
-    for bytes in [&bytes[..bytes.len() - 1], &bytes[..BLOCK_SIZE], b""] {
+    for bytes in [&bytes[..bytes.len() - 1], &bytes[..BLOCK_BYTES], b""] {
         fs::write(&path, bytes).unwrap();
         assert!(files.open_contents(&record).is_err(), "a file of another length");
     }
     let other = upload(&files, &lines(2_001)[..]);
-    fs::copy(files.path(&other.id), &path).unwrap();
+    fs::copy(files.contents_path(&other.id), &path).unwrap();
     assert!(files.open_contents(&record).is_err(), "another file under its name");
 }
 
@@ -196,7 +196,7 @@ fn an_incomplete_upload_leaves_no_file() {
         files.start_upload("k1", UploadLimits { min_free_bytes: u64::MAX, ..BOUNDS }).err().unwrap();
     assert_eq!(full_disk.to_api_error().code, ErrorCode::StorageFull);
     assert_eq!((files.used_bytes(), directory.names().len()), (0, 0));
-    assert!(files.record_store().list_all(None, 10).unwrap().files.is_empty());
+    assert!(files.file_record_store().list_all(None, 10).unwrap().files.is_empty());
 }
 
 #[test]
@@ -278,7 +278,7 @@ fn results_grow_and_are_truncated_to_committed_lines() {
     output.sync().unwrap();
     let was = record.clone();
     record = output.updated_record(&was);
-    assert!(files.record_store().compare_and_swap(&was, &record).unwrap());
+    assert!(files.file_record_store().compare_and_swap(&was, &record).unwrap());
     output.append(b"two, never counted\n").unwrap();
     assert_eq!(
         files.open_contents(&record).unwrap().read(0, 100).unwrap(),
@@ -288,7 +288,7 @@ fn results_grow_and_are_truncated_to_committed_lines() {
     drop(output);
     let files = directory.open();
     let mut output = files.open_output(&record).unwrap();
-    assert_eq!(fs::metadata(files.path(&record.id)).unwrap().len(), 4, "cut");
+    assert_eq!(fs::metadata(files.contents_path(&record.id)).unwrap().len(), 4, "cut");
     output.append(b"2\n").unwrap();
     let whole = output.finalize(&record, NOW).unwrap();
     assert_eq!((whole.bytes, whole.status), (6, FileStatus::Processed));
@@ -296,7 +296,7 @@ fn results_grow_and_are_truncated_to_committed_lines() {
     let mut output = files.open_output(&record).unwrap();
     output.append(b"2\n").unwrap();
     assert_eq!(output.finalize(&record, NOW).unwrap(), whole);
-    assert!(files.record_store().compare_and_swap(&record, &whole).unwrap());
+    assert!(files.file_record_store().compare_and_swap(&record, &whole).unwrap());
     assert_eq!(files.open_contents(&whole).unwrap().read(0, 100).unwrap(), b"one\n2\n"[..]);
     assert_eq!(directory.open().names_of_records(), [whole.id]);
 }
@@ -311,7 +311,7 @@ fn damaged_results_are_neither_given_nor_added_to() {
     output.sync().unwrap();
     let record = output.updated_record(&fresh);
     drop(output);
-    let path = files.path(&record.id);
+    let path = files.contents_path(&record.id);
     let sound = fs::read(&path).unwrap();
     for at in [0, sound.len() / 2, sound.len() - 1] {
         let mut bytes = sound.clone();
@@ -402,7 +402,7 @@ fn files_in_use_do_not_keep_others_from_expiring() {
         let record = files.new_output(OWNER, "out.jsonl".to_owned(), "/v1/rerank", NOW).unwrap();
         let expires_at = Some(NOW.as_secs() + number);
         let record = FileRecord { status: FileStatus::Processed, expires_at, ..record };
-        files.record_store().add(&record).unwrap();
+        files.file_record_store().add(&record).unwrap();
         record.id
     };
     let used: Vec<String> = (0..1_001).map(add).collect();

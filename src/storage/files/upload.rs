@@ -88,7 +88,7 @@ impl FileUpload {
         if self.lines.has_error() {
             self.temporary = None;
         }
-        if self.lines.is_line_too_long() {
+        if self.lines.exceeds_skip_limit() {
             let none = new_validator(self.bounds.max_line_bytes);
             std::mem::replace(&mut self.lines, none).end().map_err(FileError::InvalidLines)?;
         }
@@ -143,7 +143,7 @@ impl FileUpload {
 
 impl StagedFile {
     /// Returns the temporary file, and the reserved space.
-    pub(super) fn into_source(self) -> (TempPath, QuotaReservation) {
+    pub(super) fn into_parts(self) -> (TempPath, QuotaReservation) {
         (self.path, self.reservation)
     }
 }

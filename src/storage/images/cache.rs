@@ -3,9 +3,9 @@
 //! of images with the most images, is evicted first, so that an account with many images only reduces the lifetime of
 //! its own images. A gateway of a fleet also writes its images where the other gateways can read them.
 
-use super::names::ImageNames;
+use super::names::ImageNameGenerator;
 use super::shared::SharedImages;
-use super::sharing::MAX_LOADS;
+use super::sharing::MAX_CONCURRENT_LOADS;
 use crate::storage::shared_contents::SharedContents;
 use crate::storage::spool::{SpoolFactory, SpooledData};
 use crate::storage::stores::Pepper;
@@ -58,7 +58,7 @@ pub struct ImageCache {
     inner: Mutex<CacheState>,
     /// Images of other gateways of a fleet that were loaded.
     pub(super) loaded: Mutex<CacheState>,
-    pub(super) names: ImageNames,
+    pub(super) names: ImageNameGenerator,
     /// Images of all gateways of a fleet; `None` without a fleet.
     pub(super) shared: Option<SharedImages>,
     /// Permits for loading images of other gateways.
@@ -90,15 +90,15 @@ impl ImageCache {
         Self {
             inner: Mutex::default(),
             loaded: Mutex::default(),
-            names: ImageNames::new(pepper),
+            names: ImageNameGenerator::new(pepper),
             shared: shared.map(SharedImages::new),
-            load_permits: Semaphore::new(MAX_LOADS),
+            load_permits: Semaphore::new(MAX_CONCURRENT_LOADS),
         }
     }
 
     /// Returns the images of all gateways of a fleet; `None` without a fleet.
     #[must_use]
-    pub const fn shared(&self) -> Option<&SharedImages> {
+    pub const fn shared_images(&self) -> Option<&SharedImages> {
         self.shared.as_ref()
     }
 

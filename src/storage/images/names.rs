@@ -17,9 +17,9 @@ const LABEL: &[u8] = b"image names 1";
 
 /// Generator of names. Its debug output contains no secret.
 #[derive(Debug)]
-pub(super) struct ImageNames(hmac::Key);
+pub(super) struct ImageNameGenerator(hmac::Key);
 
-impl ImageNames {
+impl ImageNameGenerator {
     pub(super) fn new(pepper: &Pepper) -> Self {
         let secret = Salt::new(HKDF_SHA256, SALT).extract(&pepper.0);
         let derived = secret.expand(&[LABEL], hmac::HMAC_SHA256).map(hmac::Key::from);
@@ -47,7 +47,7 @@ impl ImageNames {
 }
 
 /// Returns true if a name has the form of the names of images, whatever its authentication code is.
-pub(super) fn has_name_form(name: &str) -> bool {
+pub(super) fn is_well_formed_name(name: &str) -> bool {
     decode(name).is_some()
 }
 
@@ -63,7 +63,8 @@ mod tests {
 
     #[test]
     fn a_name_is_valid_under_its_pepper_alone_and_unchanged() {
-        let (names, others) = (ImageNames::new(&Pepper([7; 32])), ImageNames::new(&Pepper([8; 32])));
+        let (names, others) =
+            (ImageNameGenerator::new(&Pepper([7; 32])), ImageNameGenerator::new(&Pepper([8; 32])));
         let name = names.generate();
         assert!(name.len() == 48 && names.is_valid(&name) && !others.is_valid(&name));
         assert_ne!(name, names.generate());

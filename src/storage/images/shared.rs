@@ -103,7 +103,7 @@ impl SharedImages {
 #[must_use]
 pub fn is_image_object(name: &str) -> bool {
     let name = name.strip_prefix(IMAGES_FOLDER).and_then(|name| name.strip_prefix('/'));
-    name.is_some_and(names::has_name_form)
+    name.is_some_and(names::is_well_formed_name)
 }
 
 fn object_name(name: &str) -> String {

@@ -9,7 +9,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 /// Maximum number of images of other gateways that are loaded at the same time.
-pub(super) const MAX_LOADS: usize = 8;
+pub(super) const MAX_CONCURRENT_LOADS: usize = 8;
 /// Longest time for which an answer waits until its image is written.
 const SHARE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Divisor of the limit on images: loaded images may use a quarter of it.

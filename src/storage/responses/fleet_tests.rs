@@ -133,7 +133,7 @@ impl ResponseFiles for Undeletable {
         self.0.for_each_key(each)
     }
 
-    fn max_evictions(&self) -> usize {
+    fn max_evictions_per_write(&self) -> usize {
         2
     }
 

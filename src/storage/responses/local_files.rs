@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 /// Extension of files that are being written.
-pub(super) const UNFINISHED_EXTENSION: &str = "new";
+pub(super) const PARTIAL_WRITE_EXTENSION: &str = "new";
 
 /// Stored responses in a folder of this machine.
 #[derive(Debug)]
@@ -23,10 +23,11 @@ impl LocalFiles {
     }
 
     /// Removes the files that were not completely written before a crash.
-    pub(super) fn remove_unfinished(&self) -> Result<()> {
+    pub(super) fn remove_partial_writes(&self) -> Result<()> {
         self.for_each_key(&mut |key, files| {
             let is_unfinished = |file: &ResponseFile| {
-                Path::new(&file.id).extension().and_then(|name| name.to_str()) == Some(UNFINISHED_EXTENSION)
+                Path::new(&file.id).extension().and_then(|name| name.to_str())
+                    == Some(PARTIAL_WRITE_EXTENSION)
             };
             let unfinished = files.into_iter().filter(is_unfinished).collect::<Vec<_>>();
             if !unfinished.is_empty() {
@@ -44,7 +45,7 @@ impl LocalFiles {
     fn write_file(&self, name: ResponseName<'_>, sealed: &[u8], retained_since: u64) -> Result<()> {
         let (folder, path) = (self.0.join(name.key), self.path(name));
         penstock_storage::create_dir(&folder)?;
-        let unfinished = path.with_extension(UNFINISHED_EXTENSION);
+        let unfinished = path.with_extension(PARTIAL_WRITE_EXTENSION);
         let written =
             write_synced(&unfinished, sealed, retained_since).and_then(|()| fs::rename(&unfinished, path));
         if written.is_err() {
@@ -131,7 +132,7 @@ impl ResponseFiles for LocalFiles {
         Ok(())
     }
 
-    fn max_evictions(&self) -> usize {
+    fn max_evictions_per_write(&self) -> usize {
         usize::MAX
     }
 

@@ -74,7 +74,7 @@ impl ResponseStore {
         };
         let local = LocalFiles::open(folder.clone()).map_err(failed)?;
         if !taken_over {
-            local.remove_unfinished().map_err(failed)?;
+            local.remove_partial_writes().map_err(failed)?;
         }
         let (files, earlier): (Box<dyn ResponseFiles>, _) = match shared {
             None => (Box::new(local), None),
@@ -84,7 +84,7 @@ impl ResponseStore {
         let store = Self { files, earlier, cipher, usage, eviction: Mutex::default() };
         // In a fleet, the first sweep counts the files.
         if store.earlier.is_none() {
-            store.count_files().map_err(failed)?;
+            store.count_stored_bytes().map_err(failed)?;
         }
         Ok(store)
     }
@@ -156,7 +156,7 @@ impl ResponseStore {
         self.files.write(name, &sealed, retained_since, stage)?;
         self.usage.replace_bytes(key, replaced, bytes);
         // The response is stored. If this returned an error, the caller might repeat the write without a charge.
-        if let Err(error) = self.evict(key, Some(id), settings, self.files.max_evictions()) {
+        if let Err(error) = self.evict(key, Some(id), settings, self.files.max_evictions_per_write()) {
             tracing::error!(name: "responses_not_swept", why = %error);
         }
         Ok(())
@@ -190,14 +190,14 @@ impl ResponseStore {
         let Some(name) = ResponseName::new(key, id) else { return Ok(false) };
         let removed = match self.files.size(name)? {
             Some(bytes) => {
-                let file = ResponseFile::ended(id, bytes);
+                let file = ResponseFile::for_ended_response(id, bytes);
                 let unfinished = ResponseFile { bytes: 0, has_ended: false, ..file.clone() };
                 self.remove(key, vec![file, unfinished])? > 0
             }
             None => false,
         };
         let Some(earlier) = &self.earlier else { return Ok(removed) };
-        let file = ResponseFile::ended(id, 0);
+        let file = ResponseFile::for_ended_response(id, 0);
         Ok(!earlier.remove(key, vec![file])?.is_empty() || removed)
     }
 

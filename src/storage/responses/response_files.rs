@@ -38,7 +38,7 @@ pub(super) struct ResponseFile {
 
 impl ResponseFile {
     /// Returns the entry of an ended response, by whose id its file can be removed.
-    pub(super) fn ended(id: &str, bytes: u64) -> Self {
+    pub(super) fn for_ended_response(id: &str, bytes: u64) -> Self {
         Self { id: id.to_owned(), bytes, retained_since: 0, written_at: 0, has_ended: true }
     }
 }
@@ -81,7 +81,7 @@ pub(super) trait ResponseFiles: Send + Sync {
     fn for_each_key(&self, each: &mut dyn FnMut(&str, Vec<ResponseFile>) -> Result<()>) -> Result<()>;
 
     /// Returns the maximum number of files that a write evicts; a sweep evicts the others.
-    fn max_evictions(&self) -> usize;
+    fn max_evictions_per_write(&self) -> usize;
 
     /// Returns true if `keep_free` bytes of the disk stay free after a file of this length was written.
     fn has_space(&self, bytes: u64, keep_free: u64) -> bool;

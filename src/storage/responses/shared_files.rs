@@ -108,7 +108,7 @@ impl ResponseFiles for SharedFiles {
         if files.is_empty() { Ok(()) } else { each(&current, files) }
     }
 
-    fn max_evictions(&self) -> usize {
+    fn max_evictions_per_write(&self) -> usize {
         MAX_EVICTIONS
     }
 

@@ -71,7 +71,7 @@ impl ResponseStore {
     }
 
     /// Counts the bytes of the stored responses of every API key.
-    pub(super) fn count_files(&self) -> Result<()> {
+    pub(super) fn count_stored_bytes(&self) -> Result<()> {
         self.files.for_each_key(&mut |key, files| {
             self.usage.set_bytes(key, files.iter().map(|file| file.bytes).sum());
             Ok(())
@@ -104,7 +104,7 @@ impl ResponseStore {
             _ => 0,
         };
         while left > 0 && self.usage.total_bytes() > settings.disk {
-            let Some(largest) = self.usage.largest_key() else { break };
+            let Some(largest) = self.usage.key_with_most_bytes() else { break };
             let newest = newest.filter(|_| *largest == *key);
             let freed = self.evict_oldest(&largest, newest, &mut left, excess_of_all)?;
             if freed == 0 && self.usage.total_bytes() > settings.disk {

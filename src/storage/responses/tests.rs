@@ -1,7 +1,7 @@
 //! Tests of stored responses: encryption, scope, expiry, limits.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
-use super::local_files::UNFINISHED_EXTENSION;
+use super::local_files::PARTIAL_WRITE_EXTENSION;
 use super::*;
 use crate::config::settings::BackgroundSettings;
 use std::fs;
@@ -199,7 +199,7 @@ fn unfinished_files_are_removed_at_the_start_and_others_counted() {
     let folder = tempfile::tempdir().unwrap();
     open(folder.path()).insert((KEY, "resp_a"), 100, TEXT, limits(1 << 20, 1 << 20)).unwrap();
     let path = files(folder.path()).remove(0).0;
-    fs::write(path.with_extension(UNFINISHED_EXTENSION), b"half").unwrap();
+    fs::write(path.with_extension(PARTIAL_WRITE_EXTENSION), b"half").unwrap();
     let draining = ResponseStore::open(folder.path(), &Pepper([7; 32]), true, None).unwrap();
     assert_eq!(files(folder.path()).len(), 2);
     drop(draining);

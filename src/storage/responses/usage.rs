@@ -58,7 +58,7 @@ impl StoredResponseBytes {
     }
 
     /// Returns the key with the most bytes.
-    pub(super) fn largest_key(&self) -> Option<Box<str>> {
+    pub(super) fn key_with_most_bytes(&self) -> Option<Box<str>> {
         self.0.lock().iter().max_by_key(|(_, bytes)| **bytes).map(|(key, _)| key.clone())
     }
 }

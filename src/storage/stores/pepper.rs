@@ -93,7 +93,7 @@ pub(super) fn compare_pepper(storage: &StorageSettings, known: &[u8]) -> Result<
 ///
 /// # Errors
 /// Returns a sentence for the operator if it cannot be written.
-pub(super) fn renew_pepper(storage: &StorageSettings, store: &Arc<dyn Store>) -> Result<u64, String> {
+pub(super) fn accept_new_pepper(storage: &StorageSettings, store: &Arc<dyn Store>) -> Result<u64, String> {
     let text = match &storage.pepper {
         Some(secret) => parse_pepper(secret.reveal())?,
         None => {
@@ -164,16 +164,22 @@ fn mismatch_message(location: &str, count: u64, hint: &str) -> String {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::super::{Stores, renew_pepper};
+    use super::super::{OpenStorage, accept_new_pepper};
     use super::*;
     use crate::config::SecretText;
-    use penstock_storage::audit::AuditedChange;
+    use penstock_storage::audit::ChangeDescription;
     use penstock_storage::keys::{KeyDigest, KeyLimits, KeyRecord};
     use serde_json::Value;
     use std::fs;
 
-    fn done(what: &str) -> AuditedChange {
-        AuditedChange { at: 1, who: "test".into(), what: what.into(), target: ID.into(), change: Value::Null }
+    fn done(what: &str) -> ChangeDescription {
+        ChangeDescription {
+            at: 1,
+            who: "test".into(),
+            what: what.into(),
+            target: ID.into(),
+            change: Value::Null,
+        }
     }
 
     const ID: &str = "0123456789abcdef";
@@ -183,7 +189,7 @@ mod tests {
     }
 
     fn open(storage: &StorageSettings) -> Result<Pepper, String> {
-        Stores::open(storage).map(|vault| vault.pepper)
+        OpenStorage::open(storage).map(|vault| vault.pepper)
     }
 
     fn insert(storage: &StorageSettings) {
@@ -203,7 +209,7 @@ mod tests {
             last_used: None,
             revoked: None,
         };
-        Stores::open(storage).unwrap().keys.insert(&key, &done("key.create")).unwrap();
+        OpenStorage::open(storage).unwrap().keys.insert(&key, &done("key.create")).unwrap();
     }
 
     #[test]
@@ -258,13 +264,13 @@ mod tests {
         insert(&storage);
         fs::remove_file(folder.path().join(PEPPER_FILE)).unwrap();
         assert!(open(&storage).is_err());
-        assert_eq!(renew_pepper(&storage).unwrap(), 1);
+        assert_eq!(accept_new_pepper(&storage).unwrap(), 1);
         let renewed = open(&storage).unwrap();
         // A different configured pepper is noticed too.
         storage.pepper = Some(SecretText::new(&"0f".repeat(32)));
         assert!(open(&storage).unwrap_err().contains("storage.pepper"));
         storage.pepper = None;
-        Stores::open(&storage).unwrap().keys.revoke(ID, &done("key.revoke")).unwrap();
+        OpenStorage::open(&storage).unwrap().keys.revoke(ID, &done("key.revoke")).unwrap();
         fs::remove_file(folder.path().join(PEPPER_FILE)).unwrap();
         assert_ne!(open(&storage).unwrap().0, renewed.0);
     }

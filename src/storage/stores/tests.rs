@@ -46,7 +46,7 @@ fn an_admin_token_that_can_be_guessed_is_refused_and_its_file_named() {
     for token in ["", " \n", "0123456789abcdef0123456789abcde\n"] {
         fs::write(&path, token).unwrap();
         for message in
-            [check_admin_token(&storage).unwrap_err(), Stores::open(&storage).map(|_| ()).unwrap_err()]
+            [check_admin_token(&storage).unwrap_err(), OpenStorage::open(&storage).map(|_| ()).unwrap_err()]
         {
             assert!(
                 message.contains(&path.display().to_string()) && message.contains("at least 32"),
@@ -55,7 +55,7 @@ fn an_admin_token_that_can_be_guessed_is_refused_and_its_file_named() {
         }
     }
     fs::remove_file(&path).unwrap();
-    assert_eq!(Stores::open(&storage).unwrap().admin_token.len(), 64);
+    assert_eq!(OpenStorage::open(&storage).unwrap().admin_token.len(), 64);
     check_admin_token(&storage).unwrap();
 }
 

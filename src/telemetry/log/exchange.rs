@@ -2,7 +2,7 @@
 
 use super::event_at;
 use crate::config::settings::LogLevel;
-use crate::telemetry::{AccessRecord, AttemptRecord, HEALTH_ENDPOINT};
+use crate::telemetry::{AccessRecord, AttemptRecord, HEALTH_ENDPOINT_NAME};
 use penstock_core::WorkDone;
 use rust_decimal::Decimal;
 use std::fmt;
@@ -49,7 +49,7 @@ impl WorkFields {
 /// Writes the log line of an ended exchange.
 pub fn log_exchange(record: &AccessRecord, took: Duration) {
     // Load balancers request the health check every second.
-    let is_check = record.endpoint == HEALTH_ENDPOINT && record.status == 200;
+    let is_check = record.endpoint == HEALTH_ENDPOINT_NAME && record.status == 200;
     let level = if is_check { LogLevel::Debug } else { LogLevel::Info };
     let (trace, footprint) = (record.trace.as_deref(), record.footprint.as_ref());
     let work = WorkFields::new(record.done.as_ref());
@@ -107,7 +107,7 @@ fn tried(attempts: &[AttemptRecord]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::layer::tests::lines_of;
+    use super::super::layer::tests::capture_lines;
     use super::*;
     use crate::telemetry::request_id::RequestId;
     use crate::telemetry::{ExchangeOutcome, TraceContext};
@@ -175,15 +175,15 @@ mod tests {
                  bytes_out=14211\n"
             ),
         ];
-        assert_eq!(lines_of(|| log_exchange(&record, Duration::from_micros(126_254))), expected);
+        assert_eq!(capture_lines(|| log_exchange(&record, Duration::from_micros(126_254))), expected);
     }
 
     #[test]
     fn absent_members_are_left_out_and_a_health_check_is_of_the_level_debug() {
         let mut record = AccessRecord::new(RequestId::random(), Dialect::Chat);
-        (record.endpoint, record.status) = (HEALTH_ENDPOINT, 200);
+        (record.endpoint, record.status) = (HEALTH_ENDPOINT_NAME, 200);
         record.done = Some(WorkDone::Audio { seconds: Decimal::new(12_500, 3) });
-        let found = lines_of(|| log_exchange(&record, Duration::from_millis(3)));
+        let found = capture_lines(|| log_exchange(&record, Duration::from_millis(3)));
         let expected = format!(
             "=debug event=request id={} endpoint=health dialect=chat outcome=ok status=200 attempts=0 \
              stream=false ms=3.000 own_ms=3.000 audio_seconds=12.5 bytes_in=0 bytes_out=0\n",

@@ -85,7 +85,7 @@ pub(super) mod tests {
 
     /// Runs a function and returns the log lines of its events without their times: each event as JSON and then as
     /// text.
-    pub(in super::super) fn lines_of(events: impl FnOnce()) -> Vec<String> {
+    pub(in super::super) fn capture_lines(events: impl FnOnce()) -> Vec<String> {
         let lines = Arc::new(Mutex::new(Vec::new()));
         tracing::subscriber::with_default(Registry::default().with(Collector(lines.clone())), events);
         let without_time = |line: &String| {
@@ -98,7 +98,7 @@ pub(super) mod tests {
     #[test]
     fn fields_keep_their_order_and_absent_ones_are_left_out() {
         let (why, count) = ("it's \"late\"\n\\now ü".to_owned(), 7);
-        let found = lines_of(|| {
+        let found = capture_lines(|| {
             tracing::error!(name: "a_failure", why, count = %count, none = None::<&str>, some = Some("x"));
             tracing::event!(name: "an_event", tracing::Level::WARN, {});
             tracing::debug!(name: "typed", n = 3_u64, good = true, ms = 1_234.5, what = %format_args!("{} {}", '"', '\t'));

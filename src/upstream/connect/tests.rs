@@ -105,7 +105,7 @@ async fn flooding_provider() -> (SocketAddr, Arc<AtomicUsize>) {
                     let head = Response::builder().status(StatusCode::OK).body(()).unwrap();
                     let mut body = answer.send_response(head, !long).unwrap();
                     if long {
-                        let window = usize::try_from(H2_WINDOW).unwrap();
+                        let window = usize::try_from(PROVIDER_STREAM_WINDOW_BYTES).unwrap();
                         body.send_data(Bytes::from(vec![b'x'; window + 1]), false).unwrap();
                         // The stream stays open while the client reads it.
                         tokio::spawn(async move { poll_fn(|cx| body.poll_reset(cx)).await });
@@ -135,7 +135,7 @@ async fn a_connection_full_of_stalled_streams_accepts_another_stream() {
     }
     let mut last = send_get(&route, "/long").await;
     assert_eq!(taken.load(Ordering::SeqCst), 1, "all are on one connection");
-    let (mut read, window) = (0, usize::try_from(H2_WINDOW).unwrap());
+    let (mut read, window) = (0, usize::try_from(PROVIDER_STREAM_WINDOW_BYTES).unwrap());
     let reading = async {
         while read < window {
             read += last.read_body().await.ok().flatten().unwrap().len();

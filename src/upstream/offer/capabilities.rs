@@ -55,16 +55,16 @@ impl OfferState {
     }
 
     /// Returns the maximum number of tokens that the model generates in one text.
-    pub fn max_output(&self) -> u64 {
+    pub fn max_output_tokens(&self) -> u64 {
         let window = self.offer.context_length;
         self.offer.max_output.unwrap_or(window).min(window)
     }
 
     /// Returns the cap on tokens that is sent for a text completion without one: the maximum of the offer, because
     /// engines generate only 16 tokens otherwise. `None` for other requests, and for offers without text completions.
-    pub fn default_completion_cap(&self, ask: &InferenceRequest) -> Option<u64> {
+    pub fn default_completion_max_tokens(&self, ask: &InferenceRequest) -> Option<u64> {
         let is_open = matches!(ask.task, InferenceTask::Complete(_)) && ask.max_tokens.is_none();
-        (is_open && self.offer.capabilities.completions).then(|| self.max_output())
+        (is_open && self.offer.capabilities.completions).then(|| self.max_output_tokens())
     }
 
     /// Returns true if the choices of this request have to be requested one by one: the dialect allows one choice only,
@@ -97,7 +97,7 @@ fn unsupported_size(sizes: &[ImageSize], draw: &ImageTask) -> Option<ApiError> {
     let size = draw.size.filter(|size| !sizes.is_empty() && !sizes.contains(size))?;
     let known: Vec<String> = sizes.iter().map(ImageSize::to_string).collect();
     let sentence = format!("size: expected one of {} for this model, got {size}.", known.join(", "));
-    Some(ApiError::invalid("size", sentence).with_detail("sizes", known))
+    Some(ApiError::invalid("size", sentence).with_details_member("sizes", known))
 }
 
 /// Returns an error that names the request field that needs a capability which the offer does not have.

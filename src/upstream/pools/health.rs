@@ -166,7 +166,7 @@ async fn check(context: HealthContext, provider: Arc<ProviderState>, health: Hea
     // After a reload, another provider may have this index.
     let offers = live.offers_of_provider(provider.provider.index);
     for offer in offers.filter(|offer| Arc::ptr_eq(&offer.provider, &provider)) {
-        update_breaker(offer, |breaker| breaker.on_check(now, passed));
+        update_breaker(offer, |breaker| breaker.on_health_check(now, passed));
     }
     context.metrics.count_health_check(&provider.provider.id, passed);
 }

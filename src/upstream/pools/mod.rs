@@ -97,7 +97,7 @@ impl ModelPool {
 
     /// Returns true if the offer is enabled, which means that its breaker is closed.
     #[must_use]
-    pub fn is_ready(&self, offer: usize) -> bool {
+    pub fn is_offer_ready(&self, offer: usize) -> bool {
         let backends = self.group.backends();
         let known = backends.get_backend();
         known

@@ -4,7 +4,7 @@
 //! [`PlanRequest`]: the inputs of the scores, and the candidate offers.
 
 use super::discovery::offer_index;
-use crate::upstream::cache_affinity::PlannedSession;
+use crate::upstream::cache_affinity::SessionHistory;
 use crate::upstream::offer::OfferState;
 use crate::upstream::sessions::SessionRecord;
 use parking_lot::Mutex;
@@ -32,7 +32,7 @@ pub struct PlanRequest<'a> {
     /// Permission to explore an offer with too few measurements.
     pub exploration: ExplorationMode,
     /// Session of the request; `None` where offers with similar scores share the load at random.
-    pub session: Option<PlannedSession>,
+    pub session: Option<SessionHistory>,
     /// Indexes of the candidates, ascending.
     pub offers: &'a [usize],
 }
@@ -76,20 +76,20 @@ impl PlanRequest<'_> {
 
 /// Encodes a session in three words: its kind, with the tokens of the record above the lowest two bits; its key; and
 /// the offer of the record.
-fn encode_session(session: Option<PlannedSession>) -> [u64; 3] {
+fn encode_session(session: Option<SessionHistory>) -> [u64; 3] {
     match session {
         None => [0; 3],
-        Some(PlannedSession { key, record: None }) => [1, key.0, 0],
-        Some(PlannedSession { key, record: Some(record) }) => {
+        Some(SessionHistory { key, record: None }) => [1, key.0, 0],
+        Some(SessionHistory { key, record: Some(record) }) => {
             [2 | u64::from(record.tokens) << 2, key.0, record.offer]
         }
     }
 }
 
-fn decode_session([kind, key, offer]: [u64; 3]) -> Option<PlannedSession> {
+fn decode_session([kind, key, offer]: [u64; 3]) -> Option<SessionHistory> {
     let tokens = u32::try_from(kind >> 2).unwrap_or(u32::MAX);
     let record = (kind & 2 != 0).then_some(SessionRecord { offer, tokens });
-    (kind != 0).then_some(PlannedSession { key: SessionKey(key), record })
+    (kind != 0).then_some(SessionHistory { key: SessionKey(key), record })
 }
 
 /// Decoded key of a selection. A key that is not a plan request yields an empty order.

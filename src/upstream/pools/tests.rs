@@ -71,7 +71,7 @@ fn use_offers(live: &ConfigSnapshot) {
 #[tokio::test]
 async fn a_plan_is_that_of_the_routing_rules_and_drops_no_candidate() {
     let live = live(8, 1.0, None);
-    live.publish().await;
+    live.publish_pools().await;
     let pool = &live.model("m").unwrap().pool;
     for state in ["new", "used"] {
         if state == "used" {
@@ -95,11 +95,11 @@ async fn a_plan_is_that_of_the_routing_rules_and_drops_no_candidate() {
 #[tokio::test]
 async fn an_ejection_disables_the_offer_in_old_and_new_pools_until_the_breaker_closes() {
     let old = live(4, 1.0, None);
-    old.publish().await;
+    old.publish_pools().await;
     let new = live(4, 2.0, Some(&old));
-    new.publish().await;
+    new.publish_pools().await;
     let ready = |live: &ConfigSnapshot| {
-        (0..4).map(|at| live.model("m").unwrap().pool.is_ready(at)).collect::<Vec<_>>()
+        (0..4).map(|at| live.model("m").unwrap().pool.is_offer_ready(at)).collect::<Vec<_>>()
     };
     assert_eq!(ready(&old), [true; 4]);
     // An exchange that still uses the old configuration fails.
@@ -110,13 +110,13 @@ async fn an_ejection_disables_the_offer_in_old_and_new_pools_until_the_breaker_c
     }
     // A pool that is published while the offer is ejected starts with the offer disabled.
     let newest = live(4, 3.0, Some(&new));
-    newest.publish().await;
+    newest.publish_pools().await;
     assert_eq!(ready(&newest), [true, false, true, true]);
     let later = NOW + Duration::from_secs(3600);
     let pool = &newest.model("m").unwrap().pool;
     for _ in 0..2 {
         let half_open_plan = || pool.plan_candidates(ECO, &PlanRequest { now: later, ..request(&[1], 1) });
-        assert!(!pool.is_ready(1) && !half_open_plan().all_ejected, "half-open: a probe is accepted");
+        assert!(!pool.is_offer_ready(1) && !half_open_plan().all_ejected, "half-open: a probe is accepted");
         assert!(newest.offers[1].breaker.lock().try_acquire(later));
         assert!(half_open_plan().all_ejected, "the only probe is taken");
         newest.offers[1].record_outcome(later, AttemptOutcome::Success, None, None);
@@ -129,7 +129,7 @@ async fn an_ejection_disables_the_offer_in_old_and_new_pools_until_the_breaker_c
 #[tokio::test]
 async fn exploration_stays_within_the_budget_that_requests_earn() {
     let live = live(2, 1.0, None);
-    live.publish().await;
+    live.publish_pools().await;
     let total = Duration::from_millis(300);
     let sample = LatencySample { prompt_tokens: 500, output_tokens: 200, first_token: None, total };
     live.offers[0].record_outcome(NOW, AttemptOutcome::Success, None, Some(sample));
@@ -147,12 +147,12 @@ async fn exploration_stays_within_the_budget_that_requests_earn() {
 #[tokio::test]
 async fn an_unresolved_provider_is_in_the_plan_and_a_new_address_is_published() {
     let live = live(3, 1.0, None);
-    live.publish().await;
+    live.publish_pools().await;
     let pool = &live.model("m").unwrap().pool;
     let addresses =
         || pool.group.backends().get_backend().iter().map(|one| one.addr.to_string()).collect::<Vec<_>>();
     let before = addresses();
-    live.publish().await;
+    live.publish_pools().await;
     assert_eq!(addresses(), before, "the same addresses change nothing");
     assert_eq!(pool.group.backend_generation(), 1);
     fail(&live.offers[0], 5);
@@ -160,16 +160,16 @@ async fn an_unresolved_provider_is_in_the_plan_and_a_new_address_is_published() 
         .provider
         .route
         .set_addresses(&live.offers[0].provider.provider, &["127.0.0.9:9".parse().unwrap()]);
-    live.publish().await;
+    live.publish_pools().await;
     assert_ne!(addresses(), before);
-    assert!(!pool.is_ready(0) && pool.is_ready(1), "an ejection survives the move");
+    assert!(!pool.is_offer_ready(0) && pool.is_offer_ready(1), "an ejection survives the move");
     assert_eq!(order(pool, ECO, &request(&[0, 1, 2], 3)).len(), 3);
 }
 
 #[tokio::test]
 async fn a_key_that_is_no_plan_request_selects_nothing() {
     let live = live(2, 1.0, None);
-    live.publish().await;
+    live.publish_pools().await;
     let group = &live.model("m").unwrap().pool.group;
     assert!(group.select(0, b"", 8).is_none() && group.select(0, b"short", 8).is_none());
     assert!(group.select(0, &request(&[0, 1], 1).encode(), 8).is_some());

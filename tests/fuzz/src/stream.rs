@@ -8,7 +8,7 @@ use penstock_core::{
 };
 use penstock_dialect::event::AnswerEvent;
 use penstock_dialect::{ResponseConstraints, conformance, decode, find_translator, translators};
-use penstock_request_validation::{RequestLimits, validate_conversation};
+use penstock_request_validation::{RequestLimits, validate_generation_request};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -45,7 +45,7 @@ pub fn ask(client: Dialect, choice: u16) -> InferenceRequest {
     };
     let limits = RequestLimits::default();
     let body = Bytes::from(body);
-    validate_conversation(client, body, &limits).expect("a sound request")
+    validate_generation_request(client, body, &limits).expect("a sound request")
 }
 
 /// Result of one translated stream.
@@ -86,7 +86,7 @@ pub fn finish(
     fault: Option<UpstreamErrorKind>,
     mut out: OutputBuffer,
 ) -> Run {
-    let (usage, output_bytes) = (reply.usage(), reply.output_bytes());
+    let (usage, output_bytes) = (reply.usage(), reply.delivered_text_bytes());
     match fault {
         None => reply.write_end(
             &usage.unwrap_or(TokenUsage { input: 7, output: 3, ..TokenUsage::default() }),

@@ -8,7 +8,7 @@ use crate::harness::process::{Home, catalogue, optimised};
 use crate::harness::{Client, Provider, is_long_run, until_answered};
 use crate::postgres_server::PostgresServer;
 use penstock::config::ConfigSource;
-use penstock::storage::stores::Stores;
+use penstock::storage::stores::OpenStorage;
 use penstock_core::hex;
 use penstock_storage::{StoreTable, Transaction};
 use serde_json::{Value, json};
@@ -220,7 +220,7 @@ async fn a_store_is_the_same_after_a_move_to_postgres_and_back() {
 /// Adds rows of keys and of their spending to the store of a home.
 fn fill(home: &Home, count: usize) {
     let target = ConfigSource::File(home.config()).gateway_access().unwrap();
-    let store = Stores::open(&target.storage.unwrap()).unwrap().store;
+    let store = OpenStorage::open(&target.storage.unwrap()).unwrap().store;
     let key = store.scan(StoreTable::Keys, b"", None, 1).unwrap().rows.remove(0);
     let mut added = 0;
     while added < count {

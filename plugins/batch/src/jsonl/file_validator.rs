@@ -138,7 +138,7 @@ impl FileValidator {
     /// Returns true if the current line exceeds the maximum length by more than 8 MiB, so that its end is no longer
     /// searched for.
     #[must_use]
-    pub fn is_line_too_long(&self) -> bool {
+    pub fn exceeds_skip_limit(&self) -> bool {
         self.skipped.is_some_and(|passed| passed > self.max_line.saturating_add(MAX_SKIPPED_BYTES))
     }
 

@@ -18,7 +18,7 @@ pub use validation_error::{FileErrors, LineError};
 /// Maximum number of requests in a file.
 pub const MAX_REQUESTS: u32 = 50_000;
 /// Upper bound of the configurable line length, in bytes, without the line break.
-pub const MAX_LINE_LIMIT: usize = 256 << 20;
+pub const MAX_LINE_LIMIT_BYTES: usize = 256 << 20;
 /// Maximum length of a `custom_id`, in bytes.
 pub const MAX_CUSTOM_ID_BYTES: usize = 512;
 /// Maximum number of errors reported individually; further ones are only counted.

@@ -201,7 +201,7 @@ fn the_first_mistakes_are_listed_and_the_rest_counted() {
     let file = "{}\n".repeat(70);
     let mistakes = check(file.as_bytes()).unwrap_err();
     assert_eq!((mistakes.count, mistakes.first.len()), (70, MAX_REPORTED_ERRORS));
-    let refusal = mistakes.to_refusal("file");
+    let refusal = mistakes.to_api_error("file");
     assert_eq!(
         refusal.message,
         "file: line 1: custom_id: expected, but it is missing. There are 69 more errors."
@@ -226,13 +226,13 @@ fn a_long_line_is_invalid_before_its_end_and_endless_beyond_a_bound() {
     lines.push(&vec![b'x'; MOST_LINE]);
     assert!(!lines.has_error(), "it may end now");
     lines.push(&[b'x'; 8]);
-    assert!(lines.has_error() && !lines.is_line_too_long());
+    assert!(lines.has_error() && !lines.exceeds_skip_limit());
     lines.push(&vec![b'x'; MAX_SKIPPED_BYTES - 8]);
-    assert!(!lines.is_line_too_long());
+    assert!(!lines.exceeds_skip_limit());
     lines.push(b"\nx");
-    assert!(lines.has_error() && !lines.is_line_too_long(), "the next is another");
+    assert!(lines.has_error() && !lines.exceeds_skip_limit(), "the next is another");
     lines.push(&vec![b'x'; MOST_LINE + MAX_SKIPPED_BYTES]);
-    assert!(lines.is_line_too_long());
+    assert!(lines.exceeds_skip_limit());
     let codes: Vec<_> =
         lines.end().unwrap_err().first.iter().map(|mistake| (mistake.line, mistake.code)).collect();
     assert_eq!(codes, [(1, "line_too_long"), (2, "line_too_long")]);

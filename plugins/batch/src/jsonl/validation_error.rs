@@ -55,7 +55,7 @@ impl FileErrors {
     /// Returns the refusal of an upload whose form field `field` has the file. Its message is the first error; its
     /// details are all reported errors.
     #[must_use]
-    pub fn to_refusal(&self, field: &str) -> ApiError {
+    pub fn to_api_error(&self, field: &str) -> ApiError {
         let first = self.first.first().map(LineError::to_sentence).unwrap_or_default();
         let more = match self.count {
             0 | 1 => String::new(),
@@ -75,9 +75,9 @@ impl FileErrors {
             })
             .collect();
         let refusal =
-            ApiError::invalid(field, format!("{field}: {first}{more}")).with_detail("errors", errors);
+            ApiError::invalid(field, format!("{field}: {first}{more}")).with_details_member("errors", errors);
         match self.first.first() {
-            Some(mistake) if mistake.line > 0 => refusal.with_detail("line", mistake.line),
+            Some(mistake) if mistake.line > 0 => refusal.with_details_member("line", mistake.line),
             _ => refusal,
         }
     }

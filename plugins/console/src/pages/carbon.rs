@@ -55,13 +55,14 @@ const KINDS: [(&str, &str, &str); 4] = [
 
 /// Form with the period, and with the account where all accounts can be reported.
 #[must_use]
-pub fn carbon_form(path: &str, from: &str, to: &str, account: Option<&str>) -> Form {
+pub fn carbon_report_form(path: &str, from: &str, to: &str, account: Option<&str>) -> Form {
     let mut form = Form::new(path, "Period", "Show")
-        .with_field(Field::new("from", "First day, UTC").kind(FieldKind::Date).value(from))
-        .with_field(Field::new("to", "Last day, UTC").kind(FieldKind::Date).value(to));
+        .with_field(Field::new("from", "First day, UTC").with_kind(FieldKind::Date).with_value(from))
+        .with_field(Field::new("to", "Last day, UTC").with_kind(FieldKind::Date).with_value(to));
     if let Some(account) = account {
-        form =
-            form.with_field(Field::new("account", "Account").value(account).help("Empty for all accounts."));
+        form = form.with_field(
+            Field::new("account", "Account").with_value(account).with_help("Empty for all accounts."),
+        );
     }
     form.is_query = true;
     form
@@ -70,7 +71,7 @@ pub fn carbon_form(path: &str, from: &str, to: &str, account: Option<&str>) -> F
 /// Figures of the report, with links to its CSV below `path`. `parties` has the members `customer` and `issuer`, as an
 /// invoice has them, and the time `created`.
 #[must_use]
-pub fn carbon_blocks(report: &Value, parties: &Value, path: &str) -> Vec<Block> {
+pub fn carbon_report_blocks(report: &Value, parties: &Value, path: &str) -> Vec<Block> {
     let total = report.get("total").cloned().unwrap_or_default();
     let mut blocks = vec![
         Block::RunningHeader(running_header(report, parties)),
@@ -200,7 +201,7 @@ fn metric_table(report: &Value, total: &Value) -> Table {
     let row = |(disclosure, member, name, unit): (&'static str, &str, &'static str, &'static str)| {
         let value = match number(total, member) {
             Some(amount) => {
-                Cell::number(Text::Quantity(amount, unit)).with_exact(exact_text(total, member, unit))
+                Cell::number(Text::Quantity(amount, unit)).with_exact_value(exact_text(total, member, unit))
             }
             None => Cell::number("–"),
         };
@@ -287,7 +288,7 @@ fn notes(report: &Value) -> Vec<Text> {
 
 /// Formats the report as CSV, with a row for each country, provider, month and account, and one for the total.
 #[must_use]
-pub fn carbon_csv(report: &Value, style: CsvStyle) -> String {
+pub fn carbon_report_csv(report: &Value, style: CsvStyle) -> String {
     let mut table = CsvTable::new(style, COLUMNS.to_vec());
     let account = report.get("account").and_then(Value::as_str).unwrap_or("all").to_owned();
     let mut add = |kind: &str, name: String, row: &Value| {
@@ -344,7 +345,7 @@ mod tests {
         );
         let (all, unnamed) = (report(Value::Null), parties(Value::Null));
         assert_eq!(header(&all, &unnamed), "Carbon report, All accounts, 2026-01-01 to 2026-12-31");
-        let shown = format!("{:?}", carbon_blocks(&one, &named, "/console/carbon"));
+        let shown = format!("{:?}", carbon_report_blocks(&one, &named, "/console/carbon"));
         for text in ["ACME SA", "Example Hosting", "Street 1", "2027-01-02T03:04:05Z"] {
             assert!(shown.contains(text), "{text} in {shown}");
         }
@@ -366,7 +367,7 @@ mod tests {
         let report = json!({ "account": null, "from": "2026-01-01", "to": "2026-12-31", "countries": [row],
             "accounts": [{ "account": "=a", "eur": "3" }], "total": { "requests": 2, "location_g_per_eur": "0.5" },
             "methods": ["m 1"], "contracts": [], "grids": ["France: x", "Spain: y"] });
-        let csv = carbon_csv(&report, CsvStyle::parse(None, Some(",")).unwrap());
+        let csv = carbon_report_csv(&report, CsvStyle::parse(None, Some(",")).unwrap());
         let lines: Vec<&str> = csv.lines().collect();
         assert_eq!(lines.len(), 4);
         assert!(lines[1].starts_with("country;France;all;2026-01-01;2026-12-31;"), "{}", lines[1]);

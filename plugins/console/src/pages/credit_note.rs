@@ -1,6 +1,8 @@
 //! Credit note of an issued invoice: page for the screen and for print, its form and the list of credit notes.
 
-use super::invoice::{array_member, is_draft, lines_table, notes, number_of, party_lines, totals_table};
+use super::invoice::{
+    array_member, document_number, is_draft, lines_table, notes, party_lines, totals_table,
+};
 use super::{day, exact_text, percent_encode, text};
 use crate::block::{Block, Cell, Field, Form, NoticeKind, Table};
 use crate::csv::{CsvColumn, CsvStyle, CsvTable};
@@ -10,7 +12,8 @@ use serde_json::Value;
 /// Blocks of a credit note, with links to the downloads, which are below the page at `path`.
 #[must_use]
 pub fn credit_note_blocks(note: &Value, path: &str) -> Vec<Block> {
-    let heading = [number_of(note).to_owned().into(), customer(note).into(), text(note, "invoice").into()];
+    let heading =
+        [document_number(note).to_owned().into(), customer(note).into(), text(note, "invoice").into()];
     let mut blocks =
         vec![Block::RunningHeader(Text::with_values("Credit note {0}, {1}, for invoice {2}", heading))];
     if is_draft(note) {
@@ -22,7 +25,7 @@ pub fn credit_note_blocks(note: &Value, path: &str) -> Vec<Block> {
         ("Credit note".into(), facts(note)),
     ]));
     if !is_draft(note) {
-        let number = percent_encode(number_of(note));
+        let number = percent_encode(document_number(note));
         let link = |kind: &str, style: &str, name: &'static str| {
             (format!("{path}.{kind}?number={number}{style}"), name.into())
         };
@@ -46,7 +49,7 @@ fn customer(note: &Value) -> String {
 fn facts(note: &Value) -> Vec<Text> {
     let date = if is_draft(note) { "Draft of {0}" } else { "Date {0}" };
     vec![
-        Text::with_values("Number {0}", [number_of(note).to_owned().into()]),
+        Text::with_values("Number {0}", [document_number(note).to_owned().into()]),
         Text::with_values("Account {0}", [text(note, "account").into()]),
         Text::with_values(
             "Invoice {0}, {1} to {2}",
@@ -108,7 +111,7 @@ pub fn credit_notes_csv(issued: &Value, style: CsvStyle) -> String {
 
 /// Corrections and amounts of a credit note, before it is issued.
 #[must_use]
-pub fn credit_note_summary_blocks(note: &Value) -> Vec<Block> {
+pub fn credit_note_preview_blocks(note: &Value) -> Vec<Block> {
     let recipient = Block::Columns(vec![("Customer".into(), party_lines(note.get("customer")))]);
     let lines = Table { title: "Corrections".into(), ..lines_table(note) };
     vec![recipient, Block::Table(lines), Block::Table(totals_table(note))]

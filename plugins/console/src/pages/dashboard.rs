@@ -3,7 +3,7 @@
 use super::accounts::account_tiles;
 use super::forms::object_version;
 use super::key_state::KeyState;
-use super::usage::{REQUEST_MEMBERS, UsageView, series_order, usage_chart, value_table};
+use super::usage::{REQUEST_COUNT_MEMBERS, UsageView, series_order, usage_chart, value_table};
 use super::{day, figure, number, percent_encode, quantity_cell, rows, text, text_cell, time_cell};
 use crate::block::{Block, Cell, CellState, Field, FieldKind, Form, NoticeKind, Table, Tile};
 use crate::text::Text;
@@ -27,7 +27,7 @@ pub fn dashboard_overview_blocks(account: &Value, balance: &Value, usage: &Value
     let view = UsageView { by: "model".to_owned(), with_money: true, ..UsageView::default() };
     let order = series_order(usage, &view);
     let figures: [(&'static str, &[&str], &'static str); 3] = [
-        ("Requests", REQUEST_MEMBERS, ""),
+        ("Requests", REQUEST_COUNT_MEMBERS, ""),
         ("Charged", &["eur"], "EUR"),
         ("Carbon, location-based", &["carbon_g_co2"], "g"),
     ];
@@ -46,7 +46,7 @@ fn total_tiles(usage: &Value) -> Vec<Tile> {
     let range =
         Text::with_values("{0} to {1}", [figure("carbon_g_co2_low", "g"), figure("carbon_g_co2_high", "g")]);
     let since = Text::with_values("since {0}", [day(usage, "from")]);
-    let requests = REQUEST_MEMBERS.iter().filter_map(|member| number(&total, member)).sum();
+    let requests = REQUEST_COUNT_MEMBERS.iter().filter_map(|member| number(&total, member)).sum();
     let figures = [
         ("Charged", figure("eur", "EUR"), since),
         (
@@ -124,12 +124,12 @@ pub fn dashboard_key_blocks(key: &Value, root: &str, now: u64) -> Vec<Block> {
         is_screen_only: false,
     })];
     if state != KeyState::Revoked {
-        blocks.push(Block::Form(key_limits_form(key, &path)));
+        blocks.push(Block::Form(edit_key_form(key, &path)));
     }
     if state == KeyState::Valid {
         let overlap = Field::new("overlap_seconds", "The previous secret stays valid for")
-            .kind(FieldKind::choice(&OVERLAPS))
-            .value("86400");
+            .with_kind(FieldKind::choice(&OVERLAPS))
+            .with_value("86400");
         blocks.push(Block::Form(
             Form::new(format!("{path}/rotate"), "New secret", "Rotate").with_field(overlap),
         ));
@@ -144,15 +144,15 @@ pub fn dashboard_key_blocks(key: &Value, root: &str, now: u64) -> Vec<Block> {
 
 /// Form that changes the name and the limits of a key; `path` is the path of the key's page.
 #[must_use]
-pub fn key_limits_form(key: &Value, path: &str) -> Form {
+pub fn edit_key_form(key: &Value, path: &str) -> Form {
     let limits = key.get("limits").cloned().unwrap_or_default();
     let value = |name: &str| limits.get(name).filter(|value| !value.is_null()).map(|_| text(&limits, name));
-    let field = |name, label| Field::new(name, label).value(value(name).unwrap_or_default());
+    let field = |name, label| Field::new(name, label).with_value(value(name).unwrap_or_default());
     let name = key.get("name").and_then(Value::as_str).unwrap_or_default();
     Form::new(format!("{path}/limits"), "Name and limits", "Save")
         .with_field(Field::hidden("version", object_version(key)))
-        .with_field(Field::new("name", "Name").required().value(name))
-        .with_field(field("requests_per_minute", "Requests per minute").help("Empty for no limit."))
+        .with_field(Field::new("name", "Name").required().with_value(name))
+        .with_field(field("requests_per_minute", "Requests per minute").with_help("Empty for no limit."))
         .with_field(field("tokens_per_minute", "Tokens per minute"))
         .with_field(field("concurrent", "Concurrent requests"))
         .with_field(field("budget_per_day", "Credits per day"))

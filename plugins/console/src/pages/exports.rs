@@ -117,24 +117,28 @@ pub fn add_ledger_entry(table: &mut CsvTable, entry: &Value) {
 
 /// Creates a CSV table with the columns of ledger entries and without rows.
 #[must_use]
-pub fn ledger_csv(style: CsvStyle) -> CsvTable {
+pub fn new_ledger_csv(style: CsvStyle) -> CsvTable {
     CsvTable::new(style, LEDGER_COLUMNS.to_vec())
 }
 
 /// Form that selects the period and the account of the exports; `value` returns the value of a field.
 #[must_use]
-pub fn ledger_form(path: &str, value: impl Fn(&str) -> String) -> Form {
+pub fn ledger_period_form(path: &str, value: impl Fn(&str) -> String) -> Form {
     let mut form = Form::new(path, "Period", "Show")
-        .with_field(Field::new("from", "First day, UTC").kind(FieldKind::Date).value(value("from")))
-        .with_field(Field::new("to", "Last day, UTC").kind(FieldKind::Date).value(value("to")))
-        .with_field(Field::new("account", "Account").value(value("account")).help("Empty for all accounts."));
+        .with_field(Field::new("from", "First day, UTC").with_kind(FieldKind::Date).with_value(value("from")))
+        .with_field(Field::new("to", "Last day, UTC").with_kind(FieldKind::Date).with_value(value("to")))
+        .with_field(
+            Field::new("account", "Account")
+                .with_value(value("account"))
+                .with_help("Empty for all accounts."),
+        );
     form.is_query = true;
     form
 }
 
 /// Charges by provider and by day, with links to the exports.
 #[must_use]
-pub fn ledger_blocks(providers: &Value, days: &Value, account: &str) -> Vec<Block> {
+pub fn ledger_export_blocks(providers: &Value, days: &Value, account: &str) -> Vec<Block> {
     let mut query = format!("from={}&to={}", text(providers, "from"), text(providers, "to"));
     if !account.is_empty() {
         query.push_str(&format!("&account={}", super::percent_encode(account)));
@@ -220,7 +224,7 @@ mod tests {
 
     #[test]
     fn the_tokens_of_an_entry_have_their_number_of_reasoning_and_their_source() {
-        let mut csv = ledger_csv(CsvStyle::default());
+        let mut csv = new_ledger_csv(CsvStyle::default());
         let entry = json!({ "entry": 8, "output": 12, "reasoning": 5, "counted": true });
         add_ledger_entry(&mut csv, &entry);
         let text = csv.into_text();
@@ -232,7 +236,7 @@ mod tests {
 
     #[test]
     fn an_entry_of_the_ledger_is_one_row() {
-        let mut csv = ledger_csv(CsvStyle::default());
+        let mut csv = new_ledger_csv(CsvStyle::default());
         let entry = |wallet: &str| {
             json!({ "entry": 7, "at": "2026-11-01T00:00:00Z", "act": "settle", "wallet": wallet,
             "charged": "1.5", "amount": "1.5", "held": "2", "id": "=1" })

@@ -10,23 +10,23 @@ use serde_json::Value;
 #[must_use]
 pub fn sign_in_form(root: &str) -> Form {
     Form::new(format!("{root}sign-in"), "Sign in", "Sign in")
-        .with_field(Field::new("name", "Name").required().autocomplete("username"))
+        .with_field(Field::new("name", "Name").required().with_autocomplete("username"))
         .with_field(
             Field::new("password", "Password")
-                .kind(FieldKind::Password)
+                .with_kind(FieldKind::Password)
                 .required()
-                .autocomplete("current-password"),
+                .with_autocomplete("current-password"),
         )
 }
 
 /// Form with which an invited person chooses a password.
 #[must_use]
-pub fn invitation_form(root: &str, token: &str) -> Form {
+pub fn accept_invitation_form(root: &str, token: &str) -> Form {
     let field = |name, label| {
-        Field::new(name, label).kind(FieldKind::Password).required().autocomplete("new-password")
+        Field::new(name, label).with_kind(FieldKind::Password).required().with_autocomplete("new-password")
     };
     Form::new(format!("{root}invitation/{}", percent_encode(token)), "Choose a password", "Save and sign in")
-        .with_field(field("password", "Password").help("12 characters or more."))
+        .with_field(field("password", "Password").with_help("12 characters or more."))
         .with_field(field("again", "The same password again"))
 }
 
@@ -34,15 +34,15 @@ pub fn invitation_form(root: &str, token: &str) -> Form {
 const MAX_OPTION_BYTES: usize = 12_000;
 
 /// Field that selects one of the models, given by their ids and names.
-pub(super) fn model_field(models: &[(String, String)]) -> Field {
+pub(super) fn model_choice_field(models: &[(String, String)]) -> Field {
     let size = |(id, name): &(String, String)| 40 + html_length(id) + html_length(name);
     let field = Field::new("model", "Model");
     if models.iter().map(size).sum::<usize>() > MAX_OPTION_BYTES {
-        return field.required().help("Id of a model.");
+        return field.required().with_help("Id of a model.");
     }
     let first = models.first().map(|(id, _)| id.clone()).unwrap_or_default();
     let options = models.iter().map(|(id, name)| (id.clone(), Text::Data(name.clone())));
-    field.kind(FieldKind::Choice(options.collect())).value(first)
+    field.with_kind(FieldKind::Choice(options.collect())).with_value(first)
 }
 
 /// Form for a new account.
@@ -52,7 +52,7 @@ pub fn new_account_form() -> Form {
         .with_field(
             Field::new("id", "Id")
                 .required()
-                .help("1 to 64 letters, digits, `.`, `_` or `-`; it never changes."),
+                .with_help("1 to 64 letters, digits, `.`, `_` or `-`; it never changes."),
         )
         .with_field(Field::new("name", "Name"))
 }
@@ -61,23 +61,23 @@ pub fn new_account_form() -> Form {
 #[must_use]
 pub fn new_key_form(path: &str) -> Form {
     Form::new(path, "New key", "Create")
-        .with_field(Field::new("name", "Name").required().help("Describes where the key is used."))
+        .with_field(Field::new("name", "Name").required().with_help("Describes where the key is used."))
         .with_field(
             Field::new("scopes", "Scopes")
                 .required()
-                .value("inference.*")
-                .help("Names with commas between them, such as inference.chat, account.read."),
+                .with_value("inference.*")
+                .with_help("Names with commas between them, such as inference.chat, account.read."),
         )
-        .with_field(Field::new("models", "Models").help("Ids with commas between them; empty for all."))
-        .with_field(Field::new("requests_per_minute", "Requests per minute").help("Empty for no limit."))
-        .with_field(Field::new("tokens_per_minute", "Tokens per minute").help("Empty for no limit."))
-        .with_field(Field::new("concurrent", "Concurrent requests").help("Empty for no limit."))
-        .with_field(Field::new("budget_per_day", "Credits per day").help("Empty for no limit."))
-        .with_field(Field::new("budget_per_month", "Credits per month").help("Empty for no limit."))
+        .with_field(Field::new("models", "Models").with_help("Ids with commas between them; empty for all."))
+        .with_field(Field::new("requests_per_minute", "Requests per minute").with_help("Empty for no limit."))
+        .with_field(Field::new("tokens_per_minute", "Tokens per minute").with_help("Empty for no limit."))
+        .with_field(Field::new("concurrent", "Concurrent requests").with_help("Empty for no limit."))
+        .with_field(Field::new("budget_per_day", "Credits per day").with_help("Empty for no limit."))
+        .with_field(Field::new("budget_per_month", "Credits per month").with_help("Empty for no limit."))
         .with_field(
             Field::new("last_day", "Last day, UTC")
-                .kind(FieldKind::Date)
-                .help("Empty if it does not expire."),
+                .with_kind(FieldKind::Date)
+                .with_help("Empty if it does not expire."),
         )
 }
 
@@ -87,8 +87,8 @@ pub fn new_key_form(path: &str) -> Form {
 pub fn grant_form(account: &str, id: &str) -> Form {
     Form::new(format!("/console/accounts/{}/grant", percent_encode(account)), "Grant credits", "Grant")
         .with_field(Field::hidden("id", id))
-        .with_field(Field::new("credits", "Credits").required().help("At most six decimals."))
-        .with_field(Field::new("note", "Reason").help("Recorded in the ledger."))
+        .with_field(Field::new("credits", "Credits").required().with_help("At most six decimals."))
+        .with_field(Field::new("note", "Reason").with_help("Recorded in the ledger."))
 }
 
 /// Form that corrects a charge or a grant of an account. `id` is the unique id of the correction, so that the form has
@@ -101,15 +101,15 @@ pub fn correction_form(account: &str, id: &str) -> Form {
         .with_field(
             Field::new("entry", "Number of the entry")
                 .required()
-                .help("A charge or a grant of this account, as the export of the ledger lists it."),
+                .with_help("A charge or a grant of this account, as the export of the ledger lists it."),
         )
         .with_field(
             Field::new("credits", "Amount instead")
                 .required()
-                .help("Replaces the amount of the entry: a lower charge or a higher grant adds to the balance, and the reverse takes back. 0 cancels it."),
+                .with_help("Replaces the amount of the entry: a lower charge or a higher grant adds to the balance, and the reverse takes back. 0 cancels it."),
         )
-        .with_field(Field::new("wallet", "Unit").kind(wallets).value("credits"))
-        .with_field(Field::new("note", "Reason").help("Recorded in the ledger."))
+        .with_field(Field::new("wallet", "Unit").with_kind(wallets).with_value("credits"))
+        .with_field(Field::new("note", "Reason").with_help("Recorded in the ledger."))
 }
 
 /// Amounts before and after a correction, with a warning if it raises the amount.
@@ -137,16 +137,16 @@ pub fn correction_blocks(preview: &Value) -> Vec<Block> {
 
 /// Form that changes the name and the limits of an account.
 #[must_use]
-pub fn account_form(account: &Value) -> Form {
+pub fn edit_account_form(account: &Value) -> Form {
     let limits = account.get("limits").cloned().unwrap_or_default();
     let value = |name: &str| limits.get(name).filter(|value| !value.is_null()).map(|_| text(&limits, name));
-    let field = |name, label| Field::new(name, label).value(value(name).unwrap_or_default());
+    let field = |name, label| Field::new(name, label).with_value(value(name).unwrap_or_default());
     let name = account.get("name").and_then(Value::as_str).unwrap_or_default();
     let path = format!("/console/accounts/{}/change", percent_encode(&text(account, "id")));
     Form::new(path, "Name and limits", "Save")
         .with_field(Field::hidden("version", object_version(account)))
-        .with_field(Field::new("name", "Name").value(name).help("The id if empty."))
-        .with_field(field("requests_per_minute", "Requests per minute").help("Empty for no limit."))
+        .with_field(Field::new("name", "Name").with_value(name).with_help("The id if empty."))
+        .with_field(field("requests_per_minute", "Requests per minute").with_help("Empty for no limit."))
         .with_field(field("tokens_per_minute", "Tokens per minute"))
         .with_field(field("concurrent", "Concurrent requests"))
         .with_field(field("budget_per_day", "Credits per day"))
@@ -187,9 +187,9 @@ pub fn user_role_form(user: &Value) -> Form {
         .with_field(Field::hidden("version", object_version(user)))
         .with_field(
             Field::new("role", "Role")
-                .kind(FieldKind::choice(roles))
-                .value(role)
-                .help("All sessions of the user end; the role applies at the next sign-in."),
+                .with_kind(FieldKind::choice(roles))
+                .with_value(role)
+                .with_help("All sessions of the user end; the role applies at the next sign-in."),
         )
 }
 
@@ -199,11 +199,11 @@ pub fn invite_user_form() -> Form {
     let [viewer, operator, finance, admin] = CONSOLE_ROLES;
     let roles = [viewer, operator, finance, admin, HOLDER_ROLE];
     Form::new("/console/users", "Invite a user", "Invite")
-        .with_field(Field::new("name", "Name").required().help("Letters, digits, `.`, `_`, `-` or `@`."))
-        .with_field(Field::new("role", "Role").kind(FieldKind::choice(&roles)).value("viewer").help(
+        .with_field(Field::new("name", "Name").required().with_help("Letters, digits, `.`, `_`, `-` or `@`."))
+        .with_field(Field::new("role", "Role").with_kind(FieldKind::choice(&roles)).with_value("viewer").with_help(
             "Viewer: reads what operators see, no money. Operator: providers, configuration, batches, files. Finance: accounts, balances, grants. Administrator: everything, and the users. Account holder: the dashboard of one account.",
         ))
-        .with_field(Field::new("account", "Account").help("Of an account holder; empty for other roles."))
+        .with_field(Field::new("account", "Account").with_help("Of an account holder; empty for other roles."))
 }
 
 /// Form that validates a pasted configuration.
@@ -211,8 +211,8 @@ pub fn invite_user_form() -> Form {
 pub fn check_configuration_form() -> Form {
     Form::new("/console/configuration/check", "Validate a configuration", "Validate").with_field(
         Field::new("text", "Configuration, TOML")
-            .kind(FieldKind::Lines)
-            .help("Nothing is changed. At most 512 KiB. Included files are not read; other files and variables that the text refers to are read as at a start."),
+            .with_kind(FieldKind::Lines)
+            .with_help("Nothing is changed. At most 512 KiB. Included files are not read; other files and variables that the text refers to are read as at a start."),
     )
 }
 
@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn the_form_of_an_account_has_its_version() {
-        let form = account_form(&json!({ "id": "acme", "version": "v1" }));
+        let form = edit_account_form(&json!({ "id": "acme", "version": "v1" }));
         assert!(form.fields.iter().any(|field| field.name == "version" && field.value == "v1"));
     }
 }

@@ -17,7 +17,7 @@ const DAY: f64 = 86_400.0;
 pub(super) fn intensity_cell(grid: &Value) -> Cell {
     match number(grid, "g_per_kwh") {
         Some(grams) => {
-            Cell::number(Text::Quantity(grams, INTENSITY_UNIT)).with_exact(exact(grams, INTENSITY_UNIT))
+            Cell::number(Text::Quantity(grams, INTENSITY_UNIT)).with_exact_value(exact(grams, INTENSITY_UNIT))
         }
         None => Cell::number("–"),
     }
@@ -28,12 +28,12 @@ pub(super) fn intensity_source_cell(grid: &Value) -> Cell {
     let configured = "Location-based, CO₂ equivalent, from the configuration of this gateway.";
     match (&*text(grid, "source"), number(grid, "seconds_old")) {
         ("forecast", Some(seconds)) => {
-            Cell::text(Text::with_values("forecast, {0} old", [age(seconds)])).with_exact(configured)
+            Cell::text(Text::with_values("forecast, {0} old", [age(seconds)])).with_exact_value(configured)
         }
-        ("forecast", None) => Cell::text("forecast").with_exact(configured),
-        ("typical", _) => Cell::text("usual at this hour").with_exact(configured),
+        ("forecast", None) => Cell::text("forecast").with_exact_value(configured),
+        ("typical", _) => Cell::text("usual at this hour").with_exact_value(configured),
         ("yearly", _) => Cell::text(Text::with_values("mean of {0}", [text(grid, "year").into()]))
-            .with_exact(Text::with_values(
+            .with_exact_value(Text::with_values(
                 "Location-based, lifecycle factors, CO₂ equivalent. Source: {0}.",
                 [text(grid, "attribution").into()],
             )),
@@ -52,7 +52,7 @@ fn age(seconds: f64) -> Text {
 
 /// Plot of grid intensity and batch requests in the last 24 hours; no block if the response has no zone.
 #[must_use]
-pub fn grid_blocks(grid: &Value) -> Vec<Block> {
+pub fn grid_intensity_blocks(grid: &Value) -> Vec<Block> {
     let mut zones: Vec<&Value> = rows(grid).iter().collect();
     if zones.is_empty() {
         return Vec::new();
@@ -139,7 +139,7 @@ mod tests {
 
     fn chart(zones: &[Value]) -> LineChart {
         let grid = json!({"hours": ["2026-11-27T13:00:00Z", "2026-11-27T14:00:00Z"], "data": zones});
-        match grid_blocks(&grid).remove(0) {
+        match grid_intensity_blocks(&grid).remove(0) {
             Block::LineChart(chart) => chart,
             other => panic!("{other:?}"),
         }
@@ -167,6 +167,6 @@ mod tests {
         assert_eq!(names(&shown.values), ["DE-LU", "France"], "a zone of no country has its code");
         assert_eq!(names(&shown.requests), ["DE-LU", "France"]);
         assert_eq!(shown.values[0].values, [30.0, 31.0]);
-        assert!(grid_blocks(&json!({"hours": [], "data": []})).is_empty());
+        assert!(grid_intensity_blocks(&json!({"hours": [], "data": []})).is_empty());
     }
 }

@@ -1,6 +1,6 @@
 //! Invoice of an account: page for the screen and for print.
 
-use super::invoice_correction::correction_name;
+use super::invoice_correction::correction_line_name;
 use super::{day, exact_text, number, percent_encode, place, text};
 use crate::block::{Block, Cell, Field, FieldKind, Form, NoticeKind, Table};
 use crate::text::Text;
@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 #[must_use]
 pub fn invoice_period_form(path: &str, from: &str, to: &str) -> Form {
     let mut form = Form::new(path, "Period", "Show")
-        .with_field(Field::new("from", "First day, UTC").kind(FieldKind::Date).value(from))
-        .with_field(Field::new("to", "Last day, UTC").kind(FieldKind::Date).value(to));
+        .with_field(Field::new("from", "First day, UTC").with_kind(FieldKind::Date).with_value(from))
+        .with_field(Field::new("to", "Last day, UTC").with_kind(FieldKind::Date).with_value(to));
     form.is_query = true;
     form
 }
@@ -118,7 +118,7 @@ pub(super) fn party_lines(party: Option<&Value>) -> Vec<Text> {
 }
 
 /// Number of an invoice; a dash if it is a draft.
-pub(super) fn number_of(invoice: &Value) -> &str {
+pub(super) fn document_number(invoice: &Value) -> &str {
     invoice.get("number").and_then(Value::as_str).unwrap_or("–")
 }
 
@@ -127,14 +127,14 @@ fn running_header(invoice: &Value) -> Text {
     let customer = invoice.get("customer").filter(|party| !party.is_null());
     let name = customer.map_or_else(|| text(invoice, "account"), |customer| text(customer, "name"));
     let period = [day(invoice, "from"), day(invoice, "to")];
-    let number = number_of(invoice).to_owned();
+    let number = document_number(invoice).to_owned();
     let [from, to] = period;
     Text::with_values("Invoice {0}, {1}, {2} to {3}", [number.into(), name.into(), from, to])
 }
 
 fn facts(invoice: &Value) -> Vec<Text> {
     vec![
-        Text::with_values("Number {0}", [number_of(invoice).to_owned().into()]),
+        Text::with_values("Number {0}", [document_number(invoice).to_owned().into()]),
         Text::with_values("Account {0}", [text(invoice, "account").into()]),
         Text::with_values("Period {0} to {1}", [day(invoice, "from"), day(invoice, "to")]),
         Text::with_values(
@@ -200,7 +200,7 @@ pub(super) fn lines_table(invoice: &Value) -> Table {
         let is_correction = line.get("is_correction") == Some(&Value::Bool(true));
         vec![
             Cell::text(if is_correction {
-                correction_name(line, text(line, "model"))
+                correction_line_name(line, text(line, "model"))
             } else {
                 line_name(line)
             }),
@@ -291,7 +291,9 @@ fn sums_table(
 /// Cell with a rounded figure, exact on hover.
 fn measured(row: &Value, name: &str, unit: &'static str) -> Cell {
     match number(row, name) {
-        Some(amount) => Cell::number(Text::Quantity(amount, unit)).with_exact(exact_text(row, name, unit)),
+        Some(amount) => {
+            Cell::number(Text::Quantity(amount, unit)).with_exact_value(exact_text(row, name, unit))
+        }
         None => Cell::number("–"),
     }
 }
@@ -345,7 +347,7 @@ pub(super) mod tests {
     const ATTACK: &str = "<script>alert(1)</script>";
 
     /// Returns the JSON of an issued invoice whose texts contain HTML tags.
-    pub fn invoice() -> Value {
+    pub fn sample_invoice() -> Value {
         let row = |name: &str, value: &str| json!({ (name): value, "requests": 2, "eur": "0.125", "energy_kwh": "0.001" });
         json!({
             "number": "PS-2026-000007", "is_draft": false, "account": "acme",
@@ -382,7 +384,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_page_names_both_parties_and_escapes_them() {
-        let blocks = invoice_blocks(&invoice(), &BTreeMap::new(), "/dashboard/invoice");
+        let blocks = invoice_blocks(&sample_invoice(), &BTreeMap::new(), "/dashboard/invoice");
         let language = crate::Language::English;
         let page =
             crate::Page::without_session("/dashboard/", language, "/dashboard/invoice", "Invoice", blocks);

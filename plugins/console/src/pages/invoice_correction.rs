@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// Name of the line of a correction: what it corrects, and on which invoice that was. Documents of earlier versions
 /// have the model only.
-pub(super) fn correction_name(line: &Value, model: String) -> Text {
+pub(super) fn correction_line_name(line: &Value, model: String) -> Text {
     if line.get("corrects_entry").is_none_or(Value::is_null) {
         return Text::with_values("Correction: {0}", [model.into()]);
     }
@@ -35,7 +35,7 @@ mod tests {
     fn a_correction_names_what_it_corrects() {
         let mut line = json!({ "is_correction": true, "model": "m", "eur": "-0.5" });
         let name = |line: &Value| {
-            correction_name(line, text(line, "model")).render(crate::Language::English).into_owned()
+            correction_line_name(line, text(line, "model")).render(crate::Language::English).into_owned()
         };
         assert_eq!(name(&line), "Correction: m");
         line["entry"] = json!(9);

@@ -56,12 +56,12 @@ const COLUMNS: &[CsvColumn] = &[
 #[must_use]
 pub fn invoice_csv(invoice: &Value, key_names: &BTreeMap<String, String>, style: CsvStyle) -> String {
     let mut table = CsvTable::new(style, COLUMNS.to_vec());
-    let period = (start_of(&text(invoice, "from")), end_of(&text(invoice, "to")));
+    let period = (day_start(&text(invoice, "from")), day_end(&text(invoice, "to")));
     let mut add = |kind: &str, row: &Value| {
         let mut row = row.clone();
         let Some(members) = row.as_object_mut() else { return };
         let day = members.get("day").and_then(Value::as_str).map(str::to_owned);
-        let (start, end) = day.map_or_else(|| period.clone(), |day| (start_of(&day), end_of(&day)));
+        let (start, end) = day.map_or_else(|| period.clone(), |day| (day_start(&day), day_end(&day)));
         let key_name = members.get("key").and_then(Value::as_str).and_then(|id| key_names.get(id)).cloned();
         let net = members.get("eur").cloned();
         let added = [
@@ -92,26 +92,26 @@ pub fn invoice_csv(invoice: &Value, key_names: &BTreeMap<String, String>, style:
 }
 
 /// Returns the first second of a day, RFC 3339.
-pub(super) fn start_of(day: &str) -> String {
+pub(super) fn day_start(day: &str) -> String {
     format!("{day}T00:00:00Z")
 }
 
 /// Returns the first second after a day, RFC 3339.
-pub(super) fn end_of(day: &str) -> String {
+pub(super) fn day_end(day: &str) -> String {
     penstock_core::calendar::UtcDay::parse(day)
-        .map_or_else(String::new, |day| start_of(&day.next().to_string()))
+        .map_or_else(String::new, |day| day_start(&day.next().to_string()))
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-    use super::super::invoice::tests::invoice;
+    use super::super::invoice::tests::sample_invoice;
     use super::*;
 
     #[test]
     fn the_csv_has_every_row_with_its_period_and_the_amount_to_pay() {
         let names = BTreeMap::from([("k1".to_owned(), "ci".to_owned())]);
-        let text = invoice_csv(&invoice(), &names, CsvStyle::parse(None, Some(",")).unwrap());
+        let text = invoice_csv(&sample_invoice(), &names, CsvStyle::parse(None, Some(",")).unwrap());
         let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(';').collect()).collect();
         let column = |name: &str| lines[0].iter().position(|known| *known == name).unwrap();
         let kinds: Vec<&str> = lines.iter().skip(1).map(|line| line[0]).collect();

@@ -51,7 +51,7 @@ pub fn missing_address_notice(invoice: &Value) -> Option<Block> {
 
 /// Recipient and amounts of an invoice, shown before the invoice is issued.
 #[must_use]
-pub fn issue_summary_blocks(invoice: &Value) -> Vec<Block> {
+pub fn issue_preview_blocks(invoice: &Value) -> Vec<Block> {
     let amount = |name: &'static str, member: &str| {
         vec![Cell::text(name), Cell::number(exact_text(invoice, member, "EUR"))]
     };
@@ -76,11 +76,11 @@ mod tests {
             json!({ "customer": { "name": "ACME SA", "address": address },
             "net_eur": "10.00", "vat_eur": "1.90", "total_eur": "11.90" })
         };
-        let shown = format!("{:?}", issue_summary_blocks(&invoice(json!(["1 rue X", "Paris"]))));
+        let shown = format!("{:?}", issue_preview_blocks(&invoice(json!(["1 rue X", "Paris"]))));
         for text in ["ACME SA", "1 rue X", "11.90"] {
             assert!(shown.contains(text), "{text} in {shown}");
         }
         assert!(!shown.contains("no address"), "{shown}");
-        assert!(format!("{:?}", issue_summary_blocks(&invoice(json!([])))).contains("no address"));
+        assert!(format!("{:?}", issue_preview_blocks(&invoice(json!([])))).contains("no address"));
     }
 }

@@ -12,9 +12,9 @@ const MAX_LINES: usize = 5;
 
 /// Form that groups the plot by model or by provider; `by` is the selected group.
 #[must_use]
-pub fn latency_form(path: &str, by: &str) -> Form {
+pub fn latency_grouping_form(path: &str, by: &str) -> Form {
     let groups = FieldKind::choice(&[("model", "Model"), ("provider", "Provider")]);
-    let field = Field::new("by", "Grouped by").kind(groups).value(by);
+    let field = Field::new("by", "Grouped by").with_kind(groups).with_value(by);
     let mut form = Form::new(path, "Time to first token", "Show").with_field(field);
     form.is_query = true;
     form
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!((chart.values.len(), chart.requests.len()), (5, 6));
         assert_eq!(chart.values[0].name.render(Language::English), "others");
         assert_eq!(chart.requests[5].values, [0.0, 3.0]);
-        let title = &chart.hovers(Language::English)[0].title;
+        let title = &chart.tooltips(Language::English)[0].title;
         assert!(title.starts_with("10:01, s:\nothers: 0.25\nf: 0.25\n"), "{title}");
         assert!(matches!(latency_blocks(&json!({}))[0], Block::Prose(_)));
     }

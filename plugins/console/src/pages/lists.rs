@@ -165,7 +165,7 @@ pub fn user_table(user: &Value) -> Table {
 
 /// Table of the configuration keys that a reload changes.
 #[must_use]
-pub fn change_table(changes: &Value) -> Table {
+pub fn configuration_changes_table(changes: &Value) -> Table {
     let list = changes.get("changes").and_then(Value::as_array).into_iter().flatten();
     let row =
         |change: &Value| vec![text_cell(change, "key"), text_cell(change, "old"), text_cell(change, "new")];

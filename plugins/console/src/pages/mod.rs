@@ -29,36 +29,36 @@ mod usage_step;
 
 pub use accounts::{account_blocks, accounts_blocks};
 pub use audit::audit_blocks;
-pub use carbon::{carbon_blocks, carbon_csv, carbon_form};
+pub use carbon::{carbon_report_blocks, carbon_report_csv, carbon_report_form};
 pub use credit_note::{
-    credit_note_blocks, credit_note_summary_blocks, credit_notes_csv, credit_notes_table,
+    credit_note_blocks, credit_note_preview_blocks, credit_notes_csv, credit_notes_table,
     issue_credit_note_form,
 };
-pub use dashboard::{
-    dashboard_key_blocks, dashboard_keys_blocks, dashboard_overview_blocks, key_limits_form,
-};
-pub use exports::{add_ledger_entry, ledger_blocks, ledger_csv, ledger_form, usage_csv};
+pub use dashboard::{dashboard_key_blocks, dashboard_keys_blocks, dashboard_overview_blocks, edit_key_form};
+pub use exports::{add_ledger_entry, ledger_export_blocks, ledger_period_form, new_ledger_csv, usage_csv};
 pub use forms::{
-    account_form, account_state_form, check_configuration_form, correction_blocks, correction_form,
-    grant_form, invitation_form, invite_user_form, new_account_form, new_key_form, reload_form, sign_in_form,
-    user_role_form,
+    accept_invitation_form, account_state_form, check_configuration_form, correction_blocks, correction_form,
+    edit_account_form, grant_form, invite_user_form, new_account_form, new_key_form, reload_form,
+    sign_in_form, user_role_form,
 };
-pub use grid::grid_blocks;
+pub use grid::grid_intensity_blocks;
 pub use invoice::{invoice_blocks, invoice_period_form};
 pub use invoice_csv::invoice_csv;
 pub use invoice_issue::{
-    issue_invoice_form, issue_summary_blocks, issued_invoices_table, missing_address_notice,
+    issue_invoice_form, issue_preview_blocks, issued_invoices_table, missing_address_notice,
 };
-pub use latency::{latency_blocks, latency_form};
-pub use lists::{batches_blocks, change_table, files_blocks, user_table, users_blocks};
+pub use latency::{latency_blocks, latency_grouping_form};
+pub use lists::{batches_blocks, configuration_changes_table, files_blocks, user_table, users_blocks};
 pub use overview::{overview_blocks, overview_figures_json};
 pub use playground::{
-    PlaygroundChoices, QUOTE_ACTION, QUOTED_FIELD, playground_answer_blocks, playground_form, quote_blocks,
+    PlaygroundChoices, QUOTE_ACTION, QUOTED_REQUEST_FIELD, playground_answer_blocks, playground_form,
+    quote_blocks,
 };
-pub use providers::provider_blocks;
-pub use reference::{operation_blocks, reference_blocks, schema_blocks};
+pub use providers::providers_blocks;
+pub use reference::{api_reference_blocks, operation_blocks, schema_blocks};
 pub use routing::{
-    ROUTING_FIELDS, ROUTING_PATH, past_request_blocks, past_request_form, routing_blocks, routing_form,
+    ROUTING_PATH, ROUTING_QUERY_PARAMETERS, hypothetical_request_form, past_request_blocks,
+    past_request_form, routing_blocks,
 };
 pub use statement::{key_names, statement_blocks, statement_csv, statement_period_form};
 pub use usage::{
@@ -142,7 +142,7 @@ fn text_cell(value: &Value, name: &str) -> Cell {
 /// Cell with a quantity, exact on hover; a dash if there is none.
 fn quantity_cell(value: &Value, name: &str, unit: &'static str) -> Cell {
     match number(value, name) {
-        Some(amount) => Cell::number(Text::Quantity(amount, unit)).with_exact(exact(amount, unit)),
+        Some(amount) => Cell::number(Text::Quantity(amount, unit)).with_exact_value(exact(amount, unit)),
         None => Cell::number("–"),
     }
 }

@@ -30,7 +30,7 @@ pub struct PlaygroundChoices<'a> {
 }
 
 /// Name of the hidden field with the digest of the request whose quote is shown.
-pub const QUOTED_FIELD: &str = "quoted";
+pub const QUOTED_REQUEST_FIELD: &str = "quoted";
 
 /// Form that is sent to `path`; `None` if no key in `choices` is valid. Its button asks for a quote; once the
 /// quote is shown, it sends the request to the model.
@@ -47,13 +47,13 @@ pub fn playground_form(path: &str, choices: &PlaygroundChoices<'_>) -> Option<Fo
     let has_more = choices.keys.get("next").is_some_and(|next| !next.is_null());
     let key = match keys.first() {
         Some((key, _)) if !has_more && keys.len() <= MAX_KEYS => Field::new("key", "Key")
-            .value(key.clone())
-            .kind(FieldKind::Choice(keys))
-            .help("Its scopes, limits and budget apply, and it pays."),
+            .with_value(key.clone())
+            .with_kind(FieldKind::Choice(keys))
+            .with_help("Its scopes, limits and budget apply, and it pays."),
         None if !has_more => return None,
         _ => Field::new("key", "Key")
             .required()
-            .help("Name or id of a key. Its scopes, limits and budget apply, and it pays."),
+            .with_help("Name or id of a key. Its scopes, limits and budget apply, and it pays."),
     };
     let default = (String::new(), Text::from("Default of the model"));
     let flavors =
@@ -62,22 +62,22 @@ pub fn playground_form(path: &str, choices: &PlaygroundChoices<'_>) -> Option<Fo
     let submit = if choices.quoted.is_some() { "Send" } else { "Show the quote" };
     let form = Form::new(path, "Request", submit)
         .with_field(key)
-        .with_field(super::forms::model_field(&choices.models))
-        .with_field(Field::new("flavor", "Flavor").kind(FieldKind::Choice(flavors)))
+        .with_field(super::forms::model_choice_field(&choices.models))
+        .with_field(Field::new("flavor", "Flavor").with_kind(FieldKind::Choice(flavors)))
         .with_field(
             Field::new("prompt", "Prompt")
-                .kind(FieldKind::Lines)
+                .with_kind(FieldKind::Lines)
                 .required()
-                .help("Prompt and answer are not stored."),
+                .with_help("Prompt and answer are not stored."),
         )
         .with_field(
             Field::new("max_tokens", "Maximum number of generated tokens")
-                .value(choices.max_tokens.to_string())
+                .with_value(choices.max_tokens.to_string())
                 .required(),
         );
     Some(match &choices.quoted {
         Some(digest) => {
-            let quoted = Field::hidden(QUOTED_FIELD, digest.as_str());
+            let quoted = Field::hidden(QUOTED_REQUEST_FIELD, digest.as_str());
             form.with_field(quoted).with_second_button(QUOTE_ACTION, "Show the quote")
         }
         None => form,
@@ -195,7 +195,7 @@ mod tests {
         choices.quoted = Some("d1".to_owned());
         let second = playground_form("/", &choices).unwrap();
         assert!(second.submit == Text::from("Send") && second.second_button.is_some());
-        assert!(second.fields.iter().any(|field| field.name == QUOTED_FIELD && field.value == "d1"));
+        assert!(second.fields.iter().any(|field| field.name == QUOTED_REQUEST_FIELD && field.value == "d1"));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 /// Blocks of the page, from the list of providers.
 #[must_use]
-pub fn provider_blocks(providers: &Value) -> Vec<Block> {
+pub fn providers_blocks(providers: &Value) -> Vec<Block> {
     let provider_rows = rows(providers).iter().map(provider_row).collect();
     let offers = rows(providers).iter().flat_map(|provider| {
         let offers = provider.get("offers").and_then(Value::as_array).into_iter().flatten();
@@ -90,7 +90,7 @@ fn offer_row(provider: &str, offer: &Value) -> Vec<Cell> {
         _ => CellState::Bad,
     };
     let seconds = |name: &str| match number(offer, name) {
-        Some(seconds) => Cell::number(Text::Quantity(seconds, "s")).with_exact(exact(seconds, "s")),
+        Some(seconds) => Cell::number(Text::Quantity(seconds, "s")).with_exact_value(exact(seconds, "s")),
         None => Cell::number("–"),
     };
     let failing =

@@ -1,6 +1,6 @@
 //! Reference of the public API, from its OpenAPI document: operations, parameters, schemas and errors.
 
-use super::schema::{referenced_name, schema_tables, type_cell};
+use super::schema::{referenced_schema_name, schema_tables, type_cell};
 use super::{percent_encode, text};
 use crate::block::{Block, Cell, Table};
 use crate::text::Text;
@@ -37,7 +37,7 @@ fn table(title: Text, headings: Vec<&'static str>, rows: Vec<Vec<Cell>>) -> Tabl
 
 /// List of the operations, by their tags, and of the schemas.
 #[must_use]
-pub fn reference_blocks(document: &Value, root: &str) -> Vec<Block> {
+pub fn api_reference_blocks(document: &Value, root: &str) -> Vec<Block> {
     let description = document.pointer("/info/description").and_then(Value::as_str).unwrap_or_default();
     let mut blocks = vec![
         Block::Prose(Text::Data(description.to_owned())),
@@ -146,11 +146,12 @@ fn parameter_table(parameters: &[Value], root: &str) -> Table {
 fn body_blocks(document: &Value, kind: &str, content: &Value, root: &str) -> Vec<Block> {
     let empty = Value::Null;
     let schema = content.get("schema").unwrap_or(&empty);
-    let named = referenced_name(schema).and_then(|name| document.pointer("/components/schemas")?.get(name));
+    let named =
+        referenced_schema_name(schema).and_then(|name| document.pointer("/components/schemas")?.get(name));
     let resolved = named.unwrap_or(schema);
     let title = Text::with_values("Request body, {0}", [Text::Data(kind.to_owned())]);
     let mut blocks = vec![Block::Heading(title)];
-    let name = referenced_name(schema).unwrap_or(kind);
+    let name = referenced_schema_name(schema).unwrap_or(kind);
     blocks.extend(description_block(resolved));
     blocks.extend(schema_tables(name, resolved, root).into_iter().map(Block::Table));
     blocks.extend(example_blocks(resolved));

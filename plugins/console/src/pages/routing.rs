@@ -9,7 +9,7 @@ use serde_json::Value;
 /// Path of the page.
 pub const ROUTING_PATH: &str = "/console/routing";
 /// Names of the query parameters of the page that describe a request.
-pub const ROUTING_FIELDS: [&str; 10] = [
+pub const ROUTING_QUERY_PARAMETERS: [&str; 10] = [
     "model",
     "flavor",
     "prompt_tokens",
@@ -34,27 +34,27 @@ const FLAVORS: [(&str, &str); 6] = [
 
 /// Form with a hypothetical request; `value` returns the value of a field.
 #[must_use]
-pub fn routing_form(models: &Value, value: impl Fn(&str) -> String) -> Form {
+pub fn hypothetical_request_form(models: &Value, value: impl Fn(&str) -> String) -> Form {
     let models: Vec<(String, String)> =
         rows(models).iter().map(|model| (text(model, "id"), text(model, "id"))).collect();
-    let model = super::forms::model_field(&models);
+    let model = super::forms::model_choice_field(&models);
     let given = Some(value("model")).filter(|given| !given.is_empty());
-    let field = |name: &'static str, label| Field::new(name, label).value(value(name));
+    let field = |name: &'static str, label| Field::new(name, label).with_value(value(name));
     let mut form = Form::new(ROUTING_PATH, "Request", "Explain")
         .with_field(Field { value: given.unwrap_or_else(|| model.value.clone()), ..model })
-        .with_field(field("flavor", "Flavor").kind(FieldKind::choice(&FLAVORS)))
-        .with_field(field("prompt_tokens", "Prompt tokens").help("1000 if empty."))
-        .with_field(field("max_tokens", "Maximum output tokens").help("Empty for the usual length of an answer."))
+        .with_field(field("flavor", "Flavor").with_kind(FieldKind::choice(&FLAVORS)))
+        .with_field(field("prompt_tokens", "Prompt tokens").with_help("1000 if empty."))
+        .with_field(field("max_tokens", "Maximum output tokens").with_help("Empty for the usual length of an answer."))
         .with_field(
-            field("needs", "Needed capabilities").help(
+            field("needs", "Needed capabilities").with_help(
                 "Names with commas between them: tools, json_object, json_schema, images, audio, files, logprobs, logit_bias.",
             ),
         )
-        .with_field(field("countries", "Countries").help("Two letters each, with commas between them; empty for all."))
+        .with_field(field("countries", "Countries").with_help("Two letters each, with commas between them; empty for all."))
         .with_field(field("max_input_cost", "Maximum input price, EUR per million tokens"))
         .with_field(field("max_carbon_intensity", "Maximum grid intensity, g CO₂e per kWh"))
         .with_field(field("min_speed_tps", "Minimum tokens per second"))
-        .with_field(field("key", "Key id").help("Checks the models that the key may use; empty for any key."));
+        .with_field(field("key", "Key id").with_help("Checks the models that the key may use; empty for any key."));
     form.is_query = true;
     form
 }
@@ -63,8 +63,8 @@ pub fn routing_form(models: &Value, value: impl Fn(&str) -> String) -> Form {
 #[must_use]
 pub fn past_request_form(id: &str) -> Form {
     let field = Field::new("request", "Request id")
-        .value(id)
-        .help("Header x-request-id of the answer. The last 1000 requests of this gateway are known.");
+        .with_value(id)
+        .with_help("Header x-request-id of the answer. The last 1000 requests of this gateway are known.");
     let mut form = Form::new(ROUTING_PATH, "Past request", "Find").with_field(field);
     form.is_query = true;
     form
@@ -321,7 +321,7 @@ pub fn past_request_blocks(request: &Value) -> Vec<Block> {
             Cell::text((at + 1).to_string()),
             text_cell(one, "provider"),
             Cell::text(word(one, "outcome")),
-            Cell::number(Text::Quantity(seconds, "s")).with_exact(exact(seconds, "s")),
+            Cell::number(Text::Quantity(seconds, "s")).with_exact_value(exact(seconds, "s")),
         ]
     };
     let table = |title: &'static str, headings: Vec<&'static str>, rows| Table {

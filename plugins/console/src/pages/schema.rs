@@ -30,7 +30,7 @@ const SINGULAR: [(&str, &str); 4] = [
 
 /// Returns the name of the schema that a schema refers to, itself or as its items.
 #[must_use]
-pub(super) fn referenced_name(schema: &Value) -> Option<&str> {
+pub(super) fn referenced_schema_name(schema: &Value) -> Option<&str> {
     let name = |schema: &'_ Value| -> Option<usize> {
         schema.get("$ref")?.as_str()?.starts_with(SCHEMA_PREFIX).then_some(SCHEMA_PREFIX.len())
     };
@@ -100,7 +100,7 @@ fn constraints(schema: &Value) -> Text {
 /// Returns a cell with the type of a schema, which links to the page of the schema that it refers to.
 #[must_use]
 pub(super) fn type_cell(schema: &Value, root: &str) -> Cell {
-    match referenced_name(schema) {
+    match referenced_schema_name(schema) {
         Some(name) => {
             Cell::link(type_name(schema), format!("{root}api/schemas/{}", super::percent_encode(name)))
         }

@@ -54,11 +54,11 @@ fn assert_small(name: &str, blocks: &[Block]) {
 
 fn usage(from: &str, to: &str, step: UsageStep, by: &str, groups: usize) -> Value {
     let rows: Vec<Value> = step
-        .all(from, to)
+        .values_in_range(from, to)
         .iter()
         .flat_map(|start| (0..groups).map(move |group| (start, group)))
         .map(|(start, group)| {
-            let mut row = json!({ step.name(): start, by: if by == "key" { long_name(group) } else { long_id(group) } });
+            let mut row = json!({ step.dimension(): start, by: if by == "key" { long_name(group) } else { long_id(group) } });
             for member in [
                 "requests", "requests_not_charged", "input_tokens", "output_tokens", "energy_kwh", "failed_energy_kwh",
                 "carbon_g_co2", "carbon_g_co2_low", "carbon_g_co2_high", "water_liters", "eur", "credits", "charged_kwh",
@@ -116,7 +116,7 @@ fn lists_are_small() {
     let account = json!({ "id": long_id(1), "name": long_name(1), "state": "active", "limits": {} });
     let mut blocks = account_blocks(&account, &json!({}), &list(&key), true, 0);
     blocks.extend(
-        [new_key_form("/"), grant_form("a", "b"), correction_form("a", "b"), account_form(&account)]
+        [new_key_form("/"), grant_form("a", "b"), correction_form("a", "b"), edit_account_form(&account)]
             .map(Block::Form),
     );
     let usage = usage("2026-10-31", "2026-11-30", UsageStep::Day, "model", 200);
@@ -150,10 +150,10 @@ fn lists_are_small() {
     let text = (0..2_000).map(|number| format!("{} = \"<value>\"\n", long_id(number))).collect();
     assert_small(
         "configuration",
-        &[Block::Table(change_table(&json!({ "changes": changes }))), Block::Code(text)],
+        &[Block::Table(configuration_changes_table(&json!({ "changes": changes }))), Block::Code(text)],
     );
     let ledger = super::size_tests::usage("2025-12-01", "2026-11-30", UsageStep::Day, "provider", 2);
-    assert_small("ledger", &ledger_blocks(&ledger, &ledger, &long_id(1)));
+    assert_small("ledger", &ledger_export_blocks(&ledger, &ledger, &long_id(1)));
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn pages_of_providers_and_routing_are_small() {
         "country": "France", "offers": (0..20).map(offer).collect::<Vec<_>>(), "grid": { "g_per_kwh": 31.25, "source": "yearly" } })
     };
     let providers = json!({ "data": (0..100).map(provider).collect::<Vec<_>>() });
-    assert_small("providers", &provider_blocks(&providers));
+    assert_small("providers", &providers_blocks(&providers));
     let candidate = |number: usize| {
         json!({ "provider": long_id(number), "country": "FR", "score": 0.123_456_789,
         "terms": { "price": 0.1, "speed": 0.2, "environment": 0.3 }, "rank": "normal" })
@@ -177,7 +177,7 @@ fn pages_of_providers_and_routing_are_small() {
     let mut blocks = routing_blocks(&json!({ "flavors": flavors }), true);
     let models =
         json!({ "data": (0..2_000).map(|number| json!({ "id": long_id(number) })).collect::<Vec<_>>() });
-    blocks.push(Block::Form(routing_form(&models, |_| String::new())));
+    blocks.push(Block::Form(hypothetical_request_form(&models, |_| String::new())));
     assert_small("routing", &blocks);
 }
 
@@ -198,7 +198,7 @@ fn plots_of_lines_are_small() {
         "batch_requests": (0..24).map(amount).collect::<Vec<_>>() })
     };
     let grid = json!({ "hours": hours, "data": (0..40).map(zone).collect::<Vec<_>>() });
-    assert_small("grid", &grid_blocks(&grid));
+    assert_small("grid", &grid_intensity_blocks(&grid));
     let hours: Vec<Value> = (0..24)
         .flat_map(|hour| {
             ["charged", "failed", "left", "cancelled", "interrupted"].map(|outcome| (hour, outcome))

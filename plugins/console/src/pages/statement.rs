@@ -1,7 +1,7 @@
 //! Statement of a period for one account: page, form and CSV.
 
 use super::invoice::{eur_cell, party_lines};
-use super::invoice_csv::{end_of, start_of};
+use super::invoice_csv::{day_end, day_start};
 use super::{day, exact_text, figure, percent_encode, quantity_cell, rows, text};
 use crate::block::{Block, Cell, CellState, Field, FieldKind, Form, Table, Tile};
 use crate::csv::{CsvColumn, CsvStyle, CsvTable};
@@ -41,8 +41,8 @@ const COLUMNS: &[CsvColumn] = &[
 #[must_use]
 pub fn statement_period_form(path: &str, from: &str, to: &str) -> Form {
     let mut form = Form::new(path, "Period", "Show")
-        .with_field(Field::new("from", "First day, UTC").kind(FieldKind::Date).value(from))
-        .with_field(Field::new("to", "Last day, UTC").kind(FieldKind::Date).value(to));
+        .with_field(Field::new("from", "First day, UTC").with_kind(FieldKind::Date).with_value(from))
+        .with_field(Field::new("to", "Last day, UTC").with_kind(FieldKind::Date).with_value(to));
     form.is_query = true;
     form
 }
@@ -170,7 +170,7 @@ fn sums_table(
     let mut rows: Vec<_> = list(account, member).iter().map(row).collect();
     if !rows.is_empty() {
         let eur = Cell::number(exact_text(account, "eur_rounded", ""))
-            .with_exact(exact_text(account, "eur", "EUR"));
+            .with_exact_value(exact_text(account, "eur", "EUR"));
         rows.push(figures("Total".into(), account, eur));
     }
     Table {
@@ -215,8 +215,8 @@ pub fn statement_csv(
                 let key = members.get("key").and_then(Value::as_str);
                 let key_name = key.and_then(|id| key_names?.get(id)).cloned();
                 members.insert("month".to_owned(), json!(statement.get("month")));
-                members.insert("period_start".to_owned(), json!(start_of(&text(statement, "from"))));
-                members.insert("period_end".to_owned(), json!(end_of(&text(statement, "to"))));
+                members.insert("period_start".to_owned(), json!(day_start(&text(statement, "from"))));
+                members.insert("period_end".to_owned(), json!(day_end(&text(statement, "to"))));
                 members.insert("of".to_owned(), json!(kind));
                 members.insert("account".to_owned(), json!(text(account, "account")));
                 members.insert("key_name".to_owned(), json!(key_name));

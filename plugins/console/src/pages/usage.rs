@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 const MAX_SERIES: usize = 5;
 
 /// Members of a row that count requests: with a charge, and without one.
-pub(super) const REQUEST_MEMBERS: &[&str] = &["requests", "requests_not_charged"];
+pub(super) const REQUEST_COUNT_MEMBERS: &[&str] = &["requests", "requests_not_charged"];
 /// Maximum number of rows of the table with the values of each step and group.
 const MAX_VALUE_ROWS: usize = 60;
 /// Figures of a row, with their units.
@@ -56,7 +56,7 @@ type ChartFigure = (&'static str, &'static [&'static str], &'static str);
 
 /// Figures of the charts, in their order.
 const FIGURES: [ChartFigure; 6] = [
-    ("Requests", REQUEST_MEMBERS, ""),
+    ("Requests", REQUEST_COUNT_MEMBERS, ""),
     ("Generated tokens", &["output_tokens"], ""),
     ("Energy", &["energy_kwh"], "kWh"),
     ("Carbon, location-based", &["carbon_g_co2"], "g"),
@@ -74,14 +74,14 @@ pub const ACCOUNT_DIMENSIONS: &[(&str, &str)] =
 impl UsageView {
     /// Returns the dimensions of the query, for the parameter `group_by`.
     #[must_use]
-    pub fn group_by(&self) -> String {
-        let step = self.step.name();
+    pub fn group_by_parameter(&self) -> String {
+        let step = self.step.dimension();
         if self.by == "day" { step.to_owned() } else { format!("{step},{}", self.by) }
     }
 
     /// Returns the member of a row with its group.
     fn group_member(&self) -> &str {
-        if self.by == "day" { self.step.name() } else { &self.by }
+        if self.by == "day" { self.step.dimension() } else { &self.by }
     }
 
     /// Returns the series to which a row belongs: the same for all rows if they are grouped by time only, otherwise
@@ -99,7 +99,7 @@ impl UsageView {
     fn group_name(&self, group: &str) -> Text {
         match &*self.by {
             "key" => Text::Data(self.key_names.get(group).cloned().unwrap_or_else(|| group.to_owned())),
-            "day" => self.step.text(group.to_owned()),
+            "day" => self.step.table_text(group.to_owned()),
             "outcome" => Text::Word(group.to_owned()),
             _ if group.is_empty() => "not answered".into(),
             "location" => place(group),
@@ -112,10 +112,12 @@ impl UsageView {
 #[must_use]
 pub fn usage_form(view: &UsageView) -> Form {
     let dimensions = FieldKind::choice(view.dimensions);
-    let by = Field::new("by", "Grouped by").kind(dimensions).value(view.by.clone());
+    let by = Field::new("by", "Grouped by").with_kind(dimensions).with_value(view.by.clone());
     let mut form = Form::new(view.path.clone(), "Range", "Show")
-        .with_field(Field::new("from", "First day, UTC").kind(FieldKind::Date).value(view.from.clone()))
-        .with_field(Field::new("to", "Last day, UTC").kind(FieldKind::Date).value(view.to.clone()))
+        .with_field(
+            Field::new("from", "First day, UTC").with_kind(FieldKind::Date).with_value(view.from.clone()),
+        )
+        .with_field(Field::new("to", "Last day, UTC").with_kind(FieldKind::Date).with_value(view.to.clone()))
         .with_field(by);
     form.is_query = true;
     form
@@ -170,7 +172,7 @@ fn sum_of(row: &Value, members: &[&str]) -> f64 {
 pub(super) fn series_order(usage: &Value, view: &UsageView) -> Vec<String> {
     let mut totals: BTreeMap<String, f64> = BTreeMap::new();
     for row in rows(usage) {
-        *totals.entry(view.series_of(row)).or_default() += sum_of(row, REQUEST_MEMBERS);
+        *totals.entry(view.series_of(row)).or_default() += sum_of(row, REQUEST_COUNT_MEMBERS);
     }
     let mut names: Vec<(String, f64)> = totals.into_iter().collect();
     names.sort_by(|one, other| other.1.total_cmp(&one.1));
@@ -186,7 +188,7 @@ pub(super) fn usage_chart(
     title: Text,
     unit: &'static str,
 ) -> BarChart {
-    let steps = view.step.all(&text(usage, "from"), &text(usage, "to"));
+    let steps = view.step.values_in_range(&text(usage, "from"), &text(usage, "to"));
     let step_index: HashMap<&str, usize> =
         steps.iter().enumerate().map(|(index, step)| (step.as_str(), index)).collect();
     // The groups after the first share one series.
@@ -198,13 +200,13 @@ pub(super) fn usage_chart(
         names.chain(others).map(|name| ChartSeries { name, values: vec![0.0; steps.len()] }).collect();
     for row in rows(usage) {
         let series_number = series_index.get(view.series_of(row).as_str());
-        let step = step_index.get(text(row, view.step.name()).as_str());
+        let step = step_index.get(text(row, view.step.dimension()).as_str());
         let (Some(of), Some(step)) = (series_number, step) else { continue };
         if let Some(sum) = series.get_mut(*of).and_then(|series| series.values.get_mut(*step)) {
             *sum += sum_of(row, members);
         }
     }
-    let labels = steps.into_iter().map(|step| view.step.label(step)).collect();
+    let labels = steps.into_iter().map(|step| view.step.bar_label(step)).collect();
     BarChart { title, unit, labels, series }
 }
 
@@ -214,7 +216,7 @@ pub(super) fn value_table(usage: &Value, view: &UsageView) -> Table {
     let mut sums: BTreeMap<(String, String), BTreeMap<&str, f64>> = BTreeMap::new();
     for row in rows(usage) {
         let group = if by_group { view.series_of(row) } else { String::new() };
-        let sum = sums.entry((text(row, view.step.name()), group)).or_default();
+        let sum = sums.entry((text(row, view.step.dimension()), group)).or_default();
         for (member, _) in MEMBERS {
             *sum.entry(member).or_default() += number(row, member).unwrap_or(0.0);
         }
@@ -224,7 +226,7 @@ pub(super) fn value_table(usage: &Value, view: &UsageView) -> Table {
         let value = |(member, unit): &(&'static str, &'static str)| {
             Cell::number(exact(sum.get(member).copied().unwrap_or_default(), unit))
         };
-        let mut cells = vec![Cell::text(view.step.text(step))];
+        let mut cells = vec![Cell::text(view.step.table_text(step))];
         cells.extend(by_group.then(|| Cell::text(view.group_name(&group))));
         cells.extend(shown().map(value));
         cells
@@ -313,7 +315,7 @@ mod tests {
         let usage = json!({ "from": "2026-11-01", "to": "2026-11-03", "data": rows });
         let view = UsageView { by: "model".to_owned(), ..UsageView::default() };
         let order = series_order(&usage, &view);
-        let chart = usage_chart(&usage, &view, &order, REQUEST_MEMBERS, Text::default(), "");
+        let chart = usage_chart(&usage, &view, &order, REQUEST_COUNT_MEMBERS, Text::default(), "");
         assert_eq!(
             chart.labels,
             ["2026-11-01", "2026-11-02", "2026-11-03"].map(|day| Text::MonthDay(day.to_owned()))

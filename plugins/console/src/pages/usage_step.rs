@@ -38,7 +38,7 @@ impl UsageStep {
 
     /// Returns the name of this dimension in the admin API, which is also a member of each row.
     #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub const fn dimension(self) -> &'static str {
         match self {
             Self::Day => "day",
             Self::Week => "week",
@@ -65,7 +65,7 @@ impl UsageStep {
     }
 
     /// Returns the text of a step in a table.
-    pub(super) fn text(self, step: String) -> Text {
+    pub(super) fn table_text(self, step: String) -> Text {
         match self {
             Self::Day | Self::Week => Text::Day(step),
             Self::Month => Text::Month(step),
@@ -73,7 +73,7 @@ impl UsageStep {
     }
 
     /// Returns the label of a bar.
-    pub(super) fn label(self, step: String) -> Text {
+    pub(super) fn bar_label(self, step: String) -> Text {
         match self {
             Self::Day | Self::Week => Text::MonthDay(step),
             Self::Month => Text::Month(step),
@@ -81,7 +81,7 @@ impl UsageStep {
     }
 
     /// Returns the first day or the month of each step in a range of days, at most 400; none if a day is invalid.
-    pub(super) fn all(self, from: &str, to: &str) -> Vec<String> {
+    pub(super) fn values_in_range(self, from: &str, to: &str) -> Vec<String> {
         let (Some(from), Some(to)) = (UtcDay::parse(from), UtcDay::parse(to)) else { return Vec::new() };
         let mut steps: Vec<String> = Vec::new();
         let mut day = from;
@@ -120,10 +120,10 @@ mod tests {
 
     #[test]
     fn the_first_step_contains_the_first_day() {
-        let all = |step: UsageStep| step.all("2026-11-25", "2026-12-07");
+        let all = |step: UsageStep| step.values_in_range("2026-11-25", "2026-12-07");
         assert_eq!(all(UsageStep::Week), ["2026-11-23", "2026-11-30", "2026-12-07"]);
         assert_eq!(all(UsageStep::Month), ["2026-11", "2026-12"]);
         assert_eq!(all(UsageStep::Day).len(), 13);
-        assert!(UsageStep::Day.all("2026-11-25", "2026-11-24").is_empty());
+        assert!(UsageStep::Day.values_in_range("2026-11-25", "2026-11-24").is_empty());
     }
 }

@@ -39,7 +39,7 @@ pub(super) const TRANSLATIONS: &[Translation] = &[
 ];
 
 /// ISO 3166-1 codes and English names of the countries of the table.
-pub(super) const CODES: &[(&str, &str)] = &[
+pub(super) const NAMES_BY_CODE: &[(&str, &str)] = &[
     ("AT", "Austria"),
     ("BE", "Belgium"),
     ("BG", "Bulgaria"),

@@ -41,13 +41,13 @@ static BY_ENGLISH: LazyLock<HashMap<&'static str, Translation>> = LazyLock::new(
 
 /// Returns the English text of the table that equals `text`, with static lifetime; `None` if there is none.
 #[must_use]
-pub fn find_text(text: &str) -> Option<&'static str> {
+pub fn find_english_text(text: &str) -> Option<&'static str> {
     BY_ENGLISH.get(text).map(|row| row.0)
 }
 
 /// Returns the English name of the country with this ISO 3166-1 code; `None` if the table does not have it.
 pub(crate) fn country_name(code: &str) -> Option<&'static str> {
-    countries::CODES.iter().find(|(known, _)| *known == code).map(|(_, name)| *name)
+    countries::NAMES_BY_CODE.iter().find(|(known, _)| *known == code).map(|(_, name)| *name)
 }
 
 /// Returns a text in a language; the text itself if it is not in the table, such as the name of a unit.

@@ -3,10 +3,10 @@
 
 /// Row of the table: sentence of the API, and the text that is shown in English, German and French. A placeholder has
 /// the same value in each of them; a text may leave values out.
-pub(crate) type RefusalRow = (&'static str, &'static str, &'static str, &'static str);
+pub(crate) type RefusalTranslation = (&'static str, &'static str, &'static str, &'static str);
 
 #[rustfmt::skip]
-pub(crate) const TRANSLATIONS: &[RefusalRow] = &[
+pub(crate) const TRANSLATIONS: &[RefusalTranslation] = &[
     ("{0} has to be a text of at most {1} bytes on one line.", "Enter at most {1} bytes on one line.", "Geben Sie höchstens {1} Bytes in einer Zeile ein.", "Saisissez au plus {1} octets sur une ligne."),
     ("{0} has to be a list of at most {1} names, {2} bytes together.", "Enter at most {1} names with commas between them, {2} bytes together.", "Geben Sie höchstens {1} Namen ein, durch Kommas getrennt, zusammen {2} Bytes.", "Saisissez au plus {1} noms séparés par des virgules, {2} octets en tout."),
     ("text: expected at most {0} KiB of text", "Enter at most {0} KiB. What you entered is longer; it is still in the field.", "Geben Sie höchstens {0} KiB ein. Ihre Eingabe ist länger; sie steht noch im Feld.", "Saisissez au plus {0} Kio. Votre saisie est plus longue ; elle est toujours dans le champ."),

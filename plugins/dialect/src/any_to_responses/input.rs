@@ -3,7 +3,7 @@
 use crate::body_builder::BodyBuilder;
 use crate::chat_to_messages::parsed_message::ParsedMessage;
 use crate::json_cursor::{self, JsonCursor};
-use penstock_core::{ApiError, AttemptTarget, EarlierMessage, ExtraMember};
+use penstock_core::{AdjustableMember, ApiError, AttemptTarget, EarlierAnswerMessage};
 use penstock_json_scan::json;
 
 /// Writes the conversation as items. A system message of plain text at the start becomes `instructions`, if other
@@ -14,7 +14,7 @@ use penstock_json_scan::json;
 /// Returns an error with the path of a value that cannot be translated.
 pub(super) fn write_input(
     messages: &[u8],
-    earlier: &[Vec<EarlierMessage>],
+    earlier: &[Vec<EarlierAnswerMessage>],
     target: &AttemptTarget<'_>,
     out: &mut BodyBuilder<'_>,
 ) -> Result<(), ApiError> {
@@ -23,7 +23,7 @@ pub(super) fn write_input(
         parsed.push(ParsedMessage::parse(message));
         Ok(())
     })?;
-    let has_instructions = parsed.len() > 1 && target.allows_extra(ExtraMember::Instructions);
+    let has_instructions = parsed.len() > 1 && target.allows_member(AdjustableMember::Instructions);
     let first = parsed.first().filter(|message| is_system(message) && has_instructions);
     let instructions = first.and_then(|message| json_cursor::string_body(message.content?));
     if let Some(instructions) = instructions {
@@ -37,7 +37,7 @@ pub(super) fn write_input(
         earlier: earlier.iter(),
         reasoning_count: 0,
         names_users: has_several_users(&parsed),
-        has_image_detail: target.allows_extra(ExtraMember::ImageDetail),
+        has_image_detail: target.allows_member(AdjustableMember::ImageDetail),
     };
     items.out.push_str(r#","input":["#);
     for (index, message) in parsed.iter().enumerate().skip(usize::from(instructions.is_some())) {
@@ -63,7 +63,7 @@ struct InputItems<'o, 'b> {
     out: &'o mut BodyBuilder<'b>,
     count: usize,
     /// Messages that were joined to form each remaining message of the assistant.
-    earlier: std::slice::Iter<'o, Vec<EarlierMessage>>,
+    earlier: std::slice::Iter<'o, Vec<EarlierAnswerMessage>>,
     reasoning_count: u64,
     /// True if the texts of users begin with their names.
     names_users: bool,
@@ -258,13 +258,13 @@ impl InputItems<'_, '_> {
 /// none, or their lengths and separators do not match the text.
 fn split_messages<'t>(
     text: &'t [u8],
-    joined: &[EarlierMessage],
+    joined: &[EarlierAnswerMessage],
 ) -> Option<Vec<(Option<&'static str>, &'t [u8])>> {
     let mut rest = text;
     let mut found = Vec::with_capacity(joined.len());
     for message in joined {
         if !found.is_empty() {
-            rest = rest.strip_prefix(EarlierMessage::SEPARATOR.as_bytes())?;
+            rest = rest.strip_prefix(EarlierAnswerMessage::SEPARATOR.as_bytes())?;
         }
         let (own, after) = rest.split_at_checked(message.bytes)?;
         found.push((message.phase, own));

@@ -4,7 +4,7 @@ use penstock_core::OfferCapabilities;
 
 /// Treatment of a top-level member when a chat body is converted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Treatment {
+pub(super) enum MemberConversion {
     /// Dropped: the member has no counterpart, and it is only a hint or does not affect the answer.
     Dropped,
     /// Converted to another form.
@@ -20,20 +20,20 @@ pub(super) enum Treatment {
 const HINTS: &[&str] = &["frequency_penalty", "presence_penalty", "seed"];
 
 /// Returns the treatment of a member for an offer.
-pub(super) fn member_treatment(name: &str, abilities: &OfferCapabilities) -> Treatment {
+pub(super) fn member_treatment(name: &str, abilities: &OfferCapabilities) -> MemberConversion {
     match name {
-        "max_tokens" | "max_completion_tokens" => Treatment::Renamed("max_output_tokens"),
+        "max_tokens" | "max_completion_tokens" => MemberConversion::Renamed("max_output_tokens"),
         "messages" | "tools" | "tool_choice" | "response_format" | "reasoning_effort" | "verbosity"
-        | "logprobs" => Treatment::Converted,
-        "stream_options" => Treatment::Dropped,
-        _ if HINTS.contains(&name) && !abilities.accepts_parameter(name) => Treatment::Dropped,
-        _ => Treatment::Unchanged,
+        | "logprobs" => MemberConversion::Converted,
+        "stream_options" => MemberConversion::Dropped,
+        _ if HINTS.contains(&name) && !abilities.accepts_parameter(name) => MemberConversion::Dropped,
+        _ => MemberConversion::Unchanged,
     }
 }
 
 /// Values of the members that are converted to another form.
 #[derive(Default)]
-pub(super) struct ConvertedMembers<'a> {
+pub(super) struct MembersToConvert<'a> {
     pub(super) messages: &'a [u8],
     pub(super) tools: Option<&'a [u8]>,
     pub(super) tool_choice: Option<&'a [u8]>,
@@ -43,7 +43,7 @@ pub(super) struct ConvertedMembers<'a> {
     pub(super) logprobs: Option<&'a [u8]>,
 }
 
-impl<'a> ConvertedMembers<'a> {
+impl<'a> MembersToConvert<'a> {
     /// Records the value of a member that must be converted.
     pub(super) fn record_value(&mut self, name: &str, value: &'a [u8]) {
         match name {

@@ -135,7 +135,7 @@ fn phases_of_earlier_messages_reach_the_provider() {
         serde_json::from_slice::<Value>(&sent).unwrap()["input"].take()
     };
     let joined = |bytes: usize| {
-        let of = |phase, bytes| EarlierMessage { phase: Some(phase), bytes };
+        let of = |phase, bytes| EarlierAnswerMessage { phase: Some(phase), bytes };
         vec![vec![of("commentary", bytes), of("final_answer", 5)]]
     };
     for (bytes, expected) in [

@@ -19,7 +19,7 @@ use crate::translator_def::{ProviderDialect, converted_translators};
 use penstock_core::Dialect;
 
 /// Decoders and translators for providers of the responses dialect.
-pub(crate) const PROVIDER: ProviderDialect = ProviderDialect {
+pub(crate) const PROVIDER_DIALECT: ProviderDialect = ProviderDialect {
     new_decoder: |_| Box::new(ResponsesDecoder::new()),
     decode_buffered: |body, _, events| decode_response(body, events).map(|()| None),
     translators: &converted_translators(Dialect::Responses, request::convert_chat_body),

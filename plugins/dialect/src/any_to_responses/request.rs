@@ -1,13 +1,14 @@
 //! Conversion of a request body for a chat provider to one for a responses provider.
 
-use super::members::{ConvertedMembers, Treatment, member_treatment};
+use super::members::{MemberConversion, MembersToConvert, member_treatment};
 use super::{input, tools};
 use crate::body_builder::BodyBuilder;
 use crate::json_cursor;
-use crate::reasoning_effort::{exact_effort, is_reasoning_off};
+use crate::reasoning_effort::{effort_and_replacement, is_reasoning_off};
 use bytes::Bytes;
 use penstock_core::{
-    ApiError, AttemptTarget, ExtraMember, InferenceRequest, ReasoningDisplay, RequestForm, ThinkingDisplay,
+    AdjustableMember, ApiError, AttemptTarget, InferenceRequest, ReasoningDisplay, RequestBodyFormat,
+    ThinkingDisplay,
 };
 use penstock_json_scan::json;
 
@@ -28,17 +29,17 @@ pub(super) fn convert_chat_body(
     }
     let mut out = BodyBuilder::with_source(chat);
     out.push_byte(b'{');
-    let mut found = ConvertedMembers::default();
+    let mut found = MembersToConvert::default();
     let mut is_first = true;
     for (name, value) in json_cursor::members(chat) {
         let name = match member_treatment(&name, target.capabilities) {
-            Treatment::Dropped => continue,
-            Treatment::Converted => {
+            MemberConversion::Dropped => continue,
+            MemberConversion::Converted => {
                 found.record_value(&name, value);
                 continue;
             }
-            Treatment::Renamed(other) => other,
-            Treatment::Unchanged => &name,
+            MemberConversion::Renamed(other) => other,
+            MemberConversion::Unchanged => &name,
         };
         out.push_str(if std::mem::take(&mut is_first) { "" } else { "," });
         out.push_json_string(name);
@@ -53,7 +54,7 @@ pub(super) fn convert_chat_body(
     if found.logprobs == Some(b"true") {
         out.push_str(r#","include":["message.output_text.logprobs"]"#);
     }
-    if target.allows_extra(ExtraMember::Store) {
+    if target.allows_member(AdjustableMember::Store) {
         out.push_str(r#","store":false"#);
     }
     out.push_byte(b'}');
@@ -68,13 +69,13 @@ fn write_reasoning(
     effort: Option<&[u8]>,
     out: &mut BodyBuilder<'_>,
 ) {
-    let allows_object = target.allows_extra(ExtraMember::ReasoningObject);
-    let is_own_effort =
-        ask.dialect.request_form() == RequestForm::Chat && ask.member_value("reasoning_effort").is_some();
+    let allows_object = target.allows_member(AdjustableMember::ReasoningObject);
+    let is_own_effort = ask.dialect.request_body_format() == RequestBodyFormat::Chat
+        && ask.member_value("reasoning_effort").is_some();
     let effort = effort.filter(|_| allows_object || is_own_effort);
     let is_shown = ask.thinking == ThinkingDisplay::Shown
         || ask.responses.as_ref().is_some_and(|details| details.reasoning == ReasoningDisplay::Summary);
-    let summary = is_shown && allows_object && target.allows_extra(ExtraMember::ReasoningSummary);
+    let summary = is_shown && allows_object && target.allows_member(AdjustableMember::ReasoningSummary);
     if effort.is_none() && !summary {
         return;
     }
@@ -83,9 +84,9 @@ fn write_reasoning(
         out.push_str(r#""effort":"#);
         // An effort that only the responses dialect has was replaced in the chat body. The original is written, unless
         // the provider has rejected it.
-        let allows_exact = target.allows_extra(ExtraMember::ExactEffort);
-        let exact = exact_effort(ask).filter(|_| allows_exact);
-        match exact.filter(|(_, replaced)| json::is_string_equal(effort, replaced)) {
+        let allows_exact = target.allows_member(AdjustableMember::ExactEffort);
+        let exact = effort_and_replacement(ask).filter(|_| allows_exact);
+        match exact.filter(|(_, replaced)| json::json_string_equals(effort, replaced)) {
             Some((word, _)) => out.push_json_string(word),
             None if allows_exact && is_reasoning_off(ask) => out.push_json_string("none"),
             None => out.push_source(effort),

@@ -66,10 +66,10 @@ fn a_refused_word_of_effort_is_replaced_before_the_effort_is_left_out() {
     let abilities =
         OfferCapabilities { parameters: vec!["reasoning_effort".into()], ..OfferCapabilities::default() };
     let mut target = test_support::sample_target(Dialect::Responses, &abilities);
-    let named = ExtraMembers::named_in_message(|word| word == "effort" || word == "reasoning");
-    let exact = ExtraMembers::of(ExtraMember::ExactEffort);
-    assert!(named.without_containing_members().contains(ExtraMember::ExactEffort));
-    assert!(!named.without_containing_members().contains(ExtraMember::Effort));
+    let named = AdjustableMemberSet::named_in_message(|word| word == "effort" || word == "reasoning");
+    let exact = AdjustableMemberSet::from_member(AdjustableMember::ExactEffort);
+    assert!(named.without_containing_members().contains(AdjustableMember::ExactEffort));
+    assert!(!named.without_containing_members().contains(AdjustableMember::Effort));
     for (client, body, words) in [
         (Dialect::Chat, json!({"reasoning_effort": "xhigh"}), ["xhigh", "high"]),
         (Dialect::Chat, json!({"reasoning_effort": "minimal"}), ["minimal", "low"]),
@@ -80,7 +80,7 @@ fn a_refused_word_of_effort_is_replaced_before_the_effort_is_left_out() {
         body["messages"] = json!([{"role": "user", "content": "Hi"}]);
         let ask = test_support::sample_request(client, body.to_string().as_bytes());
         let translator = find_translator(client, Dialect::Responses).unwrap();
-        for (omitted, word) in [ExtraMembers::NONE, exact].into_iter().zip(words) {
+        for (omitted, word) in [AdjustableMemberSet::NONE, exact].into_iter().zip(words) {
             target.adjustment.omitted = omitted;
             let sent = translator.build_request(&ask, &target).unwrap().concat();
             let sent: Value = serde_json::from_slice(&sent).unwrap();
@@ -135,8 +135,9 @@ fn disabled_reasoning_is_the_effort_none_and_the_least_effort_where_that_is_refu
         let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":"Hi"}}],{member}}}"#);
         let ask = test_support::sample_request(client, body.as_bytes());
         let translator = find_translator(client, Dialect::Responses).unwrap();
-        let refused = ExtraMembers::named_in_message(|word| word == "effort").without_containing_members();
-        for (omitted, effort) in [(ExtraMembers::NONE, "none"), (refused, "low")] {
+        let refused =
+            AdjustableMemberSet::named_in_message(|word| word == "effort").without_containing_members();
+        for (omitted, effort) in [(AdjustableMemberSet::NONE, "none"), (refused, "low")] {
             let mut target = test_support::sample_target(Dialect::Responses, &abilities);
             target.adjustment.omitted = omitted;
             let sent = translator.build_request(&ask, &target).unwrap().concat();

@@ -2,7 +2,7 @@
 
 use crate::body_builder::BodyBuilder;
 use crate::json_cursor;
-use penstock_core::{ApiError, AttemptTarget, ExtraMember};
+use penstock_core::{AdjustableMember, ApiError, AttemptTarget};
 
 /// Schema of a function without parameters.
 const NO_PARAMETERS: &[u8] = br#"{"type":"object","properties":{}}"#;
@@ -39,7 +39,7 @@ pub(super) fn write_tools(
 /// provider rejects the member and the client did not set it.
 fn write_tool(function: &[u8], target: &AttemptTarget<'_>, out: &mut BodyBuilder<'_>) {
     let member = |name| json_cursor::member_value(function, name);
-    let default_strict = target.allows_extra(ExtraMember::Strict).then_some(&b"false"[..]);
+    let default_strict = target.allows_member(AdjustableMember::Strict).then_some(&b"false"[..]);
     out.push_str(r#"{"type":"function""#);
     let parameters = member("parameters").unwrap_or(NO_PARAMETERS);
     let members = [

@@ -55,7 +55,7 @@ impl<'a> ChatConversation<'a> {
 
     /// Moves content that the offer does not accept at its position: images in tool results, and system messages
     /// after the first.
-    pub(super) fn adapt(&mut self, abilities: &OfferCapabilities) {
+    pub(super) fn relocate_unsupported_content(&mut self, abilities: &OfferCapabilities) {
         if !abilities.tool_images {
             self.move_tool_images();
         }
@@ -68,7 +68,7 @@ impl<'a> ChatConversation<'a> {
     ///
     /// # Errors
     /// Returns `Unsupported` if that message is not plain text.
-    pub(super) fn append_delivered(&mut self, delivered: &str, prefilled: bool) -> Result<(), ApiError> {
+    pub(super) fn append_delivered_text(&mut self, delivered: &str, prefilled: bool) -> Result<(), ApiError> {
         let mut content = Vec::with_capacity(delivered.len() + 2);
         json::write_str(&mut content, delivered);
         let last = self.0.last_mut().filter(|turn| prefilled && turn.role == ChatRole::Assistant);
@@ -213,7 +213,7 @@ fn generated_user_message(contents: Vec<Cow<'_, [u8]>>) -> RewrittenMessage<'_> 
 fn extract_images<'a>(turn: &mut RewrittenMessage<'a>, moving: &mut Vec<Cow<'a, [u8]>>) {
     let [Cow::Borrowed(list)] = turn.contents.as_slice() else { return };
     let is_text = |part: &&[u8]| {
-        json_cursor::member_value(part, "type").is_some_and(|kind| json::is_string_equal(kind, "text"))
+        json_cursor::member_value(part, "type").is_some_and(|kind| json::json_string_equals(kind, "text"))
     };
     if !json_cursor::is_array(list) || json_cursor::elements(list).all(|part| is_text(&part)) {
         return;
@@ -278,7 +278,7 @@ impl RewrittenMessage<'_> {
         }
         if let Some((name, thought)) = target.replayed_reasoning_name().zip(reasoning_value(self.raw)) {
             out.push_byte(b',');
-            out.push_json_string(name.member());
+            out.push_json_string(name.as_str());
             out.push_byte(b':');
             out.push_source(thought);
         }
@@ -339,6 +339,6 @@ fn write_tool_calls(list: &[u8], out: &mut BodyBuilder<'_>) {
 
 fn write_call_id(value: &[u8], out: &mut BodyBuilder<'_>) {
     out.push_byte(b'"');
-    out.push_source(&ids::nine_char_id(json_cursor::string_body(value).unwrap_or_default()));
+    out.push_source(&ids::nine_char_call_id(json_cursor::string_body(value).unwrap_or_default()));
     out.push_byte(b'"');
 }

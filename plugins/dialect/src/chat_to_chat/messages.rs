@@ -41,9 +41,9 @@ pub(super) fn write_messages(
     } else {
         let canonical = edited_messages(ask, range);
         let mut turns = ChatConversation::parse(&canonical);
-        turns.adapt(target.capabilities);
+        turns.relocate_unsupported_content(target.capabilities);
         if let Some(delivered) = delivered {
-            turns.append_delivered(delivered, ask.required.prefill)?;
+            turns.append_delivered_text(delivered, ask.required.prefill)?;
         }
         turns.write(target, mark == ContinuationMark::Prefix, out);
     }

@@ -7,7 +7,7 @@ use crate::body_builder::BodyBuilder;
 use crate::reasoning_effort::ReasoningEffort;
 use crate::{json_cursor, parameters, reasoning_switch, response_constraints, structured_output};
 use bytes::Bytes;
-use penstock_core::{ApiError, AttemptTarget, BodyMember, ExtraMember, InferenceRequest};
+use penstock_core::{AdjustableMember, ApiError, AttemptTarget, BodyMember, InferenceRequest};
 use penstock_json_scan::json;
 
 /// Members that are forwarded to every provider, except tools of an empty list, and a response format that is the
@@ -42,7 +42,7 @@ pub(super) fn build_request(
         let sentence = format!("With `logprobs` this model takes at most {most} stop sequences.");
         return Err(ApiError::unsupported("stop", sentence));
     }
-    let effort = ReasoningEffort::from_request(ask);
+    let effort = ReasoningEffort::from_chat_request(ask);
     let mut out = BodyBuilder::with_source(&ask.body);
     out.push_str(r#"{"model":"#);
     out.push_json_string(target.model);
@@ -55,11 +55,11 @@ pub(super) fn build_request(
     }
     structured_output::write_constraints(ask, target, &mut out)?;
     write_limits(ask, target, &mut out);
-    reasoning_switch::write_reasoning(ask, target, effort, &mut out);
+    reasoning_switch::write_reasoning_parameters(ask, target, effort, &mut out);
     write_preset(ask, target, effort, &mut out);
     if ask.stream {
         out.push_str(r#","stream":true"#);
-        if target.allows_extra(ExtraMember::StreamOptions) {
+        if target.allows_member(AdjustableMember::StreamOptions) {
             out.push_str(r#","stream_options":{"include_usage":true}"#);
         }
     }
@@ -105,7 +105,7 @@ fn should_forward(
     if FORWARDED_IF_LISTED.contains(&name) {
         return Ok(abilities.accepts_parameter(name));
     }
-    if structured_output::is_constraint(name)
+    if structured_output::is_translated_constraint(name)
         || EFFORT_MEMBERS.contains(&name)
         || reasoning_switch::is_replaced_by_switch(target, effort, name)
     {
@@ -119,9 +119,9 @@ fn should_forward(
 fn is_refused_tool_member(target: &AttemptTarget<'_>, name: &str, value: &[u8]) -> bool {
     match name {
         "tool_choice" => {
-            !target.allows_extra(ExtraMember::ToolChoice) && json::is_string_equal(value, "auto")
+            !target.allows_member(AdjustableMember::ToolChoice) && json::json_string_equals(value, "auto")
         }
-        "parallel_tool_calls" => !target.allows_extra(ExtraMember::ParallelTools),
+        "parallel_tool_calls" => !target.allows_member(AdjustableMember::ParallelTools),
         _ => false,
     }
 }

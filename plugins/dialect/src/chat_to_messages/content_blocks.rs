@@ -80,13 +80,18 @@ impl OutputBlock<'_> {
                 write_wrapped(r#"{"type":"image","source":{"type":"url","url":""#, url, r#""}}"#, out)
             }
             Self::ToolUse { id, name, arguments } => {
-                write_wrapped(r#"{"type":"tool_use","id":""#, &ids::portable_id(id), r#"","name":""#, out);
+                write_wrapped(
+                    r#"{"type":"tool_use","id":""#,
+                    &ids::portable_call_id(id),
+                    r#"","name":""#,
+                    out,
+                );
                 write_wrapped("", name, r#"","input":"#, out);
                 out.push_str(arguments);
                 out.push_byte(b'}');
             }
             Self::ToolResult { id, content } => {
-                let id = ids::portable_id(id);
+                let id = ids::portable_call_id(id);
                 write_wrapped(r#"{"type":"tool_result","tool_use_id":""#, &id, r#"","content":"#, out);
                 write_content(content, out);
                 out.push_byte(b'}');
@@ -169,7 +174,7 @@ pub(super) fn append_blocks<'a>(
 
 /// Adds a text block, unless the text is blank.
 pub(super) fn append_text<'a>(text: &'a [u8], out: &mut Vec<OutputBlock<'a>>) {
-    if !json_cursor::is_blank(text) {
+    if !json_cursor::is_blank_string_body(text) {
         out.push(OutputBlock::Text(text));
     }
 }

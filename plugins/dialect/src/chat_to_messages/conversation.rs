@@ -11,7 +11,7 @@ use super::parsed_message::ParsedMessage;
 use crate::body_builder::BodyBuilder;
 use crate::json_cursor::JsonCursor;
 use crate::pending_tool_calls::PendingToolCalls;
-use penstock_core::{ApiError, AttemptTarget, ExtraMember, OfferCapabilities};
+use penstock_core::{AdjustableMember, ApiError, AttemptTarget, OfferCapabilities};
 use penstock_json_scan::json;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -75,8 +75,8 @@ impl<'a> MessagesConversation<'a> {
         let mut turns = Self {
             abilities: target.capabilities,
             replays_reasoning: target.replayed_reasoning_name().is_some()
-                && target.allows_extra(ExtraMember::Signature)
-                && target.allows_extra(ExtraMember::Thinking),
+                && target.allows_member(AdjustableMember::Signature)
+                && target.allows_member(AdjustableMember::Thinking),
             system_prompt: Vec::new(),
             messages: Vec::new(),
             pending_calls: PendingToolCalls::default(),
@@ -99,7 +99,7 @@ impl<'a> MessagesConversation<'a> {
     }
 
     /// Appends the delivered text of the answer, which the provider must continue, to the last turn of the assistant.
-    pub(super) fn append_delivered(&mut self, delivered: &str) {
+    pub(super) fn append_delivered_text(&mut self, delivered: &str) {
         self.blocks_for_role(OutputRole::Assistant).push(OutputBlock::Generated(delivered.to_owned()));
     }
 
@@ -247,7 +247,7 @@ impl<'a> MessagesConversation<'a> {
     }
 
     fn check_all_answered(&self) -> Result<(), ApiError> {
-        match self.pending_calls.first_pending() {
+        match self.pending_calls.first_pending_position() {
             None => Ok(()),
             Some(at) => Err(ApiError::invalid(
                 at.as_str(),

@@ -10,7 +10,7 @@ mod request;
 mod tools;
 
 pub use request::DEFAULT_MAX_TOKENS;
-pub(crate) use request::write_schema;
+pub(crate) use request::write_object_schema;
 
 use crate::translator_def::{self, TranslatorDef};
 use penstock_core::Dialect;

@@ -51,7 +51,8 @@ impl<'a> ParsedMessage<'a> {
                 "role" => seen.role = json_cursor::parse_string(value).unwrap_or_default(),
                 "content" => seen.content = Some(value),
                 "name" => {
-                    seen.name = json_cursor::string_body(value).filter(|name| !json_cursor::is_blank(name))
+                    seen.name = json_cursor::string_body(value)
+                        .filter(|name| !json_cursor::is_blank_string_body(name))
                 }
                 "reasoning_content" => seen.reasoning = non_empty_body(value).or(seen.reasoning),
                 "reasoning" => seen.reasoning = seen.reasoning.or(non_empty_body(value)),

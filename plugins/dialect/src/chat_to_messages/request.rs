@@ -9,7 +9,7 @@ use crate::json_cursor;
 use crate::reasoning_effort::ReasoningEffort;
 use crate::{parameters, response_constraints, structured_output};
 use bytes::Bytes;
-use penstock_core::{ApiError, AttemptTarget, BodyMember, BodyMembers, ExtraMember, InferenceRequest};
+use penstock_core::{AdjustableMember, ApiError, AttemptTarget, BodyMember, BodyMembers, InferenceRequest};
 use penstock_json_scan::json;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -37,7 +37,7 @@ pub(super) fn build_request(
     }
     let mut turns = MessagesConversation::parse(ask.member_value("messages").unwrap_or_default(), target)?;
     if let Some(delivered) = delivered {
-        turns.append_delivered(delivered);
+        turns.append_delivered_text(delivered);
     }
     let mut out = BodyBuilder::with_source(&ask.body);
     out.push_str(r#"{"model":"#);
@@ -114,11 +114,11 @@ fn check_supported(ask: &InferenceRequest) -> Result<(), ApiError> {
 
 /// Writes a JSON schema. If its member `type` is absent or `null`, writes `"type":"object"`, because the messages
 /// dialect requires the member.
-pub(crate) fn write_schema(schema: &[u8], out: &mut BodyBuilder<'_>) {
+pub(crate) fn write_object_schema(schema: &[u8], out: &mut BodyBuilder<'_>) {
     let slice = |range: Range<usize>| schema.get(range).unwrap_or_default();
     let typed = json::members(schema).find(|member| {
         let key = json_cursor::string_body(slice(member.key.clone())).unwrap_or_default();
-        json::equals_text(key, "type")
+        json::escaped_text_equals(key, "type")
     });
     if let Some(member) = typed.as_ref().filter(|member| json_cursor::is_null(slice(member.value.clone()))) {
         out.push_source(slice(0..member.value.start));
@@ -140,10 +140,9 @@ fn write_engine_parameters(
 ) -> Result<(), ApiError> {
     for field in &ask.members.0 {
         let name = &*field.name;
-        let Some(value) = ask
-            .member_value(name)
-            .filter(|_| !structured_output::is_constraint(name) && !SAMPLING_MEMBERS.contains(&name))
-        else {
+        let Some(value) = ask.member_value(name).filter(|_| {
+            !structured_output::is_translated_constraint(name) && !SAMPLING_MEMBERS.contains(&name)
+        }) else {
             continue;
         };
         if parameters::should_forward(target.capabilities, name, value)? {
@@ -189,7 +188,7 @@ fn response_schema<'a>(
     let format = ask.member_value("response_format").unwrap_or_default();
     let kind =
         json_cursor::member_value(format, "type").and_then(json_cursor::parse_string).unwrap_or_default();
-    let engines = structured_output::requested_schema(ask, target.capabilities)?;
+    let engines = structured_output::engine_parameter_schema(ask, target.capabilities)?;
     match &*kind {
         "" | "text" => Ok(engines),
         "json_object" => {
@@ -215,10 +214,10 @@ fn response_schema<'a>(
 /// Returns the reasoning effort that the client requests, or else the effort of the preset.
 fn effective_effort(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> ReasoningEffort {
     let abilities = target.capabilities;
-    if !target.allows_extra(ExtraMember::Thinking) {
+    if !target.allows_member(AdjustableMember::Thinking) {
         return ReasoningEffort::default();
     }
-    let requested = ReasoningEffort::from_request(ask);
+    let requested = ReasoningEffort::from_chat_request(ask);
     let preset = || {
         let preset = target.preset.iter().find(|(name, _)| &**name == "reasoning_effort");
         preset.map(|(_, value)| crate::reasoning_effort::parse_effort(value.as_bytes())).unwrap_or_default()
@@ -248,7 +247,7 @@ fn write_output_config(
     } else if effort.enabled == Some(true) || level.is_some() {
         // Newer models hide their thinking unless the request asks for it.
         out.push_str(r#","thinking":{"type":"adaptive""#);
-        let is_shown = target.allows_extra(ExtraMember::ThinkingDisplay);
+        let is_shown = target.allows_member(AdjustableMember::ThinkingDisplay);
         out.push_str(if is_shown { r#","display":"summarized"}"# } else { "}" });
     }
     if level.is_none() && schema.is_none() {

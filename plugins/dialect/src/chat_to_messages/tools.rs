@@ -1,9 +1,9 @@
 //! Writer of the tools of a request and of the tool choice.
 
-use super::request::write_schema;
+use super::request::write_object_schema;
 use crate::body_builder::BodyBuilder;
 use crate::json_cursor::{self, JsonCursor};
-use penstock_core::{ApiError, AttemptTarget, ExtraMember, InferenceRequest};
+use penstock_core::{AdjustableMember, ApiError, AttemptTarget, InferenceRequest};
 use penstock_json_scan::json;
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -39,7 +39,7 @@ fn write_declared_tools(
     let mut any = false;
     JsonCursor::new(ask.member_value("tools").unwrap_or_default()).visit_elements(|index, tool| {
         let tool = DeclaredTool::parse(tool);
-        if tool.tool_type.is_some_and(|kind| !json::equals_text(kind, "function")) {
+        if tool.tool_type.is_some_and(|kind| !json::escaped_text_equals(kind, "function")) {
             return Err(ApiError::unsupported(
                 format!("tools[{index}].type"),
                 "Only tools of type `function` are supported.",
@@ -69,7 +69,7 @@ fn write_tool_choice(
     target: &AttemptTarget<'_>,
     out: &mut BodyBuilder<'_>,
 ) {
-    let one = if parallel_tools || !target.allows_extra(ExtraMember::ParallelTools) {
+    let one = if parallel_tools || !target.allows_member(AdjustableMember::ParallelTools) {
         "}"
     } else {
         r#","disable_parallel_tool_use":true}"#
@@ -86,7 +86,7 @@ fn write_tool_choice(
             out.push_byte(b'"');
             out.push_str(one);
         }
-        _ if !target.allows_extra(ExtraMember::ToolChoice) => {}
+        _ if !target.allows_member(AdjustableMember::ToolChoice) => {}
         _ => {
             out.push_str(r#","tool_choice":{"type":"auto""#);
             out.push_str(one);
@@ -165,7 +165,7 @@ impl<'a> FunctionDefinition<'a> {
             out.push_source(description);
         }
         out.push_str(r#","input_schema":"#);
-        write_schema(self.parameters.unwrap_or(br#"{"type":"object","properties":{}}"#), out);
+        write_object_schema(self.parameters.unwrap_or(br#"{"type":"object","properties":{}}"#), out);
         if let Some(strict) = self.strict {
             out.push_str(r#","strict":"#);
             out.push_source(strict);

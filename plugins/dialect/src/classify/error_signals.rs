@@ -1,15 +1,15 @@
 //! Signals in an error body: its codes, and known phrases and numbers in its message.
 
-use super::field_names::protocol_path_prefix;
+use super::field_names::known_path_prefix;
 use super::phrases::{
-    BUSY_PHRASES, CLIENT_FIELDS, CONTENT_PHRASES, ENGINE_CRASH_PHRASES, EXCESS_PHRASES, FAILED_CHECK_PHRASES,
-    HISTORY_PHRASES, INVALID_TOOL_ARGUMENTS_PHRASES, OUTPUT_CAP_NAMES, OUTPUT_LIMIT_NUMBER_PREFIXES,
-    RATE_PHRASES, RECEIVED_PHRASES, UNKNOWN_MEMBER_PHRASES, UNSUPPORTED_MEMBER_PHRASES, VALUE_RULES,
-    WINDOW_PHRASES,
+    BUSY_PHRASES, CLIENT_VISIBLE_FIELDS, CONTENT_CHECK_OUTAGE_PHRASES, CONTENT_REFUSAL_PHRASES,
+    CONTEXT_WINDOW_PHRASES, ENGINE_CRASH_PHRASES, EXCESS_PHRASES, INVALID_TOOL_ARGUMENTS_PHRASES,
+    OUTPUT_CAP_NAMES, OUTPUT_LIMIT_NUMBER_PREFIXES, RATE_PHRASES, RECEIVED_VALUE_PREFIXES,
+    UNKNOWN_MEMBER_PHRASES, UNPROCESSABLE_REQUEST_PHRASES, UNSUPPORTED_MEMBER_PHRASES, VALUE_RULE_PHRASES,
 };
 use super::token_numbers::number_after;
 use super::unknown_member;
-use penstock_core::{ExtraMembers, RefusedMembers};
+use penstock_core::{AdjustableMemberSet, RefusedMembers};
 use serde_json::Value;
 
 /// Maximum number of bytes of an error body that are read.
@@ -48,10 +48,10 @@ impl ErrorSignals {
         }
         text = text.to_lowercase();
         let number = |name: &str| error.get(name).and_then(Value::as_u64);
-        let param = error.get("param").and_then(Value::as_str).filter(|param| is_path(param));
+        let param = error.get("param").and_then(Value::as_str).filter(|param| is_field_path(param));
         Self {
             param: param.map(str::to_owned),
-            is_member_named: unknown_member::is_member_named(error, &text),
+            is_member_named: unknown_member::is_refused_member_named(error, &text),
             text,
             codes: [error, &value].into_iter().flat_map(stated_codes).collect(),
             is_zero_requested: false,
@@ -61,8 +61,8 @@ impl ErrorSignals {
     }
 
     /// Returns true if the request does not fit into the context window.
-    pub(super) fn is_window_exceeded(&self) -> bool {
-        let about = self.stated_excess().is_some() || self.contains_any(WINDOW_PHRASES);
+    pub(super) fn is_context_window_exceeded(&self) -> bool {
+        let about = self.stated_input_and_limit().is_some() || self.contains_any(CONTEXT_WINDOW_PHRASES);
         self.window_overflow().is_some() || (about && !self.contains_any(RATE_PHRASES))
     }
 
@@ -70,11 +70,11 @@ impl ErrorSignals {
     /// is not enough, because a failed engine may mention the window for other reasons. A message without a number of
     /// input tokens counts only if the input may have exceeded the window: `may_exceed` is called with the window
     /// that the message states.
-    pub(super) fn is_length_failure(&self, may_exceed: impl FnOnce(Option<u64>) -> bool) -> bool {
-        let is_stated = self.window_overflow().is_some() || self.stated_excess().is_some();
+    pub(super) fn is_input_length_failure(&self, may_exceed: impl FnOnce(Option<u64>) -> bool) -> bool {
+        let is_stated = self.window_overflow().is_some() || self.stated_input_and_limit().is_some();
         let is_vetoed =
             [RATE_PHRASES, ENGINE_CRASH_PHRASES, BUSY_PHRASES].iter().any(|words| self.contains_any(words));
-        let about = || self.contains_any(WINDOW_PHRASES) && self.contains_any(EXCESS_PHRASES);
+        let about = || self.contains_any(CONTEXT_WINDOW_PHRASES) && self.contains_any(EXCESS_PHRASES);
         let is_possible = || self.input_tokens().is_some() || may_exceed(self.context_window());
         !is_vetoed && (is_stated || about() && is_possible())
     }
@@ -86,8 +86,8 @@ impl ErrorSignals {
 
     /// Returns true if an engine failed because of a conversation, content or value in the request that it cannot
     /// process.
-    pub(super) fn is_history_failure(&self) -> bool {
-        let about = self.contains_any(HISTORY_PHRASES) || self.has_refused_value();
+    pub(super) fn is_unprocessable_request(&self) -> bool {
+        let about = self.contains_any(UNPROCESSABLE_REQUEST_PHRASES) || self.has_refused_value();
         about && !self.contains_any(ENGINE_CRASH_PHRASES)
     }
 
@@ -99,16 +99,16 @@ impl ErrorSignals {
                 let rest = self.text.get(at + name.len()..).unwrap_or_default();
                 let rest =
                     rest.lines().next().unwrap_or_default().trim_start_matches(['`', '\'', '"', ':', ' ']);
-                let is_rule = VALUE_RULES.iter().any(|rule| rest.starts_with(rule));
-                is_rule && RECEIVED_PHRASES.iter().any(|phrase| rest.contains(phrase))
+                let is_rule = VALUE_RULE_PHRASES.iter().any(|rule| rest.starts_with(rule));
+                is_rule && RECEIVED_VALUE_PREFIXES.iter().any(|phrase| rest.contains(phrase))
             })
         };
-        CLIENT_FIELDS.iter().filter(|name| !name.ends_with("_tokens")).any(|name| is_refused(&name))
+        CLIENT_VISIBLE_FIELDS.iter().filter(|name| !name.ends_with("_tokens")).any(|name| is_refused(&name))
     }
 
-    /// Returns the members that the gateway may add (see [`ExtraMembers`]) and that a failed engine names as not
+    /// Returns the members that the gateway may add (see [`AdjustableMemberSet`]) and that a failed engine names as not
     /// supported.
-    pub(super) fn unsupported_members(&self) -> RefusedMembers {
+    pub(super) fn unsupported_extra_members(&self) -> RefusedMembers {
         if !self.contains_any(UNSUPPORTED_MEMBER_PHRASES) || self.contains_any(ENGINE_CRASH_PHRASES) {
             return RefusedMembers::NONE;
         }
@@ -124,7 +124,7 @@ impl ErrorSignals {
     }
 
     /// Returns true if an engine failed because of the arguments of a tool call.
-    pub(super) fn is_tool_call_failure(&self) -> bool {
+    pub(super) fn is_tool_arguments_failure(&self) -> bool {
         self.contains_any(INVALID_TOOL_ARGUMENTS_PHRASES) && !self.contains_any(ENGINE_CRASH_PHRASES)
     }
 
@@ -135,7 +135,7 @@ impl ErrorSignals {
     /// Returns the model's maximum of output tokens that the message states. `None` for a message about the context
     /// window, whose maximum depends on the input, and for refused content.
     pub(super) fn max_output_tokens(&self) -> Option<u64> {
-        if self.is_window_exceeded() || self.is_content_refused() {
+        if self.is_context_window_exceeded() || self.is_content_refused() {
             return None;
         }
         let param = self.param.as_deref().unwrap_or_default();
@@ -156,23 +156,24 @@ impl ErrorSignals {
 
     /// Returns true if the provider refuses the content, and not if it could not check the content.
     pub(super) fn is_content_refused(&self) -> bool {
-        self.contains_any(CONTENT_PHRASES) && !self.contains_any(FAILED_CHECK_PHRASES)
+        self.contains_any(CONTENT_REFUSAL_PHRASES) && !self.contains_any(CONTENT_CHECK_OUTAGE_PHRASES)
     }
 
     /// Returns the field at fault: the path in `param`, or else the first field that the text names, since later ones
     /// may be named as advice.
     pub(super) fn blamed_field(&self) -> Option<String> {
         let first = || {
-            let named = CLIENT_FIELDS.iter().filter_map(|name| Some((find_word(&self.text, name)?, *name)));
+            let named =
+                CLIENT_VISIBLE_FIELDS.iter().filter_map(|name| Some((find_word(&self.text, name)?, *name)));
             named.min().map(|(_, name)| name.to_owned())
         };
-        let param = self.param.as_deref().and_then(protocol_path_prefix);
+        let param = self.param.as_deref().and_then(known_path_prefix);
         param.map(str::to_owned).or_else(first)
     }
 
     /// Returns the members added by the gateway that the provider refuses, by name or as unknown members without a
     /// name.
-    pub(super) fn refused_members(&self) -> RefusedMembers {
+    pub(super) fn refused_extra_members(&self) -> RefusedMembers {
         let named = self.named_extra_members();
         let is_nameless = named.is_empty() && self.blamed_field().is_none() && !self.is_member_named;
         if is_nameless && self.contains_any(UNKNOWN_MEMBER_PHRASES) {
@@ -184,10 +185,10 @@ impl ErrorSignals {
 
     /// Returns the members added by the gateway that the message or the path in `param` names. A message may also write
     /// a name with blanks instead of underscores.
-    fn named_extra_members(&self) -> ExtraMembers {
+    fn named_extra_members(&self) -> AdjustableMemberSet {
         let param = self.param.as_deref().unwrap_or_default();
         let names = |word: &str| contains_word(&self.text, word) || contains_word(param, word);
-        ExtraMembers::named_in_message(|word| {
+        AdjustableMemberSet::named_in_message(|word| {
             names(word) || word.contains('_') && names(&word.replace('_', " "))
         })
     }
@@ -206,7 +207,7 @@ pub(super) fn in_band_status(body: &[u8]) -> u16 {
 }
 
 /// Returns true if an error object states a status of 500 or above.
-pub(super) fn states_server_error(body: &[u8]) -> bool {
+pub(super) fn has_server_error_status(body: &[u8]) -> bool {
     stated_status(body).1.is_some_and(|status| status >= 500)
 }
 
@@ -290,14 +291,14 @@ pub(super) fn collect_strings(value: &Value, text: &mut String, depth: u8) {
     }
 }
 
-/// Returns true if a word is one of [`CLIENT_FIELDS`], or a path that begins with one.
-pub(super) fn is_field(word: &str) -> bool {
+/// Returns true if a word is one of [`CLIENT_VISIBLE_FIELDS`], or a path that begins with one.
+pub(super) fn is_client_visible_field(word: &str) -> bool {
     let root = word.split(['.', '[']).next().unwrap_or_default();
-    is_path(word) && CLIENT_FIELDS.contains(&root)
+    is_field_path(word) && CLIENT_VISIBLE_FIELDS.contains(&root)
 }
 
 /// Returns true for a path such as `messages[2].content`, which cannot contain a secret or a sentence.
-pub(super) fn is_path(param: &str) -> bool {
+pub(super) fn is_field_path(param: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'[' | b']');
     !param.is_empty() && param.len() <= 80 && param.bytes().all(plain)
 }

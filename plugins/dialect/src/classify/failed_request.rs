@@ -25,7 +25,7 @@ impl<'r, B: AsRef<[u8]> + ?Sized> From<&'r B> for FailedRequest<'r> {
 impl FailedRequest<'_> {
     /// Returns true if the input, together with the requested answer, may have more tokens than this window. A window
     /// of 0 is unknown.
-    pub(super) fn may_exceed(&self, window: u64) -> bool {
+    pub(super) fn may_exceed_window(&self, window: u64) -> bool {
         let names = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
         let output = names.iter().filter_map(|name| {
             let value = json_cursor::member_value(self.sent, name)?;

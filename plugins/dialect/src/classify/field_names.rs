@@ -1,10 +1,10 @@
 //! Paths of members that an error for the client may contain. They consist of names of the protocol only, because a
 //! provider's validator also names keys that the client invented.
 
-use super::error_signals::is_path;
-use super::phrases::CLIENT_FIELDS;
+use super::error_signals::is_field_path;
+use super::phrases::CLIENT_VISIBLE_FIELDS;
 
-/// First names of paths, in addition to [`CLIENT_FIELDS`] and the parameters of engines and dialects.
+/// First names of paths, in addition to [`CLIENT_VISIBLE_FIELDS`] and the parameters of engines and dialects.
 const ROOTS: &[&str] = &[
     "audio",
     "background",
@@ -102,8 +102,8 @@ const STEPS: &[&str] = &[
 
 /// Returns the longest start of a path that consists of names of the protocol and of indices; `None` if the first name
 /// is not of the protocol.
-pub(super) fn protocol_path_prefix(path: &str) -> Option<&str> {
-    if !is_path(path) {
+pub(super) fn known_path_prefix(path: &str) -> Option<&str> {
+    if !is_field_path(path) {
         return None;
     }
     let mut end = 0;
@@ -123,7 +123,9 @@ pub(super) fn protocol_path_prefix(path: &str) -> Option<&str> {
 }
 
 fn is_root(name: &str) -> bool {
-    CLIENT_FIELDS.contains(&name) || ROOTS.contains(&name) || crate::parameters::is_known_parameter(name)
+    CLIENT_VISIBLE_FIELDS.contains(&name)
+        || ROOTS.contains(&name)
+        || crate::parameters::is_listable_parameter(name)
 }
 
 /// Returns true if the brackets of a step contain numbers only.
@@ -154,7 +156,7 @@ mod tests {
             ("", None),
             ("a b", None),
         ] {
-            assert_eq!(protocol_path_prefix(path), expected, "{path}");
+            assert_eq!(known_path_prefix(path), expected, "{path}");
         }
     }
 }

@@ -6,7 +6,7 @@ use super::*;
 #[test]
 fn an_error_inside_a_good_answer_is_classified_as_the_status_that_it_states() {
     let kind = |body: &str| {
-        let error = classify_in_band(body.as_bytes());
+        let error = classify_in_band_error(body.as_bytes());
         let error = reclassify_in_band_error(error, 8192, br#"{"messages":[]}"#);
         (error.kind, error.api_error.map(|error| error.message.into_owned()))
     };
@@ -43,7 +43,7 @@ fn an_error_inside_a_good_answer_that_states_a_rate_limit_is_one() {
         r#"{"code":"rate_limit_exceeded","message":"Rate limit reached for the model."}"#,
         r#"{"error":{"type":"rate_limit_error","message":"slow down"}}"#,
     ] {
-        let error = classify_in_band(body.as_bytes());
+        let error = classify_in_band_error(body.as_bytes());
         assert_eq!(
             (error.kind, error.kind.name()),
             (UpstreamErrorKind::Status(429), "rate_limited"),
@@ -61,7 +61,7 @@ fn an_error_inside_a_good_answer_that_states_a_timeout_is_one() {
             format!(r#"{{"error":{{"message":"upstream request timeout","code":{status}}}}}"#),
             format!(r#"{{"code":"{status}","message":"upstream request timeout"}}"#),
         ] {
-            let error = classify_in_band(body.as_bytes());
+            let error = classify_in_band_error(body.as_bytes());
             assert_eq!(
                 (error.kind, error.kind.name()),
                 (UpstreamErrorKind::Status(expected), "timeout"),

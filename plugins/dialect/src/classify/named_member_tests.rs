@@ -2,14 +2,16 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use super::classify_error;
-use penstock_core::{EXTRA_MEMBERS, ExtraMember, ExtraMembers, RefusedMembers, UpstreamErrorKind};
+use penstock_core::{
+    AdjustableMember, AdjustableMemberSet, MEMBER_ERROR_WORDS, RefusedMembers, UpstreamErrorKind,
+};
 use serde_json::{Value, json};
 
 fn refused(status: u16, body: &Value) -> RefusedMembers {
     classify_error(status, None, body.to_string().as_bytes(), 1, b"{}").refused_members
 }
 
-fn named(status: u16, body: &Value) -> ExtraMembers {
+fn named(status: u16, body: &Value) -> AdjustableMemberSet {
     match refused(status, body) {
         RefusedMembers::Named(named) => named,
         RefusedMembers::Unnamed => panic!("no name in {body}"),
@@ -53,7 +55,7 @@ fn refusals(path: &[&str]) -> Vec<(u16, Value)> {
 
 #[test]
 fn every_member_is_found_in_every_shape_of_refusal() {
-    for (extra, words) in EXTRA_MEMBERS.iter().filter(|(extra, _)| extra.headers().is_empty()) {
+    for (extra, words) in MEMBER_ERROR_WORDS.iter().filter(|(extra, _)| extra.header_names().is_empty()) {
         for (status, body) in refusals(&[words[0]]) {
             assert!(named(status, &body).contains(*extra), "{extra:?}: {body}");
         }
@@ -63,21 +65,21 @@ fn every_member_is_found_in_every_shape_of_refusal() {
 #[test]
 fn a_path_names_the_member_at_its_end() {
     for (path, extra) in [
-        (&["reasoning", "summary"][..], ExtraMember::ReasoningSummary),
-        (&["reasoning", "effort"], ExtraMember::ExactEffort),
-        (&["tools", "0", "strict"], ExtraMember::Strict),
-        (&["tools", "0", "function", "strict"], ExtraMember::Strict),
-        (&["messages", "1", "assistant", "reasoning_content"], ExtraMember::ReasoningName),
-        (&["input", "0", "content", "1", "input_image", "detail"], ExtraMember::ImageDetail),
-        (&["thinking", "adaptive", "display"], ExtraMember::ThinkingDisplay),
-        (&["messages", "1", "content", "0", "thinking", "signature"], ExtraMember::Signature),
+        (&["reasoning", "summary"][..], AdjustableMember::ReasoningSummary),
+        (&["reasoning", "effort"], AdjustableMember::ExactEffort),
+        (&["tools", "0", "strict"], AdjustableMember::Strict),
+        (&["tools", "0", "function", "strict"], AdjustableMember::Strict),
+        (&["messages", "1", "assistant", "reasoning_content"], AdjustableMember::ReasoningName),
+        (&["input", "0", "content", "1", "input_image", "detail"], AdjustableMember::ImageDetail),
+        (&["thinking", "adaptive", "display"], AdjustableMember::ThinkingDisplay),
+        (&["messages", "1", "content", "0", "thinking", "signature"], AdjustableMember::Signature),
     ] {
         for (status, body) in refusals(path) {
             let named = named(status, &body).without_containing_members();
             assert!(named.contains(extra), "{extra:?}: {body}");
             // The last word of such a path may also be the name of another member.
-            let is_shared = matches!(extra, ExtraMember::ExactEffort | ExtraMember::ReasoningName);
-            let broader = [ExtraMember::ReasoningObject, ExtraMember::Thinking];
+            let is_shared = matches!(extra, AdjustableMember::ExactEffort | AdjustableMember::ReasoningName);
+            let broader = [AdjustableMember::ReasoningObject, AdjustableMember::Thinking];
             let is_alone = broader.iter().all(|broad| !named.contains(*broad));
             assert!(is_shared || is_alone, "{extra:?}: {body}");
         }
@@ -87,10 +89,10 @@ fn a_path_names_the_member_at_its_end() {
 #[test]
 fn prose_has_blanks_instead_of_underscores() {
     for (sentence, extra) in [
-        ("Unsupported response format: verbose_json", ExtraMember::MediaFormat),
-        ("Unsupported response format", ExtraMember::MediaFormat),
-        ("Tool choice is not supported.", ExtraMember::ToolChoice),
-        ("stream options are not supported", ExtraMember::StreamOptions),
+        ("Unsupported response format: verbose_json", AdjustableMember::MediaFormat),
+        ("Unsupported response format", AdjustableMember::MediaFormat),
+        ("Tool choice is not supported.", AdjustableMember::ToolChoice),
+        ("stream options are not supported", AdjustableMember::StreamOptions),
     ] {
         assert!(named(400, &json!({"error": {"message": sentence}})).contains(extra), "{sentence}");
     }
@@ -100,10 +102,10 @@ fn prose_has_blanks_instead_of_underscores() {
 #[test]
 fn a_failed_engine_may_name_a_member_that_it_does_not_support() {
     for (sentence, extra) in [
-        ("stream_options is not implemented", ExtraMember::StreamOptions),
-        ("create() got an unexpected keyword argument 'stream_options'", ExtraMember::StreamOptions),
-        ("response format verbose_json is not supported", ExtraMember::MediaFormat),
-        ("reasoning_effort unsupported", ExtraMember::Effort),
+        ("stream_options is not implemented", AdjustableMember::StreamOptions),
+        ("create() got an unexpected keyword argument 'stream_options'", AdjustableMember::StreamOptions),
+        ("response format verbose_json is not supported", AdjustableMember::MediaFormat),
+        ("reasoning_effort unsupported", AdjustableMember::Effort),
     ] {
         for status in [500, 501] {
             let body = json!({"error": {"message": sentence}});
@@ -139,6 +141,6 @@ fn a_refusal_that_names_no_member_may_mean_each_added_one() {
             json!({"detail": [{"type": "extra_forbidden", "loc": ["body", "chat_template"], "msg": "Extra inputs are not permitted"}]}),
         ),
     ] {
-        assert_eq!(named(status, &body), ExtraMembers::NONE, "{body}");
+        assert_eq!(named(status, &body), AdjustableMemberSet::NONE, "{body}");
     }
 }

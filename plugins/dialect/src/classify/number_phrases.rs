@@ -16,7 +16,7 @@ pub(super) const LOWER_BOUND_PHRASES: &[&str] = &[
     "cannot be negative",
 ];
 /// Names of the number of tokens in the input.
-pub(super) const INPUT_NAMES: &[&str] = &[
+pub(super) const INPUT_LENGTH_NAMES: &[&str] = &[
     "prompt length",
     "input length",
     "sequence length",
@@ -35,8 +35,9 @@ pub(super) const INPUT_NAMES: &[&str] = &[
     "token count",
     "total tokens",
 ];
-/// Words that make one of [`INPUT_NAMES`] the name of a limit if they precede it.
-pub(super) const LIMIT_PREFIXES: &[&str] = &["maximum ", "max ", "allowed ", "minimum ", "stop ", "output "];
+/// Words that make one of [`INPUT_LENGTH_NAMES`] the name of a limit if they precede it.
+pub(super) const LIMIT_NAME_PREFIXES: &[&str] =
+    &["maximum ", "max ", "allowed ", "minimum ", "stop ", "output "];
 /// Phrases between the tokens of the input and a limit that they exceed.
 pub(super) const EXCEEDING_PHRASES: &[&str] = &[
     "exceed",
@@ -68,7 +69,7 @@ pub(super) const WINDOW_NUMBER_PREFIXES: &[&str] = &[
     "`max_length` is set to ",
 ];
 /// Names of the context window.
-pub(super) const WINDOW_NAMES: &[&str] = &[
+pub(super) const CONTEXT_WINDOW_NAMES: &[&str] = &[
     "max_input_len",
     "maximum input length",
     "maximum model length",

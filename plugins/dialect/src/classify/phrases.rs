@@ -1,7 +1,7 @@
 //! Phrases by which the text of an error is classified, in lower case.
 
 /// Phrases about the context window.
-pub(super) const WINDOW_PHRASES: &[&str] = &[
+pub(super) const CONTEXT_WINDOW_PHRASES: &[&str] = &[
     "context shift is disabled",
     "input_length_error",
     "exceeded the maximum length",
@@ -66,7 +66,7 @@ pub(super) const WINDOW_PHRASES: &[&str] = &[
     "input too long",
 ];
 /// Phrases about refused content.
-pub(super) const CONTENT_PHRASES: &[&str] = &[
+pub(super) const CONTENT_REFUSAL_PHRASES: &[&str] = &[
     "bio_policy",
     "cyber_policy",
     "content_filter",
@@ -80,7 +80,7 @@ pub(super) const CONTENT_PHRASES: &[&str] = &[
     "was flagged",
 ];
 /// Phrases that state an excess. The message of a failed engine is about the length of the input only if it has one of
-/// them and one of [`WINDOW_PHRASES`].
+/// them and one of [`CONTEXT_WINDOW_PHRASES`].
 pub(super) const EXCESS_PHRASES: &[&str] = &[
     "context shift is disabled",
     "over the",
@@ -136,7 +136,7 @@ pub(super) const BUSY_PHRASES: &[&str] = &[
     "worker lost",
 ];
 /// Phrases about a content check that could not run. The content was then not refused.
-pub(super) const FAILED_CHECK_PHRASES: &[&str] = &[
+pub(super) const CONTENT_CHECK_OUTAGE_PHRASES: &[&str] = &[
     "unavailable",
     "timed out",
     "timeout",
@@ -185,7 +185,7 @@ pub(super) const INVALID_TOOL_ARGUMENTS_PHRASES: &[&str] = &[
 ];
 /// Phrases of engines that fail because their template rejects the conversation, or because they cannot process the
 /// content, schema or grammar of the request.
-pub(super) const HISTORY_PHRASES: &[&str] = &[
+pub(super) const UNPROCESSABLE_REQUEST_PHRASES: &[&str] = &[
     "can only get item pairs from a mapping",
     "has no attribute 'items'",
     "object must be str, bytes or bytearray, not",
@@ -360,11 +360,12 @@ pub(super) const UNSUPPORTED_MEMBER_PHRASES: &[&str] = &[
     "unknown",
 ];
 /// Phrases between the name of a field and the values that it may have.
-pub(super) const VALUE_RULES: &[&str] = &["must be", "must not", "should be", "has to be", "cannot be"];
+pub(super) const VALUE_RULE_PHRASES: &[&str] =
+    &["must be", "must not", "should be", "has to be", "cannot be"];
 /// Phrases before a value that the engine received.
-pub(super) const RECEIVED_PHRASES: &[&str] = &["got ", "received ", "given "];
+pub(super) const RECEIVED_VALUE_PREFIXES: &[&str] = &["got ", "received ", "given "];
 /// Field names that may be shown to the client.
-pub(super) const CLIENT_FIELDS: &[&str] = &[
+pub(super) const CLIENT_VISIBLE_FIELDS: &[&str] = &[
     "max_completion_tokens",
     "max_tokens",
     "response_format",

@@ -14,7 +14,7 @@ fn kind(status: u16, body: &Value, prompt: &str) -> UpstreamErrorKind {
 }
 
 fn in_band(body: &Value, prompt: &str) -> UpstreamErrorKind {
-    let error = classify_in_band(body.to_string().as_bytes());
+    let error = classify_in_band_error(body.to_string().as_bytes());
     reclassify_in_band_error(error, 8192, request(prompt).as_bytes()).kind
 }
 

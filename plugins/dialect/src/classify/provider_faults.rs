@@ -260,7 +260,7 @@ impl ErrorSignals {
                 let found = phrases.iter().filter_map(|phrase| find_phrase(&self.text, phrase));
                 stated.extend(found.map(|found| (*status, found)));
             }
-            request_echo::remove_repeated(request, &mut stated);
+            request_echo::remove_echoed_phrases(request, &mut stated);
             stated.first().map(|(status, _)| *status)
         };
         let status = of_code.map(|(status, _)| *status).or_else(of_phrase)?;

@@ -5,11 +5,11 @@
 //! them in the same order. Both sides are compared by words in lower case, because an error may escape the characters
 //! in between.
 
-use super::error_signals::is_field;
+use super::error_signals::is_client_visible_field;
 use super::inline_media::is_inline_media;
-use super::request_texts::is_unspaced;
+use super::request_texts::is_unspaced_script;
 use memchr::memmem;
-use penstock_core::ExtraMembers;
+use penstock_core::AdjustableMemberSet;
 use penstock_json_scan::json;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -41,7 +41,7 @@ pub(super) fn remove_echo(text: &str, request: &[u8]) -> String {
 }
 
 /// Removes the phrases, in lower case, that a text of the request contains.
-pub(super) fn remove_repeated<T>(request: &[u8], phrases: &mut Vec<(T, &str)>) {
+pub(super) fn remove_echoed_phrases<T>(request: &[u8], phrases: &mut Vec<(T, &str)>) {
     if phrases.is_empty() {
         return;
     }
@@ -83,8 +83,9 @@ fn words(text: &str) -> impl Iterator<Item = Word> + '_ {
     std::iter::from_fn(move || {
         let (start, first) = letters.by_ref().find(|(_, letter)| is_part(*letter))?;
         let mut word = Word { range: start..start + first.len_utf8(), hash: add_letter(HASH_SEED, first) };
-        while !is_unspaced(first)
-            && let Some((at, letter)) = letters.next_if(|(_, next)| is_part(*next) && !is_unspaced(*next))
+        while !is_unspaced_script(first)
+            && let Some((at, letter)) =
+                letters.next_if(|(_, next)| is_part(*next) && !is_unspaced_script(*next))
         {
             word.range.end = at + letter.len_utf8();
             word.hash = add_letter(word.hash, letter);
@@ -157,9 +158,9 @@ impl RunIndex {
 /// not count as repeated.
 fn is_member_name(quoted: &str) -> bool {
     let name = quoted.trim_start_matches(QUOTES);
-    is_field(name)
-        || crate::parameters::is_known_parameter(name)
-        || !ExtraMembers::named_in_message(|word| word == name).is_empty()
+    is_client_visible_field(name)
+        || crate::parameters::is_listable_parameter(name)
+        || !AdjustableMemberSet::named_in_message(|word| word == name).is_empty()
 }
 
 /// Returns the text without the marked words. A run directly before another number is kept: an engine's own sentence
@@ -230,7 +231,7 @@ mod tests {
         assert_eq!(cleaned(prompt, &format!("bad content: {prompt}")), "bad content: \u{2026}");
         let remaining = |request: &str, phrase: &'static str| {
             let mut phrases = vec![(1, phrase), (2, "unrelated")];
-            remove_repeated(request.as_bytes(), &mut phrases);
+            remove_echoed_phrases(request.as_bytes(), &mut phrases);
             phrases
         };
         let chinese = "\u{8d85}\u{957f}";

@@ -31,7 +31,7 @@ const MAX_SEARCHED_BYTES: usize = 32 << 20;
 
 /// Returns the strings of a request in lower case, one per line; `None` if they are too long to compare. Not included
 /// are inline media, and at the top level the names of members and the values of [`WORD_MEMBERS`].
-pub(super) fn request_texts(request: &[u8]) -> Option<String> {
+pub(super) fn collect_lowercase_strings(request: &[u8]) -> Option<String> {
     let mut out = String::new();
     let (mut at, mut depth) = (0, 0_usize);
     let mut member: &[u8] = b"";
@@ -108,7 +108,7 @@ fn push_text(inside: &[u8], out: &mut String) {
 
 /// Returns true for a letter of a script that has no blanks between words: Thai, Lao, Burmese, Khmer, Chinese and
 /// Japanese.
-pub(super) fn is_unspaced(letter: char) -> bool {
+pub(super) fn is_unspaced_script(letter: char) -> bool {
     matches!(
         letter,
         '\u{0e00}'..='\u{0eff}'
@@ -158,10 +158,10 @@ impl<'t> RequestTexts<'t> {
     /// - a word with letters beyond ASCII, if the texts contain any three consecutive letters of it, or two of a script
     ///   without blanks, where the word may be a whole sentence;
     /// - any word, after [`MAX_SEARCHED_BYTES`] were searched.
-    pub(super) fn contains_word(&self, word: &str) -> bool {
+    pub(super) fn may_contain_word(&self, word: &str) -> bool {
         if !word.is_ascii() {
             let letters: Vec<char> = word.chars().collect();
-            let is_pair = |pair: &[char]| pair.iter().copied().all(is_unspaced);
+            let is_pair = |pair: &[char]| pair.iter().copied().all(is_unspaced_script);
             let occurs = |part: &[char]| self.contains_text(&part.iter().collect::<String>());
             // Three letters with such a pair are found by the pair.
             let mut others =
@@ -224,7 +224,7 @@ mod tests {
             vec![pairs(600).collect()],
         ] {
             let texts = RequestTexts::new(&text, b"{}");
-            let repeated = words.iter().filter(|word| texts.contains_word(word)).count();
+            let repeated = words.iter().filter(|word| texts.may_contain_word(word)).count();
             assert!(texts.searched_bytes.get() <= MAX_SEARCHED_BYTES);
             // Words beyond the bound count as repeated.
             let searched = MAX_SEARCHED_BYTES / text.len();
@@ -232,8 +232,8 @@ mod tests {
         }
         // A message of usual length is compared with the largest request.
         let texts = RequestTexts::new(&text, b"{}");
-        assert!(pairs(30).all(|word| !texts.contains_word(&word)));
-        assert!(RequestTexts::new(&text, b"{}").contains_word("\u{6211}\u{6211}"));
+        assert!(pairs(30).all(|word| !texts.may_contain_word(&word)));
+        assert!(RequestTexts::new(&text, b"{}").may_contain_word("\u{6211}\u{6211}"));
     }
 
     #[test]
@@ -251,7 +251,7 @@ mod tests {
             ("\u{4f1f}\u{5f20}", false),
             ("\u{4f1f}ab", false),
         ] {
-            assert_eq!(texts.contains_word(word), is_repeated, "{word}");
+            assert_eq!(texts.may_contain_word(word), is_repeated, "{word}");
         }
     }
 }

@@ -4,9 +4,9 @@
 //! technical English, numbers, keys of the request and words of scripts without blanks remain if they do not repeat the
 //! texts of the request. All other words are removed.
 
-use super::field_names::protocol_path_prefix;
+use super::field_names::known_path_prefix;
 use super::message_numbers::{is_identifying_number, is_in_number_list, is_number_list};
-use super::request_texts::{RequestTexts, is_unspaced, request_texts};
+use super::request_texts::{RequestTexts, collect_lowercase_strings, is_unspaced_script};
 use super::vocabulary;
 use serde_json::Value;
 
@@ -39,7 +39,7 @@ const NEUTRAL_WORDS: &str = " a about accept accepted actual after all allowed a
 /// remain, or if the request is too long to compare.
 pub(super) fn sanitize_message(body: &[u8], request: &[u8]) -> Option<String> {
     let message = provider_message(body)?;
-    let texts = request_texts(request)?;
+    let texts = collect_lowercase_strings(request)?;
     let texts = RequestTexts::new(&texts, request);
     let mut words: Vec<&str> = Vec::new();
     let flat = without_brackets(&message);
@@ -204,24 +204,24 @@ fn is_safe_word(word: &str, texts: &RequestTexts<'_>) -> bool {
         return word.chars().count() <= 3 && !word.contains('/');
     }
     let lower = core.to_lowercase();
-    if protocol_path_prefix(core) == Some(core) {
+    if known_path_prefix(core) == Some(core) {
         return is_plain_word(word, core);
     }
     let is_number = core.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b','));
     let is_known = is_number
         || is_size(core)
         || vocabulary::is_common_word(&lower)
-        || core
-            .chars()
-            .all(|letter| is_unspaced(letter) || letter.is_ascii_punctuation() || !letter.is_alphabetic())
+        || core.chars().all(|letter| {
+            is_unspaced_script(letter) || letter.is_ascii_punctuation() || !letter.is_alphabetic()
+        })
         || texts.has_key(core);
-    is_plain_word(word, core) && (is_neutral_word(&lower) || is_known && !texts.contains_word(&lower))
+    is_plain_word(word, core) && (is_neutral_word(&lower) || is_known && !texts.may_contain_word(&lower))
 }
 
 /// Returns the start of a path up to the first name that is not of the protocol.
 fn known_start(word: &str) -> Option<&str> {
     let core = word.trim_matches(|letter: char| !letter.is_alphanumeric());
-    core.contains(['.', '[']).then(|| protocol_path_prefix(core)).flatten()
+    core.contains(['.', '[']).then(|| known_path_prefix(core)).flatten()
 }
 
 /// Returns true for a common word of error messages, in lower case, or for such words joined by slashes.
@@ -233,7 +233,7 @@ pub(super) fn is_neutral_word(word: &str) -> bool {
 /// Returns true for a word, a number or the name of a field that cannot identify a place, a person or a secret.
 fn is_plain_word(word: &str, core: &str) -> bool {
     let length = core.chars().count();
-    let field = protocol_path_prefix(core) == Some(core);
+    let field = known_path_prefix(core) == Some(core);
     let odd = word.contains(['=', '@', '\\', '<', '>', '#', '&', '%', '$', '^', '~', '|', '*'])
         && !matches!(word, "<=" | ">=" | "<" | ">" | "=");
     let address = core.contains("://") || core.contains('/') || word.starts_with('/') || core.contains(':');

@@ -98,7 +98,7 @@ fn the_maximum_output_tokens_are_read_from_every_engines_message() {
             serde_json::json!({"type": "error", "error": {"type": "invalid_request_error", "message": text}});
         let fault = asked(400, &body.to_string(), 200_000);
         assert_eq!(
-            (fault.max_output, fault.remaining_tokens, fault.is_length_error()),
+            (fault.max_output, fault.remaining_tokens, fault.is_output_length_error()),
             (Some(4096), None, true),
             "{text}"
         );
@@ -149,7 +149,7 @@ fn a_status_that_forbids_a_retry_elsewhere_passes_with_its_cooldown() {
 
 #[test]
 fn an_error_inside_a_good_answer_is_the_callers_only_where_it_says_so() {
-    let kind = |body: &str| classify_in_band(body.as_bytes()).kind;
+    let kind = |body: &str| classify_in_band_error(body.as_bytes()).kind;
     assert_eq!(kind(r#"{"error":{"message":"CUDA out of memory"}}"#), UpstreamErrorKind::InBandError);
     assert_eq!(kind(r#"{"error":{"message":"bad request","code":400}}"#), UpstreamErrorKind::InBandError);
     assert_eq!(
@@ -167,7 +167,7 @@ fn a_bound_of_the_input_is_no_count_of_it() {
         )
     };
     let beside = asked(400, &sentence(12_289), 16_384);
-    assert!(beside.remaining_tokens.is_none() && beside.is_length_error());
+    assert!(beside.remaining_tokens.is_none() && beside.is_output_length_error());
     let refusal = refused(400, &sentence(12_289));
     assert_eq!(refusal.code, ErrorCode::ContextLength);
     assert_eq!(

@@ -2,8 +2,8 @@
 
 use super::error_signals::{ErrorSignals, find_word, word_positions};
 use super::number_phrases::{
-    EXCEEDING_PHRASES, INPUT_NAMES, INPUT_NUMBER_PREFIXES, INPUT_NUMBER_SUFFIXES, LIMIT_PREFIXES,
-    LOWER_BOUND_PHRASES, WINDOW_NAMES, WINDOW_NUMBER_PREFIXES,
+    CONTEXT_WINDOW_NAMES, EXCEEDING_PHRASES, INPUT_LENGTH_NAMES, INPUT_NUMBER_PREFIXES,
+    INPUT_NUMBER_SUFFIXES, LIMIT_NAME_PREFIXES, LOWER_BOUND_PHRASES, WINDOW_NUMBER_PREFIXES,
 };
 use super::phrases::OUTPUT_CAP_NAMES;
 use super::request_echo;
@@ -24,10 +24,10 @@ impl ErrorSignals {
         };
         self.reported_window
             .or_else(|| WINDOW_NUMBER_PREFIXES.iter().find_map(|phrase| number_after(&self.text, phrase)))
-            .or_else(|| WINDOW_NAMES.iter().find_map(of_name))
+            .or_else(|| CONTEXT_WINDOW_NAMES.iter().find_map(of_name))
             // A bound of 0 or 1 in the error text belongs to the limit on generated tokens.
             .or_else(|| number_after(&self.text, " > ").filter(|window| *window > 1))
-            .or_else(|| self.stated_excess().map(|(_, window)| window))
+            .or_else(|| self.stated_input_and_limit().map(|(_, window)| window))
     }
 
     /// Returns the tokens of the input that the error states, as the provider counts them. `None` if the error states
@@ -50,7 +50,7 @@ impl ErrorSignals {
     /// Returns the tokens of the input, given the size of the window. Returns `None` if the reported number is only a
     /// lower bound: an engine that stops counting once the answer does not fit reports "at least" a number that leaves
     /// one token less than requested.
-    pub(super) fn input_tokens_for_window(&self, window: u64) -> Option<u64> {
+    pub(super) fn exact_input_tokens(&self, window: u64) -> Option<u64> {
         if let Some(input) = self.input_tokens_from_overflow(window) {
             return Some(input);
         }
@@ -79,7 +79,7 @@ impl ErrorSignals {
     }
 
     /// Returns the tokens of an input and of the smaller limit that the message compares it with.
-    pub(super) fn stated_excess(&self) -> Option<(u64, u64)> {
+    pub(super) fn stated_input_and_limit(&self) -> Option<(u64, u64)> {
         self.stated_inputs().find_map(|(input, rest)| {
             let rest = clause(rest);
             let exceeds = |phrase: &&str| rest.find(*phrase).map(|at| at + phrase.len());
@@ -92,10 +92,10 @@ impl ErrorSignals {
 
     /// Returns the numbers that follow a name of the input, each with the text after it.
     fn stated_inputs(&self) -> impl Iterator<Item = (u64, &str)> {
-        INPUT_NAMES.iter().flat_map(move |name| {
+        INPUT_LENGTH_NAMES.iter().flat_map(move |name| {
             word_positions(&self.text, name).filter_map(move |at| {
                 let before = self.text.get(..at)?;
-                let is_limit = LIMIT_PREFIXES.iter().any(|prefix| before.ends_with(prefix));
+                let is_limit = LIMIT_NAME_PREFIXES.iter().any(|prefix| before.ends_with(prefix));
                 connected_number(self.text.get(at + name.len()..)?).filter(|_| !is_limit)
             })
         })

@@ -1,6 +1,6 @@
 //! Detection of errors that name the member which the provider does not know.
 
-use super::error_signals::is_path;
+use super::error_signals::is_field_path;
 use super::phrases::UNKNOWN_MEMBER_PHRASES;
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ const QUOTES: [char; 4] = ['\'', '"', '`', '\u{2018}'];
 /// Returns true if an error names the member that it refuses, known or not: in `param`, in the location of a validation
 /// error, or in the message. `error` is null for an error in plain text; `text` has the strings of the error, in lower
 /// case.
-pub(super) fn is_member_named(error: &Value, text: &str) -> bool {
+pub(super) fn is_refused_member_named(error: &Value, text: &str) -> bool {
     let param = error.get("param").and_then(Value::as_str).unwrap_or_default();
     !param.is_empty() || has_location(error, 0) || has_written_location(text) || is_named_in_message(text)
 }
@@ -57,7 +57,7 @@ fn is_named_in_message(text: &str) -> bool {
         for phrase in UNKNOWN_MEMBER_PHRASES {
             let Some((before, after)) = line.split_once(phrase) else { continue };
             let path_before = before.trim_end().strip_suffix(':').map(str::trim);
-            let is_listed = before.starts_with(' ') && before.trim().is_empty() && is_path(path_above);
+            let is_listed = before.starts_with(' ') && before.trim().is_empty() && is_field_path(path_above);
             if is_listed || path_before.is_some_and(is_member_path) || is_name_behind(after) {
                 return true;
             }
@@ -69,14 +69,14 @@ fn is_named_in_message(text: &str) -> bool {
 /// Returns true if a path may name a member of a request, in contrast to a heading such as `error`.
 fn is_member_path(path: &str) -> bool {
     let path = path.trim_matches(QUOTES);
-    is_path(path) && !path.contains("error") && !LOCATION_ROOTS.contains(&path)
+    is_field_path(path) && !path.contains("error") && !LOCATION_ROOTS.contains(&path)
 }
 
 /// Returns true if a text has a word in quotes, or is a single word behind a colon.
 fn is_name_behind(text: &str) -> bool {
-    let quoted = text.split(QUOTES).skip(1).step_by(2).any(is_path);
+    let quoted = text.split(QUOTES).skip(1).step_by(2).any(is_field_path);
     let last = text.rsplit_once(':').map(|(_, word)| word.trim().trim_end_matches('.'));
-    quoted || last.is_some_and(|word| is_path(word) && !word.bytes().all(|byte| byte.is_ascii_digit()))
+    quoted || last.is_some_and(|word| is_field_path(word) && !word.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 #[cfg(test)]
@@ -89,7 +89,7 @@ mod tests {
     fn is_named(error: &Value) -> bool {
         let mut text = String::new();
         super::super::error_signals::collect_strings(error, &mut text, 0);
-        is_member_named(error, &text.to_lowercase())
+        is_refused_member_named(error, &text.to_lowercase())
     }
 
     #[test]

@@ -18,7 +18,7 @@ fn refusal(error: UpstreamError) -> (ErrorCode, Option<u64>, Option<u64>) {
 
 fn in_band(text: &str) -> UpstreamError {
     let body = serde_json::json!({"error": {"message": text}}).to_string();
-    reclassify_in_band_error(classify_in_band(body.as_bytes()), 8192, br#"{"messages":[]}"#)
+    reclassify_in_band_error(classify_in_band_error(body.as_bytes()), 8192, br#"{"messages":[]}"#)
 }
 
 #[test]

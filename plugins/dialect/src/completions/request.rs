@@ -4,7 +4,7 @@ use crate::body_builder::BodyBuilder;
 use crate::{json_cursor, parameters, response_constraints};
 use bytes::Bytes;
 use penstock_core::{
-    ApiError, AttemptTarget, BodyMember, CompletionTask, ExtraMember, InferenceRequest, InferenceTask,
+    AdjustableMember, ApiError, AttemptTarget, BodyMember, CompletionTask, InferenceRequest, InferenceTask,
     OfferCapabilities,
 };
 
@@ -158,7 +158,7 @@ fn should_forward(
     if name == "response_format" {
         let kind = json_cursor::member_value(value, "type").unwrap_or_default();
         return match abilities.accepts_parameter(name) {
-            _ if penstock_json_scan::json::is_string_equal(kind, "text") => Ok(false),
+            _ if penstock_json_scan::json::json_string_equals(kind, "text") => Ok(false),
             true => Ok(true),
             false => Err(ApiError::unsupported(name, "This model does not support `response_format`.")),
         };
@@ -199,7 +199,7 @@ fn finish(
     }
     if ask.stream {
         out.push_str(",\"stream\":true");
-        if target.allows_extra(ExtraMember::StreamOptions) {
+        if target.allows_member(AdjustableMember::StreamOptions) {
             out.push_str(",\"stream_options\":{\"include_usage\":true}");
         }
     }

@@ -61,7 +61,7 @@ impl ChatDecoder {
         let matched = self.frame.as_ref().and_then(|pattern| pattern.match_event(event));
         if let Some(text) = matched.filter(is_plain) {
             if let AnswerEvent::ToolCallArguments { choice, tool, fragment } = &text {
-                self.chunks.record_arguments(*choice, *tool, fragment);
+                self.chunks.record_fast_path_arguments(*choice, *tool, fragment);
             }
             events.push(text);
             return Ok(());

@@ -85,7 +85,7 @@ impl MessagesDecoder {
     }
 
     /// Returns the number of bytes of the inputs that arrived in the start events of open blocks.
-    pub(crate) const fn buffered_input_bytes(&self) -> usize {
+    pub(crate) const fn buffered_tool_input_bytes(&self) -> usize {
         self.buffered_input_bytes
     }
 
@@ -121,9 +121,9 @@ impl MessagesDecoder {
     ) -> Result<(), UpstreamError> {
         events.extend(seen.measured_energy.map(AnswerEvent::Energy));
         match &*seen.event_type {
-            "error" => Err(classify::classify_in_band(data)),
+            "error" => Err(classify::classify_in_band_error(data)),
             // Servers of another dialect, and proxies, send error objects without the member `type`.
-            "" if seen.error.is_some() => Err(classify::classify_in_band(data)),
+            "" if seen.error.is_some() => Err(classify::classify_in_band_error(data)),
             "ping" => {
                 events.push(AnswerEvent::Ping);
                 Ok(())
@@ -159,7 +159,7 @@ impl MessagesDecoder {
         events: &mut Vec<AnswerEvent>,
     ) -> Result<(), UpstreamError> {
         let block = seen.content_block.ok_or_else(malformed_error)?;
-        let index = block_index(seen, self.blocks.len(), self.blocks.iter().any(|block| block.is_open));
+        let index = valid_block_index(seen, self.blocks.len(), self.blocks.iter().any(|block| block.is_open));
         let index =
             index.filter(|_| self.blocks.len() <= super::MAX_TOOL_CALLS * 8).ok_or_else(malformed_error)?;
         let mut open = DecodedBlock { index, is_open: true, ..DecodedBlock::default() };
@@ -321,7 +321,7 @@ impl super::DialectDecoder for MessagesDecoder {
 
 /// Returns the index in the start event of a block that follows `count` other blocks. `None` if the index is absent or
 /// out of order: it must be `count`, or any index after the first block if no block is open.
-pub(crate) fn block_index(seen: &EventMembers<'_>, count: usize, is_any_open: bool) -> Option<usize> {
+pub(crate) fn valid_block_index(seen: &EventMembers<'_>, count: usize, is_any_open: bool) -> Option<usize> {
     seen.index.filter(|index| *index == count || (count > 0 && !is_any_open))
 }
 

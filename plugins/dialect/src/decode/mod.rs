@@ -139,7 +139,7 @@ fn comment_event(event: &SseEvent) -> Option<AnswerEvent> {
 /// has a type of the dialect (`has_known_type`).
 pub(crate) fn event_error(event: &SseEvent, has_known_type: bool) -> Option<UpstreamError> {
     let data = event.error_data().filter(|_| event.error.is_some() || !has_known_type)?;
-    Some(classify::classify_in_band(data))
+    Some(classify::classify_in_band_error(data))
 }
 
 /// Converts `Malformed` to `Truncated` for the error of the last event, which is incomplete if the stream was cut.

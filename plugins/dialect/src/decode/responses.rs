@@ -107,8 +107,8 @@ impl ResponsesDecoder {
         }
         events.extend(seen.measured_energy.map(AnswerEvent::Energy));
         match &*seen.event_type {
-            "error" => return Err(classify::classify_in_band(seen.error.unwrap_or(data))),
-            "" => return Err(seen.error.map_or_else(malformed_error, classify::classify_in_band)),
+            "error" => return Err(classify::classify_in_band_error(seen.error.unwrap_or(data))),
+            "" => return Err(seen.error.map_or_else(malformed_error, classify::classify_in_band_error)),
             "ping" | "keepalive" => {
                 events.push(AnswerEvent::Ping);
                 return Ok(());
@@ -211,7 +211,7 @@ impl DecodedOutput {
             && !self.items.iter().any(|item| item.output_index == index)
         {
             // The item is created here if the engine sent no event for it.
-            self.open_item(data, index, kind.bare_item().ok_or_else(malformed_error)?, events)?;
+            self.open_item(data, index, kind.minimal_item_json().ok_or_else(malformed_error)?, events)?;
         }
         let find = |items: &mut Vec<DecodedItem>| {
             let index = seen.output_index?;
@@ -234,7 +234,7 @@ impl DecodedOutput {
             }
         };
         let item = item.ok_or_else(malformed_error)?;
-        let text = seen.text(text_member).ok_or_else(malformed_error)?;
+        let text = seen.member_text(text_member).ok_or_else(malformed_error)?;
         let part = (kind, seen.part_index(kind).ok_or_else(malformed_error)?);
         match event {
             PartEvent::Delta(_) => item.push_delta(part, text, seen.logprobs, &mut context),

@@ -97,7 +97,7 @@ pub(super) fn append_assistant_block<'a>(
 /// Removes white space at the end of a prefill: providers refuse it, and it confuses models.
 pub(super) fn trim_trailing_space(texts: &mut Vec<EscapedBytes<'_>>) {
     while let Some(last) = texts.last_mut() {
-        let length = json_cursor::trim_end(last).len();
+        let length = json_cursor::trim_string_body_end(last).len();
         match last {
             Cow::Borrowed(text) => *last = Cow::Borrowed(text.get(..length).unwrap_or_default()),
             Cow::Owned(text) => text.truncate(length),

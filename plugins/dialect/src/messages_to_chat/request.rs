@@ -11,7 +11,7 @@ use crate::reasoning_effort::ReasoningEffort;
 use crate::{parameters, reasoning_switch, response_constraints, structured_output};
 use bytes::Bytes;
 use penstock_core::{
-    ApiError, AttemptTarget, ContinuationMethod, ExtraMember, InferenceRequest, PrefillMethod,
+    AdjustableMember, ApiError, AttemptTarget, ContinuationMethod, InferenceRequest, PrefillMethod,
 };
 
 /// Builds the request body for a chat provider; `delivered` is the partial answer that it must continue.
@@ -49,10 +49,10 @@ pub(super) fn build_request(
     write_engine_parameters(ask, target, effort, &mut out)?;
     write_stop(ask, target, &mut out);
     write_response_format(ask, target, &mut out)?;
-    reasoning_switch::write_reasoning(ask, target, effort, &mut out);
+    reasoning_switch::write_reasoning_parameters(ask, target, effort, &mut out);
     if ask.stream {
         out.push_str(r#","stream":true"#);
-        if target.allows_extra(ExtraMember::StreamOptions) {
+        if target.allows_member(AdjustableMember::StreamOptions) {
             out.push_str(r#","stream_options":{"include_usage":true}"#);
         }
     }
@@ -116,7 +116,7 @@ fn write_tools(
     let kind =
         json_cursor::member_value(choice, "type").and_then(json_cursor::parse_string).unwrap_or_default();
     match &*kind {
-        "" | "auto" if !target.allows_extra(ExtraMember::ToolChoice) => {}
+        "" | "auto" if !target.allows_member(AdjustableMember::ToolChoice) => {}
         "" | "auto" => out.push_str(r#","tool_choice":"auto""#),
         "any" => out.push_str(r#","tool_choice":"required""#),
         "none" => out.push_str(r#","tool_choice":"none""#),
@@ -127,7 +127,7 @@ fn write_tools(
                     ApiError::invalid("tool_choice.name", "A choice of type `tool` needs the tool's name.")
                 })?;
             out.push_str(r#","tool_choice":{"type":"function","function":{"name":""#);
-            out.push_source(&ids::shorten_name(name));
+            out.push_source(&ids::shorten_tool_name(name));
             out.push_str(r#""}}"#);
         }
         _ => {
@@ -138,7 +138,7 @@ fn write_tools(
         }
     }
     let parallel = target.capabilities.accepts_parameter("parallel_tool_calls")
-        && target.allows_extra(ExtraMember::ParallelTools);
+        && target.allows_member(AdjustableMember::ParallelTools);
     if !ask.parallel_tools && parallel {
         out.push_str(r#","parallel_tool_calls":false"#);
     }
@@ -172,7 +172,7 @@ fn write_tool(index: usize, tool: &mut JsonCursor<'_>, out: &mut BodyBuilder<'_>
     let name = name
         .ok_or_else(|| ApiError::invalid(format!("tools.{index}.name"), "A tool needs a string `name`."))?;
     out.push_str(r#"{"type":"function","function":{"name":""#);
-    out.push_source(&ids::shorten_name(name));
+    out.push_source(&ids::shorten_tool_name(name));
     out.push_byte(b'"');
     for (key, value) in
         [(r#","description":"#, description), (r#","parameters":"#, schema), (r#","strict":"#, strict)]
@@ -280,7 +280,11 @@ fn write_response_format(
                 r#","response_format":{"type":"json_schema","json_schema":{"name":"output","schema":"#,
             );
             out.push_source(schema);
-            out.push_str(if target.allows_extra(ExtraMember::Strict) { r#","strict":true}}"# } else { "}}" });
+            out.push_str(if target.allows_member(AdjustableMember::Strict) {
+                r#","strict":true}}"#
+            } else {
+                "}}"
+            });
             Ok(())
         }
         ("json_schema", None) => Err(ApiError::invalid(

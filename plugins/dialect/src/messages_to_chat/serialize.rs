@@ -66,7 +66,7 @@ pub(super) fn write_assistant(
     }
     if let Some(name) = target.replayed_reasoning_name().filter(|_| !turn.reasoning.is_empty()) {
         out.push_byte(b',');
-        out.push_json_string(name.member());
+        out.push_json_string(name.as_str());
         out.push_byte(b':');
         write_joined_texts(&turn.reasoning, br"\n", out);
     }
@@ -74,7 +74,7 @@ pub(super) fn write_assistant(
         out.push_str(if at == 0 { r#","tool_calls":[{"id":""# } else { r#",{"id":""# });
         out.push_source(&provider_call_id(call.id, abilities));
         out.push_str(r#"","type":"function","function":{"name":""#);
-        out.push_source(&ids::shorten_name(call.name));
+        out.push_source(&ids::shorten_tool_name(call.name));
         out.push_str(r#"","arguments":""#);
         out.push_escaped_json(call.input);
         out.push_str(r#""}}"#);
@@ -133,7 +133,7 @@ fn starts_with_error(parts: &[ContentPart<'_>]) -> bool {
 }
 
 fn provider_call_id<'a>(id: &'a [u8], abilities: &OfferCapabilities) -> Cow<'a, [u8]> {
-    if abilities.short_tool_ids { ids::nine_char_id(id) } else { Cow::Borrowed(id) }
+    if abilities.short_tool_ids { ids::nine_char_call_id(id) } else { Cow::Borrowed(id) }
 }
 
 /// Writes a single text as a string, and other content as a list of parts.

@@ -11,7 +11,7 @@ use std::convert::Infallible;
 const BILLING_HEADER: &[u8] = b"x-anthropic-billing-header";
 
 /// Content block, or text that is written as a block.
-pub(super) enum BlockSlice<'a> {
+pub(super) enum RewrittenBlock<'a> {
     /// Original content block, edits of slices of it, and the value of its member `text`.
     Block { block: &'a [u8], edits: Vec<(&'a [u8], BlockEdit<'a>)>, text: Option<&'a [u8]> },
     /// JSON string with its quotes, which is written as a text block.
@@ -39,7 +39,7 @@ pub(super) enum BlockEdit<'a> {
 pub(super) struct EditedContent<'a> {
     /// JSON value as the client sent it.
     pub(super) value: &'a [u8],
-    pub(super) blocks: Vec<BlockSlice<'a>>,
+    pub(super) blocks: Vec<RewrittenBlock<'a>>,
     /// True if the slices differ from the original bytes.
     pub(super) is_changed: bool,
     /// True if all texts are blank and are retained because there is no other content.
@@ -65,7 +65,7 @@ impl<'a> EditedContent<'a> {
             });
         } else {
             let text = cursor.take_value();
-            content.blocks.extend((!is_blank_string(text)).then_some(BlockSlice::Text(text)));
+            content.blocks.extend((!is_blank_string(text)).then_some(RewrittenBlock::Text(text)));
         }
         content.value = cursor.slice_from(start);
         if system {
@@ -80,10 +80,10 @@ impl<'a> EditedContent<'a> {
             return self;
         }
         if json_cursor::is_array(self.value) {
-            let block = |block| BlockSlice::Block { block, edits: Vec::new(), text: None };
+            let block = |block| RewrittenBlock::Block { block, edits: Vec::new(), text: None };
             self.blocks.extend(json_cursor::elements(self.value).map(block));
         } else if !self.value.is_empty() {
-            self.blocks.push(BlockSlice::Text(self.value));
+            self.blocks.push(RewrittenBlock::Text(self.value));
         }
         self.is_changed = false;
         self.has_only_blank_text = true;
@@ -112,7 +112,8 @@ impl<'a> EditedContent<'a> {
             "tool_result" => answered,
             _ => None,
         };
-        let odd = id.filter(|id| json_cursor::string_body(id).is_some_and(|id| !ids::is_portable_id(id)));
+        let odd =
+            id.filter(|id| json_cursor::string_body(id).is_some_and(|id| !ids::is_portable_call_id(id)));
         let mut edits: Vec<_> = odd.map(|id| (id, BlockEdit::PortableId)).into_iter().collect();
         if &*kind == "tool_use" {
             edits.extend(missing_input(block, input));
@@ -123,7 +124,7 @@ impl<'a> EditedContent<'a> {
         if &*kind == "text" && text.is_some_and(is_blank_string) {
             self.is_changed = true;
         } else {
-            self.blocks.push(BlockSlice::Block { block, edits, text });
+            self.blocks.push(RewrittenBlock::Block { block, edits, text });
         }
         match &*kind {
             "tool_use" => self.call_count += 1,
@@ -139,7 +140,7 @@ impl<'a> EditedContent<'a> {
     pub(super) fn remove_billing_header(&mut self) {
         let before = self.blocks.len();
         self.blocks.retain(|block| match block {
-            BlockSlice::Block { text: Some(text), .. } => {
+            RewrittenBlock::Block { text: Some(text), .. } => {
                 !json_cursor::string_body(text).is_some_and(|text| text.starts_with(BILLING_HEADER))
             }
             _ => true,
@@ -163,7 +164,7 @@ impl<'a> EditedContent<'a> {
     }
 
     /// Inserts system texts directly after the tool results, before all other content.
-    pub(super) fn insert_system_texts(&mut self, texts: Vec<BlockSlice<'a>>) {
+    pub(super) fn insert_system_texts(&mut self, texts: Vec<RewrittenBlock<'a>>) {
         self.is_changed |= !texts.is_empty();
         self.blocks.splice(self.blocks_through_results..self.blocks_through_results, texts);
     }
@@ -172,11 +173,11 @@ impl<'a> EditedContent<'a> {
     pub(super) fn mark_as_system(mut self) -> Self {
         for block in &mut self.blocks {
             match block {
-                BlockSlice::Text(text) => *block = BlockSlice::FoldedSystem(text),
-                BlockSlice::Block { edits, text: Some(text), .. } => {
+                RewrittenBlock::Text(text) => *block = RewrittenBlock::FoldedSystem(text),
+                RewrittenBlock::Block { edits, text: Some(text), .. } => {
                     edits.push((text, BlockEdit::SystemMark))
                 }
-                BlockSlice::Block { .. } | BlockSlice::FoldedSystem(_) => {}
+                RewrittenBlock::Block { .. } | RewrittenBlock::FoldedSystem(_) => {}
             }
         }
         self
@@ -198,7 +199,7 @@ impl<'a> EditedContent<'a> {
     }
 }
 
-impl BlockSlice<'_> {
+impl RewrittenBlock<'_> {
     fn write(&self, out: &mut BodyBuilder<'_>) {
         match self {
             Self::Block { block, edits, .. } => write_edited(block, edits, out),
@@ -228,7 +229,7 @@ fn write_edited(block: &[u8], edits: &[(&[u8], BlockEdit<'_>)], out: &mut BodyBu
             BlockEdit::Content(content) => content.write(out),
             BlockEdit::PortableId => {
                 out.push_byte(b'"');
-                out.push_source(&ids::portable_id(json_cursor::string_body(part).unwrap_or_default()));
+                out.push_source(&ids::portable_call_id(json_cursor::string_body(part).unwrap_or_default()));
                 out.push_byte(b'"');
             }
             BlockEdit::EmptyInput => out.push_str("{}"),
@@ -259,7 +260,7 @@ fn write_system_text(text: &[u8], out: &mut BodyBuilder<'_>) {
 }
 
 fn is_blank_string(text: &[u8]) -> bool {
-    json_cursor::string_body(text).is_some_and(json_cursor::is_blank)
+    json_cursor::string_body(text).is_some_and(json_cursor::is_blank_string_body)
 }
 
 /// Returns the bytes of `whole` before and after `part`; `None` if `part` is not a slice within `whole`.

@@ -8,7 +8,7 @@
 //!   after its tool results and marked as not from the user. Later ones never move to the front, because that would
 //!   change the prompt's prefix on every turn.
 
-use super::content::{BlockSlice, EditedContent, split_around};
+use super::content::{EditedContent, RewrittenBlock, split_around};
 use crate::body_builder::BodyBuilder;
 use crate::event::EscapedText;
 use crate::json_cursor::{self, JsonCursor};
@@ -38,7 +38,7 @@ pub(super) struct RewrittenConversation<'a> {
     /// True if system messages are moved into other messages.
     folds_system: bool,
     /// System texts for the next user message.
-    pending_system: Vec<BlockSlice<'a>>,
+    pending_system: Vec<RewrittenBlock<'a>>,
     /// Number of tool calls without a result so far.
     pending_calls: usize,
     /// True if an empty message was dropped after the last message.
@@ -47,7 +47,7 @@ pub(super) struct RewrittenConversation<'a> {
 
 impl<'a> RewrittenConversation<'a> {
     /// Returns the rewritten conversation; `None` if the client's members can be forwarded unchanged.
-    pub(super) fn rewrite(ask: &'a InferenceRequest, target: &AttemptTarget<'_>) -> Option<Self> {
+    pub(super) fn from_request(ask: &'a InferenceRequest, target: &AttemptTarget<'_>) -> Option<Self> {
         let fold = ask.history.late_system_messages && !target.capabilities.system_anywhere;
         let history = &ask.history;
         if !fold && !history.removable_text && !history.nonstandard_ids && !history.calls_without_input {

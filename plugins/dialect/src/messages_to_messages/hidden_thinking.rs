@@ -62,7 +62,9 @@ pub(super) fn is_empty_delta(delta: &[u8]) -> bool {
     let mut content = None;
     for (key, value) in json_cursor::members(delta) {
         match &*key {
-            "type" if !KNOWN_DELTAS.iter().any(|known| json::is_string_equal(value, known)) => return false,
+            "type" if !KNOWN_DELTAS.iter().any(|known| json::json_string_equals(value, known)) => {
+                return false;
+            }
             "text" | "thinking" | "partial_json" | "signature" => content = Some(value),
             _ => {}
         }

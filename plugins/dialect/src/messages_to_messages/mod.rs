@@ -81,5 +81,5 @@ fn translate_stream(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> Box<d
 
 /// Returns true if the gateway may have to cut the answer: it then writes all of the answer itself.
 fn requires_translation(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> bool {
-    request::enforces_stop_sequences(ask, target) || !ask.parallel_tools
+    request::needs_stop_sequence_enforcement(ask, target) || !ask.parallel_tools
 }

@@ -163,7 +163,7 @@ impl StreamPassthrough {
         let was_ended = self.observer.progress() == StreamProgress::Ended;
         let mut shadow = OutputBuffer::default();
         self.observer.push_decoded(|events| self.decoder.decode_members(data, seen, events), &mut shadow)?;
-        if !was_ended && self.observer.is_cut() {
+        if !was_ended && self.observer.is_cut_at_limit() {
             return self.end_cut_answer(shadow, out);
         }
         if self.observer.progress() > StreamProgress::Pending {
@@ -216,7 +216,7 @@ impl StreamPassthrough {
                 let omitted =
                     self.thinking == ThinkingDisplay::Omitted && seen.delta.is_some_and(is_thinking_delta);
                 if !omitted {
-                    self.held_events.push(sse::named_event(
+                    self.held_events.push(sse::encode_named_event(
                         kind,
                         &self.hidden_blocks.with_client_index(data, seen.index),
                     ));
@@ -224,7 +224,7 @@ impl StreamPassthrough {
                 self.flush_held(out);
             }
             "ping" if self.observer.progress() > StreamProgress::Pending => {
-                out.push(sse::named_event(kind, data))
+                out.push(sse::encode_named_event(kind, data))
             }
             _ => {}
         }
@@ -250,7 +250,7 @@ impl StreamPassthrough {
             message.and_then(|message| repair::repair_message_start(data, message, &self.model, &known));
         let renamed = renamed.ok_or(UpstreamError::new(UpstreamErrorKind::Malformed))?;
         let data = [br#"{"type":"message_start","message":"#, &renamed[..], b"}"].concat();
-        Ok(sse::named_event("message_start", &data))
+        Ok(sse::encode_named_event("message_start", &data))
     }
 
     fn forward_block_start(&mut self, data: &Bytes, seen: &EventMembers<'_>, out: &mut OutputBuffer) {
@@ -270,13 +270,13 @@ impl StreamPassthrough {
         if !sealed && kind == "thinking" {
             self.unsigned_block = seen.index;
         }
-        self.held_events.push(sse::named_event(
+        self.held_events.push(sse::encode_named_event(
             "content_block_start",
             &self.hidden_blocks.with_client_index(&start.data, seen.index),
         ));
         if let Some((name, words)) = start.early_text {
             let index = self.hidden_blocks.client_index(seen.index.unwrap_or_default());
-            self.held_events.push(sse::named_event(
+            self.held_events.push(sse::encode_named_event(
                 "content_block_delta",
                 &repair::text_delta_from_start(index, name, &words),
             ));
@@ -297,7 +297,7 @@ impl StreamPassthrough {
             && seen
                 .delta
                 .and_then(|delta| json_cursor::member_value(delta, "type"))
-                .is_some_and(|kind| json::is_string_equal(kind, "signature_delta"))
+                .is_some_and(|kind| json::json_string_equals(kind, "signature_delta"))
         {
             self.unsigned_block = None;
         }
@@ -307,15 +307,15 @@ impl StreamPassthrough {
         if let Some(at) = self.early_inputs.iter().position(|(early, _)| *early == index) {
             let (_, input) = self.early_inputs.swap_remove(at);
             let delta = repair::make_input_delta(self.hidden_blocks.client_index(index), &input);
-            self.held_events.push(sse::named_event("content_block_delta", &delta));
+            self.held_events.push(sse::encode_named_event("content_block_delta", &delta));
             // The shadow translator has written the input too, so its block is open.
             self.flush_held(out);
         }
         if self.unsigned_block.take_if(|unsealed| *unsealed == index).is_some() {
             let seal = repair::make_signature_delta(self.hidden_blocks.client_index(index), &self.id);
-            self.held_events.push(sse::named_event("content_block_delta", &seal));
+            self.held_events.push(sse::encode_named_event("content_block_delta", &seal));
         }
-        self.held_events.push(sse::named_event(
+        self.held_events.push(sse::encode_named_event(
             "content_block_stop",
             &self.hidden_blocks.with_client_index(data, Some(index)),
         ));
@@ -338,7 +338,7 @@ impl StreamPassthrough {
         let last = self.message_delta.take().unwrap_or_default();
         end.extend_from_slice(b"event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":");
         let finish = self.observer.finish_reason().unwrap_or(FinishReason::Stop);
-        repair::write_final_delta(
+        repair::write_message_delta(
             json_cursor::member_value(&last, "delta"),
             finish,
             &self.stop_sequences,
@@ -347,7 +347,7 @@ impl StreamPassthrough {
         end.extend_from_slice(br#","usage":"#);
         let own = json_cursor::member_value(&last, "usage")
             .filter(|own| usage.source == UsageSource::Provider && has_all_counts(own))
-            .filter(|own| !repair::has_implausible_details(own, usage));
+            .filter(|own| !repair::has_implausible_usage_details(own, usage));
         match own {
             Some(own) => end.extend_from_slice(own),
             None => messages::write_usage(usage, &mut end),

@@ -101,8 +101,8 @@ fn ensure_unique_id(patches: &mut DocumentPatches<'_>, block: &[u8], ids: &mut T
         .and_then(|id| EscapedText::from_json(Bytes::copy_from_slice(id)))
         .filter(|id| !id.is_empty());
     let own = match &id {
-        Some(id) => ids.unique_id(id.clone(), seed, 0),
-        None => ids.generated_id(seed, 0),
+        Some(id) => ids.deduplicate_id(id.clone(), seed, 0),
+        None => ids.generate_id(seed, 0),
     };
     if id.as_ref() != Some(&own) {
         patches.set_member(block, "id", reported, json_string(&own.decoded()));
@@ -145,13 +145,13 @@ pub(super) fn repair_message_start(
 
 /// Replaces a role that an answer cannot have.
 fn repair_role(patches: &mut DocumentPatches<'_>, role: &[u8]) {
-    if !json::is_string_equal(role, "assistant") {
+    if !json::json_string_equals(role, "assistant") {
         patches.replace(role, &br#""assistant""#[..]);
     }
 }
 
 /// Returns true if the details of a usage object count more tokens than the totals in `known`.
-pub(super) fn has_implausible_details(usage: &[u8], known: &TokenUsage) -> bool {
+pub(super) fn has_implausible_usage_details(usage: &[u8], known: &TokenUsage) -> bool {
     let exceeds = |object: &[u8], most: u64| {
         json_cursor::members(object)
             .filter_map(|(_, value)| json_cursor::parse_integer(value))
@@ -177,7 +177,8 @@ fn repair_usage(
             .iter()
             .all(|name| json_cursor::member_value(usage, name).and_then(json_cursor::parse_integer).is_some())
     };
-    let is_sound = reported.is_some_and(|usage| counts(usage) && !has_implausible_details(usage, known));
+    let is_sound =
+        reported.is_some_and(|usage| counts(usage) && !has_implausible_usage_details(usage, known));
     if known.source.is_implausible() || !is_sound {
         let mut usage = Vec::with_capacity(128);
         messages::write_usage(known, &mut usage);
@@ -191,7 +192,7 @@ pub(super) fn repair_block(patches: &mut DocumentPatches<'_>, block: &[u8], seal
     let (mut thinks, mut thought, mut signature, mut hollow) = (false, &b""[..], None, false);
     for (key, value) in json_cursor::members(block) {
         match &*key {
-            "type" => thinks = json::is_string_equal(value, "thinking"),
+            "type" => thinks = json::json_string_equals(value, "thinking"),
             "thinking" => thought = json_cursor::string_body(value).unwrap_or_default(),
             "signature" => signature = Some(value),
             "caller" | "citations" | "toolset_name" => hollow |= json_cursor::is_null(value),
@@ -222,7 +223,7 @@ fn is_matching_stop_reason(reported: Option<&[u8]>, finish: FinishReason) -> boo
 
 /// Writes the `delta` of the `message_delta` event: unchanged if it fits the finish reason. `asked` has the client's
 /// stop sequences.
-pub(super) fn write_final_delta(
+pub(super) fn write_message_delta(
     delta: Option<&[u8]>,
     finish: FinishReason,
     asked: &[String],
@@ -243,7 +244,7 @@ pub(super) fn write_final_delta(
 
 /// Repaired `content_block_start` event. Missing members are added; text and tool input are removed, and sent in deltas
 /// instead.
-pub(super) struct RepairedStart {
+pub(super) struct RepairedBlockStart {
     pub(super) data: Bytes,
     /// Tool input that the original event contained. It is removed, because clients would append the deltas to it.
     pub(super) early_input: Option<Bytes>,
@@ -258,7 +259,7 @@ pub(super) fn repair_block_start(
     seen: &EventMembers<'_>,
     thinking: ThinkingDisplay,
     (ids, seed): (&mut ToolCallIds, &str),
-) -> RepairedStart {
+) -> RepairedBlockStart {
     let opened = seen.content_block.unwrap_or_default();
     let mut patches = DocumentPatches::new(data);
     repair_block(&mut patches, opened, |_| String::new());
@@ -290,7 +291,7 @@ pub(super) fn repair_block_start(
         }
     }
     let data = if patches.is_empty() { data.clone() } else { Bytes::from(patches.finish().concat()) };
-    RepairedStart { data, early_input: early, early_text: words }
+    RepairedBlockStart { data, early_input: early, early_text: words }
 }
 
 /// Returns the text that a text or thinking block has in its start event, with quotes; `None` if it has none.
@@ -300,7 +301,7 @@ pub(super) fn early_text(opened: &[u8]) -> Option<&[u8]> {
 
 /// Returns true if the block has this `type`.
 fn has_type(block: &[u8], kind: &str) -> bool {
-    json_cursor::member_value(block, "type").is_some_and(|reported| json::is_string_equal(reported, kind))
+    json_cursor::member_value(block, "type").is_some_and(|reported| json::json_string_equals(reported, kind))
 }
 
 /// Returns the name of the text member of a text or thinking block.

@@ -6,7 +6,7 @@ use super::conversation::{self, RewrittenConversation};
 use crate::body_builder::BodyBuilder;
 use crate::{chat_to_messages, json_cursor, parameters, reasoning_effort, response_constraints};
 use bytes::Bytes;
-use penstock_core::{ApiError, AttemptTarget, ExtraMember, InferenceRequest};
+use penstock_core::{AdjustableMember, ApiError, AttemptTarget, InferenceRequest};
 use penstock_json_scan::json;
 
 /// Members that are forwarded to a provider, in addition to engine parameters that the offer lists. All other members
@@ -46,7 +46,7 @@ pub(super) fn build_request(
     if delivered.is_some() && target.continuation_method().is_none() {
         return Err(ApiError::unsupported("messages", "This provider does not continue an answer."));
     }
-    let rewritten = RewrittenConversation::rewrite(ask, target);
+    let rewritten = RewrittenConversation::from_request(ask, target);
     let engine = engine_parameters(ask, target)?;
     let mut out = BodyBuilder::with_source(&ask.body);
     out.push_str(r#"{"model":"#);
@@ -67,10 +67,10 @@ pub(super) fn build_request(
         out.push_byte(b':');
         match (name, target.max_tokens, delivered) {
             ("max_tokens", Some(max), _) => out.push_number(max),
-            ("stop_sequences", ..) if enforces_stop_sequences(ask, target) => {
+            ("stop_sequences", ..) if needs_stop_sequence_enforcement(ask, target) => {
                 write_stops(ask, target, &mut out);
             }
-            ("tool_choice", ..) if !target.allows_extra(ExtraMember::ParallelTools) => {
+            ("tool_choice", ..) if !target.allows_member(AdjustableMember::ParallelTools) => {
                 write_choice_without_limit(value, &mut out);
             }
             ("tools", ..) if !have_schema_types(value) => write_tools(value, &mut out),
@@ -103,7 +103,8 @@ fn write_member(name: &str, value: &[u8], out: &mut BodyBuilder<'_>) {
 
 /// Writes the switch that disables thinking, if the client disables it by a parameter of another vendor or engine.
 fn write_thinking_switch(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut BodyBuilder<'_>) {
-    let is_off = || reasoning_effort::is_reasoning_off(ask) && target.allows_extra(ExtraMember::Thinking);
+    let is_off =
+        || reasoning_effort::is_reasoning_off(ask) && target.allows_member(AdjustableMember::Thinking);
     if target.capabilities.thinking_switch && ask.member_value("thinking").is_none() && is_off() {
         out.push_str(r#","thinking":{"type":"disabled"}"#);
     }
@@ -157,7 +158,7 @@ fn write_tools(tools: &[u8], out: &mut BodyBuilder<'_>) {
         match split_around(tool, schema) {
             Some((before, after)) if !schema.is_empty() => {
                 out.push_source(before);
-                chat_to_messages::write_schema(schema, out);
+                chat_to_messages::write_object_schema(schema, out);
                 out.push_source(after);
             }
             _ => out.push_source(tool),
@@ -182,8 +183,9 @@ fn write_choice_without_limit(choice: &[u8], out: &mut BodyBuilder<'_>) {
 /// Returns true if the tool choice is the default, and the provider has refused the member.
 fn is_refused_choice(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> bool {
     let choice = ask.member_value("tool_choice").unwrap_or_default();
-    !target.allows_extra(ExtraMember::ToolChoice)
-        && json_cursor::member_value(choice, "type").is_some_and(|kind| json::is_string_equal(kind, "auto"))
+    !target.allows_member(AdjustableMember::ToolChoice)
+        && json_cursor::member_value(choice, "type")
+            .is_some_and(|kind| json::json_string_equals(kind, "auto"))
 }
 
 /// Returns true if the request has tools; without them providers answer 400 to a tool choice.
@@ -192,7 +194,7 @@ fn has_tools(ask: &InferenceRequest) -> bool {
 }
 
 /// Returns true if the provider does not get all stop sequences of the request, so that the gateway enforces the others.
-pub(super) fn enforces_stop_sequences(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> bool {
+pub(super) fn needs_stop_sequence_enforcement(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> bool {
     response_constraints::upstream_stop_sequences(&ask.stop, target).len() < ask.stop.len()
 }
 

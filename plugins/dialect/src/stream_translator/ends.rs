@@ -37,7 +37,7 @@ impl StreamTranslator {
         has_output
             && !self.has_all_finish_reasons()
             && !self.is_continuation
-            && self.token_cap.is_filled_as_reported(self.usage().as_ref(), self.finished.len())
+            && self.token_cap.is_reached_by_reported_usage(self.usage().as_ref(), self.finished.len())
     }
 
     /// Returns the error of a truncated stream; a provider that returns fewer choices than requested is not at fault.
@@ -49,14 +49,14 @@ impl StreamTranslator {
     }
 
     /// Handles the provider's end event (`[DONE]`, `message_stop`). Some engines report the usage after it.
-    pub(super) fn record_end(&mut self) -> Result<(), UpstreamError> {
-        self.end_stream()?;
+    pub(super) fn handle_end_event(&mut self) -> Result<(), UpstreamError> {
+        self.handle_stream_end()?;
         self.awaits_usage = self.may_report_usage_late && self.reported_usage.is_none();
         Ok(())
     }
 
     /// Handles the end of the provider's stream.
-    pub(super) fn end_stream(&mut self) -> Result<(), UpstreamError> {
+    pub(super) fn handle_stream_end(&mut self) -> Result<(), UpstreamError> {
         if !self.has_all_finish_reasons() {
             return Err(self.truncation_error());
         }
@@ -73,7 +73,7 @@ impl StreamTranslator {
             self.finish_reason = Some(reason);
         }
         self.finish_after_output = true;
-        self.update_finished();
+        self.update_progress();
     }
 
     /// Returns true if every choice has a finish reason.
@@ -83,17 +83,17 @@ impl StreamTranslator {
 
     /// Updates the progress when all choices have a finish reason. A finish reason without output and without usage is
     /// not enough, because some engines send it with the role, before the output.
-    pub(super) fn update_finished(&mut self) {
+    pub(super) fn update_progress(&mut self) {
         let is_answered = self.progress > StreamProgress::Pending || self.usage_after_output;
         let is_trusted = self.finish_confidence == FinishConfidence::Trusted
-            || (self.finish_after_output && self.has_usage_of_end());
+            || (self.finish_after_output && self.has_separate_final_usage());
         if is_answered && is_trusted && self.has_all_finish_reasons() {
             self.progress = self.progress.max(StreamProgress::Finished);
         }
     }
 
     /// Returns true if usage came after the last output, and not in the same chunk.
-    pub(super) fn has_usage_of_end(&self) -> bool {
+    pub(super) fn has_separate_final_usage(&self) -> bool {
         self.usage_after_output && !self.decoder.has_usage_with_output()
     }
 }

@@ -36,7 +36,7 @@ impl StreamTranslation for StreamTranslator {
             self.process_events(out)?;
             self.awaits_usage = false;
         }
-        self.end_stream()
+        self.handle_stream_end()
     }
 
     fn progress(&self) -> StreamProgress {
@@ -48,27 +48,27 @@ impl StreamTranslation for StreamTranslator {
     }
 
     fn has_unconfirmed_finish(&self) -> bool {
-        self.progress == StreamProgress::Finished && !self.has_usage_of_end()
+        self.progress == StreamProgress::Finished && !self.has_separate_final_usage()
     }
 
     fn usage(&self) -> Option<TokenUsage> {
         let bounds = self.current_bounds();
-        let counted = TokenUsage::estimate(self.prompt_bytes, self.output_bytes());
+        let counted = TokenUsage::estimate(self.prompt_bytes, self.delivered_text_bytes());
         let mut usage = self
             .reported_usage
             .filter(|_| !self.is_continuation)
             .map(|stated| stated.to_plausible_usage(&bounds, &counted))?;
         if self.progress >= StreamProgress::Finished {
-            choices::correct_single_choice_usage(&mut usage, &self.choice_sizes);
+            choices::correct_undercounted_output(&mut usage, &self.choice_sizes);
         }
         Some(usage)
     }
 
     fn estimated_usage(&self) -> TokenUsage {
-        TokenUsage::estimate(self.prompt_bytes, self.output_bytes()).clamp_to(&self.usage_bounds)
+        TokenUsage::estimate(self.prompt_bytes, self.delivered_text_bytes()).clamp_to(&self.usage_bounds)
     }
 
-    fn observation(&self) -> OfferObservation {
+    fn offer_observation(&self) -> OfferObservation {
         OfferObservation {
             reasoning_name: self.decoder.reasoning_name(),
             exceeds_output_limit: self.output_limit.is_exceeded(),
@@ -85,10 +85,10 @@ impl StreamTranslation for StreamTranslator {
         if let Some(finished) = self.finished.get_mut(choice as usize) {
             *finished = true;
         }
-        self.writer.record_choice_finish(choice, finish);
+        self.writer.record_separate_choice_finish(choice, finish);
     }
 
-    fn output_bytes(&self) -> usize {
+    fn delivered_text_bytes(&self) -> usize {
         self.output_bytes - self.echo.echoed_bytes()
     }
 
@@ -96,7 +96,7 @@ impl StreamTranslation for StreamTranslator {
         self.part_without(self.hidden_bytes + self.writer.undelivered_bytes())
     }
 
-    fn generated_bytes(&self) -> usize {
+    fn received_text_bytes(&self) -> usize {
         self.attempt_bytes
     }
 
@@ -111,7 +111,7 @@ impl StreamTranslation for StreamTranslator {
         let mut usage =
             self.reported_usage.map_or(counted, |stated| stated.to_plausible_usage(&bounds, &counted));
         if self.progress >= StreamProgress::Finished {
-            choices::correct_single_choice_usage(&mut usage, &self.choice_sizes);
+            choices::correct_undercounted_output(&mut usage, &self.choice_sizes);
         }
         // Usage reported before the end of the answer may be lower than the output so far.
         if self.progress < StreamProgress::Finished && usage.output < counted.output {
@@ -138,7 +138,7 @@ impl StreamTranslation for StreamTranslator {
     }
 
     fn delivered_text(&mut self) -> Option<String> {
-        self.delivered.text()
+        self.delivered.plain_text()
     }
 
     fn start_rescue(&mut self, target: &AttemptTarget<'_>, how: RescueMode) -> bool {
@@ -148,7 +148,7 @@ impl StreamTranslation for StreamTranslator {
         self.repetition_filter = None;
         let comparison = match how {
             RescueMode::Continue => {
-                let Some(text) = self.delivered.text() else { return false };
+                let Some(text) = self.delivered.plain_text() else { return false };
                 self.repetition_filter = RepetitionFilter::new(text);
                 None
             }

@@ -166,7 +166,7 @@ impl super::DialectWriter for ChatStreamWriter {
                 self.write_tool_call(*choice, *tool, &call, out);
             }
             AnswerEvent::Finish { choice, reason, .. } => {
-                super::DialectWriter::record_choice_finish(self, *choice, *reason);
+                super::DialectWriter::record_separate_choice_finish(self, *choice, *reason);
             }
             AnswerEvent::Reasoning { .. }
             | AnswerEvent::Start
@@ -183,7 +183,7 @@ impl super::DialectWriter for ChatStreamWriter {
         self.write_roles(out);
     }
 
-    fn record_choice_finish(&mut self, choice: u32, finish: FinishReason) {
+    fn record_separate_choice_finish(&mut self, choice: u32, finish: FinishReason) {
         if let Some(known) = self.finish_reasons.get_mut(choice as usize) {
             *known = Some(finish);
         }

@@ -148,12 +148,14 @@ impl super::DialectWriter for CompletionStreamWriter {
                 self.write_choice(*choice, text.escaped(), logprobs.as_deref(), out);
                 out.extend_from_slice(b",\"finish_reason\":null}]}\n\n");
             }
-            AnswerEvent::Finish { choice, reason, .. } => self.record_choice_finish(*choice, *reason),
+            AnswerEvent::Finish { choice, reason, .. } => {
+                self.record_separate_choice_finish(*choice, *reason)
+            }
             _ => {}
         }
     }
 
-    fn record_choice_finish(&mut self, choice: u32, finish: FinishReason) {
+    fn record_separate_choice_finish(&mut self, choice: u32, finish: FinishReason) {
         if let Some(known) = self.finish_reasons.get_mut(choice as usize) {
             *known = Some(finish);
         }

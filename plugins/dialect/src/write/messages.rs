@@ -78,12 +78,15 @@ impl MessagesStreamWriter {
     /// is buffered.
     fn block_for(&mut self, kind: BlockKind, out: &mut Vec<u8>) -> (&mut BlockWriter, bool) {
         let waits = !self.pending_blocks.is_empty()
-            || self.current_block.as_ref().is_some_and(|open| open.kind != kind && open.is_unfinished());
+            || self
+                .current_block
+                .as_ref()
+                .is_some_and(|open| open.kind != kind && open.has_incomplete_arguments());
         if waits {
-            if self.pending_blocks.back().is_none_or(|last| !last.accepts(kind)) {
+            if self.pending_blocks.back().is_none_or(|last| !last.accepts_kind(kind)) {
                 self.pending_blocks.push_back(BlockWriter::new(kind));
             }
-        } else if self.current_block.as_ref().is_none_or(|open| !open.accepts(kind)) {
+        } else if self.current_block.as_ref().is_none_or(|open| !open.accepts_kind(kind)) {
             self.close_block(out);
             self.open_block(BlockWriter::new(kind), out);
         }
@@ -105,7 +108,7 @@ impl MessagesStreamWriter {
             self.pending_bytes += block.buffer_text(text);
             self.is_invalid |= self.pending_bytes > MAX_PENDING_BYTES;
         } else {
-            block.write_delta(text, out);
+            block.push_text(text, out);
         }
     }
 
@@ -127,13 +130,13 @@ impl MessagesStreamWriter {
     fn start_tool_call(&mut self, tool: u32, id: &EscapedText, name: &EscapedText, out: &mut Vec<u8>) {
         self.write_message_start(out);
         self.has_tool_call = true;
-        let name = match self.options.tool_names.restore_name(&name.decoded()) {
+        let name = match self.options.tool_names.original_name(&name.decoded()) {
             restored if restored == name.decoded() => name.clone(),
             restored => EscapedText::new(restored),
         };
-        let block = BlockWriter::tool(tool, id.clone(), name);
+        let block = BlockWriter::new_tool_block(tool, id.clone(), name);
         if self.pending_blocks.is_empty()
-            && self.current_block.as_ref().is_none_or(|open| !open.is_unfinished())
+            && self.current_block.as_ref().is_none_or(|open| !open.has_incomplete_arguments())
         {
             self.close_block(out);
             self.open_block(block, out);
@@ -159,8 +162,8 @@ impl MessagesStreamWriter {
     fn write_arguments(&mut self, tool: u32, fragment: &EscapedText, out: &mut Vec<u8>) {
         let kind = BlockKind::Tool(tool);
         if let Some(open) = self.current_block.as_mut().filter(|open| open.kind == kind) {
-            open.write_delta(fragment, out);
-            if !self.pending_blocks.is_empty() && !open.is_unfinished() {
+            open.push_text(fragment, out);
+            if !self.pending_blocks.is_empty() && !open.has_incomplete_arguments() {
                 self.open_pending(out);
             }
         } else if let Some(block) = self.pending_call(tool) {
@@ -174,7 +177,7 @@ impl MessagesStreamWriter {
 
     /// Opens buffered blocks as far as possible.
     fn open_pending(&mut self, out: &mut Vec<u8>) {
-        while self.current_block.as_ref().is_none_or(|open| !open.is_unfinished()) {
+        while self.current_block.as_ref().is_none_or(|open| !open.has_incomplete_arguments()) {
             let Some(block) = self.pop_pending() else { return };
             self.close_block(out);
             self.open_block(block, out);
@@ -186,8 +189,8 @@ impl MessagesStreamWriter {
         self.next_index += 1;
         let texts = std::mem::take(&mut block.buffered_texts);
         for text in &texts {
-            self.pending_bytes = self.pending_bytes.saturating_sub(block::buffered_bytes(text));
-            block.write_text(text, out);
+            self.pending_bytes = self.pending_bytes.saturating_sub(block::text_memory_bytes(text));
+            block.write_delta_event(text, out);
         }
         self.current_block = Some(block);
     }
@@ -220,7 +223,7 @@ pub(crate) fn invalid_output_event(id: &str, objects: &[u8]) -> Bytes {
     let refusal = super::invalid_arguments_error();
     let envelope =
         penstock_http_wire::error::error_envelope(Dialect::Messages, &refusal, &format!("req_{id}"));
-    penstock_http_wire::sse::named_event("error", &super::append_members(envelope, objects))
+    penstock_http_wire::sse::encode_named_event("error", &super::append_members(envelope, objects))
 }
 
 /// Writes an empty text block, because some clients read the first block of a message without checking that it exists.
@@ -281,7 +284,7 @@ impl super::DialectWriter for MessagesStreamWriter {
 
     fn undelivered_bytes(&self) -> usize {
         // `pending_bytes` counts escaped text, the output of the model is counted unescaped.
-        self.pending_blocks.iter().flat_map(|block| &block.buffered_texts).map(EscapedText::len).sum()
+        self.pending_blocks.iter().flat_map(|block| &block.buffered_texts).map(EscapedText::decoded_len).sum()
     }
 
     fn buffered_bytes(&self) -> usize {
@@ -313,6 +316,6 @@ data: {"type":"message_delta","delta":{"#,
     fn write_error(&mut self, refusal: &ApiError, request_id: &str, objects: &[u8], out: &mut Vec<u8>) {
         let envelope = penstock_http_wire::error::error_envelope(Dialect::Messages, refusal, request_id);
         let envelope = super::append_members(envelope, objects);
-        out.extend_from_slice(&penstock_http_wire::sse::named_event("error", &envelope));
+        out.extend_from_slice(&penstock_http_wire::sse::encode_named_event("error", &envelope));
     }
 }

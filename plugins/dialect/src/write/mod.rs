@@ -41,14 +41,14 @@ pub trait DialectWriter: Send {
     fn write_start(&mut self, _out: &mut Vec<u8>) {}
 
     /// Records the finish reason of a choice that another request answered.
-    fn record_choice_finish(&mut self, _choice: u32, _finish: FinishReason) {}
+    fn record_separate_choice_finish(&mut self, _choice: u32, _finish: FinishReason) {}
 
     /// Returns true if the client sees [`AnswerEvent::Reasoning`]; a rescue compares only visible text.
     fn shows_reasoning(&self) -> bool;
 
     /// Returns true if an answer of this dialect consists of messages, so that [`AnswerEvent::MessageStart`] is
     /// written. For other dialects it becomes a blank line.
-    fn has_messages(&self) -> bool {
+    fn has_message_boundaries(&self) -> bool {
         false
     }
 

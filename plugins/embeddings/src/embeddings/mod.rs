@@ -14,7 +14,7 @@ use penstock_core::{
     AttemptTarget, BufferedResponse, EmbeddingTask, FinishReason, InferenceRequest, InferenceTask,
     OfferObservation, UpstreamError, UpstreamErrorKind, WorkDone,
 };
-use vectors::{AnswerVectors, VectorForm};
+use vectors::{AnswerVectors, VectorEncoding};
 
 /// Returns the embeddings task of a request; `None` for a request of another kind.
 fn task(ask: &InferenceRequest) -> Option<&EmbeddingTask> {
@@ -81,6 +81,6 @@ fn write_response(
 }
 
 /// Returns the vector form that the client requests.
-fn requested_form(embed: &EmbeddingTask) -> VectorForm {
-    if embed.as_base64 { VectorForm::Base64 } else { VectorForm::Floats }
+fn requested_form(embed: &EmbeddingTask) -> VectorEncoding {
+    if embed.as_base64 { VectorEncoding::Base64 } else { VectorEncoding::Floats }
 }

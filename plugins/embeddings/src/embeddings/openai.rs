@@ -8,7 +8,7 @@ use crate::cursor::AnswerJsonCursor;
 use crate::json_text::{json_string, write_json_array};
 use bytes::Bytes;
 use penstock_core::{
-    ApiError, AttemptTarget, BufferedResponse, EmbeddingTask, ExtraMember, InferenceRequest, ModelKind,
+    AdjustableMember, ApiError, AttemptTarget, BufferedResponse, EmbeddingTask, InferenceRequest, ModelKind,
     ProviderAdapter, UpstreamAnswer, UpstreamError, UpstreamErrorKind, UpstreamRequest,
 };
 
@@ -49,7 +49,7 @@ impl ProviderAdapter for OpenAiEmbeddings {
             }
             ask.write_task_parameters(target, &[], &mut body);
             body.push(Bytes::from(rest(embed, target)));
-            UpstreamRequest::json(body)
+            UpstreamRequest::from_json(body)
         };
         Ok(input_batches(embed, target).map(call).collect())
     }
@@ -71,7 +71,7 @@ impl ProviderAdapter for OpenAiEmbeddings {
 fn rest(embed: &EmbeddingTask, target: &AttemptTarget<'_>) -> String {
     let mut rest = String::new();
     if target.capabilities.accepts_parameter("encoding_format")
-        && target.allows_extra(ExtraMember::EncodingFormat)
+        && target.allows_member(AdjustableMember::EncodingFormat)
     {
         let form = if embed.as_base64 { "base64" } else { "float" };
         rest.push_str(&format!(r#","encoding_format":"{form}""#));

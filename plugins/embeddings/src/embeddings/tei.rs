@@ -49,7 +49,7 @@ impl ProviderAdapter for TeiEmbeddings {
             }
             ask.write_task_parameters(target, &[], &mut body);
             body.push(Bytes::from_static(b"}"));
-            UpstreamRequest::json(body)
+            UpstreamRequest::from_json(body)
         };
         Ok(input_batches(embed, target).map(call).collect())
     }

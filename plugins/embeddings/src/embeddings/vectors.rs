@@ -12,7 +12,7 @@ const MAX_RESERVED_BYTES: usize = 64 << 20;
 
 /// Encoding of a vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum VectorForm {
+pub(super) enum VectorEncoding {
     /// Array of numbers.
     Floats,
     /// Base64 string.
@@ -50,7 +50,7 @@ pub(super) struct AnswerVectors {
 
 /// Reader of the successive vectors in a provider's answer.
 pub(super) struct VectorReader {
-    form: VectorForm,
+    form: VectorEncoding,
     items: Vec<VectorItem>,
     converted: Vec<u8>,
     scratch: Vec<u8>,
@@ -60,7 +60,7 @@ pub(super) struct VectorReader {
 
 impl VectorReader {
     /// Creates a reader of `expected` vectors.
-    pub(super) fn new(form: VectorForm, expected: usize) -> Self {
+    pub(super) fn new(form: VectorEncoding, expected: usize) -> Self {
         Self {
             form,
             expected,
@@ -85,7 +85,7 @@ impl VectorReader {
             match key {
                 "embedding" if location.is_none() => location = Some(self.read_vector(cursor)?),
                 "index" => index = Some(json_text::parse_index(cursor.read_value_bytes()?)?),
-                "object" => named = json::is_string_equal(cursor.read_value_bytes()?, "embedding"),
+                "object" => named = json::json_string_equals(cursor.read_value_bytes()?, "embedding"),
                 _ => {
                     cursor.read_value_range()?;
                 }
@@ -101,11 +101,11 @@ impl VectorReader {
     fn read_vector(&mut self, cursor: &mut AnswerJsonCursor<'_>) -> Option<VectorLocation> {
         let at = cursor.position();
         let (taken, count, made) = match (cursor.peek()?, self.form) {
-            (b'[', VectorForm::Floats) => {
+            (b'[', VectorEncoding::Floats) => {
                 let (taken, count) = floats::measure_array(cursor.rest())?;
                 (taken, count, false)
             }
-            (b'[', VectorForm::Base64) => {
+            (b'[', VectorEncoding::Base64) => {
                 self.scratch.clear();
                 (floats::read_array(cursor.rest(), &mut self.scratch)?, self.scratch.len() / 4, true)
             }
@@ -113,7 +113,11 @@ impl VectorReader {
                 let taken = penstock_json_scan::json::string_end(cursor.rest(), 0)?;
                 let inside = cursor.rest().get(1..taken - 1)?;
                 self.scratch.clear();
-                (taken, floats::decode_base64(inside, &mut self.scratch)?, self.form == VectorForm::Floats)
+                (
+                    taken,
+                    floats::decode_base64(inside, &mut self.scratch)?,
+                    self.form == VectorEncoding::Floats,
+                )
             }
             _ => return None,
         };
@@ -126,8 +130,8 @@ impl VectorReader {
         }
         let start = self.converted.len();
         match self.form {
-            VectorForm::Floats => floats::write_array(&self.scratch, &mut self.converted)?,
-            VectorForm::Base64 => floats::encode_base64(&self.scratch, &mut self.converted)?,
+            VectorEncoding::Floats => floats::write_array(&self.scratch, &mut self.converted)?,
+            VectorEncoding::Base64 => floats::encode_base64(&self.scratch, &mut self.converted)?,
         }
         if start == 0 {
             // The other vectors need about as much space as the first. Without a reservation, each growth of the buffer

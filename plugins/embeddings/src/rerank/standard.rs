@@ -7,10 +7,10 @@
 use super::{document_batches, read, task};
 use crate::json_text::{json_string, write_json_array};
 use bytes::Bytes;
-use penstock_core::task_parameters::MAX_TOKENS_PER_DOC;
+use penstock_core::task_parameters::MAX_TOKENS_PER_DOC_PARAMETER;
 use penstock_core::{
-    ApiError, AttemptTarget, BufferedResponse, ExtraMember, InferenceRequest, ModelKind, ProviderAdapter,
-    UpstreamAnswer, UpstreamError, UpstreamErrorKind, UpstreamRequest,
+    AdjustableMember, ApiError, AttemptTarget, BufferedResponse, InferenceRequest, ModelKind,
+    ProviderAdapter, UpstreamAnswer, UpstreamError, UpstreamErrorKind, UpstreamRequest,
 };
 
 /// Adapter for one variant of the common rerank API.
@@ -38,7 +38,7 @@ pub const JINA: StandardRerank = variant("jina", WITHOUT_DOCUMENTS);
 pub const COHERE_V1: StandardRerank = variant("cohere_v1", WITHOUT_DOCUMENTS);
 /// Variant of version 2 of Cohere's API, which never returns documents and refuses the member `return_documents`.
 pub const COHERE_V2: StandardRerank =
-    StandardRerank { parameters: &[MAX_TOKENS_PER_DOC], ..variant("cohere_v2", "") };
+    StandardRerank { parameters: &[MAX_TOKENS_PER_DOC_PARAMETER], ..variant("cohere_v2", "") };
 /// Variant of Infinity's API.
 pub const INFINITY: StandardRerank = variant("infinity", WITHOUT_DOCUMENTS);
 
@@ -66,11 +66,11 @@ impl ProviderAdapter for StandardRerank {
             let mut body = vec![Bytes::from(head), rerank.query.clone()];
             body.push(Bytes::from_static(br#","documents":"#));
             write_json_array(documents, &mut body);
-            let extra = if target.allows_extra(ExtraMember::ReturnDocuments) { self.extra } else { "" };
+            let extra = if target.allows_member(AdjustableMember::ReturnDocuments) { self.extra } else { "" };
             body.push(Bytes::from_static(extra.as_bytes()));
             ask.write_task_parameters(target, self.parameters, &mut body);
             body.push(Bytes::from_static(b"}"));
-            UpstreamRequest::json(body)
+            UpstreamRequest::from_json(body)
         };
         Ok(document_batches(rerank, target).map(call).collect())
     }

@@ -5,8 +5,8 @@ use super::{document_batches, read, task};
 use crate::json_text::write_json_array;
 use bytes::Bytes;
 use penstock_core::{
-    ApiError, AttemptTarget, BufferedResponse, ExtraMember, InferenceRequest, ModelKind, ProviderAdapter,
-    RerankScoreTransform, UpstreamAnswer, UpstreamError, UpstreamErrorKind, UpstreamRequest,
+    AdjustableMember, ApiError, AttemptTarget, BufferedResponse, InferenceRequest, ModelKind,
+    ProviderAdapter, RerankScoreTransform, UpstreamAnswer, UpstreamError, UpstreamErrorKind, UpstreamRequest,
 };
 
 /// Adapter for reranking with text-embeddings-inference (TEI).
@@ -44,13 +44,13 @@ impl ProviderAdapter for TeiRerank {
             body.push(Bytes::from_static(br#","texts":"#));
             write_json_array(documents, &mut body);
             ask.write_task_parameters(target, &[], &mut body);
-            let scores = if target.allows_extra(ExtraMember::RawScores) {
+            let scores = if target.allows_member(AdjustableMember::RawScores) {
                 format!(r#","raw_scores":{raw}}}"#)
             } else {
                 "}".into()
             };
             body.push(Bytes::from(scores));
-            UpstreamRequest::json(body)
+            UpstreamRequest::from_json(body)
         };
         Ok(document_batches(rerank, target).map(call).collect())
     }
@@ -74,7 +74,7 @@ impl ProviderAdapter for TeiRerank {
 /// Returns the transformation of the scores in an answer. The engine returns probabilities unless `raw_scores` asks for
 /// logits, so they are not transformed if a provider refused this member.
 const fn answer_transform(target: &AttemptTarget<'_>) -> RerankScoreTransform {
-    if target.allows_extra(ExtraMember::RawScores) {
+    if target.allows_member(AdjustableMember::RawScores) {
         target.capabilities.score_transform
     } else {
         RerankScoreTransform::Identity

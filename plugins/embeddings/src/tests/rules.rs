@@ -249,7 +249,11 @@ fn a_refused_member_does_not_change_the_scale_of_scores() {
     let logits = [-4.0, 6.0, 0.0];
     for score_transform in [RerankScoreTransform::Identity, RerankScoreTransform::Sigmoid] {
         let abilities = OfferCapabilities { score_transform, ..OfferCapabilities::default() };
-        for omitted in ExtraMembers::ADDED.iter().map(ExtraMembers::of).chain([ExtraMembers::NONE]) {
+        for omitted in AdjustableMemberSet::ADDED_BY_GATEWAY
+            .iter()
+            .map(AdjustableMemberSet::from_member)
+            .chain([AdjustableMemberSet::NONE])
+        {
             let mut target = target(&abilities);
             target.adjustment.omitted = omitted;
             let shape = shape(ModelKind::Rerank, "tei");

@@ -3,8 +3,8 @@
 //! interpret differently.
 
 use super::MalformedMessage;
-use super::chunk_decoder::{MAX_LINE_BYTES, MAX_TRAILER_BYTES, chunk_length, is_field};
-use crate::http1_request::is_control;
+use super::chunk_decoder::{MAX_LINE_BYTES, MAX_TRAILER_BYTES, is_field_line, parse_chunk_size};
+use crate::http1_request::is_control_except_tab;
 
 /// Scanner of a chunked body that arrives in pieces.
 #[derive(Debug, Default)]
@@ -75,18 +75,18 @@ impl ChunkedBodyScanner {
     fn end_line(&mut self, line: &[u8]) -> Result<(), MalformedMessage> {
         let line =
             line.strip_suffix(b"\r\n").ok_or(MalformedMessage("a line of its chunks ends without CR LF"))?;
-        if line.iter().any(|byte| is_control(*byte)) {
+        if line.iter().any(|byte| is_control_except_tab(*byte)) {
             return Err(MalformedMessage("a line of its chunks holds a control character"));
         }
         self.state = match self.state {
-            BoundaryState::Size => match chunk_length(line)? {
+            BoundaryState::Size => match parse_chunk_size(line)? {
                 0 => BoundaryState::Trailers,
                 length => BoundaryState::Data(length),
             },
             BoundaryState::DataEnd if line.is_empty() => BoundaryState::Size,
             BoundaryState::DataEnd => return Err(MalformedMessage("a chunk is longer than its size")),
             BoundaryState::Trailers if line.is_empty() => BoundaryState::Complete,
-            BoundaryState::Trailers if !is_field(line) => {
+            BoundaryState::Trailers if !is_field_line(line) => {
                 return Err(MalformedMessage("a trailer is invalid"));
             }
             BoundaryState::Trailers => {

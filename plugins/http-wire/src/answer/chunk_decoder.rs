@@ -1,7 +1,7 @@
 //! Decoder that removes the chunk framing from a body that arrives in pieces.
 
 use super::MalformedMessage;
-use crate::http1_request::{is_control, is_token};
+use crate::http1_request::{is_control_except_tab, is_token};
 use bytes::{Bytes, BytesMut};
 
 /// Maximum length of a line with a chunk size and its extensions, or of a trailer, in bytes without its CR LF.
@@ -54,7 +54,7 @@ impl ChunkDecoder {
             match self.state {
                 ChunkState::Size => match take_line(buffer)? {
                     Some(size) => {
-                        self.state = match chunk_length(&size)? {
+                        self.state = match parse_chunk_size(&size)? {
                             0 => ChunkState::Trailers,
                             length => ChunkState::Data(length),
                         }
@@ -75,7 +75,7 @@ impl ChunkDecoder {
                 },
                 ChunkState::Trailers => match take_line(buffer)? {
                     Some(end) if end.is_empty() => self.state = ChunkState::Complete,
-                    Some(trailer) if !is_field(&trailer) => {
+                    Some(trailer) if !is_field_line(&trailer) => {
                         return Err(MalformedMessage("a trailer is invalid"));
                     }
                     Some(trailer) => {
@@ -107,20 +107,20 @@ fn take_line(buffer: &mut BytesMut) -> Result<Option<BytesMut>, MalformedMessage
     }
     line.truncate(end - 1);
     // Other parsers may interpret a control character as the end of a line.
-    if line.iter().any(|byte| is_control(*byte)) {
+    if line.iter().any(|byte| is_control_except_tab(*byte)) {
         return Err(MalformedMessage("a line of its chunks holds a control character"));
     }
     Ok(Some(line))
 }
 
 /// Returns true if a line is a name, a colon and a value (RFC 9112 §5). Trailers have this form too.
-pub(super) fn is_field(line: &[u8]) -> bool {
+pub(super) fn is_field_line(line: &[u8]) -> bool {
     let name = memchr::memchr(b':', line).and_then(|colon| line.get(..colon));
     name.is_some_and(is_token)
 }
 
 /// Parses the length of a chunk: hexadecimal digits, optionally followed by extensions, which are ignored.
-pub(super) fn chunk_length(line: &[u8]) -> Result<u64, MalformedMessage> {
+pub(super) fn parse_chunk_size(line: &[u8]) -> Result<u64, MalformedMessage> {
     let digits = line.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
     if digits.is_empty() {
         return Err(MalformedMessage("a chunk has no size"));

@@ -9,7 +9,7 @@ fn parsed(dialect: Dialect, refusal: &ApiError) -> Value {
 
 #[test]
 fn the_chat_envelope_has_string_code_and_a_param_or_null() {
-    let refusal = ApiError::invalid("messages[0].role", "no such role \"x\"").with_detail("n", 1);
+    let refusal = ApiError::invalid("messages[0].role", "no such role \"x\"").with_details_member("n", 1);
     assert_eq!(
         parsed(Dialect::Chat, &refusal),
         json!({"error":{"message":"no such role \"x\"","type":"invalid_request_error","code":"INFERENCE_3201",
@@ -22,13 +22,13 @@ fn the_chat_envelope_has_string_code_and_a_param_or_null() {
 fn a_member_that_the_client_sent_keeps_its_name() {
     let refusal = ApiError::unsupported("response_format", "not here");
     assert_eq!(parsed(Dialect::Responses, &refusal)["error"]["param"], "text.format");
-    let refusal = refusal.with_client_param();
+    let refusal = refusal.mark_param_as_sent();
     assert_eq!(parsed(Dialect::Responses, &refusal)["error"]["param"], "response_format");
 }
 
 #[test]
 fn the_messages_envelope_has_the_code_where_its_clients_look_for_it() {
-    let refusal = ApiError::new(ErrorCode::Unavailable).with_detail("attempts", 2);
+    let refusal = ApiError::new(ErrorCode::Unavailable).with_details_member("attempts", 2);
     assert_eq!(
         parsed(Dialect::Messages, &refusal),
         json!({"type":"error","error":{"type":"overloaded_error","message":ErrorCode::Unavailable.spec().message,
@@ -41,7 +41,7 @@ fn the_messages_envelope_has_the_code_where_its_clients_look_for_it() {
 
 #[test]
 fn a_full_context_window_is_reported_in_the_words_that_frameworks_search_for() {
-    let refusal = ApiError::context_length(4096, 5000);
+    let refusal = ApiError::context_length_exceeded(4096, 5000);
     let chat = parsed(Dialect::Chat, &refusal);
     assert_eq!(
         chat["error"]["message"],

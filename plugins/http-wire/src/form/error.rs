@@ -7,7 +7,7 @@ use penstock_core::{ApiError, ErrorCode};
 pub enum MultipartError {
     /// Part head that is invalid or has no name.
     InvalidHead,
-    /// Part head of more than [`super::MAX_PART_HEAD`] bytes.
+    /// Part head of more than [`super::MAX_PART_HEAD_BYTES`] bytes.
     HeadTooLong,
     /// Form that has more than [`super::MAX_PARTS`] parts.
     TooManyParts,

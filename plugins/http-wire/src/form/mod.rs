@@ -10,7 +10,7 @@ pub mod upload;
 
 pub use boundary::parse_boundary;
 pub use error::MultipartError;
-pub use part_head::Part;
+pub use part_head::PartHead;
 
 use bytes::{Bytes, BytesMut};
 use memchr::memmem::Finder;
@@ -19,13 +19,13 @@ use std::collections::VecDeque;
 /// Maximum number of parts per form.
 pub const MAX_PARTS: usize = 64;
 /// Maximum bytes of a part head.
-pub const MAX_PART_HEAD: usize = 8 << 10;
+pub const MAX_PART_HEAD_BYTES: usize = 8 << 10;
 
 /// Parser event, in the order of the form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MultipartEvent {
     /// Start of a part.
-    Part(Part),
+    Part(PartHead),
     /// Bytes of the part's content; never empty.
     Content(Bytes),
     /// End of the part.
@@ -101,7 +101,7 @@ impl MultipartParser {
     ///
     /// # Errors
     /// Returns `Truncated` if it has not.
-    pub fn end(&self) -> Result<(), MultipartError> {
+    pub fn check_complete(&self) -> Result<(), MultipartError> {
         if self.state == MultipartState::Complete { Ok(()) } else { Err(MultipartError::Truncated) }
     }
 
@@ -162,7 +162,7 @@ impl MultipartParser {
             (Some(b'\r'), Some(b'\n')) => {}
             (Some(b'\r'), None) => return Ok(false),
             (Some(b'-'), None) if padding == 0 => return Ok(false),
-            (None, _) if padding <= MAX_PART_HEAD => return Ok(false),
+            (None, _) if padding <= MAX_PART_HEAD_BYTES => return Ok(false),
             _ => return Err(MultipartError::InvalidDelimiter),
         }
         self.parts += 1;
@@ -177,13 +177,17 @@ impl MultipartParser {
 
     fn read_head(&mut self, rest: &mut Bytes) -> Result<bool, MultipartError> {
         let Some(end) = memchr::memmem::find(rest, b"\r\n\r\n") else {
-            return if rest.len() > MAX_PART_HEAD { Err(MultipartError::HeadTooLong) } else { Ok(false) };
+            return if rest.len() > MAX_PART_HEAD_BYTES {
+                Err(MultipartError::HeadTooLong)
+            } else {
+                Ok(false)
+            };
         };
-        if end > MAX_PART_HEAD {
+        if end > MAX_PART_HEAD_BYTES {
             return Err(MultipartError::HeadTooLong);
         }
         let head = rest.split_to(end + 4);
-        let part = Part::parse(head.get(2..).unwrap_or_default()).ok_or(MultipartError::InvalidHead)?;
+        let part = PartHead::parse(head.get(2..).unwrap_or_default()).ok_or(MultipartError::InvalidHead)?;
         self.events.push_back(MultipartEvent::Part(part));
         self.state = MultipartState::Content;
         // The blank line is consumed with the head: even after empty content, the delimiter has a line end of its own.

@@ -8,7 +8,7 @@ const MAX_PART_HEADERS: usize = 16;
 
 /// Head of a form part, without its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct PartHead {
     /// Name of the part.
     pub name: String,
     /// True for a file, which has a `filename` or `filename*`, even an empty one.
@@ -17,7 +17,7 @@ pub struct Part {
     pub filename: Option<String>,
 }
 
-impl Part {
+impl PartHead {
     /// Parses the lines between a delimiter and the content. `None` if they are invalid, or no `content-disposition`
     /// names the part.
     pub(super) fn parse(head: &[u8]) -> Option<Self> {
@@ -91,8 +91,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn read(head: &str) -> Option<Part> {
-        Part::parse(format!("{head}\r\n\r\n").as_bytes())
+    fn read(head: &str) -> Option<PartHead> {
+        PartHead::parse(format!("{head}\r\n\r\n").as_bytes())
     }
 
     #[test]

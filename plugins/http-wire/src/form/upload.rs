@@ -1,19 +1,19 @@
 //! Form with one file, in the part named `file`, and fields in any order. Fields are buffered until they are complete;
 //! the file is passed on as it arrives.
 
-use super::{MultipartError, MultipartEvent, MultipartParser, Part, parse_boundary};
+use super::{MultipartError, MultipartEvent, MultipartParser, PartHead, parse_boundary};
 use bytes::Bytes;
 use penstock_core::{ApiError, ErrorCode};
 use std::fmt::Display;
 
 /// Name of the form part that holds the file.
-pub const FILE_PART: &str = "file";
+pub const FILE_PART_NAME: &str = "file";
 
 /// Part of an upload form that the parser yields: start of the file, bytes of the file, or another field.
 #[derive(Debug)]
-pub enum UploadPiece {
+pub enum UploadFormEvent {
     /// Start of the file.
-    File(Part),
+    File(PartHead),
     /// Bytes of the file; never empty.
     Content(Bytes),
     /// Form field other than the file, with its name and its complete value.
@@ -69,7 +69,7 @@ impl UploadFormParser {
     pub fn push(
         &mut self,
         bytes: Bytes,
-        mut take: impl FnMut(UploadPiece) -> Result<(), ApiError>,
+        mut take: impl FnMut(UploadFormEvent) -> Result<(), ApiError>,
     ) -> Result<(), ApiError> {
         let broken = self.form.push(bytes).err();
         while let Some(event) = self.form.next_event() {
@@ -91,38 +91,39 @@ impl UploadFormParser {
     /// Returns an error that names the part in which the form ends, or an error that asks for `missing` (a description
     /// of the file) if the form has no file.
     pub fn end(self, missing: &str) -> Result<(), ApiError> {
-        self.form.end().map_err(|broken| self.to_api_error(broken))?;
+        self.form.check_complete().map_err(|broken| self.to_api_error(broken))?;
         if self.file != FilePartState::Read {
-            return Err(part_error(FILE_PART, format_args!("expected {missing}, but it is missing")));
+            return Err(part_error(FILE_PART_NAME, format_args!("expected {missing}, but it is missing")));
         }
         Ok(())
     }
 
-    fn start_part(&mut self, part: Part) -> Result<Option<UploadPiece>, ApiError> {
-        if part.name == FILE_PART {
+    fn start_part(&mut self, part: PartHead) -> Result<Option<UploadFormEvent>, ApiError> {
+        if part.name == FILE_PART_NAME {
             if self.file != FilePartState::Awaited {
-                return Err(part_error(FILE_PART, "expected one file, got more than one"));
+                return Err(part_error(FILE_PART_NAME, "expected one file, got more than one"));
             }
             self.file = FilePartState::Reading;
         } else if part.is_file {
-            let other = quotable_name(&part.name).map_or("another".to_owned(), |name| format!("\"{name}\""));
+            let other =
+                name_if_quotable(&part.name).map_or("another".to_owned(), |name| format!("\"{name}\""));
             let noun = self.noun;
             let sentence = format_args!("expected the {noun} in a part of this name, got a file in {other}");
-            return Err(part_error(FILE_PART, sentence));
+            return Err(part_error(FILE_PART_NAME, sentence));
         }
         self.part = Some((part.name.clone(), Vec::new()));
-        Ok((self.file == FilePartState::Reading).then_some(UploadPiece::File(part)))
+        Ok((self.file == FilePartState::Reading).then_some(UploadFormEvent::File(part)))
     }
 
-    fn add_content(&mut self, content: Bytes) -> Result<Option<UploadPiece>, ApiError> {
+    fn add_content(&mut self, content: Bytes) -> Result<Option<UploadFormEvent>, ApiError> {
         if self.file == FilePartState::Reading {
-            return Ok(Some(UploadPiece::Content(content)));
+            return Ok(Some(UploadFormEvent::Content(content)));
         }
         let Some((name, value)) = &mut self.part else { return Ok(None) };
         if value.len() + content.len() > self.max_field_bytes {
             let most = self.max_field_bytes;
             return Err(part_error(
-                quotable_name(name).unwrap_or("form"),
+                name_if_quotable(name).unwrap_or("form"),
                 format_args!("expected at most {most} bytes"),
             ));
         }
@@ -130,17 +131,17 @@ impl UploadFormParser {
         Ok(None)
     }
 
-    fn end_part(&mut self) -> Option<UploadPiece> {
+    fn end_part(&mut self) -> Option<UploadFormEvent> {
         let (name, value) = self.part.take()?;
         if self.file == FilePartState::Reading {
             self.file = FilePartState::Read;
             return None;
         }
-        Some(UploadPiece::Field(name, value))
+        Some(UploadFormEvent::Field(name, value))
     }
 
     fn to_api_error(&self, broken: MultipartError) -> ApiError {
-        broken.to_api_error(self.part.as_ref().and_then(|(name, _)| quotable_name(name)))
+        broken.to_api_error(self.part.as_ref().and_then(|(name, _)| name_if_quotable(name)))
     }
 }
 
@@ -151,7 +152,7 @@ pub fn part_error(name: &str, sentence: impl Display) -> ApiError {
 
 /// Returns the name if an error message may contain it: it is short and has no special characters.
 #[must_use]
-pub fn quotable_name(name: &str) -> Option<&str> {
+pub fn name_if_quotable(name: &str) -> Option<&str> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'[' | b']');
     (!name.is_empty() && name.len() <= 64 && name.bytes().all(plain)).then_some(name)
 }

@@ -43,7 +43,11 @@ impl RequestTarget {
     ///
     /// # Errors
     /// Returns an error if they differ.
-    pub(super) fn check_host(&self, bytes: &[u8], host: Option<ByteSpan>) -> Result<(), HeadError> {
+    pub(super) fn check_host_field_matches(
+        &self,
+        bytes: &[u8],
+        host: Option<ByteSpan>,
+    ) -> Result<(), HeadError> {
         match (self.authority, host) {
             (Some(named), Some(host)) if span_bytes(bytes, named) != span_bytes(bytes, host) => {
                 Err(HeadError::Malformed("its target and its Host differ"))

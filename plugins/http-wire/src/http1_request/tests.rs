@@ -36,9 +36,9 @@ fn two_empty_lines_before_a_request_line_are_ignored() {
         let head = format!("{lines}GET / HTTP/1.0\r\n\r\n");
         // The bytes arrive in two pieces.
         for at in 0..=head.len() {
-            let mut empty_lines = EmptyLines::default();
-            let first = empty_lines.ignored_prefix(&head.as_bytes()[..at]);
-            let second = empty_lines.ignored_prefix(&head.as_bytes()[first..]);
+            let mut empty_lines = LeadingEmptyLines::default();
+            let first = empty_lines.ignored_prefix_length(&head.as_bytes()[..at]);
+            let second = empty_lines.ignored_prefix_length(&head.as_bytes()[first..]);
             assert_eq!(first + second, ignored, "{lines:?} {at}");
         }
     }
@@ -282,8 +282,8 @@ fn a_connection_persists_unless_the_client_closes_it() {
 
 #[test]
 fn an_invalid_head_still_yields_its_target() {
-    assert_eq!(request_target(b"POST /v1/messages HTTP/9.9\nx"), "/v1/messages");
-    assert_eq!(request_target(b"nonsense"), "");
+    assert_eq!(request_target_for_log(b"POST /v1/messages HTTP/9.9\nx"), "/v1/messages");
+    assert_eq!(request_target_for_log(b"nonsense"), "");
 }
 
 proptest! {

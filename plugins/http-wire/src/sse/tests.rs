@@ -147,7 +147,7 @@ fn an_event_over_the_cap_is_refused_once_and_nothing_follows() {
 
 #[test]
 fn frames_match_the_decoder() {
-    let stream = [data_event(b"{}"), named_event("ping", b"{\"a\":1}")].concat();
+    let stream = [encode_data_event(b"{}"), encode_named_event("ping", b"{\"a\":1}")].concat();
     let expected = [event(None, "{}", None), event(Some("ping"), "{\"a\":1}", None)];
     assert_eq!(decode([&stream[..]], 100).0, expected);
 }

@@ -4,9 +4,9 @@ use super::scan::skip_space;
 use std::iter::Peekable;
 use std::ops::{ControlFlow, Range};
 
-/// Event of [`visit_objects`]. Keys are raw, without quotes.
+/// Event of [`visit_array_object_members`]. Keys are raw, without quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ObjectEvent<'a> {
+pub enum ObjectMemberEvent<'a> {
     /// Member of an object: key and value.
     Member(&'a [u8], &'a [u8]),
     /// Member of an object in the nested array: key and value.
@@ -22,11 +22,11 @@ pub enum ObjectEvent<'a> {
 /// Each byte is scanned once, and strings are only searched for their end: the JSON must be valid. Malformed JSON ends
 /// the visit silently, or yields pieces of it. `known_strings` are ranges of strings with their quotes, sorted; these
 /// strings are skipped without a scan.
-pub fn visit_objects<'a, B>(
+pub fn visit_array_object_members<'a, B>(
     json: &'a [u8],
     known_strings: impl Iterator<Item = Range<usize>>,
     nested: &[u8],
-    mut visit: impl FnMut(ObjectEvent<'a>) -> ControlFlow<B>,
+    mut visit: impl FnMut(ObjectMemberEvent<'a>) -> ControlFlow<B>,
 ) -> Option<B> {
     let mut scanner = ValidScanner { json, at: 0, known_strings: known_strings.peekable() };
     let visited = scanner.visit_array(&mut |scanner| {
@@ -35,13 +35,13 @@ pub fn visit_objects<'a, B>(
                 if key == nested && scanner.next_byte() == Some(b'[') {
                     return scanner.visit_array(&mut |scanner| {
                         scanner.visit_members(&mut |scanner, key| {
-                            Some(visit(ObjectEvent::NestedMember(key, scanner.take_value()?)))
+                            Some(visit(ObjectMemberEvent::NestedMember(key, scanner.take_value()?)))
                         })
                     });
                 }
-                Some(visit(ObjectEvent::Member(key, scanner.take_value()?)))
+                Some(visit(ObjectMemberEvent::Member(key, scanner.take_value()?)))
             })
-            .map(|flow| if flow.is_break() { flow } else { visit(ObjectEvent::End) })
+            .map(|flow| if flow.is_break() { flow } else { visit(ObjectMemberEvent::End) })
     });
     visited.and_then(ControlFlow::break_value)
 }

@@ -1,6 +1,6 @@
 //! Scanner for members and elements, which skips their content.
 
-use crate::block::{has_must_escape_bytes, must_escape_lanes, quarters};
+use crate::block::{has_must_escape_bytes, load_vectors, must_escape_lanes};
 use std::borrow::Cow;
 use std::ops::Range;
 use wide::u8x16;
@@ -66,7 +66,7 @@ pub(super) fn plain_run_length(bytes: &[u8]) -> usize {
 /// Number of bytes in the 64-byte blocks at the start that have no quote, backslash or control character.
 #[inline]
 fn plain_blocks(bytes: &[u8]) -> usize {
-    bytes.as_chunks().0.iter().take_while(|block| !has_must_escape_bytes(quarters(block))).count() * 64
+    bytes.as_chunks().0.iter().take_while(|block| !has_must_escape_bytes(load_vectors(block))).count() * 64
 }
 
 /// Position after the escape whose backslash is at `at`.

@@ -155,16 +155,16 @@ fn white_space_around_is_trimmed() {
     assert_eq!(trim(b" \n"), b"");
 }
 
-/// Members of an object as [`visit_objects`] reports them.
-fn push_events<'a>(object: &'a [u8], nested: Option<&[u8]>, events: &mut Vec<ObjectEvent<'a>>) {
+/// Members of an object as [`visit_array_object_members`] reports them.
+fn push_events<'a>(object: &'a [u8], nested: Option<&[u8]>, events: &mut Vec<ObjectMemberEvent<'a>>) {
     let mut members = members(object);
     while let Some((key, value)) = members.next_raw() {
         match nested {
             Some(name) if name == key && value.starts_with(b"[") => elements(value)
                 .filter(|element| value[element.start] == b'{')
                 .for_each(|element| push_events(&value[element], None, events)),
-            Some(_) => events.push(ObjectEvent::Member(key, value)),
-            None => events.push(ObjectEvent::NestedMember(key, value)),
+            Some(_) => events.push(ObjectMemberEvent::Member(key, value)),
+            None => events.push(ObjectMemberEvent::NestedMember(key, value)),
         }
     }
 }
@@ -172,16 +172,17 @@ fn push_events<'a>(object: &'a [u8], nested: Option<&[u8]>, events: &mut Vec<Obj
 #[test]
 fn a_visit_ends_at_a_break_and_at_malformed_bytes() {
     let json = b"[{\"a\":1,\"n\":[{\"b\":\"x\"},{\"c\":2}]},{\"d\":3}]";
-    let found = visit_objects(json, empty(), b"n", |event| match event {
-        ObjectEvent::NestedMember(b"b", value) => ControlFlow::Break(value),
+    let found = visit_array_object_members(json, empty(), b"n", |event| match event {
+        ObjectMemberEvent::NestedMember(b"b", value) => ControlFlow::Break(value),
         event => {
-            assert_eq!(event, ObjectEvent::Member(b"a", b"1"));
+            assert_eq!(event, ObjectMemberEvent::Member(b"a", b"1"));
             ControlFlow::Continue(())
         }
     });
     assert_eq!(found, Some(&b"\"x\""[..]));
     for length in 0..json.len() {
-        let cut: Option<()> = visit_objects(&json[..length], empty(), b"n", |_| ControlFlow::Continue(()));
+        let cut: Option<()> =
+            visit_array_object_members(&json[..length], empty(), b"n", |_| ControlFlow::Continue(()));
         assert_eq!(cut, None);
     }
 }
@@ -192,7 +193,7 @@ fn known_strings_are_skipped_and_wrong_ones_are_not() {
     let visit = |known: &[(usize, usize)]| {
         let mut events = Vec::new();
         let known = known.iter().map(|(start, end)| *start..*end);
-        let _: Option<()> = visit_objects(json, known, b"n", |event| {
+        let _: Option<()> = visit_array_object_members(json, known, b"n", |event| {
             events.push(event);
             ControlFlow::Continue(())
         });
@@ -239,7 +240,7 @@ proptest! {
         let text = format!("[{}]", parts.concat());
         let json = text.as_bytes();
         let mut visited = Vec::new();
-        let broken: Option<()> = visit_objects(json, empty(), b"n", |event| {
+        let broken: Option<()> = visit_array_object_members(json, empty(), b"n", |event| {
             visited.push(event);
             ControlFlow::Continue(())
         });
@@ -248,7 +249,7 @@ proptest! {
             let mut expected = Vec::new();
             for element in elements(json).filter(|element| json[element.start] == b'{') {
                 push_events(&json[element], Some(b"n"), &mut expected);
-                expected.push(ObjectEvent::End);
+                expected.push(ObjectMemberEvent::End);
             }
             prop_assert_eq!(visited, expected, "{}", text);
         }

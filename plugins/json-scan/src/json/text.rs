@@ -147,7 +147,7 @@ pub fn surrogate_half(escape: &[u8]) -> SurrogateHalf {
 
 /// True if the raw text between the quotes of a JSON string equals `text` when unescaped.
 #[must_use]
-pub fn equals_text(escaped: &[u8], text: &str) -> bool {
+pub fn escaped_text_equals(escaped: &[u8], text: &str) -> bool {
     // Only a longer text is unescaped, because an escape is never shorter than its character.
     escaped == text.as_bytes()
         || (escaped.len() > text.len() && unescape(escaped).is_some_and(|unescaped| unescaped == text))
@@ -155,8 +155,8 @@ pub fn equals_text(escaped: &[u8], text: &str) -> bool {
 
 /// True if a JSON value is a string that equals `text` when unescaped.
 #[must_use]
-pub fn is_string_equal(value: &[u8], text: &str) -> bool {
-    matches!(value, [b'"', escaped @ .., b'"'] if equals_text(escaped, text))
+pub fn json_string_equals(value: &[u8], text: &str) -> bool {
+    matches!(value, [b'"', escaped @ .., b'"'] if escaped_text_equals(escaped, text))
 }
 
 /// Unescapes like [`unescape`], but each lone surrogate becomes U+FFFD.

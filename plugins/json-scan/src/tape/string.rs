@@ -3,7 +3,8 @@
 
 use super::JsonError;
 use crate::block::{
-    BACKSLASH, LAST_CONTROL, QUOTE, has_must_escape_bytes, is_base64, lane_mask, must_escape_lanes, quarters,
+    BACKSLASH_VECTOR, LAST_CONTROL_VECTOR, QUOTE_VECTOR, has_must_escape_bytes, is_base64, lane_mask,
+    load_vectors, must_escape_lanes,
 };
 use std::ops::Range;
 use wide::u8x16;
@@ -11,7 +12,7 @@ use wide::u8x16;
 /// Number of bytes without a special byte after which a string may be long base64.
 const PLAIN_BEFORE_BASE64: usize = 4096;
 /// Maximum number of bytes between the last complete block of base64 and the closing quote.
-pub(super) const MAX_BASE64_TAIL: usize = 64;
+pub(super) const MAX_BASE64_TAIL_BYTES: usize = 64;
 
 /// Result of validating a JSON string: the position of its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +21,7 @@ pub struct StringEnd {
     pub quote: usize,
     /// True if the string has escapes.
     pub escaped: bool,
-    /// Position from which all bytes are letters of base64, except for the last [`MAX_BASE64_TAIL`]; the position of
+    /// Position from which all bytes are letters of base64, except for the last [`MAX_BASE64_TAIL_BYTES`]; the position of
     /// the quote if this is unknown.
     pub base64: usize,
 }
@@ -32,7 +33,7 @@ impl StringEnd {
 
     /// Records a range of letters of base64, if it lasts until the end.
     fn with_base64(self, letters: Option<Range<usize>>) -> Self {
-        let letters = letters.filter(|letters| self.quote - letters.end <= MAX_BASE64_TAIL);
+        let letters = letters.filter(|letters| self.quote - letters.end <= MAX_BASE64_TAIL_BYTES);
         Self { base64: letters.map_or(self.quote, |letters| letters.start), ..self }
     }
 }
@@ -52,7 +53,7 @@ pub fn string_end(bytes: &[u8], from: usize) -> Result<StringEnd, JsonError> {
     let mut escaped = false;
     let (mut plain_from, mut base64) = (at, None);
     while let Some(block) = bytes.get(at..).and_then(<[u8]>::first_chunk::<64>) {
-        let quarters = quarters(block);
+        let quarters = load_vectors(block);
         // Most blocks of a prompt have no special bytes, so one test covers all four quarters of a block.
         if !has_must_escape_bytes(quarters) {
             at += 64;
@@ -64,9 +65,9 @@ pub fn string_end(bytes: &[u8], from: usize) -> Result<StringEnd, JsonError> {
             continue;
         }
         plain_from = at + 64;
-        let quotes = lane_mask(quarters, |bytes| bytes.simd_eq(QUOTE));
-        let backslashes = lane_mask(quarters, |bytes| bytes.simd_eq(BACKSLASH));
-        let controls = lane_mask(quarters, |bytes| bytes.min(LAST_CONTROL).simd_eq(bytes));
+        let quotes = lane_mask(quarters, |bytes| bytes.simd_eq(QUOTE_VECTOR));
+        let backslashes = lane_mask(quarters, |bytes| bytes.simd_eq(BACKSLASH_VECTOR));
+        let controls = lane_mask(quarters, |bytes| bytes.min(LAST_CONTROL_VECTOR).simd_eq(bytes));
         let second = if backslashes == 0 { 0 } else { escaped_by(backslashes) };
         // Bytes after the closing quote do not belong to the string.
         let end = quotes & !second;
@@ -171,11 +172,11 @@ fn escape_length(bytes: &[u8], at: usize) -> Result<usize, JsonError> {
 fn unicode_run_length(bytes: &[u8], from: usize) -> Result<usize, JsonError> {
     let mut at = from;
     loop {
-        let unit =
-            code_unit(bytes, at).ok_or(JsonError::syntax(at, "\\u without four hexadecimal digits"))?;
+        let unit = parse_escaped_code_unit(bytes, at)
+            .ok_or(JsonError::syntax(at, "\\u without four hexadecimal digits"))?;
         at += 6;
         if unit & 0xf800 == 0xd800 {
-            let low = code_unit(bytes, at).filter(|low| (0xdc00..0xe000).contains(low));
+            let low = parse_escaped_code_unit(bytes, at).filter(|low| (0xdc00..0xe000).contains(low));
             if unit >= 0xdc00 || low.is_none() {
                 return Err(JsonError::unrepresentable(at - 6, "half of a surrogate pair inside a string"));
             }
@@ -189,7 +190,7 @@ fn unicode_run_length(bytes: &[u8], from: usize) -> Result<usize, JsonError> {
 
 /// Code unit of a `\uXXXX` at `at`; `None` for other bytes.
 #[inline]
-pub fn code_unit(bytes: &[u8], at: usize) -> Option<u16> {
+pub fn parse_escaped_code_unit(bytes: &[u8], at: usize) -> Option<u16> {
     let &[b'\\', b'u', a, b, c, d] = bytes.get(at..)?.first_chunk::<6>()? else { return None };
     let [a, b, c, d] = [a, b, c, d].map(|digit| HEX.get(usize::from(digit)).copied().unwrap_or(0xff));
     // An invalid hexadecimal digit has one of the upper four bits set in the table `HEX`.

@@ -1,6 +1,6 @@
 //! Decoding of the escapes of a validated string. Used for short strings only: names, stop sequences, URLs.
 
-use super::code_unit;
+use super::parse_escaped_code_unit;
 
 /// Piece of a JSON string: plain text or one escape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,8 +61,8 @@ fn decode_escape(body: &str) -> (char, usize) {
 }
 
 fn decode_unicode(body: &[u8]) -> (char, usize) {
-    let unit = code_unit(body, 0).unwrap_or(0xfffd);
-    let pair = [unit, code_unit(body, 6).unwrap_or(0)];
+    let unit = parse_escaped_code_unit(body, 0).unwrap_or(0xfffd);
+    let pair = [unit, parse_escaped_code_unit(body, 6).unwrap_or(0)];
     if (0xd800..0xdc00).contains(&unit) {
         let both = char::decode_utf16(pair).next().and_then(Result::ok);
         return (both.unwrap_or(char::REPLACEMENT_CHARACTER), 12);

@@ -1,6 +1,6 @@
 //! Validated document: nodes in the order of their first byte, and views of them.
 
-use super::string::MAX_BASE64_TAIL;
+use super::string::MAX_BASE64_TAIL_BYTES;
 use super::unescape;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -138,7 +138,7 @@ impl<'d> JsonValue<'d> {
     pub fn base64_range(&self) -> Range<usize> {
         match usize::from(self.node.base64_from) {
             0 => 0..0,
-            from => from..self.string_bytes().len().saturating_sub(MAX_BASE64_TAIL).max(from),
+            from => from..self.string_bytes().len().saturating_sub(MAX_BASE64_TAIL_BYTES).max(from),
         }
     }
 
@@ -208,7 +208,7 @@ impl<'d> JsonValue<'d> {
     }
 
     /// Entries of an unfinished object or array: keys (of an object) and values, as far as they were read.
-    pub fn parsed_parts(
+    pub fn parsed_entries(
         &self,
     ) -> impl Iterator<Item = (Option<JsonValue<'d>>, Option<JsonValue<'d>>)> + use<'d> {
         let mut items = ArrayItems { tape: self.tape, at: self.index + 1, end: self.tape.nodes.len() as u32 };

@@ -42,14 +42,14 @@ fn gateways_where_a_key_is_first_used_at_once_admit_no_more_than_its_limit() {
     let mut meters = vec![UsageMeter::default(); 3];
     let admit = |meters: &mut [UsageMeter]| {
         for meter in meters {
-            while meter.check(&limits, &nothing, WorkClass::Request, now).is_ok() {
+            while meter.check_limits(&limits, &nothing, WorkClass::Request, now).is_ok() {
                 let held = meter.reserve(&limits, &nothing, WorkClass::Request, now);
                 meter.void_reservation(held, &limits, now);
             }
-            meter.record_refusal(&nothing);
+            meter.record_refused_demand(&nothing);
         }
     };
-    meters.iter_mut().for_each(|meter| meter.begin_sharing(&limits, 3, now));
+    meters.iter_mut().for_each(|meter| meter.begin_limit_sharing(&limits, 3, now));
     admit(&mut meters);
     // All gateways exchange at the same moment, so none has read a report of another.
     let unheard = PeerUsage { members: 3, silent: 2, ..PeerUsage::default() };
@@ -58,7 +58,7 @@ fn gateways_where_a_key_is_first_used_at_once_admit_no_more_than_its_limit() {
     assert_eq!(meters.iter().map(|meter| meter.usage_totals().requests).sum::<u64>(), 60);
     // A client of one gateway has the rest after the second exchange.
     let mut alone = UsageMeter::default();
-    alone.begin_sharing(&limits, 3, now);
+    alone.begin_limit_sharing(&limits, 3, now);
     for expected in [20, 20, 54] {
         admit(std::slice::from_mut(&mut alone));
         assert_eq!(alone.usage_totals().requests, expected);
@@ -72,14 +72,14 @@ fn requests_in_flight_elsewhere_count() {
     let (mut meter, nothing, now) = (UsageMeter::default(), CostEstimate::default(), Duration::from_secs(9));
     meter.apply_peer_usage(&limits, &PeerUsage { members: 2, in_flight: 6, ..PeerUsage::default() }, now);
     let mut open = Vec::new();
-    while meter.check(&limits, &nothing, WorkClass::Request, now).is_ok() {
+    while meter.check_limits(&limits, &nothing, WorkClass::Request, now).is_ok() {
         open.push(meter.reserve(&limits, &nothing, WorkClass::Request, now));
     }
     assert_eq!(open.len(), 2, "half of the four that are free");
-    let allowed = SharedAmounts { in_flight: 1, ..SharedAmounts::default() };
+    let allowed = LimitAllowances { in_flight: 1, ..LimitAllowances::default() };
     let peers = PeerUsage { members: 2, in_flight: 6, allowed, ..PeerUsage::default() };
     meter.apply_peer_usage(&limits, &peers, now);
-    while meter.check(&limits, &nothing, WorkClass::Request, now).is_ok() {
+    while meter.check_limits(&limits, &nothing, WorkClass::Request, now).is_ok() {
         open.push(meter.reserve(&limits, &nothing, WorkClass::Request, now));
     }
     assert_eq!(open.len(), 3, "all but the one that the other may admit");
@@ -91,7 +91,7 @@ fn requests_in_flight_elsewhere_count() {
         &PeerUsage { members: 2, in_flight: u32::MAX, ..PeerUsage::default() },
         now,
     );
-    let denied = meter.check(&limits, &nothing, WorkClass::Request, now).unwrap_err();
+    let denied = meter.check_limits(&limits, &nothing, WorkClass::Request, now).unwrap_err();
     assert_eq!((denied.limit, denied.maximum), (LimitKind::Concurrent, 10));
 }
 
@@ -101,11 +101,11 @@ fn an_amount_left_to_others_is_waited_for_until_the_next_exchange() {
     let mut meter = UsageMeter::default();
     meter.apply_peer_usage(&limits, &PeerUsage { members: 4, ..PeerUsage::default() }, now);
     for _ in 0..25 {
-        assert_eq!(meter.check(&limits, &CostEstimate::default(), WorkClass::Request, now), Ok(()));
+        assert_eq!(meter.check_limits(&limits, &CostEstimate::default(), WorkClass::Request, now), Ok(()));
         let held = meter.reserve(&limits, &CostEstimate::default(), WorkClass::Request, now);
         meter.void_reservation(held, &limits, now);
     }
-    let denied = meter.check(&limits, &CostEstimate::default(), WorkClass::Request, now).unwrap_err();
+    let denied = meter.check_limits(&limits, &CostEstimate::default(), WorkClass::Request, now).unwrap_err();
     assert_eq!(denied.retry_after, RetryAfter::After(MAX_SYNC_WAIT));
 }
 
@@ -115,15 +115,18 @@ fn a_request_of_most_of_the_tokens_passes_once_its_gateway_has_most_of_the_deman
         (UsageLimits { tokens: NonZeroU64::new(1_000), ..UsageLimits::default() }, Duration::from_secs(9));
     let mut meter = UsageMeter::default();
     let most = CostEstimate { input: 10, output: 990, ..CostEstimate::default() };
-    meter.begin_sharing(&limits, 3, now);
-    assert!(meter.check(&limits, &most, WorkClass::Request, now).is_err(), "a third");
-    meter.record_refusal(&most);
+    meter.begin_limit_sharing(&limits, 3, now);
+    assert!(meter.check_limits(&limits, &most, WorkClass::Request, now).is_err(), "a third");
+    meter.record_refused_demand(&most);
     meter.apply_peer_usage(&limits, &PeerUsage { members: 3, silent: 2, ..PeerUsage::default() }, now);
-    assert!(meter.check(&limits, &most, WorkClass::Request, now).is_err(), "the others may have begun too");
-    meter.record_refusal(&most);
+    assert!(
+        meter.check_limits(&limits, &most, WorkClass::Request, now).is_err(),
+        "the others may have begun too"
+    );
+    meter.record_refused_demand(&most);
     meter.apply_peer_usage(&limits, &PeerUsage { members: 3, silent: 2, ..PeerUsage::default() }, now);
-    assert_eq!(meter.check(&limits, &most, WorkClass::Request, now), Ok(()));
+    assert_eq!(meter.check_limits(&limits, &most, WorkClass::Request, now), Ok(()));
     let held = meter.reserve(&limits, &most, WorkClass::Request, now);
-    assert!(meter.check(&limits, &most, WorkClass::Request, now).is_err());
+    assert!(meter.check_limits(&limits, &most, WorkClass::Request, now).is_err());
     meter.void_reservation(held, &limits, now);
 }

@@ -14,7 +14,7 @@ const RATES: [u32; 13] =
 
 impl FrameConfig {
     /// Parses an `AudioSpecificConfig`; `None` for codecs other than AAC.
-    pub(super) fn parse(content: &[u8]) -> Option<Self> {
+    pub(super) fn from_audio_specific_config(content: &[u8]) -> Option<Self> {
         let start = content.get(..content.len().min(8))?;
         let bits =
             start.iter().fold(0u64, |sum, byte| sum << 8 | u64::from(*byte)) << (64 - 8 * start.len().max(1));
@@ -69,10 +69,14 @@ mod tests {
             // Test configuration with an explicit sample rate of 12,345 Hz in 24 bits.
             (&[0x17, 0x80, 0x18, 0x1c, 0x88], 1024, 12_345),
         ] {
-            assert_eq!(FrameConfig::parse(bytes), Some(FrameConfig { samples, rate }), "{bytes:x?}");
+            assert_eq!(
+                FrameConfig::from_audio_specific_config(bytes),
+                Some(FrameConfig { samples, rate }),
+                "{bytes:x?}"
+            );
         }
         for invalid in [&[][..], &[0x12], &[0xf8, 0xe6], &[0x17, 0x80, 0x18]] {
-            assert_eq!(FrameConfig::parse(invalid), None, "{invalid:x?}");
+            assert_eq!(FrameConfig::from_audio_specific_config(invalid), None, "{invalid:x?}");
         }
     }
 }

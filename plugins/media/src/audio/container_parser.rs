@@ -61,9 +61,9 @@ pub(super) struct MinimumDuration {
 
 impl MinimumDuration {
     /// Maximum rate of uncompressed audio in bytes per second: 32 bits, eight channels at 192 kHz.
-    pub(super) const MAX_UNCOMPRESSED_RATE: u64 = 6_144_000;
+    pub(super) const MAX_UNCOMPRESSED_BYTES_PER_SECOND: u64 = 6_144_000;
     /// Maximum rate of lossy audio in bytes per second: 640 kbit/s.
-    pub(super) const MAX_LOSSY_RATE: u64 = 80_000;
+    pub(super) const MAX_LOSSY_BYTES_PER_SECOND: u64 = 80_000;
 
     /// Creates a minimum for which all bytes of the file count as audio.
     pub(super) const fn from_all_bytes(rate: u64) -> Self {
@@ -81,20 +81,20 @@ pub(super) struct ExcludedBytes {
 
 impl ExcludedBytes {
     /// Starts an element of `bytes` bytes at the current position.
-    pub(super) fn begin(&mut self, bytes: u64) {
-        self.confirm();
+    pub(super) fn begin_element(&mut self, bytes: u64) {
+        self.confirm_element();
         self.pending = bytes;
     }
 
     /// Adds the last element, which was complete.
-    pub(super) fn confirm(&mut self) {
+    pub(super) fn confirm_element(&mut self) {
         self.sum = self.sum.saturating_add(std::mem::take(&mut self.pending));
     }
 
     /// Ends the file; `missing` is the number of bytes that the last element lacks.
-    pub(super) fn end(&mut self, missing: u64) {
+    pub(super) fn end_file(&mut self, missing: u64) {
         if missing == 0 {
-            self.confirm();
+            self.confirm_element();
         }
         self.pending = 0;
     }
@@ -108,12 +108,12 @@ impl ExcludedBytes {
 /// Parser of one format.
 pub(super) trait ContainerParser: Debug + Send {
     /// Returns the minimum duration. Called after the end of the file.
-    fn minimum(&self) -> MinimumDuration {
-        MinimumDuration::from_all_bytes(MinimumDuration::MAX_UNCOMPRESSED_RATE)
+    fn minimum_duration(&self) -> MinimumDuration {
+        MinimumDuration::from_all_bytes(MinimumDuration::MAX_UNCOMPRESSED_BYTES_PER_SECOND)
     }
 
     /// Returns the basis of the duration. Called after the end of the file.
-    fn basis(&self) -> DurationBasis {
+    fn duration_basis(&self) -> DurationBasis {
         DurationBasis::Counted
     }
 
@@ -209,6 +209,6 @@ impl ParserDriver {
     /// Parses the end of the file.
     pub(super) fn end(mut self) -> ParsedAudio {
         let duration = self.parser.end(self.held.get(self.start..).unwrap_or_default(), self.pass);
-        ParsedAudio { duration, minimum: self.parser.minimum(), basis: self.parser.basis() }
+        ParsedAudio { duration, minimum: self.parser.minimum_duration(), basis: self.parser.duration_basis() }
     }
 }

@@ -86,8 +86,9 @@ impl FlacParser {
 }
 
 impl ContainerParser for FlacParser {
-    fn minimum(&self) -> MinimumDuration {
-        let rate = if self.ticks == 0 { WITHOUT_FRAMES } else { MinimumDuration::MAX_UNCOMPRESSED_RATE };
+    fn minimum_duration(&self) -> MinimumDuration {
+        let rate =
+            if self.ticks == 0 { WITHOUT_FRAMES } else { MinimumDuration::MAX_UNCOMPRESSED_BYTES_PER_SECOND };
         MinimumDuration::from_all_bytes(rate)
     }
 

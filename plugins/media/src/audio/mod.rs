@@ -32,7 +32,7 @@ use rust_decimal::Decimal;
 pub const MAX_BUFFERED_BYTES: usize = 256 << 10;
 
 /// Maximum accepted duration, in seconds: a month.
-pub(crate) const MAX_SECONDS: u64 = 31 * 24 * 3600;
+pub(crate) const MAX_DURATION_SECONDS: u64 = 31 * 24 * 3600;
 
 /// Container format, or format of a stream without a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -133,7 +133,7 @@ impl Default for MeterState {
 }
 
 /// Number of bytes that identify every format, and the length of every tag in front of it.
-const MAGIC_LENGTH: usize = mpeg::TAG_LENGTH;
+const MAGIC_LENGTH: usize = mpeg::TAG_HEADER_BYTES;
 
 impl AudioMeter {
     /// Buffers and parses the next bytes of the file.
@@ -193,7 +193,9 @@ impl AudioMeter {
             AudioDuration::Unknown => None,
             AudioDuration::NoAudio => return Err(AudioError::NoAudio(format)),
         };
-        let most = Decimal::from((self.bytes / minimum_byte_rate(format)).saturating_add(1).min(MAX_SECONDS));
+        let most = Decimal::from(
+            (self.bytes / minimum_byte_rate(format)).saturating_add(1).min(MAX_DURATION_SECONDS),
+        );
         let least = minimum_seconds(floor, self.bytes).min(most);
         let bounded = |seconds: Decimal| (seconds <= most).then(|| seconds.max(least));
         let seconds = seconds.and_then(bounded).filter(|seconds| !seconds.is_zero());
@@ -219,7 +221,7 @@ const fn minimum_byte_rate(format: AudioFormat) -> u64 {
 fn minimum_seconds(floor: MinimumDuration, bytes: u64) -> Decimal {
     let of = |bytes, rate: u64| seconds(bytes, rate.max(1)).unwrap_or_default();
     let sounding = of(bytes.saturating_sub(floor.excluded), floor.rate);
-    sounding.max(of(bytes, MinimumDuration::MAX_UNCOMPRESSED_RATE))
+    sounding.max(of(bytes, MinimumDuration::MAX_UNCOMPRESSED_BYTES_PER_SECOND))
 }
 
 /// Returns `ticks / rate` seconds with three decimals, rounded half to even.
@@ -258,7 +260,7 @@ pub(crate) fn is_mpeg_audio(start: &[u8]) -> bool {
 
 /// Returns the length of the frame of MPEG audio at this position.
 pub(crate) fn mpeg_frame_length(start: &[u8]) -> Option<usize> {
-    mpeg::FrameHeader::read(start).map(|header| header.length())
+    mpeg::FrameHeader::parse(start).map(|header| header.length())
 }
 
 /// Returns the length of the ID3v2 tag at this position.

@@ -4,9 +4,9 @@
 
 use super::bits::{be32, be64};
 use super::container_parser::{AudioDuration, ContainerParser, ExcludedBytes, MinimumDuration, ParserStep};
-use super::mp4_media::Mp4Media;
+use super::mp4_media::MdatPackets;
 use super::mp4_track::{
-    Mp4Codec, Mp4Track, first_sample_sizes, run_entry_layout, sample_count, version_flags,
+    Mp4Codec, Mp4Track, first_sample_sizes, sample_count, trun_entry_layout, version_and_flags,
 };
 use penstock_core::DurationBasis;
 
@@ -28,7 +28,7 @@ pub(super) struct Mp4Parser {
     fragment: (u32, Option<u32>),
     /// Sums over all fragments of a track, as (track id, ticks, samples).
     fragments: Vec<(u32, u64, u64)>,
-    media: Mp4Media,
+    media: MdatPackets,
     /// Position of the next byte in the file.
     position: u64,
     /// Position of the current fragment, to which the positions of its samples relate.
@@ -68,7 +68,7 @@ const MAX_PARSED: u64 = 64;
 const MAX_DESCRIPTION: u64 = 1024;
 
 impl ContainerParser for Mp4Parser {
-    fn basis(&self) -> DurationBasis {
+    fn duration_basis(&self) -> DurationBasis {
         let opus_packet = self.shortest_opus_packet();
         let mut audio = self.tracks.iter().filter(|track| track.is_audio);
         // Every audio track must be countable, because a decoder may choose any of them.
@@ -79,14 +79,14 @@ impl ContainerParser for Mp4Parser {
         }
     }
 
-    fn minimum(&self) -> MinimumDuration {
+    fn minimum_duration(&self) -> MinimumDuration {
         let mut audio = self.tracks.iter().filter(|track| track.is_audio);
         let other = audio.any(|track| track.coding.may_be_lossless());
         let pictures = self.tracks.iter().any(|track| track.is_video);
         let rate = if other || pictures {
-            MinimumDuration::MAX_UNCOMPRESSED_RATE
+            MinimumDuration::MAX_UNCOMPRESSED_BYTES_PER_SECOND
         } else {
-            MinimumDuration::MAX_LOSSY_RATE
+            MinimumDuration::MAX_LOSSY_BYTES_PER_SECOND
         };
         MinimumDuration { excluded: self.excluded.sum(), rate }
     }
@@ -109,7 +109,7 @@ impl ContainerParser for Mp4Parser {
 
     fn end(&mut self, input: &[u8], missing: u64) -> AudioDuration {
         let complete = matches!(self.state, Mp4State::Box) && input.is_empty();
-        self.excluded.end(if complete { missing } else { 1 });
+        self.excluded.end_file(if complete { missing } else { 1 });
         let movie = AudioDuration::from_ticks(self.movie.0.max(self.extended), u64::from(self.movie.1));
         let mut audio = self.tracks.iter().filter(|track| track.is_audio).peekable();
         if audio.peek().is_none() {
@@ -130,7 +130,7 @@ impl Mp4Parser {
     /// Returns the duration of the shortest known packet of Opus in ticks. Only without other tracks, the first samples
     /// are known to be packets of the audio.
     fn shortest_opus_packet(&self) -> Option<u64> {
-        if self.tracks.len() == 1 { self.media.shortest_opus_packet() } else { None }
+        if self.tracks.len() == 1 { self.media.shortest_opus_packet_ticks() } else { None }
     }
 
     /// Returns ticks and samples of a track's fragments.
@@ -140,7 +140,7 @@ impl Mp4Parser {
     }
 
     fn next_box(&mut self, input: &[u8]) -> ParserStep {
-        self.excluded.confirm();
+        self.excluded.confirm_element();
         let (Some(size32), Some(name)) = (be32(input, 0), input.get(4..8)) else {
             return ParserStep::Need(8);
         };
@@ -159,14 +159,14 @@ impl Mp4Parser {
         }
         if name == b"mdat" {
             let (content, size) = (self.position.saturating_add(head), size - head);
-            let Some(before) = self.media.begin_box(content, size) else {
+            let Some(before) = self.media.begin_mdat(content, size) else {
                 return ParserStep::Skip(head + size);
             };
             self.state = Mp4State::Media { left: size - before };
             return ParserStep::Skip(head + before);
         }
         if CONTAINER_BOXES.iter().any(|folder| **folder == *name) {
-            self.excluded.begin(head);
+            self.excluded.begin_element(head);
             if name == b"moof" {
                 self.fragment_start = self.position;
             }
@@ -184,13 +184,13 @@ impl Mp4Parser {
             let head = head as usize;
             // Waits for the whole content; if the file ends before, the box is ignored.
             let Some(content) = input.get(head..head + read) else { return ParserStep::Need(head + read) };
-            self.excluded.begin(size);
+            self.excluded.begin_element(size);
             if let Some((passed, state)) = self.read(name, content, size - head as u64) {
                 self.state = state;
                 return ParserStep::Skip(head as u64 + passed);
             }
         } else {
-            self.excluded.begin(size);
+            self.excluded.begin_element(size);
         }
         ParserStep::Skip(size)
     }
@@ -270,7 +270,7 @@ impl Mp4Parser {
     /// Reads the start of a box whose content has `size` bytes. For a table, returns the number of bytes in front of
     /// its entries, and the parser position for reading them.
     fn read(&mut self, name: &[u8], content: &[u8], size: u64) -> Option<(u64, Mp4State)> {
-        let (version, flags) = version_flags(content)?;
+        let (version, flags) = version_and_flags(content)?;
         let long = version == 1;
         match name {
             b"mvhd" => self.movie = length(content, long)?,
@@ -292,7 +292,7 @@ impl Mp4Parser {
             }
             b"trun" => return self.begin_run(content, flags, size),
             b"stts" => {
-                self.tracks.last_mut().filter(|_| !self.too_many)?.begin_table();
+                self.tracks.last_mut().filter(|_| !self.too_many)?.begin_duration_table();
                 let entries = u64::from(be32(content, 4)?);
                 return Some((8, Mp4State::Durations { entries, left: size.saturating_sub(8) }));
             }
@@ -315,11 +315,13 @@ impl Mp4Parser {
             b"stsz" | b"stz2" => {
                 track.samples = track.samples.max(sample_count(content)?);
                 if name == b"stsz" {
-                    self.media.set_first_sizes(first_sample_sizes(content));
+                    self.media.set_first_sample_sizes(first_sample_sizes(content));
                 }
             }
-            b"stco" if be32(content, 4)? > 0 => self.media.set_first_chunk(u64::from(be32(content, 8)?)),
-            b"co64" if be32(content, 4)? > 0 => self.media.set_first_chunk(be64(content, 8)?),
+            b"stco" if be32(content, 4)? > 0 => {
+                self.media.set_first_chunk_position(u64::from(be32(content, 8)?))
+            }
+            b"co64" if be32(content, 4)? > 0 => self.media.set_first_chunk_position(be64(content, 8)?),
             _ => {}
         }
         Some(())
@@ -333,7 +335,7 @@ impl Mp4Parser {
         if flags & 1 != 0 {
             // The data offset of a run of samples may be negative.
             let offset = i64::from(be32(content, 8)?.cast_signed());
-            self.media.add_fragment(self.fragment_start.saturating_add_signed(offset));
+            self.media.add_fragment_position(self.fragment_start.saturating_add_signed(offset));
         }
         let known = self.fragments.iter().position(|(track, ..)| *track == id);
         let fragment = known.unwrap_or(self.fragments.len());
@@ -344,7 +346,7 @@ impl Mp4Parser {
             }
             self.fragments.push((id, 0, 0));
         }
-        let (entry, has_duration) = run_entry_layout(flags);
+        let (entry, has_duration) = trun_entry_layout(flags);
         if has_duration {
             let at = 8 + 4 * u64::from(flags & 1 != 0) + 4 * u64::from(flags & 4 != 0);
             let left = size.checked_sub(at)?;

@@ -10,7 +10,7 @@ const MAX_PACKETS: usize = 64;
 
 /// Positions of packets in the file, and the buffered parts of its boxes `mdat`.
 #[derive(Debug, Default)]
-pub(super) struct Mp4Media {
+pub(super) struct MdatPackets {
     /// Parts of boxes, with their positions in the file.
     windows: Vec<(u64, Vec<u8>)>,
     /// Positions of the first packets of fragments.
@@ -21,21 +21,21 @@ pub(super) struct Mp4Media {
     first_sizes: Vec<u32>,
 }
 
-impl Mp4Media {
+impl MdatPackets {
     /// Records the position of the first chunk of samples.
-    pub(super) fn set_first_chunk(&mut self, position: u64) {
+    pub(super) fn set_first_chunk_position(&mut self, position: u64) {
         self.first_chunk = self.first_chunk.or(Some(position));
     }
 
     /// Records the sizes of the first samples.
-    pub(super) fn set_first_sizes(&mut self, sizes: impl Iterator<Item = u32>) {
+    pub(super) fn set_first_sample_sizes(&mut self, sizes: impl Iterator<Item = u32>) {
         if self.first_sizes.is_empty() {
             self.first_sizes = sizes.take(MAX_PACKETS).collect();
         }
     }
 
     /// Records the position of the first packet of a fragment.
-    pub(super) fn add_fragment(&mut self, position: u64) {
+    pub(super) fn add_fragment_position(&mut self, position: u64) {
         if self.fragment_packets.len() < MAX_PACKETS {
             self.fragment_packets.push(position);
         }
@@ -44,7 +44,7 @@ impl Mp4Media {
     /// Begins a box `mdat` whose content has `size` bytes. Returns the number of bytes before the part to buffer;
     /// `None` if no part of the box is buffered. The part begins at the first chunk, if that is known and in this
     /// box.
-    pub(super) fn begin_box(&mut self, position: u64, size: u64) -> Option<u64> {
+    pub(super) fn begin_mdat(&mut self, position: u64, size: u64) -> Option<u64> {
         if size == 0 || self.windows.len() >= MAX_WINDOWS {
             return None;
         }
@@ -66,7 +66,7 @@ impl Mp4Media {
 
     /// Returns the duration in ticks of the shortest of the known packets of Opus; `None` if none is known. Packets may
     /// have different durations, and the duration is used for all of them.
-    pub(super) fn shortest_opus_packet(&self) -> Option<u64> {
+    pub(super) fn shortest_opus_packet_ticks(&self) -> Option<u64> {
         // If the first sample of a chunk is missing, the positions of its later samples are unknown.
         let mut next = self.first_chunk.filter(|chunk| self.packet_ticks(*chunk).is_some());
         let sizes = self.first_sizes.iter().map(|size| u64::from(*size));

@@ -135,7 +135,7 @@ fn esds_config(content: &[u8]) -> Option<FrameConfig> {
                 body.get(3 + 2 * usize::from(flags & 0x80 != 0) + url + 2 * usize::from(flags & 0x20 != 0)..)?
             }
             4 => body.get(13..)?,
-            5 => return FrameConfig::parse(body.get(..length.min(body.len()))?),
+            5 => return FrameConfig::from_audio_specific_config(body.get(..length.min(body.len()))?),
             _ => body.get(length..)?,
         };
     }
@@ -143,7 +143,7 @@ fn esds_config(content: &[u8]) -> Option<FrameConfig> {
 
 impl Mp4Track {
     /// Begins a table of sample durations (`stts`); only the table with the longest sum counts.
-    pub(super) fn begin_table(&mut self) {
+    pub(super) fn begin_duration_table(&mut self) {
         self.has_table = true;
         self.longest = self.longest.max(std::mem::take(&mut self.current));
     }
@@ -204,11 +204,11 @@ pub(super) fn first_sample_sizes(content: &[u8]) -> impl Iterator<Item = u32> {
 }
 
 /// Returns the number of bytes of an entry in a run of samples, and true if each entry begins with a duration.
-pub(super) const fn run_entry_layout(flags: u32) -> (usize, bool) {
+pub(super) const fn trun_entry_layout(flags: u32) -> (usize, bool) {
     (4 * (flags >> 8 & 0xf).count_ones() as usize, flags & 0x100 != 0)
 }
 
 /// Returns the version of a box and its flags.
-pub(super) fn version_flags(content: &[u8]) -> Option<(u16, u32)> {
+pub(super) fn version_and_flags(content: &[u8]) -> Option<(u16, u32)> {
     Some((be16(content, 0)? >> 8, be32(content, 0)? & 0x00ff_ffff))
 }

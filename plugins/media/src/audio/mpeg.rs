@@ -38,7 +38,7 @@ impl FrameHeader {
     }
 
     /// Parses the header of the MPEG audio frame at the start of `input`; `None` if it is invalid or incomplete.
-    pub(super) fn read(input: &[u8]) -> Option<Self> {
+    pub(super) fn parse(input: &[u8]) -> Option<Self> {
         let head = be32(input, 0)?;
         let field = |shift: u32, mask: u32| usize::try_from(head >> shift & mask).ok();
         if head >> 21 != 0x7ff {
@@ -75,12 +75,12 @@ impl FrameHeader {
 }
 
 /// Number of bytes that identify a tag and its length.
-pub(super) const TAG_LENGTH: usize = 16;
+pub(super) const TAG_HEADER_BYTES: usize = 16;
 /// Number of bytes of a tag in which at most one frame header appears by chance: 17 bits of a header that matches the
 /// stream are given, so such a header appears once in 131,072 random bytes.
 const CHANCE: u64 = 16_384;
 
-/// Returns the length of an ID3v2 tag at this position, from its first [`TAG_LENGTH`] bytes. Decoders skip such a tag
+/// Returns the length of an ID3v2 tag at this position, from its first [`TAG_HEADER_BYTES`] bytes. Decoders skip such a tag
 /// at the start of a file.
 pub(super) fn leading_tag_length(input: &[u8]) -> Option<u64> {
     if !input.starts_with(b"ID3") {
@@ -105,7 +105,7 @@ pub(super) fn tag_length(input: &[u8]) -> Option<u64> {
 
 /// Returns true if a file with this start is MPEG audio.
 pub(super) fn is_mpeg_audio(start: &[u8]) -> bool {
-    FrameHeader::read(start).is_some()
+    FrameHeader::parse(start).is_some()
 }
 
 /// Parser of a sequence of frames.
@@ -172,18 +172,18 @@ impl MpegParser {
 
     /// Counts a frame, or skips noise up to the next byte with which a frame may begin.
     fn frame(&mut self, input: &[u8]) -> ParserStep {
-        if let Some(frame) = FrameHeader::read(input) {
+        if let Some(frame) = FrameHeader::parse(input) {
             if self.matches_stream(&frame) {
                 return self.count(frame, input);
             }
             // Frames of another kind (version, layer, sample rate) are accepted if a second one follows: decoders
             // accept them too.
-            if input.len() < frame.length + TAG_LENGTH {
-                return ParserStep::Need(frame.length + TAG_LENGTH);
+            if input.len() < frame.length + TAG_HEADER_BYTES {
+                return ParserStep::Need(frame.length + TAG_HEADER_BYTES);
             }
             let behind = input.get(frame.length..).unwrap_or_default();
             let synced = matches!(self.position, MpegPosition::Synced);
-            let follows = FrameHeader::read(behind).is_some_and(|next| synced || next.kind == frame.kind);
+            let follows = FrameHeader::parse(behind).is_some_and(|next| synced || next.kind == frame.kind);
             if follows || tag_length(behind).is_some() {
                 return self.count(frame, input);
             }
@@ -222,14 +222,14 @@ fn is_info_frame(input: &[u8], length: usize) -> bool {
 }
 
 impl ContainerParser for MpegParser {
-    fn minimum(&self) -> MinimumDuration {
+    fn minimum_duration(&self) -> MinimumDuration {
         let excluded = if self.tags.have_audio() { 0 } else { self.tags.complete };
-        MinimumDuration { excluded, rate: MinimumDuration::MAX_LOSSY_RATE }
+        MinimumDuration { excluded, rate: MinimumDuration::MAX_LOSSY_BYTES_PER_SECOND }
     }
 
     fn step(&mut self, input: &[u8]) -> ParserStep {
-        if input.len() < TAG_LENGTH {
-            return ParserStep::Need(TAG_LENGTH);
+        if input.len() < TAG_HEADER_BYTES {
+            return ParserStep::Need(TAG_HEADER_BYTES);
         }
         if let MpegPosition::Start | MpegPosition::Synced = self.position
             && let Some(length) = tag_length(input)
@@ -246,7 +246,7 @@ impl ContainerParser for MpegParser {
         // The last frames of a file count, although no following frame confirms them.
         while missing == 0 && !input.is_empty() {
             let frame =
-                FrameHeader::read(input).filter(|frame| self.kind.is_none_or(|kind| kind == frame.kind));
+                FrameHeader::parse(input).filter(|frame| self.kind.is_none_or(|kind| kind == frame.kind));
             let passed = match frame.filter(|frame| frame.length <= input.len()) {
                 Some(frame) => {
                     self.count(frame, input);

@@ -24,14 +24,14 @@ pub(super) struct ProgramStreamParser {
 impl ProgramStreamParser {
     /// Skips a packet that has no audio.
     fn exclude(&mut self, bytes: usize) -> ParserStep {
-        self.excluded.begin(bytes as u64);
+        self.excluded.begin_element(bytes as u64);
         ParserStep::Skip(bytes as u64)
     }
 }
 
 impl ContainerParser for ProgramStreamParser {
-    fn minimum(&self) -> MinimumDuration {
-        MinimumDuration { excluded: self.excluded.sum(), rate: MinimumDuration::MAX_LOSSY_RATE }
+    fn minimum_duration(&self) -> MinimumDuration {
+        MinimumDuration { excluded: self.excluded.sum(), rate: MinimumDuration::MAX_LOSSY_BYTES_PER_SECOND }
     }
 
     fn step(&mut self, input: &[u8]) -> ParserStep {
@@ -55,14 +55,14 @@ impl ContainerParser for ProgramStreamParser {
         let is_video = (0xe0..=0xef).contains(&id);
         if !(private || is_audio || is_video || WITHOUT_AUDIO.contains(&id)) {
             // System headers and unknown packets are not skipped by their length, because decoders ignore it.
-            self.excluded.confirm();
+            self.excluded.confirm_element();
             return ParserStep::Skip(4);
         }
         let Some(length) = be16(input, 4) else { return ParserStep::Need(6) };
         let whole = 6 + usize::from(length);
         if private {
             // Private data, which may be audio of another codec, counts as audio.
-            self.excluded.confirm();
+            self.excluded.confirm_element();
             return ParserStep::Skip(whole as u64);
         }
         if !is_audio {
@@ -72,12 +72,12 @@ impl ContainerParser for ProgramStreamParser {
         let Some(packet) = input.get(6..whole) else { return ParserStep::Need(whole) };
         let frames = || ParserDriver::new(Box::new(MpegParser::default()));
         self.streams.entry(id).or_insert_with(frames).push(payload(packet).unwrap_or_default());
-        self.excluded.confirm();
+        self.excluded.confirm_element();
         ParserStep::Skip(whole as u64)
     }
 
     fn end(&mut self, input: &[u8], missing: u64) -> AudioDuration {
-        self.excluded.end(missing);
+        self.excluded.end_file(missing);
         // The last packet of the file is incomplete; its available bytes are parsed.
         if let Some(&[0, 0, 1, id]) = input.first_chunk::<4>()
             && let (Some(stream), Some(packet)) = (self.streams.get_mut(&id), input.get(6..))

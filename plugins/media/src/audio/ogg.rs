@@ -82,11 +82,11 @@ impl OggParser {
 }
 
 impl ContainerParser for OggParser {
-    fn minimum(&self) -> MinimumDuration {
+    fn minimum_duration(&self) -> MinimumDuration {
         let rate = if self.has_flac {
-            MinimumDuration::MAX_UNCOMPRESSED_RATE
+            MinimumDuration::MAX_UNCOMPRESSED_BYTES_PER_SECOND
         } else {
-            MinimumDuration::MAX_LOSSY_RATE
+            MinimumDuration::MAX_LOSSY_BYTES_PER_SECOND
         };
         MinimumDuration { excluded: self.excluded, rate }
     }

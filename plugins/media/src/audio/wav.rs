@@ -175,15 +175,15 @@ fn skip_chunk(size: u32) -> ParserStep {
 }
 
 impl ContainerParser for WavParser {
-    fn basis(&self) -> DurationBasis {
+    fn duration_basis(&self) -> DurationBasis {
         self.basis
     }
 
-    fn minimum(&self) -> MinimumDuration {
+    fn minimum_duration(&self) -> MinimumDuration {
         MinimumDuration::from_all_bytes(match self.coding {
-            WavEncoding::Other | WavEncoding::Mpeg => MinimumDuration::MAX_LOSSY_RATE,
+            WavEncoding::Other | WavEncoding::Mpeg => MinimumDuration::MAX_LOSSY_BYTES_PER_SECOND,
             WavEncoding::Plain | WavEncoding::Companded | WavEncoding::Nibbles | WavEncoding::Gsm => {
-                MinimumDuration::MAX_UNCOMPRESSED_RATE
+                MinimumDuration::MAX_UNCOMPRESSED_BYTES_PER_SECOND
             }
         })
     }

@@ -109,7 +109,7 @@ impl Element {
 struct Lost;
 
 impl ContainerParser for WebmParser {
-    fn basis(&self) -> DurationBasis {
+    fn duration_basis(&self) -> DurationBasis {
         let mut audio = self.tracks.iter().filter(|track| track.kind == TrackKind::Audio);
         // Every audio track must have a known duration, because a decoder may choose any of them.
         if audio.any(|track| track.duration() == AudioDuration::Unknown) {
@@ -119,11 +119,14 @@ impl ContainerParser for WebmParser {
         }
     }
 
-    fn minimum(&self) -> MinimumDuration {
+    fn minimum_duration(&self) -> MinimumDuration {
         let mut audio = self.tracks.iter().filter(|track| track.kind == TrackKind::Audio);
         let plain = audio.any(|track| track.codec.is_lossless());
-        let rate =
-            if plain { MinimumDuration::MAX_UNCOMPRESSED_RATE } else { MinimumDuration::MAX_LOSSY_RATE };
+        let rate = if plain {
+            MinimumDuration::MAX_UNCOMPRESSED_BYTES_PER_SECOND
+        } else {
+            MinimumDuration::MAX_LOSSY_BYTES_PER_SECOND
+        };
         MinimumDuration { excluded: self.excluded.sum(), rate }
     }
 
@@ -140,7 +143,7 @@ impl ContainerParser for WebmParser {
             WebmState::Body(left) => left.saturating_sub(input.len() as u64),
             WebmState::Element | WebmState::Lost => 0,
         };
-        self.excluded.end(missing.max(left));
+        self.excluded.end_file(missing.max(left));
         if !self.tracks.iter().any(|track| track.kind == TrackKind::Audio) {
             return AudioDuration::NoAudio;
         }
@@ -169,7 +172,7 @@ impl WebmParser {
         let passed = match memchr::memchr(0x1f, within) {
             Some(0) if input.len() < CLUSTER_HEAD => return ParserStep::Need(CLUSTER_HEAD),
             Some(0) if is_cluster(input, lost) => {
-                self.excluded.end(1);
+                self.excluded.end_file(1);
                 return self.element(input);
             }
             Some(at) => at.max(1),
@@ -182,7 +185,7 @@ impl WebmParser {
     }
 
     fn element(&mut self, input: &[u8]) -> ParserStep {
-        self.excluded.confirm();
+        self.excluded.confirm_element();
         self.state = WebmState::Element;
         let element = match Element::read(input) {
             Ok(Some(element)) => element,
@@ -222,7 +225,7 @@ impl WebmParser {
             self.read(id, content);
         }
         if has_no_audio {
-            self.excluded.begin(size.saturating_add(head as u64));
+            self.excluded.begin_element(size.saturating_add(head as u64));
         }
         // An apparent element may not be real: a cluster may begin inside its head, so the head is searched too.
         self.state = WebmState::Body(size.saturating_add(head as u64 - 1));

@@ -83,7 +83,7 @@ impl WebmTrack {
     /// Reads the private data of the codec.
     pub(super) fn set_codec_private(&mut self, content: &[u8]) {
         self.vorbis = VorbisHeaders::from_codec_private(content);
-        self.aac = FrameConfig::parse(content);
+        self.aac = FrameConfig::from_audio_specific_config(content);
     }
 
     /// Counts the packets of a block. `content` starts at the flags of the block, after its time; `size` is the
@@ -122,7 +122,7 @@ impl WebmTrack {
                 Some(config) => (u64::from(config.samples), u64::from(config.rate)),
                 None => (1024, self.sample_rate),
             },
-            WebmCodec::Mpeg => match FrameHeader::read(packet) {
+            WebmCodec::Mpeg => match FrameHeader::parse(packet) {
                 Some(frame) => (u64::from(frame.samples), u64::from(frame.rate)),
                 None => return,
             },

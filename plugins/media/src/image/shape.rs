@@ -5,7 +5,7 @@ use super::read;
 use crate::measured_energy::sum_energy;
 use bytes::Bytes;
 use penstock_core::{
-    ApiError, AttemptTarget, BufferedResponse, ExtraMember, FinishReason, ImageSize, ImageTask,
+    AdjustableMember, ApiError, AttemptTarget, BufferedResponse, FinishReason, ImageSize, ImageTask,
     InferenceRequest, InferenceTask, ModelKind, OfferCapabilities, OfferObservation, ProviderAdapter,
     UpstreamAnswer, UpstreamError, UpstreamErrorKind, UpstreamRequest, WorkDone,
 };
@@ -68,7 +68,7 @@ impl ProviderAdapter for ImageShape {
     ) -> Result<Vec<UpstreamRequest>, ApiError> {
         let task = image_task(ask)
             .ok_or_else(|| ApiError::unsupported("model", "model: it does not generate images."))?;
-        let most = match target.allows_extra(ExtraMember::MultipleChoices) {
+        let most = match target.allows_member(AdjustableMember::MultipleChoices) {
             true => target.capabilities.max_images.unwrap_or(u32::MAX).max(1),
             false => 1,
         };
@@ -112,7 +112,11 @@ impl ProviderAdapter for ImageShape {
         let count = u32::try_from(pictures.len()).unwrap_or(u32::MAX);
         Ok(BufferedResponse {
             body: Vec::new(),
-            work: Some(WorkDone::Images { count, steps: None, pixels: task.size.map(ImageSize::pixels) }),
+            work: Some(WorkDone::Images {
+                count,
+                steps: None,
+                pixels: task.size.map(ImageSize::pixel_count),
+            }),
             measured_energy: sum_energy(answers.iter().map(|answer| &answer.body[..])),
             finish_reason: FinishReason::Stop,
             output_bytes: 0,
@@ -158,7 +162,7 @@ impl ImageShape {
         }
         head.extend_from_slice(b"\"prompt\":");
         let mut tail = match self.voice {
-            _ if n == 1 && !target.allows_extra(ExtraMember::ImageCount) => String::new(),
+            _ if n == 1 && !target.allows_member(AdjustableMember::ImageCount) => String::new(),
             ImageDialect::Batch => format!(",\"batch_size\":{n}"),
             ImageDialect::Size(..) | ImageDialect::Sides => format!(",\"n\":{n}"),
         };
@@ -174,10 +178,10 @@ impl ImageShape {
             tail += &format!(",\"{name}\":{steps}");
         }
         let asks = matches!(self.voice, ImageDialect::Sides | ImageDialect::Size(_, true));
-        if asks && target.allows_extra(ExtraMember::MediaFormat) {
+        if asks && target.allows_member(AdjustableMember::MediaFormat) {
             tail += ",\"response_format\":\"b64_json\"";
         }
         tail.push('}');
-        UpstreamRequest::json(vec![Bytes::from(head), task.prompt.clone(), Bytes::from(tail)])
+        UpstreamRequest::from_json(vec![Bytes::from(head), task.prompt.clone(), Bytes::from(tail)])
     }
 }

@@ -12,8 +12,8 @@ mod transcript;
 mod upload;
 mod write;
 
-pub use parameters::{SPEECH_PARAMETERS, unsupported_parameter_error};
-pub use shape::ADAPTERS;
+pub use parameters::{OFFER_DEPENDENT_PARAMETERS, unsupported_parameter_error};
+pub use shape::TRANSCRIPTION_ADAPTERS;
 pub use synthesis::generated_audio_type;
-pub use upload::TranscriptionUpload;
+pub use upload::TranscriptionFormParser;
 pub use write::content_type;

@@ -3,12 +3,12 @@
 use penstock_core::{ApiError, InferenceRequest, InferenceTask, ModelKind, OfferCapabilities};
 
 /// Members that every provider receives.
-pub(super) const FORWARDED_MEMBERS: &[&str] =
+pub(super) const ALWAYS_FORWARDED_MEMBERS: &[&str] =
     &["input", "voice", "response_format", "speed", "instructions", "language"];
 
 /// Members of vLLM-Omni, Kokoro, Chatterbox, Fish Speech and hosts of such models that change the voice or the audio.
 /// An offer without the member in `supported_parameters` cannot answer a request with it.
-pub const SPEECH_PARAMETERS: &[&str] = &[
+pub const OFFER_DEPENDENT_PARAMETERS: &[&str] = &[
     "audio_prompt",
     "cfg_scale",
     "cfg_weight",
@@ -44,12 +44,12 @@ pub const SPEECH_PARAMETERS: &[&str] = &[
 ];
 
 /// Returns true if a member of a speech request is sent to an offer.
-pub(super) fn is_forwarded(name: &str, abilities: &OfferCapabilities) -> bool {
-    FORWARDED_MEMBERS.contains(&name)
-        || (SPEECH_PARAMETERS.contains(&name) && abilities.accepts_parameter(name))
+pub(super) fn is_forwarded_to_offer(name: &str, abilities: &OfferCapabilities) -> bool {
+    ALWAYS_FORWARDED_MEMBERS.contains(&name)
+        || (OFFER_DEPENDENT_PARAMETERS.contains(&name) && abilities.accepts_parameter(name))
 }
 
-/// Returns the refusal of a speech request with a member of [`SPEECH_PARAMETERS`] that is neither off nor empty and
+/// Returns the refusal of a speech request with a member of [`OFFER_DEPENDENT_PARAMETERS`] that is neither off nor empty and
 /// that the offer does not list; `None` if it has no such member.
 #[must_use]
 pub fn unsupported_parameter_error(
@@ -61,7 +61,7 @@ pub fn unsupported_parameter_error(
     }
     let refused =
         |name: &&&str| !abilities.accepts_parameter(name) && ask.member_value(name).is_some_and(has_effect);
-    let name = SPEECH_PARAMETERS.iter().find(refused)?;
+    let name = OFFER_DEPENDENT_PARAMETERS.iter().find(refused)?;
     Some(ApiError::unsupported(*name, format!("This model does not support `{name}`.")))
 }
 

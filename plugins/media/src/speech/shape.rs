@@ -2,19 +2,19 @@
 
 use super::transcript::Transcript;
 use super::write;
-use crate::audio::MAX_SECONDS;
+use crate::audio::MAX_DURATION_SECONDS;
 use crate::measured_energy::read_energy;
 use bytes::Bytes;
 use penstock_core::{
-    ApiError, AttemptTarget, BufferedResponse, ExtraMember, FinishReason, InferenceRequest, InferenceTask,
-    ModelKind, OfferObservation, ProviderAdapter, TranscriptFormat, TranscriptionTask, UpstreamAnswer,
-    UpstreamError, UpstreamErrorKind, UpstreamRequest, WorkDone,
+    AdjustableMember, ApiError, AttemptTarget, BufferedResponse, FinishReason, InferenceRequest,
+    InferenceTask, ModelKind, OfferObservation, ProviderAdapter, TranscriptFormat, TranscriptionTask,
+    UpstreamAnswer, UpstreamError, UpstreamErrorKind, UpstreamRequest, WorkDone,
 };
 use rust_decimal::Decimal;
 use rust_decimal::prelude::FromPrimitive;
 
 /// Adapters of all transcription providers; the first one is the default.
-pub const ADAPTERS: &[&dyn ProviderAdapter] = &[
+pub const TRANSCRIPTION_ADAPTERS: &[&dyn ProviderAdapter] = &[
     &TranscriptionShape {
         name: "openai-transcription",
         path: "/audio/transcriptions",
@@ -30,7 +30,7 @@ pub const ADAPTERS: &[&dyn ProviderAdapter] = &[
         path: "/audio/transcriptions",
         voice: FormDialect::Mistral,
     },
-    &super::synthesis::SpeechShape,
+    &super::synthesis::SpeechAdapter,
     &TranscriptionShape { name: "whisper-cpp", path: "/inference", voice: FormDialect::Verbose },
 ];
 
@@ -74,7 +74,7 @@ impl ProviderAdapter for TranscriptionShape {
             .ok_or_else(|| ApiError::unsupported("model", "model: it does not transcribe audio."))?;
         let mut parts = FormBuilder::new(target.id);
         parts.field("model", target.model);
-        let plain = !target.allows_extra(ExtraMember::MediaFormat);
+        let plain = !target.allows_member(AdjustableMember::MediaFormat);
         match self.voice {
             FormDialect::Verbose if !plain => {
                 parts.common_fields(task);
@@ -161,7 +161,8 @@ fn mistral(task: &TranscriptionTask, plain: bool, parts: &mut FormBuilder) -> Re
 fn audio_seconds(task: &TranscriptionTask, transcript: &Transcript) -> Decimal {
     let last = || transcript.segments.last().map(|segment| segment.end as f64 / 1000.0);
     let reported = transcript.seconds.filter(|seconds| *seconds > 0.0).or_else(last).filter(|end| *end > 0.0);
-    let credible = reported.map(|seconds| seconds.min(MAX_SECONDS as f64)).and_then(Decimal::from_f64);
+    let credible =
+        reported.map(|seconds| seconds.min(MAX_DURATION_SECONDS as f64)).and_then(Decimal::from_f64);
     task.audio.charged_seconds(credible)
 }
 

@@ -11,7 +11,7 @@ const MAX_TAG_BYTES: u64 = 64 << 10;
 /// Length of the head of a page of Ogg, without its table of segments.
 const OGG_HEAD_BYTES: usize = 27;
 /// Content type of audio without a header.
-pub(super) const RAW_AUDIO: &str = "audio/pcm";
+pub(super) const RAW_AUDIO_CONTENT_TYPE: &str = "audio/pcm";
 
 /// Format of generated audio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ enum SpeechFormat {
 
 /// Outcome of the check of the first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum StartCheck {
+pub(super) enum FirstBytesOutcome {
     /// Audio of this content type, which may be sent to the client.
     Accepted(&'static str),
     /// Another format than the requested one, or no audio.
@@ -42,14 +42,18 @@ pub(super) enum StartCheck {
 /// Checks the first bytes of an answer against the requested content type. WAV is accepted for any format with a
 /// header, because some engines know no other. If `all` is true, no more bytes follow, and the outcome is never
 /// `Undecided`.
-pub(super) fn check_start(start: &[u8], requested: Option<&'static str>, all: bool) -> StartCheck {
+pub(super) fn check_first_bytes(
+    start: &[u8],
+    requested: Option<&'static str>,
+    all: bool,
+) -> FirstBytesOutcome {
     if start.len() < SIGNATURE_BYTES && !all {
-        return StartCheck::Undecided;
+        return FirstBytesOutcome::Undecided;
     }
-    if requested == Some(RAW_AUDIO) {
+    if requested == Some(RAW_AUDIO_CONTENT_TYPE) {
         return check_raw_start(start, all);
     }
-    let Some(format) = detect_format(start, all) else { return StartCheck::Undecided };
+    let Some(format) = detect_format(start, all) else { return FirstBytesOutcome::Undecided };
     let accepted = match (format, requested) {
         (Some(SpeechFormat::Wav), _) => Some("audio/wav"),
         (Some(SpeechFormat::Mpeg), None | Some("audio/mpeg")) => Some("audio/mpeg"),
@@ -61,22 +65,26 @@ pub(super) fn check_start(start: &[u8], requested: Option<&'static str>, all: bo
         (Some(SpeechFormat::Mp4), Some("audio/aac")) => Some("audio/mp4"),
         _ => None,
     };
-    accepted.map_or(StartCheck::Refused, StartCheck::Accepted)
+    accepted.map_or(FirstBytesOutcome::Refused, FirstBytesOutcome::Accepted)
 }
 
 /// Checks the start of raw audio: any bytes but those of a file, which a client would play as noise. Two samples may
 /// look like the header of a frame, so two frames in a row are required.
-fn check_raw_start(start: &[u8], all: bool) -> StartCheck {
+fn check_raw_start(start: &[u8], all: bool) -> FirstBytesOutcome {
     let frames = [mpeg_frame_length, adts_frame_length];
     for read in frames {
         match read(start).map(|length| start.get(length..).filter(|next| next.len() >= SIGNATURE_BYTES)) {
-            Some(Some(next)) if read(next).is_some() => return StartCheck::Refused,
-            Some(None) if !all => return StartCheck::Undecided,
+            Some(Some(next)) if read(next).is_some() => return FirstBytesOutcome::Refused,
+            Some(None) if !all => return FirstBytesOutcome::Undecided,
             _ => {}
         }
     }
     let has_signature = start.starts_with(b"ID3") || container_format(start).is_some();
-    if start.is_empty() || has_signature { StartCheck::Refused } else { StartCheck::Accepted(RAW_AUDIO) }
+    if start.is_empty() || has_signature {
+        FirstBytesOutcome::Refused
+    } else {
+        FirstBytesOutcome::Accepted(RAW_AUDIO_CONTENT_TYPE)
+    }
 }
 
 /// Returns the audio format of the first bytes: `None` if more bytes are needed, `Some(None)` if the format is unknown.

@@ -11,7 +11,7 @@ use penstock_core::{
     UpstreamError, UpstreamErrorKind, WorkDone,
 };
 use penstock_http_wire::error::error_envelope;
-use penstock_http_wire::sse::data_event;
+use penstock_http_wire::sse::encode_data_event;
 use rust_decimal::prelude::ToPrimitive;
 
 /// Largest plausible number of bytes of a second of audio: eight channels of 48 kHz and 16 bits.
@@ -20,7 +20,7 @@ const MAX_BYTES_PER_SECOND: u64 = 768_000;
 const EXTRA_BYTES: u64 = 1 << 20;
 
 /// Translator of one speech answer that is forwarded to the client while it arrives.
-pub(super) struct SpeechStream {
+pub(super) struct SpeechTranslation {
     meter: SpeechMeter,
     delivery: PassthroughDelivery,
     /// Content type of the requested format; after the first output, of the actual audio.
@@ -34,7 +34,7 @@ pub(super) struct SpeechStream {
     input: TokenUsage,
 }
 
-impl SpeechStream {
+impl SpeechTranslation {
     /// Returns the translation of an answer; `None` if the request is not for speech.
     pub(super) fn new(ask: &InferenceRequest) -> Option<Self> {
         let InferenceTask::Passthrough(task) = &ask.task else { return None };
@@ -68,7 +68,7 @@ impl SpeechStream {
                 let mut event = br#"{"type":"speech.audio.delta","audio":""#.to_vec();
                 event.extend_from_slice(STANDARD.encode(&audio).as_bytes());
                 event.extend_from_slice(br#""}"#);
-                data_event(&event)
+                encode_data_event(&event)
             }
         });
         Ok(())
@@ -83,7 +83,7 @@ impl SpeechStream {
     }
 }
 
-impl StreamTranslation for SpeechStream {
+impl StreamTranslation for SpeechTranslation {
     fn push(&mut self, bytes: Bytes, out: &mut OutputBuffer) -> Result<(), UpstreamError> {
         if bytes.is_empty() {
             return Ok(());
@@ -118,11 +118,11 @@ impl StreamTranslation for SpeechStream {
         None
     }
 
-    fn output_bytes(&self) -> usize {
-        self.generated_bytes()
+    fn delivered_text_bytes(&self) -> usize {
+        self.received_text_bytes()
     }
 
-    fn generated_bytes(&self) -> usize {
+    fn received_text_bytes(&self) -> usize {
         usize::try_from(self.passed).unwrap_or(usize::MAX)
     }
 
@@ -134,7 +134,7 @@ impl StreamTranslation for SpeechStream {
         TokenUsage::default()
     }
 
-    fn work(&mut self) -> Option<WorkDone> {
+    fn non_token_work(&mut self) -> Option<WorkDone> {
         let is_complete = self.progress == StreamProgress::Ended;
         Some(WorkDone::Audio { seconds: self.meter.take_seconds(is_complete) })
     }
@@ -175,7 +175,7 @@ impl StreamTranslation for SpeechStream {
             event.extend_from_slice(objects);
         }
         event.push(b'}');
-        out.0.push(data_event(&event));
+        out.0.push(encode_data_event(&event));
     }
 
     fn write_error(&mut self, refusal: &ApiError, request_id: &str, objects: &[u8], out: &mut OutputBuffer) {
@@ -189,7 +189,7 @@ impl StreamTranslation for SpeechStream {
             event.extend_from_slice(objects);
             event.push(b'}');
         }
-        out.0.push(data_event(&event));
+        out.0.push(encode_data_event(&event));
     }
 }
 

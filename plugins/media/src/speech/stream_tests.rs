@@ -17,7 +17,7 @@ fn ask(content_type: &'static str, delivery: PassthroughDelivery) -> InferenceRe
     InferenceRequest {
         stream: true,
         prompt_bytes: 30,
-        ..InferenceRequest::for_task(
+        ..InferenceRequest::from_non_chat_task(
             ModelKind::Speech,
             Bytes::new(),
             BodyMembers::default(),
@@ -32,13 +32,13 @@ fn run<'p>(
     ask: &InferenceRequest,
     pieces: impl Iterator<Item = &'p [u8]>,
 ) -> (Vec<u8>, Result<(), UpstreamErrorKind>, Decimal) {
-    let (mut stream, mut out) = (SpeechStream::new(ask).unwrap(), OutputBuffer::default());
+    let (mut stream, mut out) = (SpeechTranslation::new(ask).unwrap(), OutputBuffer::default());
     let mut result = Ok(());
     for piece in pieces {
         result = result.and(stream.push(Bytes::copy_from_slice(piece), &mut out).map_err(|fault| fault.kind));
     }
     result = result.and(stream.end(&mut out).map_err(|fault| fault.kind));
-    let Some(WorkDone::Audio { seconds }) = stream.work() else { panic!("no audio") };
+    let Some(WorkDone::Audio { seconds }) = stream.non_token_work() else { panic!("no audio") };
     if result.is_ok() {
         stream.write_end(&stream.estimated_usage(), br#""billing_cost":{"credits":1}"#, &mut out);
     }
@@ -117,9 +117,9 @@ fn an_error_text_and_silence_pass_nothing() {
 fn a_part_is_charged_by_its_bytes_and_nothing_beyond_the_reserve() {
     // The header states the length of the complete audio.
     let (request, audio) = (ask("audio/wav", PassthroughDelivery::Bytes), wav(10_000));
-    let (mut stream, mut out) = (SpeechStream::new(&request).unwrap(), OutputBuffer::default());
+    let (mut stream, mut out) = (SpeechTranslation::new(&request).unwrap(), OutputBuffer::default());
     stream.push(Bytes::copy_from_slice(&audio[..1_600]), &mut out).unwrap();
-    let Some(WorkDone::Audio { seconds }) = stream.work() else { panic!("no audio") };
+    let Some(WorkDone::Audio { seconds }) = stream.non_token_work() else { panic!("no audio") };
     assert!(seconds > Decimal::ZERO && seconds <= Decimal::new(2_134, 3), "{seconds}");
     // The duration cannot be measured in this format; it is two seconds by the length of the text.
     let aac = [&[0xff, 0xf1][..], &[0xff; 900]].concat();
@@ -139,7 +139,7 @@ fn a_broken_stream_of_events_ends_with_an_error() {
     let refusal = ApiError::new(ErrorCode::Unavailable);
     for (delivery, count) in [(PassthroughDelivery::Events, 1), (PassthroughDelivery::Bytes, 0)] {
         let (mut stream, mut out) =
-            (SpeechStream::new(&ask("audio/pcm", delivery)).unwrap(), OutputBuffer::default());
+            (SpeechTranslation::new(&ask("audio/pcm", delivery)).unwrap(), OutputBuffer::default());
         stream.write_error(&refusal, "req_1", b"", &mut out);
         stream.write_error(&refusal, "req_1", br#""billing_cost":{"credits":1}"#, &mut out);
         assert_eq!(out.0.len(), 2 * count);
@@ -213,7 +213,7 @@ fn audio_is_known_by_its_first_bytes() {
         for (requested, answer) in requested.into_iter().zip(answers) {
             let ask = ask(requested, PassthroughDelivery::Bytes);
             for cut in 0..audio.len() {
-                let (mut stream, mut out) = (SpeechStream::new(&ask).unwrap(), OutputBuffer::default());
+                let (mut stream, mut out) = (SpeechTranslation::new(&ask).unwrap(), OutputBuffer::default());
                 let (start, rest) = audio.split_at(cut);
                 let pushed = [start, rest].map(|part| stream.push(Bytes::copy_from_slice(part), &mut out));
                 let result =

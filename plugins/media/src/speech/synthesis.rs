@@ -1,9 +1,9 @@
 //! Request `POST /audio/speech` of engines that generate speech (vLLM-Omni, Kokoro, LocalAI and hosted ones). The audio
 //! passes unchanged after a check that it is audio; its charged length is measured in the audio itself.
 
-use super::parameters::is_forwarded;
-use super::signature::{RAW_AUDIO, StartCheck, check_start};
-use super::stream::SpeechStream;
+use super::parameters::is_forwarded_to_offer;
+use super::signature::{FirstBytesOutcome, RAW_AUDIO_CONTENT_TYPE, check_first_bytes};
+use super::stream::SpeechTranslation;
 use crate::audio::AudioMeter;
 use bytes::Bytes;
 use penstock_core::{
@@ -25,9 +25,9 @@ const CHARACTERS_PER_SECOND: u64 = 15;
 const SEARCHED_BYTES: usize = 4096;
 
 /// Adapter for speech synthesis by the OpenAI API.
-pub(super) struct SpeechShape;
+pub(super) struct SpeechAdapter;
 
-impl ProviderAdapter for SpeechShape {
+impl ProviderAdapter for SpeechAdapter {
     fn kind(&self) -> ModelKind {
         ModelKind::Speech
     }
@@ -52,14 +52,16 @@ impl ProviderAdapter for SpeechShape {
         let mut head = b"{\"model\":".to_vec();
         json::write_str(&mut head, target.model);
         let mut body = vec![Bytes::from(head)];
-        for field in ask.members.0.iter().filter(|field| is_forwarded(&field.name, target.capabilities)) {
+        for field in
+            ask.members.0.iter().filter(|field| is_forwarded_to_offer(&field.name, target.capabilities))
+        {
             if ask.member_value(&field.name).is_some() {
                 body.push(Bytes::from_static(b","));
                 body.push(ask.body.slice(field.member.clone()));
             }
         }
         body.push(Bytes::from_static(b"}"));
-        Ok(vec![UpstreamRequest::json(body)])
+        Ok(vec![UpstreamRequest::from_json(body)])
     }
 
     fn translate(
@@ -74,7 +76,7 @@ impl ProviderAdapter for SpeechShape {
         let content_type = answer.headers.first().and_then(Option::as_deref);
         let audio = answer.body;
         check_audio(&audio, task.content_type, true)?;
-        if task.content_type == Some(RAW_AUDIO) && is_text_type(content_type) {
+        if task.content_type == Some(RAW_AUDIO_CONTENT_TYPE) && is_text_type(content_type) {
             return Err(malformed());
         }
         let mut meter = SpeechMeter::new(ask, task);
@@ -92,7 +94,7 @@ impl ProviderAdapter for SpeechShape {
     }
 
     fn translate_stream(&self, ask: &InferenceRequest) -> Option<Box<dyn StreamTranslation>> {
-        SpeechStream::new(ask).map(|stream| Box::new(stream) as Box<dyn StreamTranslation>)
+        SpeechTranslation::new(ask).map(|stream| Box::new(stream) as Box<dyn StreamTranslation>)
     }
 }
 
@@ -106,11 +108,11 @@ pub(super) fn check_audio(
     requested: Option<&'static str>,
     all: bool,
 ) -> Result<Option<&'static str>, UpstreamError> {
-    match check_start(audio, requested, all) {
-        StartCheck::Accepted(RAW_AUDIO) if is_text(audio) => {}
-        StartCheck::Accepted(content_type) => return Ok(Some(content_type)),
-        StartCheck::Undecided => return Ok(None),
-        StartCheck::Refused => {}
+    match check_first_bytes(audio, requested, all) {
+        FirstBytesOutcome::Accepted(RAW_AUDIO_CONTENT_TYPE) if is_text(audio) => {}
+        FirstBytesOutcome::Accepted(content_type) => return Ok(Some(content_type)),
+        FirstBytesOutcome::Undecided => return Ok(None),
+        FirstBytesOutcome::Refused => {}
     }
     // Some engines report an error as a JSON object with status 200.
     let is_object = is_text(audio) && audio.trim_ascii_start().first() == Some(&b'{');
@@ -121,9 +123,9 @@ pub(super) fn check_audio(
 /// Returns the content type of generated audio by its first bytes; `requested` if they are of no recognised format.
 #[must_use]
 pub fn generated_audio_type(audio: &[u8], requested: &'static str) -> &'static str {
-    match check_start(audio, Some(requested), true) {
-        StartCheck::Accepted(content_type) => content_type,
-        StartCheck::Refused | StartCheck::Undecided => requested,
+    match check_first_bytes(audio, Some(requested), true) {
+        FirstBytesOutcome::Accepted(content_type) => content_type,
+        FirstBytesOutcome::Refused | FirstBytesOutcome::Undecided => requested,
     }
 }
 
@@ -172,7 +174,7 @@ impl SpeechMeter {
         Self {
             audio: AudioMeter::default(),
             bytes: 0,
-            is_raw: task.content_type == Some(RAW_AUDIO),
+            is_raw: task.content_type == Some(RAW_AUDIO_CONTENT_TYPE),
             most,
             usual: characters.checked_div(Decimal::from(CHARACTERS_PER_SECOND)).unwrap_or(most),
         }

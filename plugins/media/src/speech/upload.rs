@@ -5,18 +5,18 @@ use super::fields::{MAX_PROMPT_BYTES, TranscriptionFields};
 use crate::audio::{AudioError, AudioFormat, AudioMeter};
 use bytes::Bytes;
 use penstock_core::{ApiError, AudioInput, TranscriptionTask};
-use penstock_http_wire::form::upload::{self, FILE_PART, UploadPiece, part_error};
+use penstock_http_wire::form::upload::{self, FILE_PART_NAME, UploadFormEvent, part_error};
 
 /// Parser of a transcription form.
 #[derive(Debug)]
-pub struct TranscriptionUpload {
+pub struct TranscriptionFormParser {
     form: upload::UploadFormParser,
     fields: TranscriptionFields,
     meter: AudioMeter,
     bytes: u64,
 }
 
-impl TranscriptionUpload {
+impl TranscriptionFormParser {
     /// Creates the parser of a form with this content type.
     ///
     /// # Errors
@@ -33,13 +33,13 @@ impl TranscriptionUpload {
     pub fn push(&mut self, bytes: Bytes, sound: &mut Vec<Bytes>) -> Result<(), ApiError> {
         self.form.push(bytes, |piece| {
             match piece {
-                UploadPiece::File(_) => {}
-                UploadPiece::Content(content) => {
+                UploadFormEvent::File(_) => {}
+                UploadFormEvent::Content(content) => {
                     self.meter.push(&content);
                     self.bytes += content.len() as u64;
                     sound.push(content);
                 }
-                UploadPiece::Field(name, value) => self.fields.read_field(&name, &value)?,
+                UploadFormEvent::Field(name, value) => self.fields.read_field(&name, &value)?,
             }
             Ok(())
         })
@@ -51,7 +51,7 @@ impl TranscriptionUpload {
     /// Returns a refusal that names the missing, truncated or unrecognised part.
     pub fn end(self) -> Result<(Box<str>, TranscriptionTask), ApiError> {
         self.form.end("an audio file")?;
-        let sound = self.meter.end().map_err(|none| part_error(FILE_PART, audio_error(none)))?;
+        let sound = self.meter.end().map_err(|none| part_error(FILE_PART_NAME, audio_error(none)))?;
         let heard = AudioInput {
             extension: sound.format.extension(),
             content_type: sound.format.content_type(),

@@ -30,7 +30,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// HTTP client for the requests to a bucket.
 #[derive(Clone, Debug)]
-pub struct BucketConnector {
+pub struct BucketHttpClient {
     client: Client<HttpsConnector<HttpConnector>, HttpRequestBody>,
     timeouts: BucketTimeouts,
     counters: Arc<RequestCounters>,
@@ -39,7 +39,7 @@ pub struct BucketConnector {
     has_conditional_completion: bool,
 }
 
-impl BucketConnector {
+impl BucketHttpClient {
     /// Creates a client.
     ///
     /// # Errors
@@ -54,7 +54,7 @@ impl BucketConnector {
         tcp.set_nodelay(true);
         tcp.enforce_http(false);
         let https = HttpsConnectorBuilder::new().with_tls_config(options.tls_config()?);
-        let https = if options.requires_tls() { https.https_only() } else { https.https_or_http() };
+        let https = if options.uses_only_tls() { https.https_only() } else { https.https_or_http() };
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIMEOUT)
@@ -86,7 +86,7 @@ fn body_error(error: Box<dyn Error + Send + Sync>) -> HttpError {
 }
 
 #[async_trait]
-impl HttpService for BucketConnector {
+impl HttpService for BucketHttpClient {
     async fn call(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let method = request.method().clone();
         let is_completion = || request.uri().query().is_some_and(|query| query.contains("uploadId="));
@@ -113,7 +113,7 @@ impl HttpService for BucketConnector {
     }
 }
 
-impl StoreConnector for BucketConnector {
+impl StoreConnector for BucketHttpClient {
     fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
         Ok(HttpClient::new(self.clone()))
     }

@@ -2,7 +2,7 @@
 
 use super::Bucket;
 use super::error::BucketError;
-use crate::{PAGE_SIZE, delete_each};
+use crate::{MAX_PAGE_OBJECTS, delete_each};
 use futures_util::StreamExt;
 use futures_util::stream;
 use object_store::ObjectStore;
@@ -14,7 +14,7 @@ impl Bucket {
     /// Deletes objects, page by page; a missing object is no error. An error does not stop the deletion of the other
     /// objects, except those of a page whose request the store did not answer.
     pub(super) fn delete_many(&self, names: &[String]) -> Result<()> {
-        names.chunks(PAGE_SIZE).map(|page| self.delete_page(page)).fold(Ok(()), Result::and)
+        names.chunks(MAX_PAGE_OBJECTS).map(|page| self.delete_page(page)).fold(Ok(()), Result::and)
     }
 
     fn delete_page(&self, names: &[String]) -> Result<()> {

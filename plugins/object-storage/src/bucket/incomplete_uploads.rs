@@ -2,10 +2,10 @@
 //! list of objects shows.
 
 use super::Bucket;
-use super::connector::BucketConnector;
+use super::connector::BucketHttpClient;
 use super::error::{BucketError, is_temporary_status};
-use super::listing::valid_name;
-use super::options::{BucketOptions, BucketStyle};
+use super::listing::object_name_from_key;
+use super::options::{AddressingStyle, BucketOptions};
 use http::{Method, Request};
 use object_store::aws::{AmazonS3, AwsAuthorizer};
 use object_store::client::{HttpRequestBody, HttpService};
@@ -23,20 +23,20 @@ pub struct IncompleteUpload {
 
 /// Client for lists of incomplete uploads, an operation that the S3 client lacks.
 #[derive(Clone)]
-pub(super) struct UploadLister {
-    connector: BucketConnector,
+pub(super) struct IncompleteUploadLister {
+    connector: BucketHttpClient,
     /// URL of the bucket.
     url: String,
     region: String,
 }
 
-impl UploadLister {
+impl IncompleteUploadLister {
     /// Creates a lister for the bucket of these options.
-    pub(super) fn new(options: &BucketOptions, connector: BucketConnector) -> Self {
+    pub(super) fn new(options: &BucketOptions, connector: BucketHttpClient) -> Self {
         let base = options.base_url();
         let url = match options.style {
-            BucketStyle::Path => format!("{base}/{}", options.bucket),
-            BucketStyle::VirtualHost => format!("{base}/"),
+            AddressingStyle::Path => format!("{base}/{}", options.bucket),
+            AddressingStyle::VirtualHost => format!("{base}/"),
         };
         Self { connector, url, region: options.region.clone() }
     }
@@ -71,12 +71,12 @@ impl Bucket {
     ///
     /// # Errors
     /// Returns any I/O error; one of `PermissionDenied` if the store does not list uploads.
-    pub fn incomplete_uploads(&self, folder: &str) -> Result<Vec<IncompleteUpload>> {
+    pub fn list_incomplete_uploads(&self, folder: &str) -> Result<Vec<IncompleteUpload>> {
         let (path, lister) = (self.path(folder)?, self.0.uploads.clone());
         let listed = self.call_with(move |store| async move { lister.list(&store, path.as_ref()).await })?;
         let uploads = parse(&listed);
         let named = uploads.filter_map(|(key, id)| {
-            let name = valid_name(&self.0.prefix, key)?;
+            let name = object_name_from_key(&self.0.prefix, key)?;
             Some(IncompleteUpload { name: name.to_owned(), id: id.to_owned() })
         });
         Ok(named.collect())

@@ -3,7 +3,7 @@
 use super::Bucket;
 use super::error::BucketError;
 use crate::name::is_valid_name;
-use crate::{ObjectInfo, ObjectPage, PAGE_SIZE};
+use crate::{MAX_PAGE_OBJECTS, ObjectInfo, ObjectPage};
 use futures_util::TryStreamExt;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore};
@@ -21,17 +21,17 @@ impl Bucket {
             };
             let mut found: Vec<(String, ObjectMeta)> = Vec::new();
             // One object beyond the page shows that more objects follow.
-            while found.len() <= PAGE_SIZE {
+            while found.len() <= MAX_PAGE_OBJECTS {
                 let Some(object) = stream.try_next().await? else { break };
-                if let Some(name) = valid_name(&prefix, object.location.as_ref()) {
+                if let Some(name) = object_name_from_key(&prefix, object.location.as_ref()) {
                     found.push((name.to_owned(), object));
                 }
             }
             Ok(found)
         });
         let mut found = listed?;
-        let more = found.len() > PAGE_SIZE;
-        found.truncate(PAGE_SIZE);
+        let more = found.len() > MAX_PAGE_OBJECTS;
+        found.truncate(MAX_PAGE_OBJECTS);
         let objects = found.into_iter().map(|(name, object)| self.info(name, &object)).collect();
         Ok(ObjectPage { objects, more })
     }
@@ -47,7 +47,7 @@ impl Bucket {
 }
 
 /// Returns the name of the object with a key, without the prefix of the bucket; `None` if it is invalid.
-pub(super) fn valid_name<'k>(prefix: &str, key: &'k str) -> Option<&'k str> {
+pub(super) fn object_name_from_key<'k>(prefix: &str, key: &'k str) -> Option<&'k str> {
     let name = match prefix {
         "" => key,
         prefix => key.strip_prefix(prefix)?.strip_prefix('/')?,

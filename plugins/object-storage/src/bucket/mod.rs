@@ -18,13 +18,13 @@ use crate::name::{check_name, check_prefix};
 use crate::{ContentStore, ObjectPage, RandomAccessObject};
 use availability::CallLimiter;
 use bytes::Bytes;
-use connector::BucketConnector;
+use connector::BucketHttpClient;
 use error::BucketError;
-use incomplete_uploads::UploadLister;
+use incomplete_uploads::IncompleteUploadLister;
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::path::Path;
 use object_store::{BackoffConfig, ObjectStoreExt, RetryConfig};
-use options::{BucketCredentials, BucketOptions, BucketStyle};
+use options::{AddressingStyle, BucketCredentials, BucketOptions};
 use reader::BucketReader;
 use request_counts::{RequestCount, RequestCounters};
 use runtime::BucketRuntime;
@@ -39,7 +39,7 @@ use tempfile::TempPath;
 use upload::UploadMode;
 
 /// Size in bytes above which an object is uploaded in parts, and size of each part.
-pub const PART_SIZE: u64 = 8 << 20;
+pub const UPLOAD_PART_BYTES: u64 = 8 << 20;
 /// Number of times that a failed request is sent again.
 const MAX_RETRIES: usize = 3;
 /// Name of the sessions of temporary access keys, which the store may log.
@@ -62,7 +62,7 @@ struct BucketInner {
     gate: CallLimiter,
     counters: Arc<RequestCounters>,
     clock: Arc<StoreClock>,
-    uploads: UploadLister,
+    uploads: IncompleteUploadLister,
     part_size: u64,
 }
 
@@ -82,8 +82,8 @@ impl Bucket {
             check_prefix(&options.prefix)?;
         }
         let (counters, clock) = (Arc::new(RequestCounters::default()), Arc::new(StoreClock::default()));
-        let connector = BucketConnector::new(options, counters.clone(), clock.clone())?;
-        let uploads = UploadLister::new(options, connector.clone());
+        let connector = BucketHttpClient::new(options, counters.clone(), clock.clone())?;
+        let uploads = IncompleteUploadLister::new(options, connector.clone());
         let unusable = |_| Error::other("its address or credentials cannot be used");
         let conditional = connector.clone().with_conditional_completion();
         let builder = store_builder(options, connector);
@@ -103,7 +103,7 @@ impl Bucket {
             counters,
             clock,
             uploads,
-            part_size: PART_SIZE,
+            part_size: UPLOAD_PART_BYTES,
         })))
     }
 
@@ -122,7 +122,7 @@ impl Bucket {
     /// Calls a store that did not answer the last call, with a request for an object that need not exist; returns true
     /// if the store answers. Blocks.
     #[must_use]
-    pub fn retry(&self) -> bool {
+    pub fn recheck_availability(&self) -> bool {
         // Any answer will do, also that there is no such object.
         self.exists(&self.prefixed("reachable")).ok();
         self.is_available()
@@ -167,7 +167,7 @@ impl Bucket {
 }
 
 /// Returns the builder of clients of a store.
-fn store_builder(options: &BucketOptions, connector: BucketConnector) -> AmazonS3Builder {
+fn store_builder(options: &BucketOptions, connector: BucketHttpClient) -> AmazonS3Builder {
     let backoff = BackoffConfig {
         init_backoff: Duration::from_millis(100),
         max_backoff: Duration::from_secs(1),
@@ -177,10 +177,10 @@ fn store_builder(options: &BucketOptions, connector: BucketConnector) -> AmazonS
         RetryConfig { backoff, max_retries: MAX_RETRIES, retry_timeout: options.timeouts.retry_period };
     with_credentials(AmazonS3Builder::new(), &options.credentials)
         .with_endpoint(options.base_url())
-        .with_virtual_hosted_style_request(options.style == BucketStyle::VirtualHost)
+        .with_virtual_hosted_style_request(options.style == AddressingStyle::VirtualHost)
         .with_bucket_name(&options.bucket)
         .with_region(&options.region)
-        .with_allow_http(!options.requires_tls())
+        .with_allow_http(!options.uses_only_tls())
         .with_retry(retry)
         .with_http_connector(connector)
 }
@@ -200,7 +200,7 @@ fn with_credentials(builder: AmazonS3Builder, credentials: &BucketCredentials) -
 }
 
 impl ContentStore for Bucket {
-    fn create(&self, name: &str, source: TempPath) -> Result<()> {
+    fn create_from_file(&self, name: &str, source: TempPath) -> Result<()> {
         self.upload_file(&self.path(name)?, &source, UploadMode::Create)
     }
 
@@ -208,7 +208,7 @@ impl ContentStore for Bucket {
         Ok(self.put(&self.path(name)?, bytes, UploadMode::Create)?)
     }
 
-    fn replace(&self, name: &str, source: TempPath) -> Result<()> {
+    fn replace_from_file(&self, name: &str, source: TempPath) -> Result<()> {
         self.upload_file(&self.path(name)?, &source, UploadMode::Replace)
     }
 

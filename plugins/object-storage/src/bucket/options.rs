@@ -11,7 +11,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
 
 /// Position of the bucket's name in the URLs of objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum BucketStyle {
+pub enum AddressingStyle {
     /// Bucket in the path: `https://s3.example.eu/bucket/object`.
     #[default]
     Path,
@@ -57,7 +57,7 @@ pub struct BucketOptions {
     /// Folder in the bucket; empty for none.
     pub prefix: String,
     /// Position of the bucket's name in the URLs of objects.
-    pub style: BucketStyle,
+    pub style: AddressingStyle,
     /// Credentials that sign requests.
     pub credentials: BucketCredentials,
     /// PEM file of the root certificates; `None` for the certificates of the operating system.
@@ -102,12 +102,12 @@ impl fmt::Debug for BucketOptions {
 
 impl BucketOptions {
     /// Returns true if connections to the store or to the token service use TLS.
-    pub(super) fn uses_tls(&self) -> bool {
+    pub(super) fn uses_any_tls(&self) -> bool {
         self.addresses().any(is_https)
     }
 
     /// Returns true if all connections use TLS.
-    pub(super) fn requires_tls(&self) -> bool {
+    pub(super) fn uses_only_tls(&self) -> bool {
         self.addresses().all(is_https)
     }
 
@@ -124,7 +124,9 @@ impl BucketOptions {
     pub(super) fn base_url(&self) -> String {
         let endpoint = self.endpoint.trim_end_matches('/');
         match (self.style, endpoint.split_once("://")) {
-            (BucketStyle::VirtualHost, Some((scheme, host))) => format!("{scheme}://{}.{host}", self.bucket),
+            (AddressingStyle::VirtualHost, Some((scheme, host))) => {
+                format!("{scheme}://{}.{host}", self.bucket)
+            }
             _ => endpoint.to_owned(),
         }
     }
@@ -136,13 +138,13 @@ impl BucketOptions {
     /// Returns a description if there is no usable root certificate.
     pub(super) fn tls_config(&self) -> Result<ClientConfig> {
         let mut roots = RootCertStore::empty();
-        let certificates: Vec<CertificateDer<'static>> = match (&self.ca_file, self.uses_tls()) {
+        let certificates: Vec<CertificateDer<'static>> = match (&self.ca_file, self.uses_any_tls()) {
             (_, false) => Vec::new(),
             (Some(path), true) => read_certificates(path)?,
             (None, true) => rustls_native_certs::load_native_certs()?,
         };
         roots.add_parsable_certificates(certificates);
-        if roots.is_empty() && self.uses_tls() {
+        if roots.is_empty() && self.uses_any_tls() {
             let what = "there is no root certificate to verify the store of files with";
             return Err(Error::new(ErrorKind::InvalidInput, what));
         }
@@ -170,7 +172,7 @@ fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
 mod tests {
     use super::*;
 
-    fn options(style: BucketStyle) -> BucketOptions {
+    fn options(style: AddressingStyle) -> BucketOptions {
         BucketOptions {
             endpoint: "https://s3.example.eu:8443/".to_owned(),
             bucket: "penstock".to_owned(),
@@ -185,8 +187,8 @@ mod tests {
 
     #[test]
     fn the_bucket_is_in_the_host_name_only_if_the_style_wants_it() {
-        assert_eq!(options(BucketStyle::Path).base_url(), "https://s3.example.eu:8443");
-        assert_eq!(options(BucketStyle::VirtualHost).base_url(), "https://penstock.s3.example.eu:8443");
+        assert_eq!(options(AddressingStyle::Path).base_url(), "https://s3.example.eu:8443");
+        assert_eq!(options(AddressingStyle::VirtualHost).base_url(), "https://penstock.s3.example.eu:8443");
     }
 
     #[test]
@@ -199,20 +201,20 @@ mod tests {
             };
             let credentials = BucketCredentials::WebIdentity(identity);
             let endpoint = format!("{store}://localhost:8333");
-            let options = BucketOptions { endpoint, credentials, ..options(BucketStyle::Path) };
-            (options.uses_tls(), options.requires_tls())
+            let options = BucketOptions { endpoint, credentials, ..options(AddressingStyle::Path) };
+            (options.uses_any_tls(), options.uses_only_tls())
         };
         assert_eq!(with("http", "http"), (false, false));
         assert_eq!(with("http", "https"), (true, false));
         assert_eq!(with("https", "http"), (true, false));
         assert_eq!(with("https", "https"), (true, true));
-        let by_key = options(BucketStyle::Path);
-        assert!(by_key.uses_tls() && by_key.requires_tls());
+        let by_key = options(AddressingStyle::Path);
+        assert!(by_key.uses_any_tls() && by_key.uses_only_tls());
     }
 
     #[test]
     fn debug_output_has_no_secret() {
-        let text = format!("{:?}", options(BucketStyle::Path));
+        let text = format!("{:?}", options(AddressingStyle::Path));
         assert!(!text.contains("\"secret\"") && !text.contains("\"id\""), "{text}");
     }
 }

@@ -41,10 +41,10 @@ fn an_acknowledged_object_survives_a_kill_and_any_other_is_whole_or_absent() {
     }
     // Their client could not end the uploads in parts.
     let incomplete = || {
-        let of_round = |round: usize| bucket.incomplete_uploads(&round.to_string()).unwrap();
+        let of_round = |round: usize| bucket.list_incomplete_uploads(&round.to_string()).unwrap();
         (0..ROUNDS).flat_map(of_round).collect::<Vec<_>>()
     };
-    assert!(!incomplete().is_empty() && bucket.incomplete_uploads("other").unwrap().is_empty());
+    assert!(!incomplete().is_empty() && bucket.list_incomplete_uploads("other").unwrap().is_empty());
     for upload in incomplete() {
         assert!(failed.iter().any(|(name, ..)| *name == upload.name), "{}", upload.name);
         bucket.abort_upload(&upload).unwrap();
@@ -78,7 +78,7 @@ fn upload_until_killed(
                         let seed = round * 100 + uploader * 10 + number;
                         let upload = (format!("{round}/{uploader}/{number}"), length, seed);
                         let killed = is_killed.load(Ordering::SeqCst);
-                        match bucket.create(&upload.0, temporary_file(&contents(length, seed))) {
+                        match bucket.create_from_file(&upload.0, temporary_file(&contents(length, seed))) {
                             Ok(()) => good.push(upload),
                             Err(_) => bad.push(upload),
                         }

@@ -5,7 +5,7 @@ use crate::server::{ACCEPTED, BadServer, Behaviour, CONDITION, read_request};
 use crate::{contents, read, temporary_file};
 use bytes::Bytes;
 use penstock_object_storage::{
-    Bucket, BucketError, BucketOptions, BucketTimeouts, ContentStore, PART_SIZE, ProbeError,
+    Bucket, BucketError, BucketOptions, BucketTimeouts, ContentStore, ProbeError, UPLOAD_PART_BYTES,
 };
 use std::io::{BufReader, ErrorKind, Write};
 use std::net::TcpListener;
@@ -41,7 +41,7 @@ fn a_store_that_stalls_is_unreachable_in_time() {
         assert!(BucketError::from_io_error(&error).unwrap().is_unreachable(), "{behaviour:?}: {error}");
         assert!(start.elapsed() < 10 * LIMIT, "{behaviour:?}");
         let start = Instant::now();
-        let error = bucket.create("b", temporary_file(&contents(1_000, 1))).unwrap_err();
+        let error = bucket.create_from_file("b", temporary_file(&contents(1_000, 1))).unwrap_err();
         assert!(BucketError::from_io_error(&error).unwrap().is_unreachable(), "{behaviour:?}: {error}");
         assert!(start.elapsed() < LIMIT, "no second wait within a second");
     }
@@ -101,7 +101,7 @@ fn a_store_that_does_not_list_uploads_refuses_and_one_that_fails_is_unreachable(
     for (status, is_unreachable) in [(501, false), (405, false), (403, false), (500, true), (503, true)] {
         let server = BadServer::start(Behaviour::Fails(status));
         let bucket = Bucket::new(&quick_options(server.port)).unwrap();
-        let error = bucket.incomplete_uploads("files").unwrap_err();
+        let error = bucket.list_incomplete_uploads("files").unwrap_err();
         assert_eq!(BucketError::from_io_error(&error).unwrap().is_unreachable(), is_unreachable, "{status}");
         assert_eq!(error.kind() == ErrorKind::PermissionDenied, !is_unreachable, "{status}: {error}");
     }
@@ -160,11 +160,11 @@ fn an_empty_object_can_be_opened() {
 
 #[test]
 fn an_upload_in_parts_replaces_no_object_that_was_created_meanwhile() {
-    let bytes = contents(PART_SIZE as usize + 1, 1);
+    let bytes = contents(UPLOAD_PART_BYTES as usize + 1, 1);
     for (is_overtaken, knows_condition) in [(false, true), (true, true), (false, false)] {
         let server = BadServer::start(Behaviour::TakesParts { is_overtaken, knows_condition });
         let bucket = Bucket::new(&quick_options(server.port)).unwrap();
-        let created = bucket.create("a", temporary_file(&bytes));
+        let created = bucket.create_from_file("a", temporary_file(&bytes));
         assert_eq!(
             created.map_err(|error| error.kind()).err(),
             is_overtaken.then_some(ErrorKind::AlreadyExists)
@@ -179,7 +179,7 @@ fn an_upload_in_parts_replaces_no_object_that_was_created_meanwhile() {
         assert_eq!(completions, expected, "{lines:?}");
         let aborts = lines.iter().filter(|line| line.starts_with("DELETE ")).count();
         assert_eq!(aborts, usize::from(is_overtaken), "the parts of an upload without an object take space");
-        bucket.replace("a", temporary_file(&bytes)).unwrap();
+        bucket.replace_from_file("a", temporary_file(&bytes)).unwrap();
         let last = server.lines.lock().unwrap().last().unwrap().clone();
         assert!(last.contains("uploadId=") && !last.ends_with(CONDITION), "{last}");
     }

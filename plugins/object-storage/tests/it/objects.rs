@@ -4,7 +4,7 @@ use crate::seaweedfs::{ACCESS_KEY, SeaweedServer};
 use crate::{contents, one_server, read, read_all, temporary_file};
 use bytes::Bytes;
 use penstock_object_storage::{
-    Bucket, BucketCredentials, BucketError, ContentStore, PAGE_SIZE, PART_SIZE, ProbeError,
+    Bucket, BucketCredentials, BucketError, ContentStore, MAX_PAGE_OBJECTS, ProbeError, UPLOAD_PART_BYTES,
 };
 use std::io::ErrorKind;
 
@@ -37,10 +37,10 @@ fn small_objects(bucket: &Bucket) {
     assert_eq!(BucketError::from_io_error(&again), Some(&BucketError::AlreadyExists));
     let source = temporary_file(b"two");
     let path = source.to_path_buf();
-    assert_eq!(bucket.create("small/a", source).unwrap_err().kind(), ErrorKind::AlreadyExists);
+    assert_eq!(bucket.create_from_file("small/a", source).unwrap_err().kind(), ErrorKind::AlreadyExists);
     assert!(!path.exists(), "the temporary file is gone");
     assert_eq!(read_all(&*bucket.open("small/a").unwrap()).unwrap(), b"one");
-    bucket.replace("small/a", temporary_file(b"three")).unwrap();
+    bucket.replace_from_file("small/a", temporary_file(b"three")).unwrap();
     assert_eq!(read_all(&*bucket.open("small/a").unwrap()).unwrap(), b"three");
     bucket.delete("small/a").unwrap();
     bucket.delete("small/a").unwrap();
@@ -53,17 +53,19 @@ fn small_objects(bucket: &Bucket) {
 }
 
 fn objects_in_parts(bucket: &Bucket) {
-    for length in [PART_SIZE as usize, PART_SIZE as usize + 1, 3 * PART_SIZE as usize, 21 * MIB] {
+    for length in
+        [UPLOAD_PART_BYTES as usize, UPLOAD_PART_BYTES as usize + 1, 3 * UPLOAD_PART_BYTES as usize, 21 * MIB]
+    {
         let (name, bytes) = (format!("large/{length}"), contents(length, length));
-        bucket.create(&name, temporary_file(&bytes)).unwrap();
+        bucket.create_from_file(&name, temporary_file(&bytes)).unwrap();
         let object = bucket.open(&name).unwrap();
         assert_eq!(object.length().unwrap(), length as u64);
         assert!(read_all(&*object).unwrap() == bytes, "{length} bytes");
-        let again = bucket.create(&name, temporary_file(&contents(length, 1))).unwrap_err();
+        let again = bucket.create_from_file(&name, temporary_file(&contents(length, 1))).unwrap_err();
         assert_eq!(again.kind(), ErrorKind::AlreadyExists, "{length}");
         assert!(read_all(&*bucket.open(&name).unwrap()).unwrap() == bytes);
         let newer = contents(length + 1, 2);
-        bucket.replace(&name, temporary_file(&newer)).unwrap();
+        bucket.replace_from_file(&name, temporary_file(&newer)).unwrap();
         assert!(read_all(&*bucket.open(&name).unwrap()).unwrap() == newer);
         bucket.delete(&name).unwrap();
     }
@@ -71,7 +73,7 @@ fn objects_in_parts(bucket: &Bucket) {
 
 fn ranges(bucket: &Bucket) {
     let bytes = contents(3 * MIB + 17, 5);
-    bucket.create("ranges", temporary_file(&bytes)).unwrap();
+    bucket.create_from_file("ranges", temporary_file(&bytes)).unwrap();
     let object = bucket.open("ranges").unwrap();
     for (offset, length) in [(0, 1), (MIB - 1, 2), (0, bytes.len()), (bytes.len() - 1, 1), (7, 2 * MIB)] {
         assert!(read(&*object, offset as u64, length).unwrap() == bytes[offset..offset + length]);
@@ -87,7 +89,7 @@ fn ranges(bucket: &Bucket) {
     assert!(read(&*object, u64::MAX, 4).is_err());
     bucket.delete("ranges").unwrap();
     assert_eq!(read(&*object, 1 << 20, 4).unwrap_err().kind(), ErrorKind::NotFound);
-    bucket.create("ranges", temporary_file(&contents(3 * MIB + 17, 6))).unwrap();
+    bucket.create_from_file("ranges", temporary_file(&contents(3 * MIB + 17, 6))).unwrap();
     assert_eq!(read(&*object, 1 << 20, 4).unwrap_err().kind(), ErrorKind::InvalidData, "another object");
 }
 
@@ -101,7 +103,7 @@ fn posts(bucket: &Bucket) -> u64 {
 
 fn lists(bucket: &Bucket) {
     assert!(bucket.list("many", None).unwrap().objects.is_empty());
-    let names: Vec<String> = (0..PAGE_SIZE + 3).map(|number| format!("many/{number:05}")).collect();
+    let names: Vec<String> = (0..MAX_PAGE_OBJECTS + 3).map(|number| format!("many/{number:05}")).collect();
     std::thread::scope(|scope| {
         for part in names.chunks(names.len().div_ceil(8)) {
             scope.spawn(move || {
@@ -113,11 +115,11 @@ fn lists(bucket: &Bucket) {
     });
     bucket.create_from_bytes("many-others/1", Bytes::from_static(b"x")).unwrap();
     let first = bucket.list("many", None).unwrap();
-    assert!(first.more && first.objects.len() == PAGE_SIZE);
-    assert!(first.objects.iter().map(|object| &object.name).eq(&names[..PAGE_SIZE]));
+    assert!(first.more && first.objects.len() == MAX_PAGE_OBJECTS);
+    assert!(first.objects.iter().map(|object| &object.name).eq(&names[..MAX_PAGE_OBJECTS]));
     assert!(first.objects.iter().all(|object| object.length == 2 && object.age.as_secs() < 3_600));
-    let rest = bucket.list("many", Some(&first.objects[PAGE_SIZE - 1].name)).unwrap();
-    assert!(!rest.more && rest.objects.iter().map(|object| &object.name).eq(&names[PAGE_SIZE..]));
+    let rest = bucket.list("many", Some(&first.objects[MAX_PAGE_OBJECTS - 1].name)).unwrap();
+    assert!(!rest.more && rest.objects.iter().map(|object| &object.name).eq(&names[MAX_PAGE_OBJECTS..]));
     let posts = posts(bucket);
     bucket.delete_objects(&names).unwrap();
     bucket.delete_objects(&names[..2]).unwrap();

@@ -96,7 +96,7 @@ fn a_token_is_exchanged_for_a_key_and_read_again_when_the_key_expires() {
     let (service, queries) = token_service(Answer::Key { lifetime: 3_600 });
     let bucket = Bucket::new(&identity_options(store.port, service, &token)).unwrap();
     bucket.probe().unwrap();
-    bucket.create("a/object", temporary_file(&contents(100_000, 3))).unwrap();
+    bucket.create_from_file("a/object", temporary_file(&contents(100_000, 3))).unwrap();
     assert_eq!(read_all(&*bucket.open("a/object").unwrap()).unwrap(), contents(100_000, 3));
     let query = queries.lock().unwrap().concat();
     assert_eq!(query.matches("POST /").count(), 1, "{query}");

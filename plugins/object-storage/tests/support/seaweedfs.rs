@@ -1,7 +1,7 @@
 //! SeaweedFS, a real S3-compatible server, on ports of this machine. A shell runs it and ends it with the test process,
 //! whose pipe it reads. Commands are lines: `kill` ends the server at once; `start` starts it.
 
-use penstock_object_storage::{BucketCredentials, BucketOptions, BucketStyle, BucketTimeouts};
+use penstock_object_storage::{AddressingStyle, BucketCredentials, BucketOptions, BucketTimeouts};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::path::Path;
@@ -136,7 +136,7 @@ pub fn options(endpoint: &str, prefix: &str) -> BucketOptions {
         bucket: BUCKET.to_owned(),
         region: "eu-test".to_owned(),
         prefix: prefix.to_owned(),
-        style: BucketStyle::Path,
+        style: AddressingStyle::Path,
         credentials: BucketCredentials::AccessKey {
             id: ACCESS_KEY[0].to_owned(),
             secret: ACCESS_KEY[1].to_owned(),

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use super::BodyEdits;
-use crate::body::is_opaque;
+use crate::body::is_opaque_member;
 use penstock_core::BodyEdit;
 use penstock_json_scan::tape::{JsonTape, StructureLimits, scan};
 
@@ -30,7 +30,8 @@ fn any_selection_of_members_or_items_can_be_dropped() {
                 let text = format!("{open}{space}{}{space}{close}", all.join(&format!("{space},{space}")));
                 for selection in 0..1_u32 << count {
                     let nodes =
-                        scan(text.as_bytes(), StructureLimits { depth: 9, nodes: 99 }, is_opaque).unwrap();
+                        scan(text.as_bytes(), StructureLimits { depth: 9, nodes: 99 }, is_opaque_member)
+                            .unwrap();
                     let tape = JsonTape { text: &text, nodes: &nodes };
                     let root = tape.root().unwrap();
                     let keep = |value: penstock_json_scan::tape::JsonValue<'_>| {
@@ -43,7 +44,7 @@ fn any_selection_of_members_or_items_can_be_dropped() {
                         assert_eq!(edits.retain_items(root, keep), selection.count_ones() as usize);
                     }
                     let got: serde_json::Value =
-                        serde_json::from_str(&applied(&text, &edits.finish())).unwrap();
+                        serde_json::from_str(&applied(&text, &edits.into_sorted_edits())).unwrap();
                     let expected = format!("{open}{}{close}", list(selection).collect::<Vec<_>>().join(","));
                     assert_eq!(
                         got,
@@ -64,6 +65,6 @@ fn edits_come_out_in_order_and_none_lies_inside_another() {
     edits.insert(10, "before");
     edits.replace(20..21, "after");
     edits.replace(2..3, "first");
-    let order: Vec<_> = edits.finish().into_iter().map(|edit| edit.range).collect();
+    let order: Vec<_> = edits.into_sorted_edits().into_iter().map(|edit| edit.range).collect();
     assert_eq!(order, [2..3, 10..10, 10..20, 20..21]);
 }

@@ -11,23 +11,23 @@ use std::collections::{HashMap, HashSet};
 
 /// Tool calls in the messages that were validated so far.
 #[derive(Default)]
-pub(super) struct ToolCalls<'d> {
+pub(super) struct SeenToolCalls<'d> {
     ids: HashSet<Cow<'d, str>>,
     /// Number of the last legacy call by function name; legacy calls have no id.
     legacy: HashMap<Cow<'d, str>, usize>,
     count: usize,
 }
 
-impl<'d> ToolCalls<'d> {
+impl<'d> SeenToolCalls<'d> {
     /// Validates the `tool_calls` of an assistant message, and records their ids.
-    pub(super) fn read_tool_calls(
+    pub(super) fn validate_tool_calls(
         &mut self,
         calls: JsonValue<'d>,
         at: &FieldPath<'_>,
         found: &mut ChatFindings,
     ) -> Result<(), ApiError> {
-        for (index, call) in read::array(calls, at)?.items().enumerate() {
-            self.read_tool_call(call, &at.index(index), found)?;
+        for (index, call) in read::require_array(calls, at)?.items().enumerate() {
+            self.read_tool_call(call, &at.item(index), found)?;
         }
         Ok(())
     }
@@ -38,23 +38,23 @@ impl<'d> ToolCalls<'d> {
         at: &FieldPath<'_>,
         found: &mut ChatFindings,
     ) -> Result<(), ApiError> {
-        let [id, kind, function] = read::object(call, at, ["id", "type", "function"])?;
-        let id = read::required_text(id, &at.key("id"))?;
+        let [id, kind, function] = read::read_named_members(call, at, ["id", "type", "function"])?;
+        let id = read::require_text_member(id, &at.member("id"))?;
         match kind {
-            Some(kind) if read::string(kind, &at.key("type"))?.equals_text("function") => {}
+            Some(kind) if read::require_string(kind, &at.member("type"))?.equals_text("function") => {}
             Some(kind) => {
-                let path = at.key("type");
+                let path = at.member("type");
                 return Err(match quotable_name(&kind) {
-                    Some(name) => path.unsupported(format_args!(
+                    Some(name) => path.unsupported_error(format_args!(
                         "only calls of type \"function\" are supported, not \"{name}\""
                     )),
-                    None => path.unsupported("only calls of type \"function\" are supported"),
+                    None => path.unsupported_error("only calls of type \"function\" are supported"),
                 });
             }
-            None => found.edits.prepend(call, r#""type":"function","#),
+            None => found.edits.prepend_members(call, r#""type":"function","#),
         }
-        let path = at.key("function");
-        let function = read::required(function, &path, "an object")?;
+        let path = at.member("function");
+        let function = read::require_member(function, &path, "an object")?;
         self::read_function(function, &path, found)?;
         found.edits.retain_members(call, |key, member| {
             !member.is_null() && ["id", "type", "function"].iter().any(|name| key.equals_text(name))
@@ -72,10 +72,10 @@ impl<'d> ToolCalls<'d> {
         id: Option<JsonValue<'d>>,
         at: &FieldPath<'_>,
     ) -> Result<(), ApiError> {
-        if self.ids.contains(&read::required_text(id, at)?.text()) {
+        if self.ids.contains(&read::require_text_member(id, at)?.text()) {
             return Ok(());
         }
-        Err(at.invalid("expected the id of a tool call of an earlier assistant message"))
+        Err(at.invalid_error("expected the id of a tool call of an earlier assistant message"))
     }
 
     /// Converts the legacy `function_call` of an assistant message to `tool_calls`.
@@ -105,9 +105,12 @@ impl<'d> ToolCalls<'d> {
         name: Option<JsonValue<'d>>,
         at: &FieldPath<'_>,
     ) -> Result<String, ApiError> {
-        match self.legacy.get(&read::required_text(name, at)?.text()) {
+        match self.legacy.get(&read::require_text_member(name, at)?.text()) {
             Some(count) => Ok(legacy_id(*count)),
-            None => Err(at.invalid("expected the name of a function called by an earlier assistant message")),
+            None => {
+                Err(at
+                    .invalid_error("expected the name of a function called by an earlier assistant message"))
+            }
         }
     }
 }
@@ -123,23 +126,25 @@ fn read_function<'d>(
     at: &FieldPath<'_>,
     found: &mut ChatFindings,
 ) -> Result<JsonValue<'d>, ApiError> {
-    let [name, arguments] = read::object(function, at, ["name", "arguments"])?;
+    let [name, arguments] = read::read_named_members(function, at, ["name", "arguments"])?;
     match arguments {
         Some(object) if object.is_object() => {
             let mut text = Vec::with_capacity(object.raw().len() + 16);
             json::write_str(&mut text, object.raw());
             found.edits.replace(object.range(), text);
         }
-        Some(arguments) if !read::has_arguments(read::string(arguments, &at.key("arguments"))?) => {
+        Some(arguments)
+            if !read::has_call_arguments(read::require_string(arguments, &at.member("arguments"))?) =>
+        {
             found.edits.replace(arguments.range(), EMPTY_ARGUMENTS);
         }
         Some(_) => {}
         None => match function.members().find(|(key, _)| key.equals_text("arguments")) {
             Some((_, null)) => found.edits.replace(null.range(), EMPTY_ARGUMENTS),
-            None => found.edits.prepend(function, format!("\"arguments\":{EMPTY_ARGUMENTS},")),
+            None => found.edits.prepend_members(function, format!("\"arguments\":{EMPTY_ARGUMENTS},")),
         },
     }
-    read::required_text(name, &at.key("name"))
+    read::require_text_member(name, &at.member("name"))
 }
 
 /// Arguments that are written into a call without arguments.

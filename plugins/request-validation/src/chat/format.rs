@@ -12,20 +12,20 @@ pub(super) fn validate_response_format(
     top: &RootObject<'_>,
     found: &mut ChatFindings,
 ) -> Result<(), ApiError> {
-    let path = top.path("structured_outputs");
+    let path = top.member_path("structured_outputs");
     top.get("structured_outputs").map(|outputs| read::check_object(outputs, &path)).transpose()?;
-    let path = top.path("response_format");
+    let path = top.member_path("response_format");
     let Some(format) = top.get("response_format") else { return Ok(()) };
-    let [kind, schema] = read::object(format, &path, ["type", "json_schema"])?;
+    let [kind, schema] = read::read_named_members(format, &path, ["type", "json_schema"])?;
     let words = &["text", "json_object", "json_schema"];
-    let kind_path = path.key("type");
-    let kind = read::required(kind, &kind_path, read::QuotedAlternatives(words))?;
-    match read::one_of(kind, &kind_path, words)? {
+    let kind_path = path.member("type");
+    let kind = read::require_member(kind, &kind_path, read::QuotedAlternatives(words))?;
+    match read::read_keyword(kind, &kind_path, words)? {
         "json_object" => found.needs.json_object = true,
         "json_schema" => {
             found.needs.json_schema = true;
-            let path = path.key("json_schema");
-            validate_json_schema(read::required(schema, &path, "an object")?, &path, found)?;
+            let path = path.member("json_schema");
+            validate_json_schema(read::require_member(schema, &path, "an object")?, &path, found)?;
         }
         _ => {}
     }
@@ -38,12 +38,12 @@ fn validate_json_schema<'d>(
     found: &mut ChatFindings,
 ) -> Result<(), ApiError> {
     let [name, schema, strict, description] =
-        read::object(value, at, ["name", "schema", "strict", "description"])?;
-    read::required_text(name, &at.key("name"))?;
-    let schema_path = at.key("schema");
-    read::check_object(read::required(schema, &schema_path, "a JSON schema")?, &schema_path)?;
-    read::optional_bool(strict, &at.key("strict"))?;
-    description.map(|text| read::string(text, &at.key("description"))).transpose()?;
+        read::read_named_members(value, at, ["name", "schema", "strict", "description"])?;
+    read::require_text_member(name, &at.member("name"))?;
+    let schema_path = at.member("schema");
+    read::check_object(read::require_member(schema, &schema_path, "a JSON schema")?, &schema_path)?;
+    read::read_optional_bool(strict, &at.member("strict"))?;
+    description.map(|text| read::require_string(text, &at.member("description"))).transpose()?;
     found.edits.retain_members(value, |_, member| !member.is_null());
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Validation of the messages of a conversation.
 
 use super::ChatFindings;
-use super::calls::ToolCalls;
+use super::calls::SeenToolCalls;
 use super::part::{AllowedParts, validate_parts};
 use crate::body::RootObject;
 use crate::field_path::FieldPath;
@@ -17,19 +17,19 @@ pub(super) fn validate_messages(
     top: &RootObject<'_>,
     found: &mut ChatFindings,
 ) -> Result<(), ApiError> {
-    let path = top.path("messages");
-    if read::array(messages, &path)?.has_no_entries() {
-        return Err(path.invalid("expected at least one message"));
+    let path = top.member_path("messages");
+    if read::require_array(messages, &path)?.has_no_entries() {
+        return Err(path.invalid_error("expected at least one message"));
     }
-    let mut calls = ToolCalls::default();
+    let mut calls = SeenToolCalls::default();
     let mut last = LastMessage::default();
     for (index, message) in messages.items().enumerate() {
-        last = self::validate_message(message, index, &path.index(index), &mut calls, found)?;
+        last = self::validate_message(message, index, &path.item(index), &mut calls, found)?;
     }
-    let path = top.path("continue_final_message");
-    let continued = read::optional_bool(top.get("continue_final_message"), &path)?.unwrap_or(false);
+    let path = top.member_path("continue_final_message");
+    let continued = read::read_optional_bool(top.get("continue_final_message"), &path)?.unwrap_or(false);
     if continued && !last.assistant {
-        return Err(path.invalid("expected the last message to be the assistant's"));
+        return Err(path.invalid_error("expected the last message to be the assistant's"));
     }
     found.needs.prefill = last.assistant && (continued || last.prefix);
     Ok(())
@@ -63,17 +63,19 @@ fn validate_message<'d>(
     whole: JsonValue<'d>,
     index: usize,
     at: &FieldPath<'_>,
-    calls: &mut ToolCalls<'d>,
+    calls: &mut SeenToolCalls<'d>,
     found: &mut ChatFindings,
 ) -> Result<LastMessage, ApiError> {
     let (message, role) = ChatMessage::read(whole, at)?;
-    let role_path = at.key("role");
-    let role = read::required(role, &role_path, read::QuotedAlternatives(ROLES))?;
-    message.name.map(|name| read::string(name, &at.key("name"))).transpose()?;
+    let role_path = at.member("role");
+    let role = read::require_member(role, &role_path, read::QuotedAlternatives(ROLES))?;
+    message.name.map(|name| read::require_string(name, &at.member("name"))).transpose()?;
     if message.images.is_some_and(|images| !images.has_no_entries()) {
-        return Err(at.key("images").unsupported("send images as parts of type \"image_url\" in `content`"));
+        return Err(at
+            .member("images")
+            .unsupported_error("send images as parts of type \"image_url\" in `content`"));
     }
-    let role_named = read::one_of(role, &role_path, ROLES)?;
+    let role_named = read::read_keyword(role, &role_path, ROLES)?;
     message.record_features(role_named, index, &mut found.history);
     match role_named {
         "developer" => {
@@ -84,14 +86,14 @@ fn validate_message<'d>(
         "user" => message.validate_content(at, AllowedParts::TextAndMedia, found)?,
         "assistant" => return message.validate_assistant(at, calls, found),
         "tool" => {
-            calls.check_result_id(message.tool_call_id, &at.key("tool_call_id"))?;
+            calls.check_result_id(message.tool_call_id, &at.member("tool_call_id"))?;
             message.validate_result(at, found)?;
             message.retain_members(&["role", "content", "name", "tool_call_id"], found);
         }
         _ => {
-            let id = calls.legacy_result_id(message.name, &at.key("name"))?;
+            let id = calls.legacy_result_id(message.name, &at.member("name"))?;
             found.edits.replace(role.range(), r#""tool""#);
-            found.edits.prepend(whole, format!(r#""tool_call_id":"{id}","#));
+            found.edits.prepend_members(whole, format!(r#""tool_call_id":"{id}","#));
             message.validate_result(at, found)?;
             message.retain_members(&["role", "content", "name"], found);
         }
@@ -116,7 +118,7 @@ impl<'d> ChatMessage<'d> {
             partial,
             audio,
             images,
-        ] = read::object(
+        ] = read::read_named_members(
             whole,
             at,
             [
@@ -168,10 +170,10 @@ impl<'d> ChatMessage<'d> {
         allowed: AllowedParts,
         found: &mut ChatFindings,
     ) -> Result<(), ApiError> {
-        let path = at.key("content");
-        let content = read::required(self.content, &path, "a string or an array of content parts")?;
+        let path = at.member("content");
+        let content = read::require_member(self.content, &path, "a string or an array of content parts")?;
         if content.is_array() && content.has_no_entries() {
-            return Err(path.invalid("expected at least one content part"));
+            return Err(path.invalid_error("expected at least one content part"));
         }
         validate_parts(content, &path, allowed, found)?;
         self.retain_members(&["role", "content", "name"], found);
@@ -181,7 +183,9 @@ impl<'d> ChatMessage<'d> {
     /// Validates the content of a tool result; missing content becomes an empty string.
     fn validate_result(&self, at: &FieldPath<'_>, found: &mut ChatFindings) -> Result<(), ApiError> {
         match self.effective_content() {
-            Some(content) => validate_parts(content, &at.key("content"), AllowedParts::TextAndImages, found),
+            Some(content) => {
+                validate_parts(content, &at.member("content"), AllowedParts::TextAndImages, found)
+            }
             None => {
                 self.set_content(r#""""#, found);
                 Ok(())
@@ -193,7 +197,7 @@ impl<'d> ChatMessage<'d> {
     fn validate_assistant(
         &self,
         at: &FieldPath<'_>,
-        calls: &mut ToolCalls<'d>,
+        calls: &mut SeenToolCalls<'d>,
         found: &mut ChatFindings,
     ) -> Result<LastMessage, ApiError> {
         for (name, text) in [
@@ -201,18 +205,18 @@ impl<'d> ChatMessage<'d> {
             ("reasoning_content", self.reasoning.1),
             ("refusal", self.refusal),
         ] {
-            text.map(|text| read::string(text, &at.key(name))).transpose()?;
+            text.map(|text| read::require_string(text, &at.member(name))).transpose()?;
         }
         self.content
-            .map(|content| validate_parts(content, &at.key("content"), AllowedParts::TextOrRefusal, found))
+            .map(|content| validate_parts(content, &at.member("content"), AllowedParts::TextOrRefusal, found))
             .transpose()?;
         let calls = self.validate_calls(at, calls, found)?;
         // An audio answer may have its text in `content`. Without a text it is refused, because the answer would be
         // lost.
         if self.audio.is_some() && self.effective_content().is_none() && calls.is_none() {
             return Err(at
-                .key("audio")
-                .unsupported("the gateway stores no audio; send the text in `content`"));
+                .member("audio")
+                .unsupported_error("the gateway stores no audio; send the text in `content`"));
         }
         if self.effective_content().is_none() {
             match self.refusal {
@@ -223,8 +227,8 @@ impl<'d> ChatMessage<'d> {
         }
         let calls = calls.unwrap_or("role");
         self.retain_members(&["role", "content", "name", calls, "reasoning_content", "reasoning"], found);
-        let prefix = read::optional_bool(self.prefix.0, &at.key("prefix"))?.unwrap_or(false);
-        let partial = read::optional_bool(self.prefix.1, &at.key("partial"))?.unwrap_or(false);
+        let prefix = read::read_optional_bool(self.prefix.0, &at.member("prefix"))?.unwrap_or(false);
+        let partial = read::read_optional_bool(self.prefix.1, &at.member("partial"))?.unwrap_or(false);
         Ok(LastMessage { assistant: true, prefix: prefix || partial })
     }
 
@@ -232,17 +236,17 @@ impl<'d> ChatMessage<'d> {
     fn validate_calls(
         &self,
         at: &FieldPath<'_>,
-        calls: &mut ToolCalls<'d>,
+        calls: &mut SeenToolCalls<'d>,
         found: &mut ChatFindings,
     ) -> Result<Option<&'static str>, ApiError> {
         if let Some(list) = self.tool_calls {
-            calls.read_tool_calls(list, &at.key("tool_calls"), found)?;
+            calls.validate_tool_calls(list, &at.member("tool_calls"), found)?;
             if !list.has_no_entries() {
                 return Ok(Some("tool_calls"));
             }
         }
         let Some(call) = self.function_call else { return Ok(None) };
-        calls.convert_function_call(self.key("function_call"), call, &at.key("function_call"), found)?;
+        calls.convert_function_call(self.key("function_call"), call, &at.member("function_call"), found)?;
         Ok(Some("function_call"))
     }
 
@@ -261,7 +265,7 @@ impl<'d> ChatMessage<'d> {
         match self.value.members().find(|(key, _)| key.equals_text("content")) {
             Some((_, value)) if value.raw() == json => {}
             Some((_, value)) => found.edits.replace(value.range(), json.to_owned()),
-            None => found.edits.prepend(self.value, format!(r#""content":{json},"#)),
+            None => found.edits.prepend_members(self.value, format!(r#""content":{json},"#)),
         }
     }
 

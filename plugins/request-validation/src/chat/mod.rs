@@ -9,7 +9,7 @@ mod tools;
 use crate::body::{RootObject, validate_body};
 use crate::body_edits::BodyEdits;
 use crate::field_path::PathStyle;
-use crate::filters::read_filters;
+use crate::filters::read_offer_filters;
 use crate::limits::RequestLimits;
 use crate::members;
 use crate::read;
@@ -67,16 +67,17 @@ fn validate_request(body: &[u8], limits: &RequestLimits) -> Result<InferenceRequ
     let top = RootObject::new(&tape, limits, PathStyle::Brackets)?;
     let mut found = ChatFindings::default();
     members::refuse_unsupported_members(&top, Dialect::Chat)?;
-    let model = scalars::model(&top)?;
-    let messages = read::required(top.get("messages"), &top.path("messages"), "an array of messages")?;
+    let model = scalars::read_model(&top)?;
+    let messages =
+        read::require_member(top.get("messages"), &top.member_path("messages"), "an array of messages")?;
     scalars::validate_scalars(&top, NUMBERS, INTEGERS, BOOLEANS)?;
     check_modalities(&top)?;
-    let filters = read_filters(&top, ModelKind::Chat)?;
-    let max_tokens = scalars::token_cap(&top, "max_tokens")?;
-    let max_completion_tokens = scalars::token_cap(&top, "max_completion_tokens")?;
-    let max_output_tokens = scalars::token_cap(&top, "max_output_tokens")?;
-    let max_new_tokens = scalars::token_cap(&top, "max_new_tokens")?;
-    let num_predict = scalars::token_cap(&top, "num_predict")?;
+    let filters = read_offer_filters(&top, ModelKind::Chat)?;
+    let max_tokens = scalars::read_token_cap(&top, "max_tokens")?;
+    let max_completion_tokens = scalars::read_token_cap(&top, "max_completion_tokens")?;
+    let max_output_tokens = scalars::read_token_cap(&top, "max_output_tokens")?;
+    let max_new_tokens = scalars::read_token_cap(&top, "max_new_tokens")?;
+    let num_predict = scalars::read_token_cap(&top, "num_predict")?;
     let n = candidate_count(&top);
     check_effort(&top)?;
     read_logprobs(&top, &mut found)?;
@@ -84,30 +85,31 @@ fn validate_request(body: &[u8], limits: &RequestLimits) -> Result<InferenceRequ
     let fields = tools::validate_tools(&top, limits, &mut found)?;
     message::validate_messages(messages, &top, &mut found)?;
     found.needs.multiple_choices = n > 1;
-    let text_bytes = top.value_bytes(&["messages", "tools", "functions", "response_format"]);
+    let text_bytes = top.total_value_bytes(&["messages", "tools", "functions", "response_format"]);
     Ok(InferenceRequest {
         dialect: Dialect::Chat,
         kind: ModelKind::Chat,
         task: InferenceTask::Chat,
         body: Bytes::new(),
         members: fields,
-        edits: found.edits.finish(),
+        edits: found.edits.into_sorted_edits(),
         model,
-        stream: scalars::bool_or_false(&top, "stream")?,
-        include_usage: include_usage(&top)?,
+        stream: scalars::read_bool_or_false(&top, "stream")?,
+        include_usage: read_include_usage(&top)?,
         max_tokens: max_completion_tokens
             .or(max_tokens)
             .or(max_output_tokens)
             .or(max_new_tokens)
             .or(num_predict),
         n,
-        parallel_tools: read::optional_bool(
+        parallel_tools: read::read_optional_bool(
             top.get("parallel_tool_calls"),
-            &top.path("parallel_tool_calls"),
+            &top.member_path("parallel_tool_calls"),
         )?
         .unwrap_or(true),
-        stop: scalars::stop_sequences(&top, "stop", true, limits)?,
-        preset: scalars::keyword(&top, "preset", &["reasoning", "non_reasoning"])?.map(Into::into),
+        stop: scalars::read_stop_sequences(&top, "stop", true, limits)?,
+        preset: scalars::read_optional_keyword(&top, "preset", &["reasoning", "non_reasoning"])?
+            .map(Into::into),
         required: found.needs,
         filters,
         thinking: ThinkingDisplay::Off,
@@ -124,11 +126,11 @@ fn candidate_count(top: &RootObject<'_>) -> u32 {
 }
 
 /// Reads `stream_options.include_usage`.
-pub(crate) fn include_usage(top: &RootObject<'_>) -> Result<bool, ApiError> {
-    let path = top.path("stream_options");
+pub(crate) fn read_include_usage(top: &RootObject<'_>) -> Result<bool, ApiError> {
+    let path = top.member_path("stream_options");
     let Some(options) = top.get("stream_options") else { return Ok(false) };
-    let [include_usage] = read::object(options, &path, ["include_usage"])?;
-    Ok(read::optional_bool(include_usage, &path.key("include_usage"))?.unwrap_or(false))
+    let [include_usage] = read::read_named_members(options, &path, ["include_usage"])?;
+    Ok(read::read_optional_bool(include_usage, &path.member("include_usage"))?.unwrap_or(false))
 }
 
 /// Validates `response_format` and `structured_outputs`.
@@ -138,12 +140,12 @@ pub(crate) fn check_response_format(top: &RootObject<'_>) -> Result<(), ApiError
 
 /// Refuses answer modalities other than text.
 fn check_modalities(top: &RootObject<'_>) -> Result<(), ApiError> {
-    let path = top.path("modalities");
+    let path = top.member_path("modalities");
     let Some(modalities) = top.get("modalities") else { return Ok(()) };
-    for (index, item) in read::array(modalities, &path)?.items().enumerate() {
-        let path = path.index(index);
-        if !read::string(item, &path)?.equals_text("text") {
-            return Err(path.unsupported("only answers in text are supported"));
+    for (index, item) in read::require_array(modalities, &path)?.items().enumerate() {
+        let path = path.item(index);
+        if !read::require_string(item, &path)?.equals_text("text") {
+            return Err(path.unsupported_error("only answers in text are supported"));
         }
     }
     Ok(())
@@ -151,20 +153,21 @@ fn check_modalities(top: &RootObject<'_>) -> Result<(), ApiError> {
 
 /// Validates the reasoning effort, which vendors write in different members; the translators interpret it.
 fn check_effort(top: &RootObject<'_>) -> Result<(), ApiError> {
-    scalars::keyword(top, "reasoning_effort", EFFORTS)?;
+    scalars::read_optional_keyword(top, "reasoning_effort", EFFORTS)?;
     if let Some(reasoning) = top.get("reasoning") {
-        let path = top.path("reasoning");
-        let [effort, enabled, exclude] = read::object(reasoning, &path, ["effort", "enabled", "exclude"])?;
-        read::optional_bool(exclude, &path.key("exclude"))?;
-        effort.map(|effort| read::one_of(effort, &path.key("effort"), EFFORTS)).transpose()?;
-        read::optional_bool(enabled, &path.key("enabled"))?;
+        let path = top.member_path("reasoning");
+        let [effort, enabled, exclude] =
+            read::read_named_members(reasoning, &path, ["effort", "enabled", "exclude"])?;
+        read::read_optional_bool(exclude, &path.member("exclude"))?;
+        effort.map(|effort| read::read_keyword(effort, &path.member("effort"), EFFORTS)).transpose()?;
+        read::read_optional_bool(enabled, &path.member("enabled"))?;
     }
     if let Some(thinking) = top.get("thinking").filter(JsonValue::is_object) {
-        let path = top.path("thinking");
-        let [kind] = read::object(thinking, &path, ["type"])?;
-        kind.map(|kind| read::one_of(kind, &path.key("type"), THINKING)).transpose()?;
+        let path = top.member_path("thinking");
+        let [kind] = read::read_named_members(thinking, &path, ["type"])?;
+        kind.map(|kind| read::read_keyword(kind, &path.member("type"), THINKING)).transpose()?;
     } else {
-        read::optional_bool(top.get("thinking"), &top.path("thinking"))?;
+        read::read_optional_bool(top.get("thinking"), &top.member_path("thinking"))?;
     }
     check_thinking_switches(top)
 }
@@ -173,19 +176,19 @@ fn check_effort(top: &RootObject<'_>) -> Result<(), ApiError> {
 /// `chat_template_kwargs`.
 pub(crate) fn check_thinking_switches(top: &RootObject<'_>) -> Result<(), ApiError> {
     for name in ["enable_thinking", "disable_reasoning"] {
-        read::optional_bool(top.get(name), &top.path(name))?;
+        read::read_optional_bool(top.get(name), &top.member_path(name))?;
     }
-    let path = top.path("chat_template_kwargs");
+    let path = top.member_path("chat_template_kwargs");
     let Some(kwargs) = top.get("chat_template_kwargs") else { return Ok(()) };
     let names = ["enable_thinking", "thinking"];
-    for (name, value) in names.into_iter().zip(read::object(kwargs, &path, names)?) {
-        read::optional_bool(value, &path.key(name))?;
+    for (name, value) in names.into_iter().zip(read::read_named_members(kwargs, &path, names)?) {
+        read::read_optional_bool(value, &path.member(name))?;
     }
     Ok(())
 }
 
 fn read_logprobs(top: &RootObject<'_>, found: &mut ChatFindings) -> Result<(), ApiError> {
-    let mut wanted = scalars::bool_or_false(top, "logprobs")?;
+    let mut wanted = scalars::read_bool_or_false(top, "logprobs")?;
     wanted |= top.get("top_logprobs").is_some_and(|count| count.raw() != "0");
     found.needs.logit_bias = scalars::has_logit_bias(top)?;
     found.needs.logprobs = wanted;

@@ -42,10 +42,10 @@ pub(super) fn validate_parts(
         return Ok(());
     }
     if !content.is_array() {
-        return Err(at.unexpected_type("a string or an array of content parts", content.kind()));
+        return Err(at.unexpected_type_error("a string or an array of content parts", content.kind()));
     }
     for (index, part) in content.items().enumerate() {
-        self::validate_part(part, &at.index(index), allowed, found)?;
+        self::validate_part(part, &at.item(index), allowed, found)?;
     }
     Ok(())
 }
@@ -57,26 +57,28 @@ fn validate_part(
     found: &mut ChatFindings,
 ) -> Result<(), ApiError> {
     let [kind, text, refusal, image_url, input_audio, file] =
-        read::object(part, at, ["type", "text", "refusal", "image_url", "input_audio", "file"])?;
-    let path = at.key("type");
-    let kind = read::required(kind, &path, read::QuotedAlternatives(allowed.type_names()))?;
+        read::read_named_members(part, at, ["type", "text", "refusal", "image_url", "input_audio", "file"])?;
+    let path = at.member("type");
+    let kind = read::require_member(kind, &path, read::QuotedAlternatives(allowed.type_names()))?;
     if kind.equals_text("video_url") {
-        return Err(path.unsupported("video is not supported"));
+        return Err(path.unsupported_error("video is not supported"));
     }
-    let word = read::one_of(kind, &path, allowed.type_names())?;
-    let path = at.key(word);
+    let word = read::read_keyword(kind, &path, allowed.type_names())?;
+    let path = at.member(word);
     match word {
-        "text" => read::string(read::required(text, &path, "a string")?, &path).map(|_| ())?,
+        "text" => read::require_string(read::require_member(text, &path, "a string")?, &path).map(|_| ())?,
         "refusal" => {
-            read::string(read::required(refusal, &path, "a string")?, &path)?;
+            read::require_string(read::require_member(refusal, &path, "a string")?, &path)?;
             // A refusal is converted to a text part, because the model reads it as normal text.
             found.edits.replace(kind.range(), r#""text""#);
             let key = part.members().find(|(key, _)| key.equals_text("refusal")).map(|(key, _)| key);
             key.map(|key| found.edits.replace(key.range(), r#""text""#)).unwrap_or_default();
         }
-        "image_url" => validate_image(read::required(image_url, &path, "an object")?, &path, found)?,
-        "input_audio" => validate_audio(read::required(input_audio, &path, "an object")?, &path, found)?,
-        _ => self::validate_file(read::required(file, &path, "an object")?, &path, found)?,
+        "image_url" => validate_image(read::require_member(image_url, &path, "an object")?, &path, found)?,
+        "input_audio" => {
+            validate_audio(read::require_member(input_audio, &path, "an object")?, &path, found)?
+        }
+        _ => self::validate_file(read::require_member(file, &path, "an object")?, &path, found)?,
     }
     found.edits.retain_members(part, |key, value| {
         !value.is_null() && (key.equals_text("type") || key.equals_text(word))
@@ -94,18 +96,18 @@ fn validate_image(
         found.edits.wrap(image, r#"{"url":"#, "}");
         media::validate_image_url(image, at)?
     } else {
-        let [url, detail] = read::object(image, at, ["url", "detail"])?;
+        let [url, detail] = read::read_named_members(image, at, ["url", "detail"])?;
         if let Some(detail) = detail {
             let words = &["auto", "low", "high", "original"];
-            if read::one_of(detail, &at.key("detail"), words)? == "original" {
+            if read::read_keyword(detail, &at.member("detail"), words)? == "original" {
                 found.edits.replace(detail.range(), r#""high""#);
             }
         }
         found.edits.retain_members(image, |key, value| {
             !value.is_null() && (key.equals_text("url") || key.equals_text("detail"))
         });
-        let path = at.key("url");
-        media::validate_image_url(read::required(url, &path, "a URL")?, &path)?
+        let path = at.member("url");
+        media::validate_image_url(read::require_member(url, &path, "a URL")?, &path)?
     };
     found.images += 1;
     found.needs.images = true;
@@ -121,11 +123,11 @@ fn validate_audio(
     at: &FieldPath<'_>,
     found: &mut ChatFindings,
 ) -> Result<(), ApiError> {
-    let [sound, format] = read::object(audio, at, ["data", "format"])?;
-    let path = at.key("format");
-    read::one_of(read::required(format, &path, "\"wav\" or \"mp3\"")?, &path, &["wav", "mp3"])?;
-    let path = at.key("data");
-    let sound = read::string(read::required(sound, &path, "base64")?, &path)?;
+    let [sound, format] = read::read_named_members(audio, at, ["data", "format"])?;
+    let path = at.member("format");
+    read::read_keyword(read::require_member(format, &path, "\"wav\" or \"mp3\"")?, &path, &["wav", "mp3"])?;
+    let path = at.member("data");
+    let sound = read::require_string(read::require_member(sound, &path, "base64")?, &path)?;
     found.media += media::validate_base64(sound, &path, 0)?;
     found.needs.audio = true;
     Ok(())
@@ -133,13 +135,15 @@ fn validate_audio(
 
 /// Validates `{file_data, filename}`, where the data is a `data:` URL or base64 alone.
 fn validate_file(file: JsonValue<'_>, at: &FieldPath<'_>, found: &mut ChatFindings) -> Result<(), ApiError> {
-    let [content, filename, id] = read::object(file, at, ["file_data", "filename", "file_id"])?;
+    let [content, filename, id] = read::read_named_members(file, at, ["file_data", "filename", "file_id"])?;
     if id.is_some() {
-        return Err(at.key("file_id").unsupported("files by id are not supported; send `file_data`"));
+        return Err(at
+            .member("file_id")
+            .unsupported_error("files by id are not supported; send `file_data`"));
     }
-    filename.map(|name| read::string(name, &at.key("filename"))).transpose()?;
-    let path = at.key("file_data");
-    let content = read::string(read::required(content, &path, "a data: URL")?, &path)?;
+    filename.map(|name| read::require_string(name, &at.member("filename"))).transpose()?;
+    let path = at.member("file_data");
+    let content = read::require_string(read::require_member(content, &path, "a data: URL")?, &path)?;
     let is_url = content.string_bytes().get(..5).is_some_and(|start| start.eq_ignore_ascii_case(b"data:"));
     found.media += if is_url {
         media::validate_data_url(content, &path, &["application/", "text/", "image/"])?

@@ -17,17 +17,21 @@ pub(super) fn validate_tools(
     found: &mut ChatFindings,
 ) -> Result<BodyMembers, ApiError> {
     let mut fields = top.to_body_members();
-    let declared = top.get("tools").map(|tools| read::array(tools, &top.path("tools"))).transpose()?;
+    let declared =
+        top.get("tools").map(|tools| read::require_array(tools, &top.member_path("tools"))).transpose()?;
     let declared = declared.filter(|tools| !tools.has_no_entries());
-    let functions = top.get("functions").map(|list| read::array(list, &top.path("functions"))).transpose()?;
+    let functions = top
+        .get("functions")
+        .map(|list| read::require_array(list, &top.member_path("functions")))
+        .transpose()?;
     let functions = functions.filter(|list| !list.has_no_entries());
     found.needs.tools = declared.or(functions).is_some();
     match (declared, functions) {
-        (Some(tools), None) => for_each_tool(tools, &top.path("tools"), limits, |tool, path| {
+        (Some(tools), None) => for_each_tool(tools, &top.member_path("tools"), limits, |tool, path| {
             self::validate_tool(tool, path, found)
         })?,
         (None, Some(functions)) => {
-            let path = top.path("functions");
+            let path = top.member_path("functions");
             for_each_tool(functions, &path, limits, |function, path| {
                 self::validate_function(function, path, found)?;
                 found.edits.wrap(function, r#"{"type":"function","function":"#, "}");
@@ -36,14 +40,16 @@ pub(super) fn validate_tools(
             rename_legacy_member(top, &mut fields, ["functions", "tools"], found);
         }
         (Some(_), Some(_)) => {
-            return Err(top.path("functions").invalid("expected either `tools` or `functions`, got both"));
+            return Err(top
+                .member_path("functions")
+                .invalid_error("expected either `tools` or `functions`, got both"));
         }
         (None, None) => {}
     }
     if let Some(choice) = top.get("tool_choice") {
-        validate_tool_choice(choice, &top.path("tool_choice"), declared, functions, found)?;
+        validate_tool_choice(choice, &top.member_path("tool_choice"), declared, functions, found)?;
     } else if let Some(choice) = top.get("function_call") {
-        convert_function_call(choice, &top.path("function_call"), declared.or(functions), found)?;
+        convert_function_call(choice, &top.member_path("function_call"), declared.or(functions), found)?;
         rename_legacy_member(top, &mut fields, ["function_call", "tool_choice"], found);
     }
     Ok(fields)
@@ -59,7 +65,7 @@ fn rename_legacy_member(
 ) {
     let [old, new] = names;
     for (from, to) in [(old, new), (new, old)] {
-        if let Some(key) = top.key(from) {
+        if let Some(key) = top.member_key(from) {
             found.edits.replace(key.range(), format!("\"{to}\""));
         }
     }
@@ -78,22 +84,22 @@ fn for_each_tool<'d>(
 ) -> Result<(), ApiError> {
     for (index, item) in list.items().enumerate() {
         if index >= limits.max_tools {
-            return Err(at.invalid(format_args!("expected at most {} tools", limits.max_tools)));
+            return Err(at.invalid_error(format_args!("expected at most {} tools", limits.max_tools)));
         }
-        read(item, &at.index(index))?;
+        read(item, &at.item(index))?;
     }
     Ok(())
 }
 
 /// Validates `{type: "function", function: {…}}`.
 fn validate_tool(tool: JsonValue<'_>, at: &FieldPath<'_>, found: &mut ChatFindings) -> Result<(), ApiError> {
-    let [kind, function] = read::object(tool, at, ["type", "function"])?;
+    let [kind, function] = read::read_named_members(tool, at, ["type", "function"])?;
     match kind {
-        Some(kind) => check_function_type(kind, &at.key("type"))?,
-        None => found.edits.prepend(tool, r#""type":"function","#),
+        Some(kind) => check_function_type(kind, &at.member("type"))?,
+        None => found.edits.prepend_members(tool, r#""type":"function","#),
     }
-    let path = at.key("function");
-    self::validate_function(read::required(function, &path, "an object")?, &path, found)?;
+    let path = at.member("function");
+    self::validate_function(read::require_member(function, &path, "an object")?, &path, found)?;
     found.edits.retain_members(tool, |key, member| {
         !member.is_null() && (key.equals_text("type") || key.equals_text("function"))
     });
@@ -101,12 +107,12 @@ fn validate_tool(tool: JsonValue<'_>, at: &FieldPath<'_>, found: &mut ChatFindin
 }
 
 fn check_function_type(kind: JsonValue<'_>, at: &FieldPath<'_>) -> Result<(), ApiError> {
-    if read::string(kind, at)?.equals_text("function") {
+    if read::require_string(kind, at)?.equals_text("function") {
         return Ok(());
     }
     Err(match quotable_name(&kind) {
-        Some(name) => at.unsupported(format_args!("only \"function\" is supported, not \"{name}\"")),
-        None => at.unsupported("only \"function\" is supported"),
+        Some(name) => at.unsupported_error(format_args!("only \"function\" is supported, not \"{name}\"")),
+        None => at.unsupported_error("only \"function\" is supported"),
     })
 }
 
@@ -116,11 +122,11 @@ fn validate_function(
     found: &mut ChatFindings,
 ) -> Result<(), ApiError> {
     let [name, description, parameters, strict] =
-        read::object(function, at, ["name", "description", "parameters", "strict"])?;
-    read::required_name(name, &at.key("name"), "a string")?;
-    description.map(|text| read::string(text, &at.key("description"))).transpose()?;
-    parameters.map(|schema| read::check_object(schema, &at.key("parameters"))).transpose()?;
-    read::optional_bool(strict, &at.key("strict"))?;
+        read::read_named_members(function, at, ["name", "description", "parameters", "strict"])?;
+    read::require_name_member(name, &at.member("name"), "a string")?;
+    description.map(|text| read::require_string(text, &at.member("description"))).transpose()?;
+    parameters.map(|schema| read::check_object(schema, &at.member("parameters"))).transpose()?;
+    read::read_optional_bool(strict, &at.member("strict"))?;
     let known = ["name", "description", "parameters", "strict"];
     found.edits.retain_members(function, |key, member| {
         !member.is_null() && known.iter().any(|name| key.equals_text(name))
@@ -138,35 +144,37 @@ fn validate_tool_choice<'d>(
     found: &mut ChatFindings,
 ) -> Result<(), ApiError> {
     if choice.is_string() {
-        if read::one_of(choice, at, TOOL_CHOICES)? == "required" && declared.or(functions).is_none() {
-            return Err(at.invalid("\"required\" needs `tools`"));
+        if read::read_keyword(choice, at, TOOL_CHOICES)? == "required" && declared.or(functions).is_none() {
+            return Err(at.invalid_error("\"required\" needs `tools`"));
         }
         return Ok(());
     }
     if !choice.is_object() {
-        return Err(at.unexpected_type(
+        return Err(at.unexpected_type_error(
             format_args!("{} or an object", read::QuotedAlternatives(TOOL_CHOICES)),
             choice.kind(),
         ));
     }
-    let [kind, function, allowed] = read::object(choice, at, ["type", "function", "allowed_tools"])?;
-    let kind_path = at.key("type");
-    let kind = read::required(kind, &kind_path, "\"function\"")?;
-    if read::string(kind, &kind_path)?.equals_text("allowed_tools") {
-        let path = at.key("allowed_tools");
+    let [kind, function, allowed] =
+        read::read_named_members(choice, at, ["type", "function", "allowed_tools"])?;
+    let kind_path = at.member("type");
+    let kind = read::require_member(kind, &kind_path, "\"function\"")?;
+    if read::require_string(kind, &kind_path)?.equals_text("allowed_tools") {
+        let path = at.member("allowed_tools");
         return apply_allowed_tools(
             choice,
-            read::required(allowed, &path, "an object")?,
+            read::require_member(allowed, &path, "an object")?,
             &path,
             declared,
             found,
         );
     }
     check_function_type(kind, &kind_path)?;
-    let path = at.key("function");
-    let [name] = read::object(read::required(function, &path, "an object")?, &path, ["name"])?;
-    let path = path.key("name");
-    check_declared(read::required_text(name, &path)?, &path, declared.or(functions))
+    let path = at.member("function");
+    let [name] =
+        read::read_named_members(read::require_member(function, &path, "an object")?, &path, ["name"])?;
+    let path = path.member("name");
+    check_declared(read::require_text_member(name, &path)?, &path, declared.or(functions))
 }
 
 /// Validates the legacy `function_call`: a keyword, or `{name}`.
@@ -178,17 +186,17 @@ fn convert_function_call<'d>(
 ) -> Result<(), ApiError> {
     let words = &["auto", "none"];
     if choice.is_string() {
-        return read::one_of(choice, at, words).map(|_| ());
+        return read::read_keyword(choice, at, words).map(|_| ());
     }
     if !choice.is_object() {
-        return Err(at.unexpected_type(
+        return Err(at.unexpected_type_error(
             format_args!("{} or an object", read::QuotedAlternatives(words)),
             choice.kind(),
         ));
     }
-    let [name] = read::object(choice, at, ["name"])?;
-    let path = at.key("name");
-    check_declared(read::required_text(name, &path)?, &path, declared)?;
+    let [name] = read::read_named_members(choice, at, ["name"])?;
+    let path = at.member("name");
+    check_declared(read::require_text_member(name, &path)?, &path, declared)?;
     found.edits.wrap(choice, r#"{"type":"function","function":"#, "}");
     Ok(())
 }
@@ -212,7 +220,7 @@ fn check_declared(
     let text = name.text();
     let is_declared =
         tools.is_some_and(|tools| tools.items().filter_map(name_of).any(|tool| tool.equals_text(&text)));
-    if is_declared { Ok(()) } else { Err(at.invalid("expected the name of one of the declared tools")) }
+    if is_declared { Ok(()) } else { Err(at.invalid_error("expected the name of one of the declared tools")) }
 }
 
 /// Removes the tools that are not allowed, and replaces the choice by its mode.
@@ -223,31 +231,33 @@ fn apply_allowed_tools<'d>(
     declared: Option<JsonValue<'d>>,
     found: &mut ChatFindings,
 ) -> Result<(), ApiError> {
-    let [mode, tools] = read::object(allowed, at, ["mode", "tools"])?;
-    let mode_path = at.key("mode");
+    let [mode, tools] = read::read_named_members(allowed, at, ["mode", "tools"])?;
+    let mode_path = at.member("mode");
     let words = &["auto", "required"];
-    let mode = read::required(mode, &mode_path, read::QuotedAlternatives(words))?;
-    let mode = read::one_of(mode, &mode_path, words)?;
-    let tools_path = at.key("tools");
-    let tools = read::array(read::required(tools, &tools_path, "an array of tools")?, &tools_path)?;
+    let mode = read::require_member(mode, &mode_path, read::QuotedAlternatives(words))?;
+    let mode = read::read_keyword(mode, &mode_path, words)?;
+    let tools_path = at.member("tools");
+    let tools =
+        read::require_array(read::require_member(tools, &tools_path, "an array of tools")?, &tools_path)?;
     let names: HashSet<Cow<'_, str>> =
         declared.iter().flat_map(JsonValue::items).filter_map(name_of).map(|name| name.text()).collect();
     let mut retained = HashSet::new();
     for (index, item) in tools.items().enumerate() {
-        let path = tools_path.index(index);
-        let [kind, function] = read::object(item, &path, ["type", "function"])?;
-        kind.map(|kind| check_function_type(kind, &path.key("type"))).transpose()?;
-        let path = path.key("function");
-        let [name] = read::object(read::required(function, &path, "an object")?, &path, ["name"])?;
-        let path = path.key("name");
-        let name = read::required_text(name, &path)?.text();
+        let path = tools_path.item(index);
+        let [kind, function] = read::read_named_members(item, &path, ["type", "function"])?;
+        kind.map(|kind| check_function_type(kind, &path.member("type"))).transpose()?;
+        let path = path.member("function");
+        let [name] =
+            read::read_named_members(read::require_member(function, &path, "an object")?, &path, ["name"])?;
+        let path = path.member("name");
+        let name = read::require_text_member(name, &path)?.text();
         if !names.contains(&name) {
-            return Err(path.invalid("expected the name of one of the declared tools"));
+            return Err(path.invalid_error("expected the name of one of the declared tools"));
         }
         retained.insert(name);
     }
     if retained.is_empty() {
-        return Err(tools_path.invalid("expected at least one tool"));
+        return Err(tools_path.invalid_error("expected at least one tool"));
     }
     if let Some(declared) = declared {
         found

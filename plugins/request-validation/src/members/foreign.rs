@@ -19,7 +19,7 @@ const TOP: &str = "send its members at the top of the request, under the names o
 
 /// Members that every endpoint for texts refuses, unless its own table lists them; sorted by name.
 #[rustfmt::skip]
-pub const FOREIGN_MEMBERS: &[RefusedMember] = &[
+pub const COMMON_REFUSED_MEMBERS: &[RefusedMember] = &[
     ("audio", NonEmpty, "audio output is not supported"),
     ("cachedContent", Present, "the gateway stores no cached contents; send them in the request"),
     ("candidate_count", SeveralChoices, "the number of answers is `n` on chat and completions, and 1 elsewhere"),

@@ -52,7 +52,7 @@ impl RefusedValues {
             }
             RunnerOptions => return first_member(value, path, about, is_runner_constraint),
         };
-        asks.then(|| path.unsupported(about))
+        asks.then(|| path.unsupported_error(about))
     }
 }
 
@@ -86,16 +86,16 @@ fn member<'d>(object: JsonValue<'d>, name: &str) -> Option<JsonValue<'d>> {
 
 /// Returns the error for the first context edit that changes what the model reads; `None` if there is no such edit.
 fn first_changing_edit(value: JsonValue<'_>, path: &FieldPath<'_>, about: &str) -> Option<ApiError> {
-    let list = path.key("edits");
+    let list = path.member("edits");
     let edits = member(value, "edits");
     for (index, edit) in edits.iter().flat_map(JsonValue::items).enumerate() {
         let kind = member(edit, "type");
         if !kind.is_some_and(|kind| kind.text().starts_with(HARMLESS_EDIT_PREFIX)) {
-            return Some(list.index(index).key("type").unsupported(about));
+            return Some(list.item(index).member("type").unsupported_error(about));
         }
     }
     let odd = !value.is_object() || edits.is_some_and(|edits| !edits.is_array());
-    odd.then(|| path.unsupported(about))
+    odd.then(|| path.unsupported_error(about))
 }
 
 /// Returns the error for the first member of an object for which `asks` is true; `None` if there is none.
@@ -107,8 +107,8 @@ fn first_member(
 ) -> Option<ApiError> {
     let found = object.members().find(|(key, value)| asks(&key.text(), *value));
     found.map(|(key, _)| match quotable_name(&key) {
-        Some(name) => path.key(&name).unsupported(about),
-        None => path.unsupported(about),
+        Some(name) => path.member(&name).unsupported_error(about),
+        None => path.unsupported_error(about),
     })
 }
 

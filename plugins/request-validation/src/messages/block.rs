@@ -59,10 +59,25 @@ fn is_unchecked_block(
     context: BlockContext,
 ) -> Result<bool, ApiError> {
     if context == BlockContext::User && kind.equals_text("container_upload") {
-        return Err(path.unsupported("the gateway has no containers; send the file as a document"));
+        return Err(path.unsupported_error("the gateway has no containers; send the file as a document"));
     }
     Ok(kind.is_string() && is_vendor_block(&kind.text()))
 }
+
+/// Members of a block that are validated.
+const BLOCK_MEMBERS: [&str; 11] = [
+    "type",
+    "text",
+    "id",
+    "name",
+    "input",
+    "tool_use_id",
+    "content",
+    "is_error",
+    "thinking",
+    "signature",
+    "data",
+];
 
 /// Validates a block.
 pub(super) fn validate_block<'d>(
@@ -71,33 +86,18 @@ pub(super) fn validate_block<'d>(
     context: BlockContext,
     found: &mut MessagesFindings,
 ) -> Result<ParsedBlock<'d>, ApiError> {
-    let [kind, text, id, name, input, call, content, is_error, thinking, signature, sealed] = read::object(
-        block,
-        at,
-        [
-            "type",
-            "text",
-            "id",
-            "name",
-            "input",
-            "tool_use_id",
-            "content",
-            "is_error",
-            "thinking",
-            "signature",
-            "data",
-        ],
-    )?;
-    let path = at.key("type");
-    let kind = read::required(kind, &path, read::QuotedAlternatives(context.type_names()))?;
+    let [kind, text, id, name, input, call, content, is_error, thinking, signature, sealed] =
+        read::read_named_members(block, at, BLOCK_MEMBERS)?;
+    let path = at.member("type");
+    let kind = read::require_member(kind, &path, read::QuotedAlternatives(context.type_names()))?;
     if is_unchecked_block(kind, &path, context)? {
         return Ok(ParsedBlock::Content);
     }
     let string = |member: Option<JsonValue<'d>>, name: &str| {
-        let path = at.key(name);
-        read::string(read::required(member, &path, "a string")?, &path)
+        let path = at.member(name);
+        read::require_string(read::require_member(member, &path, "a string")?, &path)
     };
-    match read::one_of(kind, &path, context.type_names())? {
+    match read::read_keyword(kind, &path, context.type_names())? {
         "text" => {
             let text = string(text, "text")?;
             found.history.removable_text |= text.is_blank();
@@ -115,12 +115,14 @@ pub(super) fn validate_block<'d>(
         }
         "thinking" => {
             string(thinking, "thinking")?;
-            signature.map(|signature| read::string(signature, &at.key("signature"))).transpose()?;
+            signature
+                .map(|signature| read::require_string(signature, &at.member("signature")))
+                .transpose()?;
         }
         "redacted_thinking" => drop(string(sealed, "data")?),
-        "image" => source::validate_image(block, at, found)?,
-        "document" => source::validate_document(block, at, found)?,
-        _ => source::validate_search_result(block, at, found)?,
+        "image" => source::validate_image_block(block, at, found)?,
+        "document" => source::validate_document_block(block, at, found)?,
+        _ => source::validate_search_result_block(block, at, found)?,
     }
     Ok(ParsedBlock::Content)
 }
@@ -132,11 +134,11 @@ fn validate_tool_use<'d>(
     at: &FieldPath<'_>,
     found: &mut MessagesFindings,
 ) -> Result<JsonValue<'d>, ApiError> {
-    read::required_text(name, &at.key("name"))?;
-    let path = at.key("input");
+    read::require_text_member(name, &at.member("name"))?;
+    let path = at.member("input");
     input.map(|input| read::check_object(input, &path)).transpose()?;
     found.history.calls_without_input |= input.is_none();
-    let id = read::required_text(id, &at.key("id"))?;
+    let id = read::require_text_member(id, &at.member("id"))?;
     found.history.nonstandard_ids |= !is_plain(id);
     Ok(id)
 }
@@ -147,11 +149,11 @@ fn validate_tool_result<'d>(
     at: &FieldPath<'_>,
     found: &mut MessagesFindings,
 ) -> Result<JsonValue<'d>, ApiError> {
-    read::optional_bool(is_error, &at.key("is_error"))?;
+    read::read_optional_bool(is_error, &at.member("is_error"))?;
     content
-        .map(|content| validate_content(content, &at.key("content"), BlockContext::Result, found))
+        .map(|content| validate_content(content, &at.member("content"), BlockContext::Result, found))
         .transpose()?;
-    let call = read::required_text(call, &at.key("tool_use_id"))?;
+    let call = read::require_text_member(call, &at.member("tool_use_id"))?;
     found.history.nonstandard_ids |= !is_plain(call);
     Ok(call)
 }
@@ -172,10 +174,10 @@ pub(super) fn validate_content(
         return Ok(());
     }
     if !content.is_array() {
-        return Err(at.unexpected_type("a string or an array of content blocks", content.kind()));
+        return Err(at.unexpected_type_error("a string or an array of content blocks", content.kind()));
     }
     for (index, item) in content.items().enumerate() {
-        validate_block(item, &at.index(index), context, found)?;
+        validate_block(item, &at.item(index), context, found)?;
     }
     Ok(())
 }
@@ -191,15 +193,15 @@ pub(super) fn validate_texts(
         return Ok(());
     }
     if !content.is_array() {
-        return Err(at.unexpected_type("a string or an array of text blocks", content.kind()));
+        return Err(at.unexpected_type_error("a string or an array of text blocks", content.kind()));
     }
     for (index, item) in content.items().enumerate() {
-        let at = at.index(index);
-        let [kind, text] = read::object(item, &at, ["type", "text"])?;
-        let path = at.key("type");
-        read::one_of(read::required(kind, &path, "\"text\"")?, &path, &["text"])?;
-        let path = at.key("text");
-        let text = read::string(read::required(text, &path, "a string")?, &path)?;
+        let at = at.item(index);
+        let [kind, text] = read::read_named_members(item, &at, ["type", "text"])?;
+        let path = at.member("type");
+        read::read_keyword(read::require_member(kind, &path, "\"text\"")?, &path, &["text"])?;
+        let path = at.member("text");
+        let text = read::require_string(read::require_member(text, &path, "a string")?, &path)?;
         found.history.removable_text |= text.is_blank() || text.string_bytes().starts_with(BILLING_HEADER);
     }
     Ok(())

@@ -19,9 +19,9 @@ pub(super) fn validate_messages(
     purpose: MessagesPurpose,
     found: &mut MessagesFindings,
 ) -> Result<(), ApiError> {
-    let path = top.path("messages");
-    if read::array(list, &path)?.has_no_entries() {
-        return Err(path.invalid("expected at least one message"));
+    let path = top.member_path("messages");
+    if read::require_array(list, &path)?.has_no_entries() {
+        return Err(path.invalid_error("expected at least one message"));
     }
     let mut turns = ToolUseTracker::default();
     let mut last = "";
@@ -55,12 +55,16 @@ impl<'d> ToolUseTracker<'d> {
         list: &FieldPath<'_>,
         found: &mut MessagesFindings,
     ) -> Result<&'static str, ApiError> {
-        let at = &list.index(index);
-        let [role, content] = read::object(message, at, ["role", "content"])?;
-        let path = at.key("role");
-        let role = read::one_of(read::required(role, &path, read::QuotedAlternatives(ROLES))?, &path, ROLES)?;
-        let path = at.key("content");
-        let content = read::required(content, &path, "a string or an array of content blocks")?;
+        let at = &list.item(index);
+        let [role, content] = read::read_named_members(message, at, ["role", "content"])?;
+        let path = at.member("role");
+        let role = read::read_keyword(
+            read::require_member(role, &path, read::QuotedAlternatives(ROLES))?,
+            &path,
+            ROLES,
+        )?;
+        let path = at.member("content");
+        let content = read::require_member(content, &path, "a string or an array of content blocks")?;
         match role {
             "user" => self.validate_user(content, &path, found)?,
             "assistant" => {
@@ -86,22 +90,22 @@ impl<'d> ToolUseTracker<'d> {
     ) -> Result<(), ApiError> {
         self.has_user_reply = true;
         if content.is_string() {
-            return read::non_empty_string(content, at).map(|_| ());
+            return read::require_non_empty_string(content, at).map(|_| ());
         }
         let mut is_empty = true;
         for (index, block) in blocks(content, at)?.enumerate() {
-            let path = at.index(index);
+            let path = at.item(index);
             match block::validate_block(block, &path, BlockContext::User, found)? {
                 ParsedBlock::ToolResult(id) if !self.pending_calls.remove(&id.text()) => {
                     let sentence = "expected the id of a tool_use block of the assistant's turn before, \
                                     each answered once";
-                    return Err(path.key("tool_use_id").invalid(sentence));
+                    return Err(path.member("tool_use_id").invalid_error(sentence));
                 }
                 ParsedBlock::Empty => {}
                 _ => is_empty = false,
             }
         }
-        if is_empty { Err(at.invalid("expected content that is not empty")) } else { Ok(()) }
+        if is_empty { Err(at.invalid_error("expected content that is not empty")) } else { Ok(()) }
     }
 
     /// Validates an assistant message, which may be empty: clients send back an empty answer.
@@ -118,13 +122,15 @@ impl<'d> ToolUseTracker<'d> {
         }
         found.history.removable_text |= content.has_no_entries();
         for (index, block) in blocks(content, at)?.enumerate() {
-            let path = at.index(index);
+            let path = at.item(index);
             if let ParsedBlock::ToolUse(id) =
                 block::validate_block(block, &path, BlockContext::Assistant, found)?
             {
                 self.last_call_message = message;
                 if !self.pending_calls.insert(id.text()) {
-                    return Err(path.key("id").invalid("expected an id of its own for each tool_use block"));
+                    return Err(path
+                        .member("id")
+                        .invalid_error("expected an id of its own for each tool_use block"));
                 }
             }
         }
@@ -136,7 +142,7 @@ impl<'d> ToolUseTracker<'d> {
             return Ok(());
         }
         let sentence = "each tool_use block needs a tool_result block in the user's turn after it";
-        Err(list.index(self.last_call_message).invalid(sentence))
+        Err(list.item(self.last_call_message).invalid_error(sentence))
     }
 }
 
@@ -147,5 +153,5 @@ fn blocks<'d>(
     if content.is_array() {
         return Ok(content.items());
     }
-    Err(at.unexpected_type("a string or an array of content blocks", content.kind()))
+    Err(at.unexpected_type_error("a string or an array of content blocks", content.kind()))
 }

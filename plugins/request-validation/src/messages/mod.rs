@@ -9,7 +9,7 @@ mod tools;
 use crate::body::{RootObject, validate_body};
 use crate::chat::check_thinking_switches;
 use crate::field_path::PathStyle;
-use crate::filters::read_filters;
+use crate::filters::read_offer_filters;
 use crate::limits::RequestLimits;
 use crate::members;
 use crate::read;
@@ -86,23 +86,24 @@ fn validate_request(
     // This check comes first: if the client relies on a history stored elsewhere, later checks would report misleading
     // errors.
     members::refuse_unsupported_members(&top, Dialect::Messages)?;
-    let model = scalars::model_or_default(&top, default)?;
-    let list = read::required(top.get("messages"), &top.path("messages"), "an array of messages")?;
-    let max_tokens = scalars::token_count(&top, "max_tokens", 0)?;
+    let model = scalars::read_model_or_default(&top, default)?;
+    let list =
+        read::require_member(top.get("messages"), &top.member_path("messages"), "an array of messages")?;
+    let max_tokens = scalars::read_token_count(&top, "max_tokens", 0)?;
     if max_tokens.is_none() && purpose == MessagesPurpose::Generate {
-        return Err(top.path("max_tokens").missing("an integer of at least 0"));
+        return Err(top.member_path("max_tokens").missing_error("an integer of at least 0"));
     }
     scalars::validate_scalars(&top, NUMBERS, INTEGERS, BOOLEANS)?;
-    let filters = read_filters(&top, ModelKind::Chat)?;
-    let thinking = settings::read_thinking(&top)?;
+    let filters = read_offer_filters(&top, ModelKind::Chat)?;
+    let thinking = settings::read_thinking_display(&top)?;
     settings::validate_output_config(&top, &mut found)?;
     check_thinking_switches(&top)?;
     if let Some(system) = top.get("system") {
-        block::validate_texts(system, &top.path("system"), &mut found)?;
+        block::validate_texts(system, &top.member_path("system"), &mut found)?;
     }
     let parallel_tools = tools::validate_tools(&top, limits, &mut found)?;
     conversation::validate_messages(list, &top, purpose, &mut found)?;
-    let text_bytes = top.value_bytes(&["messages", "system", "tools", "output_config"]);
+    let text_bytes = top.total_value_bytes(&["messages", "system", "tools", "output_config"]);
     Ok(InferenceRequest {
         dialect: Dialect::Messages,
         kind: ModelKind::Chat,
@@ -111,12 +112,12 @@ fn validate_request(
         members: top.to_body_members(),
         edits: Vec::new(),
         model,
-        stream: scalars::bool_or_false(&top, "stream")?,
+        stream: scalars::read_bool_or_false(&top, "stream")?,
         include_usage: false,
         max_tokens,
         n: 1,
         parallel_tools,
-        stop: scalars::stop_sequences(&top, "stop_sequences", false, limits)?,
+        stop: scalars::read_stop_sequences(&top, "stop_sequences", false, limits)?,
         preset: None,
         required: found.needs,
         filters,

@@ -24,42 +24,53 @@ fn read_source<'d>(
     at: &FieldPath<'_>,
     kinds: &[&'static str],
 ) -> Result<BlockSource<'d>, ApiError> {
-    let [source] = read::object(block, at, ["source"])?;
-    let at = at.key("source");
-    let source = read::required(source, &at, "an object")?;
+    let [source] = read::read_named_members(block, at, ["source"])?;
+    let at = at.member("source");
+    let source = read::require_member(source, &at, "an object")?;
     let [kind, media_type, data, url, content] =
-        read::object(source, &at, ["type", "media_type", "data", "url", "content"])?;
-    let path = at.key("type");
-    let kind = read::required(kind, &path, read::QuotedAlternatives(kinds))?;
+        read::read_named_members(source, &at, ["type", "media_type", "data", "url", "content"])?;
+    let path = at.member("type");
+    let kind = read::require_member(kind, &path, read::QuotedAlternatives(kinds))?;
     if kind.equals_text("file") {
-        return Err(path.unsupported("files by id are not supported"));
+        return Err(path.unsupported_error("files by id are not supported"));
     }
-    Ok(BlockSource { kind: read::one_of(kind, &path, kinds)?, media_type, data, url, content })
+    Ok(BlockSource { kind: read::read_keyword(kind, &path, kinds)?, media_type, data, url, content })
 }
 
 impl BlockSource<'_> {
     /// Validates base64 of one of the given media types; returns the number of its bytes.
     fn base64(&self, at: &FieldPath<'_>, types: &[&'static str]) -> Result<usize, ApiError> {
-        let path = at.key("media_type");
-        read::one_of(read::required(self.media_type, &path, read::QuotedAlternatives(types))?, &path, types)?;
-        let path = at.key("data");
-        media::validate_base64(read::string(read::required(self.data, &path, "base64")?, &path)?, &path, 0)
+        let path = at.member("media_type");
+        read::read_keyword(
+            read::require_member(self.media_type, &path, read::QuotedAlternatives(types))?,
+            &path,
+            types,
+        )?;
+        let path = at.member("data");
+        media::validate_base64(
+            read::require_string(read::require_member(self.data, &path, "base64")?, &path)?,
+            &path,
+            0,
+        )
     }
 
     fn link(&self, at: &FieldPath<'_>) -> Result<(), ApiError> {
-        let path = at.key("url");
-        media::validate_link(read::string(read::required(self.url, &path, "an https: URL")?, &path)?, &path)
+        let path = at.member("url");
+        media::validate_http_url(
+            read::require_string(read::require_member(self.url, &path, "an https: URL")?, &path)?,
+            &path,
+        )
     }
 }
 
 /// Validates an `image` block.
-pub(super) fn validate_image(
+pub(super) fn validate_image_block(
     block: JsonValue<'_>,
     at: &FieldPath<'_>,
     found: &mut MessagesFindings,
 ) -> Result<(), ApiError> {
     let source = read_source(block, at, &["base64", "url"])?;
-    let at = at.key("source");
+    let at = at.member("source");
     if source.kind == "base64" {
         found.media += source.base64(&at, IMAGES)?;
     } else {
@@ -72,16 +83,16 @@ pub(super) fn validate_image(
 }
 
 /// Validates a `document` block.
-pub(super) fn validate_document(
+pub(super) fn validate_document_block(
     block: JsonValue<'_>,
     at: &FieldPath<'_>,
     found: &mut MessagesFindings,
 ) -> Result<(), ApiError> {
     let source = read_source(block, at, &["base64", "text", "content", "url"])?;
-    let [title, context] = read::object(block, at, ["title", "context"])?;
-    title.map(|text| read::string(text, &at.key("title"))).transpose()?;
-    context.map(|text| read::string(text, &at.key("context"))).transpose()?;
-    let at = at.key("source");
+    let [title, context] = read::read_named_members(block, at, ["title", "context"])?;
+    title.map(|text| read::require_string(text, &at.member("title"))).transpose()?;
+    context.map(|text| read::require_string(text, &at.member("context"))).transpose()?;
+    let at = at.member("source");
     match source.kind {
         "base64" => {
             found.media += source.base64(&at, &["application/pdf"])?;
@@ -92,12 +103,13 @@ pub(super) fn validate_document(
             found.needs.files = true;
         }
         "text" => {
-            let path = at.key("data");
-            read::string(read::required(source.data, &path, "a string")?, &path)?;
+            let path = at.member("data");
+            read::require_string(read::require_member(source.data, &path, "a string")?, &path)?;
         }
         _ => {
-            let path = at.key("content");
-            let content = read::required(source.content, &path, "a string or an array of content blocks")?;
+            let path = at.member("content");
+            let content =
+                read::require_member(source.content, &path, "a string or an array of content blocks")?;
             validate_content(content, &path, BlockContext::Document, found)?;
         }
     }
@@ -105,19 +117,19 @@ pub(super) fn validate_document(
 }
 
 /// Validates a `search_result` block.
-pub(super) fn validate_search_result(
+pub(super) fn validate_search_result_block(
     block: JsonValue<'_>,
     at: &FieldPath<'_>,
     found: &mut MessagesFindings,
 ) -> Result<(), ApiError> {
-    let [source, title, content] = read::object(block, at, ["source", "title", "content"])?;
+    let [source, title, content] = read::read_named_members(block, at, ["source", "title", "content"])?;
     for (name, member) in [("source", source), ("title", title)] {
-        let path = at.key(name);
-        read::string(read::required(member, &path, "a string")?, &path)?;
+        let path = at.member(name);
+        read::require_string(read::require_member(member, &path, "a string")?, &path)?;
     }
-    let path = at.key("content");
+    let path = at.member("content");
     validate_texts(
-        read::array(read::required(content, &path, "an array of text blocks")?, &path)?,
+        read::require_array(read::require_member(content, &path, "an array of text blocks")?, &path)?,
         &path,
         found,
     )

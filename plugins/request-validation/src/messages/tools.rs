@@ -14,42 +14,44 @@ pub(super) fn validate_tools(
     limits: &RequestLimits,
     found: &mut MessagesFindings,
 ) -> Result<bool, ApiError> {
-    let path = top.path("tools");
-    let declared = top.get("tools").map(|tools| read::array(tools, &path)).transpose()?;
+    let path = top.member_path("tools");
+    let declared = top.get("tools").map(|tools| read::require_array(tools, &path)).transpose()?;
     let declared = declared.filter(|tools| !tools.has_no_entries());
     for (index, tool) in declared.iter().flat_map(JsonValue::items).enumerate() {
         if index >= limits.max_tools {
-            return Err(path.invalid(format_args!("expected at most {} tools", limits.max_tools)));
+            return Err(path.invalid_error(format_args!("expected at most {} tools", limits.max_tools)));
         }
-        self::validate_tool(tool, &path.index(index))?;
+        self::validate_tool(tool, &path.item(index))?;
     }
     found.needs.tools = declared.is_some();
     // The member `parallel_tool_calls` of the chat dialect is accepted too.
     let name = "parallel_tool_calls";
-    let parallel = read::optional_bool(top.get(name), &top.path(name))?.unwrap_or(true);
+    let parallel = read::read_optional_bool(top.get(name), &top.member_path(name))?.unwrap_or(true);
     let Some(choice) = top.get("tool_choice") else { return Ok(parallel) };
-    Ok(validate_tool_choice(choice, &top.path("tool_choice"), declared)? && parallel)
+    Ok(validate_tool_choice(choice, &top.member_path("tool_choice"), declared)? && parallel)
 }
 
 fn validate_tool(tool: JsonValue<'_>, at: &FieldPath<'_>) -> Result<(), ApiError> {
     let [kind, name, description, schema, strict] =
-        read::object(tool, at, ["type", "name", "description", "input_schema", "strict"])?;
+        read::read_named_members(tool, at, ["type", "name", "description", "input_schema", "strict"])?;
     if let Some(kind) = kind {
-        let path = at.key("type");
-        if !read::string(kind, &path)?.equals_text("custom") {
+        let path = at.member("type");
+        if !read::require_string(kind, &path)?.equals_text("custom") {
             return Err(match quotable_name(&kind) {
-                Some(name) => path.unsupported(format_args!(
+                Some(name) => path.unsupported_error(format_args!(
                     "the vendor's server tool \"{name}\" is not supported, only tools of your own"
                 )),
-                None => path.unsupported("only tools of your own are supported, of the type \"custom\""),
+                None => {
+                    path.unsupported_error("only tools of your own are supported, of the type \"custom\"")
+                }
             });
         }
     }
-    read::required_name(name, &at.key("name"), "a string")?;
-    description.map(|text| read::string(text, &at.key("description"))).transpose()?;
-    read::optional_bool(strict, &at.key("strict"))?;
-    let path = at.key("input_schema");
-    read::check_object(read::required(schema, &path, "a JSON schema")?, &path)
+    read::require_name_member(name, &at.member("name"), "a string")?;
+    description.map(|text| read::require_string(text, &at.member("description"))).transpose()?;
+    read::read_optional_bool(strict, &at.member("strict"))?;
+    let path = at.member("input_schema");
+    read::check_object(read::require_member(schema, &path, "a JSON schema")?, &path)
 }
 
 fn validate_tool_choice(
@@ -57,21 +59,26 @@ fn validate_tool_choice(
     at: &FieldPath<'_>,
     declared: Option<JsonValue<'_>>,
 ) -> Result<bool, ApiError> {
-    let [kind, name, single] = read::object(choice, at, ["type", "name", "disable_parallel_tool_use"])?;
+    let [kind, name, single] =
+        read::read_named_members(choice, at, ["type", "name", "disable_parallel_tool_use"])?;
     let words = &["auto", "any", "tool", "none"];
-    let path = at.key("type");
-    let kind = read::one_of(read::required(kind, &path, read::QuotedAlternatives(words))?, &path, words)?;
+    let path = at.member("type");
+    let kind = read::read_keyword(
+        read::require_member(kind, &path, read::QuotedAlternatives(words))?,
+        &path,
+        words,
+    )?;
     if kind == "any" && declared.is_none() {
-        return Err(path.invalid("\"any\" needs `tools`"));
+        return Err(path.invalid_error("\"any\" needs `tools`"));
     }
     if kind == "tool" {
-        let path = at.key("name");
-        let text = read::required_text(name, &path)?.text();
+        let path = at.member("name");
+        let text = read::require_text_member(name, &path)?.text();
         if !declared.iter().flat_map(JsonValue::items).any(|tool| is_named(tool, &text)) {
-            return Err(path.invalid("expected the name of one of the declared tools"));
+            return Err(path.invalid_error("expected the name of one of the declared tools"));
         }
     }
-    let single = read::optional_bool(single, &at.key("disable_parallel_tool_use"))?;
+    let single = read::read_optional_bool(single, &at.member("disable_parallel_tool_use"))?;
     Ok(!single.unwrap_or(false))
 }
 

@@ -41,11 +41,11 @@ const CONVERTED: &[&str] = &[
 
 /// Body of a chat request while it is written.
 #[derive(Debug)]
-pub(super) struct ChatBody {
+pub(super) struct ChatBodyWriter {
     out: Vec<u8>,
 }
 
-impl ChatBody {
+impl ChatBodyWriter {
     /// Starts the body; `size` is the size of the original body in bytes.
     pub(super) fn new(size: usize) -> Self {
         let mut out = Vec::with_capacity(size + size / 8 + 256);
@@ -112,7 +112,11 @@ impl ChatBody {
 
 /// Copies the members that the chat form has too, and engine parameters, except those that the settings write
 /// themselves.
-pub(super) fn copy_other_members(top: &RootObject<'_>, settings: &ResponseSettings<'_>, out: &mut ChatBody) {
+pub(super) fn copy_shared_members(
+    top: &RootObject<'_>,
+    settings: &ResponseSettings<'_>,
+    out: &mut ChatBodyWriter,
+) {
     for (name, value) in top.present_members() {
         if !CONVERTED.contains(&name) && !settings.writes_member(name) {
             out.write_member(name, value.raw());
@@ -131,7 +135,7 @@ mod tests {
 
     #[test]
     fn every_character_is_escaped_as_json_requires() {
-        let mut out = ChatBody::new(0);
+        let mut out = ChatBodyWriter::new(0);
         out.write_string_member("a", "q\" b\\ n\n t\t r\r c\u{1} ü \u{1F600}");
         let body = String::from_utf8(out.finish()).unwrap_or_default();
         assert_eq!(body, "{\"a\":\"q\\\" b\\\\ n\\n t\\t r\\r c\\u0001 ü \u{1F600}\"}");

@@ -1,6 +1,6 @@
 //! Content of messages and tool outputs: a string, or parts of text, images and audio.
 
-use super::chat_body::ChatBody;
+use super::chat_body::ChatBodyWriter;
 use crate::field_path::FieldPath;
 use crate::{media, read};
 use penstock_core::ApiError;
@@ -51,9 +51,9 @@ pub(super) fn read_parts<'d>(
         return Ok(vec![ContentPart::Text(content)]);
     }
     if !content.is_array() {
-        return Err(at.unexpected_type("a string or an array of content parts", content.kind()));
+        return Err(at.unexpected_type_error("a string or an array of content parts", content.kind()));
     }
-    let parts = content.items().enumerate().map(|(index, part)| read_part(part, &at.index(index), allowed));
+    let parts = content.items().enumerate().map(|(index, part)| read_part(part, &at.item(index), allowed));
     parts.collect()
 }
 
@@ -62,54 +62,62 @@ fn read_part<'d>(
     at: &FieldPath<'_>,
     allowed: AllowedParts,
 ) -> Result<ContentPart<'d>, ApiError> {
-    let [kind, text, refusal, audio] = read::object(part, at, ["type", "text", "refusal", "input_audio"])?;
-    let path = at.key("type");
-    let kind = read::required(kind, &path, read::QuotedAlternatives(allowed.type_names()))?;
+    let [kind, text, refusal, audio] =
+        read::read_named_members(part, at, ["type", "text", "refusal", "input_audio"])?;
+    let path = at.member("type");
+    let kind = read::require_member(kind, &path, read::QuotedAlternatives(allowed.type_names()))?;
     if kind.equals_text("input_file") {
-        return Err(path.unsupported("files are not read here; send their text"));
+        return Err(path.unsupported_error("files are not read here; send their text"));
     }
-    match read::one_of(kind, &path, allowed.type_names())? {
+    match read::read_keyword(kind, &path, allowed.type_names())? {
         "input_image" => read_image(part, at),
         "input_audio" => {
-            let path = at.key("input_audio");
-            read_audio(read::required(audio, &path, "an object")?, &path)
+            let path = at.member("input_audio");
+            read_audio(read::require_member(audio, &path, "an object")?, &path)
         }
         "refusal" => {
-            let path = at.key("refusal");
-            read::string(read::required(refusal, &path, "a string")?, &path).map(ContentPart::Text)
+            let path = at.member("refusal");
+            read::require_string(read::require_member(refusal, &path, "a string")?, &path)
+                .map(ContentPart::Text)
         }
         _ => {
-            let path = at.key("text");
-            read::string(read::required(text, &path, "a string")?, &path).map(ContentPart::Text)
+            let path = at.member("text");
+            read::require_string(read::require_member(text, &path, "a string")?, &path).map(ContentPart::Text)
         }
     }
 }
 
 fn read_image<'d>(part: JsonValue<'d>, at: &FieldPath<'_>) -> Result<ContentPart<'d>, ApiError> {
-    let [url, detail, file] = read::object(part, at, ["image_url", "detail", "file_id"])?;
+    let [url, detail, file] = read::read_named_members(part, at, ["image_url", "detail", "file_id"])?;
     if file.is_some() {
-        return Err(at.key("file_id").unsupported("files by id are not supported; send `image_url`"));
+        return Err(at
+            .member("file_id")
+            .unsupported_error("files by id are not supported; send `image_url`"));
     }
-    let path = at.key("image_url");
-    let url = read::required(url, &path, "a URL")?;
+    let path = at.member("image_url");
+    let url = read::require_member(url, &path, "a URL")?;
     media::validate_image_url(url, &path)?;
     detail
-        .map(|detail| read::one_of(detail, &at.key("detail"), &["auto", "low", "high", "original"]))
+        .map(|detail| read::read_keyword(detail, &at.member("detail"), &["auto", "low", "high", "original"]))
         .transpose()?;
     Ok(ContentPart::Image { url, detail })
 }
 
 fn read_audio<'d>(audio: JsonValue<'d>, at: &FieldPath<'_>) -> Result<ContentPart<'d>, ApiError> {
-    let [sound, format] = read::object(audio, at, ["data", "format"])?;
-    let path = at.key("format");
-    read::one_of(read::required(format, &path, "\"wav\" or \"mp3\"")?, &path, &["wav", "mp3"])?;
-    let path = at.key("data");
-    media::validate_base64(read::string(read::required(sound, &path, "base64")?, &path)?, &path, 0)?;
+    let [sound, format] = read::read_named_members(audio, at, ["data", "format"])?;
+    let path = at.member("format");
+    read::read_keyword(read::require_member(format, &path, "\"wav\" or \"mp3\"")?, &path, &["wav", "mp3"])?;
+    let path = at.member("data");
+    media::validate_base64(
+        read::require_string(read::require_member(sound, &path, "base64")?, &path)?,
+        &path,
+        0,
+    )?;
     Ok(ContentPart::Audio(audio))
 }
 
 /// Writes parts as content of a chat message: a single text as a string.
-pub(super) fn write_parts(parts: &[ContentPart<'_>], out: &mut ChatBody) {
+pub(super) fn write_parts(parts: &[ContentPart<'_>], out: &mut ChatBodyWriter) {
     if let [ContentPart::Text(text)] = parts {
         return out.write_json(text.raw());
     }

@@ -1,8 +1,8 @@
 //! Conversation in the chat form: items of one answer of the model are joined to one assistant message.
 
-use super::chat_body::ChatBody;
+use super::chat_body::ChatBodyWriter;
 use super::content::{ContentPart, write_parts};
-use penstock_core::{EarlierMessage, ItemOrigin, MappedTool, MessageOrigin};
+use penstock_core::{ChatMessageOrigin, EarlierAnswerMessage, MappedTool, ResponsesRequestPart};
 use penstock_json_scan::tape::JsonValue;
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -37,51 +37,51 @@ struct AssistantMessage<'d> {
     messages: Vec<(Option<&'static str>, Vec<JsonValue<'d>>)>,
     calls: Vec<PreviousToolCall<'d>>,
     /// Item of the first message.
-    content_origin: Option<ItemOrigin>,
-    call_origins: Vec<ItemOrigin>,
+    content_origin: Option<ResponsesRequestPart>,
+    call_origins: Vec<ResponsesRequestPart>,
 }
 
 /// Origins of the written messages: the items from which they were made.
 #[derive(Debug)]
-pub(super) struct WrittenConversation {
+pub(super) struct WrittenMessageOrigins {
     /// Messages that each message of the assistant joins.
-    pub(super) joined: Vec<Vec<EarlierMessage>>,
+    pub(super) joined: Vec<Vec<EarlierAnswerMessage>>,
     /// Items of each message.
-    pub(super) origins: Vec<MessageOrigin>,
+    pub(super) origins: Vec<ChatMessageOrigin>,
 }
 
 /// Writer of the member `messages` of a chat request.
 #[derive(Debug)]
 pub(super) struct ConversationWriter<'d, 'o> {
-    out: &'o mut ChatBody,
+    out: &'o mut ChatBodyWriter,
     is_empty: bool,
     assistant: AssistantMessage<'d>,
     /// Messages that each written message of the assistant joins.
-    joined: Vec<Vec<EarlierMessage>>,
+    joined: Vec<Vec<EarlierAnswerMessage>>,
     /// Item that is being written.
-    item: ItemOrigin,
+    item: ResponsesRequestPart,
     /// Items of each written message.
-    origins: Vec<MessageOrigin>,
+    origins: Vec<ChatMessageOrigin>,
     call_ids: HashSet<Cow<'d, str>>,
 }
 
 impl<'d, 'o> ConversationWriter<'d, 'o> {
     /// Writes the start of `messages` and returns the writer.
-    pub(super) fn new(out: &'o mut ChatBody) -> Self {
+    pub(super) fn new(out: &'o mut ChatBodyWriter) -> Self {
         out.write_member("messages", "[");
         Self {
             out,
             is_empty: true,
             assistant: AssistantMessage::default(),
             joined: Vec::new(),
-            item: ItemOrigin::Instructions,
+            item: ResponsesRequestPart::Instructions,
             origins: Vec::new(),
             call_ids: HashSet::new(),
         }
     }
 
     /// Starts another item of the conversation.
-    pub(super) const fn start_item(&mut self, item: ItemOrigin) {
+    pub(super) const fn start_item(&mut self, item: ResponsesRequestPart) {
         self.item = item;
     }
 
@@ -106,21 +106,21 @@ impl<'d, 'o> ConversationWriter<'d, 'o> {
     }
 
     /// Adds a tool call of an answer.
-    pub(super) fn push_call(&mut self, call: PreviousToolCall<'d>) {
+    pub(super) fn push_tool_call(&mut self, call: PreviousToolCall<'d>) {
         self.call_ids.insert(call.id.text());
         self.assistant.call_origins.push(self.item);
         self.assistant.calls.push(call);
     }
 
     /// Returns true if a call with this id was added before.
-    pub(super) fn has_call(&self, id: JsonValue<'d>) -> bool {
+    pub(super) fn has_tool_call(&self, id: JsonValue<'d>) -> bool {
         self.call_ids.contains(&id.text())
     }
 
     /// Writes the output of a tool.
-    pub(super) fn write_output(&mut self, call_id: JsonValue<'d>, parts: &[ContentPart<'d>]) {
+    pub(super) fn write_tool_output(&mut self, call_id: JsonValue<'d>, parts: &[ContentPart<'d>]) {
         self.flush();
-        self.origins.push(MessageOrigin { content: self.item, is_output: true, calls: Vec::new() });
+        self.origins.push(ChatMessageOrigin { content: self.item, is_output: true, calls: Vec::new() });
         self.start_message("tool");
         self.out.write_json(r#","tool_call_id":"#);
         self.out.write_json(call_id.raw());
@@ -130,7 +130,7 @@ impl<'d, 'o> ConversationWriter<'d, 'o> {
     /// Writes a message of the role `user` or `system`.
     pub(super) fn write_message(&mut self, role: &str, parts: &[ContentPart<'d>]) {
         self.flush();
-        self.origins.push(MessageOrigin { content: self.item, is_output: false, calls: Vec::new() });
+        self.origins.push(ChatMessageOrigin { content: self.item, is_output: false, calls: Vec::new() });
         self.start_message(role);
         self.write_content(parts);
     }
@@ -155,7 +155,7 @@ impl<'d, 'o> ConversationWriter<'d, 'o> {
         let AssistantMessage { reasoning, messages, calls, content_origin, call_origins } =
             std::mem::take(&mut self.assistant);
         let Some(content) = content_origin.or(call_origins.first().copied()) else { return };
-        self.origins.push(MessageOrigin { content, is_output: false, calls: call_origins });
+        self.origins.push(ChatMessageOrigin { content, is_output: false, calls: call_origins });
         self.start_message("assistant");
         if messages.is_empty() {
             self.out.write_json(r#","content":null"#);
@@ -185,29 +185,29 @@ impl<'d, 'o> ConversationWriter<'d, 'o> {
     /// Writes the texts of messages, joined by blank lines. Messages without text are left out.
     fn write_texts(&mut self, messages: &[(Option<&'static str>, Vec<JsonValue<'d>>)]) {
         self.out.write_json(r#","content":""#);
-        let mut joined: Vec<EarlierMessage> = Vec::new();
+        let mut joined: Vec<EarlierAnswerMessage> = Vec::new();
         for (phase, texts) in messages {
             let bytes = texts.iter().map(|text| text.raw_inner_text().len()).sum();
             if bytes == 0 {
                 continue;
             }
-            self.out.write_json(if joined.is_empty() { "" } else { EarlierMessage::SEPARATOR });
+            self.out.write_json(if joined.is_empty() { "" } else { EarlierAnswerMessage::SEPARATOR });
             texts.iter().for_each(|text| self.out.write_json(text.raw_inner_text()));
-            joined.push(EarlierMessage { phase: *phase, bytes });
+            joined.push(EarlierAnswerMessage { phase: *phase, bytes });
         }
         self.out.write_json("\"");
         self.joined.push(joined);
     }
 
     /// Writes the pending assistant message and the end of `messages`.
-    pub(super) fn finish(mut self) -> WrittenConversation {
+    pub(super) fn finish(mut self) -> WrittenMessageOrigins {
         self.flush();
         self.out.write_json("]");
-        WrittenConversation { joined: self.joined, origins: self.origins }
+        WrittenMessageOrigins { joined: self.joined, origins: self.origins }
     }
 }
 
-fn write_call(call: &PreviousToolCall<'_>, out: &mut ChatBody) {
+fn write_call(call: &PreviousToolCall<'_>, out: &mut ChatBodyWriter) {
     out.write_json(r#"{"id":"#);
     out.write_json(call.id.raw());
     out.write_json(r#","type":"function","function":{"name":"#);

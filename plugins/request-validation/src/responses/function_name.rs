@@ -12,7 +12,7 @@ const HASH_BYTES: usize = 17;
 /// Returns the name of a tool's function: namespace, separator and name. A name that is too long for providers, or that has
 /// a character in its namespace which they do not accept, is replaced by its last characters and its hash. The same tool
 /// always has the same function name, so calls of earlier answers match.
-pub(super) fn join_name<'d>(namespace: Option<Cow<'d, str>>, name: Cow<'d, str>) -> Cow<'d, str> {
+pub(super) fn qualified_tool_name<'d>(namespace: Option<Cow<'d, str>>, name: Cow<'d, str>) -> Cow<'d, str> {
     let (joined, is_namespaced) = match namespace {
         Some(namespace) => (Cow::Owned(format!("{namespace}{SEPARATOR}{name}")), true),
         None => (name, false),
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     fn joined(namespace: Option<&str>, name: &str) -> String {
-        join_name(namespace.map(Into::into), name.into()).into_owned()
+        qualified_tool_name(namespace.map(Into::into), name.into()).into_owned()
     }
 
     #[test]

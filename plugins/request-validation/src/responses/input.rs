@@ -1,13 +1,13 @@
 //! Validation of `instructions` and `input`, and their conversion to messages.
 
-use super::chat_body::ChatBody;
+use super::chat_body::ChatBodyWriter;
 use super::content::{AllowedParts, ContentPart, read_parts};
-use super::conversation::{CallArguments, ConversationWriter, PreviousToolCall, WrittenConversation};
+use super::conversation::{CallArguments, ConversationWriter, PreviousToolCall, WrittenMessageOrigins};
 use super::tools::DeclaredTools;
 use crate::body::RootObject;
 use crate::field_path::{FieldPath, quotable_name};
 use crate::read;
-use penstock_core::{ApiError, ItemOrigin, decode_opaque_reasoning};
+use penstock_core::{ApiError, ResponsesRequestPart, decode_opaque_reasoning};
 use penstock_json_scan::tape::{JsonTape, JsonValue};
 use std::borrow::Cow;
 
@@ -22,36 +22,36 @@ pub(super) fn write_messages<'d>(
     top: &RootObject<'d>,
     previous: &JsonTape<'d>,
     tools: &DeclaredTools<'d>,
-    out: &mut ChatBody,
-) -> Result<WrittenConversation, ApiError> {
+    out: &mut ChatBodyWriter,
+) -> Result<WrittenMessageOrigins, ApiError> {
     let mut messages = ConversationWriter::new(out);
     if let Some(instructions) = top.get("instructions") {
-        let instructions = read::string(instructions, &top.path("instructions"))?;
+        let instructions = read::require_string(instructions, &top.member_path("instructions"))?;
         if !instructions.string_bytes().is_empty() {
             messages.write_message("system", &[ContentPart::Text(instructions)]);
         }
     }
-    let path = top.path("previous_response_id");
-    messages.start_item(ItemOrigin::Previous);
+    let path = top.member_path("previous_response_id");
+    messages.start_item(ResponsesRequestPart::Previous);
     for (index, item) in previous.root().iter().flat_map(JsonValue::items).enumerate() {
-        write_item(item, &path.index(index), tools, &mut messages)?;
+        write_item(item, &path.item(index), tools, &mut messages)?;
     }
-    let path = top.path("input");
-    let input = read::required(top.get("input"), &path, EXPECTED)?;
+    let path = top.member_path("input");
+    let input = read::require_member(top.get("input"), &path, EXPECTED)?;
     if input.is_string() {
-        messages.start_item(ItemOrigin::Text);
+        messages.start_item(ResponsesRequestPart::Text);
         messages.write_message("user", &[ContentPart::Text(input)]);
         return Ok(messages.finish());
     }
     if !input.is_array() {
-        return Err(path.unexpected_type(EXPECTED, input.kind()));
+        return Err(path.unexpected_type_error(EXPECTED, input.kind()));
     }
     if input.has_no_entries() {
-        return Err(path.invalid("expected at least one item"));
+        return Err(path.invalid_error("expected at least one item"));
     }
     for (index, item) in input.items().enumerate() {
-        messages.start_item(ItemOrigin::Item(u32::try_from(index).unwrap_or(u32::MAX)));
-        write_item(item, &path.index(index), tools, &mut messages)?;
+        messages.start_item(ResponsesRequestPart::Item(u32::try_from(index).unwrap_or(u32::MAX)));
+        write_item(item, &path.item(index), tools, &mut messages)?;
     }
     Ok(messages.finish())
 }
@@ -107,7 +107,7 @@ fn write_item<'d>(
         output,
         summary,
         encrypted_content,
-    ] = read::object(item, at, ITEM_MEMBERS)?;
+    ] = read::read_named_members(item, at, ITEM_MEMBERS)?;
     let item = InputItem {
         path: at,
         role,
@@ -122,8 +122,8 @@ fn write_item<'d>(
         summary,
         encrypted_content,
     };
-    let path = at.key("type");
-    let Some(kind) = kind.map(|kind| read::string(kind, &path)).transpose()? else {
+    let path = at.member("type");
+    let Some(kind) = kind.map(|kind| read::require_string(kind, &path)).transpose()? else {
         // Items without a type are messages, or references to stored items.
         return if role.is_some() { item.write_message(messages) } else { Err(item.missing_type(&path)) };
     };
@@ -133,10 +133,10 @@ fn write_item<'d>(
         "custom_tool_call" => item.push_custom_call(tools, messages),
         "function_call_output" | "custom_tool_call_output" => item.write_output(messages),
         "reasoning" => item.push_reasoning(messages),
-        "item_reference" => Err(path.unsupported(STORED)),
+        "item_reference" => Err(path.unsupported_error(STORED)),
         _ => Err(match quotable_name(&kind) {
-            Some(name) => path.unsupported(format_args!("items of type \"{name}\" are not supported")),
-            None => path.unsupported("items of this type are not supported"),
+            Some(name) => path.unsupported_error(format_args!("items of type \"{name}\" are not supported")),
+            None => path.unsupported_error("items of this type are not supported"),
         }),
     }
 }
@@ -144,17 +144,20 @@ fn write_item<'d>(
 impl<'d> InputItem<'d, '_> {
     fn missing_type(&self, path: &FieldPath<'_>) -> ApiError {
         match self.content {
-            None => path.missing("the type of an item"),
-            Some(_) => self.path.key("role").missing(read::QuotedAlternatives(ROLES)),
+            None => path.missing_error("the type of an item"),
+            Some(_) => self.path.member("role").missing_error(read::QuotedAlternatives(ROLES)),
         }
     }
 
     fn write_message(&self, messages: &mut ConversationWriter<'d, '_>) -> Result<(), ApiError> {
-        let path = self.path.key("role");
-        let role =
-            read::one_of(read::required(self.role, &path, read::QuotedAlternatives(ROLES))?, &path, ROLES)?;
-        let path = self.path.key("content");
-        let content = read::required(self.content, &path, "a string or an array of content parts")?;
+        let path = self.path.member("role");
+        let role = read::read_keyword(
+            read::require_member(self.role, &path, read::QuotedAlternatives(ROLES))?,
+            &path,
+            ROLES,
+        )?;
+        let path = self.path.member("content");
+        let content = read::require_member(self.content, &path, "a string or an array of content parts")?;
         let allowed = match role {
             "user" => AllowedParts::TextAndMedia,
             "assistant" => AllowedParts::TextOrRefusal,
@@ -163,11 +166,11 @@ impl<'d> InputItem<'d, '_> {
         let parts = read_parts(content, &path, allowed)?;
         match role {
             "assistant" => {
-                let path = self.path.key("phase");
-                let phase = self.phase.map(|word| read::one_of(word, &path, PHASES)).transpose()?;
+                let path = self.path.member("phase");
+                let phase = self.phase.map(|word| read::read_keyword(word, &path, PHASES)).transpose()?;
                 messages.push_assistant_text(&parts, phase);
             }
-            _ if parts.is_empty() => return Err(path.invalid("expected at least one content part")),
+            _ if parts.is_empty() => return Err(path.invalid_error("expected at least one content part")),
             "user" => messages.write_message("user", &parts),
             _ => messages.write_message("system", &parts),
         }
@@ -180,10 +183,10 @@ impl<'d> InputItem<'d, '_> {
         tools: &DeclaredTools<'d>,
         messages: &mut ConversationWriter<'d, '_>,
     ) -> Result<(), ApiError> {
-        let path = self.path.key("arguments");
+        let path = self.path.member("arguments");
         let arguments = match self.arguments {
             Some(object) if object.is_object() => CallArguments::Object(object),
-            Some(arguments) if read::has_arguments(read::string(arguments, &path)?) => {
+            Some(arguments) if read::has_call_arguments(read::require_string(arguments, &path)?) => {
                 CallArguments::Json(arguments)
             }
             _ => CallArguments::Empty,
@@ -196,8 +199,8 @@ impl<'d> InputItem<'d, '_> {
         tools: &DeclaredTools<'d>,
         messages: &mut ConversationWriter<'d, '_>,
     ) -> Result<(), ApiError> {
-        let path = self.path.key("input");
-        let input = read::string(read::required(self.input, &path, "a string")?, &path)?;
+        let path = self.path.member("input");
+        let input = read::require_string(read::require_member(self.input, &path, "a string")?, &path)?;
         self.push_call(CallArguments::Input(input), tools, messages)
     }
 
@@ -207,25 +210,25 @@ impl<'d> InputItem<'d, '_> {
         tools: &DeclaredTools<'d>,
         messages: &mut ConversationWriter<'d, '_>,
     ) -> Result<(), ApiError> {
-        let id = read::required_text(self.call_id, &self.path.key("call_id"))?;
-        let name = read::required_text(self.name, &self.path.key("name"))?;
-        let path = self.path.key("namespace");
-        let namespace = self.namespace.map(|namespace| read::string(namespace, &path)).transpose()?;
+        let id = read::require_text_member(self.call_id, &self.path.member("call_id"))?;
+        let name = read::require_text_member(self.name, &self.path.member("name"))?;
+        let path = self.path.member("namespace");
+        let namespace = self.namespace.map(|namespace| read::require_string(namespace, &path)).transpose()?;
         let function_name = tools.function_name(namespace, name);
-        messages.push_call(PreviousToolCall { id, function_name, arguments });
+        messages.push_tool_call(PreviousToolCall { id, function_name, arguments });
         Ok(())
     }
 
     fn write_output(&self, messages: &mut ConversationWriter<'d, '_>) -> Result<(), ApiError> {
-        let path = self.path.key("call_id");
-        let id = read::required_text(self.call_id, &path)?;
-        if !messages.has_call(id) {
-            return Err(path.invalid("expected the `call_id` of a tool call earlier in `input`"));
+        let path = self.path.member("call_id");
+        let id = read::require_text_member(self.call_id, &path)?;
+        if !messages.has_tool_call(id) {
+            return Err(path.invalid_error("expected the `call_id` of a tool call earlier in `input`"));
         }
-        let path = self.path.key("output");
-        let output = read::required(self.output, &path, "a string or an array of content parts")?;
+        let path = self.path.member("output");
+        let output = read::require_member(self.output, &path, "a string or an array of content parts")?;
         let parts = read_parts(output, &path, AllowedParts::TextAndImages)?;
-        messages.write_output(id, &parts);
+        messages.write_tool_output(id, &parts);
         Ok(())
     }
 
@@ -233,12 +236,12 @@ impl<'d> InputItem<'d, '_> {
     /// else the summary, which holds the reasoning if the client asked for summaries. A value that another vendor
     /// encrypted is dropped.
     fn push_reasoning(&self, messages: &mut ConversationWriter<'d, '_>) -> Result<(), ApiError> {
-        let path = self.path.key("encrypted_content");
+        let path = self.path.member("encrypted_content");
         let content = self.reasoning_texts(self.content, "content")?;
         let summary = self.reasoning_texts(self.summary, "summary")?;
         match self.encrypted_content {
             Some(sealed) => {
-                if let Some(text) = decode_opaque_reasoning(&read::string(sealed, &path)?.text()) {
+                if let Some(text) = decode_opaque_reasoning(&read::require_string(sealed, &path)?.text()) {
                     messages.push_reasoning(Cow::Owned(text));
                 }
             }
@@ -254,14 +257,14 @@ impl<'d> InputItem<'d, '_> {
         list: Option<JsonValue<'d>>,
         name: &'static str,
     ) -> Result<Vec<Cow<'d, str>>, ApiError> {
-        let path = self.path.key(name);
+        let path = self.path.member(name);
         let Some(list) = list else { return Ok(Vec::new()) };
         let mut texts = Vec::new();
-        for (index, part) in read::array(list, &path)?.items().enumerate() {
-            let at = path.index(index);
-            let [text] = read::object(part, &at, ["text"])?;
-            let at = at.key("text");
-            texts.push(read::string(read::required(text, &at, "a string")?, &at)?.text());
+        for (index, part) in read::require_array(list, &path)?.items().enumerate() {
+            let at = path.item(index);
+            let [text] = read::read_named_members(part, &at, ["text"])?;
+            let at = at.member("text");
+            texts.push(read::require_string(read::require_member(text, &at, "a string")?, &at)?.text());
         }
         Ok(texts)
     }

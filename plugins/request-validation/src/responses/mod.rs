@@ -15,7 +15,7 @@ mod storage;
 mod tool_choice;
 mod tools;
 
-pub use settings::{ENCRYPTED_REASONING, INCLUDES};
+pub use settings::{ENCRYPTED_REASONING_INCLUDE, INCLUDE_VALUES};
 
 use crate::body::{RootObject, validate_body};
 use crate::field_path::PathStyle;
@@ -24,7 +24,7 @@ use crate::members;
 use crate::{read, scalars};
 use bytes::Bytes;
 use penstock_core::{
-    ApiError, Dialect, InferenceRequest, ResponsesDetails, SessionMembers, StoredResponseAccess,
+    ApiError, Dialect, InferenceRequest, ResponsesDetails, SessionHints, StoredResponseAccess,
 };
 use penstock_json_scan::tape::JsonTape;
 
@@ -62,7 +62,7 @@ pub fn validate_responses_request_with_storage(
     purpose: ResponsesPurpose<'_>,
     storage: &StoredResponseAccess,
 ) -> Result<InferenceRequest, ApiError> {
-    let converted = convert(&body, limits, purpose, storage).map_err(ApiError::with_client_param)?;
+    let converted = convert(&body, limits, purpose, storage).map_err(ApiError::mark_param_as_sent)?;
     drop(body);
     let details = converted.details;
     let mut ask = crate::validate_chat_request(Bytes::from(converted.body), &chat_limits(limits))
@@ -76,9 +76,9 @@ pub fn validate_responses_request_with_storage(
 fn name_member(refusal: ApiError, details: &ResponsesDetails) -> ApiError {
     match refusal.param.as_deref() {
         Some("messages") => {}
-        Some(name) if details.foreign_members.contains(&name) => return refusal.with_client_param(),
-        Some(path) => match details.client_path(path) {
-            Some(own) => return refusal.with_param(own).with_client_param(),
+        Some(name) if details.foreign_members.contains(&name) => return refusal.mark_param_as_sent(),
+        Some(path) => match details.client_param_path(path) {
+            Some(own) => return refusal.with_param(own).mark_param_as_sent(),
             None => return refusal,
         },
         None => return refusal,
@@ -109,25 +109,25 @@ fn convert(
         ResponsesPurpose::Generate => storage::is_background_request(&top, storage.access)?,
         ResponsesPurpose::Count(_) => false,
     };
-    let stored_input = storage::stored_input(body, &top, storage, &previous, in_background)?;
+    let stored_input = storage::input_to_store(body, &top, storage, &previous, in_background)?;
     let model = match purpose {
-        ResponsesPurpose::Generate => scalars::model(&top)?,
-        ResponsesPurpose::Count(default) => scalars::model_or_default(&top, default)?,
+        ResponsesPurpose::Generate => scalars::read_model(&top)?,
+        ResponsesPurpose::Count(default) => scalars::read_model_or_default(&top, default)?,
     };
     let settings = settings::read_settings(&top)?;
     let tools = tools::read_tools(&top, limits)?;
     let choice = tool_choice::read_tool_choice(&top, &tools)?;
-    let mut out = chat_body::ChatBody::new(body.len() + previous.len());
+    let mut out = chat_body::ChatBodyWriter::new(body.len() + previous.len());
     out.write_string_member("model", &model);
     let previous =
-        storage::PreviousConversation::parse(&previous, limits, &top.path("previous_response_id"))?;
+        storage::PreviousConversation::parse(&previous, limits, &top.member_path("previous_response_id"))?;
     let conversation = input::write_messages(&top, &previous.as_tape(), &tools, &mut out)?;
     tools.write(&mut out);
     choice.write(&mut out);
     settings.write(&mut out);
-    chat_body::copy_other_members(&top, &settings, &mut out);
+    chat_body::copy_shared_members(&top, &settings, &mut out);
     let details = ResponsesDetails {
-        repeated_members: repeated::repeated_members(
+        repeated_members: repeated::echoed_request_members(
             &top,
             &settings,
             stored_input.is_some() || in_background,
@@ -148,9 +148,9 @@ fn convert(
 
 /// Copies the members that may name a session. `previous_response_id` is not among them: it differs from turn to turn,
 /// and the stored conversation, which precedes the input, names the session by its beginning.
-fn session_members(top: &RootObject<'_>) -> SessionMembers {
+fn session_members(top: &RootObject<'_>) -> SessionHints {
     let value = |name: &str| top.get(name).map(|value| value.raw().as_bytes().into());
-    SessionMembers { prompt_cache_key: value("prompt_cache_key"), metadata: value("metadata") }
+    SessionHints { prompt_cache_key: value("prompt_cache_key"), metadata: value("metadata") }
 }
 
 /// Returns the names of members of the chat form that the client sent, although this dialect has other names for them.
@@ -173,5 +173,5 @@ fn chat_limits(limits: &RequestLimits) -> RequestLimits {
 
 /// Checks that a member is a string.
 fn check_string(top: &RootObject<'_>, name: &str) -> Result<(), ApiError> {
-    top.get(name).map(|value| read::string(value, &top.path(name))).transpose().map(|_| ())
+    top.get(name).map(|value| read::require_string(value, &top.member_path(name))).transpose().map(|_| ())
 }

@@ -27,14 +27,14 @@ const CONSTANT: &str = r#","prompt":null,"service_tier":"default","truncation":"
 
 /// Returns the request members that the response object repeats, as JSON text without braces, with a comma between
 /// them.
-pub(super) fn repeated_members(
+pub(super) fn echoed_request_members(
     top: &RootObject<'_>,
     settings: &ResponseSettings<'_>,
     is_stored: bool,
     in_background: bool,
 ) -> Bytes {
     let mut out =
-        String::with_capacity(512 + top.value_bytes(&["tools", "instructions", "text", "metadata"]));
+        String::with_capacity(512 + top.total_value_bytes(&["tools", "instructions", "text", "metadata"]));
     out.push_str(if in_background { r#""background":true"# } else { r#""background":false"# });
     out.push_str(CONSTANT);
     out.push_str(if is_stored { "true" } else { "false" });

@@ -1,6 +1,6 @@
 //! Settings of a response: format, reasoning, limits, and members that the gateway only repeats in the answer.
 
-use super::chat_body::ChatBody;
+use super::chat_body::ChatBodyWriter;
 use super::check_string;
 use crate::body::RootObject;
 use crate::field_path::is_quotable;
@@ -17,15 +17,15 @@ const STRINGS: &[&str] = &["prompt_cache_key", "safety_identifier", "service_tie
 /// Value of `include` for log probabilities of the text.
 const LOGPROBS: &str = "message.output_text.logprobs";
 /// Value of `include` for reasoning that the client sends back.
-pub const ENCRYPTED_REASONING: &str = "reasoning.encrypted_content";
+pub const ENCRYPTED_REASONING_INCLUDE: &str = "reasoning.encrypted_content";
 /// Values of `include`. Those for the output of tools have no effect, because the gateway runs no tools.
-pub const INCLUDES: &[&str] = &[
+pub const INCLUDE_VALUES: &[&str] = &[
     "code_interpreter_call.outputs",
     "computer_call_output.output.image_url",
     "file_search_call.results",
     "message.input_image.image_url",
     LOGPROBS,
-    ENCRYPTED_REASONING,
+    ENCRYPTED_REASONING_INCLUDE,
     "web_search_call.action.sources",
     "web_search_call.results",
 ];
@@ -62,50 +62,50 @@ pub(super) fn read_settings<'d>(top: &RootObject<'d>) -> Result<ResponseSettings
     read_text(top, &mut settings)?;
     read_reasoning(top, &mut settings)?;
     read_include(top, &mut settings)?;
-    scalars::token_count(top, "max_output_tokens", 1)?;
+    scalars::read_token_count(top, "max_output_tokens", 1)?;
     settings.max_output_tokens = top.get("max_output_tokens").map(|value| value.raw());
     if let Some(count) = top.get("top_logprobs") {
-        let most = read::integer(count, &top.path("top_logprobs"), 0, 20)?;
+        let most = read::read_bounded_integer(count, &top.member_path("top_logprobs"), 0, 20)?;
         settings.top_logprobs = (most > 0).then(|| count.raw());
     }
     if let Some(count) = top.get("max_tool_calls") {
-        read::integer(count, &top.path("max_tool_calls"), 1, i64::MAX)?;
+        read::read_bounded_integer(count, &top.member_path("max_tool_calls"), 1, i64::MAX)?;
     }
-    scalars::keyword(top, "truncation", &["auto", "disabled"])?;
+    scalars::read_optional_keyword(top, "truncation", &["auto", "disabled"])?;
     for name in ["store", "parallel_tool_calls"] {
-        scalars::bool_or_false(top, name)?;
+        scalars::read_bool_or_false(top, name)?;
     }
     STRINGS.iter().try_for_each(|name| check_string(top, name))?;
     check_metadata(top)?;
     if let Some(options) = top.get("stream_options") {
-        let path = top.path("stream_options");
-        let [obfuscation] = read::object(options, &path, ["include_obfuscation"])?;
-        read::optional_bool(obfuscation, &path.key("include_obfuscation"))?;
+        let path = top.member_path("stream_options");
+        let [obfuscation] = read::read_named_members(options, &path, ["include_obfuscation"])?;
+        read::read_optional_bool(obfuscation, &path.member("include_obfuscation"))?;
     }
     Ok(settings)
 }
 
 fn read_text<'d>(top: &RootObject<'d>, settings: &mut ResponseSettings<'d>) -> Result<(), ApiError> {
     let Some(text) = top.get("text") else { return Ok(()) };
-    let path = top.path("text");
-    let [format, verbosity] = read::object(text, &path, ["format", "verbosity"])?;
+    let path = top.member_path("text");
+    let [format, verbosity] = read::read_named_members(text, &path, ["format", "verbosity"])?;
     settings.verbosity =
-        verbosity.map(|word| read::one_of(word, &path.key("verbosity"), VERBOSITIES)).transpose()?;
+        verbosity.map(|word| read::read_keyword(word, &path.member("verbosity"), VERBOSITIES)).transpose()?;
     let Some(format) = format else { return Ok(()) };
-    let path = path.key("format");
+    let path = path.member("format");
     let [kind, name, schema, strict, description] =
-        read::object(format, &path, ["type", "name", "schema", "strict", "description"])?;
-    let kind_path = path.key("type");
-    let kind = read::required(kind, &kind_path, read::QuotedAlternatives(FORMATS))?;
-    match read::one_of(kind, &kind_path, FORMATS)? {
+        read::read_named_members(format, &path, ["type", "name", "schema", "strict", "description"])?;
+    let kind_path = path.member("type");
+    let kind = read::require_member(kind, &kind_path, read::QuotedAlternatives(FORMATS))?;
+    match read::read_keyword(kind, &kind_path, FORMATS)? {
         "json_object" => settings.format = Some(ResponseFormat::JsonObject),
         "json_schema" => {
-            let name = read::required_text(name, &path.key("name"))?;
-            let schema_path = path.key("schema");
-            let schema = read::required(schema, &schema_path, "a JSON schema")?;
+            let name = read::require_text_member(name, &path.member("name"))?;
+            let schema_path = path.member("schema");
+            let schema = read::require_member(schema, &schema_path, "a JSON schema")?;
             read::check_object(schema, &schema_path)?;
-            read::optional_bool(strict, &path.key("strict"))?;
-            description.map(|text| read::string(text, &path.key("description"))).transpose()?;
+            read::read_optional_bool(strict, &path.member("strict"))?;
+            description.map(|text| read::require_string(text, &path.member("description"))).transpose()?;
             let members = [
                 ("name", Some(name)),
                 ("description", description),
@@ -122,26 +122,33 @@ fn read_text<'d>(top: &RootObject<'d>, settings: &mut ResponseSettings<'d>) -> R
 
 fn read_reasoning<'d>(top: &RootObject<'d>, settings: &mut ResponseSettings<'d>) -> Result<(), ApiError> {
     let Some(reasoning) = top.get("reasoning") else { return Ok(()) };
-    let path = top.path("reasoning");
+    let path = top.member_path("reasoning");
     let names = ["effort", "summary", "generate_summary", "enabled", "max_tokens", "mode", "context"];
-    let [effort, summary, older, enabled, budget, mode, context] = read::object(reasoning, &path, names)?;
-    settings.effort = effort.map(|word| read::one_of(word, &path.key("effort"), EFFORTS)).transpose()?;
-    settings.summary = summary.map(|word| read::one_of(word, &path.key("summary"), SUMMARIES)).transpose()?;
-    let older = older.map(|word| read::one_of(word, &path.key("generate_summary"), SUMMARIES)).transpose()?;
+    let [effort, summary, older, enabled, budget, mode, context] =
+        read::read_named_members(reasoning, &path, names)?;
+    settings.effort =
+        effort.map(|word| read::read_keyword(word, &path.member("effort"), EFFORTS)).transpose()?;
+    settings.summary =
+        summary.map(|word| read::read_keyword(word, &path.member("summary"), SUMMARIES)).transpose()?;
+    let older = older
+        .map(|word| read::read_keyword(word, &path.member("generate_summary"), SUMMARIES))
+        .transpose()?;
     settings.summary = settings.summary.or(older);
     if settings.summary.is_some_and(|word| word != "none") {
         settings.reasoning_display = ReasoningDisplay::Summary;
     }
-    read::optional_bool(enabled, &path.key("enabled"))?;
-    budget.map(|tokens| read::integer(tokens, &path.key("max_tokens"), 0, i64::MAX)).transpose()?;
+    read::read_optional_bool(enabled, &path.member("enabled"))?;
+    budget
+        .map(|tokens| read::read_bounded_integer(tokens, &path.member("max_tokens"), 0, i64::MAX))
+        .transpose()?;
     for (name, word, usual) in [("mode", mode, "standard"), ("context", context, "auto")] {
-        let path = path.key(name);
+        let path = path.member(name);
         if word
-            .map(|word| read::string(word, &path))
+            .map(|word| read::require_string(word, &path))
             .transpose()?
             .is_some_and(|word| !word.equals_text(usual))
         {
-            return Err(path.unsupported(format_args!("only \"{usual}\" is supported; leave it out")));
+            return Err(path.unsupported_error(format_args!("only \"{usual}\" is supported; leave it out")));
         }
     }
     settings.reasoning = (enabled.is_some() || budget.is_some()).then(|| reasoning.raw());
@@ -151,25 +158,25 @@ fn read_reasoning<'d>(top: &RootObject<'d>, settings: &mut ResponseSettings<'d>)
 /// Checks `metadata`, which the response repeats: a few short strings.
 fn check_metadata(top: &RootObject<'_>) -> Result<(), ApiError> {
     let Some(metadata) = top.get("metadata") else { return Ok(()) };
-    let path = top.path("metadata");
+    let path = top.member_path("metadata");
     read::check_object(metadata, &path)?;
     let (most_pairs, most_key, most_value) = MAX_METADATA;
     // The metadata is parsed from its text, because the tape of the body does not have its content.
     let (mut members, mut keys) = (json::members(metadata.raw().as_bytes()), Vec::new());
     while let Some((key, value)) = members.next_unescaped() {
         if keys.len() >= most_pairs {
-            return Err(path.invalid(format_args!("expected at most {most_pairs} pairs")));
+            return Err(path.invalid_error(format_args!("expected at most {most_pairs} pairs")));
         }
         if key.chars().count() > most_key {
-            return Err(path.invalid(format_args!("expected keys of at most {most_key} characters")));
+            return Err(path.invalid_error(format_args!("expected keys of at most {most_key} characters")));
         }
         // A key is text of the client, which may be a secret.
         let invalid = |expected: &str| match is_quotable(&key) {
-            true => path.key(&key).invalid(format_args!("expected {expected}")),
-            false => path.invalid(format_args!("expected {expected} in each value")),
+            true => path.member(&key).invalid_error(format_args!("expected {expected}")),
+            false => path.invalid_error(format_args!("expected {expected} in each value")),
         };
         if keys.contains(&key) {
-            return Err(path.invalid("a key occurs more than once"));
+            return Err(path.invalid_error("a key occurs more than once"));
         }
         let inside = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
         let Some(inside) = inside else { return Err(invalid("a string")) };
@@ -184,11 +191,11 @@ fn check_metadata(top: &RootObject<'_>) -> Result<(), ApiError> {
 /// Reads `include`.
 fn read_include<'d>(top: &RootObject<'d>, settings: &mut ResponseSettings<'d>) -> Result<(), ApiError> {
     let Some(include) = top.get("include") else { return Ok(()) };
-    let path = top.path("include");
-    for (index, item) in read::array(include, &path)?.items().enumerate() {
-        let word = read::one_of(item, &path.index(index), INCLUDES)?;
+    let path = top.member_path("include");
+    for (index, item) in read::require_array(include, &path)?.items().enumerate() {
+        let word = read::read_keyword(item, &path.item(index), INCLUDE_VALUES)?;
         settings.wants_logprobs |= word == LOGPROBS;
-        settings.seals_reasoning |= word == ENCRYPTED_REASONING;
+        settings.seals_reasoning |= word == ENCRYPTED_REASONING_INCLUDE;
     }
     Ok(())
 }
@@ -207,7 +214,7 @@ impl ResponseSettings<'_> {
     }
 
     /// Writes the settings as members of the chat request.
-    pub(super) fn write(&self, out: &mut ChatBody) {
+    pub(super) fn write(&self, out: &mut ChatBodyWriter) {
         match &self.format {
             None => {}
             Some(ResponseFormat::JsonObject) => {

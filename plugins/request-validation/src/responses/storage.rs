@@ -1,6 +1,6 @@
 //! Members that concern stored responses: `store`, `background` and `previous_response_id`.
 
-use crate::body::{RootObject, describe_scan_error, is_opaque};
+use crate::body::{RootObject, describe_scan_error, is_opaque_member};
 use crate::field_path::FieldPath;
 use crate::limits::RequestLimits;
 use crate::{read, scalars};
@@ -32,21 +32,21 @@ pub(super) fn is_background_request(
     top: &RootObject<'_>,
     access: ResponseStorePermission,
 ) -> Result<bool, ApiError> {
-    if !scalars::bool_or_false(top, "background")? {
+    if !scalars::read_bool_or_false(top, "background")? {
         return Ok(false);
     }
     match access {
         ResponseStorePermission::NotAllowed => {
-            return Err(top.path("background").unsupported(BACKGROUND_NOT_ALLOWED));
+            return Err(top.member_path("background").unsupported_error(BACKGROUND_NOT_ALLOWED));
         }
         ResponseStorePermission::BatchLine => {
-            return Err(top.path("background").unsupported(BACKGROUND_LINE));
+            return Err(top.member_path("background").unsupported_error(BACKGROUND_LINE));
         }
         ResponseStorePermission::Allowed | ResponseStorePermission::BackgroundRun => {}
     }
     // A background response must be stored, so an explicit `store: false` is refused.
-    if top.get("store").is_some() && !scalars::bool_or_false(top, "store")? {
-        return Err(top.path("store").invalid(BACKGROUND_UNSTORED));
+    if top.get("store").is_some() && !scalars::read_bool_or_false(top, "store")? {
+        return Err(top.member_path("store").invalid_error(BACKGROUND_UNSTORED));
     }
     Ok(true)
 }
@@ -58,34 +58,34 @@ pub(super) fn previous_items(
     storage: &StoredResponseAccess,
 ) -> Result<Bytes, ApiError> {
     let Some(id) = top.get("previous_response_id") else { return Ok(Bytes::new()) };
-    let path = top.path("previous_response_id");
+    let path = top.member_path("previous_response_id");
     match &storage.previous {
-        PreviousResponse::NotAllowed => Err(path.unsupported(NOT_ALLOWED)),
+        PreviousResponse::NotAllowed => Err(path.unsupported_error(NOT_ALLOWED)),
         PreviousResponse::NotFound => {
-            read::string(id, &path)?;
-            Err(path.invalid(NOT_FOUND))
+            read::require_string(id, &path)?;
+            Err(path.invalid_error(NOT_FOUND))
         }
         PreviousResponse::Unanswered => {
-            read::string(id, &path)?;
-            Err(path.invalid(UNANSWERED))
+            read::require_string(id, &path)?;
+            Err(path.invalid_error(UNANSWERED))
         }
         PreviousResponse::EndedUnanswered => {
-            read::string(id, &path)?;
-            Err(path.invalid(ENDED_UNANSWERED))
+            read::require_string(id, &path)?;
+            Err(path.invalid_error(ENDED_UNANSWERED))
         }
-        PreviousResponse::Items(items) => read::string(id, &path).map(|_| items.clone()),
+        PreviousResponse::Items(items) => read::require_string(id, &path).map(|_| items.clone()),
     }
 }
 
 /// Returns the input to store with the answer; `None` if the response is not to be stored.
-pub(super) fn stored_input(
+pub(super) fn input_to_store(
     body: &Bytes,
     top: &RootObject<'_>,
     storage: &StoredResponseAccess,
     previous_items: &Bytes,
     in_background: bool,
 ) -> Result<Option<StoredInput>, ApiError> {
-    let is_stored = scalars::bool_or_false(top, "store")? || in_background;
+    let is_stored = scalars::read_bool_or_false(top, "store")? || in_background;
     if !is_stored || storage.access != ResponseStorePermission::Allowed {
         return Ok(None);
     }
@@ -107,16 +107,17 @@ impl PreviousConversation {
             return Ok(Self { text: String::new(), nodes: Vec::new() });
         }
         let max_bytes = limits.max_body.min(u32::MAX as usize);
-        let refusal = |fault: &str| at.invalid(format_args!("the stored conversation {fault}; {SHORTEN}"));
+        let refusal =
+            |fault: &str| at.invalid_error(format_args!("the stored conversation {fault}; {SHORTEN}"));
         if items.len() + 2 > max_bytes {
             let refusal = refusal(&format!("is larger than {max_bytes} bytes"));
             let refusal = ApiError { code: ErrorCode::TooLarge, ..refusal };
-            return Err(refusal.with_detail("max_bytes", max_bytes));
+            return Err(refusal.with_details_member("max_bytes", max_bytes));
         }
         let text =
             String::from_utf8([b"[", items, b"]"].concat()).map_err(|_| refusal("is not valid UTF-8"))?;
         let bounds = StructureLimits { depth: limits.max_depth, nodes: limits.max_values };
-        let nodes = scan(text.as_bytes(), bounds, is_opaque)
+        let nodes = scan(text.as_bytes(), bounds, is_opaque_member)
             .map_err(|(broken, _)| refusal(&describe_scan_error(broken, bounds)))?;
         Ok(Self { text, nodes })
     }

@@ -1,6 +1,6 @@
 //! Validation of `tool_choice` in all its forms.
 
-use super::chat_body::ChatBody;
+use super::chat_body::ChatBodyWriter;
 use super::tools::DeclaredTools;
 use crate::body::RootObject;
 use crate::field_path::{FieldPath, quotable_name};
@@ -29,35 +29,35 @@ pub(super) fn read_tool_choice<'d>(
     top: &RootObject<'d>,
     tools: &DeclaredTools<'d>,
 ) -> Result<ToolChoice<'d>, ApiError> {
-    let path = top.path("tool_choice");
+    let path = top.member_path("tool_choice");
     let Some(choice) = top.get("tool_choice") else { return Ok(ToolChoice::Absent) };
     if choice.is_string() {
-        let word = read::one_of(choice, &path, WORDS)?;
+        let word = read::read_keyword(choice, &path, WORDS)?;
         if word == "required" && tools.is_empty() {
-            return Err(path.invalid("\"required\" needs `tools`"));
+            return Err(path.invalid_error("\"required\" needs `tools`"));
         }
         return Ok(ToolChoice::Mode(word));
     }
     if !choice.is_object() {
         let expected = format_args!("{} or an object", read::QuotedAlternatives(WORDS)).to_string();
-        return Err(path.unexpected_type(expected, choice.kind()));
+        return Err(path.unexpected_type_error(expected, choice.kind()));
     }
-    let [kind, mode, allowed] = read::object(choice, &path, ["type", "mode", "tools"])?;
+    let [kind, mode, allowed] = read::read_named_members(choice, &path, ["type", "mode", "tools"])?;
     if !kind.is_some_and(|kind| kind.equals_text("allowed_tools")) {
         return read_named_tool(choice, &path, tools).map(ToolChoice::Tool);
     }
-    let (mode_path, modes) = (path.key("mode"), &["auto", "required"]);
-    let mode = read::required(mode, &mode_path, read::QuotedAlternatives(modes))?;
-    let mode = read::one_of(mode, &mode_path, modes)?;
-    let path = path.key("tools");
-    let list = read::array(read::required(allowed, &path, "an array of tools")?, &path)?;
+    let (mode_path, modes) = (path.member("mode"), &["auto", "required"]);
+    let mode = read::require_member(mode, &mode_path, read::QuotedAlternatives(modes))?;
+    let mode = read::read_keyword(mode, &mode_path, modes)?;
+    let path = path.member("tools");
+    let list = read::require_array(read::require_member(allowed, &path, "an array of tools")?, &path)?;
     let functions: Vec<Cow<'d, str>> = list
         .items()
         .enumerate()
-        .map(|(index, tool)| read_named_tool(tool, &path.index(index), tools))
+        .map(|(index, tool)| read_named_tool(tool, &path.item(index), tools))
         .collect::<Result<_, _>>()?;
     if functions.is_empty() {
-        return Err(path.invalid("expected at least one tool"));
+        return Err(path.invalid_error("expected at least one tool"));
     }
     Ok(ToolChoice::Allowed { mode, functions })
 }
@@ -68,28 +68,28 @@ fn read_named_tool<'d>(
     at: &FieldPath<'_>,
     tools: &DeclaredTools<'d>,
 ) -> Result<Cow<'d, str>, ApiError> {
-    let [kind, namespace, name] = read::object(value, at, ["type", "namespace", "name"])?;
-    let path = at.key("type");
-    let kind = read::string(read::required(kind, &path, "\"function\" or \"custom\"")?, &path)?;
+    let [kind, namespace, name] = read::read_named_members(value, at, ["type", "namespace", "name"])?;
+    let path = at.member("type");
+    let kind = read::require_string(read::require_member(kind, &path, "\"function\" or \"custom\"")?, &path)?;
     let is_custom = kind.equals_text("custom");
     if !is_custom && !kind.equals_text("function") {
         return Err(match quotable_name(&kind) {
-            Some(name) => path.unsupported(format_args!("the tool \"{name}\" is not offered")),
-            None => path.unsupported("expected \"function\", \"custom\" or \"allowed_tools\""),
+            Some(name) => path.unsupported_error(format_args!("the tool \"{name}\" is not offered")),
+            None => path.unsupported_error("expected \"function\", \"custom\" or \"allowed_tools\""),
         });
     }
-    let path = at.key("name");
-    let name = read::required_text(name, &path)?;
+    let path = at.member("name");
+    let name = read::require_text_member(name, &path)?;
     let tool = tools.find_tool(namespace, name).filter(|tool| tool.is_custom() == is_custom);
     match tool {
         Some(tool) => Ok(tool.function_name()),
-        None => Err(path.invalid("expected the name of one of the declared tools of this type")),
+        None => Err(path.invalid_error("expected the name of one of the declared tools of this type")),
     }
 }
 
 impl ToolChoice<'_> {
     /// Writes the member `tool_choice` of the chat request.
-    pub(super) fn write(&self, out: &mut ChatBody) {
+    pub(super) fn write(&self, out: &mut ChatBodyWriter) {
         match self {
             Self::Absent => {}
             Self::Mode(word) => out.write_string_member("tool_choice", word),
@@ -111,7 +111,7 @@ impl ToolChoice<'_> {
     }
 }
 
-fn write_function(name: &str, out: &mut ChatBody) {
+fn write_function(name: &str, out: &mut ChatBodyWriter) {
     out.write_json(r#"{"type":"function","function":{"name":"#);
     out.write_string(name);
     out.write_json("}}");

@@ -1,8 +1,8 @@
 //! Validation of `tools`: functions, custom tools, and namespaces of them. Tools that run on the servers of a vendor
 //! are refused by name.
 
-use super::chat_body::ChatBody;
-use super::function_name::join_name;
+use super::chat_body::ChatBodyWriter;
+use super::function_name::qualified_tool_name;
 use crate::body::RootObject;
 use crate::field_path::{FieldPath, quotable_name};
 use crate::limits::RequestLimits;
@@ -45,12 +45,12 @@ pub(super) fn read_tools<'d>(
     limits: &RequestLimits,
 ) -> Result<DeclaredTools<'d>, ApiError> {
     let mut tools = DeclaredTools::default();
-    let path = top.path("tools");
+    let path = top.member_path("tools");
     let Some(list) = top.get("tools") else { return Ok(tools) };
-    for (index, tool) in read::array(list, &path)?.items().enumerate() {
-        tools.read_tool(tool, &path.index(index), None)?;
+    for (index, tool) in read::require_array(list, &path)?.items().enumerate() {
+        tools.read_tool(tool, &path.item(index), None)?;
         if tools.list.len() > limits.max_tools {
-            return Err(path.invalid(format_args!("expected at most {} tools", limits.max_tools)));
+            return Err(path.invalid_error(format_args!("expected at most {} tools", limits.max_tools)));
         }
     }
     Ok(tools)
@@ -59,21 +59,21 @@ pub(super) fn read_tools<'d>(
 /// Checks the members that say who calls a tool, and when. The model calls each tool itself, and waits for its output.
 fn check_callers(tool: JsonValue<'_>, at: &FieldPath<'_>) -> Result<(), ApiError> {
     let names = ["allowed_callers", "async", "defer_loading"];
-    let [callers, is_async, defer_loading] = read::object(tool, at, names)?;
-    read::optional_bool(defer_loading, &at.key("defer_loading"))?;
-    if read::optional_bool(is_async, &at.key("async"))? == Some(true) {
-        return Err(at.key("async").unsupported("the model waits for the output of each tool"));
+    let [callers, is_async, defer_loading] = read::read_named_members(tool, at, names)?;
+    read::read_optional_bool(defer_loading, &at.member("defer_loading"))?;
+    if read::read_optional_bool(is_async, &at.member("async"))? == Some(true) {
+        return Err(at.member("async").unsupported_error("the model waits for the output of each tool"));
     }
     let Some(callers) = callers else { return Ok(()) };
-    let path = at.key("allowed_callers");
+    let path = at.member("allowed_callers");
     let mut is_direct = false;
-    for (index, caller) in read::array(callers, &path)?.items().enumerate() {
-        is_direct |= read::string(caller, &path.index(index))?.equals_text("direct");
+    for (index, caller) in read::require_array(callers, &path)?.items().enumerate() {
+        is_direct |= read::require_string(caller, &path.item(index))?.equals_text("direct");
     }
     if is_direct {
         Ok(())
     } else {
-        Err(path.unsupported("expected \"direct\" among them; the model calls each tool itself"))
+        Err(path.unsupported_error("expected \"direct\" among them; the model calls each tool itself"))
     }
 }
 
@@ -85,35 +85,37 @@ impl<'d> DeclaredTools<'d> {
         namespace: Option<JsonValue<'d>>,
     ) -> Result<(), ApiError> {
         let names = ["type", "name", "description", "parameters", "strict", "format", "tools"];
-        let [kind, name, description, parameters, strict, format, tools] = read::object(tool, at, names)?;
+        let [kind, name, description, parameters, strict, format, tools] =
+            read::read_named_members(tool, at, names)?;
         check_callers(tool, at)?;
-        let path = at.key("type");
-        let kind = read::string(read::required(kind, &path, "\"function\" or \"custom\"")?, &path)?;
+        let path = at.member("type");
+        let kind =
+            read::require_string(read::require_member(kind, &path, "\"function\" or \"custom\"")?, &path)?;
         let is_namespace = kind.equals_text("namespace") && namespace.is_none();
         if !is_namespace && !kind.equals_text("function") && !kind.equals_text("custom") {
             return Err(unsupported_type(&kind, &path));
         }
-        let path = at.key("name");
-        let name = read::required_name(name, &path, "a string")?;
-        description.map(|text| read::string(text, &at.key("description"))).transpose()?;
+        let path = at.member("name");
+        let name = read::require_name_member(name, &path, "a string")?;
+        description.map(|text| read::require_string(text, &at.member("description"))).transpose()?;
         if is_namespace {
-            let path = at.key("tools");
-            let tools = read::array(read::required(tools, &path, "an array of tools")?, &path)?;
+            let path = at.member("tools");
+            let tools = read::require_array(read::require_member(tools, &path, "an array of tools")?, &path)?;
             for (index, tool) in tools.items().enumerate() {
-                self.read_tool(tool, &path.index(index), Some(name))?;
+                self.read_tool(tool, &path.item(index), Some(name))?;
             }
             return Ok(());
         }
         let kind = if kind.equals_text("custom") {
-            ToolKind::Custom { grammar: read_grammar(format, &at.key("format"))? }
+            ToolKind::Custom { grammar: read_grammar(format, &at.member("format"))? }
         } else {
-            parameters.map(|schema| read::check_object(schema, &at.key("parameters"))).transpose()?;
-            read::optional_bool(strict, &at.key("strict"))?;
+            parameters.map(|schema| read::check_object(schema, &at.member("parameters"))).transpose()?;
+            read::read_optional_bool(strict, &at.member("strict"))?;
             ToolKind::Function { parameters, strict }
         };
         let tool = DeclaredTool { namespace, name, description, kind };
         if self.positions.insert(tool.function_name(), self.list.len()).is_some() {
-            return Err(path.invalid("another tool has the same name"));
+            return Err(path.invalid_error("another tool has the same name"));
         }
         self.list.push(tool);
         Ok(())
@@ -134,7 +136,7 @@ impl<'d> DeclaredTools<'d> {
         namespace: Option<JsonValue<'d>>,
         name: JsonValue<'d>,
     ) -> Cow<'d, str> {
-        join_name(namespace.map(|namespace| namespace.text()), name.text())
+        qualified_tool_name(namespace.map(|namespace| namespace.text()), name.text())
     }
 
     /// Returns true if there are no tools.
@@ -158,7 +160,7 @@ impl<'d> DeclaredTools<'d> {
     }
 
     /// Writes the member `tools` of the chat request.
-    pub(super) fn write(&self, out: &mut ChatBody) {
+    pub(super) fn write(&self, out: &mut ChatBodyWriter) {
         if self.list.is_empty() {
             return;
         }
@@ -173,10 +175,10 @@ impl<'d> DeclaredTools<'d> {
 
 fn unsupported_type(kind: &JsonValue<'_>, path: &FieldPath<'_>) -> ApiError {
     match quotable_name(kind) {
-        Some(name) => path.unsupported(format_args!(
+        Some(name) => path.unsupported_error(format_args!(
             "the tool \"{name}\" is not offered; declare a tool of type \"function\" or \"custom\" and run it yourself"
         )),
-        None => path.unsupported("expected a tool of type \"function\" or \"custom\""),
+        None => path.unsupported_error("expected a tool of type \"function\" or \"custom\""),
     }
 }
 
@@ -186,23 +188,27 @@ fn read_grammar<'d>(
     at: &FieldPath<'_>,
 ) -> Result<Option<(&'static str, JsonValue<'d>)>, ApiError> {
     let Some(format) = format else { return Ok(None) };
-    let [kind, syntax, definition] = read::object(format, at, ["type", "syntax", "definition"])?;
-    let (path, words) = (at.key("type"), &["text", "grammar"]);
-    let kind = read::required(kind, &path, read::QuotedAlternatives(words))?;
-    if read::one_of(kind, &path, words)? == "text" {
+    let [kind, syntax, definition] = read::read_named_members(format, at, ["type", "syntax", "definition"])?;
+    let (path, words) = (at.member("type"), &["text", "grammar"]);
+    let kind = read::require_member(kind, &path, read::QuotedAlternatives(words))?;
+    if read::read_keyword(kind, &path, words)? == "text" {
         return Ok(None);
     }
-    let (path, words) = (at.key("syntax"), &["lark", "regex"]);
-    let syntax = read::one_of(read::required(syntax, &path, read::QuotedAlternatives(words))?, &path, words)?;
-    let path = at.key("definition");
-    let definition = read::string(read::required(definition, &path, "a string")?, &path)?;
+    let (path, words) = (at.member("syntax"), &["lark", "regex"]);
+    let syntax = read::read_keyword(
+        read::require_member(syntax, &path, read::QuotedAlternatives(words))?,
+        &path,
+        words,
+    )?;
+    let path = at.member("definition");
+    let definition = read::require_string(read::require_member(definition, &path, "a string")?, &path)?;
     Ok(Some((syntax, definition)))
 }
 
 impl<'d> DeclaredTool<'d> {
     /// Returns the name of the function that the provider is given.
     pub(super) fn function_name(&self) -> Cow<'d, str> {
-        join_name(self.namespace.map(|namespace| namespace.text()), self.name.text())
+        qualified_tool_name(self.namespace.map(|namespace| namespace.text()), self.name.text())
     }
 
     /// Returns true for a custom tool.
@@ -210,7 +216,7 @@ impl<'d> DeclaredTool<'d> {
         matches!(self.kind, ToolKind::Custom { .. })
     }
 
-    fn write(&self, out: &mut ChatBody) {
+    fn write(&self, out: &mut ChatBodyWriter) {
         out.write_json(r#"{"type":"function","function":{"name":"#);
         out.write_string(&self.function_name());
         match &self.kind {
@@ -231,7 +237,7 @@ impl<'d> DeclaredTool<'d> {
 
     /// Writes a custom tool as a function with one string parameter. Engines cannot apply a grammar to a parameter, so
     /// the grammar is part of the description, where the model reads it.
-    fn write_custom(&self, grammar: Option<(&'static str, JsonValue<'d>)>, out: &mut ChatBody) {
+    fn write_custom(&self, grammar: Option<(&'static str, JsonValue<'d>)>, out: &mut ChatBodyWriter) {
         out.write_key("description");
         out.write_json("\"");
         if let Some(description) = self.description {

@@ -1,9 +1,9 @@
 //! Validation of embedding requests.
 
-use super::{bounded_array, text_range};
+use super::{require_bounded_array, text_range};
 use crate::body::{RootObject, validate_body};
 use crate::field_path::{FieldPath, PathStyle};
-use crate::filters::read_filters;
+use crate::filters::read_offer_filters;
 use crate::limits::RequestLimits;
 use crate::{members, read, scalars};
 use bytes::Bytes;
@@ -37,19 +37,24 @@ enum FoundInputs {
 ///
 /// # Errors
 /// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.
-pub fn validate_embeddings(body: Bytes, limits: &RequestLimits) -> Result<InferenceRequest, ApiError> {
+pub fn validate_embeddings_request(
+    body: Bytes,
+    limits: &RequestLimits,
+) -> Result<InferenceRequest, ApiError> {
     let (text, nodes) = validate_body(&body, limits, PathStyle::Brackets)?;
     let tape = JsonTape { text, nodes: &nodes };
     let top = RootObject::new(&tape, limits, PathStyle::Brackets)?;
-    let model = scalars::model(&top)?;
-    let filters = read_filters(&top, ModelKind::Embedding)?;
+    let model = scalars::read_model(&top)?;
+    let filters = read_offer_filters(&top, ModelKind::Embedding)?;
     members::refuse_listed_members(&top, members::REFUSED_EMBEDDING_MEMBERS)?;
-    let path = top.path("input");
-    let input = read::required(top.get("input"), &path, EXPECTED)?;
+    let path = top.member_path("input");
+    let input = read::require_member(top.get("input"), &path, EXPECTED)?;
     let found = read_inputs(input, &path, limits)?;
-    let base64 = scalars::keyword(&top, "encoding_format", &["float", "base64"])? == Some("base64");
+    let base64 =
+        scalars::read_optional_keyword(&top, "encoding_format", &["float", "base64"])? == Some("base64");
     let dimensions = top.get("dimensions").map(|value| {
-        let dimensions = read::integer(value, &top.path("dimensions"), 1, MAX_DIMENSIONS)?;
+        let dimensions =
+            read::read_bounded_integer(value, &top.member_path("dimensions"), 1, MAX_DIMENSIONS)?;
         Ok(u32::try_from(dimensions).unwrap_or(u32::MAX))
     });
     let dimensions = dimensions.transpose()?;
@@ -72,7 +77,7 @@ pub fn validate_embeddings(body: Bytes, limits: &RequestLimits) -> Result<Infere
     Ok(InferenceRequest {
         prompt_bytes,
         filters,
-        ..InferenceRequest::for_task(ModelKind::Embedding, body.clone(), fields, model, task)
+        ..InferenceRequest::from_non_chat_task(ModelKind::Embedding, body.clone(), fields, model, task)
     })
 }
 
@@ -87,16 +92,16 @@ fn read_inputs(
         return Ok(FoundInputs::Texts(vec![text_range(input, at)?]));
     }
     if !input.is_array() {
-        return Err(at.unexpected_type(EXPECTED, input.kind()));
+        return Err(at.unexpected_type_error(EXPECTED, input.kind()));
     }
     match input.items().next().map(|first| first.kind()) {
-        None => Err(at.invalid("expected at least one text, got an empty array")),
+        None => Err(at.invalid_error("expected at least one text, got an empty array")),
         Some(Type::Number) => {
             let count = count_token_ids(input, at)?;
             Ok(FoundInputs::TokenIds { arrays: vec![input.range()], count })
         }
         Some(Type::String | Type::EscapedString | Type::Array) => read_mixed_list(input, at, limits),
-        Some(other) => Err(at.index(0).unexpected_type("a string or token ids", other)),
+        Some(other) => Err(at.item(0).unexpected_type_error("a string or token ids", other)),
     }
 }
 
@@ -108,15 +113,15 @@ fn read_mixed_list(
 ) -> Result<FoundInputs, ApiError> {
     let mut values = Vec::new();
     let (mut texts, mut bytes, mut count) = (0, 0, 0);
-    for (index, item) in bounded_array(input, at, limits.max_inputs, "text")?.items().enumerate() {
-        let path = at.index(index);
+    for (index, item) in require_bounded_array(input, at, limits.max_inputs, "text")?.items().enumerate() {
+        let path = at.item(index);
         if item.is_array() {
             count += count_token_ids(item, &path)?;
         } else if item.is_string() {
             texts += 1;
             bytes += text_range(item, &path)?.len().saturating_sub(2);
         } else {
-            return Err(path.unexpected_type("a string or an array of token ids", item.kind()));
+            return Err(path.unexpected_type_error("a string or an array of token ids", item.kind()));
         }
         values.push(item.range());
     }
@@ -133,8 +138,12 @@ fn read_mixed_list(
 pub(crate) fn count_token_ids(array: JsonValue<'_>, at: &FieldPath<'_>) -> Result<usize, ApiError> {
     let mut count = 0;
     for (index, id) in array.items().enumerate() {
-        read::integer(id, &at.index(index), 0, i64::from(u32::MAX))?;
+        read::read_bounded_integer(id, &at.item(index), 0, i64::from(u32::MAX))?;
         count += 1;
     }
-    if count == 0 { Err(at.invalid("expected at least one token id, got an empty array")) } else { Ok(count) }
+    if count == 0 {
+        Err(at.invalid_error("expected at least one token id, got an empty array"))
+    } else {
+        Ok(count)
+    }
 }

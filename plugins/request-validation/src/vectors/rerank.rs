@@ -1,13 +1,13 @@
 //! Validation of rerank requests.
 
-use super::{bounded_array, text_range};
+use super::{require_bounded_array, text_range};
 use crate::body::{RootObject, validate_body};
 use crate::field_path::{FieldPath, PathStyle};
-use crate::filters::read_filters;
+use crate::filters::read_offer_filters;
 use crate::limits::RequestLimits;
 use crate::{members, read, scalars};
 use bytes::Bytes;
-use penstock_core::task_parameters::MAX_TOKENS_PER_DOC;
+use penstock_core::task_parameters::MAX_TOKENS_PER_DOC_PARAMETER;
 use penstock_core::{ApiError, InferenceRequest, InferenceTask, ModelKind, RerankTask};
 use penstock_json_scan::tape::{JsonTape, JsonValue};
 use std::ops::Range;
@@ -16,31 +16,31 @@ use std::ops::Range;
 ///
 /// # Errors
 /// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.
-pub fn validate_rerank(body: Bytes, limits: &RequestLimits) -> Result<InferenceRequest, ApiError> {
+pub fn validate_rerank_request(body: Bytes, limits: &RequestLimits) -> Result<InferenceRequest, ApiError> {
     let (json, nodes) = validate_body(&body, limits, PathStyle::Brackets)?;
     let tape = JsonTape { text: json, nodes: &nodes };
     let top = RootObject::new(&tape, limits, PathStyle::Brackets)?;
-    let model = scalars::model(&top)?;
-    let filters = read_filters(&top, ModelKind::Rerank)?;
+    let model = scalars::read_model(&top)?;
+    let filters = read_offer_filters(&top, ModelKind::Rerank)?;
     members::refuse_listed_members(&top, members::REFUSED_RERANK_MEMBERS)?;
-    let path = top.path("query");
-    let query = text_range(read::required(top.get("query"), &path, "a string")?, &path)?;
-    let path = top.path("documents");
+    let path = top.member_path("query");
+    let query = text_range(read::require_member(top.get("query"), &path, "a string")?, &path)?;
+    let path = top.member_path("documents");
     let expected = "an array of strings, or of objects with a `text`";
-    let documents = read::required(top.get("documents"), &path, expected)?;
+    let documents = read::require_member(top.get("documents"), &path, expected)?;
     if !documents.is_array() {
-        return Err(path.unexpected_type(expected, documents.kind()));
+        return Err(path.unexpected_type_error(expected, documents.kind()));
     }
     let documents =
-        document_texts(bounded_array(documents, &path, limits.max_documents, "document")?, &path)?;
+        document_texts(require_bounded_array(documents, &path, limits.max_documents, "document")?, &path)?;
     let top_n = read_result_limit(&top, "top_n")?;
     // The members `top_k` and `limit` are names of `top_n` in other APIs; `return_text` is one of `return_documents`.
     let top_k = read_result_limit(&top, "top_k")?;
     let limit = read_result_limit(&top, "limit")?;
     check_rank_fields(&top)?;
-    read_result_limit(&top, MAX_TOKENS_PER_DOC)?;
-    let return_text = scalars::bool_or_false(&top, "return_text")?;
-    let return_documents = scalars::bool_or_false(&top, "return_documents")? || return_text;
+    read_result_limit(&top, MAX_TOKENS_PER_DOC_PARAMETER)?;
+    let return_text = scalars::read_bool_or_false(&top, "return_text")?;
+    let return_documents = scalars::read_bool_or_false(&top, "return_documents")? || return_text;
     let fields = top.to_body_members();
     // A cross-encoder reads the query again with each document.
     let again = query.len().saturating_mul(documents.len());
@@ -54,13 +54,14 @@ pub fn validate_rerank(body: Bytes, limits: &RequestLimits) -> Result<InferenceR
     Ok(InferenceRequest {
         prompt_bytes,
         filters,
-        ..InferenceRequest::for_task(ModelKind::Rerank, body.clone(), fields, model, task)
+        ..InferenceRequest::from_non_chat_task(ModelKind::Rerank, body.clone(), fields, model, task)
     })
 }
 
 /// Reads a number of at least one, such as the maximum number of results.
 fn read_result_limit(top: &RootObject<'_>, name: &str) -> Result<Option<usize>, ApiError> {
-    let most = top.get(name).map(|value| read::integer(value, &top.path(name), 1, i64::MAX));
+    let most =
+        top.get(name).map(|value| read::read_bounded_integer(value, &top.member_path(name), 1, i64::MAX));
     Ok(most.transpose()?.map(|most| usize::try_from(most).unwrap_or(usize::MAX)))
 }
 
@@ -69,29 +70,29 @@ fn read_result_limit(top: &RootObject<'_>, name: &str) -> Result<Option<usize>, 
 fn document_texts(documents: JsonValue<'_>, at: &FieldPath<'_>) -> Result<Vec<Range<usize>>, ApiError> {
     let mut texts = Vec::new();
     for (index, document) in documents.items().enumerate() {
-        let path = at.index(index);
+        let path = at.item(index);
         if document.is_string() {
             texts.push(text_range(document, &path)?);
             continue;
         }
         if !document.is_object() {
-            return Err(path.unexpected_type("a string, or an object with a `text`", document.kind()));
+            return Err(path.unexpected_type_error("a string, or an object with a `text`", document.kind()));
         }
-        let [own] = read::object(document, &path, ["text"])?;
-        let path = path.key("text");
-        texts.push(text_range(read::required(own, &path, "a string")?, &path)?);
+        let [own] = read::read_named_members(document, &path, ["text"])?;
+        let path = path.member("text");
+        texts.push(text_range(read::require_member(own, &path, "a string")?, &path)?);
     }
     Ok(texts)
 }
 
 /// Refuses `rank_fields` other than `text`, because other fields are not read.
 fn check_rank_fields(top: &RootObject<'_>) -> Result<(), ApiError> {
-    let path = top.path("rank_fields");
+    let path = top.member_path("rank_fields");
     let Some(fields) = top.get("rank_fields") else { return Ok(()) };
-    for (index, field) in read::array(fields, &path)?.items().enumerate() {
-        let path = path.index(index);
-        if !read::string(field, &path)?.equals_text("text") {
-            return Err(path.unsupported("documents are ranked by `text` only"));
+    for (index, field) in read::require_array(fields, &path)?.items().enumerate() {
+        let path = path.item(index);
+        if !read::require_string(field, &path)?.equals_text("text") {
+            return Err(path.unsupported_error("documents are ranked by `text` only"));
         }
     }
     Ok(())

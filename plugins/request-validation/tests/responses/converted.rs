@@ -1,7 +1,7 @@
 //! Tests of the chat form of a request.
 
 use crate::{accepted, member, with};
-use penstock_core::{EarlierMessage, ReasoningDisplay, encode_opaque_reasoning};
+use penstock_core::{EarlierAnswerMessage, ReasoningDisplay, encode_opaque_reasoning};
 use serde_json::{Value, json};
 
 fn messages(input: &Value) -> Value {
@@ -224,7 +224,7 @@ fn messages_of_one_answer_are_joined_by_a_blank_line_and_keep_their_phases() {
     let ask = accepted(&with(&format!(r#""input":{input}"#)));
     let messages = member(&ask, "messages");
     assert_eq!(messages[1], json!({"role": "assistant", "content": "I \"look\".\n\nDone."}));
-    let of = |phase, bytes| EarlierMessage { phase, bytes };
+    let of = |phase, bytes| EarlierAnswerMessage { phase, bytes };
     assert_eq!(
         ask.responses.unwrap().earlier_messages,
         [vec![of(Some("commentary"), 11), of(Some("final_answer"), 5)], vec![of(None, 3)]]

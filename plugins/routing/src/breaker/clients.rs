@@ -29,7 +29,7 @@ pub struct BreakerClient {
 
 /// Clients whose requests failed in a series of failures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum FailureOrigin {
+pub(super) enum FailedClients {
     #[default]
     Unknown,
     /// All failures come from this account, and from this key if there is one.
@@ -38,7 +38,7 @@ pub(super) enum FailureOrigin {
     Multiple,
 }
 
-impl FailureOrigin {
+impl FailedClients {
     /// Returns the clients of one failure; a failure without a client counts as failures of several clients.
     pub(super) const fn from_client(client: Option<BreakerClient>) -> Self {
         match client {
@@ -83,7 +83,7 @@ impl RecentClients {
 /// Failures of one account in one slice of the window.
 #[derive(Clone, Copy, Debug)]
 struct AccountFailures {
-    culprit: FailureOrigin,
+    culprit: FailedClients,
     count: u32,
 }
 
@@ -115,10 +115,10 @@ impl ClientHistory {
         if current.number < slice {
             *current = FailureSlice { number: slice, ..FailureSlice::default() };
         }
-        let one = FailureOrigin::from_client(Some(client));
+        let one = FailedClients::from_client(Some(client));
         for account in &mut current.accounts {
             match account {
-                Some(known) if known.culprit.merge(one) != FailureOrigin::Multiple => {
+                Some(known) if known.culprit.merge(one) != FailedClients::Multiple => {
                     known.culprit = known.culprit.merge(one);
                     known.count = known.count.saturating_add(1);
                     return;
@@ -139,8 +139,8 @@ impl ClientHistory {
         let young = || slices.iter().filter(move |one| slice.saturating_sub(one.number) < SLICE_COUNT);
         let all = || young().flat_map(|one| one.accounts.iter().flatten());
         let sum = |of: &AccountFailures| {
-            let same = all().filter(|one| one.culprit.merge(of.culprit) != FailureOrigin::Multiple);
-            same.fold(AccountFailures { culprit: FailureOrigin::Unknown, count: 0 }, |sum, one| {
+            let same = all().filter(|one| one.culprit.merge(of.culprit) != FailedClients::Multiple);
+            same.fold(AccountFailures { culprit: FailedClients::Unknown, count: 0 }, |sum, one| {
                 AccountFailures {
                     culprit: sum.culprit.merge(one.culprit),
                     count: sum.count.saturating_add(one.count),
@@ -148,13 +148,13 @@ impl ClientHistory {
             })
         };
         let most = all().map(sum).max_by_key(|failures| failures.count);
-        most.filter(|most| self.serves_others(now, most.culprit))
+        most.filter(|most| self.has_served_others(now, most.culprit))
             .map_or(0, |most| most.count.saturating_sub(1))
     }
 
     /// Returns true if the offer recently answered a client other than the one that `than` names.
-    pub(super) fn serves_others(&self, now: Duration, than: FailureOrigin) -> bool {
-        let FailureOrigin::Single { account, key } = than else { return false };
+    pub(super) fn has_served_others(&self, now: Duration, than: FailedClients) -> bool {
+        let FailedClients::Single { account, key } = than else { return false };
         let accounts = self.good_accounts.last_other(account);
         let keys = key.and_then(|key| self.good_keys.last_other(key));
         accounts.max(keys).is_some_and(|at| now.saturating_sub(at) <= MAX_SUCCESS_AGE)

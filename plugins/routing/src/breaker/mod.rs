@@ -8,7 +8,7 @@
 //!
 //! The state depends on the results of real attempts; active health checks are only additional input. A passing check
 //! never closes the breaker by itself: a provider can list its models and still fail every request. But it marks the
-//! offer as responding again ([`CircuitBreaker::is_presumed_healthy`]), unless earlier checks proved unreliable.
+//! offer as responding again ([`CircuitBreaker::is_considered_healthy`]), unless earlier checks proved unreliable.
 //!
 //! Failures of a single client's requests do not open the breaker while other clients are answered; see `clients.rs`.
 //!
@@ -29,7 +29,7 @@ pub use outcome::AttemptOutcome;
 pub use settings::BreakerSettings;
 pub use state::{BreakerState, OfferHealth};
 
-use clients::{ClientHistory, FailureOrigin};
+use clients::{ClientHistory, FailedClients};
 use std::time::Duration;
 use window::{OutcomeCounts, OutcomeWindow};
 
@@ -45,7 +45,7 @@ pub struct CircuitBreaker {
     /// Number of consecutive failures; reset by a success.
     failures: u32,
     /// Clients whose requests failed in the consecutive failures.
-    failure_origin: FailureOrigin,
+    failure_origin: FailedClients,
     clients: ClientHistory,
     /// Number of consecutive failed active checks.
     failed_checks: u32,
@@ -99,7 +99,7 @@ impl CircuitBreaker {
             settings,
             phase: BreakerPhase::Closed,
             failures: 0,
-            failure_origin: FailureOrigin::Unknown,
+            failure_origin: FailedClients::Unknown,
             clients: ClientHistory::default(),
             failed_checks: 0,
             check_status: CheckStatus::Unknown,
@@ -131,7 +131,7 @@ impl CircuitBreaker {
     /// its last ejection, or an active check has passed since its last failure. Checks are ignored for ten seconds
     /// after a request failed at an offer that was ejected or half open.
     #[must_use]
-    pub const fn is_presumed_healthy(&self) -> bool {
+    pub const fn is_considered_healthy(&self) -> bool {
         match self.phase {
             BreakerPhase::Closed => true,
             BreakerPhase::HalfOpen { good: 1.., .. } => true,
@@ -183,7 +183,7 @@ impl CircuitBreaker {
     }
 
     /// Requests permission for an attempt. Always granted if closed, even during a cooldown. If half open, takes a
-    /// probe permit, which [`CircuitBreaker::on_result`] releases. Returns false if open or if all permits are taken.
+    /// probe permit, which [`CircuitBreaker::on_unattributed_result`] releases. Returns false if open or if all permits are taken.
     pub fn try_acquire(&mut self, now: Duration) -> bool {
         let taken = self.probes_in_flight(now);
         match self.phase {
@@ -204,7 +204,7 @@ impl CircuitBreaker {
     }
 
     /// Records the result of an attempt that cannot be attributed to a client.
-    pub fn on_result(&mut self, now: Duration, outcome: AttemptOutcome) {
+    pub fn on_unattributed_result(&mut self, now: Duration, outcome: AttemptOutcome) {
         self.on_client_result(now, outcome, None);
     }
 
@@ -231,13 +231,13 @@ impl CircuitBreaker {
     }
 
     /// Records a failed connection to the provider that occurred during an attempt at another offer of this provider.
-    pub fn on_unreachable(&mut self, now: Duration) {
+    pub fn on_provider_unreachable(&mut self, now: Duration) {
         self.on_failure(now, None);
     }
 
     /// Records the result of an active check. A passed check ends the ejection time early; after
     /// [`BreakerSettings::failed_checks`] consecutive failed checks, each one starts or prolongs an ejection.
-    pub fn on_check(&mut self, now: Duration, passed: bool) {
+    pub fn on_health_check(&mut self, now: Duration, passed: bool) {
         if passed {
             self.failed_checks = 0;
             if let BreakerPhase::Open { round, .. } = self.phase {
@@ -261,7 +261,7 @@ impl CircuitBreaker {
             self.clients.record_success(now, client);
         }
         self.failures = 0;
-        self.failure_origin = FailureOrigin::Unknown;
+        self.failure_origin = FailedClients::Unknown;
         self.consecutive_429 = 0;
         // A successful request resets the failed checks: an invalid health path must not eject an offer that answers.
         self.failed_checks = 0;
@@ -285,7 +285,7 @@ impl CircuitBreaker {
 
     fn on_failure(&mut self, now: Duration, client: Option<BreakerClient>) {
         self.failures = self.failures.saturating_add(1);
-        self.failure_origin = self.failure_origin.merge(FailureOrigin::from_client(client));
+        self.failure_origin = self.failure_origin.merge(FailedClients::from_client(client));
         self.window.add(now, OutcomeCounts { failures: 1, ..OutcomeCounts::default() });
         if let Some(client) = client {
             self.clients.record_failure(self.window.slice_number(now), client);
@@ -295,7 +295,7 @@ impl CircuitBreaker {
             // other offer was better.
             BreakerPhase::Open { .. } => self.ignore_checks(now),
             BreakerPhase::HalfOpen { .. }
-                if self.clients.serves_others(now, FailureOrigin::from_client(client)) => {}
+                if self.clients.has_served_others(now, FailedClients::from_client(client)) => {}
             BreakerPhase::HalfOpen { .. } => {
                 self.ignore_checks(now);
                 self.open(now);
@@ -307,7 +307,7 @@ impl CircuitBreaker {
                 let share = f64::from(bad) / f64::from(volume.max(1));
                 let often = volume >= self.settings.min_attempts && share >= self.settings.failure_ratio;
                 let in_a_row = self.failures >= self.settings.consecutive_failures
-                    && !self.clients.serves_others(now, self.failure_origin);
+                    && !self.clients.has_served_others(now, self.failure_origin);
                 if often || in_a_row {
                     self.check_status = CheckStatus::Unknown;
                     self.open(now);

@@ -18,7 +18,7 @@ impl Flavor for EcoFlavor {
         FlavorWeights { price: 0.2, speed: 0.2, environment: 0.6 }
     }
 
-    fn max_intensity_ratio(&self) -> Option<f64> {
+    fn max_carbon_intensity_ratio(&self) -> Option<f64> {
         Some(2.0)
     }
 }

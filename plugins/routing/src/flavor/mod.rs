@@ -52,7 +52,7 @@ pub trait Flavor: Send + Sync {
 
     /// Returns the maximum carbon intensity, as a multiple of the intensity of the cleanest usable candidate; offers
     /// above it are ranked after all other usable offers. `None` means no limit.
-    fn max_intensity_ratio(&self) -> Option<f64> {
+    fn max_carbon_intensity_ratio(&self) -> Option<f64> {
         None
     }
 

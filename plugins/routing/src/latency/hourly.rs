@@ -16,7 +16,7 @@ pub struct LastHourStats {
 
 /// Figures of a model's last hour by which clients can sort the catalogue.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct LastHourRates {
+pub struct LastHourSummary {
     /// Mean number of tokens generated per second; of a stream, the first token and the time to it do not count.
     pub throughput: Option<f64>,
     /// Mean seconds to the first token (to the complete answer if it is not streamed).
@@ -95,7 +95,7 @@ impl LastHourStats {
 
     /// Returns the rates of the last hour, with a resolution of five minutes; each is `None` without answers.
     #[must_use]
-    pub fn rates(&self, now: Duration) -> LastHourRates {
+    pub fn summary(&self, now: Duration) -> LastHourSummary {
         let number = now.as_secs() / SLICE_SECONDS;
         let young = self.slices.iter().filter(|slice| number.saturating_sub(slice.number) < SLICES as u64);
         let sum = young.fold(HourlySlice::default(), |sum, slice| HourlySlice {
@@ -106,11 +106,11 @@ impl LastHourStats {
             generating: sum.generating + slice.generating,
         });
         if sum.answers == 0 {
-            return LastHourRates::default();
+            return LastHourSummary::default();
         }
         let answers = sum.answers as f64;
         let generated = sum.tokens > 0 && sum.generating > 0.0;
-        LastHourRates {
+        LastHourSummary {
             throughput: generated.then(|| sum.tokens as f64 / sum.generating),
             latency: Some(sum.waiting / answers),
             popularity: Some(answers),

@@ -7,7 +7,7 @@
 mod ewma;
 mod hourly;
 
-pub use hourly::{LastHourRates, LastHourStats};
+pub use hourly::{LastHourStats, LastHourSummary};
 
 use ewma::{Ewma, millis, rebase_millis};
 use serde::{Deserialize, Serialize};

@@ -1,20 +1,20 @@
 //! Retry planner of one request, for all endpoints, streamed or not.
 //!
 //! ```text
-//! let mut next = planner.start(now);
+//! let mut next = planner.first_step(now);
 //! loop { match next {
-//!     PlannerStep::Attempt(offer) => match attempt(offer) {
+//!     RetryAction::Attempt(offer) => match attempt(offer) {
 //!         Ok(answer) => return answer,
 //!         Err(fault) => next = planner.on_failure(&fault, now, &mut budget),
 //!     },
-//!     PlannerStep::RetrySame { after, .. } => { sleep(after); next = planner.resume(now) }
-//!     PlannerStep::WaitUntil(until) => { sleep_until(until); next = planner.resume(now) }
-//!     PlannerStep::WaitForPermit => match wait_for_permit(planner.full_offers(now)) {
+//!     RetryAction::RetrySame { after, .. } => { sleep(after); next = planner.on_sleep_elapsed(now) }
+//!     RetryAction::WaitUntil(until) => { sleep_until(until); next = planner.on_sleep_elapsed(now) }
+//!     RetryAction::WaitForPermit => match wait_for_permit(planner.full_offers(now)) {
 //!         Some(offer) => next = planner.on_permit(offer, now),
 //!         None => next = planner.on_permit_timeout(now),
 //!     },
-//!     PlannerStep::ReturnError => return fault.api_error,
-//!     PlannerStep::GiveUp { retry_after } => return unavailable(planner.attempt_details(..), retry_after),
+//!     RetryAction::ReturnError => return fault.api_error,
+//!     RetryAction::GiveUp { retry_after } => return unavailable(planner.failed_attempts_json(..), retry_after),
 //! } }
 //! ```
 //!
@@ -32,7 +32,7 @@
 //! - every attempt but the first is taken from the retry budget.
 //!
 //! A rescue after the first token is an attempt like any other: pass the failure of the stream to
-//! [`RetryPlanner::on_stream_failure`] and follow the returned [`PlannerStep`].
+//! [`RetryPlanner::on_stream_failure`] and follow the returned [`RetryAction`].
 
 mod attempt;
 mod next;
@@ -41,7 +41,7 @@ mod step;
 
 pub use attempt::FailedAttempt;
 pub use policy::{AttemptPolicy, PlannedOffer};
-pub use step::PlannerStep;
+pub use step::RetryAction;
 
 use crate::budget::RetryBudget;
 use crate::rng::SplitMix64;
@@ -110,12 +110,12 @@ impl RetryPlanner {
     }
 
     /// Returns the first step. Takes nothing from the retry budget.
-    pub fn start(&mut self, now: Duration) -> PlannerStep {
+    pub fn first_step(&mut self, now: Duration) -> RetryAction {
         self.choose_next(now)
     }
 
     /// Returns the next step after the caller has slept.
-    pub fn resume(&mut self, now: Duration) -> PlannerStep {
+    pub fn on_sleep_elapsed(&mut self, now: Duration) -> RetryAction {
         match self.waiting_for.take() {
             Some(index) if self.is_ready(index, now) && now < self.policy.deadline => {
                 self.start_attempt(index, now)
@@ -126,14 +126,14 @@ impl RetryPlanner {
 
     /// Returns the step after the selected offer could not be used for a reason inside the gateway: its breaker is
     /// open, or its dialect cannot express the request. Nothing was sent, so this does not count as an attempt.
-    pub fn on_skipped(&mut self, now: Duration) -> PlannerStep {
+    pub fn on_skipped(&mut self, now: Duration) -> RetryAction {
         self.undo_attempt(false);
         self.choose_next(now)
     }
 
     /// Returns the step after the provider of the selected offer was found to be at its concurrency limit. Other offers
     /// come first; if there are none, the caller waits for a permit.
-    pub fn on_provider_full(&mut self, now: Duration) -> PlannerStep {
+    pub fn on_provider_full(&mut self, now: Duration) -> RetryAction {
         self.undo_attempt(true);
         self.choose_next(now)
     }
@@ -153,7 +153,7 @@ impl RetryPlanner {
 
     /// Returns the step after the selected offer was found to be in cooldown until `ready`, because of other requests
     /// since the plan was made. The planner may wait for it as for a `Retry-After` of this request.
-    pub fn on_cooldown(&mut self, ready: Duration, now: Duration) -> PlannerStep {
+    pub fn on_cooldown(&mut self, ready: Duration, now: Duration) -> RetryAction {
         if let Some(state) = self.undo_attempt(false) {
             state.is_eligible = true;
             state.ready_at = state.ready_at.max(ready);
@@ -179,7 +179,7 @@ impl RetryPlanner {
     }
 
     /// Returns the step after a permit was acquired at one of the full offers.
-    pub fn on_permit(&mut self, offer: usize, now: Duration) -> PlannerStep {
+    pub fn on_permit(&mut self, offer: usize, now: Duration) -> RetryAction {
         let at = self
             .offers
             .iter()
@@ -196,7 +196,7 @@ impl RetryPlanner {
     }
 
     /// Returns the step after no permit was acquired in time.
-    pub fn on_permit_timeout(&mut self, now: Duration) -> PlannerStep {
+    pub fn on_permit_timeout(&mut self, now: Duration) -> RetryAction {
         self.offers.iter_mut().for_each(|state| state.is_full = false);
         self.permit_timed_out = true;
         self.choose_next(now)
@@ -204,7 +204,7 @@ impl RetryPlanner {
 
     /// Returns true if a wait for a permit timed out and no attempt has failed: all usable offers were full.
     #[must_use]
-    pub const fn was_permit_limited(&self) -> bool {
+    pub const fn has_only_full_offers(&self) -> bool {
         self.permit_timed_out && self.failed.is_empty()
     }
 
@@ -214,7 +214,7 @@ impl RetryPlanner {
         fault: &UpstreamError,
         now: Duration,
         budget: &mut RetryBudget,
-    ) -> PlannerStep {
+    ) -> RetryAction {
         self.plan_next(fault, now, budget, false)
     }
 
@@ -226,16 +226,16 @@ impl RetryPlanner {
         fault: &UpstreamError,
         now: Duration,
         budget: &mut RetryBudget,
-    ) -> PlannerStep {
+    ) -> RetryAction {
         self.plan_next(fault, now, budget, true)
     }
 
     /// Records an attempt that failed when the client already had a part of an answer that no other offer can continue.
-    pub fn on_final_failure(&mut self, fault: &UpstreamError, now: Duration) -> PlannerStep {
+    pub fn on_unrecoverable_stream_failure(&mut self, fault: &UpstreamError, now: Duration) -> RetryAction {
         if let Some((index, since)) = self.running.take() {
             self.record_failure(index, fault, since, now);
         }
-        PlannerStep::GiveUp { retry_after: 1 }
+        RetryAction::GiveUp { retry_after: 1 }
     }
 
     fn plan_next(
@@ -244,11 +244,11 @@ impl RetryPlanner {
         now: Duration,
         budget: &mut RetryBudget,
         others_first: bool,
-    ) -> PlannerStep {
+    ) -> RetryAction {
         let Some((index, since)) = self.running.take() else { return self.give_up(now) };
         let Some(provider) = self.record_failure(index, fault, since, now) else { return self.give_up(now) };
         if matches!(fault.kind, UpstreamErrorKind::Caller | UpstreamErrorKind::ModelOutput) {
-            return PlannerStep::ReturnError;
+            return RetryAction::ReturnError;
         }
         // The request ends if a rescue generated another text than the delivered one, because a further attempt might
         // do so too.
@@ -266,7 +266,7 @@ impl RetryPlanner {
                 state.is_eligible = true;
             }
         }
-        let next = self.decide(index, provider, fault, now, others_first);
+        let next = self.decide_after_failure(index, provider, fault, now, others_first);
         if matches!(next, RetryDecision::GiveUp) || !budget.try_spend(now) {
             return self.give_up(now);
         }
@@ -292,7 +292,7 @@ impl RetryPlanner {
 
     /// Returns the value of `details.attempts` in a 503: an array of `{"provider","reason","ms"}`. `provider` returns
     /// the name of a provider by the index in its [`PlannedOffer`].
-    pub fn attempt_details<'a>(&self, provider: impl Fn(usize) -> &'a str) -> Value {
+    pub fn failed_attempts_json<'a>(&self, provider: impl Fn(usize) -> &'a str) -> Value {
         self.failed.iter().map(|attempt| attempt.to_json(provider(attempt.provider))).collect()
     }
 
@@ -312,7 +312,7 @@ impl RetryPlanner {
         Some(provider)
     }
 
-    fn choose_next(&mut self, now: Duration) -> PlannerStep {
+    fn choose_next(&mut self, now: Duration) -> RetryAction {
         let step = if self.asked >= self.policy.max_attempts || now >= self.policy.deadline {
             RetryDecision::GiveUp
         } else {
@@ -321,37 +321,37 @@ impl RetryPlanner {
         self.apply_decision(step, now)
     }
 
-    fn apply_decision(&mut self, step: RetryDecision, now: Duration) -> PlannerStep {
+    fn apply_decision(&mut self, step: RetryDecision, now: Duration) -> RetryAction {
         match step {
             RetryDecision::Attempt(index) => self.start_attempt(index, now),
             RetryDecision::Wait(index) => {
                 self.waiting_for = Some(index);
-                self.offers.get(index).map_or(PlannerStep::GiveUp { retry_after: 1 }, |state| {
-                    PlannerStep::WaitUntil(state.ready_at)
+                self.offers.get(index).map_or(RetryAction::GiveUp { retry_after: 1 }, |state| {
+                    RetryAction::WaitUntil(state.ready_at)
                 })
             }
             RetryDecision::QuickRetry(index, after) => {
                 self.waiting_for = Some(index);
                 let Some(state) = self.offers.get_mut(index) else { return self.give_up(now) };
                 state.is_eligible = true;
-                PlannerStep::RetrySame { offer: state.planned.offer, after }
+                RetryAction::RetrySame { offer: state.planned.offer, after }
             }
-            RetryDecision::WaitForPermit => PlannerStep::WaitForPermit,
+            RetryDecision::WaitForPermit => RetryAction::WaitForPermit,
             RetryDecision::GiveUp => self.give_up(now),
         }
     }
 
-    fn start_attempt(&mut self, index: usize, now: Duration) -> PlannerStep {
+    fn start_attempt(&mut self, index: usize, now: Duration) -> RetryAction {
         let Some(state) = self.offers.get_mut(index) else { return self.give_up(now) };
         state.was_attempted = true;
         self.asked = self.asked.saturating_add(1);
         self.running = Some((index, now));
-        PlannerStep::Attempt(state.planned.offer)
+        RetryAction::Attempt(state.planned.offer)
     }
 
     /// Gives up. `Retry-After` is the time until the earliest end of a cooldown if there is one, otherwise 1 to 3
     /// seconds at random, so that clients do not all retry at the same time.
-    fn give_up(&mut self, now: Duration) -> PlannerStep {
+    fn give_up(&mut self, now: Duration) -> RetryAction {
         let soonest = self
             .offers
             .iter()
@@ -364,9 +364,9 @@ impl RetryPlanner {
                 let whole = wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0));
                 u32::try_from(whole.clamp(1, 5)).unwrap_or(5)
             }
-            None => 1 + u32::try_from(self.rng.below(3)).unwrap_or(0),
+            None => 1 + u32::try_from(self.rng.random_below(3)).unwrap_or(0),
         };
-        PlannerStep::GiveUp { retry_after }
+        RetryAction::GiveUp { retry_after }
     }
 
     fn is_ready(&self, index: usize, now: Duration) -> bool {

@@ -18,7 +18,7 @@ pub(super) enum RetryDecision {
 
 impl RetryPlanner {
     /// Decides the step after a failure, before the retry budget is checked.
-    pub(super) fn decide(
+    pub(super) fn decide_after_failure(
         &mut self,
         index: usize,
         provider: usize,
@@ -84,7 +84,7 @@ impl RetryPlanner {
     /// Returns a random delay, from half of the policy's `quick_retry_delay` to one and a half times of it.
     fn jitter(&mut self) -> Duration {
         let span = u64::try_from(self.policy.quick_retry_delay.as_micros()).unwrap_or(u64::MAX);
-        Duration::from_micros((span / 2).saturating_add(self.rng.below(span.saturating_add(1))))
+        Duration::from_micros((span / 2).saturating_add(self.rng.random_below(span.saturating_add(1))))
     }
 }
 

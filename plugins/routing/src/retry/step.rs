@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Step that the caller of the retry planner has to take next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PlannerStep {
+pub enum RetryAction {
     /// Send the request to this offer.
     Attempt(usize),
     /// Sleep, then call [`RetryPlanner::resume`](super::RetryPlanner::resume), which returns the same offer again

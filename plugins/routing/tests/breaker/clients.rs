@@ -80,7 +80,7 @@ fn failures_that_no_request_can_cause_always_count() {
     assert!(matches!(breaker.state(at(1)), BreakerState::Open { .. }));
     let mut other = CircuitBreaker::default();
     other.on_client_result(NOW, AttemptOutcome::Success, client(20));
-    (0..5).for_each(|_| other.on_unreachable(at(1)));
+    (0..5).for_each(|_| other.on_provider_unreachable(at(1)));
     assert!(
         matches!(other.state(at(1)), BreakerState::Open { .. }),
         "a connection that fails is every offer's"
@@ -123,24 +123,24 @@ fn one_client_s_request_does_not_end_a_trial_that_goes_well_for_others() {
 #[test]
 fn a_check_is_enough_to_be_well_and_a_failure_after_it_is_the_end_of_that() {
     let mut breaker = ejected();
-    assert!(!breaker.is_presumed_healthy());
-    breaker.on_check(at(100), false);
-    assert!(!breaker.is_presumed_healthy());
-    breaker.on_check(at(200), true);
-    assert!(breaker.is_presumed_healthy());
+    assert!(!breaker.is_considered_healthy());
+    breaker.on_health_check(at(100), false);
+    assert!(!breaker.is_considered_healthy());
+    breaker.on_health_check(at(200), true);
+    assert!(breaker.is_considered_healthy());
     assert_ne!(breaker.state(at(200)), BreakerState::Closed, "requests still come one at a time");
-    breaker.on_check(at(300), false);
-    assert!(!breaker.is_presumed_healthy());
-    breaker.on_check(at(400), true);
+    breaker.on_health_check(at(300), false);
+    assert!(!breaker.is_considered_healthy());
+    breaker.on_health_check(at(400), true);
     assert!(breaker.try_acquire(at(500)));
-    breaker.on_result(at(500), BAD);
-    assert!(!breaker.is_presumed_healthy());
-    breaker.on_check(at(600), true);
-    assert!(!breaker.is_presumed_healthy(), "it lists its models and fails every request");
-    breaker.on_check(at(10_499), true);
-    assert!(!breaker.is_presumed_healthy());
-    breaker.on_check(at(10_500), true);
-    assert!(breaker.is_presumed_healthy(), "nobody has failed there for as long as the longest ejection");
+    breaker.on_unattributed_result(at(500), BAD);
+    assert!(!breaker.is_considered_healthy());
+    breaker.on_health_check(at(600), true);
+    assert!(!breaker.is_considered_healthy(), "it lists its models and fails every request");
+    breaker.on_health_check(at(10_499), true);
+    assert!(!breaker.is_considered_healthy());
+    breaker.on_health_check(at(10_500), true);
+    assert!(breaker.is_considered_healthy(), "nobody has failed there for as long as the longest ejection");
 }
 
 proptest! {
@@ -153,14 +153,14 @@ proptest! {
         for (event, gap) in events {
             now += Duration::from_millis(gap);
             match event {
-                0 => breaker.on_result(now, AttemptOutcome::Success),
-                1 | 2 => breaker.on_result(now, BAD),
-                3 => breaker.on_result(now, AttemptOutcome::RateLimited { retry_after: None }),
-                4 => breaker.on_result(now, AttemptOutcome::Neutral),
-                5 => breaker.on_check(now, false),
+                0 => breaker.on_unattributed_result(now, AttemptOutcome::Success),
+                1 | 2 => breaker.on_unattributed_result(now, BAD),
+                3 => breaker.on_unattributed_result(now, AttemptOutcome::RateLimited { retry_after: None }),
+                4 => breaker.on_unattributed_result(now, AttemptOutcome::Neutral),
+                5 => breaker.on_health_check(now, false),
                 7 => breaker.on_client_result(now, BAD, client(gap % 40)),
                 8 => breaker.on_client_result(now, AttemptOutcome::Success, client(gap % 40)),
-                6 => breaker.on_check(now, true),
+                6 => breaker.on_health_check(now, true),
                 _ => { let _ = breaker.try_acquire(now); }
             }
             let healthy = breaker.health(now) == OfferHealth::Healthy;

@@ -9,7 +9,7 @@
 //! that its previous commit wrote, and raises the number of commits in it. So the commit of a former holder is refused,
 //! and a commit whose outcome is unknown is applied once. The rows are removed with the last commit of the batch.
 
-use super::slices::{parent_batch_id, sliced_key};
+use super::slices::{parent_batch_id, slice_row_key};
 use super::{BatchRecord, BatchStore, account_key, open_key, record_key};
 use crate::ledger::{RowFence, RowWrite};
 use crate::{StoreError, StoreTable, Transaction, parse_counter, versioned_json};
@@ -155,7 +155,7 @@ pub struct BatchCoordination {
 
 /// Result of an insertion in a fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FleetInsertOutcome {
+pub enum BatchInsertOutcome {
     /// Batch that was inserted.
     Inserted,
     /// Refused insertion: the account already has the maximum number of unfinished batches.
@@ -182,7 +182,7 @@ impl BatchStore {
     /// Same as [`crate::Store::get_many`].
     pub fn coordination(&self, ids: &[String]) -> Result<Vec<BatchCoordination>, StoreError> {
         let keys: Vec<Vec<u8>> =
-            ids.iter().flat_map(|id| [claim_key(id), end_key(parent_batch_id(id))]).collect();
+            ids.iter().flat_map(|id| [claim_key(id), end_request_key(parent_batch_id(id))]).collect();
         let rows = self.rows(&keys)?;
         rows.chunks(2)
             .map(|pair| {
@@ -221,7 +221,7 @@ impl BatchStore {
             Some(_) => Transaction::new(),
             None => Transaction::new().require_present(StoreTable::Batches, open_key(id)),
         };
-        self.take_claim_if(id, seen, incarnation, open.append(fence_guards(alive)))
+        self.take_claim_if(id, seen, incarnation, open.append_operations(fence_guards(alive)))
     }
 
     /// Takes a claim if the guards of `with` hold.
@@ -239,7 +239,7 @@ impl BatchStore {
             Some(seen) => Transaction::new().require_value(table, key.as_slice(), seen.to_row()),
             None => Transaction::new().require_absent(table, key.as_slice()),
         };
-        match self.store.apply(guards.append(with).put(table, key, claim.to_row())) {
+        match self.store.apply(guards.append_operations(with).put(table, key, claim.to_row())) {
             Ok(()) => Ok(Some(claim)),
             Err(StoreError::Guard { .. }) => Ok(None),
             Err(error) => Err(error),
@@ -266,10 +266,14 @@ impl BatchStore {
     /// Same as [`crate::Store::apply`].
     pub fn request_end(&self, id: &str, request: EndRequest) -> Result<(), StoreError> {
         // A batch has the second row if it is divided into slices in the meantime.
-        for open in [open_key(id), sliced_key(id)] {
+        for open in [open_key(id), slice_row_key(id)] {
             let open = Transaction::new().require_present(StoreTable::Batches, open);
-            let first = open.require_absent(StoreTable::Batches, end_key(id));
-            match self.store.apply(first.put(StoreTable::Batches, end_key(id), vec![request.to_byte()])) {
+            let first = open.require_absent(StoreTable::Batches, end_request_key(id));
+            match self.store.apply(first.put(
+                StoreTable::Batches,
+                end_request_key(id),
+                vec![request.to_byte()],
+            )) {
                 Ok(()) | Err(StoreError::Guard { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -283,12 +287,12 @@ impl BatchStore {
     ///
     /// # Errors
     /// Returns `Guard` if other members kept adding batches of the account, and the errors of [`crate::Store::apply`].
-    pub fn insert_in_fleet(
+    pub fn insert_within_limit(
         &self,
         record: &BatchRecord,
         with: &Transaction,
         most: usize,
-    ) -> Result<FleetInsertOutcome, StoreError> {
+    ) -> Result<BatchInsertOutcome, StoreError> {
         let created = [CREATED_PREFIX, record.account.as_bytes()].concat();
         let mut last_error = StoreError::Guard { step: 0 };
         for _ in 0..MAX_ATTEMPTS {
@@ -298,7 +302,7 @@ impl BatchStore {
                 other.account == record.account && other.background.is_some() == record.background.is_some()
             };
             if open.iter().filter(is_rival).count() >= most {
-                return Ok(FleetInsertOutcome::TooManyOpen);
+                return Ok(BatchInsertOutcome::TooManyOpen);
             }
             let number = parse_counter(row.as_deref())?.wrapping_add(1);
             let first = match row {
@@ -307,14 +311,14 @@ impl BatchStore {
             };
             let batch = first
                 .put(StoreTable::Batches, created.as_slice(), crate::counter_row(number))
-                .append(self.insert_operations(record)?)
-                .append(with.clone());
+                .append_operations(self.insert_operations(record)?)
+                .append_operations(with.clone());
             match self.store.apply(batch) {
-                Ok(()) => return Ok(FleetInsertOutcome::Inserted),
+                Ok(()) => return Ok(BatchInsertOutcome::Inserted),
                 // A failed first guard means that another batch of the account was added after the unfinished batches
                 // were counted.
                 Err(error @ StoreError::Guard { step: 0 }) => last_error = error,
-                Err(StoreError::Guard { .. }) => return Ok(FleetInsertOutcome::Refused),
+                Err(StoreError::Guard { .. }) => return Ok(BatchInsertOutcome::Refused),
                 Err(error) => return Err(error),
             }
         }
@@ -345,14 +349,14 @@ pub fn claim_for_insert(id: &str, incarnation: u32, alive: Option<&RowFence>) ->
     let key = claim_key(id);
     let taken = Transaction::new()
         .require_absent(StoreTable::Batches, key.as_slice())
-        .append(fence_guards(alive))
+        .append_operations(fence_guards(alive))
         .put(StoreTable::Batches, key, claim.to_row());
     (claim, taken)
 }
 
 /// Returns the removals of the claim of a batch or slice and of the request to end it, for its last commit.
 pub(super) fn coordination_row_removals(id: &str) -> [RowWrite; 2] {
-    [claim_key(id), end_key(id)].map(|key| RowWrite { table: StoreTable::Batches, key, value: None })
+    [claim_key(id), end_request_key(id)].map(|key| RowWrite { table: StoreTable::Batches, key, value: None })
 }
 
 /// Returns the guard that requires the state of a fence; no guard for `None`.
@@ -373,6 +377,6 @@ pub(super) fn claim_key(id: &str) -> Vec<u8> {
 }
 
 /// Returns the key of the request to end a batch.
-pub(super) fn end_key(id: &str) -> Vec<u8> {
+pub(super) fn end_request_key(id: &str) -> Vec<u8> {
     [END_PREFIX, id.as_bytes()].concat()
 }

@@ -13,7 +13,7 @@
 //! batch, counts the lines and removes the segments. Versions before slices do not read these rows, so they neither
 //! run nor change such a batch.
 
-use super::claims::{EndRequest, claim_key, end_key, fence_guards};
+use super::claims::{EndRequest, claim_key, end_request_key, fence_guards};
 use super::{
     BatchClaim, BatchRecord, BatchState, BatchStore, BatchUsage, coordination_row_removals, open_key,
 };
@@ -22,7 +22,7 @@ use crate::{StoreError, StoreTable, Transaction, versioned_json};
 use serde::{Deserialize, Serialize};
 
 /// Key prefix of the rows of batches in slices, and of their slices.
-pub(super) const SLICED_PREFIX: &[u8] = b"p/";
+pub(super) const SLICE_ROW_PREFIX: &[u8] = b"p/";
 const SEGMENT_PREFIX: &[u8] = b"g/";
 const WHAT: &str = "a segment of results";
 /// Maximum number of slices of one batch, so that all their rows fit into one commit.
@@ -31,7 +31,7 @@ pub const MAX_SLICES: u32 = 64;
 /// Reason for the end of a slice before its last line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub enum SliceEnd {
+pub enum SliceEndReason {
     Cancelled,
     InvalidInput,
     InputDeleted,
@@ -40,7 +40,7 @@ pub enum SliceEnd {
     OutputDamaged,
 }
 
-impl SliceEnd {
+impl SliceEndReason {
     const ALL: [Self; 6] = [
         Self::Cancelled,
         Self::InvalidInput,
@@ -74,7 +74,7 @@ pub struct BatchSlice {
     /// Offset of the first line of the slice in the input file.
     pub offset: u64,
     /// Reason for its end before the last line; `None` while it is open. A completed slice has no row.
-    pub end: Option<SliceEnd>,
+    pub end: Option<SliceEndReason>,
 }
 
 impl BatchSlice {
@@ -85,7 +85,7 @@ impl BatchSlice {
     }
 
     fn to_row(self) -> Vec<u8> {
-        let end = self.end.map_or(0, SliceEnd::to_byte);
+        let end = self.end.map_or(0, SliceEndReason::to_byte);
         [&self.first_line.to_be_bytes()[..], &self.lines.to_be_bytes(), &self.offset.to_be_bytes(), &[end]]
             .concat()
     }
@@ -99,7 +99,7 @@ impl BatchSlice {
             let (offset, end) = rest.split_first_chunk::<8>()?;
             let end = match end {
                 [0] => None,
-                [byte] => Some(SliceEnd::ALL.into_iter().find(|end| end.to_byte() == *byte)?),
+                [byte] => Some(SliceEndReason::ALL.into_iter().find(|end| end.to_byte() == *byte)?),
                 _ => return None,
             };
             let (first_line, lines) = (u32::from_be_bytes(*first_line), u32::from_be_bytes(*lines));
@@ -139,7 +139,7 @@ impl ResultSegment {
 
 /// Slices of a batch that have not completed, and results that are not in its output file yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SliceProgress {
+pub struct SlicedBatchProgress {
     /// Slices that are open or ended early.
     pub slices: Vec<BatchSlice>,
     /// Segments, at most the requested number.
@@ -164,8 +164,8 @@ pub fn is_slice_id(id: &str) -> bool {
 #[must_use]
 pub fn slicing_rows(batch: &str, slices: &[BatchSlice]) -> Vec<RowWrite> {
     let row = |key, value| RowWrite { table: StoreTable::Batches, key, value };
-    let index = [row(open_key(batch), None), row(sliced_key(batch), Some(Vec::new()))];
-    let slices = slices.iter().map(|slice| row(sliced_key(&slice.id(batch)), Some(slice.to_row())));
+    let index = [row(open_key(batch), None), row(slice_row_key(batch), Some(Vec::new()))];
+    let slices = slices.iter().map(|slice| row(slice_row_key(&slice.id(batch)), Some(slice.to_row())));
     index.into_iter().chain(slices).collect()
 }
 
@@ -183,7 +183,7 @@ pub(super) fn slice_progress_rows(
     }
     let state = (record.state != BatchState::Completed).then(|| slice.to_row());
     let mut rows =
-        vec![row(StoreTable::Batches, sliced_key(&record.id), state), row(StoreTable::Lines, lines, None)];
+        vec![row(StoreTable::Batches, slice_row_key(&record.id), state), row(StoreTable::Lines, lines, None)];
     rows.extend(coordination_row_removals(&record.id));
     rows
 }
@@ -191,7 +191,7 @@ pub(super) fn slice_progress_rows(
 /// Returns the removals of the rows of a batch in slices, for its last commit.
 pub(super) fn slice_row_removals(batch: &str, count: u32) -> impl Iterator<Item = RowWrite> {
     let slices = (0..count).map(|number| BatchSlice { number, ..BatchSlice::default() }.id(batch));
-    let keys = std::iter::once(sliced_key(batch)).chain(slices.map(|id| sliced_key(&id)));
+    let keys = std::iter::once(slice_row_key(batch)).chain(slices.map(|id| slice_row_key(&id)));
     keys.map(|key| RowWrite { table: StoreTable::Batches, key, value: None })
 }
 
@@ -201,25 +201,29 @@ impl BatchStore {
     ///
     /// # Errors
     /// Same as [`crate::Store::scan`].
-    pub fn slice_progress(&self, batch: &str, limit: usize) -> Result<SliceProgress, StoreError> {
+    pub fn sliced_batch_progress(
+        &self,
+        batch: &str,
+        limit: usize,
+    ) -> Result<SlicedBatchProgress, StoreError> {
         let mut slices = Vec::new();
         // Slices are read before segments, because the last commit of a slice also writes its last segment.
-        let prefix = [&sliced_key(batch)[..], b"/"].concat();
+        let prefix = [&slice_row_key(batch)[..], b"/"].concat();
         self.for_each_row(&prefix, |row| {
-            let id = String::from_utf8_lossy(row.key.get(SLICED_PREFIX.len()..).unwrap_or_default());
+            let id = String::from_utf8_lossy(row.key.get(SLICE_ROW_PREFIX.len()..).unwrap_or_default());
             slices.push(BatchSlice::from_row(&id, &row.value)?);
             Ok(())
         })?;
         let page = self.store.scan(StoreTable::Batches, &segment_key(batch, ""), None, limit)?;
         let segments = page.rows.iter().map(|row| versioned_json::decode(WHAT, &row.value));
-        Ok(SliceProgress { slices, segments: segments.collect::<Result<_, _>>()?, more: page.more })
+        Ok(SlicedBatchProgress { slices, segments: segments.collect::<Result<_, _>>()?, more: page.more })
     }
 
     /// Returns true if a file is a segment of one of these batches.
     ///
     /// # Errors
     /// Same as [`crate::Store::get`].
-    pub fn has_segment<'r>(
+    pub fn has_segment_file<'r>(
         &self,
         batches: impl IntoIterator<Item = &'r BatchRecord>,
         file: &str,
@@ -244,8 +248,8 @@ impl BatchStore {
         (incarnation, alive): (u32, Option<&RowFence>),
     ) -> Result<Option<BatchClaim>, StoreError> {
         let id = slice.id(batch);
-        let open = Transaction::new().require_value(StoreTable::Batches, sliced_key(&id), slice.to_row());
-        self.take_claim_if(&id, seen, incarnation, open.append(fence_guards(alive)))
+        let open = Transaction::new().require_value(StoreTable::Batches, slice_row_key(&id), slice.to_row());
+        self.take_claim_if(&id, seen, incarnation, open.append_operations(fence_guards(alive)))
     }
 
     /// Asks the members that run slices of a batch to end them, if `claim` is still the claim of the batch. Returns
@@ -259,9 +263,9 @@ impl BatchStore {
         request: EndRequest,
         claim: Option<&BatchClaim>,
     ) -> Result<bool, StoreError> {
-        let (table, key) = (StoreTable::Batches, end_key(batch));
+        let (table, key) = (StoreTable::Batches, end_request_key(batch));
         let mut guards = Transaction::new()
-            .require_present(table, sliced_key(batch))
+            .require_present(table, slice_row_key(batch))
             .require_absent(table, key.as_slice());
         if let Some(claim) = claim {
             guards = guards.require_value(table, claim_key(batch), claim.to_row());
@@ -292,17 +296,17 @@ impl BatchStore {
         for slice in slices.iter().filter(|slice| slice.end.is_none()) {
             let id = slice.id(batch);
             let is_open = Transaction::new()
-                .require_value(table, sliced_key(&id), slice.to_row())
+                .require_value(table, slice_row_key(&id), slice.to_row())
                 .require_value(table, claim_key(batch), claim.to_row());
             let Some(taken) =
-                self.take_claim_if(&id, None, incarnation, is_open.append(fence_guards(alive)))?
+                self.take_claim_if(&id, None, incarnation, is_open.append_operations(fence_guards(alive)))?
             else {
                 continue;
             };
             let removal = Transaction::new()
                 .require_value(table, claim_key(&id), taken.to_row())
                 .require_value(table, claim_key(batch), claim.to_row())
-                .delete(table, sliced_key(&id))
+                .delete(table, slice_row_key(&id))
                 .delete(table, claim_key(&id));
             match self.store.apply(removal) {
                 Ok(()) | Err(StoreError::Guard { .. }) => {}
@@ -314,8 +318,8 @@ impl BatchStore {
 }
 
 /// Returns the key of the row of a batch in slices, or of a slice.
-pub(super) fn sliced_key(id: &str) -> Vec<u8> {
-    [SLICED_PREFIX, id.as_bytes()].concat()
+pub(super) fn slice_row_key(id: &str) -> Vec<u8> {
+    [SLICE_ROW_PREFIX, id.as_bytes()].concat()
 }
 
 fn segment_key(batch: &str, file: &str) -> Vec<u8> {

@@ -41,15 +41,15 @@ impl BatchStore {
     /// # Errors
     /// Same as [`crate::Store::scan`].
     pub fn unfinished_ids(&self) -> Result<Vec<String>, StoreError> {
-        Ok(self.unfinished_ids_by_kind()?.concat())
+        Ok(self.unfinished_whole_and_sliced_ids()?.concat())
     }
 
     /// Returns the ids of the unfinished batches that run as a whole, and of those in slices.
     ///
     /// # Errors
     /// Same as [`crate::Store::scan`].
-    pub fn unfinished_ids_by_kind(&self) -> Result<[Vec<String>; 2], StoreError> {
-        Ok([self.ids_of_prefix(OPEN_PREFIX)?, self.ids_of_prefix(slices::SLICED_PREFIX)?])
+    pub fn unfinished_whole_and_sliced_ids(&self) -> Result<[Vec<String>; 2], StoreError> {
+        Ok([self.ids_of_prefix(OPEN_PREFIX)?, self.ids_of_prefix(slices::SLICE_ROW_PREFIX)?])
     }
 
     fn ids_of_prefix(&self, prefix: &[u8]) -> Result<Vec<String>, StoreError> {
@@ -69,7 +69,7 @@ impl BatchStore {
     /// Same as [`crate::Store::scan`].
     pub fn unfinished_slices(&self) -> Result<UnfinishedSlices, StoreError> {
         let mut found = UnfinishedSlices::default();
-        self.for_each_row(slices::SLICED_PREFIX, |row| {
+        self.for_each_row(slices::SLICE_ROW_PREFIX, |row| {
             match parse_entry(row) {
                 Ok(Some(UnfinishedEntry::Slice(batch, slice))) => {
                     found.by_batch.entry(batch).or_default().push(slice);
@@ -85,12 +85,12 @@ impl BatchStore {
     /// Returns the scans of the unfinished batches and slices, for [`crate::Store::scan_many`].
     #[must_use]
     pub fn unfinished_scans() -> [RowScan; 2] {
-        [OPEN_PREFIX, slices::SLICED_PREFIX].map(|prefix| RowScan::of_prefix(StoreTable::Batches, prefix))
+        [OPEN_PREFIX, slices::SLICE_ROW_PREFIX].map(|prefix| RowScan::of_prefix(StoreTable::Batches, prefix))
     }
 
     /// Returns the entries of a page of [`BatchStore::unfinished_scans`]. Slices that have ended and damaged rows are
     /// left out.
-    pub fn parse_unfinished(page: &RowPage) -> impl Iterator<Item = UnfinishedEntry> {
+    pub fn parse_unfinished_page(page: &RowPage) -> impl Iterator<Item = UnfinishedEntry> {
         page.rows.iter().filter_map(|row| parse_entry(row).ok().flatten())
     }
 

@@ -68,7 +68,7 @@ impl FileStore {
     ///
     /// # Errors
     /// Same as [`Store::scan`](crate::Store::scan).
-    pub fn list_wanted(
+    pub fn list_filtered(
         &self,
         after: Option<&str>,
         limit: usize,

@@ -22,7 +22,7 @@ pub struct UsedBytes {
 
 /// Result of adding a file within the limits on the used bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CountedInsertOutcome {
+pub enum FileInsertOutcome {
     /// File that was added to the store.
     Added,
     /// Limit of all files that would be exceeded.
@@ -55,23 +55,19 @@ impl FileStore {
         &self,
         file: &FileRecord,
         limits: UsedBytes,
-    ) -> Result<CountedInsertOutcome, StoreError> {
+    ) -> Result<FileInsertOutcome, StoreError> {
         let insertion = Self::insert_operations(file)?;
         let (step, by) = (insertion.operations().len(), signed(file.bytes));
-        let batch = insertion.add(StoreTable::Files, usage_key(""), by, None, Some(signed(limits.all))).add(
-            StoreTable::Files,
-            usage_key(&file.key),
-            by,
-            None,
-            Some(signed(limits.key)),
-        );
+        let batch = insertion
+            .add_to_counter(StoreTable::Files, usage_key(""), by, None, Some(signed(limits.all)))
+            .add_to_counter(StoreTable::Files, usage_key(&file.key), by, None, Some(signed(limits.key)));
         match self.store.apply(batch) {
-            Ok(()) => Ok(CountedInsertOutcome::Added),
+            Ok(()) => Ok(FileInsertOutcome::Added),
             Err(StoreError::Guard { step: failed }) if failed == step => {
-                Ok(CountedInsertOutcome::TotalLimitExceeded)
+                Ok(FileInsertOutcome::TotalLimitExceeded)
             }
             Err(StoreError::Guard { step: failed }) if failed > step => {
-                Ok(CountedInsertOutcome::KeyLimitExceeded)
+                Ok(FileInsertOutcome::KeyLimitExceeded)
             }
             Err(error) => Err(error),
         }
@@ -84,7 +80,7 @@ impl FileStore {
     pub fn delete_and_update_usage(&self, file: &FileRecord) -> Result<bool, StoreError> {
         let changes = Self::usage_changes(&file.key, signed(file.bytes).saturating_neg());
         let batch = changes.into_iter().fold(Self::remove_operations(file), |batch, change| {
-            batch.add(change.table, change.key, change.by, None, None)
+            batch.add_to_counter(change.table, change.key, change.by, None, None)
         });
         match self.store.apply(batch) {
             Err(StoreError::Guard { .. }) => Ok(false),

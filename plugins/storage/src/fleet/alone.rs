@@ -23,11 +23,11 @@ impl Fleet for SoloFleet {
         Ok(request.wanted.max(0))
     }
 
-    fn parts(&self, _incarnation: Incarnation) -> Result<Vec<PoolAmount>, FleetError> {
+    fn pool_parts(&self, _incarnation: Incarnation) -> Result<Vec<PoolAmount>, FleetError> {
         Ok(Vec::new())
     }
 
-    fn peers(&self) -> Result<Vec<PeerIncarnation>, FleetError> {
+    fn incarnations(&self) -> Result<Vec<PeerIncarnation>, FleetError> {
         Ok(Vec::new())
     }
 

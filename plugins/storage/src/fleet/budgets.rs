@@ -15,7 +15,7 @@
 //! that draws is refused in any case, and others can use the rest.
 
 use super::rows;
-use super::shared::{META, SharedFleet, require_alive};
+use super::shared::{META_TABLE, SharedFleet, require_alive};
 use super::{FleetError, Incarnation, MAX_ATTEMPTS, PoolAmount, amount_to_draw};
 use crate::spend::{SpendOwner, SpendRecord, spend_key};
 use crate::{StoreError, StoreTable, Transaction, parse_counter};
@@ -136,9 +136,9 @@ impl SharedFleet {
                 ),
             };
             let batch = require_alive(incarnation.id)
-                .append(unchanged)
-                .add(META, rows::pool_key(&name), change.saturating_neg(), bound, None)
-                .add(META, rows::pool_part_key(incarnation.id, &name), change, None, None);
+                .append_operations(unchanged)
+                .add_to_counter(META_TABLE, rows::pool_key(&name), change.saturating_neg(), bound, None)
+                .add_to_counter(META_TABLE, rows::pool_part_key(incarnation.id, &name), change, None, None);
             match self.store().apply(batch) {
                 Ok(()) => return Ok(draw),
                 Err(StoreError::Guard { step: 0 }) => return Err(FleetError::Evicted),
@@ -152,7 +152,7 @@ impl SharedFleet {
 
     fn stored_parts(&self, incarnation: Incarnation, pool: &str) -> Result<StoredParts, StoreError> {
         let keys = [rows::pool_key(pool), rows::pool_part_key(incarnation.id, pool)];
-        let rows = self.store().get_many(META, &keys.each_ref().map(Vec::as_slice))?;
+        let rows = self.store().get_many(META_TABLE, &keys.each_ref().map(Vec::as_slice))?;
         let mut amounts = rows.iter().map(|row| parse_counter(row.as_deref()));
         let mut next_amount = || amounts.next().unwrap_or(Ok(0));
         Ok(StoredParts { pool: next_amount()?, own: next_amount()? })
@@ -173,7 +173,7 @@ impl SharedFleet {
         };
         // The parts are read first, so that an amount that moves from a part to the spending meanwhile counts at least
         // once.
-        let pools = read(META, budgets.iter().map(|(pool, _)| rows::pool_key(&pool.name())).collect())?;
+        let pools = read(META_TABLE, budgets.iter().map(|(pool, _)| rows::pool_key(&pool.name())).collect())?;
         let spends =
             read(StoreTable::Spend, budgets.iter().map(|(pool, _)| spend_key(&pool.owner)).collect())?;
         let rows = budgets.iter().zip(pools.into_iter().zip(spends));
@@ -194,7 +194,8 @@ impl SharedFleet {
         amount: i64,
     ) -> Transaction {
         let spent = PoolAmount { pool: pool.name(), amount };
-        SharedFleet::charge_operations(incarnation, &spent).append(SharedFleet::credit_operations(&spent))
+        SharedFleet::charge_part_operations(incarnation, &spent)
+            .append_operations(SharedFleet::credit_pool_operations(&spent))
     }
 }
 
@@ -271,8 +272,9 @@ mod tests {
         // Spending reduces the part and the rest of the budget equally, so no amount becomes available.
         members.spends(0).add(&[spend(25, NOON, (25, 0))]).unwrap();
         assert_eq!(members.draw(1, &of_day(100, 1, NOON)), 0);
-        let parts =
-            |incarnation: usize| members.fleet.parts(members.incarnations[incarnation]).unwrap()[0].amount;
+        let parts = |incarnation: usize| {
+            members.fleet.pool_parts(members.incarnations[incarnation]).unwrap()[0].amount
+        };
         assert_eq!((parts(0), parts(1)), (35, 40));
         let returned = vec![PoolAmount { pool: pool(BudgetPeriod::Day).name(), amount: 35 }];
         members
@@ -311,7 +313,7 @@ mod tests {
             let members = (0..4).map(|n| scope.spawn(move || spend_all(n.to_string())));
             members.collect::<Vec<_>>().into_iter().map(|member| member.join().unwrap()).sum()
         });
-        let rest = SharedFleet::new(store.clone()).available(&pool(BudgetPeriod::Day).name());
+        let rest = SharedFleet::new(store.clone()).available_amount(&pool(BudgetPeriod::Day).name());
         assert_eq!((spent, rest), (2_000, Ok(0)));
     }
 
@@ -393,7 +395,7 @@ mod tests {
         assert_eq!(members.draw(1, &lowered(40)), 20);
         assert_eq!(members.draw(0, &lowered(10)), 20);
         assert_eq!(members.draw(0, &BudgetRequest { limit: 5, ..lowered(20) }), 0);
-        assert_eq!(members.fleet.available(&pool(BudgetPeriod::Day).name()), Ok(-20));
+        assert_eq!(members.fleet.available_amount(&pool(BudgetPeriod::Day).name()), Ok(-20));
     }
 
     #[test]

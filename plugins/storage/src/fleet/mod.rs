@@ -28,7 +28,7 @@ use crate::{StoreError, Transaction};
 
 pub use alone::SoloFleet;
 pub use budgets::{BudgetDraw, BudgetPool, BudgetRequest};
-pub use pools::{PoolState, credit_pool_name, energy_pool_name};
+pub use pools::{PoolOpeningState, credit_pool_name, energy_pool_name};
 pub(crate) use shared::require_alive;
 pub use shared::{ObservedFleet, PeerReport, SharedFleet};
 pub use watch::{LeaseTerm, PeerWatch};
@@ -153,13 +153,13 @@ pub trait Fleet: Send + Sync + std::fmt::Debug {
     ///
     /// # Errors
     /// Same as [`crate::Store::scan`].
-    fn parts(&self, incarnation: Incarnation) -> Result<Vec<PoolAmount>, FleetError>;
+    fn pool_parts(&self, incarnation: Incarnation) -> Result<Vec<PoolAmount>, FleetError>;
 
     /// Returns the incarnations of all processes, this one included.
     ///
     /// # Errors
     /// Same as [`crate::Store::scan`].
-    fn peers(&self) -> Result<Vec<PeerIncarnation>, FleetError>;
+    fn incarnations(&self) -> Result<Vec<PeerIncarnation>, FleetError>;
 
     /// Ends the incarnation of a dead process if its beat is still that of `peer`, and returns its parts to their
     /// pools; returns false if the beat has changed. A repetition continues an interrupted eviction.

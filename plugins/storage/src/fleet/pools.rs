@@ -8,7 +8,7 @@
 //! ```
 //! A gateway without a fleet changes the balances only, so it removes the row.
 
-use super::rows::{self, OPENING_KEY, PART_PREFIX, POOL_PREFIX, POOLS_KEY};
+use super::rows::{self, POOL_PART_PREFIX, POOL_PREFIX, POOLS_OPENING_KEY, POOLS_READY_KEY};
 use super::shared::SharedFleet;
 use crate::ledger::BalanceRecord;
 use crate::{MAX_PAGE_ROWS, StoreError, StoreTable, Transaction, counter_row};
@@ -16,11 +16,11 @@ use crate::{MAX_PAGE_ROWS, StoreError, StoreTable, Transaction, counter_row};
 const META: StoreTable = StoreTable::Meta;
 /// Key prefixes of the rows of a fleet that have no meaning once its gateways have ended.
 const DISSOLVED_PREFIXES: [&[u8]; 5] =
-    [b"fleet/live/", b"fleet/strand/", b"fleet/report/", POOL_PREFIX, PART_PREFIX];
+    [b"fleet/live/", b"fleet/strand/", b"fleet/report/", POOL_PREFIX, POOL_PART_PREFIX];
 
 /// State of the pools after [`SharedFleet::open_pools`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PoolState {
+pub enum PoolOpeningState {
     /// Pools that agree with the balances.
     Ready,
     /// Pools that the incarnation with this number is filling, or that it left unfinished.
@@ -45,24 +45,28 @@ impl SharedFleet {
     ///
     /// # Errors
     /// Same as [`crate::Store::apply`].
-    pub fn open_pools(&self, incarnation: u32, abandoned_by: Option<u32>) -> Result<PoolState, StoreError> {
+    pub fn open_pools(
+        &self,
+        incarnation: u32,
+        abandoned_by: Option<u32>,
+    ) -> Result<PoolOpeningState, StoreError> {
         let store = self.store();
-        if store.get(META, POOLS_KEY)?.is_some() {
-            return Ok(PoolState::Ready);
+        if store.get(META, POOLS_READY_KEY)?.is_some() {
+            return Ok(PoolOpeningState::Ready);
         }
-        let claim = Transaction::new().require_absent(META, POOLS_KEY);
+        let claim = Transaction::new().require_absent(META, POOLS_READY_KEY);
         let claim = match abandoned_by {
-            None => claim.require_absent(META, OPENING_KEY),
-            Some(dead) => claim.require_value(META, OPENING_KEY, counter_row(i64::from(dead))),
+            None => claim.require_absent(META, POOLS_OPENING_KEY),
+            Some(dead) => claim.require_value(META, POOLS_OPENING_KEY, counter_row(i64::from(dead))),
         };
-        match store.apply(claim.put(META, OPENING_KEY, counter_row(i64::from(incarnation)))) {
+        match store.apply(claim.put(META, POOLS_OPENING_KEY, counter_row(i64::from(incarnation)))) {
             Ok(()) => {}
             Err(StoreError::Guard { .. }) => return self.pool_state(),
             Err(error) => return Err(error),
         }
         let is_opening =
-            || Transaction::new().require_value(META, OPENING_KEY, counter_row(i64::from(incarnation)));
-        for prefix in [POOL_PREFIX, PART_PREFIX] {
+            || Transaction::new().require_value(META, POOLS_OPENING_KEY, counter_row(i64::from(incarnation)));
+        for prefix in [POOL_PREFIX, POOL_PART_PREFIX] {
             self.delete_rows(prefix, is_opening)?;
         }
         let mut after: Option<Vec<u8>> = None;
@@ -85,18 +89,18 @@ impl SharedFleet {
                 break;
             }
         }
-        store.apply(is_opening().put(META, POOLS_KEY, b"1").delete(META, OPENING_KEY))?;
-        Ok(PoolState::Ready)
+        store.apply(is_opening().put(META, POOLS_READY_KEY, b"1").delete(META, POOLS_OPENING_KEY))?;
+        Ok(PoolOpeningState::Ready)
     }
 
-    fn pool_state(&self) -> Result<PoolState, StoreError> {
+    fn pool_state(&self) -> Result<PoolOpeningState, StoreError> {
         let store = self.store();
-        let opening = store.get(META, OPENING_KEY)?;
-        if store.get(META, POOLS_KEY)?.is_some() {
-            return Ok(PoolState::Ready);
+        let opening = store.get(META, POOLS_OPENING_KEY)?;
+        if store.get(META, POOLS_READY_KEY)?.is_some() {
+            return Ok(PoolOpeningState::Ready);
         }
         let incarnation = u32::try_from(crate::parse_counter(opening.as_deref())?);
-        Ok(PoolState::Opening(
+        Ok(PoolOpeningState::Opening(
             incarnation.map_err(|_| StoreError::corrupt("the incarnation that fills the pools"))?,
         ))
     }
@@ -108,11 +112,11 @@ impl SharedFleet {
     /// Same as [`crate::Store::apply`].
     pub fn remove_fleet_rows(&self) -> Result<(), StoreError> {
         let store = self.store();
-        if store.get(META, rows::LAST_NUMBER_KEY)?.is_none() {
+        if store.get(META, rows::LAST_INCARNATION_KEY)?.is_none() {
             return Ok(());
         }
-        if store.get(META, POOLS_KEY)?.is_some() || store.get(META, OPENING_KEY)?.is_some() {
-            store.apply(Transaction::new().delete(META, POOLS_KEY).delete(META, OPENING_KEY))?;
+        if store.get(META, POOLS_READY_KEY)?.is_some() || store.get(META, POOLS_OPENING_KEY)?.is_some() {
+            store.apply(Transaction::new().delete(META, POOLS_READY_KEY).delete(META, POOLS_OPENING_KEY))?;
         }
         DISSOLVED_PREFIXES.into_iter().try_for_each(|prefix| self.delete_rows(prefix, Transaction::new))
     }

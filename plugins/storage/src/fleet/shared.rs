@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::rows::{self, INCARNATION_PREFIX, LAST_NUMBER_KEY, PROCESS_NAME_PREFIX, REPORT_PREFIX};
+use super::rows::{self, INCARNATION_PREFIX, LAST_INCARNATION_KEY, PEER_REPORT_PREFIX, PROCESS_NAME_PREFIX};
 use super::{
     Fleet, FleetError, HeartbeatReport, Incarnation, MAX_ATTEMPTS, MAX_HEARTBEAT_POOLS, PeerIncarnation,
     PoolAmount, PoolRequest, amount_to_draw,
@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Table of the rows of a fleet.
-pub(super) const META: StoreTable = StoreTable::Meta;
+pub(super) const META_TABLE: StoreTable = StoreTable::Meta;
 /// Maximum number of attempts to get an incarnation number, and maximum pause between two: enough for a hundred members
 /// that join at the same time.
 const MAX_JOIN_ATTEMPTS: usize = 256;
@@ -59,9 +59,9 @@ impl SharedFleet {
     /// Returns the operations that add an amount to a pool: a grant or a correction. A sum beyond 64 bits stays at the
     /// limit, so that the operations do not fail.
     #[must_use]
-    pub fn credit_operations(change: &PoolAmount) -> Transaction {
+    pub fn credit_pool_operations(change: &PoolAmount) -> Transaction {
         Transaction::new().add_amounts(
-            META,
+            META_TABLE,
             rows::pool_key(&change.pool),
             RowAddition::Counter(change.amount),
         )
@@ -71,23 +71,23 @@ impl SharedFleet {
     ///
     /// # Errors
     /// Same as [`Store::get`].
-    pub fn available(&self, pool: &str) -> Result<i64, StoreError> {
+    pub fn available_amount(&self, pool: &str) -> Result<i64, StoreError> {
         self.counter(&rows::pool_key(pool))
     }
 
     /// Returns the operations that charge an incarnation's part of a pool, which may become negative. Like those of
-    /// [`SharedFleet::credit_operations`], they never fail.
+    /// [`SharedFleet::credit_pool_operations`], they never fail.
     #[must_use]
-    pub fn charge_operations(incarnation: u32, change: &PoolAmount) -> Transaction {
+    pub fn charge_part_operations(incarnation: u32, change: &PoolAmount) -> Transaction {
         let key = rows::pool_part_key(incarnation, &change.pool);
-        Transaction::new().add_amounts(META, key, RowAddition::Counter(change.amount.saturating_neg()))
+        Transaction::new().add_amounts(META_TABLE, key, RowAddition::Counter(change.amount.saturating_neg()))
     }
 
     /// Returns the table and the key of the row that exists while an incarnation, one start of a member, counts as
     /// alive. The value of the row is the name of the incarnation.
     #[must_use]
     pub fn liveness_row(incarnation: u32) -> (StoreTable, Vec<u8>) {
-        (META, rows::process_name_key(incarnation))
+        (META_TABLE, rows::process_name_key(incarnation))
     }
 
     /// Continues the incarnation of an ended process under a new name. Returns `None` if the incarnation was evicted,
@@ -106,17 +106,17 @@ impl SharedFleet {
         let key = rows::process_name_key(id);
         let mut last_error = StoreError::Guard { step: 0 };
         for _ in 0..MAX_ATTEMPTS {
-            let Some(live) = self.store.get(META, &key)? else { return Ok(None) };
+            let Some(live) = self.store.get(META_TABLE, &key)? else { return Ok(None) };
             if !expected.is_empty() && !expected.iter().any(|name| name.as_bytes() == live) {
                 return Ok(None);
             }
             let beat = self.counter(&rows::incarnation_key(id))?;
             let next = Incarnation { id, beat: beat.wrapping_add(1) };
             let adopted = Transaction::new()
-                .require_value(META, key.as_slice(), live)
-                .require_value(META, rows::incarnation_key(id), counter_row(beat))
-                .put(META, rows::incarnation_key(id), counter_row(next.beat))
-                .put(META, key.as_slice(), name);
+                .require_value(META_TABLE, key.as_slice(), live)
+                .require_value(META_TABLE, rows::incarnation_key(id), counter_row(beat))
+                .put(META_TABLE, rows::incarnation_key(id), counter_row(next.beat))
+                .put(META_TABLE, key.as_slice(), name);
             match self.store.apply(adopted) {
                 Ok(()) => return Ok(Some(next)),
                 // A failed guard means that others removed the process from the fleet, or that another commit changed
@@ -134,7 +134,7 @@ impl SharedFleet {
     pub fn peer_report_operations(incarnation: u32, report: Vec<Vec<u8>>) -> Transaction {
         let rows = (0_u16..).zip(report);
         rows.fold(Transaction::new(), |batch, (n, row)| {
-            batch.put(META, rows::report_key(incarnation, n), row)
+            batch.put(META_TABLE, rows::peer_report_key(incarnation, n), row)
         })
     }
 
@@ -143,9 +143,9 @@ impl SharedFleet {
     ///
     /// # Errors
     /// Same as [`Store::scan`].
-    pub fn observe(&self, further: &[RowScan]) -> Result<ObservedFleet, StoreError> {
-        let own = [INCARNATION_PREFIX, PROCESS_NAME_PREFIX, REPORT_PREFIX]
-            .map(|prefix| RowScan::of_prefix(META, prefix));
+    pub fn read_incarnations(&self, further: &[RowScan]) -> Result<ObservedFleet, StoreError> {
+        let own = [INCARNATION_PREFIX, PROCESS_NAME_PREFIX, PEER_REPORT_PREFIX]
+            .map(|prefix| RowScan::of_prefix(META_TABLE, prefix));
         let mut pages = self.store.scan_many(&[&own, further].concat())?.into_iter();
         let mut next_page = || pages.next().unwrap_or_default();
         let (incarnations, mut live, reports) = (next_page(), next_page(), next_page());
@@ -155,7 +155,7 @@ impl SharedFleet {
         }
         let incarnations = self.complete_rows(INCARNATION_PREFIX, incarnations)?;
         let live = self.complete_rows(PROCESS_NAME_PREFIX, live)?;
-        let reports = self.complete_rows(REPORT_PREFIX, reports)?;
+        let reports = self.complete_rows(PEER_REPORT_PREFIX, reports)?;
         Ok(ObservedFleet {
             peers: parse_peers(incarnations, live)?,
             reports: parse_reports(reports)?,
@@ -168,7 +168,7 @@ impl SharedFleet {
         let RowPage { mut rows, mut more } = first;
         while more {
             let after = rows.last().map(|row| row.key.clone());
-            let page = self.store.scan(META, prefix, after.as_deref(), MAX_PAGE_ROWS)?;
+            let page = self.store.scan(META_TABLE, prefix, after.as_deref(), MAX_PAGE_ROWS)?;
             rows.extend(page.rows);
             more = page.more;
         }
@@ -180,12 +180,12 @@ impl SharedFleet {
     }
 
     fn counter(&self, key: &[u8]) -> Result<i64, StoreError> {
-        parse_counter(self.store.get(META, key)?.as_deref())
+        parse_counter(self.store.get(META_TABLE, key)?.as_deref())
     }
 
     /// Returns true if the incarnation has not been evicted.
     pub(super) fn is_alive(&self, id: u32) -> Result<bool, StoreError> {
-        Ok(self.store.get(META, &rows::process_name_key(id))?.is_some())
+        Ok(self.store.get(META_TABLE, &rows::process_name_key(id))?.is_some())
     }
 
     /// Passes each row under a prefix to `each`.
@@ -196,7 +196,7 @@ impl SharedFleet {
     ) -> Result<(), StoreError> {
         let mut after: Option<Vec<u8>> = None;
         loop {
-            let page = self.store.scan(META, prefix, after.as_deref(), MAX_PAGE_ROWS)?;
+            let page = self.store.scan(META_TABLE, prefix, after.as_deref(), MAX_PAGE_ROWS)?;
             after = page.rows.last().map(|row| row.key.clone());
             page.rows.into_iter().try_for_each(&mut each)?;
             if !page.more {
@@ -207,15 +207,17 @@ impl SharedFleet {
 
     /// Returns some parts of an evicted incarnation to their pools; false if there is none.
     fn return_parts(&self, id: u32) -> Result<bool, StoreError> {
-        let page = self.store.scan(META, &rows::parts_prefix(id), None, BURIED_PARTS)?;
+        let page = self.store.scan(META_TABLE, &rows::incarnation_parts_prefix(id), None, BURIED_PARTS)?;
         if page.rows.is_empty() {
             return Ok(false);
         }
         let mut batch = Transaction::new();
         for row in page.rows {
-            let (pool, amount) = (rows::pool_of(id, &row.key)?, parse_counter(Some(&row.value))?);
-            batch = batch.require_value(META, row.key.as_slice(), row.value).delete(META, row.key);
-            batch = batch.append(SharedFleet::credit_operations(&PoolAmount { pool, amount }));
+            let (pool, amount) = (rows::parse_pool_part_key(id, &row.key)?, parse_counter(Some(&row.value))?);
+            batch =
+                batch.require_value(META_TABLE, row.key.as_slice(), row.value).delete(META_TABLE, row.key);
+            batch =
+                batch.append_operations(SharedFleet::credit_pool_operations(&PoolAmount { pool, amount }));
         }
         match self.store.apply(batch) {
             // A failed guard means that another process has already returned the parts.
@@ -234,10 +236,10 @@ fn parse_peers(
     let mut names = HashMap::with_capacity(live.len());
     for row in live {
         let name = String::from_utf8_lossy(&row.value).into_owned();
-        names.insert(rows::incarnation_of(PROCESS_NAME_PREFIX, &row.key)?, name);
+        names.insert(rows::parse_incarnation_key(PROCESS_NAME_PREFIX, &row.key)?, name);
     }
     let incarnations = incarnations.into_iter().map(|row| {
-        let id = rows::incarnation_of(INCARNATION_PREFIX, &row.key)?;
+        let id = rows::parse_incarnation_key(INCARNATION_PREFIX, &row.key)?;
         Ok(PeerIncarnation { id, beat: parse_counter(Some(&row.value))?, name: names.remove(&id) })
     });
     incarnations.collect()
@@ -247,7 +249,7 @@ fn parse_peers(
 fn parse_reports(rows: Vec<StoredRow>) -> Result<Vec<PeerReport>, StoreError> {
     let mut reports: Vec<PeerReport> = Vec::new();
     for row in rows {
-        let incarnation = rows::incarnation_of_report(&row.key)?;
+        let incarnation = rows::parse_peer_report_key(&row.key)?;
         match reports.last_mut() {
             Some(last) if last.incarnation == incarnation => last.rows.push(row.value),
             _ => reports.push(PeerReport { incarnation, rows: vec![row.value] }),
@@ -258,7 +260,7 @@ fn parse_reports(rows: Vec<StoredRow>) -> Result<Vec<PeerReport>, StoreError> {
 
 /// Returns the guard by which an incarnation proves that it is alive.
 pub(crate) fn require_alive(id: u32) -> Transaction {
-    Transaction::new().require_present(META, rows::process_name_key(id))
+    Transaction::new().require_present(META_TABLE, rows::process_name_key(id))
 }
 
 impl Fleet for SharedFleet {
@@ -268,17 +270,17 @@ impl Fleet for SharedFleet {
             // A random pause keeps gateways that start together from conflicting again.
             let pause = MAX_JOIN_PAUSE.mul_f64(rand::random_range(0.0..1.0));
             std::thread::sleep(if attempt == 0 { Duration::ZERO } else { pause });
-            let row = self.store.get(META, LAST_NUMBER_KEY)?;
+            let row = self.store.get(META_TABLE, LAST_INCARNATION_KEY)?;
             let id = parse_counter(row.as_deref())?.checked_add(1).and_then(|id| u32::try_from(id).ok());
             let id = id.ok_or_else(|| StoreError::corrupt("the number of the last incarnation"))?;
             let batch = match row {
-                Some(row) => Transaction::new().require_value(META, LAST_NUMBER_KEY, row),
-                None => Transaction::new().require_absent(META, LAST_NUMBER_KEY),
+                Some(row) => Transaction::new().require_value(META_TABLE, LAST_INCARNATION_KEY, row),
+                None => Transaction::new().require_absent(META_TABLE, LAST_INCARNATION_KEY),
             };
             let batch = batch
-                .put(META, LAST_NUMBER_KEY, counter_row(i64::from(id)))
-                .put(META, rows::incarnation_key(id), counter_row(0))
-                .put(META, rows::process_name_key(id), name.as_bytes());
+                .put(META_TABLE, LAST_INCARNATION_KEY, counter_row(i64::from(id)))
+                .put(META_TABLE, rows::incarnation_key(id), counter_row(0))
+                .put(META_TABLE, rows::process_name_key(id), name.as_bytes());
             match self.store.apply(batch) {
                 Ok(()) => return Ok(Incarnation { id, beat: 0 }),
                 Err(error @ StoreError::Guard { .. }) => last_error = error,
@@ -300,19 +302,31 @@ impl Fleet for SharedFleet {
         }
         let Incarnation { id, beat } = incarnation;
         let next = Incarnation { id, beat: beat.wrapping_add(1) };
-        let mut batch = report.with.clone().append(require_alive(id));
-        batch = batch.require_value(META, rows::incarnation_key(id), counter_row(beat)).put(
-            META,
+        let mut batch = report.with.clone().append_operations(require_alive(id));
+        batch = batch.require_value(META_TABLE, rows::incarnation_key(id), counter_row(beat)).put(
+            META_TABLE,
             rows::incarnation_key(id),
             counter_row(next.beat),
         );
         for PoolAmount { pool, amount } in &report.spent {
-            batch = batch.add(META, rows::pool_part_key(id, pool), amount.saturating_neg(), None, None);
+            batch = batch.add_to_counter(
+                META_TABLE,
+                rows::pool_part_key(id, pool),
+                amount.saturating_neg(),
+                None,
+                None,
+            );
         }
         for PoolAmount { pool, amount } in &report.returned {
             // The transaction fails if the part of the process would become negative.
-            batch = batch.add(META, rows::pool_part_key(id, pool), amount.saturating_neg(), Some(0), None);
-            batch = batch.add(META, rows::pool_key(pool), *amount, None, None);
+            batch = batch.add_to_counter(
+                META_TABLE,
+                rows::pool_part_key(id, pool),
+                amount.saturating_neg(),
+                Some(0),
+                None,
+            );
+            batch = batch.add_to_counter(META_TABLE, rows::pool_key(pool), *amount, None, None);
         }
         match self.store.apply(batch) {
             Ok(()) => Ok(next),
@@ -329,13 +343,13 @@ impl Fleet for SharedFleet {
         let PoolRequest { pool, wanted, least } = request;
         let mut last_error = StoreError::Guard { step: 0 };
         for _ in 0..MAX_ATTEMPTS {
-            let amount = amount_to_draw(self.available(pool)?, *wanted, *least);
+            let amount = amount_to_draw(self.available_amount(pool)?, *wanted, *least);
             if amount == 0 {
                 return if self.is_alive(incarnation.id)? { Ok(0) } else { Err(FleetError::Evicted) };
             }
             let batch = require_alive(incarnation.id)
-                .add(META, rows::pool_key(pool), -amount, Some(0), None)
-                .add(META, rows::pool_part_key(incarnation.id, pool), amount, None, None);
+                .add_to_counter(META_TABLE, rows::pool_key(pool), -amount, Some(0), None)
+                .add_to_counter(META_TABLE, rows::pool_part_key(incarnation.id, pool), amount, None, None);
             match self.store.apply(batch) {
                 Ok(()) => return Ok(amount),
                 Err(StoreError::Guard { step: 0 }) => return Err(FleetError::Evicted),
@@ -347,32 +361,33 @@ impl Fleet for SharedFleet {
         Err(last_error.into())
     }
 
-    fn parts(&self, incarnation: Incarnation) -> Result<Vec<PoolAmount>, FleetError> {
+    fn pool_parts(&self, incarnation: Incarnation) -> Result<Vec<PoolAmount>, FleetError> {
         let mut parts = Vec::new();
-        self.for_each_row(&rows::parts_prefix(incarnation.id), |row| {
+        self.for_each_row(&rows::incarnation_parts_prefix(incarnation.id), |row| {
             let amount = parse_counter(Some(&row.value))?;
-            parts.push(PoolAmount { pool: rows::pool_of(incarnation.id, &row.key)?, amount });
+            parts.push(PoolAmount { pool: rows::parse_pool_part_key(incarnation.id, &row.key)?, amount });
             Ok(())
         })?;
         Ok(parts)
     }
 
-    fn peers(&self) -> Result<Vec<PeerIncarnation>, FleetError> {
-        Ok(self.observe(&[])?.peers)
+    fn incarnations(&self) -> Result<Vec<PeerIncarnation>, FleetError> {
+        Ok(self.read_incarnations(&[])?.peers)
     }
 
     fn evict(&self, peer: &PeerIncarnation) -> Result<bool, FleetError> {
         let (id, live) = (peer.id, rows::process_name_key(peer.id));
-        let beat = Transaction::new().require_value(META, rows::incarnation_key(id), counter_row(peer.beat));
-        match self.store.apply(beat.delete(META, live)) {
+        let beat =
+            Transaction::new().require_value(META_TABLE, rows::incarnation_key(id), counter_row(peer.beat));
+        match self.store.apply(beat.delete(META_TABLE, live)) {
             Ok(()) => {}
             Err(StoreError::Guard { .. }) => return Ok(false),
             Err(error) => return Err(error.into()),
         }
         while self.return_parts(id)? {}
         // The beat row is removed after all parts, so that an interrupted removal is found and continued.
-        self.delete_rows(&rows::report_prefix(id), Transaction::new)?;
-        self.store.apply(Transaction::new().delete(META, rows::incarnation_key(id)))?;
+        self.delete_rows(&rows::peer_report_prefix(id), Transaction::new)?;
+        self.store.apply(Transaction::new().delete(META_TABLE, rows::incarnation_key(id)))?;
         Ok(true)
     }
 }

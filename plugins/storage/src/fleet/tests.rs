@@ -60,7 +60,7 @@ fn alone_everything_is_granted() {
     let request = PoolRequest { pool: "acme".to_owned(), wanted: 7, least: 1 };
     assert_eq!(SoloFleet.draw_from_pool(incarnation, &request), Ok(7));
     assert_eq!(SoloFleet.heartbeat(incarnation, &HeartbeatReport::default()).map(|next| next.beat), Ok(1));
-    assert_eq!((SoloFleet.peers(), SoloFleet.parts(incarnation)), (Ok(vec![]), Ok(vec![])));
+    assert_eq!((SoloFleet.incarnations(), SoloFleet.pool_parts(incarnation)), (Ok(vec![]), Ok(vec![])));
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn a_buried_incarnation_draws_and_reports_nothing_more() {
     let store = open_in_memory();
     let fleet = SharedFleet::new(store.clone());
     let amount = |amount| PoolAmount { pool: "acme".to_owned(), amount };
-    store.apply(SharedFleet::credit_operations(&amount(1_000))).unwrap();
+    store.apply(SharedFleet::credit_pool_operations(&amount(1_000))).unwrap();
     let (one, other) = (fleet.join("one").unwrap(), fleet.join("other").unwrap());
     assert_ne!(one.id, other.id);
     let request = PoolRequest { pool: "acme".to_owned(), wanted: 100, least: 1 };
@@ -77,16 +77,16 @@ fn a_buried_incarnation_draws_and_reports_nothing_more() {
         HeartbeatReport { spent: vec![amount(30)], returned: vec![amount(20)], ..HeartbeatReport::default() };
     let next = fleet.heartbeat(one, &report).unwrap();
     assert_eq!(fleet.heartbeat(one, &report), Ok(next), "a repetition is applied once");
-    assert_eq!((fleet.parts(next), fleet.available("acme")), (Ok(vec![amount(50)]), Ok(920)));
-    let seen = fleet.peers().unwrap().into_iter().find(|peer| peer.id == one.id).unwrap();
+    assert_eq!((fleet.pool_parts(next), fleet.available_amount("acme")), (Ok(vec![amount(50)]), Ok(920)));
+    let seen = fleet.incarnations().unwrap().into_iter().find(|peer| peer.id == one.id).unwrap();
     let next = fleet.heartbeat(next, &HeartbeatReport::default()).unwrap();
     assert_eq!(fleet.evict(&seen), Ok(false), "it has beaten since");
-    let seen = fleet.peers().unwrap().into_iter().find(|peer| peer.id == one.id).unwrap();
+    let seen = fleet.incarnations().unwrap().into_iter().find(|peer| peer.id == one.id).unwrap();
     assert_eq!((fleet.evict(&seen), fleet.evict(&seen)), (Ok(true), Ok(false)));
-    assert_eq!(fleet.available("acme"), Ok(970));
+    assert_eq!(fleet.available_amount("acme"), Ok(970));
     assert_eq!(fleet.heartbeat(next, &report), Err(FleetError::Evicted));
     assert_eq!(fleet.draw_from_pool(next, &request), Err(FleetError::Evicted));
-    assert_eq!(fleet.peers().unwrap().len(), 1);
+    assert_eq!(fleet.incarnations().unwrap().len(), 1);
     let third = fleet.join("third").unwrap();
     assert!(third.id > other.id, "numbers are not used again");
 }
@@ -107,7 +107,7 @@ fn a_report_over_its_limits_is_refused_and_changes_nothing() {
         ..HeartbeatReport::default()
     };
     assert!(matches!(fleet.heartbeat(incarnation, &more), Err(FleetError::Store(StoreError::Guard { .. }))));
-    assert_eq!((fleet.parts(incarnation), fleet.available("a")), (Ok(vec![]), Ok(0)));
+    assert_eq!((fleet.pool_parts(incarnation), fleet.available_amount("a")), (Ok(vec![]), Ok(0)));
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn an_observation_has_all_incarnations_their_reports_and_the_further_pages() {
     fleet.heartbeat(incarnations[1], &HeartbeatReport { with, ..HeartbeatReport::default() }).unwrap();
     let further = RowScan::of_prefix(StoreTable::Batches, b"o/");
     store.apply(Transaction::new().put(StoreTable::Batches, b"o/a", b"")).unwrap();
-    let observed = fleet.observe(std::slice::from_ref(&further)).unwrap();
+    let observed = fleet.read_incarnations(std::slice::from_ref(&further)).unwrap();
     assert_eq!(observed.peers.len(), incarnations.len());
     assert!(observed.peers.iter().zip(&incarnations).all(|(peer, incarnation)| peer.id == incarnation.id));
     let names = observed.peers.iter().map(|peer| peer.name.clone().unwrap());
@@ -136,13 +136,13 @@ fn an_observation_has_all_incarnations_their_reports_and_the_further_pages() {
 fn an_adopted_incarnation_is_not_buried_for_the_silence_of_the_earlier_process() {
     let fleet = SharedFleet::new(open_in_memory());
     let incarnation = fleet.join("earlier").unwrap();
-    let silent = fleet.peers().unwrap().into_iter().find(|peer| peer.id == incarnation.id).unwrap();
+    let silent = fleet.incarnations().unwrap().into_iter().find(|peer| peer.id == incarnation.id).unwrap();
     assert_eq!(fleet.resume_incarnation(incarnation.id, &["another's".to_owned()], "later"), Ok(None));
     let adopted = fleet.resume_incarnation(incarnation.id, &[], "later").unwrap().unwrap();
     assert_eq!(fleet.evict(&silent), Ok(false), "a peer that saw only the earlier beat");
     assert!(fleet.heartbeat(adopted, &HeartbeatReport::default()).is_ok());
-    assert_eq!(fleet.peers().unwrap()[0].name.as_deref(), Some("later"));
-    let seen = fleet.peers().unwrap().remove(0);
+    assert_eq!(fleet.incarnations().unwrap()[0].name.as_deref(), Some("later"));
+    let seen = fleet.incarnations().unwrap().remove(0);
     assert_eq!(fleet.evict(&seen), Ok(true));
     assert_eq!(
         fleet.resume_incarnation(incarnation.id, &["later".to_owned()], "last"),

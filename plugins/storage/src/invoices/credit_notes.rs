@@ -8,13 +8,13 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Counters, InvoiceStore, TABLE, compress, key, number_key};
-use crate::audit::{AuditLog, AuditedChange};
+use crate::audit::{AuditLog, ChangeDescription};
 use crate::versioned_json::{self, MAX_ATTEMPTS};
 use crate::{StoreError, Transaction};
 
 const WHAT: &str = "a credit note";
 /// Maximum number of corrections of one credit note, so that its row is within the limits.
-pub const MAX_CORRECTIONS: usize = 2_000;
+pub const MAX_CORRECTIONS_PER_NOTE: usize = 2_000;
 
 /// Issued credit note. Amounts are exact text, and negative if the customer gets money back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,7 +98,7 @@ impl InvoiceStore {
         (draft, documents): (&CreditNoteRecord, u64),
         complete: impl Fn(u64) -> String,
         document: impl Fn(&CreditNoteRecord) -> Vec<u8>,
-        change: impl Fn(&CreditNoteRecord) -> AuditedChange,
+        change: impl Fn(&CreditNoteRecord) -> ChangeDescription,
     ) -> Result<CreditNoteOutcome, StoreError> {
         let log = AuditLog::new(self.store.clone());
         let mut left = MAX_ATTEMPTS;
@@ -113,7 +113,7 @@ impl InvoiceStore {
             record.parts = parts.len();
             let batch = put_credit_note(counters.advance()?, &record, parts)?;
             left -= 1;
-            match self.store.apply(batch.append(log.entry_operations(&change(&record))?)) {
+            match self.store.apply(batch.append_operations(log.entry_operations(&change(&record))?)) {
                 Err(StoreError::Guard { .. }) if left > 0 => {}
                 applied => return applied.map(|()| CreditNoteOutcome::Issued(Box::new(record))),
             }

@@ -5,12 +5,12 @@ mod record;
 use std::sync::Arc;
 
 pub use self::record::{KeyDigest, KeyLimits, KeyRecord, PreviousSecret};
-use crate::audit::{AuditLog, AuditedChange};
-use crate::versioned_json::{self, ChangeOutcome};
+use crate::audit::{AuditLog, ChangeDescription};
+use crate::versioned_json::{self, RecordChange};
 use crate::{Store, StoreError, StoreTable, Transaction};
 
 /// Length of a public key id, in characters.
-pub const ID_LENGTH: usize = 16;
+pub const ID_CHARS: usize = 16;
 const WHAT: &str = "a key";
 
 /// Outcome of a key revocation.
@@ -51,8 +51,8 @@ impl KeyStore {
     /// # Errors
     /// Returns `Guard` if a key of this id exists, `Format` if the id is not 16 letters and digits or the account is
     /// empty or contains a NUL, and the errors of [`Store::apply`].
-    pub fn insert(&self, key: &KeyRecord, entry: &AuditedChange) -> Result<(), StoreError> {
-        if key.id.len() != ID_LENGTH || !key.id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+    pub fn insert(&self, key: &KeyRecord, entry: &ChangeDescription) -> Result<(), StoreError> {
+        if key.id.len() != ID_CHARS || !key.id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
             return Err(StoreError::Format { what: "a key's id is 16 letters and digits".to_owned() });
         }
         if key.account.is_empty() || key.account.contains('\0') {
@@ -62,7 +62,7 @@ impl KeyStore {
             .require_absent(StoreTable::Keys, key.id.as_bytes())
             .put(StoreTable::Keys, key.id.as_bytes(), versioned_json::encode(WHAT, key)?)
             .put(StoreTable::AccountKeys, index_key(&key.account, &key.id), []);
-        AuditLog::new(self.store.clone()).apply(&batch, entry)
+        AuditLog::new(self.store.clone()).apply_with_entry(&batch, entry)
     }
 
     /// Returns the key of a public id.
@@ -129,14 +129,14 @@ impl KeyStore {
     pub fn change(
         &self,
         id: &str,
-        change: impl Fn(&mut KeyRecord) -> Option<AuditedChange>,
+        change: impl Fn(&mut KeyRecord) -> Option<ChangeDescription>,
     ) -> Result<Option<KeyRecord>, StoreError> {
         let log = AuditLog::new(self.store.clone());
         let changed =
             versioned_json::change_record(&*self.store, WHAT, (StoreTable::Keys, id.as_bytes()), |key| {
                 Ok(match change(key) {
-                    None => ChangeOutcome::Unchanged,
-                    Some(entry) => ChangeOutcome::Changed(log.entry_operations(&entry)?),
+                    None => RecordChange::Unchanged,
+                    Some(entry) => RecordChange::Changed(log.entry_operations(&entry)?),
                 })
             })?;
         Ok(changed.map(|(key, _)| key))
@@ -146,7 +146,7 @@ impl KeyStore {
     ///
     /// # Errors
     /// Same as [`KeyStore::change`].
-    pub fn revoke(&self, id: &str, entry: &AuditedChange) -> Result<RevokeOutcome, StoreError> {
+    pub fn revoke(&self, id: &str, entry: &ChangeDescription) -> Result<RevokeOutcome, StoreError> {
         let already = std::cell::Cell::new(false);
         let found = self.change(id, |key| {
             already.set(key.revoked.is_some());
@@ -175,10 +175,10 @@ impl KeyStore {
             (StoreTable::Keys, id.as_bytes()),
             |key: &mut KeyRecord| {
                 if key.last_used.is_some_and(|used| used >= now) {
-                    return Ok(ChangeOutcome::Unchanged);
+                    return Ok(RecordChange::Unchanged);
                 }
                 key.last_used = Some(now);
-                Ok(ChangeOutcome::Changed(Transaction::new()))
+                Ok(RecordChange::Changed(Transaction::new()))
             },
         )?;
         Ok(touched.is_some())

@@ -1,6 +1,6 @@
 //! Reading of balances, and of the names of entries.
 
-use super::key::name_key;
+use super::key::entry_name_key;
 use super::{BalanceRecord, LedgerStore, parse_number};
 use crate::{StoreError, StoreTable};
 
@@ -40,6 +40,9 @@ impl LedgerStore {
     /// # Errors
     /// Same as [`Store::get`](crate::Store::get).
     pub fn entry_number_by_name(&self, name: &str) -> Result<Option<u64>, StoreError> {
-        self.store.get(StoreTable::Idempotency, &name_key(name))?.map(|row| parse_number(&row)).transpose()
+        self.store
+            .get(StoreTable::Idempotency, &entry_name_key(name))?
+            .map(|row| parse_number(&row))
+            .transpose()
     }
 }

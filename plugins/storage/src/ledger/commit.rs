@@ -1,10 +1,10 @@
 //! Commit to the ledger: entries and the rows that belong to them, as one guarded transaction.
 
-use super::key::{block_key, journal_key, month_key, name_key, tip_key};
+use super::key::{block_key, entry_name_key, journal_position_key, month_length_key, tip_key};
 use super::{
     BalanceRecord, CounterChange, JournalPosition, LedgerStore, LedgerTip, MonthLength, compression,
 };
-use crate::audit::AuditedChange;
+use crate::audit::ChangeDescription;
 use crate::fleet::{PoolAmount, SharedFleet};
 use crate::{MAX_KEY_BYTES, MAX_VALUE_BYTES, RowAddition, StoreError, StoreTable, Transaction};
 
@@ -31,9 +31,9 @@ pub struct RowWrite {
 }
 
 impl RowWrite {
-    /// Returns the size of the row, which counts against [`MAX_EXTRA_ROW_BYTES`](super::MAX_EXTRA_ROW_BYTES).
+    /// Returns the size of the row, which counts against [`MAX_EXTRA_ROWS_BYTES`](super::MAX_EXTRA_ROWS_BYTES).
     #[must_use]
-    pub fn bytes(&self) -> usize {
+    pub fn byte_len(&self) -> usize {
         self.key.len() + self.value.as_ref().map_or(0, Vec::len)
     }
 
@@ -83,7 +83,7 @@ pub struct LedgerCommit {
     /// Rows that must have a given state; otherwise the commit fails.
     pub fences: Vec<RowFence>,
     /// Entries of the audit log that are written with the commit. Only a commit with blocks may have some.
-    pub audited: Vec<AuditedChange>,
+    pub audited: Vec<ChangeDescription>,
     /// Further rows written with the commit, in order.
     pub extra_rows: Vec<RowWrite>,
     /// Position of the writer's journal after the commit. Only a commit with blocks may have one.
@@ -151,7 +151,7 @@ impl LedgerStore {
             match lengths.iter_mut().find(|length| length.month == block.month) {
                 Some(length) => length.bytes += bytes,
                 None => {
-                    let before = self.month_bytes(&block.month)?;
+                    let before = self.month_byte_len(&block.month)?;
                     lengths.push(MonthLength { month: block.month.clone(), bytes: before + bytes });
                 }
             }
@@ -181,7 +181,7 @@ impl LedgerStore {
         if !group.blocks.is_empty() {
             batch = batch.put(StoreTable::Meta, tip_key(self.chain), group.new_tip.to_row()?);
             if let Some(position) = group.journal {
-                batch = batch.put(StoreTable::Meta, journal_key(self.chain), position.to_row());
+                batch = batch.put(StoreTable::Meta, journal_position_key(self.chain), position.to_row());
             }
         }
         for fence in &group.fences {
@@ -197,7 +197,7 @@ impl LedgerStore {
         }
         batch = self.add_pools(batch, group);
         for (name, number) in &group.names {
-            let key = name_key(name);
+            let key = entry_name_key(name);
             batch = batch.require_absent(StoreTable::Idempotency, key.as_slice()).put(
                 StoreTable::Idempotency,
                 key,
@@ -224,7 +224,7 @@ impl LedgerStore {
             batch = batch.put(StoreTable::Ledger, block_key(&block.month, block.last)?, text);
         }
         for MonthLength { month, bytes } in lengths {
-            batch = batch.put(StoreTable::Meta, month_key(self.chain, month), bytes.to_le_bytes());
+            batch = batch.put(StoreTable::Meta, month_length_key(self.chain, month), bytes.to_le_bytes());
         }
         Ok(batch)
     }
@@ -232,10 +232,10 @@ impl LedgerStore {
     fn add_pools(&self, mut batch: Transaction, group: &LedgerCommit) -> Transaction {
         let Some(claim) = &self.claim else { return batch };
         for spent in &group.spent {
-            batch = batch.append(SharedFleet::charge_operations(claim.incarnation(), spent));
+            batch = batch.append_operations(SharedFleet::charge_part_operations(claim.incarnation(), spent));
         }
         for credit in &group.credited {
-            batch = batch.append(SharedFleet::credit_operations(credit));
+            batch = batch.append_operations(SharedFleet::credit_pool_operations(credit));
         }
         batch
     }
@@ -243,7 +243,7 @@ impl LedgerStore {
 
 /// Adds the further rows and the counters of a commit.
 fn add_rows(mut batch: Transaction, group: &LedgerCommit) -> Result<Transaction, StoreError> {
-    if group.blocks.is_empty() && !group.counters.is_empty() && group.changed_fence().is_none() {
+    if group.blocks.is_empty() && !group.counters.is_empty() && group.fenced_row_write().is_none() {
         return Err(StoreError::corrupt("a commit changes counters without an entry or a fence"));
     }
     for row in &group.extra_rows {
@@ -253,7 +253,7 @@ fn add_rows(mut batch: Transaction, group: &LedgerCommit) -> Result<Transaction,
         };
     }
     for change in &group.counters {
-        batch = batch.add(change.table, change.key.as_slice(), change.by, None, None);
+        batch = batch.add_to_counter(change.table, change.key.as_slice(), change.by, None, None);
     }
     Ok(batch)
 }

@@ -17,7 +17,7 @@ pub struct CounterChange {
 impl LedgerCommit {
     /// Returns a row that the commit both requires by a fence and changes, with its new value. If the store has this
     /// value, the commit was applied, unless the value is that the row is absent.
-    pub(super) fn changed_fence(&self) -> Option<&RowWrite> {
+    pub(super) fn fenced_row_write(&self) -> Option<&RowWrite> {
         let is_fence = |row: &&RowWrite| {
             self.fences
                 .iter()
@@ -34,7 +34,7 @@ impl LedgerStore {
             // The first guard of a commit with blocks is the tip of the chain.
             return Ok(step == 0 && self.tip()? == Some(group.new_tip));
         }
-        let Some(changed) = group.changed_fence() else { return Ok(false) };
+        let Some(changed) = group.fenced_row_write() else { return Ok(false) };
         let mut rows = vec![changed];
         if changed.value.is_none() {
             // An absent fence row is no proof, because another process may have removed it. Therefore the rows that the

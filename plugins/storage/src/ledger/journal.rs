@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::{StoreError, permissions};
 
 /// Size in bytes from which records go to the other file.
-pub const JOURNAL_FILE_BYTES: u64 = 8 * 1024 * 1024;
+pub const JOURNAL_ROTATION_BYTES: u64 = 8 * 1024 * 1024;
 /// Maximum bytes of one record: a longer length is damage.
 const MAX_RECORD_BYTES: usize = 1024 * 1024;
 /// Maximum bytes of both files that are read: more than any `limit` that callers pass to [`LedgerJournal::append`].
@@ -156,13 +156,13 @@ impl LedgerJournal {
 
     /// Returns the number of the last record of both files; 0 for none.
     #[must_use]
-    pub fn last_number(&self) -> u64 {
+    pub fn last_record_number(&self) -> u64 {
         self.active.last.max(self.other.last)
     }
 
     /// Returns the size of both journal files together, in bytes.
     #[must_use]
-    pub fn bytes(&self) -> u64 {
+    pub fn byte_len(&self) -> u64 {
         self.active.bytes + self.other.bytes
     }
 
@@ -171,7 +171,7 @@ impl LedgerJournal {
     /// has.
     #[must_use]
     pub fn starts_new_file(&self, committed: u64) -> bool {
-        self.active.last == 0 || (self.active.bytes >= JOURNAL_FILE_BYTES && self.other.last <= committed)
+        self.active.last == 0 || (self.active.bytes >= JOURNAL_ROTATION_BYTES && self.other.last <= committed)
     }
 
     /// Appends records, of which `last` is the number of the last one, and syncs them. `frames` was built with
@@ -186,7 +186,7 @@ impl LedgerJournal {
             self.other.clear(self.id)?;
             std::mem::swap(&mut self.active, &mut self.other);
         }
-        if self.bytes() + frames.len() as u64 > limit {
+        if self.byte_len() + frames.len() as u64 > limit {
             return Err(StoreError::Full);
         }
         self.active.append(frames, last)
@@ -345,7 +345,7 @@ mod tests {
             let expected: Vec<u64> = (1..=records as u64).collect();
             assert_eq!(numbers(&folder), expected, "{length}");
             let mut again = LedgerJournal::open(&folder, ID).unwrap();
-            assert_eq!(again.last_number(), records as u64);
+            assert_eq!(again.last_record_number(), records as u64);
             append(&mut again, 9..=9, 10, 0);
             assert_eq!(numbers(&folder), [expected, vec![9]].concat(), "{length}");
         }
@@ -378,11 +378,11 @@ mod tests {
         assert_eq!(numbers(dir.path()), (1..=19).collect::<Vec<_>>(), "8 is not committed");
         append(&mut journal, 20..=20, size, 8);
         assert_eq!(numbers(dir.path()), (9..=20).collect::<Vec<_>>());
-        assert!(LedgerJournal::open(dir.path(), ID).unwrap().last_number() == 20);
+        assert!(LedgerJournal::open(dir.path(), ID).unwrap().last_record_number() == 20);
         let frames = vec![0; 100];
-        let bytes = journal.bytes();
+        let bytes = journal.byte_len();
         assert_eq!(journal.append(&frames, 21, 8, bytes + 99), Err(StoreError::Full));
-        assert_eq!(journal.bytes(), bytes);
+        assert_eq!(journal.byte_len(), bytes);
     }
 
     #[test]
@@ -395,7 +395,7 @@ mod tests {
         assert_eq!(numbers(&apart), [1, 2]);
         assert_eq!(LedgerJournal::read(&folder).unwrap(), None);
         drop(LedgerJournal::open(&folder, JournalId { generation: 8, ..ID }).unwrap());
-        assert_eq!(LedgerJournal::open(&folder, ID).unwrap().last_number(), 0);
+        assert_eq!(LedgerJournal::open(&folder, ID).unwrap().last_record_number(), 0);
         assert_eq!(LedgerJournal::read(&folder).unwrap().unwrap().id, ID);
     }
 
@@ -417,7 +417,7 @@ mod tests {
             fs::write(&path, [&whole[..], &frames[..written]].concat()).unwrap();
             journal.active.file = File::open(&path).unwrap();
             assert!(journal.append(&frames, 3, 0, u64::MAX).is_err());
-            assert_eq!(journal.last_number(), 2);
+            assert_eq!(journal.last_record_number(), 2);
             let mut file = fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
             // The position after a write that ended in the middle.
             std::io::Seek::seek(&mut file, std::io::SeekFrom::End(0)).unwrap();

@@ -6,7 +6,7 @@
 //! ```
 
 use super::LedgerStore;
-use super::key::journal_key;
+use super::key::journal_position_key;
 use crate::{StoreError, StoreTable, Transaction};
 
 /// Position of a journal in the store: the last of its records that the ledger contains.
@@ -40,7 +40,9 @@ impl LedgerStore {
     /// # Errors
     /// Same as [`Store::get`](crate::Store::get), and `Corrupt` for a damaged row.
     pub fn journal_position(&self) -> Result<Option<JournalPosition>, StoreError> {
-        let Some(row) = self.store.get(StoreTable::Meta, &journal_key(self.chain))? else { return Ok(None) };
+        let Some(row) = self.store.get(StoreTable::Meta, &journal_position_key(self.chain))? else {
+            return Ok(None);
+        };
         let position = JournalPosition::from_row(&row);
         position.map(Some).ok_or_else(|| StoreError::corrupt("the position of a journal"))
     }
@@ -52,6 +54,6 @@ impl LedgerStore {
     pub fn begin_journal(&self, position: JournalPosition) -> Result<(), StoreError> {
         let batch =
             self.claim.as_ref().map_or_else(Transaction::new, |claim| claim.add_guards(Transaction::new()));
-        self.store.apply(batch.put(StoreTable::Meta, journal_key(self.chain), position.to_row()))
+        self.store.apply(batch.put(StoreTable::Meta, journal_position_key(self.chain), position.to_row()))
     }
 }

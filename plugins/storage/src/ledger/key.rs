@@ -40,7 +40,7 @@ pub(super) fn chain_of_claim(key: &[u8]) -> Result<u32, StoreError> {
 }
 
 /// Returns the key of the position of a chain's journal.
-pub(super) fn journal_key(chain: u32) -> Vec<u8> {
+pub(super) fn journal_position_key(chain: u32) -> Vec<u8> {
     [b"ledger/journal/", chain.to_string().as_bytes()].concat()
 }
 
@@ -54,12 +54,12 @@ fn unknown_key() -> StoreError {
 }
 
 /// Returns the key of an entry name.
-pub(super) fn name_key(name: &str) -> Vec<u8> {
+pub(super) fn entry_name_key(name: &str) -> Vec<u8> {
     [NAME_PREFIX, name.as_bytes()].concat()
 }
 
 /// Returns the key of the length of a chain's file of a month.
-pub(super) fn month_key(chain: u32, month: &str) -> Vec<u8> {
+pub(super) fn month_length_key(chain: u32, month: &str) -> Vec<u8> {
     let key = [b"ledger/", month.as_bytes()].concat();
     if chain == 0 { key } else { [key.as_slice(), b"#", chain.to_string().as_bytes()].concat() }
 }

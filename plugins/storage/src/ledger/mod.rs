@@ -66,7 +66,7 @@ pub const MAX_COMMIT_BYTES: usize = MAX_TRANSACTION_BYTES / 3;
 /// Maximum number of blocks, balances, pools, names, rollups and further rows of one commit together.
 pub const MAX_COMMIT_ROWS: usize = MAX_OPERATIONS / 2;
 /// Maximum bytes of the further rows of one commit.
-pub const MAX_EXTRA_ROW_BYTES: usize = MAX_TRANSACTION_BYTES / 6;
+pub const MAX_EXTRA_ROWS_BYTES: usize = MAX_TRANSACTION_BYTES / 6;
 
 /// Ledger of a store, open for one chain, to which this process writes.
 #[derive(Debug)]
@@ -105,7 +105,7 @@ impl LedgerStore {
         for chain in chains.into_iter().filter(|chain| *chain != 0) {
             let other = ledger.open_inactive_chain(chain)?;
             if let Some(replica) = &ledger.replica {
-                replica.lock().add_repairs(other.take_repairs());
+                replica.lock().add_repairs(other.take_replica_repairs());
             }
         }
         Ok(ledger)
@@ -201,7 +201,7 @@ impl LedgerStore {
 
     /// Returns the repairs that the replica got from the store since the last call: a sentence for each month.
     #[must_use]
-    pub fn take_repairs(&self) -> Vec<String> {
+    pub fn take_replica_repairs(&self) -> Vec<String> {
         self.replica.as_ref().map(|copies| copies.lock().take_repairs()).unwrap_or_default()
     }
 
@@ -227,7 +227,7 @@ impl LedgerStore {
         let known = self.last_length.lock().take();
         let applied = match &*group.audited {
             [] => self.store.apply(batch),
-            audited => AuditLog::new(self.store.clone()).apply_all(&batch, audited),
+            audited => AuditLog::new(self.store.clone()).apply_with_entries(&batch, audited),
         };
         match applied {
             // The lengths may have been read after an earlier try.
@@ -242,7 +242,7 @@ impl LedgerStore {
     /// Returns true if the head of the audit log can be read, on which commits with audit entries depend.
     #[must_use]
     pub fn is_audit_log_readable(&self) -> bool {
-        AuditLog::new(self.store.clone()).last_number().is_ok()
+        AuditLog::new(self.store.clone()).last_entry_number().is_ok()
     }
 
     /// Returns the time until [`LedgerStore::sync_replica`] is due; `None` if the replica is synced. While there are

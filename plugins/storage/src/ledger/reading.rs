@@ -1,8 +1,8 @@
 //! Reading of the ledger's blocks: by chain and month, in order, page by page.
 
-use penstock_core::entry_number::{chain_base, chain_of};
+use penstock_core::entry_number::{chain_of, number_before_chain};
 
-use super::key::{block_key, month_key, split_block_key};
+use super::key::{block_key, month_length_key, split_block_key};
 use super::{EntryBlock, LedgerStore, decompress, parse_number};
 use crate::{StoreError, StoreTable, StoredRow};
 
@@ -11,16 +11,16 @@ impl LedgerStore {
     ///
     /// # Errors
     /// Same as [`Store::get`](crate::Store::get).
-    pub fn month_bytes(&self, month: &str) -> Result<u64, StoreError> {
+    pub fn month_byte_len(&self, month: &str) -> Result<u64, StoreError> {
         if let Some(last) = self.last_length.lock().as_ref().filter(|last| last.month == month) {
             return Ok(last.bytes);
         }
-        self.chain_month_bytes(self.chain, month)
+        self.chain_month_byte_len(self.chain, month)
     }
 
     /// Returns the bytes of a month's blocks in a chain, uncompressed; 0 without blocks.
-    pub(super) fn chain_month_bytes(&self, chain: u32, month: &str) -> Result<u64, StoreError> {
-        match self.store.get(StoreTable::Meta, &month_key(chain, month))? {
+    pub(super) fn chain_month_byte_len(&self, chain: u32, month: &str) -> Result<u64, StoreError> {
+        match self.store.get(StoreTable::Meta, &month_length_key(chain, month))? {
             None => Ok(0),
             Some(row) => parse_number(&row),
         }
@@ -49,7 +49,7 @@ impl LedgerStore {
     pub fn chain_months(&self, chain: u32) -> Result<Vec<String>, StoreError> {
         let mut months = Vec::new();
         for month in self.months()? {
-            if self.first_row(&month, chain_base(chain))?.is_some() {
+            if self.first_row(&month, number_before_chain(chain))?.is_some() {
                 months.push(month);
             }
         }
@@ -76,7 +76,7 @@ impl LedgerStore {
 
     /// Returns a page of the blocks of a month that end after the entry `after`, in the chain of that entry; true if
     /// more blocks follow. The blocks are in order and decompressed lazily. To read a chain from its beginning, pass
-    /// [`chain_base`] as `after`.
+    /// [`number_before_chain`] as `after`.
     ///
     /// # Errors
     /// Same as [`Store::scan`](crate::Store::scan); an item is `Corrupt` if its block cannot be read.

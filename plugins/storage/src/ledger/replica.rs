@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use penstock_core::entry_number::{chain_base, chain_end};
+use penstock_core::entry_number::{last_number_in_chain, number_before_chain};
 
 use super::key::{file_name, parse_file_name};
 use super::replica_comparison::file_title;
@@ -128,7 +128,7 @@ impl LedgerReplica {
         for run in group.blocks.chunk_by(|one, next| one.month == next.month) {
             let Some(first) = run.first() else { continue };
             let text = run.iter().map(|sheet| sheet.text.as_slice()).collect::<Vec<_>>().concat();
-            let end = ledger.month_bytes(&first.month)?;
+            let end = ledger.month_byte_len(&first.month)?;
             if self.open.as_ref().is_some_and(|(open, ..)| *open != first.month) {
                 self.sync_open()?;
             }
@@ -205,7 +205,7 @@ impl LedgerReplica {
     }
 
     fn catch_up_month(&mut self, ledger: &LedgerStore, month: &str, recent: bool) -> Result<(), StoreError> {
-        let should = ledger.month_bytes(month)?;
+        let should = ledger.month_byte_len(month)?;
         if *self.open_month(month)?.1 > should {
             self.rename_diverged_file(ledger, month)?;
         }
@@ -298,8 +298,8 @@ fn last_blocks(
     should: u64,
     length: u64,
 ) -> Result<Vec<EntryBlock>, StoreError> {
-    let start_of_chain = chain_base(ledger.chain());
-    let last = ledger.tip()?.map_or_else(|| chain_end(ledger.chain()), |tip| tip.seq);
+    let start_of_chain = number_before_chain(ledger.chain());
+    let last = ledger.tip()?.map_or_else(|| last_number_in_chain(ledger.chain()), |tip| tip.seq);
     let mut back = COMPARED_ENTRIES;
     loop {
         let from = last.saturating_sub(back).max(start_of_chain);

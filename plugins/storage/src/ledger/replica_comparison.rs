@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
-use penstock_core::entry_number::chain_base;
+use penstock_core::entry_number::number_before_chain;
 
 use super::LedgerStore;
 use super::replica::{contains_at, file_months, month_path, read_error};
@@ -55,7 +55,7 @@ pub(super) fn compare_files(
         let mut at = 0_u64;
         let mut differs = None;
         let end = file.metadata().map_err(read_error)?.len();
-        ledger.for_each_block_in_month(&month, chain_base(chain), |sheet| {
+        ledger.for_each_block_in_month(&month, number_before_chain(chain), |sheet| {
             let is_missing = expected == ExpectedReplica::Partial && at + sheet.text.len() as u64 > end;
             if !is_missing && differs.is_none() && !eventually_contains(&file, at, &sheet.text)? {
                 differs = Some(at);
@@ -66,7 +66,7 @@ pub(super) fn compare_files(
         let length = file.metadata().map_err(read_error)?.len();
         // The length in the store is read after the length of the file, so that a commit in between is not reported as
         // a difference.
-        let should = ledger.chain_month_bytes(chain, &month)?;
+        let should = ledger.chain_month_byte_len(chain, &month)?;
         if let Some(at) = differs.or_else(|| (length > should).then_some(should)) {
             findings.push(format!("the file of {title} differs from the store after byte {at}"));
         }

@@ -90,7 +90,10 @@ impl LedgerStore {
     ///
     /// # Errors
     /// Returns `Guard` if a chain has another tip, and the errors of [`crate::Store::apply`].
-    pub fn complete_rollups(&self, tips: &[(u32, LedgerTip)]) -> Result<Vec<(u32, LedgerTip)>, StoreError> {
+    pub fn mark_rollups_complete(
+        &self,
+        tips: &[(u32, LedgerTip)],
+    ) -> Result<Vec<(u32, LedgerTip)>, StoreError> {
         self.mark_rollups(tips, true)
     }
 

@@ -85,7 +85,9 @@ fn is_io(error: &tokio_postgres::Error) -> bool {
 
 /// Connects as [`connect`], and names the address of the server in errors. For operators at a start or a check: the
 /// errors of a running store may be shown to others.
-pub(super) async fn connect_first(settings: &ConnectSettings) -> Result<Client, DatabaseError> {
+pub(super) async fn connect_with_address_in_errors(
+    settings: &ConnectSettings,
+) -> Result<Client, DatabaseError> {
     let named = |what: String| format!("{}: {what}", settings.address());
     connect(settings).await.map_err(|error| match error {
         DatabaseError::Lost(what) => DatabaseError::Lost(named(what)),

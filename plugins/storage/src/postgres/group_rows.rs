@@ -38,7 +38,7 @@ struct TableWrites {
 impl GroupRows {
     /// Reads and locks the rows that the guards and additions of the group refer to. Tables and keys are locked in
     /// ascending order, so that writers of several processes do not deadlock.
-    pub(super) async fn read(
+    pub(super) async fn read_and_lock(
         client: &Client,
         names: &TableNames,
         group: &[&Transaction],

@@ -73,7 +73,7 @@ impl IdentityFile {
 
 /// Incarnation of this process: the row that represents the process in the database, by its random token.
 #[derive(Clone, Debug)]
-pub(super) struct Incarnation {
+pub(super) struct WriterIncarnation {
     pub(super) token: String,
 }
 
@@ -96,8 +96,8 @@ pub(super) async fn join(
     previous: Option<&str>,
     sharing: StoreSharing,
     takeover_after: Duration,
-) -> Result<Incarnation, DatabaseError> {
-    let incarnation = Incarnation { token: encode_hex(&rand::random::<[u8; 16]>()) };
+) -> Result<WriterIncarnation, DatabaseError> {
+    let incarnation = WriterIncarnation { token: encode_hex(&rand::random::<[u8; 16]>()) };
     let mut seen: HashMap<i32, (i64, Instant)> = HashMap::new();
     loop {
         let now = Instant::now();
@@ -126,7 +126,7 @@ pub(super) async fn join(
 async fn try_join(
     client: &mut Client,
     names: &TableNames,
-    incarnation: &Incarnation,
+    incarnation: &WriterIncarnation,
     previous: Option<&str>,
     sharing: StoreSharing,
     dead: &[(i32, i64)],
@@ -185,7 +185,7 @@ fn process_name() -> String {
     format!("process {} on {}", std::process::id(), host.trim())
 }
 
-impl Incarnation {
+impl WriterIncarnation {
     /// Returns the number of the last commit; `None` if the incarnation is no longer live. Waits for a commit in flight
     /// on a lost connection.
     pub(super) async fn last_commit(
@@ -201,7 +201,7 @@ impl Incarnation {
     }
 
     /// Raises the beat; returns false if the incarnation is no longer live, or its last commit has another number.
-    pub(super) async fn beat(
+    pub(super) async fn record_heartbeat(
         &self,
         client: &Client,
         names: &TableNames,

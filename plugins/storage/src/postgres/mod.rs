@@ -95,7 +95,7 @@ impl PostgresStore {
         let runtime = self.runtime.as_ref().ok_or_else(|| closing("read, because it is closing"))?;
         let (reply, answered) = sync_channel(1);
         let reader = Arc::clone(&self.reader);
-        runtime.spawn(async move { drop(reply.send(reader.read(read).await)) });
+        runtime.spawn(async move { drop(reply.send(reader.read_with_retry(read).await)) });
         answered
             .recv_timeout(self.timeout)
             .map_err(|_| StoreError::Unreachable { what: "no answer in time".to_owned() })?
@@ -213,7 +213,7 @@ impl Store for PostgresStore {
         })
     }
 
-    fn verify_with(&self, read: &mut dyn FnMut(u64)) -> Result<VerifyOutcome, StoreError> {
+    fn verify_with_progress(&self, read: &mut dyn FnMut(u64)) -> Result<VerifyOutcome, StoreError> {
         let mut outcome = VerifyOutcome::default();
         self.for_each_page(|_, rows| {
             read(rows.len() as u64);

@@ -8,8 +8,8 @@ use tokio::runtime::Runtime;
 use tokio_postgres::Client;
 
 use super::PostgresStore;
-use super::connection::{DatabaseError, connect, connect_first};
-use super::incarnation::{self, IdentityFile, Incarnation};
+use super::connection::{DatabaseError, connect, connect_with_address_in_errors};
+use super::incarnation::{self, IdentityFile, WriterIncarnation};
 use super::options::{ConnectSettings, PostgresOptions, option_error};
 use super::reader::Reader;
 use super::rows;
@@ -63,7 +63,7 @@ pub fn open_postgres(options: &PostgresOptions) -> Result<Arc<dyn Store>, StoreE
 pub fn begin_import(options: &PostgresOptions) -> Result<Arc<dyn Store>, StoreError> {
     open(options, |client, names, state| async move {
         match state {
-            ImportState::Unfinished => schema::clear(&*client, &names).await,
+            ImportState::Unfinished => schema::delete_all_rows(&*client, &names).await,
             ImportState::Complete => {
                 for table in StoreTable::ALL {
                     let statement = format!("select from {} limit 1", names.row_table(table));
@@ -89,7 +89,7 @@ pub fn finish_import(options: &PostgresOptions) -> Result<(), StoreError> {
     let settings = ConnectSettings::new(options)?;
     let names = TableNames::new(&options.schema);
     run(&new_runtime()?, async move {
-        let client = connect_first(&settings).await?;
+        let client = connect_with_address_in_errors(&settings).await?;
         schema::set_import_state(&client, &names, ImportState::Complete).await
     })
 }
@@ -125,8 +125,8 @@ pub fn check_postgres(options: &PostgresOptions) -> Result<DatabaseReport, Store
     let settings = ConnectSettings::new(options)?;
     let names = TableNames::new(&options.schema);
     run(&new_runtime()?, async move {
-        let client = connect_first(&settings).await?;
-        let has_tables = schema::inspect(&client, &names).await?.is_some();
+        let client = connect_with_address_in_errors(&settings).await?;
+        let has_tables = schema::check_tables(&client, &names).await?.is_some();
         let mut warnings: Vec<String> = warning.into_iter().collect();
         for (name, safe) in [("fsync", "on"), ("full_page_writes", "on")] {
             if schema::server_setting(&client, name).await? != safe {
@@ -184,14 +184,14 @@ async fn join_and_connect<F>(
     settings: &ConnectSettings,
     identity: &mut IdentityFile,
     admit: impl FnOnce(Arc<Client>, TableNames, ImportState) -> F + Send,
-) -> Result<(Incarnation, Client), DatabaseError>
+) -> Result<(WriterIncarnation, Client), DatabaseError>
 where
     F: Future<Output = Result<(), DatabaseError>> + Send,
 {
     let names = TableNames::new(&options.schema);
     let previous = identity.previous.clone();
-    let mut client = connect_first(settings).await?;
-    let state = schema::prepare(&mut client, &names).await?;
+    let mut client = connect_with_address_in_errors(settings).await?;
+    let state = schema::prepare_tables(&mut client, &names).await?;
     let (sharing, takeover_after) = (options.sharing, options.takeover_after);
     let incarnation =
         incarnation::join(&mut client, &names, previous.as_deref(), sharing, takeover_after).await?;

@@ -31,7 +31,10 @@ impl Reader {
     }
 
     /// Runs a read, and repeats it after a lost connection.
-    pub(super) async fn read<T, F>(&self, mut read: impl FnMut(Arc<Client>) -> F) -> Result<T, StoreError>
+    pub(super) async fn read_with_retry<T, F>(
+        &self,
+        mut read: impl FnMut(Arc<Client>) -> F,
+    ) -> Result<T, StoreError>
     where
         F: Future<Output = Result<T, DatabaseError>>,
     {

@@ -79,7 +79,10 @@ impl TableNames {
 }
 
 /// Checks the server, and creates the tables if they are missing. Several processes may do so at the same time.
-pub(super) async fn prepare(client: &mut Client, names: &TableNames) -> Result<ImportState, DatabaseError> {
+pub(super) async fn prepare_tables(
+    client: &mut Client,
+    names: &TableNames,
+) -> Result<ImportState, DatabaseError> {
     check_server(client).await?;
     for _ in 1..MAX_ATTEMPTS {
         match ensure_tables(client, names).await {
@@ -137,7 +140,7 @@ async fn is_table_missing(client: &Client, names: &TableNames) -> Result<bool, D
 
 /// Checks the version of the server and of existing tables, and creates nothing. Returns `None` for a database without
 /// tables.
-pub(super) async fn inspect(
+pub(super) async fn check_tables(
     client: &Client,
     names: &TableNames,
 ) -> Result<Option<ImportState>, DatabaseError> {
@@ -196,7 +199,10 @@ pub(super) async fn set_import_state(
 }
 
 /// Deletes the rows of all tables of the store.
-pub(super) async fn clear(client: &impl GenericClient, names: &TableNames) -> Result<(), DatabaseError> {
+pub(super) async fn delete_all_rows(
+    client: &impl GenericClient,
+    names: &TableNames,
+) -> Result<(), DatabaseError> {
     let tables: Vec<String> = StoreTable::ALL.iter().map(|table| names.row_table(*table)).collect();
     Ok(client.batch_execute(&format!("truncate {}", tables.join(", "))).await?)
 }

@@ -8,7 +8,7 @@ use crate::StoreHealth;
 /// Permission of this process to write to the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum WriterState {
+pub(super) enum WritePermission {
     Active,
     /// Another process has taken the database over.
     Fenced,
@@ -23,7 +23,7 @@ pub(super) struct DatabaseStatus {
     lost_since: AtomicU64,
     /// Start of the current group of transactions, in the form of `lost_since`.
     busy_since: AtomicU64,
-    /// Current [`WriterState`] as a number; once it is no longer `Active`, it does not change again.
+    /// Current [`WritePermission`] as a number; once it is no longer `Active`, it does not change again.
     state: AtomicU8,
 }
 
@@ -33,7 +33,7 @@ impl DatabaseStatus {
             origin: Instant::now(),
             lost_since: AtomicU64::new(0),
             busy_since: AtomicU64::new(0),
-            state: AtomicU8::new(WriterState::Active as u8),
+            state: AtomicU8::new(WritePermission::Active as u8),
         }
     }
 
@@ -65,17 +65,17 @@ impl DatabaseStatus {
     }
 
     /// Records that this process may no longer write; `state` is the reason.
-    pub(super) fn end_writes(&self, state: WriterState) {
-        let active = WriterState::Active as u8;
+    pub(super) fn end_writes(&self, state: WritePermission) {
+        let active = WritePermission::Active as u8;
         let _ = self.state.compare_exchange(active, state as u8, Ordering::AcqRel, Ordering::Acquire);
     }
 
     /// Returns the permission of this process to write.
-    pub(super) fn writer_state(&self) -> WriterState {
+    pub(super) fn write_permission(&self) -> WritePermission {
         match self.state.load(Ordering::Acquire) {
-            state if state == WriterState::Active as u8 => WriterState::Active,
-            state if state == WriterState::Fenced as u8 => WriterState::Fenced,
-            _ => WriterState::Reverted,
+            state if state == WritePermission::Active as u8 => WritePermission::Active,
+            state if state == WritePermission::Fenced as u8 => WritePermission::Fenced,
+            _ => WritePermission::Reverted,
         }
     }
 
@@ -99,10 +99,10 @@ impl DatabaseStatus {
 
     /// Returns the health of the store; a group that runs for `stuck_after` counts as an outage.
     pub(super) fn health(&self, stuck_after: Duration) -> StoreHealth {
-        match self.writer_state() {
-            WriterState::Active => {}
-            WriterState::Fenced => return StoreHealth::Failed,
-            WriterState::Reverted => return StoreHealth::Reverted,
+        match self.write_permission() {
+            WritePermission::Active => {}
+            WritePermission::Fenced => return StoreHealth::Failed,
+            WritePermission::Reverted => return StoreHealth::Reverted,
         }
         let busy = self.since(&self.busy_since).filter(|busy| *busy >= stuck_after);
         match self.outage_duration().or(busy) {

@@ -14,10 +14,10 @@ use tokio_postgres::types::Type;
 
 use super::connection::{DatabaseError, connect};
 use super::group_rows::GroupRows;
-use super::incarnation::{IdentityFile, Incarnation};
+use super::incarnation::{IdentityFile, WriterIncarnation};
 use super::options::ConnectSettings;
 use super::schema::TableNames;
-use super::status::{DatabaseStatus, WriterState};
+use super::status::{DatabaseStatus, WritePermission};
 use crate::transaction_group::evaluate_group;
 use crate::{StoreError, Transaction};
 
@@ -48,7 +48,7 @@ pub(super) struct GroupWriter {
     pub(super) runtime: Handle,
     pub(super) settings: ConnectSettings,
     pub(super) names: TableNames,
-    pub(super) incarnation: Incarnation,
+    pub(super) incarnation: WriterIncarnation,
     pub(super) status: Arc<DatabaseStatus>,
     pub(super) heartbeat: Duration,
     /// Open database connection; `None` while it is lost.
@@ -82,11 +82,11 @@ impl GroupWriter {
     }
 
     fn write_group(&mut self, first: WriteJob, jobs: &Receiver<WriteJob>) {
-        let mut bytes = first.transaction.bytes();
+        let mut bytes = first.transaction.byte_len();
         let mut group = vec![first];
         while group.len() < MAX_GROUP && bytes < MAX_GROUP_BYTES {
             let Ok(job) = jobs.try_recv() else { break };
-            bytes += job.transaction.bytes();
+            bytes += job.transaction.byte_len();
             group.push(job);
         }
         let transactions: Vec<&Transaction> = group.iter().map(|job| &job.transaction).collect();
@@ -102,7 +102,7 @@ impl GroupWriter {
     }
 
     fn send_heartbeat(&mut self) {
-        if self.status.writer_state() != WriterState::Active {
+        if self.status.write_permission() != WritePermission::Active {
             return;
         }
         let runtime = self.runtime.clone();
@@ -116,7 +116,7 @@ impl GroupWriter {
     async fn beat(&mut self) -> Result<(), DatabaseError> {
         self.ensure_connected().await?;
         let client = self.client.as_ref().ok_or_else(not_connected)?;
-        if self.incarnation.beat(client, &self.names, self.seq).await? {
+        if self.incarnation.record_heartbeat(client, &self.names, self.seq).await? {
             return Ok(());
         }
         // A connection pooler retains this connection even if a standby takes over, so the number of the last commit is
@@ -173,7 +173,7 @@ impl GroupWriter {
         self.client = Some(client);
         match last {
             Some(seq) if seq < self.seq => {
-                self.status.end_writes(WriterState::Reverted);
+                self.status.end_writes(WritePermission::Reverted);
                 Err(DatabaseError::Permanent(StoreError::Reverted))
             }
             Some(seq) => {
@@ -187,19 +187,19 @@ impl GroupWriter {
     /// Records that another process has taken over; returns the error of all further writes.
     async fn fence(&mut self) -> DatabaseError {
         let holder = match &self.client {
-            Some(client) => Incarnation::active_process_name(client, &self.names).await.ok(),
+            Some(client) => WriterIncarnation::active_process_name(client, &self.names).await.ok(),
             None => None,
         };
-        self.status.end_writes(WriterState::Fenced);
+        self.status.end_writes(WritePermission::Fenced);
         let holder = holder.unwrap_or_else(|| "another process".to_owned());
         DatabaseError::Permanent(StoreError::Evicted { what: format!("{holder} has taken over") })
     }
 
     async fn commit(&mut self, group: &[&Transaction]) -> Result<GroupResults, DatabaseError> {
-        match self.status.writer_state() {
-            WriterState::Active => {}
-            WriterState::Fenced => return Err(self.fence().await),
-            WriterState::Reverted => return Err(DatabaseError::Permanent(StoreError::Reverted)),
+        match self.status.write_permission() {
+            WritePermission::Active => {}
+            WritePermission::Fenced => return Err(self.fence().await),
+            WritePermission::Reverted => return Err(DatabaseError::Permanent(StoreError::Reverted)),
         }
         self.ensure_connected().await?;
         if let Some((_, results)) = self.unanswered.take_if(|(number, _)| *number == self.seq) {
@@ -223,7 +223,7 @@ impl GroupWriter {
         }
         // The row of the process is locked now, so an unanswered commit was not applied and never will be.
         self.unanswered = None;
-        let rows = GroupRows::read(client, &self.names, group).await?;
+        let rows = GroupRows::read_and_lock(client, &self.names, group).await?;
         let (results, writes) = evaluate_group(group.iter().copied(), |key| rows.stored_row(key));
         if writes.is_empty() {
             client.batch_execute("rollback").await?;

@@ -12,7 +12,7 @@ use std::path::Path;
 use crate::{StoreError, permissions};
 
 /// Key of the marker row. Tag 0 belongs to no table, so callers never see it.
-pub(crate) const MARKER_KEY: &[u8] = b"\0tip";
+pub(crate) const CONTENT_DIGEST_KEY: &[u8] = b"\0tip";
 
 /// Returns true if a key belongs to a row of a caller.
 pub(crate) fn is_caller_row(disk_key: &[u8]) -> bool {
@@ -21,7 +21,7 @@ pub(crate) fn is_caller_row(disk_key: &[u8]) -> bool {
 
 /// Row count and checksum of the contents of a store after a number of groups, to detect missing rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct CommitMarker {
+pub(crate) struct ContentDigest {
     /// Number of groups written so far.
     pub(crate) groups: u64,
     /// Number of rows.
@@ -30,15 +30,15 @@ pub(crate) struct CommitMarker {
     pub(crate) sum: u64,
 }
 
-impl CommitMarker {
+impl ContentDigest {
     /// Counts a row with the fingerprint `mark`.
-    pub(crate) fn add(&mut self, mark: u64) {
+    pub(crate) fn add_fingerprint(&mut self, mark: u64) {
         self.rows = self.rows.wrapping_add(1);
         self.sum = self.sum.wrapping_add(mark);
     }
 
     /// Subtracts a row with the fingerprint `mark`.
-    pub(crate) fn remove(&mut self, mark: u64) {
+    pub(crate) fn remove_fingerprint(&mut self, mark: u64) {
         self.rows = self.rows.wrapping_sub(1);
         self.sum = self.sum.wrapping_sub(mark);
     }
@@ -47,9 +47,9 @@ impl CommitMarker {
         [self.groups, self.rows, self.sum].iter().flat_map(|number| number.to_le_bytes()).collect()
     }
 
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<CommitMarker, StoreError> {
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<ContentDigest, StoreError> {
         match bytes.as_chunks::<8>() {
-            ([groups, rows, sum], []) => Ok(CommitMarker {
+            ([groups, rows, sum], []) => Ok(ContentDigest {
                 groups: u64::from_le_bytes(*groups),
                 rows: u64::from_le_bytes(*rows),
                 sum: u64::from_le_bytes(*sum),

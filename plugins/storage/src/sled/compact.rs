@@ -70,7 +70,7 @@ fn has_disk_space(engine: &SledEngine, rows: u64) -> bool {
 
 fn compact_log(engine: &SledEngine) -> Result<CompactionOutcome, StoreError> {
     let before = engine.with_sled(SledHandle::log_bytes)?;
-    let side = engine.dir.staging_path()?;
+    let side = engine.dir.clear_staging_dir()?;
     if let Err(why) = copy_rows(engine, &side) {
         // The incomplete new log is removed, because on a full disk the store needs its space.
         remove_all(&side)?;

@@ -78,7 +78,7 @@ impl StoreDir {
     }
 
     /// Deletes the staging directory `sled.new` with its contents and returns its path.
-    pub(crate) fn staging_path(&self) -> Result<PathBuf, StoreError> {
+    pub(crate) fn clear_staging_dir(&self) -> Result<PathBuf, StoreError> {
         let side = self.root.join("sled.new");
         remove_all(&side)?;
         Ok(side)

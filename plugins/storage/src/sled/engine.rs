@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, RwLock};
 
 use super::StoreOptions;
-use super::commit_marker::{self, CommitMarker, GroupNumberFile, fingerprint};
+use super::commit_marker::{self, ContentDigest, GroupNumberFile, fingerprint};
 use super::directory::StoreDir;
 use super::handle::SledHandle;
 use super::reserve_file::ReserveFile;
@@ -15,7 +15,7 @@ use crate::transaction_group::WritesByKey;
 use crate::{StoreError, StoreHealth, row};
 
 /// Minimum interval between attempts to reopen a store that a failure closed.
-pub(crate) const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+pub(crate) const REOPEN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Embedded store on sled: the open database, its directory and the state of its writer.
 pub(crate) struct SledEngine {
@@ -27,10 +27,10 @@ pub(crate) struct SledEngine {
     /// Keys written since a copy began; `None` while no copy runs.
     pub(crate) changed_keys: Mutex<Option<BTreeSet<Vec<u8>>>>,
     /// Number and checksum of the rows that the store must contain.
-    pub(crate) marker: Mutex<CommitMarker>,
+    pub(crate) marker: Mutex<ContentDigest>,
     group_file: GroupNumberFile,
     /// Progress of a running verification; `None` while none runs.
-    pub(crate) verify_pass: Mutex<Option<VerifyPass>>,
+    pub(crate) verify_pass: Mutex<Option<VerifyProgress>>,
     /// Lock held by a copy or a verification, so that one runs at a time.
     pub(crate) scan_lock: Mutex<()>,
     /// Time of the last attempt to reopen sled.
@@ -49,7 +49,7 @@ impl SledEngine {
             write_lock: Mutex::new(()),
             changed_keys: Mutex::new(None),
             scan_lock: Mutex::new(()),
-            marker: Mutex::new(CommitMarker::default()),
+            marker: Mutex::new(ContentDigest::default()),
             group_file: GroupNumberFile::open(&folder.group_file_path())?,
             verify_pass: Mutex::new(None),
             last_reopen: Mutex::new(None),
@@ -82,7 +82,7 @@ impl SledEngine {
         if self.sled.read().is_some() {
             return Ok(());
         }
-        if revived.is_some_and(|at| at.elapsed() < RETRY_INTERVAL) {
+        if revived.is_some_and(|at| at.elapsed() < REOPEN_INTERVAL) {
             return Err(self.closed_error());
         }
         *revived = Some(Instant::now());
@@ -91,8 +91,8 @@ impl SledEngine {
 
     /// Returns the error of calls while sled is closed.
     fn closed_error(&self) -> StoreError {
-        match self.writer_health.mode() {
-            WriteMode::Full => StoreError::Full,
+        match self.writer_health.write_status() {
+            WriteStatus::Full => StoreError::Full,
             _ => StoreError::Io { what: "reopen after a failure", kind: std::io::ErrorKind::NotConnected },
         }
     }
@@ -122,14 +122,14 @@ impl SledEngine {
             let met =
                 survey.as_mut().filter(|survey| survey.is_counted(key)).map(|survey| &mut survey.counted);
             for tip in [Some(&mut tip), met].into_iter().flatten() {
-                old_mark.into_iter().for_each(|mark| tip.remove(mark));
-                new_mark.into_iter().for_each(|mark| tip.add(mark));
+                old_mark.into_iter().for_each(|mark| tip.remove_fingerprint(mark));
+                new_mark.into_iter().for_each(|mark| tip.add_fingerprint(mark));
             }
         }
         tip.groups += 1;
         sealed.push((
-            commit_marker::MARKER_KEY.to_vec(),
-            Some(row::encode(commit_marker::MARKER_KEY, &tip.to_bytes())),
+            commit_marker::CONTENT_DIGEST_KEY.to_vec(),
+            Some(row::encode(commit_marker::CONTENT_DIGEST_KEY, &tip.to_bytes())),
         ));
         let written = live.write(sealed).and_then(|()| live.flush_to_os()).map_err(CommitError::Write);
         if let Err(fault) = written.and_then(|()| live.sync_to_disk().map_err(CommitError::Sync)) {
@@ -149,9 +149,9 @@ impl SledEngine {
 
     /// Loads the commit marker of the newly opened store.
     fn load_marker(&self, live: &SledHandle) -> Result<(), StoreError> {
-        let tip = match live.get(commit_marker::MARKER_KEY)? {
-            Some(tip) => CommitMarker::from_bytes(&tip)?,
-            None => CommitMarker::default(),
+        let tip = match live.get(commit_marker::CONTENT_DIGEST_KEY)? {
+            Some(tip) => ContentDigest::from_bytes(&tip)?,
+            None => ContentDigest::default(),
         };
         let noted = self.group_file.read();
         if tip.groups < noted {
@@ -184,14 +184,14 @@ impl SledEngine {
 
 /// Progress of a verification: the rows counted up to a key.
 #[derive(Debug, Default)]
-pub(crate) struct VerifyPass {
+pub(crate) struct VerifyProgress {
     /// Greatest key that the scan has read so far.
     pub(crate) cursor: Option<Vec<u8>>,
     /// Count and checksum of the rows up to the cursor, updated with concurrent writes.
-    pub(crate) counted: CommitMarker,
+    pub(crate) counted: ContentDigest,
 }
 
-impl VerifyPass {
+impl VerifyProgress {
     fn is_counted(&self, key: &[u8]) -> bool {
         self.cursor.as_deref().is_some_and(|cursor| key <= cursor)
     }
@@ -208,7 +208,7 @@ pub(crate) enum CommitError {
 /// Write mode of the sled store: ready, disk full, or failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum WriteMode {
+pub(crate) enum WriteStatus {
     Ready = 0,
     Full = 1,
     Failed = 2,
@@ -253,15 +253,15 @@ impl WriterHealth {
         self.closed.load(Ordering::Acquire)
     }
 
-    pub(crate) fn mode(&self) -> WriteMode {
+    pub(crate) fn write_status(&self) -> WriteStatus {
         match self.mode.load(Ordering::Acquire) {
-            0 => WriteMode::Ready,
-            1 => WriteMode::Full,
-            _ => WriteMode::Failed,
+            0 => WriteStatus::Ready,
+            1 => WriteStatus::Full,
+            _ => WriteStatus::Failed,
         }
     }
 
-    pub(crate) fn set_mode(&self, mode: WriteMode) {
+    pub(crate) fn set_write_status(&self, mode: WriteStatus) {
         self.mode.store(mode as u8, Ordering::Release);
     }
 
@@ -269,12 +269,12 @@ impl WriterHealth {
     pub(crate) fn health(&self, stuck_after: Duration) -> StoreHealth {
         let busy_since = self.busy_since.load(Ordering::Acquire);
         let milliseconds = if busy_since == 0 { 0 } else { self.elapsed_ms().saturating_sub(busy_since) };
-        match self.mode() {
-            WriteMode::Failed => StoreHealth::Failed,
+        match self.write_status() {
+            WriteStatus::Failed => StoreHealth::Failed,
             _ if u128::from(milliseconds) > stuck_after.as_millis() => StoreHealth::Stuck { milliseconds },
-            WriteMode::Full => StoreHealth::Full,
-            WriteMode::Ready if self.is_database_closed() => StoreHealth::Failed,
-            WriteMode::Ready => StoreHealth::Ready,
+            WriteStatus::Full => StoreHealth::Full,
+            WriteStatus::Ready if self.is_database_closed() => StoreHealth::Failed,
+            WriteStatus::Ready => StoreHealth::Ready,
         }
     }
 }

@@ -24,7 +24,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use self::directory::StoreDir;
-use self::engine::{SledEngine, WriteMode};
+use self::engine::{SledEngine, WriteStatus};
 use self::handle::SledHandle;
 use self::writer::{QUEUE_CAPACITY, WriteJob};
 use crate::store::{PageBuilder, prefix_end};
@@ -33,7 +33,7 @@ use crate::{
 };
 
 pub use self::compact::{CompactionOutcome, compact};
-pub use self::repair::{RepairOutcome, repair, repair_with};
+pub use self::repair::{RepairOutcome, repair, repair_with_progress};
 
 /// Options of a store on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl Default for StoreOptions {
 pub fn open(path: &Path, options: StoreOptions) -> Result<Arc<dyn Store>, StoreError> {
     let folder = StoreDir::acquire(path)?;
     if !folder.has_store() {
-        let side = folder.staging_path()?;
+        let side = folder.clear_staging_dir()?;
         let live = SledHandle::open(&side, &options)?;
         live.flush_to_os()?;
         drop(live);
@@ -85,7 +85,7 @@ pub fn open(path: &Path, options: StoreOptions) -> Result<Arc<dyn Store>, StoreE
     scan::check_missing_rows(&engine)?;
     compact::compact_if_due(&engine)?;
     match engine.reserve_file.create_if_missing() {
-        Err(StoreError::Full) => engine.writer_health.set_mode(WriteMode::Full),
+        Err(StoreError::Full) => engine.writer_health.set_write_status(WriteStatus::Full),
         secured => secured?,
     }
     SledStore::start(engine).map(|store| Arc::new(store) as Arc<dyn Store>)
@@ -207,7 +207,7 @@ impl Store for SledStore {
         scan::copy_all_rows(&self.engine, sink)
     }
 
-    fn verify_with(&self, read: &mut dyn FnMut(u64)) -> Result<VerifyOutcome, StoreError> {
+    fn verify_with_progress(&self, read: &mut dyn FnMut(u64)) -> Result<VerifyOutcome, StoreError> {
         scan::verify(&self.engine, read)
     }
 

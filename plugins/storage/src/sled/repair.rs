@@ -6,7 +6,7 @@ use std::ops::Bound;
 use std::path::Path;
 
 use super::StoreOptions;
-use super::commit_marker::{self, CommitMarker, fingerprint, is_caller_row};
+use super::commit_marker::{self, ContentDigest, fingerprint, is_caller_row};
 use super::directory::{StoreDir, remove_all};
 
 use super::handle::SledHandle;
@@ -38,7 +38,7 @@ const ATTEMPTS: [&[&str]; 3] = [&[], &["snap"], &["snap", "conf"]];
 /// store or the copy of the damaged one does not fit on the disk, `Io` if the disk fails, and `Locked` as
 /// [`super::open`].
 pub fn repair(from: &Path, to: &Path, options: StoreOptions) -> Result<RepairOutcome, StoreError> {
-    repair_with(from, to, options, &mut |_| {})
+    repair_with_progress(from, to, options, &mut |_| {})
 }
 
 /// Repairs like [`repair`], and calls `saved` with the number of rows of each chunk; rows of discarded attempts count
@@ -46,7 +46,7 @@ pub fn repair(from: &Path, to: &Path, options: StoreOptions) -> Result<RepairOut
 ///
 /// # Errors
 /// Same as [`repair`].
-pub fn repair_with(
+pub fn repair_with_progress(
     from: &Path,
     to: &Path,
     options: StoreOptions,
@@ -103,7 +103,7 @@ fn try_repair(
     options: &StoreOptions,
     saved: &mut dyn FnMut(u64),
 ) -> Result<RepairOutcome, StoreError> {
-    let side = to.staging_path()?;
+    let side = to.clear_staging_dir()?;
     let copy = side.with_extension("salvage");
     remove_all(&copy)?;
     let repaired = copy_files(&from.database_path(), &copy, without).and_then(|()| {
@@ -156,14 +156,14 @@ fn copy_readable_rows(
         }
     }
     saving.flush()?;
-    let mut tip = CommitMarker::default();
+    let mut tip = ContentDigest::default();
     new.scan(Bound::Unbounded, |key, sealed| {
-        tip.add(fingerprint(key, sealed));
+        tip.add_fingerprint(fingerprint(key, sealed));
         Ok(true)
     })?;
     new.write([(
-        commit_marker::MARKER_KEY.to_vec(),
-        Some(row::encode(commit_marker::MARKER_KEY, &tip.to_bytes())),
+        commit_marker::CONTENT_DIGEST_KEY.to_vec(),
+        Some(row::encode(commit_marker::CONTENT_DIGEST_KEY, &tip.to_bytes())),
     )])?;
     new.flush_to_os()?;
     Ok(RepairOutcome { saved: tip.rows, ..saving.repaired })

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use super::commit_marker::{fingerprint, is_caller_row};
-use super::engine::{SledEngine, VerifyPass};
+use super::engine::{SledEngine, VerifyProgress};
 use super::handle::SledHandle;
 use crate::{SnapshotRow, StoreError, StoreTable, VerifyOutcome, row};
 
@@ -77,11 +77,11 @@ fn split_key(key: &[u8]) -> Result<(StoreTable, &[u8]), StoreError> {
     known.ok_or_else(|| StoreError::Format { what: "a row of an unknown table".to_owned() })
 }
 
-/// Implements [`crate::Store::verify_with`]. Writes are paused briefly for each chunk, so that every concurrent write
+/// Implements [`crate::Store::verify_with_progress`]. Writes are paused briefly for each chunk, so that every concurrent write
 /// is counted once: by the writer if its key is before the cursor, otherwise by the scan.
 pub(crate) fn verify(engine: &SledEngine, read: &mut dyn FnMut(u64)) -> Result<VerifyOutcome, StoreError> {
     let _alone = engine.scan_lock.lock();
-    *engine.verify_pass.lock() = Some(VerifyPass::default());
+    *engine.verify_pass.lock() = Some(VerifyProgress::default());
     let mut verified = VerifyOutcome::default();
     let surveyed = loop {
         let _writing = engine.write_lock.lock();
@@ -124,12 +124,12 @@ pub(crate) fn check_missing_rows(engine: &SledEngine) -> Result<(), StoreError> 
 /// Verifies one chunk of rows; returns true if there were rows left to read.
 fn verify_chunk(
     engine: &SledEngine,
-    survey: &mut VerifyPass,
+    survey: &mut VerifyProgress,
     verified: &mut VerifyOutcome,
 ) -> Result<bool, StoreError> {
     let chunk = read_chunk(engine, survey.cursor.as_deref())?;
     for (key, sealed) in chunk.iter().filter(|(key, _)| is_caller_row(key)) {
-        survey.counted.add(fingerprint(key, sealed));
+        survey.counted.add_fingerprint(fingerprint(key, sealed));
         match split_key(key).and_then(|_| row::decode(key, sealed)) {
             Ok(value) => {
                 verified.rows += 1;

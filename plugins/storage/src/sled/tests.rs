@@ -259,7 +259,7 @@ fn a_failed_read_of_a_commit_does_not_change_the_counts_of_a_verification() {
     let engine = SledEngine::open(StoreDir::acquire(dir.path()).unwrap(), small()).unwrap();
     let key = |n: u32| row::disk_key(StoreTable::Meta, &n.to_be_bytes());
     let counted = *engine.marker.lock();
-    *engine.verify_pass.lock() = Some(engine::VerifyPass { cursor: Some(key(u32::MAX)), counted });
+    *engine.verify_pass.lock() = Some(engine::VerifyProgress { cursor: Some(key(u32::MAX)), counted });
     let unreadable = |key| {
         *engine.sled.read().as_ref().unwrap().unreadable_key.lock() = key;
     };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::Instant;
 
-use super::engine::{CommitError, RETRY_INTERVAL, SledEngine, WriteMode};
+use super::engine::{CommitError, REOPEN_INTERVAL, SledEngine, WriteStatus};
 use crate::transaction_group::evaluate_group;
 use crate::{StoreError, Transaction};
 
@@ -29,11 +29,11 @@ pub(crate) struct WriteJob {
 pub(crate) fn run(engine: &Arc<SledEngine>, jobs: &Receiver<WriteJob>) {
     let mut looked = None;
     while let Ok(first) = jobs.recv() {
-        let mut bytes = first.batch.bytes();
+        let mut bytes = first.batch.byte_len();
         let mut group = vec![first];
         while group.len() < MAX_GROUP && bytes < MAX_GROUP_BYTES {
             let Ok(job) = jobs.try_recv() else { break };
-            bytes += job.batch.bytes();
+            bytes += job.batch.byte_len();
             group.push(job);
         }
         engine.writer_health.mark_busy();
@@ -51,17 +51,17 @@ pub(crate) fn run(engine: &Arc<SledEngine>, jobs: &Receiver<WriteJob>) {
 
 /// Returns an error if writes are refused now; on a full disk, checks for free space at most once a second.
 fn check_writable(engine: &SledEngine, looked: &mut Option<Instant>) -> Result<(), StoreError> {
-    match engine.writer_health.mode() {
-        WriteMode::Ready => engine.reopen_if_due(),
-        WriteMode::Failed => {
+    match engine.writer_health.write_status() {
+        WriteStatus::Ready => engine.reopen_if_due(),
+        WriteStatus::Failed => {
             Err(StoreError::Io { what: "write after a failed sync", kind: std::io::ErrorKind::Other })
         }
-        WriteMode::Full if looked.is_some_and(|at| at.elapsed() < RETRY_INTERVAL) => Err(StoreError::Full),
-        WriteMode::Full => {
+        WriteStatus::Full if looked.is_some_and(|at| at.elapsed() < REOPEN_INTERVAL) => Err(StoreError::Full),
+        WriteStatus::Full => {
             *looked = Some(Instant::now());
             engine.reopen_if_due()?;
             engine.reserve_file.create_if_missing()?;
-            engine.writer_health.set_mode(WriteMode::Ready);
+            engine.writer_health.set_write_status(WriteStatus::Ready);
             Ok(())
         }
     }
@@ -91,13 +91,13 @@ fn commit_group(engine: &SledEngine, group: &[WriteJob]) -> Vec<Result<(), Store
 /// callers of the group.
 fn recover_from_error(engine: &SledEngine, fault: CommitError) -> StoreError {
     let (error, mode) = match fault {
-        CommitError::Sync(error) => (error, WriteMode::Failed),
-        CommitError::Write(StoreError::Full) => (StoreError::Full, WriteMode::Full),
-        CommitError::Write(error) => (error, WriteMode::Ready),
+        CommitError::Sync(error) => (error, WriteStatus::Failed),
+        CommitError::Write(StoreError::Full) => (StoreError::Full, WriteStatus::Full),
+        CommitError::Write(error) => (error, WriteStatus::Ready),
     };
-    engine.writer_health.set_mode(mode);
+    engine.writer_health.set_write_status(mode);
     // A failed reopening is tried again by the next caller.
-    if mode != WriteMode::Failed {
+    if mode != WriteStatus::Failed {
         let _ = engine.reopen();
     }
     error

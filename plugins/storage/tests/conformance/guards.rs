@@ -154,24 +154,32 @@ fn a_counter_adds_up_within_its_bounds_only() {
         let at = StoreTable::Meta;
         let count = |store: &Arc<dyn Store>| parse_counter(store.get(at, b"n").unwrap().as_deref());
         assert_eq!(count(store), Ok(0));
-        store.apply(Transaction::new().add(at, b"n", 5, Some(5), Some(5)).put(at, b"beside", b"1")).unwrap();
         store
-            .apply(Transaction::new().add(at, b"n", -8, None, None).add(at, b"n", 1, Some(-2), None))
+            .apply(Transaction::new().add_to_counter(at, b"n", 5, Some(5), Some(5)).put(at, b"beside", b"1"))
+            .unwrap();
+        store
+            .apply(Transaction::new().add_to_counter(at, b"n", -8, None, None).add_to_counter(
+                at,
+                b"n",
+                1,
+                Some(-2),
+                None,
+            ))
             .unwrap();
         assert_eq!(count(store), Ok(-2));
         let refused = [
-            Transaction::new().add(at, b"n", -1, Some(-2), None),
-            Transaction::new().add(at, b"n", 3, None, Some(0)),
-            Transaction::new().add(at, b"n", i64::MIN, None, None),
-            Transaction::new().add(at, b"beside", 1, None, None),
+            Transaction::new().add_to_counter(at, b"n", -1, Some(-2), None),
+            Transaction::new().add_to_counter(at, b"n", 3, None, Some(0)),
+            Transaction::new().add_to_counter(at, b"n", i64::MIN, None, None),
+            Transaction::new().add_to_counter(at, b"beside", 1, None, None),
         ];
         for batch in refused {
-            let batch = Transaction::new().put(at, b"beside", b"2").append(batch);
+            let batch = Transaction::new().put(at, b"beside", b"2").append_operations(batch);
             assert_eq!(store.apply(batch), Err(StoreError::Guard { step: 1 }));
         }
         assert_eq!(store.get(at, b"beside").unwrap(), Some(b"1".to_vec()));
         store.apply(Transaction::new().put(at, b"n", counter_row(i64::MAX))).unwrap();
-        let over = store.apply(Transaction::new().add(at, b"n", 1, None, None));
+        let over = store.apply(Transaction::new().add_to_counter(at, b"n", 1, None, None));
         assert_eq!(over, Err(StoreError::Guard { step: 0 }));
         assert_eq!(count(store), Ok(i64::MAX));
     });
@@ -185,8 +193,13 @@ fn counters_of_many_threads_lose_nothing_and_stay_in_bounds() {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..25 {
-                        match store.apply(Transaction::new().add(StoreTable::Meta, b"n", 3, None, Some(200)))
-                        {
+                        match store.apply(Transaction::new().add_to_counter(
+                            StoreTable::Meta,
+                            b"n",
+                            3,
+                            None,
+                            Some(200),
+                        )) {
                             Ok(()) => drop(done.fetch_add(1, Ordering::Relaxed)),
                             Err(StoreError::Guard { step: 0 }) => {}
                             Err(other) => panic!("{other}"),

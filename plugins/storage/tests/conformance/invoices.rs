@@ -2,7 +2,7 @@
 
 use super::each_engine;
 use penstock_storage::Store;
-use penstock_storage::audit::{AuditLog, AuditedChange};
+use penstock_storage::audit::{AuditLog, ChangeDescription};
 use penstock_storage::invoices::credit_notes::{CreditNoteOutcome, CreditNoteRecord};
 use penstock_storage::invoices::{InvoiceRecord, InvoiceStore, IssueOutcome};
 use std::collections::BTreeSet;
@@ -26,7 +26,7 @@ fn draft(series: &str, year: u16, account: &str, from: &str, to: &str) -> Invoic
 }
 
 fn issue(store: &Arc<dyn Store>, draft: &InvoiceRecord, document: &[u8]) -> IssueOutcome {
-    let change = |record: &InvoiceRecord| AuditedChange {
+    let change = |record: &InvoiceRecord| ChangeDescription {
         at: 1,
         who: "fin".to_owned(),
         what: "invoice.issue".to_owned(),
@@ -81,8 +81,8 @@ fn numbers_are_consecutive_per_series_and_year_and_documents_stay() {
             issued(issue(store, &draft("s", 2026, "acme", "2026-04-01", "2026-04-30"), b"")).sequence,
             3
         );
-        assert_eq!(invoices.find("acme", "2026-01-01", "2026-01-31").unwrap(), Some(first.clone()));
-        assert_eq!(invoices.find("acme", "2026-01-01", "2026-01-30").unwrap(), None);
+        assert_eq!(invoices.find_by_period("acme", "2026-01-01", "2026-01-31").unwrap(), Some(first.clone()));
+        assert_eq!(invoices.find_by_period("acme", "2026-01-01", "2026-01-30").unwrap(), None);
         assert_eq!(invoices.list(Some("acme")).unwrap().len(), 4);
         assert_eq!(invoices.list(Some("acm")).unwrap(), []);
         assert_eq!(invoices.list(None).unwrap().len(), 5);
@@ -158,7 +158,7 @@ fn credit_note(account: &str, entries: Vec<u64>) -> CreditNoteRecord {
 }
 
 fn issue_note(store: &Arc<dyn Store>, draft: &CreditNoteRecord, documents: u64) -> CreditNoteOutcome {
-    let change = |record: &CreditNoteRecord| AuditedChange {
+    let change = |record: &CreditNoteRecord| ChangeDescription {
         at: 1,
         who: "fin".to_owned(),
         what: "credit_note.issue".to_owned(),

@@ -2,7 +2,7 @@
 
 use crate::fleet::three_stores;
 use crate::server::PostgresServer;
-use penstock_core::entry_number::{chain_base, chain_of, sequence_of};
+use penstock_core::entry_number::{chain_of, number_before_chain, sequence_in_chain};
 use penstock_core::usage_row::{USAGE_ROW_VERSION, UsageRow};
 use penstock_storage::fleet::{Fleet, Incarnation, PoolAmount, SharedFleet, credit_pool_name};
 use penstock_storage::ledger::{
@@ -25,12 +25,12 @@ fn member(store: &Arc<dyn Store>) -> LedgerStore {
 fn usage(requests: u64, credits: &str) -> Vec<u8> {
     let outcome = "charged".into();
     UsageRow { v: USAGE_ROW_VERSION, outcome, requests, credits: credits.into(), ..UsageRow::default() }
-        .to_value()
+        .to_json()
 }
 
 /// Commit of the next entry: a charge of 1, and the grant of `granted` under a name.
 fn commit(ledger: &LedgerStore, tip: Option<LedgerTip>, granted: Option<(&str, i64)>) -> LedgerCommit {
-    let last = tip.map_or(chain_base(ledger.chain()), |tip| tip.seq) + 1;
+    let last = tip.map_or(number_before_chain(ledger.chain()), |tip| tip.seq) + 1;
     let pool = credit_pool_name("acme");
     let amount = granted.map_or(0, |(_, amount)| amount);
     LedgerCommit {
@@ -132,23 +132,23 @@ fn commits_of_three_processes_add_up_and_a_name_is_used_once() {
     assert_eq!(ledger.balance("acme").unwrap().unwrap().credits, balance);
     assert_eq!(ledger.rollup(ROLLUP).unwrap().unwrap(), usage(total, &(3 * total).to_string()));
     for (chain, tip) in ledger.chains().unwrap() {
-        assert_eq!((chain_of(tip.seq), sequence_of(tip.seq)), (chain, COMMITS));
+        assert_eq!((chain_of(tip.seq), sequence_in_chain(tip.seq)), (chain, COMMITS));
         let mut numbers = Vec::new();
-        let read = ledger.for_each_block(chain_base(chain), |block| {
+        let read = ledger.for_each_block(number_before_chain(chain), |block| {
             numbers.push(block.last);
             Ok::<_, StoreError>(())
         });
         read.unwrap();
-        assert_eq!(numbers, (chain_base(chain) + 1..=tip.seq).collect::<Vec<_>>());
+        assert_eq!(numbers, (number_before_chain(chain) + 1..=tip.seq).collect::<Vec<_>>());
     }
     let fleet = SharedFleet::new(stores[0].clone());
     let parts: i64 = ledgers
         .iter()
         .map(|ledger| Incarnation { id: ledger.claim().unwrap().incarnation(), beat: 0 })
-        .flat_map(|incarnation| fleet.parts(incarnation).unwrap())
+        .flat_map(|incarnation| fleet.pool_parts(incarnation).unwrap())
         .map(|part| part.amount)
         .sum();
-    assert_eq!(parts + fleet.available(&credit_pool_name("acme")).unwrap(), balance);
+    assert_eq!(parts + fleet.available_amount(&credit_pool_name("acme")).unwrap(), balance);
 }
 
 #[test]
@@ -159,7 +159,8 @@ fn a_buried_process_commits_nothing_and_the_next_one_continues_its_chain() {
     let first = commit(&one, None, Some(("grant a", 50)));
     assert_eq!(append(&one, &first), None);
     let fleet = SharedFleet::new(stores[1].clone());
-    let peer = fleet.peers().unwrap().into_iter().find(|peer| peer.id == one.claim().unwrap().incarnation());
+    let peer =
+        fleet.incarnations().unwrap().into_iter().find(|peer| peer.id == one.claim().unwrap().incarnation());
     assert!(fleet.evict(&peer.unwrap()).unwrap());
     let late = commit(&one, Some(first.new_tip), None);
     let rows =

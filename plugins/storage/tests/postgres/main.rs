@@ -31,7 +31,7 @@ fn elsewhere(options: &PostgresOptions, folder: &tempfile::TempDir) -> PostgresO
 }
 
 fn add_one(store: &dyn Store) -> Result<(), penstock_storage::StoreError> {
-    store.apply(Transaction::new().add(COUNTERS, b"n", 1, None, None))
+    store.apply(Transaction::new().add_to_counter(COUNTERS, b"n", 1, None, None))
 }
 
 fn count(store: &dyn Store) -> i64 {

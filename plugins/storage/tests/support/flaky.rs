@@ -66,8 +66,8 @@ impl Store for FlakyStore {
         self.store.copy_rows(sink)
     }
 
-    fn verify_with(&self, read: &mut dyn FnMut(u64)) -> Result<VerifyOutcome, StoreError> {
-        self.store.verify_with(read)
+    fn verify_with_progress(&self, read: &mut dyn FnMut(u64)) -> Result<VerifyOutcome, StoreError> {
+        self.store.verify_with_progress(read)
     }
 
     fn health(&self) -> StoreHealth {

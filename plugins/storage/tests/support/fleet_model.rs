@@ -96,7 +96,7 @@ impl World {
         };
         for number in 0..POOLS {
             let grant = PoolAmount { pool: format!("acct{number}"), amount: granted };
-            stores[0].apply(SharedFleet::credit_operations(&grant)).unwrap();
+            stores[0].apply(SharedFleet::credit_pool_operations(&grant)).unwrap();
         }
         World {
             store: stores[0].clone(),
@@ -267,7 +267,7 @@ impl Replica {
                 self.term.renew(now);
                 self.unreported.drain(..count);
                 if self.is_stale
-                    && let Ok(parts) = self.fleet.parts(next)
+                    && let Ok(parts) = self.fleet.pool_parts(next)
                 {
                     self.lease = parts.into_iter().map(|part| (part.pool, part.amount)).collect();
                     for (_, pool, cost) in &self.unreported {
@@ -294,7 +294,7 @@ impl Replica {
         let mut batch = report.with;
         for PoolAmount { pool, amount } in report.spent {
             let part = [b"fleet/part/", &incarnation.id.to_be_bytes()[..], pool.as_bytes()].concat();
-            batch = batch.add(StoreTable::Meta, part, -amount, None, None);
+            batch = batch.add_to_counter(StoreTable::Meta, part, -amount, None, None);
         }
         let _ = self.store.apply(batch);
     }
@@ -316,7 +316,7 @@ impl Replica {
 
     fn bury_dead(&mut self, now: Duration) -> u32 {
         let own = self.incarnation.map_or(0, |incarnation| incarnation.id);
-        let Ok(peers) = self.fleet.peers() else { return 0 };
+        let Ok(peers) = self.fleet.incarnations() else { return 0 };
         let dead = self.watch.observe(own, &peers, now);
         let evicted = dead.iter().filter(|peer| matches!(self.fleet.evict(peer), Ok(true)));
         u32::try_from(evicted.count()).unwrap()

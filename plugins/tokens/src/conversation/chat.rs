@@ -1,7 +1,8 @@
 //! Parser of the prompt of a chat completions body.
 
 use super::read::{
-    PromptParseError, into_object, parse_body, string_bytes, take_list, take_member, take_text, take_type,
+    PromptParseError, estimate_value_bytes, into_object, parse_body, take_list, take_member, take_text,
+    take_type,
 };
 use super::{
     FunctionCall, FunctionTool, PromptConversation, PromptEffort, PromptMessage, PromptPart, SpeakerRole,
@@ -10,7 +11,7 @@ use crate::image::PromptImage;
 use serde_json::{Map, Value};
 
 /// Parses the body of a chat completions request.
-pub(super) fn read(bytes: &[u8]) -> Result<PromptConversation, PromptParseError> {
+pub(super) fn parse_conversation(bytes: &[u8]) -> Result<PromptConversation, PromptParseError> {
     let mut body = parse_body(bytes)?;
     let mut turns = Vec::new();
     for (at, message) in take_list(&mut body, "messages", "")?.into_iter().enumerate() {
@@ -140,6 +141,6 @@ fn read_part(value: Value, path: &str) -> Result<PromptPart, PromptParseError> {
                 url.ok_or_else(|| PromptParseError::new(format!("{path}.image_url.url"), "is missing"))?;
             Ok(PromptPart::Image(PromptImage::from_url(&url)))
         }
-        _ => Ok(PromptPart::Opaque { bytes: string_bytes(&Value::Object(map)), kind }),
+        _ => Ok(PromptPart::Opaque { bytes: estimate_value_bytes(&Value::Object(map)), kind }),
     }
 }

@@ -1,7 +1,8 @@
 //! Parser of the prompt of a messages body, in the form that a chat template gets.
 
 use super::read::{
-    PromptParseError, into_object, parse_body, string_bytes, take_list, take_member, take_text, take_type,
+    PromptParseError, estimate_value_bytes, into_object, parse_body, take_list, take_member, take_text,
+    take_type,
 };
 use super::{
     FunctionCall, FunctionTool, PromptConversation, PromptEffort, PromptMessage, PromptPart, SpeakerRole,
@@ -13,11 +14,11 @@ use serde_json::{Map, Value};
 const BILLING_HEADER: &str = "x-anthropic-billing-header";
 
 /// Parses the body of a messages request.
-pub(super) fn read(bytes: &[u8]) -> Result<PromptConversation, PromptParseError> {
+pub(super) fn parse_conversation(bytes: &[u8]) -> Result<PromptConversation, PromptParseError> {
     let mut body = parse_body(bytes)?;
     let mut turns = Vec::new();
     if let Some(system) = system(take_member(&mut body, "system"), "system")? {
-        turns.push(PromptMessage::text(SpeakerRole::System, system));
+        turns.push(PromptMessage::from_text(SpeakerRole::System, system));
     }
     for (at, message) in take_list(&mut body, "messages", "")?.into_iter().enumerate() {
         push_messages(message, &format!("messages[{at}]"), &mut turns)?;
@@ -103,7 +104,7 @@ fn push_messages(message: Value, path: &str, turns: &mut Vec<PromptMessage>) -> 
     let path = format!("{path}.content");
     let content = take_member(&mut map, "content");
     if role == SpeakerRole::System {
-        turns.extend(system(content, &path)?.map(|text| PromptMessage::text(SpeakerRole::System, text)));
+        turns.extend(system(content, &path)?.map(|text| PromptMessage::from_text(SpeakerRole::System, text)));
         return Ok(());
     }
     let mut rest = PromptMessage { role, ..PromptMessage::default() };
@@ -235,12 +236,12 @@ fn block_parts(
         "document" => match document(&mut map, path)? {
             Some(text) => text,
             None => {
-                parts.push(PromptPart::Opaque { kind, bytes: string_bytes(&Value::Object(map)) });
+                parts.push(PromptPart::Opaque { kind, bytes: estimate_value_bytes(&Value::Object(map)) });
                 return Ok(());
             }
         },
         _ => {
-            parts.push(PromptPart::Opaque { kind, bytes: string_bytes(&Value::Object(map)) });
+            parts.push(PromptPart::Opaque { kind, bytes: estimate_value_bytes(&Value::Object(map)) });
             return Ok(());
         }
     };
@@ -255,7 +256,7 @@ fn source_image(source: Option<Value>, path: &str) -> Result<PromptImage, Prompt
     Ok(match (take_text(&mut map, "data", path)?, take_text(&mut map, "url", path)?) {
         (Some(data), _) => PromptImage::from_base64(&data),
         (None, Some(url)) => PromptImage::from_url(&url),
-        (None, None) => PromptImage::unknown(),
+        (None, None) => PromptImage::with_unknown_size(),
     })
 }
 

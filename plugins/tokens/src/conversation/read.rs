@@ -24,7 +24,7 @@ impl PromptParseError {
 const MAX_DEPTH_SUM: u64 = 1 << 20;
 
 /// Returns true if parsing the body needs memory of only a few times its size. Examines brackets and commas only.
-pub(super) fn is_readable(body: &[u8]) -> bool {
+pub(super) fn fits_memory_limit(body: &[u8]) -> bool {
     let (mut depths, mut depth) = (0_u64, 0_u64);
     let mut rest = body.iter();
     while let Some(byte) = rest.next() {
@@ -110,11 +110,11 @@ fn join(path: &str, name: &str) -> String {
 
 /// Returns the bytes of all strings in a value, and 8 for each other value, as a bound on the tokens of an unknown
 /// part. The names of members do not count.
-pub(super) fn string_bytes(value: &Value) -> usize {
+pub(super) fn estimate_value_bytes(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len(),
-        Value::Array(list) => list.iter().map(string_bytes).sum(),
-        Value::Object(map) => map.values().map(string_bytes).sum(),
+        Value::Array(list) => list.iter().map(estimate_value_bytes).sum(),
+        Value::Object(map) => map.values().map(estimate_value_bytes).sum(),
         _ => 8,
     }
 }

@@ -118,11 +118,11 @@ fn printing_a_conversation_shows_no_content() {
 fn bodies_with_millions_of_values_are_not_read() {
     let list = |count: usize| format!("{{\"tools\":[{}0]}}", "0,".repeat(count));
     // One object at depth one, a list at depth two, and its values.
-    assert!(PromptConversation::fits_parser_limit(list(524_286).as_bytes()));
-    assert!(!PromptConversation::fits_parser_limit(list(524_287).as_bytes()));
+    assert!(PromptConversation::fits_parse_memory_limit(list(524_286).as_bytes()));
+    assert!(!PromptConversation::fits_parse_memory_limit(list(524_287).as_bytes()));
     let text =
         format!("{{\"messages\":[{{\"role\":\"user\",\"content\":\"{}\"}}]}}", ",[\\\"{".repeat(1 << 20));
-    assert!(PromptConversation::fits_parser_limit(text.as_bytes()), "what stands in a text is text");
-    assert!(!PromptConversation::fits_parser_limit("[".repeat(2_000).as_bytes()));
-    assert!(PromptConversation::fits_parser_limit(b"]]]}}\"\\"), "nothing is too odd");
+    assert!(PromptConversation::fits_parse_memory_limit(text.as_bytes()), "what stands in a text is text");
+    assert!(!PromptConversation::fits_parse_memory_limit("[".repeat(2_000).as_bytes()));
+    assert!(PromptConversation::fits_parse_memory_limit(b"]]]}}\"\\"), "nothing is too odd");
 }

@@ -167,7 +167,7 @@ fn a_count_ends_one_beyond_its_budget_however_long_the_text_is() {
     let stop = std::sync::atomic::AtomicBool::new(false);
     let letters = |count: usize| ('a'..='z').cycle().step_by(7).take(count).collect::<String>();
     let chat = |text: String| PromptConversation {
-        messages: vec![PromptMessage::text(SpeakerRole::User, text)],
+        messages: vec![PromptMessage::from_text(SpeakerRole::User, text)],
         ..PromptConversation::default()
     };
     for counter in [TokenCounter::o200k_harmony(), family!("llama3").counter(), family!("mistral").counter()]
@@ -196,7 +196,7 @@ fn a_token_count_ends_when_its_client_disconnects() {
     let stop = std::sync::atomic::AtomicBool::new(true);
     let budget = CountBudget { max_tokens: u64::MAX, stop: &stop };
     let chat = PromptConversation {
-        messages: vec![PromptMessage::text(SpeakerRole::User, "Hello")],
+        messages: vec![PromptMessage::from_text(SpeakerRole::User, "Hello")],
         ..PromptConversation::default()
     };
     for counter in [TokenCounter::o200k_harmony(), family!("qwen").counter(), family!("gemma").counter()] {
@@ -209,7 +209,7 @@ fn a_token_count_ends_when_its_client_disconnects() {
 #[test]
 fn quadratic_templates_are_not_run_on_many_messages() {
     let conversation = |role: SpeakerRole, count: usize, bytes: usize| PromptConversation {
-        messages: vec![PromptMessage::text(role, "x".repeat(bytes)); count],
+        messages: vec![PromptMessage::from_text(role, "x".repeat(bytes)); count],
         ..PromptConversation::default()
     };
     let counter = family!("llama3").counter();

@@ -65,7 +65,7 @@ fn whole_conversations_are_never_below_the_exact_count() {
     for (name, body) in cases.as_object().unwrap() {
         let body = body.to_string();
         let chat = PromptConversation::from_chat(body.as_bytes()).unwrap();
-        let estimate = estimate(&chat, None).tokens;
+        let estimate = estimate_conversation(&chat, None).tokens;
         if let Ok(exact) = TokenCounter::o200k_harmony().count(&chat) {
             assert!(estimate >= exact.tokens, "{name}");
             assert!(max_prompt_tokens(body.len(), 0, 0) >= exact.tokens, "{name}");
@@ -79,7 +79,7 @@ fn an_unknown_size_has_a_high_cost() {
         br#"{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://a/b"}},
         {"type":"file","file":{"file_id":"f"}},{"type":"input_audio","input_audio":{"data":"AAAA"}}]}]}"#;
     let chat = PromptConversation::from_chat(body).unwrap();
-    assert!(estimate(&chat, None).tokens >= 2 * UNKNOWN_TOKENS);
+    assert!(estimate_conversation(&chat, None).tokens >= 2 * UNKNOWN_TOKENS);
     assert_eq!(
         max_prompt_tokens(100, 2, UNKNOWN_TOKENS),
         100 + 2 * UNKNOWN_TOKENS + FRAME_TOKENS + TOOLS_TOKENS

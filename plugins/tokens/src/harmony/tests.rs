@@ -7,12 +7,12 @@ use serde_json::Value;
 struct Writing(String);
 
 impl PromptSink for Writing {
-    fn text(&mut self, text: &str) -> Result<(), CountHalt> {
+    fn push_text(&mut self, text: &str) -> Result<(), CountHalt> {
         self.0.push_str(text);
         Ok(())
     }
 
-    fn special(&mut self, token: &'static str) -> Result<(), CountHalt> {
+    fn push_special_token(&mut self, token: &'static str) -> Result<(), CountHalt> {
         self.0.push_str(token);
         Ok(())
     }

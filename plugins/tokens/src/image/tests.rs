@@ -42,9 +42,9 @@ fn sizes_are_read_from_the_headers() {
 
 #[test]
 fn an_image_elsewhere_has_no_size() {
-    assert_eq!(PromptImage::from_url("https://example.com/a.png"), PromptImage::unknown());
-    assert_eq!(PromptImage::from_url("data:image/png,plain"), PromptImage::unknown());
-    assert_eq!(PromptImage::from_url("data:image/png;base64,!!!"), PromptImage::unknown());
+    assert_eq!(PromptImage::from_url("https://example.com/a.png"), PromptImage::with_unknown_size());
+    assert_eq!(PromptImage::from_url("data:image/png,plain"), PromptImage::with_unknown_size());
+    assert_eq!(PromptImage::from_url("data:image/png;base64,!!!"), PromptImage::with_unknown_size());
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn qwen_patches_are_those_of_its_processor() {
     assert_eq!(tokens(30, 17), 3 * 2);
     assert_eq!(tokens(8000, 6000), 147 * 110);
     assert_eq!(tokens(1000, 10), 20);
-    assert_eq!(rule.tokens(PromptImage::unknown()), 16_384);
+    assert_eq!(rule.tokens(PromptImage::with_unknown_size()), 16_384);
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn the_numbers_of_a_rule_are_bounded() {
 fn an_unknown_size_has_the_configured_cost() {
     let images =
         ImageTokenSettings { rule: ImageRule::Fixed { tokens: 256 }, placeholder: None, unknown: Some(7) };
-    assert_eq!(images.tokens(PromptImage::unknown()), 7);
+    assert_eq!(images.tokens(PromptImage::with_unknown_size()), 7);
     assert_eq!(images.tokens(PromptImage { size: Some((1, 1)) }), 256);
 }
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 /// Change of the system messages of a conversation that a template has refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TemplateFallback {
+pub(super) enum SystemMessageFallback {
     /// The conversation is passed to the template without a change.
     None,
     /// System messages after the leading ones become user messages. As for `AllSystem`, consecutive messages of one
@@ -18,13 +18,13 @@ pub(super) enum TemplateFallback {
 /// Returns the changed messages; `None` if nothing changed, so that rendering them would fail again.
 pub(super) fn apply_fallback(
     turns: &[PromptMessage],
-    fold: TemplateFallback,
+    fold: SystemMessageFallback,
 ) -> Option<Cow<'_, [PromptMessage]>> {
-    if fold == TemplateFallback::None {
+    if fold == SystemMessageFallback::None {
         return Some(Cow::Borrowed(turns));
     }
     let mut out: Vec<PromptMessage> = Vec::with_capacity(turns.len());
-    let mut leading = fold == TemplateFallback::LaterSystem;
+    let mut leading = fold == SystemMessageFallback::LaterSystem;
     for turn in turns {
         leading &= turn.role == SpeakerRole::System;
         let mut turn = turn.clone();

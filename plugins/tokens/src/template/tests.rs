@@ -30,7 +30,7 @@ fn equal(source: &str, config: &str, expected: &str) {
     let cases = cases();
     for (name, reference) in expected["chats"].as_object().unwrap() {
         let conversation = conversation(&cases[name]);
-        let turns = apply_fallback(&conversation.messages, TemplateFallback::None).unwrap();
+        let turns = apply_fallback(&conversation.messages, SystemMessageFallback::None).unwrap();
         let paper = PromptBuffer::new(usize::MAX, TokenMeter::new(0, CountBudget::unlimited()));
         let rendered = template.render_messages(&turns, &conversation, None, paper);
         match (rendered, reference.get("prompt")) {

@@ -76,7 +76,7 @@ impl BpeModel {
     }
 
     /// Adds the tokens of a word to a meter.
-    pub(super) fn count(
+    pub(super) fn count_into(
         &self,
         word: &str,
         symbols: &mut Vec<MergeSymbol>,
@@ -254,7 +254,7 @@ impl PieceEncoder for BpeModel {
 
 impl MergeRules for BpeModel {
     #[inline]
-    fn join(&self, left: u32, right: u32, _: &[u8], _: u32, _: u32) -> Option<(u32, u32)> {
+    fn find_merge(&self, left: u32, right: u32, _: &[u8], _: u32, _: u32) -> Option<(u32, u32)> {
         self.pairs.get(&key(left, right)).copied()
     }
 }

@@ -69,7 +69,7 @@ enum VocabularyEntries {
 struct MergePair(String, String);
 
 /// Parses a `tokenizer.json`, or returns the parse error or the unsupported part.
-pub(super) fn read(json: &[u8]) -> Result<FileTokenizer, String> {
+pub(super) fn parse_tokenizer_json(json: &[u8]) -> Result<FileTokenizer, String> {
     let file: TokenizerFile =
         serde_json::from_slice(json).map_err(|error| format!("does not parse ({error})"))?;
     let normalizer = normalizer(&file.normalizer)?;
@@ -81,7 +81,7 @@ pub(super) fn read(json: &[u8]) -> Result<FileTokenizer, String> {
         file.added_tokens
     {
         if is_normalized {
-            let content = normalizer.apply(&content).into_owned();
+            let content = normalizer.normalize(&content).into_owned();
             normalized.push(AddedToken { content, single_word, lstrip, rstrip });
         } else {
             raw.push(AddedToken { content, single_word, lstrip, rstrip });
@@ -182,7 +182,7 @@ fn replace(value: &Value) -> Result<NormalizerStep, String> {
 
 fn compile_pattern(pattern: &Value) -> Result<SplitPattern, String> {
     if let Some(literal) = pattern.get("String").and_then(Value::as_str) {
-        return SplitPattern::literal(literal);
+        return SplitPattern::from_literal(literal);
     }
     let regex =
         pattern.get("Regex").and_then(Value::as_str).ok_or("a pattern is neither String nor Regex")?;

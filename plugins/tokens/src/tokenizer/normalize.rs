@@ -33,7 +33,7 @@ impl TextNormalizer {
     }
 
     /// Returns the normalised text; borrowed if nothing changed it.
-    pub(super) fn apply<'t>(&self, text: &'t str) -> Cow<'t, str> {
+    pub(super) fn normalize<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let mut text = Cow::Borrowed(text);
         for step in &self.0 {
             if let Some(changed) = step.apply(&text) {

@@ -131,7 +131,7 @@ fn a_long_word_is_counted_as_a_whole() {
         for text in ["abbabaab", "abxyab€a", "x", "a🙂🙂🙂b", "ba"] {
             let text = text.repeat(3 * WINDOW_BYTES / text.len() + 1) + &"y".repeat(WINDOW_BYTES + 5) + "ab";
             let (mut symbols, mut meter) = (Vec::new(), TokenMeter::new(0, crate::CountBudget::unlimited()));
-            bpe.count(&text, &mut symbols, &mut meter).unwrap();
+            bpe.count_into(&text, &mut symbols, &mut meter).unwrap();
             bpe.encode(text.as_bytes(), &mut symbols);
             assert_eq!(meter.tokens(), symbols.len() as u64, "case {case}: {:?}", text.chars().next());
         }
@@ -172,7 +172,7 @@ fn a_long_unigram_word_is_counted_as_a_whole_within_its_budget() {
         let stop = std::sync::atomic::AtomicBool::new(false);
         let counted = |most: u64| {
             let mut meter = TokenMeter::new(0, crate::CountBudget { max_tokens: most, stop: &stop });
-            unigram.count(&text, &mut meter).map(|()| meter.tokens())
+            unigram.count_into(&text, &mut meter).map(|()| meter.tokens())
         };
         assert_eq!(
             (counted(all), counted(all - 1), counted(1)),

@@ -84,7 +84,7 @@ impl UnigramModel {
     }
 
     /// Adds the tokens of a word to a meter.
-    pub(super) fn count(&self, word: &str, meter: &mut TokenMeter<'_>) -> Result<(), CountHalt> {
+    pub(super) fn count_into(&self, word: &str, meter: &mut TokenMeter<'_>) -> Result<(), CountHalt> {
         // Best paths to the offsets after the current one, at most as many as the longest token has bytes.
         let mut paths: VecDeque<Option<TokenPath>> = VecDeque::new();
         let mut here = TokenPath { score: 0.0, tokens: 0, unknown: 0 };

@@ -20,7 +20,7 @@ impl Merges {
 }
 
 impl MergeRules for Merges {
-    fn join(&self, left: u32, right: u32, _: &[u8], _: u32, _: u32) -> Option<(u32, u32)> {
+    fn find_merge(&self, left: u32, right: u32, _: &[u8], _: u32, _: u32) -> Option<(u32, u32)> {
         self.0.get(&(left, right)).copied()
     }
 }

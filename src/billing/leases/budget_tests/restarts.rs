@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::billing::ReserveAmounts;
-use crate::billing::handover::ChargeEvent;
+use crate::billing::handover::BudgetCharge;
 use crate::limits::rate_limit::apply_charge_of_other_process;
 use penstock_storage::fleet::credit_pool_name;
 use rust_decimal::Decimal;
@@ -16,7 +16,7 @@ async fn a_restored_part_of_a_budget_that_was_lowered_meanwhile_is_recalled() {
     let part = first.available();
     first.ledger.close();
     let (who, what) = ("test".to_owned(), "key.change".to_owned());
-    let entry = AuditedChange { at: 6, who, what, target: database.record.id.clone(), change: json!({}) };
+    let entry = ChangeDescription { at: 6, who, what, target: database.record.id.clone(), change: json!({}) };
     let lowered = database.stores.keys.change(&database.record.id, |key| {
         key.limits = limits(100);
         Some(entry.clone())
@@ -39,7 +39,8 @@ async fn what_a_drained_process_has_drawn_returns_after_its_end() {
     old.ledger.grant("acme", "g", Wallet::Credits, 100_000, ("", "test")).await.unwrap();
     old.ledger.close();
     let new = database.open("1");
-    let pool = || SharedFleet::new(database.store.clone()).available(&credit_pool_name("acme")).unwrap();
+    let pool =
+        || SharedFleet::new(database.store.clone()).available_amount(&credit_pool_name("acme")).unwrap();
     let credits = || new.ledger.account_balance("acme").available(Wallet::Credits);
     // The old process still serves requests.
     drop(old.reserve(100).await.unwrap());
@@ -53,7 +54,7 @@ async fn what_a_drained_process_has_drawn_returns_after_its_end() {
     assert_eq!((new.available(), credits()), (0, 0), "the old one may still spend it");
     new.ledger.record_predecessor_end();
     new.ledger.mark_late_draws_uncertain(&new.cache);
-    new.ledger.resolve_uncertain(new.ledger.leases().unwrap(), true).unwrap();
+    new.ledger.resolve_uncertain_draws(new.ledger.leases().unwrap(), true).unwrap();
     assert_eq!((new.available(), credits()), (drawn, 1_600));
     for _ in 0..3 {
         new.beat(&[]);
@@ -69,10 +70,10 @@ async fn charges_that_a_start_replays_are_no_spending_of_its_first_second() {
     first.ledger.close();
     let second = database.open("1");
     let key = Arc::from(database.record.id.as_str());
-    let replayed = ChargeEvent { key, wallet: Wallet::Credits, amount: 500, eur: Decimal::ZERO };
+    let replayed = BudgetCharge { key, wallet: Wallet::Credits, amount: 500, eur: Decimal::ZERO };
     second.ledger.replayed_charges.lock().push(replayed);
     let before = second.available();
-    second.ledger.apply_replayed_charges(|charge| {
+    second.ledger.drain_replayed_charges(|charge| {
         apply_charge_of_other_process(&second.principal, MicroCredits(charge.amount), second.clock);
     });
     assert_eq!(second.available(), before - 500);

@@ -25,9 +25,9 @@ async fn the_last_credits_are_spent_by_members_of_which_none_has_enough() {
                 members.iter().map(|(member, ledger)| (member.member_number(), ledger.leases().unwrap()));
             let others = leases.filter(|(incarnation, _)| *incarnation != member.member_number());
             let wanted = others.flat_map(|(incarnation, leases)| {
-                leases.wanted_pools().into_iter().map(move |pool| (incarnation, pool))
+                leases.pools_wanted_from_peers().into_iter().map(move |pool| (incarnation, pool))
             });
-            ledger.leases().unwrap().set_wanted_by_peers(wanted);
+            ledger.leases().unwrap().set_pools_wanted_by_peers(wanted);
             // For a moment the pool counts as empty.
             let mut pools = ledger.leases().unwrap().pools.lock();
             pools.values_mut().for_each(LeaseState::forget_empty_pool);

@@ -5,7 +5,7 @@ use super::*;
 impl Process {
     /// Limits the size of the journal's files, which stands for a full disk.
     fn limit_journal(&self, bytes: u64) {
-        self.ledger.journal.read().as_ref().unwrap().set_limit(bytes);
+        self.ledger.journal.read().as_ref().unwrap().set_max_bytes(bytes);
     }
 
     fn journal_state(&self) -> JournalSnapshot {
@@ -16,7 +16,7 @@ impl Process {
     fn journal_bytes(&self) -> u64 {
         let journal = self.ledger.journal.read().clone().unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(journal.wait_journaled(self.ledger.current_ticket()));
+        runtime.block_on(journal.wait_journaled(self.ledger.last_pushed_ticket()));
         self.journal_state().bytes
     }
 

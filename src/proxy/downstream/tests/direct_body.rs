@@ -7,9 +7,9 @@ async fn read_directly(request: &mut Request, sent: &[u8], cut: usize) -> Result
     request.client.write_all(&sent[cut..]).await.unwrap();
     let mut caller = request.caller();
     let mut body = BytesMut::with_capacity(10);
-    body.extend_from_slice(&caller.begin_direct_body().await?.unwrap());
+    body.extend_from_slice(&caller.begin_direct_body_read().await?.unwrap());
     while body.len() < 10 {
-        assert!(caller.read_into(&mut body).await? > 0);
+        assert!(caller.read_body_into(&mut body).await? > 0);
     }
     assert!(caller.is_body_done());
     Ok(body.to_vec())
@@ -38,16 +38,16 @@ async fn a_direct_body_that_is_truncated_is_an_error_and_ends_the_connection() {
         request.client.write_all(&b"01234567"[cut.min(8)..]).await.unwrap();
         request.client.shutdown().await.unwrap();
         let mut caller = request.caller();
-        let mut body = BytesMut::from(&caller.begin_direct_body().await.unwrap().unwrap()[..]);
+        let mut body = BytesMut::from(&caller.begin_direct_body_read().await.unwrap().unwrap()[..]);
         let kind = loop {
-            match caller.read_into(&mut body).await {
+            match caller.read_body_into(&mut body).await {
                 Ok(read) => assert!(read > 0),
                 Err(error) => break error.kind(),
             }
         };
         assert_eq!((kind, &body[..]), (ErrorKind::BrokenPipe, &b"01234567"[..]), "{cut}");
         drop(request.session);
-        assert!(!request.connection.take_returned().unwrap().reusable);
+        assert!(!request.connection.take_returned_stream().unwrap().reusable);
     }
 }
 
@@ -56,5 +56,5 @@ async fn a_body_that_is_announced_by_an_interim_response_is_not_direct() {
     let mut request = Request::of("POST / HTTP/1.1", "Content-Length: 3\r\nExpect: 100-continue\r\n").await;
     let mut caller = request.caller();
     caller.write_continue_response().await;
-    assert!(caller.begin_direct_body().await.unwrap().is_none());
+    assert!(caller.begin_direct_body_read().await.unwrap().is_none());
 }

@@ -3,9 +3,9 @@
 
 mod query;
 
-use super::{Endpoint, EndpointFuture, find};
+use super::{Endpoint, EndpointFuture, find_endpoint};
 use crate::batch::{BatchManager, api_object, input_not_found};
-use crate::proxy::endpoint::openapi::{EndpointWork, JSON, Operation};
+use crate::proxy::endpoint::openapi::{EndpointWorkKind, JSON_CONTENT_TYPE, Operation};
 use crate::proxy::exchange::{Exchange, WriteOutcome};
 use http::Method;
 use penstock_auth::KeyScope;
@@ -36,22 +36,27 @@ impl Endpoint for CreateBatch {
         BATCHES_PATH
     }
 
-    fn scope(&self) -> KeyScope {
+    fn required_scope(&self) -> KeyScope {
         KeyScope::Batches
     }
 
-    fn operation(&self) -> Operation {
-        Operation::new("Batches", EndpointWork::Store, "Creates a batch", &[(200, &[(JSON, "Batch")])])
-            .with_body(JSON, "BatchRequest")
+    fn openapi_operation(&self) -> Operation {
+        Operation::new(
+            "Batches",
+            EndpointWorkKind::Store,
+            "Creates a batch",
+            &[(200, &[(JSON_CONTENT_TYPE, "Batch")])],
+        )
+        .with_body(JSON_CONTENT_TYPE, "BatchRequest")
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
         Box::pin(async move {
             let asked =
                 CreateBatchRequest::parse(&x.read_json_body().await?, penstock_batch::jsonl::BATCH_PATHS)?;
-            let (lines, _) = find(&Method::POST, asked.endpoint)?;
-            x.principal.require_scope(lines.scope())?;
-            let when = x.app.expiry_check();
+            let (lines, _) = find_endpoint(&Method::POST, asked.endpoint)?;
+            x.principal.require_scope(lines.required_scope())?;
+            let when = x.app.file_expiry_check();
             let file = x.app.files.get(&x.principal.public_id, &asked.input_file_id, when).await;
             let file =
                 file.map_err(
@@ -99,16 +104,16 @@ impl Endpoint for ListBatches {
         BATCHES_PATH
     }
 
-    fn scope(&self) -> KeyScope {
+    fn required_scope(&self) -> KeyScope {
         KeyScope::Batches
     }
 
-    fn operation(&self) -> Operation {
+    fn openapi_operation(&self) -> Operation {
         Operation::new(
             "Batches",
-            EndpointWork::Store,
+            EndpointWorkKind::Store,
             "Lists the batches of the account",
-            &[(200, &[(JSON, "BatchList")])],
+            &[(200, &[(JSON_CONTENT_TYPE, "BatchList")])],
         )
         .with_query(&["after", "limit 1 100 20"])
     }
@@ -147,12 +152,17 @@ impl Endpoint for GetBatch {
         BATCH_PATH
     }
 
-    fn scope(&self) -> KeyScope {
+    fn required_scope(&self) -> KeyScope {
         KeyScope::Batches
     }
 
-    fn operation(&self) -> Operation {
-        Operation::new("Batches", EndpointWork::Store, "A batch", &[(200, &[(JSON, "Batch")])])
+    fn openapi_operation(&self) -> Operation {
+        Operation::new(
+            "Batches",
+            EndpointWorkKind::Store,
+            "A batch",
+            &[(200, &[(JSON_CONTENT_TYPE, "Batch")])],
+        )
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, tail: &'a str) -> EndpointFuture<'a> {
@@ -179,12 +189,17 @@ impl Endpoint for CancelBatch {
         CANCEL_PATH
     }
 
-    fn scope(&self) -> KeyScope {
+    fn required_scope(&self) -> KeyScope {
         KeyScope::Batches
     }
 
-    fn operation(&self) -> Operation {
-        Operation::new("Batches", EndpointWork::Store, "Cancels a batch", &[(200, &[(JSON, "Batch")])])
+    fn openapi_operation(&self) -> Operation {
+        Operation::new(
+            "Batches",
+            EndpointWorkKind::Store,
+            "Cancels a batch",
+            &[(200, &[(JSON_CONTENT_TYPE, "Batch")])],
+        )
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, id: &'a str) -> EndpointFuture<'a> {
@@ -192,10 +207,10 @@ impl Endpoint for CancelBatch {
             let batches = &x.app.batches;
             let record = batches.get(&x.principal.account.id, id).await?;
             // Cancelling needs the same scopes as creating; `inference.batches` allows both for each endpoint.
-            if !x.principal.has_scope_explicitly(KeyScope::Batches)
-                && let Ok((lines, _)) = find(&Method::POST, &record.endpoint)
+            if !x.principal.has_directly_granted_scope(KeyScope::Batches)
+                && let Ok((lines, _)) = find_endpoint(&Method::POST, &record.endpoint)
             {
-                x.principal.require_scope(lines.scope())?;
+                x.principal.require_scope(lines.required_scope())?;
             }
             let record = batches.cancel(&x.principal.account.id, id).await?;
             Ok(respond(x, &api_object::batch_object(&record)).await)

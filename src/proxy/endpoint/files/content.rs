@@ -1,7 +1,7 @@
 //! `GET /v1/files/{id}/content`: all bytes or a range, each block verified against its checksum first.
 
 use super::range::{RangeRequest, parse_range};
-use crate::proxy::endpoint::openapi::{BYTES, EndpointWork, Operation};
+use crate::proxy::endpoint::openapi::{EndpointWorkKind, FILE_CONTENT_TYPES, Operation};
 use crate::proxy::endpoint::{Endpoint, EndpointFuture, decode_segment};
 use crate::proxy::exchange::{Exchange, WriteOutcome};
 use crate::proxy::response::head::ResponseHead;
@@ -38,25 +38,28 @@ impl Endpoint for DownloadFile {
         "/v1/files/*/content"
     }
 
-    fn scope(&self) -> KeyScope {
+    fn required_scope(&self) -> KeyScope {
         KeyScope::Batches
     }
 
-    fn operation(&self) -> Operation {
+    fn openapi_operation(&self) -> Operation {
         Operation::new(
             "Files",
-            EndpointWork::Store,
+            EndpointWorkKind::Store,
             "The contents of a file, or a range of them",
-            &[(200, BYTES), (206, BYTES)],
+            &[(200, FILE_CONTENT_TYPES), (206, FILE_CONTENT_TYPES)],
         )
         .with_headers(&["Range"])
-        .with_codes(&[ErrorCode::RangeNotSatisfiable])
+        .with_error_codes(&[ErrorCode::RangeNotSatisfiable])
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, tail: &'a str) -> EndpointFuture<'a> {
         Box::pin(async move {
-            let file =
-                x.app.files.get(&x.principal.public_id, &decode_segment(tail), x.app.expiry_check()).await?;
+            let file = x
+                .app
+                .files
+                .get(&x.principal.public_id, &decode_segment(tail), x.app.file_expiry_check())
+                .await?;
             let etag = etag(&file);
             let wanted = requested_range(x, &etag, file.bytes);
             let (status, range) = match wanted {
@@ -66,7 +69,7 @@ impl Endpoint for DownloadFile {
                     let message = format!("range: expected bytes within the file's {} bytes.", file.bytes);
                     let refusal =
                         ApiError::with_message(ErrorCode::RangeNotSatisfiable, message).with_param("range");
-                    return Err(refusal.with_detail("bytes", file.bytes));
+                    return Err(refusal.with_details_member("bytes", file.bytes));
                 }
             };
             let id = file.id.clone();
@@ -145,16 +148,16 @@ fn download_head(
 ) -> ResponseHead {
     let head = x
         .new_response_head(status)
-        .with(header::ACCEPT_RANGES, "bytes")
-        .with(header::ETAG, etag)
-        .with(header::CACHE_CONTROL, "private, no-cache")
-        .with(header::X_CONTENT_TYPE_OPTIONS, "nosniff")
-        .with(header::CONTENT_DISPOSITION, content_disposition(&file.filename));
+        .with_field(header::ACCEPT_RANGES, "bytes")
+        .with_field(header::ETAG, etag)
+        .with_field(header::CACHE_CONTROL, "private, no-cache")
+        .with_field(header::X_CONTENT_TYPE_OPTIONS, "nosniff")
+        .with_field(header::CONTENT_DISPOSITION, content_disposition(&file.filename));
     if status != 206 {
         return head;
     }
     let part = format!("bytes {}-{}/{}", range.start, range.end.saturating_sub(1), file.bytes);
-    head.with(header::CONTENT_RANGE, part)
+    head.with_field(header::CONTENT_RANGE, part)
 }
 
 /// Returns `Content-Disposition` with the file name in two forms: ASCII for old clients, UTF-8 for all others.

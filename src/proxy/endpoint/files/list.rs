@@ -2,7 +2,7 @@
 //! file with this ID was deleted, so that deletions do not break pagination.
 
 use super::object::file_object;
-use crate::proxy::endpoint::openapi::{EndpointWork, JSON, Operation};
+use crate::proxy::endpoint::openapi::{EndpointWorkKind, JSON_CONTENT_TYPE, Operation};
 use crate::proxy::endpoint::{Endpoint, EndpointFuture, query_parameters};
 use crate::proxy::exchange::Exchange;
 use crate::storage::files::{FILE_ID_PREFIX, FileListQuery};
@@ -32,16 +32,16 @@ impl Endpoint for ListFiles {
         "/v1/files"
     }
 
-    fn scope(&self) -> KeyScope {
+    fn required_scope(&self) -> KeyScope {
         KeyScope::Batches
     }
 
-    fn operation(&self) -> Operation {
+    fn openapi_operation(&self) -> Operation {
         Operation::new(
             "Files",
-            EndpointWork::Store,
+            EndpointWorkKind::Store,
             "Lists the files of the key",
-            &[(200, &[(JSON, "FileList")])],
+            &[(200, &[(JSON_CONTENT_TYPE, "FileList")])],
         )
         .with_query(&["after", "limit 1 10000 10000", "order", "purpose"])
     }
@@ -50,7 +50,7 @@ impl Endpoint for ListFiles {
         Box::pin(async move {
             let text = x.caller.query().unwrap_or_default();
             let query = parse_query(&x.principal.public_id, text)?;
-            let at = x.app.expiry_check();
+            let at = x.app.file_expiry_check();
             let page = x.app.files.list(query, at).await?;
             let id = |file: Option<&penstock_storage::files::FileRecord>| file.map(|file| file.id.clone());
             let body = json!({

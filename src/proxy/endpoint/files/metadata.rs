@@ -1,7 +1,7 @@
 //! `GET /v1/files/{id}` and `DELETE /v1/files/{id}`.
 
 use super::object::file_object;
-use crate::proxy::endpoint::openapi::{EndpointWork, JSON, Operation};
+use crate::proxy::endpoint::openapi::{EndpointWorkKind, JSON_CONTENT_TYPE, Operation};
 use crate::proxy::endpoint::{Endpoint, EndpointFuture, decode_segment};
 use crate::proxy::exchange::Exchange;
 use http::Method;
@@ -24,17 +24,22 @@ impl Endpoint for GetFile {
         "/v1/files/*"
     }
 
-    fn scope(&self) -> KeyScope {
+    fn required_scope(&self) -> KeyScope {
         KeyScope::Batches
     }
 
-    fn operation(&self) -> Operation {
-        Operation::new("Files", EndpointWork::Store, "A file's metadata", &[(200, &[(JSON, "File")])])
+    fn openapi_operation(&self) -> Operation {
+        Operation::new(
+            "Files",
+            EndpointWorkKind::Store,
+            "A file's metadata",
+            &[(200, &[(JSON_CONTENT_TYPE, "File")])],
+        )
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, tail: &'a str) -> EndpointFuture<'a> {
         Box::pin(async move {
-            let at = x.app.expiry_check();
+            let at = x.app.file_expiry_check();
             let file = x.app.files.get(&x.principal.public_id, &decode_segment(tail), at).await?;
             let body = file_object(&file, at).to_string();
             Ok(x.send_json(200, body.into_bytes()).await)
@@ -59,17 +64,22 @@ impl Endpoint for DeleteFile {
         "/v1/files/*"
     }
 
-    fn scope(&self) -> KeyScope {
+    fn required_scope(&self) -> KeyScope {
         KeyScope::Batches
     }
 
-    fn operation(&self) -> Operation {
-        Operation::new("Files", EndpointWork::Store, "Deletes a file", &[(200, &[(JSON, "FileDeletion")])])
+    fn openapi_operation(&self) -> Operation {
+        Operation::new(
+            "Files",
+            EndpointWorkKind::Store,
+            "Deletes a file",
+            &[(200, &[(JSON_CONTENT_TYPE, "FileDeletion")])],
+        )
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, tail: &'a str) -> EndpointFuture<'a> {
         Box::pin(async move {
-            let (id, at) = (decode_segment(tail), x.app.expiry_check());
+            let (id, at) = (decode_segment(tail), x.app.file_expiry_check());
             x.app.files.delete(&x.principal.public_id, &id, at).await?;
             let body = json!({"id": id, "object": "file", "deleted": true}).to_string();
             Ok(x.send_json(200, body.into_bytes()).await)

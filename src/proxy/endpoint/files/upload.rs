@@ -3,8 +3,8 @@
 //! that is too long, at most `DRAIN_BYTES` more are read.
 
 use super::object::file_object;
-use crate::http::STREAM_WINDOW;
-use crate::proxy::endpoint::openapi::{EndpointWork, FORM, JSON, Operation};
+use crate::http::H2_STREAM_WINDOW_BYTES;
+use crate::proxy::endpoint::openapi::{EndpointWorkKind, FORM_CONTENT_TYPE, JSON_CONTENT_TYPE, Operation};
 use crate::proxy::endpoint::{Endpoint, EndpointFuture};
 use crate::proxy::exchange::Exchange;
 use crate::storage::files::quota::UploadLimits;
@@ -26,7 +26,7 @@ const FORM_OVERHEAD: u64 = 1 << 20;
 const WRITE_SIZE: usize = 256 << 10;
 /// Memory per upload: a slice that is being filled, a slice that is being written, the start of a line, and the receive
 /// window. The memory of a longer line is counted as the line arrives.
-const UPLOAD_MEMORY: usize = 3 * WRITE_SIZE + STREAM_WINDOW as usize;
+const UPLOAD_MEMORY: usize = 3 * WRITE_SIZE + H2_STREAM_WINDOW_BYTES as usize;
 /// Bytes of a form that are read after an error. A form that ends within them is complete, and its connection can serve
 /// another request. The rest of a longer form is drained by the server while the client receives the error.
 const DRAIN_BYTES: usize = 1 << 20;
@@ -49,13 +49,18 @@ impl Endpoint for UploadFile {
         "/v1/files"
     }
 
-    fn scope(&self) -> KeyScope {
+    fn required_scope(&self) -> KeyScope {
         KeyScope::Batches
     }
 
-    fn operation(&self) -> Operation {
-        Operation::new("Files", EndpointWork::Store, "Uploads a file", &[(200, &[(JSON, "File")])])
-            .with_body(FORM, "FileRequest")
+    fn openapi_operation(&self) -> Operation {
+        Operation::new(
+            "Files",
+            EndpointWorkKind::Store,
+            "Uploads a file",
+            &[(200, &[(JSON_CONTENT_TYPE, "File")])],
+        )
+        .with_body(FORM_CONTENT_TYPE, "FileRequest")
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
@@ -70,10 +75,10 @@ impl Endpoint for UploadFile {
             let read = timeout(within, receive_form(x, form, cap)).await;
             let read = read.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::RequestTimeout)));
             let body_done = x.caller.is_body_done();
-            x.finish_body(body_done);
+            x.finish_body_read(body_done);
             let (writer, fields) = read?;
             let record = store_file(x, writer, fields).await?;
-            let body = file_object(&record, x.app.expiry_check()).to_string();
+            let body = file_object(&record, x.app.file_expiry_check()).to_string();
             Ok(x.send_json(200, body.into_bytes()).await)
         })
     }
@@ -100,7 +105,7 @@ async fn receive_form(
     let mut contents = Vec::new();
     // Memory that is counted for a long line; a line up to this size is included in `UPLOAD_MEMORY`.
     let mut counted = WRITE_SIZE;
-    while let Some(piece) = x.next_chunk(cap).await? {
+    while let Some(piece) = x.next_body_chunk(cap).await? {
         let taken = async {
             form.push(piece, &mut contents)?;
             for piece in contents.drain(..) {
@@ -124,7 +129,7 @@ async fn receive_form(
 /// Reads and discards up to `DRAIN_BYTES` more of a rejected form.
 async fn drain_form(x: &mut Exchange<'_>, cap: usize) {
     let most = x.record.bytes_in + DRAIN_BYTES;
-    while x.record.bytes_in < most && matches!(x.next_chunk(cap).await, Ok(Some(_))) {}
+    while x.record.bytes_in < most && matches!(x.next_body_chunk(cap).await, Ok(Some(_))) {}
 }
 
 async fn store_file(
@@ -164,7 +169,7 @@ impl UploadWriter {
             let message = format!("file: expected at most {largest} bytes, got more.");
             return Err(ApiError::with_message(ErrorCode::TooLarge, message)
                 .with_param("file")
-                .with_detail("limit_bytes", largest));
+                .with_details_member("limit_bytes", largest));
         }
         // The bytes are copied, because a small slice of a buffer may retain the whole buffer.
         self.slice.extend_from_slice(piece);

@@ -3,8 +3,11 @@
 
 mod operations;
 
-use super::{DialectHeaders, ENDPOINTS, Endpoint, error_dialect};
-pub use operations::{BYTES, EVENTS, EndpointWork, FORM, JSON, Operation};
+use super::{ENDPOINTS, Endpoint, MessagesDialectHint, error_dialect};
+pub use operations::{
+    EVENT_STREAM_CONTENT, EndpointWorkKind, FILE_CONTENT_TYPES, FORM_CONTENT_TYPE, JSON_CONTENT_TYPE,
+    Operation,
+};
 use operations::{error_codes, query_parameter_schema};
 use penstock_core::ErrorCode;
 use penstock_routing::FLAVORS;
@@ -18,11 +21,11 @@ const SCHEMAS: &str = include_str!("schemas.json");
 
 /// Builds the OpenAPI 3.1 document.
 #[must_use]
-pub fn document() -> Value {
+pub fn build_document() -> Value {
     let mut paths: Map<String, Value> = Map::new();
     let mut errors = ErrorResponses::default();
     for endpoint in ENDPOINTS {
-        let row = endpoint.operation();
+        let row = endpoint.openapi_operation();
         let path = endpoint.path().replace('*', "{id}");
         let item = paths.entry(path.clone()).or_insert_with(|| json!({}));
         if let Some(item) = item.as_object_mut() {
@@ -70,13 +73,13 @@ pub fn document_text() -> &'static str {
 #[must_use]
 pub fn cached_document() -> &'static Value {
     static DOCUMENT: OnceLock<Value> = OnceLock::new();
-    DOCUMENT.get_or_init(document)
+    DOCUMENT.get_or_init(build_document)
 }
 
 /// Returns the schemas of requests and responses by name: those that several endpoints use, and those of one.
 fn schemas() -> Map<String, Value> {
     let mut texts = vec![SCHEMAS.to_owned()];
-    for schemas in ENDPOINTS.iter().map(|endpoint| endpoint.operation().schemas) {
+    for schemas in ENDPOINTS.iter().map(|endpoint| endpoint.openapi_operation().schemas) {
         // Two paths of one endpoint have the same schemas.
         let text = format!("{{{schemas}}}");
         if !texts.contains(&text) {
@@ -189,7 +192,7 @@ fn describe_code(code: ErrorCode) -> String {
 
 /// Returns the schema of the body of error responses for a path.
 fn error_schema(path: &str) -> Value {
-    let [plain, versioned] = [DialectHeaders::Absent, DialectHeaders::Messages]
+    let [plain, versioned] = [MessagesDialectHint::Absent, MessagesDialectHint::Messages]
         .map(|headers| error_dialect(path, headers).spec().http.error_schema);
     if plain == versioned {
         return schema_reference(plain);

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 /// Kind of work of an endpoint, which determines its possible errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EndpointWork {
+pub enum EndpointWorkKind {
     /// Response without a model, files, batches or stored responses.
     Direct,
     /// Request to a model.
@@ -22,7 +22,7 @@ pub struct Operation {
     /// Tag of the operation in the OpenAPI document.
     pub tag: &'static str,
     /// Kind of the endpoint's work.
-    pub work: EndpointWork,
+    pub work: EndpointWorkKind,
     /// Content type and schema of the request body.
     pub body: Option<(&'static str, &'static str)>,
     /// Success status, content types and their schemas.
@@ -41,19 +41,20 @@ pub struct Operation {
 pub type ResponseSchemas = &'static [(u16, &'static [(&'static str, &'static str)])];
 
 /// Content type of JSON.
-pub const JSON: &str = "application/json";
+pub const JSON_CONTENT_TYPE: &str = "application/json";
 /// Content type of a form.
-pub const FORM: &str = "multipart/form-data";
+pub const FORM_CONTENT_TYPE: &str = "multipart/form-data";
 /// Content type and schema of an event stream.
-pub const EVENTS: (&str, &str) = ("text/event-stream", "Events");
+pub const EVENT_STREAM_CONTENT: (&str, &str) = ("text/event-stream", "Events");
 /// Content types and schemas of a response with the contents of a file.
-pub const BYTES: &[(&str, &str)] = &[("application/octet-stream", "Bytes"), ("application/jsonl", "Bytes")];
+pub const FILE_CONTENT_TYPES: &[(&str, &str)] =
+    &[("application/octet-stream", "Bytes"), ("application/jsonl", "Bytes")];
 
 impl Operation {
     /// Returns a description without a body and without parameters.
     pub const fn new(
         tag: &'static str,
-        work: EndpointWork,
+        work: EndpointWorkKind,
         summary: &'static str,
         answers: ResponseSchemas,
     ) -> Self {
@@ -79,7 +80,7 @@ impl Operation {
     }
 
     /// Sets the possible errors besides those of the kind of work.
-    pub const fn with_codes(mut self, codes: &'static [ErrorCode]) -> Self {
+    pub const fn with_error_codes(mut self, codes: &'static [ErrorCode]) -> Self {
         self.codes = codes;
         self
     }
@@ -99,7 +100,7 @@ pub fn query_parameter_schema(written: &str) -> Value {
         ("starting_after", _) => json!({ "type": "integer", "minimum": 0,
             "description": "With `stream=true`: only the events after the one with this `sequence_number`." }),
         ("include[]", _) => json!({ "type": "array",
-            "items": { "enum": penstock_request_validation::INCLUDES } }),
+            "items": { "enum": penstock_request_validation::INCLUDE_VALUES } }),
         ("include_aliases" | "include_meta" | "stream", _) => json!({ "type": "boolean", "default": false }),
         ("from" | "to", _) => json!({ "type": "string", "format": "date",
             "description": "Day in UTC, included; the range ends today and has 30 days by default, and at most 366." }),
@@ -144,8 +145,8 @@ pub fn error_codes(row: &Operation, open: bool, has_id: bool) -> Vec<ErrorCode> 
         codes.extend([ErrorCode::TooLarge, ErrorCode::UnsupportedMediaType]);
     }
     match row.work {
-        EndpointWork::Direct => {}
-        EndpointWork::Model => codes.extend([
+        EndpointWorkKind::Direct => {}
+        EndpointWorkKind::Model => codes.extend([
             ErrorCode::Unsupported,
             ErrorCode::ContextLength,
             ErrorCode::ContentRefused,
@@ -155,7 +156,7 @@ pub fn error_codes(row: &Operation, open: bool, has_id: bool) -> Vec<ErrorCode> 
             ErrorCode::Unavailable,
             ErrorCode::StorageFull,
         ]),
-        EndpointWork::Store => {
+        EndpointWorkKind::Store => {
             codes.extend([ErrorCode::NotFound, ErrorCode::Conflict, ErrorCode::StorageFull])
         }
     }

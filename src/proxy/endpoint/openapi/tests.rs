@@ -18,10 +18,10 @@ fn the_committed_document_is_current() {
 
 #[test]
 fn every_endpoint_is_described_once() {
-    let document = document();
+    let document = build_document();
     let mut names = BTreeSet::new();
     for endpoint in ENDPOINTS {
-        let row = endpoint.operation();
+        let row = endpoint.openapi_operation();
         let schemas = serde_json::from_str::<Map<String, Value>>(&format!("{{{}}}", row.schemas));
         assert!(schemas.is_ok(), "{}: {schemas:?}", endpoint.name());
         let path = endpoint.path().replace('*', "{id}");
@@ -38,7 +38,7 @@ fn every_endpoint_is_described_once() {
 
 #[test]
 fn a_batch_may_name_the_endpoints_that_take_lines() {
-    let document = document();
+    let document = build_document();
     let named = &document["components"]["schemas"]["BatchRequest"]["properties"]["endpoint"]["enum"];
     assert_eq!(*named, json!(penstock_batch::jsonl::BATCH_PATHS));
 }
@@ -57,7 +57,7 @@ fn every_reference_has_its_schema_and_every_schema_its_use() {
             _ => {}
         }
     }
-    let document = document();
+    let document = build_document();
     let mut found = BTreeSet::new();
     walk(&document, &mut found);
     let schemas = document["components"]["schemas"].as_object().unwrap();
@@ -80,7 +80,7 @@ fn every_code_of_the_table_is_described() {
 
 /// Returns true if admission accepts a request with one member set to a value.
 fn admitted(schema: &str, name: &str, value: &Value) -> bool {
-    let mut body = document()["components"]["schemas"][schema]["example"].clone();
+    let mut body = build_document()["components"]["schemas"][schema]["example"].clone();
     body[name] = value.clone();
     let body = Bytes::from(body.to_string());
     let limits = RequestLimits::default();
@@ -99,9 +99,9 @@ fn admitted(schema: &str, name: &str, value: &Value) -> bool {
             let purpose = ResponsesPurpose::Count(Some("m"));
             penstock_request_validation::validate_responses_request(body, &limits, purpose)
         }
-        "EmbeddingsRequest" => penstock_request_validation::validate_embeddings(body, &limits),
-        "RerankRequest" => penstock_request_validation::validate_rerank(body, &limits),
-        _ => penstock_request_validation::validate_images(body, &limits),
+        "EmbeddingsRequest" => penstock_request_validation::validate_embeddings_request(body, &limits),
+        "RerankRequest" => penstock_request_validation::validate_rerank_request(body, &limits),
+        _ => penstock_request_validation::validate_image_generation(body, &limits),
     }
     .is_ok()
 }
@@ -120,7 +120,7 @@ const ASKS: [&str; 8] = [
 
 #[test]
 fn bounds_and_words_are_those_of_admission() {
-    let document = document();
+    let document = build_document();
     let mut bounds = 0;
     for schema in ASKS {
         let properties = document["components"]["schemas"][schema]["properties"].as_object().unwrap();

@@ -52,7 +52,10 @@ struct CreatedResponse {
 /// # Errors
 /// Returns the refusal of an invalid request, of an unknown model, of one stream too many, or of the store. Then no
 /// response was created.
-pub(super) async fn create(x: &mut Exchange<'_>, body: Bytes) -> Result<WriteOutcome, ApiError> {
+pub(super) async fn create_and_send_response(
+    x: &mut Exchange<'_>,
+    body: Bytes,
+) -> Result<WriteOutcome, ApiError> {
     // The conversation is freed here, because the stream is open for as long as the response runs.
     let CreatedResponse { id, queued, stream_permit } = create_response(x, body).await?;
     Ok(match stream_permit {
@@ -134,7 +137,7 @@ pub(super) async fn current_response(
 ///
 /// # Errors
 /// Returns a refusal if the response does not run in the background or does not end in time.
-pub(super) async fn cancel(x: &mut Exchange<'_>, id: &str) -> Result<Vec<u8>, ApiError> {
+pub(super) async fn cancel_response(x: &mut Exchange<'_>, id: &str) -> Result<Vec<u8>, ApiError> {
     let document = find_response(x, id).await?;
     if !is_background(response_of(&document)?) {
         let message = "Only responses with `background: true` can be cancelled; this one is complete.";

@@ -3,8 +3,8 @@
 use crate::proxy::endpoint::query_parameters;
 use crate::proxy::exchange::Exchange;
 use penstock_core::ApiError;
-use penstock_dialect::sealed_items::{seal_item, seal_response};
-use penstock_request_validation::{ENCRYPTED_REASONING, INCLUDES};
+use penstock_dialect::sealed_items::{seal_item_reasoning, seal_response_reasoning};
+use penstock_request_validation::{ENCRYPTED_REASONING_INCLUDE, INCLUDE_VALUES};
 use std::borrow::Cow;
 
 /// Parts that a client wants beside those that are always returned. Log probabilities are returned if they were requested
@@ -26,11 +26,11 @@ impl IncludedParts {
             if !is_include(&name) || value.is_empty() {
                 continue;
             }
-            if !INCLUDES.contains(&&*value) {
-                let known = INCLUDES.join("\", \"");
+            if !INCLUDE_VALUES.contains(&&*value) {
+                let known = INCLUDE_VALUES.join("\", \"");
                 return Err(ApiError::invalid("include", format!("include: expected one of \"{known}\".")));
             }
-            parts.sealed_reasoning |= value == ENCRYPTED_REASONING;
+            parts.sealed_reasoning |= value == ENCRYPTED_REASONING_INCLUDE;
         }
         Ok(parts)
     }
@@ -49,12 +49,12 @@ impl IncludedParts {
         }
         // The sealed text is a third longer than the text.
         x.reserve_memory(response.len().saturating_mul(2))?;
-        Ok(seal_response(&response).unwrap_or(response))
+        Ok(seal_response_reasoning(&response).unwrap_or(response))
     }
 
     /// Adds the parts to an item.
     pub(super) fn add_to_item(self, item: &[u8]) -> Cow<'_, [u8]> {
-        let sealed = self.sealed_reasoning.then(|| seal_item(item)).flatten();
+        let sealed = self.sealed_reasoning.then(|| seal_item_reasoning(item)).flatten();
         sealed.map_or(Cow::Borrowed(item), Cow::Owned)
     }
 }

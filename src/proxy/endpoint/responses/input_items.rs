@@ -2,7 +2,7 @@
 
 use super::include::IncludedParts;
 use super::stored::find_response;
-use crate::proxy::endpoint::openapi::{EndpointWork, JSON, Operation};
+use crate::proxy::endpoint::openapi::{EndpointWorkKind, JSON_CONTENT_TYPE, Operation};
 use crate::proxy::endpoint::{Endpoint, EndpointFuture, decode_segment, query_parameters};
 use crate::proxy::exchange::Exchange;
 use http::Method;
@@ -31,16 +31,16 @@ impl Endpoint for ListInputItems {
         "/v1/responses/*/input_items"
     }
 
-    fn scope(&self) -> KeyScope {
+    fn required_scope(&self) -> KeyScope {
         KeyScope::Chat
     }
 
-    fn operation(&self) -> Operation {
+    fn openapi_operation(&self) -> Operation {
         Operation::new(
             "Responses",
-            EndpointWork::Store,
+            EndpointWorkKind::Store,
             "Lists the items that a stored response answers",
-            &[(200, &[(JSON, "ItemList")])],
+            &[(200, &[(JSON_CONTENT_TYPE, "ItemList")])],
         )
         .with_query(&["after", "include[]", "limit 1 100 20", "order"])
     }

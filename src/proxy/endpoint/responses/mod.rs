@@ -16,7 +16,7 @@ pub use stored::{CancelResponse, DeleteResponse, GetResponse};
 
 use super::count_tokens::{count_prompt, send_token_count};
 use super::{Endpoint, EndpointFuture, boxed_handler};
-use crate::proxy::endpoint::openapi::{EVENTS, EndpointWork, JSON, Operation};
+use crate::proxy::endpoint::openapi::{EVENT_STREAM_CONTENT, EndpointWorkKind, JSON_CONTENT_TYPE, Operation};
 use crate::proxy::exchange::{Exchange, WriteOutcome};
 use crate::proxy::failover;
 use crate::proxy::filters::RequestBody;
@@ -46,18 +46,18 @@ impl Endpoint for CreateResponse {
         "/v1/responses"
     }
 
-    fn scope(&self) -> KeyScope {
+    fn required_scope(&self) -> KeyScope {
         KeyScope::Chat
     }
 
-    fn operation(&self) -> Operation {
+    fn openapi_operation(&self) -> Operation {
         Operation::new(
             "Responses",
-            EndpointWork::Model,
+            EndpointWorkKind::Model,
             "Answers a conversation, in the responses dialect",
-            &[(200, &[(JSON, "Response"), EVENTS])],
+            &[(200, &[(JSON_CONTENT_TYPE, "Response"), EVENT_STREAM_CONTENT])],
         )
-        .with_body(JSON, "ResponsesRequest")
+        .with_body(JSON_CONTENT_TYPE, "ResponsesRequest")
     }
 
     fn accepts_batch_lines(&self) -> bool {
@@ -69,16 +69,17 @@ impl Endpoint for CreateResponse {
             let body = x.read_json_body().await?;
             if x.principal.stores_responses {
                 // A request without a socket is a line of a batch, or a background response that runs.
-                if x.caller.batch_line().is_none() && background::is_background_requested(&body) {
-                    return background::create(x, body).await;
+                if x.caller.in_process_line().is_none() && background::is_background_requested(&body) {
+                    return background::create_and_send_response(x, body).await;
                 }
                 let (body, storage) = stored_conversation(x, body).await?;
-                return failover::run(x, RequestBody::StoredResponse(body, Box::new(storage))).await;
+                return failover::serve_request(x, RequestBody::StoredResponse(body, Box::new(storage)))
+                    .await;
             }
             let parse = |body, live: &ConfigSnapshot| {
                 validate_responses_request(body, &live.admission, ResponsesPurpose::Generate)
             };
-            failover::run(x, RequestBody::Json(body, parse)).await
+            failover::serve_request(x, RequestBody::Json(body, parse)).await
         })
     }
 }
@@ -87,13 +88,13 @@ impl Endpoint for CreateResponse {
 /// conversation already has are removed from the body.
 ///
 /// # Errors
-/// Returns the errors of [`references::resolve_references`] and of [`previous::load_response_storage`].
+/// Returns the errors of [`references::resolve_item_references`] and of [`previous::load_stored_response_access`].
 async fn stored_conversation(
     x: &mut Exchange<'_>,
     body: Bytes,
 ) -> Result<(Bytes, StoredResponseAccess), ApiError> {
-    let body = references::resolve_references(x, body).await?;
-    let storage = previous::load_response_storage(x, &body).await?;
+    let body = references::resolve_item_references(x, body).await?;
+    let storage = previous::load_stored_response_access(x, &body).await?;
     if !has_item_ids(&body) {
         return Ok((body, storage));
     }
@@ -125,18 +126,18 @@ impl Endpoint for CountInputTokens {
         "/v1/responses/input_tokens"
     }
 
-    fn scope(&self) -> KeyScope {
+    fn required_scope(&self) -> KeyScope {
         KeyScope::Chat
     }
 
-    fn operation(&self) -> Operation {
+    fn openapi_operation(&self) -> Operation {
         Operation::new(
             "Responses",
-            EndpointWork::Model,
+            EndpointWorkKind::Model,
             "Counts the tokens of a conversation without charge",
-            &[(200, &[(JSON, "InputTokenCount")])],
+            &[(200, &[(JSON_CONTENT_TYPE, "InputTokenCount")])],
         )
-        .with_body(JSON, "InputTokensRequest")
+        .with_body(JSON_CONTENT_TYPE, "InputTokensRequest")
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {

@@ -16,11 +16,11 @@ const MEMBER: &str = "previous_response_id";
 ///
 /// # Errors
 /// Returns a refusal if the disk fails, or if there is no memory for the conversation.
-pub(super) async fn load_response_storage(
+pub(super) async fn load_stored_response_access(
     x: &mut Exchange<'_>,
     body: &[u8],
 ) -> Result<StoredResponseAccess, ApiError> {
-    let access = match x.caller.batch_line() {
+    let access = match x.caller.in_process_line() {
         None => ResponseStorePermission::Allowed,
         Some(line) if line.answer_identity().is_some() => ResponseStorePermission::BackgroundRun,
         Some(_) => ResponseStorePermission::BatchLine,

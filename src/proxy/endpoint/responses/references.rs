@@ -6,7 +6,7 @@ use crate::proxy::exchange::Exchange;
 use bytes::Bytes;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_dialect::item_references::{
-    ItemReference, MAX_REFERENCES, find_item, find_references, replace_references,
+    ItemReference, MAX_REFERENCES, find_references, find_stored_item, replace_references,
 };
 
 /// Maximum number of responses whose items a request may refer to: each of them is read from the disk.
@@ -17,7 +17,7 @@ const MAX_RESPONSES: usize = 64;
 /// # Errors
 /// Returns a refusal that names the first item that is not stored. Also returns a refusal if there are too many
 /// references, if the resulting body is too large, if the disk fails, or if there is no memory.
-pub(super) async fn resolve_references(x: &mut Exchange<'_>, body: Bytes) -> Result<Bytes, ApiError> {
+pub(super) async fn resolve_item_references(x: &mut Exchange<'_>, body: Bytes) -> Result<Bytes, ApiError> {
     let references = find_references(&body);
     if references.is_empty() {
         return Ok(body);
@@ -44,7 +44,7 @@ pub(super) async fn resolve_references(x: &mut Exchange<'_>, body: Bytes) -> Res
         }
         let document =
             documents.iter().find(|(id, _)| *id == response).and_then(|(_, found)| found.as_deref());
-        let item = document.and_then(|document| find_item(document, &reference.id));
+        let item = document.and_then(|document| find_stored_item(document, &reference.id));
         let item = item.ok_or_else(|| not_stored(reference))?;
         size = size.saturating_add(item.len());
         if size > most {
@@ -60,7 +60,9 @@ pub(super) async fn resolve_references(x: &mut Exchange<'_>, body: Bytes) -> Res
 /// Returns the error for references to items that are larger than `most` bytes, together with the body.
 fn too_large(most: usize) -> ApiError {
     let sentence = format!("input: the body and the items of its references are larger than {most} bytes.");
-    ApiError::with_message(ErrorCode::TooLarge, sentence).with_param("input").with_detail("max_bytes", most)
+    ApiError::with_message(ErrorCode::TooLarge, sentence)
+        .with_param("input")
+        .with_details_member("max_bytes", most)
 }
 
 fn not_stored(reference: &ItemReference) -> ApiError {

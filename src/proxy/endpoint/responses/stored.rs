@@ -2,10 +2,10 @@
 
 use super::include::IncludedParts;
 use super::{background, stream};
-use crate::proxy::endpoint::openapi::{EVENTS, EndpointWork, JSON, Operation};
+use crate::proxy::endpoint::openapi::{EVENT_STREAM_CONTENT, EndpointWorkKind, JSON_CONTENT_TYPE, Operation};
 use crate::proxy::endpoint::{Endpoint, EndpointFuture, decode_segment};
 use crate::proxy::exchange::Exchange;
-use crate::storage::files::disk_error;
+use crate::storage::files::io_to_api_error;
 use http::Method;
 use penstock_auth::KeyScope;
 use penstock_core::{ApiError, ErrorCode};
@@ -31,16 +31,16 @@ impl Endpoint for GetResponse {
         RESPONSE_PATH
     }
 
-    fn scope(&self) -> KeyScope {
+    fn required_scope(&self) -> KeyScope {
         KeyScope::Chat
     }
 
-    fn operation(&self) -> Operation {
+    fn openapi_operation(&self) -> Operation {
         Operation::new(
             "Responses",
-            EndpointWork::Store,
+            EndpointWorkKind::Store,
             "A stored response, or the events of a background response",
-            &[(200, &[(JSON, "Response"), EVENTS])],
+            &[(200, &[(JSON_CONTENT_TYPE, "Response"), EVENT_STREAM_CONTENT])],
         )
         .with_query(&["include[]", "stream", "starting_after"])
     }
@@ -50,7 +50,7 @@ impl Endpoint for GetResponse {
             let id = decode_segment(tail).into_owned();
             let query = x.caller.query().unwrap_or_default();
             let parts = IncludedParts::parse(query)?;
-            if let Some(after) = stream::requested_stream(query)? {
+            if let Some(after) = stream::parse_stream_query(query)? {
                 return stream::stream_response(x, &id, after, parts).await;
             }
             let document = find_response(x, &id).await?;
@@ -78,16 +78,16 @@ impl Endpoint for DeleteResponse {
         RESPONSE_PATH
     }
 
-    fn scope(&self) -> KeyScope {
+    fn required_scope(&self) -> KeyScope {
         KeyScope::Chat
     }
 
-    fn operation(&self) -> Operation {
+    fn openapi_operation(&self) -> Operation {
         Operation::new(
             "Responses",
-            EndpointWork::Store,
+            EndpointWorkKind::Store,
             "Deletes a stored response",
-            &[(200, &[(JSON, "ResponseDeletion")])],
+            &[(200, &[(JSON_CONTENT_TYPE, "ResponseDeletion")])],
         )
     }
 
@@ -98,7 +98,7 @@ impl Endpoint for DeleteResponse {
             let (app, key, name) = (x.app.clone(), x.principal.public_id.clone(), id.clone());
             let removed = spawn_blocking(move || app.responses.delete(&key, &name)).await;
             let removed = removed.map_err(|_| ApiError::new(ErrorCode::Internal))?;
-            if !removed.map_err(|error| disk_error(&error))? {
+            if !removed.map_err(|error| io_to_api_error(&error))? {
                 return Err(response_not_found());
             }
             let body = json!({"id": id, "object": "response", "deleted": true}).to_string();
@@ -123,22 +123,22 @@ impl Endpoint for CancelResponse {
         "/v1/responses/*/cancel"
     }
 
-    fn scope(&self) -> KeyScope {
+    fn required_scope(&self) -> KeyScope {
         KeyScope::Chat
     }
 
-    fn operation(&self) -> Operation {
+    fn openapi_operation(&self) -> Operation {
         Operation::new(
             "Responses",
-            EndpointWork::Store,
+            EndpointWorkKind::Store,
             "Cancels a background response",
-            &[(200, &[(JSON, "Response")])],
+            &[(200, &[(JSON_CONTENT_TYPE, "Response")])],
         )
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, tail: &'a str) -> EndpointFuture<'a> {
         Box::pin(async move {
-            let response = background::cancel(x, &decode_segment(tail)).await?;
+            let response = background::cancel_response(x, &decode_segment(tail)).await?;
             Ok(x.send_json(200, response).await)
         })
     }
@@ -160,7 +160,8 @@ pub(super) async fn find_response(x: &mut Exchange<'_>, id: &str) -> Result<Vec<
 pub(super) async fn load_response(x: &mut Exchange<'_>, id: &str) -> Result<Option<Vec<u8>>, ApiError> {
     let (app, key, name) = (x.app.clone(), x.principal.public_id.clone(), id.to_owned());
     let size = spawn_blocking(move || app.responses.size(&key, &name)).await;
-    let size = size.map_err(|_| ApiError::new(ErrorCode::Internal))?.map_err(|error| disk_error(&error))?;
+    let size =
+        size.map_err(|_| ApiError::new(ErrorCode::Internal))?.map_err(|error| io_to_api_error(&error))?;
     let Some(bytes) = size else { return Ok(None) };
     x.reserve_memory(usize::try_from(bytes).unwrap_or(usize::MAX))?;
     let (app, key, id) = (x.app.clone(), x.principal.public_id.clone(), id.to_owned());
@@ -177,7 +178,7 @@ pub(super) async fn load_response(x: &mut Exchange<'_>, id: &str) -> Result<Opti
             );
             Ok(None)
         }
-        Err(error) => Err(disk_error(&error)),
+        Err(error) => Err(io_to_api_error(&error)),
     }
 }
 

@@ -25,7 +25,7 @@ const STREAM: &str = "stream: expected true or false.";
 ///
 /// # Errors
 /// Returns 400 if `stream` is no boolean, or if the number is invalid.
-pub(super) fn requested_stream(query: &str) -> Result<Option<Option<u64>>, ApiError> {
+pub(super) fn parse_stream_query(query: &str) -> Result<Option<Option<u64>>, ApiError> {
     let find =
         |wanted: &str| query_parameters(query).find(|(name, _)| name == wanted).map(|(_, value)| value);
     match find("stream").as_deref() {
@@ -103,7 +103,7 @@ async fn send_events(
         if !is_pending(&response) {
             return write_outcome(x.caller.write_response_body(Bytes::new(), true).await);
         }
-        match watch.next_response(x, id, response).await {
+        match watch.wait_for_changed_response(x, id, response).await {
             Ok(next) => response = next,
             Err(why) => return end_early(x, id, &replay, why).await,
         }
@@ -184,13 +184,13 @@ mod tests {
             ("stream=true&starting_after=0", Some(Some(0))),
             ("include[]=a&starting_after=17&stream=true", Some(Some(17))),
         ] {
-            assert_eq!(requested_stream(query).unwrap(), expected, "{query}");
+            assert_eq!(parse_stream_query(query).unwrap(), expected, "{query}");
         }
         for query in ["stream=zz", "stream=", "stream=True"] {
-            assert_eq!(requested_stream(query).unwrap_err().param.as_deref(), Some("stream"), "{query}");
+            assert_eq!(parse_stream_query(query).unwrap_err().param.as_deref(), Some("stream"), "{query}");
         }
         for after in ["", "-1", "1.5", "x", "99999999999999999999"] {
-            let refusal = requested_stream(&format!("stream=true&starting_after={after}")).unwrap_err();
+            let refusal = parse_stream_query(&format!("stream=true&starting_after={after}")).unwrap_err();
             assert_eq!(refusal.param.as_deref(), Some("starting_after"), "{after}");
         }
     }

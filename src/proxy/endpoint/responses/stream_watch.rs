@@ -73,7 +73,7 @@ impl StreamWatch {
     ///
     /// # Errors
     /// Returns the reason for which the stream ends before that.
-    pub(super) async fn next_response(
+    pub(super) async fn wait_for_changed_response(
         &mut self,
         x: &mut Exchange<'_>,
         id: &str,
@@ -108,7 +108,7 @@ impl StreamWatch {
                     None => pending().await,
                 }
             };
-            self.client.wait_for(&mut x.caller, pin!(changed), next_check).await
+            self.client.wait_for_work(&mut x.caller, pin!(changed), next_check).await
         };
         match waited {
             WaitOutcome::Ready(true) | WaitOutcome::Deadline => {}

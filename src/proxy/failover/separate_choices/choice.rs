@@ -15,7 +15,8 @@ use crate::telemetry::request_id::RequestId;
 use crate::upstream::config_snapshot::ConfigSnapshot;
 use bytes::{Bytes, BytesMut};
 use penstock_core::{
-    ApiError, ChoiceSelection, Dialect, ExtraMembers, FinishReason, InferenceRequest, RequiredCapabilities,
+    AdjustableMemberSet, ApiError, ChoiceSelection, Dialect, FinishReason, InferenceRequest,
+    RequiredCapabilities,
 };
 use penstock_limits::WorkClass;
 use std::sync::{Arc, OnceLock};
@@ -122,7 +123,7 @@ impl<'a> SharedChoiceState<'a> {
 
 impl ChoiceOutcome {
     /// Adds the energy and the record of the choice to the client's request.
-    pub(super) fn merge_into(&mut self, run: &mut FailoverRun<'_, '_>) {
+    pub(super) fn merge_energy_and_record(&mut self, run: &mut FailoverRun<'_, '_>) {
         run.failed_usage.merge(std::mem::take(&mut self.spent));
         let (mine, all) = (&mut self.record, &mut run.exchange.record);
         all.attempts.append(&mut mine.attempts);
@@ -132,7 +133,7 @@ impl ChoiceOutcome {
     }
 
     /// Returns the reason to request no more choices, if there is one.
-    pub(super) fn stop_reason(&self) -> Option<StopReason> {
+    pub(super) fn reason_to_stop_requesting(&self) -> Option<StopReason> {
         match &self.ended {
             Ok(WriteOutcome::Complete) => None,
             Ok(WriteOutcome::Disconnected) => Some(StopReason::Disconnected),
@@ -186,7 +187,7 @@ pub(super) fn request_choice<'s>(
             incompatible: None,
             had_unavailable: false,
             choices: ChoiceSelection::One(index),
-            omitted_members: ExtraMembers::NONE,
+            omitted_members: AdjustableMemberSet::NONE,
             separate_choices: None,
             all_full: false,
             exchange: &mut x,

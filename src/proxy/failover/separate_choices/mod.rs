@@ -12,7 +12,7 @@ mod joined;
 mod sum;
 
 use super::attempt::AttemptError;
-use super::wait::HEARTBEAT;
+use super::wait::HEARTBEAT_COMMENT;
 use super::{FailoverRun, ResponseProgress, buffered, settle, streaming};
 use crate::proxy::exchange::WriteOutcome;
 use crate::proxy::filters::{ResponseBodyFilterChain, ResponseBodyFilters};
@@ -20,7 +20,9 @@ use crate::upstream::offer::OfferState;
 use bytes::Bytes;
 use choice::{ChoiceOutcome, SharedChoiceState};
 use joined::JoinedResponse;
-use penstock_core::{ApiError, ErrorCode, ExtraMember, ExtraMembers, MicroCredits, OutputBuffer, TokenUsage};
+use penstock_core::{
+    AdjustableMember, AdjustableMemberSet, ApiError, ErrorCode, MicroCredits, OutputBuffer, TokenUsage,
+};
 use penstock_limits::ActualCost;
 use penstock_routing::RetryPlanner;
 use std::collections::VecDeque;
@@ -90,7 +92,7 @@ pub(super) async fn request_choices(
         .collect();
     if !run.progress.has_content() {
         (run.translation, run.attempt_started) =
-            (streaming::error_translation(run).filter(|_| run.request.stream), None);
+            (streaming::error_only_translation(run).filter(|_| run.request.stream), None);
     }
     let waiting = (wanted.from..run.request.n).collect();
     let (mut ends, halt) = run_choices(run, &seed, waiting, wanted.suspect.is_some()).await;
@@ -100,7 +102,7 @@ pub(super) async fn request_choices(
         None => {
             if let Some(offer) = &wanted.suspect {
                 offer.learned.record_refused_members(
-                    ExtraMembers::of(ExtraMember::MultipleChoices),
+                    AdjustableMemberSet::from_member(AdjustableMember::MultipleChoices),
                     None,
                     run.now(),
                 );
@@ -160,7 +162,7 @@ async fn run_choices(
                 if halt.is_none() && write_ready_pieces(run, seed, &mut pieces).await.is_err() {
                     halt = Some(StopReason::Disconnected);
                 }
-                end.merge_into(run);
+                end.merge_energy_and_record(run);
                 // The other choices hold all permits, so this choice is requested again when a permit becomes free.
                 if end.is_provider_full && halt.is_none() && !active.is_empty() {
                     width = active.len();
@@ -168,7 +170,7 @@ async fn run_choices(
                     continue;
                 }
                 if halt.is_none() {
-                    halt = end.stop_reason();
+                    halt = end.reason_to_stop_requesting();
                 }
                 if std::mem::take(&mut first_alone) {
                     width = seed.max_concurrent();
@@ -221,18 +223,18 @@ async fn write_choice_piece(
     if !run.progress.has_head() {
         let head = match seed.first_provider.get() {
             Some((provider, number)) => {
-                let head = run.exchange.new_response_head(200).with("x-penstock-provider", &**provider);
-                head.with(settle::FLAVOR_HEADER, run.exchange.record.flavor.unwrap_or_default())
-                    .with_number("x-penstock-attempts", seed.earlier_attempts + u64::from(*number))
+                let head = run.exchange.new_response_head(200).with_field("x-penstock-provider", &**provider);
+                head.with_field(settle::FLAVOR_HEADER, run.exchange.record.flavor.unwrap_or_default())
+                    .with_numeric_field("x-penstock-attempts", seed.earlier_attempts + u64::from(*number))
             }
             None => run
                 .exchange
                 .new_response_head(200)
-                .with(settle::FLAVOR_HEADER, run.exchange.record.flavor.unwrap_or_default()),
+                .with_field(settle::FLAVOR_HEADER, run.exchange.record.flavor.unwrap_or_default()),
         };
-        streaming::write_stream_head(run, head).await?;
+        streaming::start_stream_response(run, head).await?;
     }
-    if piece != HEARTBEAT && !run.progress.has_content() {
+    if piece != HEARTBEAT_COMMENT && !run.progress.has_content() {
         run.progress = ResponseProgress::ContentSent;
         run.exchange.record.first_token = Some(run.exchange.started.elapsed());
         let mut out = OutputBuffer::default();
@@ -266,7 +268,7 @@ async fn finish_choices(
     run.exchange.record.status = 200;
     let number =
         seed.earlier_attempts + seed.first_provider.get().map_or(1, |(_, number)| u64::from(*number));
-    let head = settle::inference_head(run, &primary, u32::try_from(number).unwrap_or(u32::MAX));
+    let head = settle::inference_response_head(run, &primary, u32::try_from(number).unwrap_or(u32::MAX));
     settle::wait_for_ledger(run).await;
     Ok(buffered::send_buffered_response(run, head, "application/json", body.downstream).await)
 }
@@ -284,16 +286,16 @@ async fn finish_stream(
         finishes.for_each(|(choice, finish)| reply.record_choice_finish(choice, finish));
     }
     let mut response = JoinedResponse { run: &mut *run, total, parts, joined: Vec::new() };
-    let end = ResponseBodyFilters::finish(&mut response);
+    let end = ResponseBodyFilters::finish_stream(&mut response);
     if !run.progress.has_head() {
         // No choice has sent anything, so the head of the stream is still missing.
-        let head = settle::inference_head(run, primary, 1);
-        if streaming::write_stream_head(run, head).await.is_err() {
+        let head = settle::inference_response_head(run, primary, 1);
+        if streaming::start_stream_response(run, head).await.is_err() {
             return WriteOutcome::Disconnected;
         }
     }
     settle::wait_for_ledger(run).await;
-    streaming::write_end(run, &end).await
+    streaming::write_stream_end(run, &end).await
 }
 
 /// Ends a failed request. Unless the delivered part is charged, nothing is charged and the energy is recorded.

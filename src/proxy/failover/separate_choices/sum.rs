@@ -29,8 +29,9 @@ impl ChoiceUsage {
     ) -> Option<Self> {
         let offer = run.current_offer.clone().filter(|_| run.progress.has_content())?;
         let own = reply.attempt_usage();
-        let done =
-            reply.usage().unwrap_or_else(|| run.request.estimate_unreported_usage(reply.output_bytes()));
+        let done = reply
+            .usage()
+            .unwrap_or_else(|| run.request.estimate_unreported_usage(reply.delivered_text_bytes()));
         let took = run.exchange.record.attempts.last().map_or(Duration::ZERO, |note| note.duration);
         Some(Self { offer, done, own, measured: reply.measured_energy(), took })
     }

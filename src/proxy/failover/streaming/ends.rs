@@ -18,8 +18,9 @@ pub(super) async fn finish_stream(
     answering: UpstreamResponse,
     times: &mut StreamDeadlines,
 ) -> Result<WriteOutcome, AttemptError> {
-    let end = ResponseBodyFilters::finish(&mut StreamResponse { run, offer, times });
-    let is_cut = run.translation.as_deref().is_some_and(|reply| reply.observation().exceeds_output_limit);
+    let end = ResponseBodyFilters::finish_stream(&mut StreamResponse { run, offer, times });
+    let is_cut =
+        run.translation.as_deref().is_some_and(|reply| reply.offer_observation().exceeds_output_limit);
     // The rest of an answer that was cut is not read: the connection closes, and the provider stops.
     if is_cut {
         drop(answering)
@@ -27,17 +28,20 @@ pub(super) async fn finish_stream(
         answering.exchange.drain_in_background()
     }
     settle::wait_for_ledger(run).await;
-    Ok(write_end(run, &end).await)
+    Ok(write_stream_end(run, &end).await)
 }
 
 /// Writes the last events of a stream.
-pub(in super::super) async fn write_end(run: &mut FailoverRun<'_, '_>, end: &StreamEnd) -> WriteOutcome {
+pub(in super::super) async fn write_stream_end(
+    run: &mut FailoverRun<'_, '_>,
+    end: &StreamEnd,
+) -> WriteOutcome {
     let Some(mut reply) = run.translation.take() else { return WriteOutcome::Disconnected };
     let usage = end.usage.unwrap_or_else(|| reply.estimated_usage());
     let mut out = OutputBuffer::default();
     reply.write_end(&usage, &end.members, &mut out);
     let piece = join_pieces(&mut out);
-    if let Some(input) = store_response::stored_input(run) {
+    if let Some(input) = store_response::input_to_store(run) {
         store_response::store_response(run, input, std::slice::from_ref(&piece)).await;
     }
     if run.request.streamed_content_type().is_some() {
@@ -48,18 +52,20 @@ pub(in super::super) async fn write_end(run: &mut FailoverRun<'_, '_>, end: &Str
 }
 
 /// Creates a translation that is used only to write an error in the client's dialect, if no provider answered.
-pub(in super::super) fn error_translation(run: &FailoverRun<'_, '_>) -> Option<Box<dyn StreamTranslation>> {
+pub(in super::super) fn error_only_translation(
+    run: &FailoverRun<'_, '_>,
+) -> Option<Box<dyn StreamTranslation>> {
     let first = run.candidates.entries.first()?;
     let offer = run.exchange.config.offers.get(first.offer)?;
     let wire_format = attempt::wire_format(run, offer).ok()?;
-    let target = attempt::translation_target(run, offer, wire_format.dialect(), run.received_at);
-    wire_format.translate_stream(run.request, &target)
+    let target = attempt::translation_parameters(run, offer, wire_format.dialect(), run.received_at);
+    wire_format.new_stream_translation(run.request, &target)
 }
 
 /// Ends a failed stream with an error event; a stream of bytes is cut.
 pub(in super::super) async fn fail_stream(run: &mut FailoverRun<'_, '_>, refusal: &ApiError) -> WriteOutcome {
     run.exchange.record.record_broken_stream(refusal);
-    settle::count_delivered_part(run);
+    settle::count_delivered_in_limits(run);
     if run.request.streamed_content_type().is_some() {
         return WriteOutcome::Disconnected;
     }
@@ -71,7 +77,7 @@ pub(in super::super) async fn write_error_event(
     run: &mut FailoverRun<'_, '_>,
     refusal: &ApiError,
 ) -> WriteOutcome {
-    let Some(mut reply) = run.translation.take().or_else(|| error_translation(run)) else {
+    let Some(mut reply) = run.translation.take().or_else(|| error_only_translation(run)) else {
         return WriteOutcome::Disconnected;
     };
     settle::wait_for_ledger(run).await;

@@ -54,17 +54,18 @@ impl StreamDeadlines {
             progressed: now,
             end_deadline: None,
             first_token: None,
-            last_progress: reply
-                .map_or((0, StreamProgress::Pending), |reply| (reply.generated_bytes(), reply.progress())),
+            last_progress: reply.map_or((0, StreamProgress::Pending), |reply| {
+                (reply.received_text_bytes(), reply.progress())
+            }),
             bytes_without_progress: 0,
             client_delay: Duration::ZERO,
-            earlier_output: reply.map_or(0, StreamTranslation::output_bytes),
+            earlier_output: reply.map_or(0, StreamTranslation::delivered_text_bytes),
         }
     }
 
     /// Returns true if the client received output of this attempt.
     pub(super) fn has_delivered(&self, reply: &dyn StreamTranslation) -> bool {
-        reply.output_bytes() > self.earlier_output
+        reply.delivered_text_bytes() > self.earlier_output
     }
 
     /// Returns true if the provider waited for the client so long that it may have closed the connection for this
@@ -95,7 +96,7 @@ impl StreamDeadlines {
 
     /// Records progress after these bytes were received.
     pub(super) fn record_progress(&mut self, reply: &dyn StreamTranslation, bytes: usize) {
-        let current = (reply.generated_bytes(), reply.progress());
+        let current = (reply.received_text_bytes(), reply.progress());
         let now = clock::cached_now();
         self.bytes_without_progress += bytes;
         if current != self.last_progress {
@@ -126,7 +127,7 @@ mod tests {
     use super::*;
     use bytes::Bytes;
     use penstock_core::{AttemptTarget, Dialect, OfferCapabilities, OutputBuffer, RequestAdjustment};
-    use penstock_request_validation::{RequestLimits, validate_conversation};
+    use penstock_request_validation::{RequestLimits, validate_generation_request};
 
     const TEXT: &str = r#"{"choices":[{"index":0,"delta":{"content":"One"},"finish_reason":null}]}"#;
     const LAST_TEXT: &str = r#"{"choices":[{"index":0,"delta":{"content":"One"},"finish_reason":"stop"}]}"#;
@@ -137,7 +138,7 @@ mod tests {
     fn silence_after(events: &[&str], idle: Duration) -> Duration {
         let body = br#"{"model":"m","stream":true,"messages":[{"role":"user","content":"Hi"}]}"#;
         let limits = RequestLimits::default();
-        let ask = validate_conversation(Dialect::Chat, Bytes::from_static(body), &limits).unwrap();
+        let ask = validate_generation_request(Dialect::Chat, Bytes::from_static(body), &limits).unwrap();
         let abilities = OfferCapabilities::default();
         let target = AttemptTarget {
             model: "m",

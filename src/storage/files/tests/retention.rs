@@ -11,10 +11,12 @@ fn results_are_retained_from_their_last_line_on() {
     // The batch took longer than the retention period.
     let (end, retention) = (NOW.as_secs() + 90_000, 3_600);
     let whole = files.open_output(&record).unwrap().finalize(&record, Duration::from_secs(end)).unwrap();
-    assert!(files.record_store().compare_and_swap(&record, &whole).unwrap());
+    assert!(files.file_record_store().compare_and_swap(&record, &whole).unwrap());
     let when = |now| ExpiryCheck { now, retention: Some(retention) };
     assert_eq!(when(end).expires_at(&whole), Some(end + retention));
     assert_eq!(files.delete_expired(when(end + retention - 1)).unwrap(), 0);
-    assert!(files.record_store().get(&whole.id).unwrap().is_some_and(|there| !when(end).is_expired(&there)));
+    assert!(
+        files.file_record_store().get(&whole.id).unwrap().is_some_and(|there| !when(end).is_expired(&there))
+    );
     assert_eq!(files.delete_expired(when(end + retention)).unwrap(), 1);
 }

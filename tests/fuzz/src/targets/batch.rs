@@ -20,13 +20,16 @@ pub fn check(bytes: &[u8]) {
     }
     let done = CompletionBitmap::from_bytes(bytes);
     let lines = bytes.len() as u32 * 8;
-    assert_eq!((0..lines).filter(|line| done.has_result(*line)).count(), done.finished_count() as usize);
+    assert_eq!(
+        (0..lines).filter(|line| done.is_line_finished(*line)).count(),
+        done.finished_count() as usize
+    );
     let mut more = CompletionBitmap::from_bytes(bytes);
     for line in [0, lines / 2, lines, u32::MAX / 64] {
-        let had = more.has_result(line);
+        let had = more.is_line_finished(line);
         let before = more.finished_count();
         if more.mark_finished(line) {
-            assert!(!had && more.has_result(line) && more.finished_count() == before + 1);
+            assert!(!had && more.is_line_finished(line) && more.finished_count() == before + 1);
         } else {
             assert_eq!(more.finished_count(), before);
         }
@@ -37,7 +40,7 @@ pub fn check(bytes: &[u8]) {
         let body = serde_json::from_slice::<Value>(bytes).is_ok().then_some(bytes);
         result_line::write_result_line(
             &mut out,
-            result_line::ResultFormat::Flat,
+            result_line::ResultLineFormat::Flat,
             "batch_req_1",
             text,
             200,

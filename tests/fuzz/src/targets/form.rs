@@ -3,10 +3,10 @@
 use crate::however_cut;
 use bytes::Bytes;
 use penstock_http_wire::form::{
-    MAX_PARTS, MultipartError, MultipartEvent, MultipartParser, Part, parse_boundary,
+    MAX_PARTS, MultipartError, MultipartEvent, MultipartParser, PartHead, parse_boundary,
 };
 
-type Parts = Vec<(Part, Vec<u8>, bool)>;
+type Parts = Vec<(PartHead, Vec<u8>, bool)>;
 
 fn read(pieces: &[&[u8]], boundary: &str) -> (Parts, Option<MultipartError>) {
     let mut form = MultipartParser::new(boundary);
@@ -30,7 +30,7 @@ fn read(pieces: &[&[u8]], boundary: &str) -> (Parts, Option<MultipartError>) {
             return (parts, Some(broken));
         }
     }
-    (parts, form.end().err())
+    (parts, form.check_complete().err())
 }
 
 pub fn check(bytes: &[u8]) {

@@ -6,7 +6,7 @@ pub fn check(bytes: &[u8]) {
     let mut books = ChainBalances::default();
     for line in split_lines(bytes) {
         let Ok((entry, after)) = HashChain::parse_unverified(line) else { continue };
-        let _ = books.apply(&entry);
+        let _ = books.apply_entry(&entry);
         let Some(seq) = entry.seq.checked_sub(1) else { continue };
         let before = HashChain { seq, hash: after.hash };
         // An entry written in one chain is read in that chain, and in no other.

@@ -6,19 +6,20 @@ use penstock_core::{
     AudioInput, BodyMembers, Dialect, DurationBasis, ImageTask, InferenceRequest, InferenceTask, ModelKind,
     OfferCapabilities, RerankScoreTransform, TranscriptFormat, TranscriptionTask, UpstreamAnswer,
 };
-use penstock_request_validation::{RequestLimits, validate_embeddings, validate_rerank};
+use penstock_request_validation::{RequestLimits, validate_embeddings_request, validate_rerank_request};
 
 fn ask(kind: ModelKind, choice: u16) -> InferenceRequest {
     let limits = RequestLimits::default();
-    let plain =
-        |task| InferenceRequest::for_task(kind, Bytes::new(), BodyMembers::default(), "m".into(), task);
+    let plain = |task| {
+        InferenceRequest::from_non_chat_task(kind, Bytes::new(), BodyMembers::default(), "m".into(), task)
+    };
     match kind {
         ModelKind::Embedding => {
             let format = if bit(choice, 0) { "base64" } else { "float" };
             let dimensions = if bit(choice, 1) { r#","dimensions":2"# } else { "" };
             let body =
                 format!(r#"{{"model":"m","input":["a","b"],"encoding_format":"{format}"{dimensions}}}"#);
-            validate_embeddings(Bytes::from(body), &limits).expect("a sound request")
+            validate_embeddings_request(Bytes::from(body), &limits).expect("a sound request")
         }
         ModelKind::Rerank => {
             let top = if bit(choice, 0) { r#","top_n":1"# } else { "" };
@@ -26,7 +27,7 @@ fn ask(kind: ModelKind, choice: u16) -> InferenceRequest {
                 r#"{{"model":"m","query":"q","documents":["a","b"],"return_documents":{}{top}}}"#,
                 bit(choice, 1)
             );
-            validate_rerank(Bytes::from(body), &limits).expect("a sound request")
+            validate_rerank_request(Bytes::from(body), &limits).expect("a sound request")
         }
         ModelKind::Transcription => plain(InferenceTask::Transcribe(TranscriptionTask {
             language: None,
@@ -69,7 +70,7 @@ pub fn check(bytes: &[u8]) {
     let shapes = penstock_embeddings::ADAPTERS
         .iter()
         .chain(penstock_media::image::ADAPTERS)
-        .chain(penstock_media::speech::ADAPTERS);
+        .chain(penstock_media::speech::TRANSCRIPTION_ADAPTERS);
     for shape in shapes {
         let ask = ask(shape.kind(), choice);
         let target = target(Dialect::Chat, &abilities);

@@ -5,7 +5,8 @@ use crate::{abilities, choice, json, target};
 use bytes::Bytes;
 use penstock_core::{Dialect, ModelKind};
 use penstock_request_validation::{
-    RequestLimits, validate_embeddings, validate_images, validate_rerank, validate_speech, validate_texts,
+    RequestLimits, validate_embeddings_request, validate_image_generation, validate_rerank_request,
+    validate_speech_request, validate_text_input_request,
 };
 
 pub fn check(bytes: &[u8]) {
@@ -13,17 +14,17 @@ pub fn check(bytes: &[u8]) {
     let limits = RequestLimits { max_body: 1 << 20, max_values: 1 << 14, ..RequestLimits::default() };
     let body = Bytes::copy_from_slice(body);
     let asks = [
-        validate_embeddings(body.clone(), &limits),
-        validate_rerank(body.clone(), &limits),
-        validate_speech(body.clone(), &limits),
-        validate_texts(body.clone(), &limits, ModelKind::Moderation, None),
-        validate_images(body, &limits),
+        validate_embeddings_request(body.clone(), &limits),
+        validate_rerank_request(body.clone(), &limits),
+        validate_speech_request(body.clone(), &limits),
+        validate_text_input_request(body.clone(), &limits, ModelKind::Moderation, None),
+        validate_image_generation(body, &limits),
     ];
     let abilities = abilities(choice);
     for ask in asks.into_iter().flatten() {
         let target = target(Dialect::Chat, &abilities);
         let all = penstock_embeddings::ADAPTERS.iter().chain(penstock_media::image::ADAPTERS);
-        for shape in all.chain(penstock_media::speech::ADAPTERS) {
+        for shape in all.chain(penstock_media::speech::TRANSCRIPTION_ADAPTERS) {
             if shape.kind() != ask.kind {
                 continue;
             }

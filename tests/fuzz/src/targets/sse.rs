@@ -2,7 +2,7 @@
 
 use crate::however_cut;
 use bytes::Bytes;
-use penstock_http_wire::sse::{EventTooLong, SseDecoder, SseEvent, data_event};
+use penstock_http_wire::sse::{EventTooLong, SseDecoder, SseEvent, encode_data_event};
 
 fn read(pieces: &[&[u8]], cap: usize) -> Result<Vec<SseEvent>, EventTooLong> {
     let mut decoder = SseDecoder::new(cap);
@@ -30,7 +30,7 @@ pub fn check(bytes: &[u8]) {
         if event.data.contains(&b'\n') || event.data.contains(&b'\r') {
             continue;
         }
-        let again = read(&[&data_event(&event.data)], bytes.len() + 16).expect("within the cap");
+        let again = read(&[&encode_data_event(&event.data)], bytes.len() + 16).expect("within the cap");
         assert_eq!(again.len(), 1);
         assert_eq!(again[0].data, event.data);
     }

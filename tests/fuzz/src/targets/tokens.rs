@@ -3,8 +3,8 @@
 use crate::bit;
 use penstock_tokens::engine::{self, CountInput, TokenizeApi};
 use penstock_tokens::{
-    ImageTokenSettings, PromptConversation, TokenCounter, estimate, estimate_text, max_prompt_tokens,
-    render_prompt,
+    ImageTokenSettings, PromptConversation, TokenCounter, estimate_conversation, estimate_text,
+    max_prompt_tokens, render_prompt,
 };
 use std::sync::LazyLock;
 
@@ -21,7 +21,7 @@ pub fn check(bytes: &[u8]) {
     for conversation in
         [PromptConversation::from_chat(bytes), PromptConversation::from_messages(bytes)].into_iter().flatten()
     {
-        let guess = estimate(&conversation, None::<&ImageTokenSettings>);
+        let guess = estimate_conversation(&conversation, None::<&ImageTokenSettings>);
         if let Ok(count) = COUNTER.count(&conversation) {
             assert!(guess.tokens >= count.tokens, "the estimate is below the count");
             assert!(max_prompt_tokens(bytes.len(), 0, 0) >= count.tokens, "the bound is below the count");

@@ -4,17 +4,17 @@
 use crate::spoken::Spoken;
 use crate::{abilities, choice, json, target};
 use bytes::Bytes;
-use penstock_core::{ApiError, Dialect, InferenceRequest, RequestForm};
+use penstock_core::{ApiError, Dialect, InferenceRequest, RequestBodyFormat};
 use penstock_dialect::write::ResponseIdentity;
 use penstock_dialect::write::messages::write_empty_message;
 use penstock_dialect::{conformance, translators};
-use penstock_request_validation::{RequestLimits, validate_conversation};
+use penstock_request_validation::{RequestLimits, validate_generation_request};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
 fn admit(dialect: Dialect, body: Bytes) -> Result<InferenceRequest, ApiError> {
     let limits = RequestLimits { max_body: 4 << 20, max_values: 1 << 16, ..RequestLimits::default() };
-    validate_conversation(dialect, body, &limits)
+    validate_generation_request(dialect, body, &limits)
 }
 
 pub fn check(bytes: &[u8]) {
@@ -63,9 +63,9 @@ fn says_the_same(ask: &InferenceRequest, sent: &[u8], provider: Dialect) {
     let (Some(asked), Some(sent)) = (read(&ask.body), read(sent)) else { return };
     // With `allowed_tools`, the translation has only some of the tools.
     let some = !asked["tool_choice"]["allowed_tools"].is_null();
-    let form = match ask.dialect.request_form() {
-        RequestForm::Chat => Dialect::Chat,
-        RequestForm::Messages => Dialect::Messages,
+    let form = match ask.dialect.request_body_format() {
+        RequestBodyFormat::Chat => Dialect::Chat,
+        RequestBodyFormat::Messages => Dialect::Messages,
     };
     if form != provider && !some {
         Spoken::read(form, &asked).assert_in(&Spoken::read(provider, &sent));

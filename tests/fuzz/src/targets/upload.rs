@@ -18,7 +18,7 @@ fn file(pieces: &[&[u8]]) -> Result<(upload_form::UploadFields, Vec<u8>), ApiErr
 }
 
 fn sound(pieces: &[&[u8]]) -> Result<(String, Vec<u8>), ApiError> {
-    let mut upload = speech::TranscriptionUpload::new(TYPE)?;
+    let mut upload = speech::TranscriptionFormParser::new(TYPE)?;
     let mut contents = Vec::new();
     for piece in pieces {
         upload.push(Bytes::copy_from_slice(piece), &mut contents)?;

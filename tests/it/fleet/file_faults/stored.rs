@@ -50,7 +50,7 @@ impl Stored {
         }
         let [objects, segments] = names;
         let id = |name: &String| name.strip_prefix("files/").unwrap().rsplit_once('-').unwrap().0.to_owned();
-        let uploads = |folder: &&str| bucket.incomplete_uploads(folder).unwrap().len();
+        let uploads = |folder: &&str| bucket.list_incomplete_uploads(folder).unwrap().len();
         let temporary = |home: &Home| std::fs::read_dir(home.storage().join("files/aside")).unwrap().count();
         Self {
             objects: objects.iter().map(id).collect(),

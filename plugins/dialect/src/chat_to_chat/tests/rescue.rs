@@ -72,7 +72,7 @@ fn usage_of_each_attempt_covers_its_own_output() {
         assert_eq!(reply.attempt_usage().output, 0, "it has not answered yet");
         reply.push(Bytes::from(text_chunk(&"x".repeat(40))), &mut out).unwrap();
         assert_eq!(reply.attempt_usage().output, 10);
-        assert!(reply.output_bytes() >= 400);
+        assert!(reply.delivered_text_bytes() >= 400);
     }
 }
 

@@ -12,7 +12,7 @@ use crate::decode::text_channel::{SplitSurrogate, TextChannel};
 use crate::event::{AnswerEvent, EscapedText};
 use crate::json_cursor::{self, JsonCursor};
 use bytes::Bytes;
-use choice_content::{ChoiceContentKind, EmittedChannels};
+use choice_content::{ContentRecognition, EmittedChannels};
 use members::{ChoiceMembers, ChunkMembers, MessageMembers};
 use penstock_core::{FinishReason, ReasoningName, UpstreamError, UpstreamErrorKind};
 use penstock_http_wire::usage;
@@ -23,7 +23,7 @@ use text_emitter::TextEmitter;
 const MAX_CHOICES: u64 = 1024;
 
 /// Range of the text or arguments of a chunk that contains nothing else, without the quotes.
-pub(super) struct TextSpan(pub(super) Range<usize>);
+pub(super) struct TextRange(pub(super) Range<usize>);
 
 /// Parser of the successive chunks of one answer.
 pub(super) struct ChunkReader {
@@ -44,7 +44,7 @@ struct ChoiceDecoder {
     is_finished: bool,
     /// Finish reason of an answer that was cut, if no output has followed it.
     cut: Option<FinishReason>,
-    content: ChoiceContentKind,
+    content: ContentRecognition,
     emitted: EmittedChannels,
     /// True if the choice has had reasoning in a member other than `reasoning_details`, which is then not read.
     has_named_reasoning: bool,
@@ -72,12 +72,12 @@ impl ChunkReader {
         &mut self,
         chunk: &Bytes,
         events: &mut Vec<AnswerEvent>,
-    ) -> Result<Option<TextSpan>, UpstreamError> {
+    ) -> Result<Option<TextRange>, UpstreamError> {
         std::str::from_utf8(chunk).map_err(|_| malformed_error())?;
         let mut cursor = JsonCursor::new(chunk);
         let ChunkMembers { choices, mut usage, measured, is_failed } = ChunkMembers::parse(&mut cursor);
         if is_failed {
-            return Err(classify::classify_in_band(chunk));
+            return Err(classify::classify_in_band_error(chunk));
         }
         if !cursor.is_complete() {
             return Err(malformed_error());
@@ -86,7 +86,7 @@ impl ChunkReader {
         for (position, parts) in choices.iter().enumerate() {
             let parts = parts.as_ref().ok_or_else(malformed_error)?;
             if let Some(error) = parts.error {
-                return Err(classify::classify_in_band(&[b"{\"error\":", error, b"}"].concat()));
+                return Err(classify::classify_in_band_error(&[b"{\"error\":", error, b"}"].concat()));
             }
             usage = usage.or_else(|| parts.usage.and_then(usage::parse_usage));
             self.last_reasoning_name =
@@ -130,9 +130,9 @@ impl ChunkReader {
     }
 
     /// Records arguments from a chunk on the fast path.
-    pub(super) fn record_arguments(&mut self, choice: u32, tool: u32, fragment: &EscapedText) {
+    pub(super) fn record_fast_path_arguments(&mut self, choice: u32, tool: u32, fragment: &EscapedText) {
         if let Some(choice) = self.choices.get_mut(choice as usize) {
-            choice.tool_calls.record_arguments(tool, fragment);
+            choice.tool_calls.record_fast_path_arguments(tool, fragment);
         }
     }
 
@@ -142,7 +142,7 @@ impl ChunkReader {
         parts: &ChoiceMembers<'_>,
         position: u64,
         events: &mut Vec<AnswerEvent>,
-    ) -> Result<Option<TextSpan>, UpstreamError> {
+    ) -> Result<Option<TextRange>, UpstreamError> {
         let number =
             parts.index.map_or(Some(position), json_cursor::parse_index).ok_or_else(malformed_error)?;
         if number >= MAX_CHOICES {
@@ -178,7 +178,7 @@ impl ChunkReader {
         if !given.is_empty() {
             choice.cut = None;
         }
-        choice.emitted.record(given);
+        choice.emitted.record_events(given);
         choice.content = choice.content.after_chunk(content, &message, given, !choice.tool_calls.is_empty());
         if let Some(reason) = finish_reason::choice_finish_reason(parts.finish_reason, self.is_buffered)? {
             choice.emit_finish(reason, parts.stop_sequence, seen, events)?;
@@ -239,7 +239,7 @@ impl ChoiceDecoder {
         logprobs: Option<&[u8]>,
         seen: ChunkContext<'_>,
         events: &mut Vec<AnswerEvent>,
-    ) -> Result<ChoiceContentKind, UpstreamError> {
+    ) -> Result<ContentRecognition, UpstreamError> {
         let mut speaker = TextEmitter {
             chunk: seen.chunk,
             choice: seen.choice,
@@ -311,10 +311,10 @@ impl ChoiceDecoder {
         events: &mut Vec<AnswerEvent>,
     ) -> Result<(), UpstreamError> {
         // An answer with only content of an unknown kind is an error, because the client would see an empty answer.
-        if self.content == ChoiceContentKind::Unknown {
+        if self.content == ContentRecognition::Unknown {
             return Err(malformed_error());
         }
-        self.tool_calls.check_names()?;
+        self.tool_calls.check_names_present()?;
         self.tool_calls.flush(&mut FragmentContext {
             source: seen.chunk,
             choice: seen.choice,
@@ -340,9 +340,9 @@ const fn is_cut(reason: FinishReason) -> bool {
 }
 
 /// Returns the range of `part` in `chunk`.
-fn text_span(chunk: &Bytes, part: &[u8]) -> Option<TextSpan> {
+fn text_span(chunk: &Bytes, part: &[u8]) -> Option<TextRange> {
     let start = (part.as_ptr() as usize).checked_sub(chunk.as_ptr() as usize)?;
-    Some(TextSpan(start..start + part.len()))
+    Some(TextRange(start..start + part.len()))
 }
 
 /// Returns the bytes between the quotes of a JSON string.

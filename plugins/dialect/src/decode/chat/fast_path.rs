@@ -3,7 +3,7 @@
 //! If a fully parsed chunk contains only one text, the bytes before and after the text are stored. If a later chunk has
 //! the same bytes around a valid string body, only the text differs, and nothing else needs to be parsed.
 
-use super::chunk::TextSpan;
+use super::chunk::TextRange;
 use crate::event::{AnswerEvent, EscapedText};
 use bytes::Bytes;
 use penstock_http_wire::sse;
@@ -33,7 +33,7 @@ enum FrameTextKind {
 impl ChunkFrame {
     /// Returns the frame of a chunk: the bytes around its only text. `None` if the chunk contains anything else, or if
     /// the frame is too long.
-    pub(super) fn from_chunk(chunk: &Bytes, only: Option<TextSpan>, events: &[AnswerEvent]) -> Option<Self> {
+    pub(super) fn from_chunk(chunk: &Bytes, only: Option<TextRange>, events: &[AnswerEvent]) -> Option<Self> {
         let only = only?;
         let (choice, voice) = match events {
             [AnswerEvent::Text { choice, logprobs: None, .. }] => (*choice, FrameTextKind::Answer),

@@ -40,7 +40,7 @@ pub(super) fn parse_groq_usage(object: &[u8]) -> Option<ReportedUsage> {
 
 /// Returns true if the next value is `null`, an empty string or an empty object. Some engines write these instead of an
 /// empty list.
-pub(super) fn replaces_empty_list(value: &JsonCursor<'_>) -> bool {
+pub(super) fn is_empty_list_substitute(value: &JsonCursor<'_>) -> bool {
     if value.peek_byte() == Some(b'[') {
         return false;
     }

@@ -201,7 +201,7 @@ impl ToolCallTracker {
                 None => std::str::from_utf8(arguments).ok().map(EscapedText::new),
             }
             .ok_or_else(malformed)?;
-            fresh = call.prepare_for_arguments(fresh)?;
+            fresh = call.filter_repeated_arguments(fresh)?;
             self.buffered_bytes += call.buffer_arguments(&fresh);
         } else if fragment.name.is_some() && fragment.id.is_none() && context.may_hold {
             call.count_repeated_name();
@@ -250,7 +250,7 @@ impl ToolCallTracker {
     }
 
     /// Records arguments from a chunk on the fast path.
-    pub(super) fn record_arguments(&mut self, tool: u32, fragment: &EscapedText) {
+    pub(super) fn record_fast_path_arguments(&mut self, tool: u32, fragment: &EscapedText) {
         let call = self.calls.iter_mut().rfind(|call| call.number == Some(tool));
         self.buffered_bytes += call.map_or(0, |call| call.buffer_arguments(fragment));
     }
@@ -259,7 +259,7 @@ impl ToolCallTracker {
     ///
     /// # Errors
     /// Returns `ModelOutput` otherwise, because the model writes the names.
-    pub(super) fn check_names(&self) -> Result<(), UpstreamError> {
+    pub(super) fn check_names_present(&self) -> Result<(), UpstreamError> {
         let is_named = |call: &TrackedCall| call.number.is_some() || call.arguments.is_empty();
         if self.calls.iter().all(is_named) { Ok(()) } else { Err(UpstreamError::invalid_model_output()) }
     }
@@ -324,7 +324,8 @@ fn has_id(call: &TrackedCall, id: &[u8]) -> bool {
 
 /// Returns true if a text equals the body of this string after unescaping.
 fn equals_text(known: Option<&EscapedText>, inside: &[u8]) -> bool {
-    known.is_some_and(|known| known.escaped() == inside || json::equals_text(inside, &known.decoded()))
+    known
+        .is_some_and(|known| known.escaped() == inside || json::escaped_text_equals(inside, &known.decoded()))
 }
 
 /// Returns a name or an id as text; `None` if it is invalid or longer than [`MAX_TOOL_NAME_BYTES`].

@@ -23,7 +23,7 @@ pub fn decode_message(body: Bytes, seed: &str, events: &mut Vec<AnswerEvent>) ->
     match &*json_cursor::member_value(message, "type").and_then(json_cursor::parse_string).unwrap_or_default()
     {
         "message" => {}
-        "error" => return Err(classify::classify_in_band(message)),
+        "error" => return Err(classify::classify_in_band_error(message)),
         _ => return Err(malformed_error()),
     }
     let content =
@@ -36,7 +36,7 @@ pub fn decode_message(body: Bytes, seed: &str, events: &mut Vec<AnswerEvent>) ->
     for (key, value) in json_cursor::members(message) {
         events.extend(match &*key {
             "energy" => usage::parse_energy(value).map(AnswerEvent::Energy),
-            "impact" => usage::parse_impact(value).map(AnswerEvent::Energy),
+            "impact" => usage::parse_impact_energy(value).map(AnswerEvent::Energy),
             _ => None,
         });
     }

@@ -41,7 +41,7 @@ impl<'a> EventMembers<'a> {
                 "usage" => seen.usage = Some(value),
                 "error" => seen.error = Some(value).filter(|error| !json_cursor::is_null(error)),
                 "energy" => seen.measured_energy = usage::parse_energy(value).or(seen.measured_energy),
-                "impact" => seen.measured_energy = usage::parse_impact(value).or(seen.measured_energy),
+                "impact" => seen.measured_energy = usage::parse_impact_energy(value).or(seen.measured_energy),
                 _ => {}
             }
         }

@@ -18,7 +18,7 @@ pub fn decode_response(body: Bytes, events: &mut Vec<AnswerEvent>) -> Result<(),
     let object = json_cursor::member_value(response, "object").and_then(json_cursor::parse_string);
     if object.as_deref() != Some("response") {
         let error = json_cursor::member_value(response, "error");
-        return Err(error.map_or_else(malformed_error, classify::classify_in_band));
+        return Err(error.map_or_else(malformed_error, classify::classify_in_band_error));
     }
     if json_cursor::member_value(response, "output").is_none_or(|output| !json_cursor::is_array(output)) {
         return Err(malformed_error());
@@ -56,12 +56,12 @@ impl<'a> ResponseEnd<'a> {
             match &*key {
                 _ if json_cursor::is_null(value) => {}
                 "status" => status = Some(json_cursor::parse_string(value).ok_or_else(malformed_error)?),
-                "error" => return Err(classify::classify_in_band(value)),
+                "error" => return Err(classify::classify_in_band_error(value)),
                 "incomplete_details" => details = Some(value),
                 "output" => end.output = Some(value),
                 "usage" => end.usage = usage::parse_usage(value),
                 "energy" => end.measured_energy = usage::parse_energy(value).or(end.measured_energy),
-                "impact" => end.measured_energy = usage::parse_impact(value).or(end.measured_energy),
+                "impact" => end.measured_energy = usage::parse_impact_energy(value).or(end.measured_energy),
                 _ => {}
             }
         }

@@ -22,7 +22,7 @@ pub(super) struct OutputContext<'a> {
 
 impl OutputContext<'_> {
     /// Subtracts bytes that are no longer stored.
-    pub(super) fn remove_stored(&mut self, bytes: usize) {
+    pub(super) fn subtract_stored_bytes(&mut self, bytes: usize) {
         *self.stored_bytes = self.stored_bytes.saturating_sub(bytes);
     }
 

@@ -63,7 +63,7 @@ impl<'a> EventMembers<'a> {
                 "response" => seen.response = present,
                 "error" => seen.error = present,
                 "energy" => seen.measured_energy = usage::parse_energy(value).or(seen.measured_energy),
-                "impact" => seen.measured_energy = usage::parse_impact(value).or(seen.measured_energy),
+                "impact" => seen.measured_energy = usage::parse_impact_energy(value).or(seen.measured_energy),
                 _ => {}
             }
         }
@@ -80,7 +80,7 @@ impl<'a> EventMembers<'a> {
     }
 
     /// Returns the JSON string in the member of this name: `delta`, or the name of the member with the complete text.
-    pub(super) fn text(&self, member: &str) -> Option<&'a [u8]> {
+    pub(super) fn member_text(&self, member: &str) -> Option<&'a [u8]> {
         let value = match member {
             "delta" => self.delta,
             _ => self.whole.as_ref().filter(|(name, _)| name == member).map(|(_, value)| *value),

@@ -5,7 +5,7 @@ mod initial_texts;
 use super::context::OutputContext;
 use super::malformed_error;
 use super::part::{
-    DecodedPart, FinalTextComparison, InitialText, PartKey, PartKind, chat_logprobs, part_text,
+    DecodedPart, FinalTextComparison, InitialText, PartKey, PartKind, chat_logprobs, part_kind_and_text,
 };
 use crate::decode::text_channel::TextChannel;
 use crate::event::{AnswerEvent, EscapedText, MessagePhase};
@@ -147,7 +147,7 @@ impl DecodedItem {
             && let Some(at) = self.announced.iter().position(is_continued)
         {
             let announced = self.announced.remove(at);
-            context.remove_stored(announced.stored_bytes());
+            context.subtract_stored_bytes(announced.stored_bytes());
             self.emit(part, EscapedText::new(&announced.text), None, context)?;
         }
         self.emit(part, text, logprobs, context)
@@ -184,7 +184,7 @@ impl DecodedItem {
         }
         self.start_message(context);
         if let Some(part) = self.parts.get_mut(at) {
-            part.record(&text.decoded(), context.stored_bytes);
+            part.record_emitted_text(&text.decoded(), context.stored_bytes);
         }
         context.events.push(match (key.0, self.kind) {
             (PartKind::Text, _) => AnswerEvent::Text { choice: 0, text, logprobs },
@@ -226,13 +226,13 @@ impl DecodedItem {
             return Ok(());
         }
         if let Some(at) = self.announced.iter().position(|announced| announced.key == key) {
-            context.remove_stored(self.announced.remove(at).stored_bytes());
+            context.subtract_stored_bytes(self.announced.remove(at).stored_bytes());
         }
         let Some(part) = self.parts.iter().find(|part| part.key == key) else {
             return self.push_delta(key, text, logprobs, context);
         };
         let whole = json::unescape_lossy(inside).ok_or_else(malformed_error)?;
-        let rest = match part.compare(&whole) {
+        let rest = match part.compare_final_text(&whole) {
             FinalTextComparison::Emitted => return Ok(()),
             FinalTextComparison::Continues(rest) => EscapedText::new(rest),
             FinalTextComparison::Contradicts => return Err(malformed_error()),
@@ -317,7 +317,7 @@ impl DecodedItem {
         if json_cursor::member_value(part, "type").and_then(json_cursor::parse_string).is_none() {
             return Err(malformed_error());
         }
-        let Some((kind, text)) = part_text(part) else { return Ok(()) };
+        let Some((kind, text)) = part_kind_and_text(part) else { return Ok(()) };
         let text = text.ok_or_else(malformed_error)?;
         let logprobs = json_cursor::member_value(part, "logprobs");
         self.push_complete_text((kind, index(kind).ok_or_else(malformed_error)?), text, logprobs, context)

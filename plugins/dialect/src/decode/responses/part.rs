@@ -26,7 +26,7 @@ pub(super) enum PartKind {
 impl PartKind {
     /// Returns an item that has only its type and can have parts of this kind; `None` if such an item needs more
     /// members.
-    pub(super) const fn bare_item(self) -> Option<&'static [u8]> {
+    pub(super) const fn minimal_item_json(self) -> Option<&'static [u8]> {
         match self {
             Self::Text | Self::Refusal => Some(br#"{"type":"message"}"#),
             Self::Reasoning | Self::Summary => Some(br#"{"type":"reasoning"}"#),
@@ -37,7 +37,7 @@ impl PartKind {
 
 /// Returns the kind and the text of a part object; `None` for unknown types. The text is a JSON value, and `None` if it
 /// is absent.
-pub(super) fn part_text(part: &[u8]) -> Option<(PartKind, Option<&[u8]>)> {
+pub(super) fn part_kind_and_text(part: &[u8]) -> Option<(PartKind, Option<&[u8]>)> {
     let name = json_cursor::member_value(part, "type").and_then(json_cursor::parse_string)?;
     let (kind, member) = PartKind::from_type(&name)?;
     Some((kind, json_cursor::member_value(part, member)))
@@ -146,7 +146,7 @@ impl DecodedPart {
 
     /// Records text that was emitted, and adds the bytes that are stored of it to `stored_bytes`, or subtracts those that
     /// are no longer stored.
-    pub(super) fn record(&mut self, text: &str, stored_bytes: &mut usize) {
+    pub(super) fn record_emitted_text(&mut self, text: &str, stored_bytes: &mut usize) {
         self.len += text.len();
         self.exact = text.bytes().fold(self.exact, Fingerprint::then);
         self.letters = letters(text).fold(self.letters, Fingerprint::then);
@@ -162,7 +162,7 @@ impl DecodedPart {
 
     /// Compares the complete text of the part with the emitted text. Differences in white space, and in the notation of
     /// JSON arguments, are ignored, because some engines format the text of the end event differently.
-    pub(super) fn compare<'a>(&self, whole: &'a str) -> FinalTextComparison<'a> {
+    pub(super) fn compare_final_text<'a>(&self, whole: &'a str) -> FinalTextComparison<'a> {
         if whole.get(..self.len).is_some_and(|start| Fingerprint::of(start.bytes()) == self.exact) {
             let rest = whole.get(self.len..).unwrap_or_default();
             return if rest.is_empty() {

@@ -2,7 +2,7 @@
 //! not send.
 
 use super::super::repair;
-use crate::decode::messages::{EventMembers, block_index};
+use crate::decode::messages::{EventMembers, valid_block_index};
 use bytes::Bytes;
 
 /// Content blocks of the provider's stream; the position in the list is the new index of the block.
@@ -22,7 +22,7 @@ impl BlockPositions {
         let index = seen.index?;
         let at = match &*seen.event_type {
             "content_block_start" => {
-                block_index(seen, self.0.len(), self.0.iter().any(|block| block.is_open))?;
+                valid_block_index(seen, self.0.len(), self.0.iter().any(|block| block.is_open))?;
                 self.0.push(BlockPosition { index, is_open: true });
                 self.0.len() - 1
             }

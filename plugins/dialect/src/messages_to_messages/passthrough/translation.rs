@@ -59,12 +59,12 @@ impl StreamTranslation for StreamPassthrough {
         self.observer.usage()
     }
 
-    fn output_bytes(&self) -> usize {
-        self.observer.output_bytes()
+    fn delivered_text_bytes(&self) -> usize {
+        self.observer.delivered_text_bytes()
     }
 
-    fn generated_bytes(&self) -> usize {
-        self.observer.generated_bytes()
+    fn received_text_bytes(&self) -> usize {
+        self.observer.received_text_bytes()
     }
 
     fn estimated_usage(&self) -> TokenUsage {
@@ -94,7 +94,7 @@ impl StreamTranslation for StreamPassthrough {
         held + early
             + ends
             + self.sse_decoder.buffered_bytes()
-            + self.decoder.buffered_input_bytes()
+            + self.decoder.buffered_tool_input_bytes()
             + self.observer.buffered_bytes()
     }
 
@@ -110,8 +110,8 @@ impl StreamTranslation for StreamPassthrough {
         self.observer.finish_reason()
     }
 
-    fn observation(&self) -> OfferObservation {
-        self.observer.observation()
+    fn offer_observation(&self) -> OfferObservation {
+        self.observer.offer_observation()
     }
 
     fn delivered_text(&mut self) -> Option<String> {
@@ -150,7 +150,7 @@ impl StreamTranslation for StreamPassthrough {
             return self.observer.write_error(refusal, request_id, objects, out);
         }
         let envelope = error::error_envelope(Dialect::Messages, refusal, request_id);
-        out.push(sse::named_event("error", &append_members(envelope, objects)));
+        out.push(sse::encode_named_event("error", &append_members(envelope, objects)));
         self.observer.write_error(refusal, request_id, &[], &mut OutputBuffer::default());
     }
 }

@@ -120,7 +120,7 @@ fn a_failed_stream_whose_part_is_charged_states_its_cost_in_every_dialect() {
         let mut out = OutputBuffer::default();
         reply.push(chunk(json!({"content": "Hel"}), None).into(), &mut out).unwrap();
         let refusal = ApiError::new(ErrorCode::Unavailable);
-        reply.write_error(&refusal, "req_1", test_support::PENSTOCK_OBJECTS, &mut out);
+        reply.write_error(&refusal, "req_1", test_support::SAMPLE_PENSTOCK_OBJECTS, &mut out);
         let text = String::from_utf8(out.0.concat()).unwrap().replace("data: [DONE]", "");
         let events = super::events(&text);
         let failed = events.last().unwrap();
@@ -141,7 +141,7 @@ fn an_error_before_the_start_is_an_event_of_its_own() {
         .unwrap()
         .translate_stream(&simple_request(), &target);
     let mut out = OutputBuffer::default();
-    reply.write_error(&ApiError::context_length(10, 20), "req_1", b"", &mut out);
+    reply.write_error(&ApiError::context_length_exceeded(10, 20), "req_1", b"", &mut out);
     let events = super::events(&String::from_utf8(out.0.concat()).unwrap());
     assert_eq!(events[0]["code"], "context_length_exceeded");
     assert_eq!(conformance::check_responses_stream(&out.0.concat()), Ok(()));

@@ -50,17 +50,17 @@ impl BlockWriter {
     }
 
     /// Creates a `tool_use` block; `number` is the number of the call in the answer.
-    pub(super) fn tool(number: u32, id: EscapedText, name: EscapedText) -> Self {
+    pub(super) fn new_tool_block(number: u32, id: EscapedText, name: EscapedText) -> Self {
         Self { tool: Some((id, name)), ..Self::new(BlockKind::Tool(number)) }
     }
 
     /// Returns true if the next block must not be opened yet, because this one has incomplete tool arguments.
-    pub(super) fn is_unfinished(&self) -> bool {
+    pub(super) fn has_incomplete_arguments(&self) -> bool {
         matches!(self.kind, BlockKind::Tool(_)) && self.arguments.state() != JsonState::Complete
     }
 
     /// Returns true if text of this kind belongs to this block.
-    pub(super) fn accepts(&self, kind: BlockKind) -> bool {
+    pub(super) fn accepts_kind(&self, kind: BlockKind) -> bool {
         self.kind == kind && self.signature.is_none()
     }
 
@@ -70,7 +70,7 @@ impl BlockWriter {
             return 0;
         }
         self.buffered_texts.push(text.clone());
-        buffered_bytes(text)
+        text_memory_bytes(text)
     }
 
     /// Records a text of the block; returns true if the client sees the text: not if reasoning is omitted, or tool
@@ -118,14 +118,14 @@ impl BlockWriter {
     }
 
     /// Records a text, and writes it if the client may see it.
-    pub(super) fn write_delta(&mut self, text: &EscapedText, out: &mut Vec<u8>) {
+    pub(super) fn push_text(&mut self, text: &EscapedText, out: &mut Vec<u8>) {
         if self.record_text(text) {
-            self.write_text(text, out);
+            self.write_delta_event(text, out);
         }
     }
 
     /// Writes a delta event with this text, without recording the text.
-    pub(super) fn write_text(&self, text: &EscapedText, out: &mut Vec<u8>) {
+    pub(super) fn write_delta_event(&self, text: &EscapedText, out: &mut Vec<u8>) {
         if !text.is_empty() {
             out.extend_from_slice(&self.delta_prefix);
             out.extend_from_slice(text.escaped());
@@ -138,7 +138,7 @@ impl BlockWriter {
     pub(super) fn has_invalid_arguments(&self, cut: bool) -> bool {
         match self.kind {
             BlockKind::Tool(_) if cut => self.arguments.state() == JsonState::Invalid,
-            BlockKind::Tool(_) => !self.arguments.may_end_answer(),
+            BlockKind::Tool(_) => !self.arguments.is_valid_end(),
             BlockKind::Text | BlockKind::Thinking { .. } => false,
         }
     }
@@ -162,7 +162,7 @@ impl BlockWriter {
 }
 
 /// Returns the number of bytes of memory of a buffered text.
-pub(super) fn buffered_bytes(text: &EscapedText) -> usize {
+pub(super) fn text_memory_bytes(text: &EscapedText) -> usize {
     size_of::<EscapedText>() + text.escaped().len()
 }
 

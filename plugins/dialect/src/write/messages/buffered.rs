@@ -125,7 +125,7 @@ fn write_tool_use(manner: &WriterOptions, call: &ToolCall, finish: FinishReason,
     out.extend_from_slice(br#"{"type":"tool_use","id":""#);
     out.extend_from_slice(call.id.escaped());
     out.extend_from_slice(br#"","name":"#);
-    json::write_str(out, manner.tool_names.restore_name(&call.name.decoded()));
+    json::write_str(out, manner.tool_names.original_name(&call.name.decoded()));
     out.extend_from_slice(br#","input":"#);
     let arguments: String = call.arguments.iter().map(EscapedText::decoded).collect();
     let cut =
@@ -150,7 +150,7 @@ fn arguments_object(arguments: &str, cut: bool) -> Option<String> {
     let mut watch = PartialJson::new();
     match watch.push(arguments) {
         JsonState::Complete => return Some(arguments.trim().to_owned()),
-        JsonState::Empty | JsonState::NonObject if watch.may_end_answer() => return Some("{}".to_owned()),
+        JsonState::Empty | JsonState::NonObject if watch.is_valid_end() => return Some("{}".to_owned()),
         _ => {}
     }
     let bare = strip_code_fence(arguments);

@@ -2,7 +2,7 @@
 
 use crate::event::EscapedText;
 use crate::json_cursor;
-use crate::messages_to_chat::ids::ShortenedNames;
+use crate::messages_to_chat::ids::ShortenedToolNames;
 use crate::write::ResponseIdentity;
 use penstock_core::{
     AttemptTarget, FinishReason, InferenceRequest, ReportedUsage, ThinkingDisplay, TokenUsage,
@@ -19,7 +19,7 @@ pub struct WriterOptions {
     pub(super) identity: ResponseIdentity,
     pub(super) thinking: ThinkingDisplay,
     /// Tool names of the request that are shortened for chat providers.
-    pub(super) tool_names: ShortenedNames,
+    pub(super) tool_names: ShortenedToolNames,
     /// Estimate of the prompt tokens, for an opening event that is written before the provider reports any usage.
     pub(super) prompt_tokens: u64,
 }
@@ -36,7 +36,7 @@ impl WriterOptions {
         Self {
             identity: ResponseIdentity::from_target(target),
             thinking: ask.thinking,
-            tool_names: ShortenedNames::from_declared(declared),
+            tool_names: ShortenedToolNames::from_declared(declared),
             prompt_tokens,
         }
     }

@@ -45,7 +45,7 @@ impl CallState {
     }
 
     /// Writes the members of a tool call that follow its id.
-    pub(super) fn write(&self, status: ItemStatus, out: &mut Vec<u8>) {
+    pub(super) fn write_members(&self, status: ItemStatus, out: &mut Vec<u8>) {
         let (kind, text) = match self.custom {
             Some(_) => ("custom_tool_call", "input"),
             None => ("function_call", "arguments"),

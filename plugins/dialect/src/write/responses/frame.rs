@@ -61,7 +61,7 @@ impl ResponseMembers {
     }
 
     /// Writes the response object up to and including `"output":`.
-    pub(super) fn write_start(&self, status: ResponseStatus<'_>, out: &mut Vec<u8>) {
+    pub(super) fn write_object_head(&self, status: ResponseStatus<'_>, out: &mut Vec<u8>) {
         out.extend_from_slice(br#"{"id":"resp_"#);
         out.extend_from_slice(self.id.as_bytes());
         // Writing to a Vec cannot fail.

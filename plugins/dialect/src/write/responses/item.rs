@@ -373,7 +373,7 @@ impl OutputItem {
                 }
                 let _ = write!(out, r#","status":"{}"}}"#, self.status.name());
             }
-            ItemBody::Call(call) => call.write(self.status, out),
+            ItemBody::Call(call) => call.write_members(self.status, out),
         }
     }
 }

@@ -28,7 +28,7 @@ use penstock_core::{ApiError, AttemptTarget, FinishReason, InferenceRequest, Res
 #[must_use]
 pub fn queued_response(ask: &InferenceRequest, identity: ResponseIdentity) -> Vec<u8> {
     let mut out = Vec::with_capacity(1024);
-    ResponseMembers::with_identity(ask, identity).write_start(ResponseStatus::Queued, &mut out);
+    ResponseMembers::with_identity(ask, identity).write_object_head(ResponseStatus::Queued, &mut out);
     out.extend_from_slice(br#"[],"usage":null}"#);
     out
 }
@@ -79,7 +79,7 @@ impl ResponsesStreamWriter {
         for kind in ["response.created", "response.in_progress"] {
             self.events.write_event_start(kind, out);
             out.extend_from_slice(br#","response":"#);
-            self.frame.write_start(ResponseStatus::InProgress, out);
+            self.frame.write_object_head(ResponseStatus::InProgress, out);
             out.extend_from_slice(br#"[],"usage":null}"#);
             out.extend_from_slice(EVENT_END);
         }
@@ -215,7 +215,7 @@ fn write_response(
     usage: Option<&TokenUsage>,
     out: &mut Vec<u8>,
 ) {
-    frame.write_start(status, out);
+    frame.write_object_head(status, out);
     out.push(b'[');
     for (at, item) in items.iter().enumerate() {
         if at > 0 {
@@ -272,7 +272,7 @@ impl super::DialectWriter for ResponsesStreamWriter {
         self.write_created(out);
     }
 
-    fn record_choice_finish(&mut self, choice: u32, finish: FinishReason) {
+    fn record_separate_choice_finish(&mut self, choice: u32, finish: FinishReason) {
         if choice == 0 {
             self.finish_reason = Some(finish);
         }
@@ -282,7 +282,7 @@ impl super::DialectWriter for ResponsesStreamWriter {
         true
     }
 
-    fn has_messages(&self) -> bool {
+    fn has_message_boundaries(&self) -> bool {
         true
     }
 

@@ -88,7 +88,7 @@ fn last_event(events: &[AnswerEvent], tools: Value) -> (Value, bool) {
     let mut out = Vec::new();
     events.iter().for_each(|event| writer.write(event, &mut out));
     let is_invalid = writer.has_invalid_output();
-    writer.write_end(&TokenUsage::default(), test_support::PENSTOCK_OBJECTS, &mut out);
+    writer.write_end(&TokenUsage::default(), test_support::SAMPLE_PENSTOCK_OBJECTS, &mut out);
     let text = String::from_utf8(out).unwrap();
     assert_eq!(conformance::check_responses_stream(text.as_bytes()), Ok(()), "{text}");
     let data = text.lines().filter_map(|line| line.strip_prefix("data: ")).next_back();

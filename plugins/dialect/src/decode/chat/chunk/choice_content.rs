@@ -6,7 +6,7 @@ use crate::json_cursor;
 
 /// Kind of the content that a choice has had so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum ChoiceContentKind {
+pub(super) enum ContentRecognition {
     /// No content: an answer may be empty.
     #[default]
     None,
@@ -16,7 +16,7 @@ pub(super) enum ChoiceContentKind {
     Recognized,
 }
 
-impl ChoiceContentKind {
+impl ContentRecognition {
     /// Returns the kind of the choice's content after a chunk. `parts` is the kind of the chunk's content parts,
     /// `events` are the events of the chunk, and `has_calls` is true if the choice has tool calls, since the fragment
     /// of a call may give no event yet.
@@ -47,7 +47,7 @@ pub(super) struct EmittedChannels {
 
 impl EmittedChannels {
     /// Records the channels of the text events among `events`.
-    pub(super) fn record(&mut self, events: &[AnswerEvent]) {
+    pub(super) fn record_events(&mut self, events: &[AnswerEvent]) {
         for event in events {
             match event {
                 AnswerEvent::Text { .. } => self.text = true,

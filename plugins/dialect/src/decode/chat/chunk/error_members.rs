@@ -17,12 +17,12 @@ pub(super) struct ErrorMembers {
 
 impl ErrorMembers {
     /// Records a member of the chunk.
-    pub(super) fn record(&mut self, name: &str, value: &[u8]) {
+    pub(super) fn record_member(&mut self, name: &str, value: &[u8]) {
         match name {
             "errors" | "error_code" | "error_type" | "error_message" | "error_msg" | "detail" => {
-                self.has_error |= is_filled(value);
+                self.has_error |= is_truthy(value);
             }
-            "message" | "msg" => self.has_message |= is_filled(value),
+            "message" | "msg" => self.has_message |= is_truthy(value),
             "code" | "status" | "statusCode" | "status_code" => self.record_code(value),
             _ => {}
         }
@@ -44,12 +44,12 @@ impl ErrorMembers {
 }
 
 /// Returns true if the value of MiniMax's member `base_resp` states an error. Such a chunk may have choices too.
-pub(super) fn is_failed_response(value: &[u8]) -> bool {
+pub(super) fn is_base_resp_error(value: &[u8]) -> bool {
     let code = json_cursor::member_value(value, "status_code");
     code.is_some_and(|code| json_cursor::parse_integer(code) != Some(0_u64))
 }
 
 /// Returns true for a value other than `null`, `false`, 0 and empty ones.
-pub(super) fn is_filled(value: &[u8]) -> bool {
+pub(super) fn is_truthy(value: &[u8]) -> bool {
     !matches!(value, b"null" | b"false" | b"0" | b"\"\"" | b"[]" | b"{}")
 }

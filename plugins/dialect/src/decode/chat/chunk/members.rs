@@ -1,7 +1,7 @@
 //! Members of the choices of a chunk and of their messages, with raw values.
 
 use super::super::finish_reason;
-use super::error_members::{self, ErrorMembers, is_filled};
+use super::error_members::{self, ErrorMembers, is_truthy};
 use crate::json_cursor::{self, JsonCursor};
 use penstock_core::{MeasuredEnergy, ReasoningName, ReportedUsage};
 use penstock_http_wire::usage;
@@ -24,7 +24,7 @@ impl<'a> ChunkMembers<'a> {
         let mut error_members = ErrorMembers::default();
         let Ok(()) = cursor.visit_members::<Infallible>(|key, value| {
             match key {
-                "choices" if finish_reason::replaces_empty_list(value) => choices.clear(),
+                "choices" if finish_reason::is_empty_list_substitute(value) => choices.clear(),
                 "choices" => {
                     choices.clear();
                     return value.visit_elements(|_, choice| {
@@ -40,17 +40,17 @@ impl<'a> ChunkMembers<'a> {
                     });
                 }
                 "error" => failed |= value.take_value() != b"null",
-                "object" => failed |= json::is_string_equal(value.take_value(), "error"),
-                "base_resp" => failed |= error_members::is_failed_response(value.take_value()),
+                "object" => failed |= json::json_string_equals(value.take_value(), "error"),
+                "base_resp" => failed |= error_members::is_base_resp_error(value.take_value()),
                 "usage" => usage = usage::parse_usage(value.take_value()).or(usage),
                 "x_groq" => {
                     let value = value.take_value();
-                    failed |= json_cursor::member_value(value, "error").is_some_and(error_members::is_filled);
+                    failed |= json_cursor::member_value(value, "error").is_some_and(error_members::is_truthy);
                     usage = usage.or_else(|| finish_reason::parse_groq_usage(value));
                 }
                 "energy" => measured = usage::parse_energy(value.take_value()).or(measured),
-                "impact" => measured = usage::parse_impact(value.take_value()).or(measured),
-                _ => error_members.record(key, value.take_value()),
+                "impact" => measured = usage::parse_impact_energy(value.take_value()).or(measured),
+                _ => error_members.record_member(key, value.take_value()),
             }
             Ok(())
         });
@@ -118,7 +118,7 @@ impl<'a> ChoiceMembers<'a> {
             "logprobs" => self.logprobs = Some(value),
             "text" => self.text = Some(value),
             "usage" => self.usage = Some(value),
-            "error" => self.error = Some(value).filter(|error| is_filled(error)),
+            "error" => self.error = Some(value).filter(|error| is_truthy(error)),
             _ => {}
         }
     }

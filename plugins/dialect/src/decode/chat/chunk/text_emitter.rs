@@ -2,7 +2,7 @@
 //! split between two chunks are joined.
 
 use super::super::finish_reason;
-use super::choice_content::ChoiceContentKind;
+use super::choice_content::ContentRecognition;
 use super::{malformed_error, string_body};
 use crate::decode::text_channel::{SplitSurrogate, TextChannel};
 use crate::event::{AnswerEvent, EscapedText};
@@ -50,25 +50,25 @@ impl TextEmitter<'_> {
         &mut self,
         value: Option<&[u8]>,
         logprobs: Option<&[u8]>,
-    ) -> Result<ChoiceContentKind, UpstreamError> {
+    ) -> Result<ContentRecognition, UpstreamError> {
         let Some(list) = value.filter(|value| value.first() == Some(&b'[')) else {
             self.emit_string(TextChannel::Answer, value, logprobs)?;
-            return Ok(ChoiceContentKind::None);
+            return Ok(ContentRecognition::None);
         };
         self.emit_parts(list, TextChannel::Answer)
     }
 
-    fn emit_parts(&mut self, list: &[u8], voice: TextChannel) -> Result<ChoiceContentKind, UpstreamError> {
+    fn emit_parts(&mut self, list: &[u8], voice: TextChannel) -> Result<ContentRecognition, UpstreamError> {
         json_cursor::elements(list)
-            .try_fold(ChoiceContentKind::None, |content, part| Ok(content.max(self.emit_part(part, voice)?)))
+            .try_fold(ContentRecognition::None, |content, part| Ok(content.max(self.emit_part(part, voice)?)))
     }
 
     /// Emits the text of a content part. Its content is `Recognized` if it has a text, even an empty one.
-    fn emit_part(&mut self, part: &[u8], voice: TextChannel) -> Result<ChoiceContentKind, UpstreamError> {
+    fn emit_part(&mut self, part: &[u8], voice: TextChannel) -> Result<ContentRecognition, UpstreamError> {
         if !json_cursor::is_object(part) {
             return Err(malformed_error());
         }
-        let mut content = ChoiceContentKind::Unknown;
+        let mut content = ContentRecognition::Unknown;
         let mut members = json::members(part);
         while let Some((key, value)) = members.next_unescaped() {
             match &*key {
@@ -80,7 +80,7 @@ impl TextEmitter<'_> {
                 "thinking" => self.emit_string(TextChannel::Reasoning, Some(value), None)?,
                 _ => continue,
             }
-            content = ChoiceContentKind::Recognized;
+            content = ContentRecognition::Recognized;
         }
         Ok(content)
     }

@@ -68,7 +68,10 @@ impl TrackedCall {
     ///
     /// # Errors
     /// Returns `ModelOutput` for any other object, because a model may write two objects.
-    pub(super) fn prepare_for_arguments(&mut self, fresh: EscapedText) -> Result<EscapedText, UpstreamError> {
+    pub(super) fn filter_repeated_arguments(
+        &mut self,
+        fresh: EscapedText,
+    ) -> Result<EscapedText, UpstreamError> {
         self.repeated_names = 0;
         if !begins_object(&fresh) {
             return Ok(fresh);
@@ -161,7 +164,7 @@ impl TrackedCall {
         }
         self.parsed_bytes = self.arguments.len();
         match self.arguments_json.state() {
-            JsonState::NonObject if self.arguments_json.may_end_answer() => JsonState::Complete,
+            JsonState::NonObject if self.arguments_json.is_valid_end() => JsonState::Complete,
             state => state,
         }
     }

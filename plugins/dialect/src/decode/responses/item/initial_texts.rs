@@ -3,7 +3,9 @@
 use super::{DecodedItem, ItemKind, MAX_PARTS};
 use crate::decode::responses::context::OutputContext;
 use crate::decode::responses::malformed_error;
-use crate::decode::responses::part::{FinalTextComparison, InitialText, PartKey, PartKind, part_text};
+use crate::decode::responses::part::{
+    FinalTextComparison, InitialText, PartKey, PartKind, part_kind_and_text,
+};
 use crate::event::EscapedText;
 use crate::json_cursor;
 use penstock_core::UpstreamError;
@@ -36,7 +38,7 @@ impl DecodedItem {
         index: impl Fn(PartKind) -> Option<u64>,
         context: &mut OutputContext<'_>,
     ) -> Result<(), UpstreamError> {
-        let Some((kind, text)) = part_text(part) else { return Ok(()) };
+        let Some((kind, text)) = part_kind_and_text(part) else { return Ok(()) };
         match text {
             Some(text) => {
                 let index = index(kind).ok_or_else(malformed_error)?;
@@ -75,10 +77,10 @@ impl DecodedItem {
         context: &mut OutputContext<'_>,
     ) -> Result<(), UpstreamError> {
         for announced in std::mem::take(&mut self.announced) {
-            context.remove_stored(announced.stored_bytes());
+            context.subtract_stored_bytes(announced.stored_bytes());
             let key = announced.key;
             let part = self.parts.iter().find(|part| part.key == key);
-            let rest = match part.map(|part| part.compare(&announced.text)) {
+            let rest = match part.map(|part| part.compare_final_text(&announced.text)) {
                 None => announced.text.as_str(),
                 Some(FinalTextComparison::Continues(rest)) => rest,
                 Some(FinalTextComparison::Emitted | FinalTextComparison::Contradicts) => continue,
