@@ -120,7 +120,7 @@ impl DecodedAnswer {
         let bounds = sent.usage_bounds(&usage_bounds, answer.choices.len());
         let usage = answer.reported_usage.map(|stated| stated.to_plausible_usage(&bounds, &counted));
         answer.usage = Some(usage.unwrap_or_else(|| counted.clamp_to(&bounds)));
-        if TokenCap::new(ask, target).is_filled(answer.usage.as_ref(), answer.choices.len()) {
+        if TokenCap::new(ask, target).is_filled(answer.usage.as_ref()) {
             let unfinished = if streamed { Vec::new() } else { choices_without_finish_reason(&body) };
             answer.finish_at_cap(&unfinished);
         }

@@ -99,6 +99,24 @@ fn a_provider_with_chat_alone_refuses_by_name_what_depends_on_the_tokens() {
 }
 
 #[test]
+fn dropped_answers_of_best_of_count_for_the_cap() {
+    let abilities = abilities(true);
+    for (tokens, reason) in [(240, "stop"), (399, "stop"), (400, "length")] {
+        let ask = request(&json!({"model": "m", "prompt": "a", "best_of": 4, "max_tokens": 100}));
+        let ask = InferenceRequest { max_tokens: Some(100), ..ask };
+        let body = format!(
+            r#"{{"object":"text_completion","choices":[{{"index":0,"text":"{}","finish_reason":null}}],"usage":{{"prompt_tokens":1,"completion_tokens":{tokens}}}}}"#,
+            "word ".repeat(100)
+        );
+        let answer = completion_translator(true)
+            .translate_buffered(&ask, &target(&abilities), Bytes::from(body))
+            .unwrap();
+        let written: Value = serde_json::from_slice(&answer.body.concat()).unwrap();
+        assert_eq!(written["choices"][0]["finish_reason"], reason, "{tokens}");
+    }
+}
+
+#[test]
 fn a_broken_answer_is_continued_behind_its_prompt() {
     let abilities = abilities(true);
     let go = |body: Value| {
