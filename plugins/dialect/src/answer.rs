@@ -81,7 +81,8 @@ impl DecodedAnswer {
     /// # Errors
     /// Returns `Malformed` if the body is no answer or has more choices than requested, the error that
     /// [`decode::decode_buffered`] returns for an error object, and `Truncated` if a choice has no finish reason. An
-    /// error in a body that is a stream is ignored if it comes after all finish reasons.
+    /// error in a body that is a stream is ignored if it comes after all finish reasons. Choices that have used up their
+    /// tokens need no finish reason; in a stream, only the provider's usage shows that.
     pub fn decode(
         ask: &InferenceRequest,
         target: &AttemptTarget<'_>,
@@ -120,7 +121,13 @@ impl DecodedAnswer {
         let bounds = sent.usage_bounds(&usage_bounds, answer.choices.len());
         let usage = answer.reported_usage.map(|stated| stated.to_plausible_usage(&bounds, &counted));
         answer.usage = Some(usage.unwrap_or_else(|| counted.clamp_to(&bounds)));
-        if TokenCap::new(ask, target).is_filled(answer.usage.as_ref()) {
+        let cap = TokenCap::new(ask, target);
+        let is_at_cap = match streamed {
+            // A stream that breaks off has no usage at its end, and the estimate may be too high.
+            true => read.is_ok() && cap.is_filled_as_reported(answer.usage.as_ref()),
+            false => cap.is_filled(answer.usage.as_ref()),
+        };
+        if is_at_cap {
             let unfinished = if streamed { Vec::new() } else { choices_without_finish_reason(&body) };
             answer.finish_at_cap(&unfinished);
         }
