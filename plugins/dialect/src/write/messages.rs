@@ -120,7 +120,11 @@ impl MessagesStreamWriter {
         }
         if let Some(signature) = signature {
             // A signature ends its thinking block; later thinking belongs to a new block.
-            self.block_for(kind, out).0.signature = Some(signature.clone());
+            let (block, waits) = self.block_for(kind, out);
+            block.signature = Some(signature.to_owned_copy());
+            if waits {
+                self.pending_bytes += signature.escaped().len();
+            }
         }
     }
 
@@ -131,7 +135,7 @@ impl MessagesStreamWriter {
             restored if restored == name.decoded() => name.clone(),
             restored => EscapedText::new(restored),
         };
-        let block = BlockWriter::tool(tool, id.clone(), name);
+        let block = BlockWriter::tool(tool, id, &name);
         if self.pending_blocks.is_empty()
             && self.current_block.as_ref().is_none_or(|open| !open.is_unfinished())
         {
@@ -139,6 +143,7 @@ impl MessagesStreamWriter {
             self.open_block(block, out);
         } else {
             self.pending_calls.push((tool, self.popped_blocks + self.pending_blocks.len()));
+            self.pending_bytes += block.head_bytes();
             self.pending_blocks.push_back(block);
         }
     }
@@ -152,6 +157,7 @@ impl MessagesStreamWriter {
 
     fn pop_pending(&mut self) -> Option<BlockWriter> {
         let block = self.pending_blocks.pop_front()?;
+        self.pending_bytes = self.pending_bytes.saturating_sub(block.head_bytes());
         self.popped_blocks += 1;
         Some(block)
     }
