@@ -6,8 +6,9 @@ use crate::event::{AnswerEvent, EscapedText};
 use bytes::Bytes;
 use std::ops::Range;
 
-/// Minimum number of bytes of delivered text, without surrounding blanks, that count as repeated.
-const MIN_BYTES: usize = 2;
+/// Minimum number of bytes of delivered text, without surrounding blanks, that count as repeated. A correct continuation
+/// may begin with a shorter text again (`10` becomes `1010`).
+const MIN_BYTES: usize = 16;
 
 /// Filter that removes the delivered text from a continuation that begins with it again.
 #[derive(Debug)]
@@ -203,6 +204,8 @@ mod tests {
         check("aa", "aab", "aab");
         check(" a ", " a b", " a b");
         check("\n\n", "\n\nb", "\n\nb");
+        check("10", "1010", "1010");
+        check("It is a fine no", "It is a fine noon", "It is a fine noon");
         for (bytes, expected) in [
             ("", false),
             ("a", false),
