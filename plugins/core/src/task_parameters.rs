@@ -47,7 +47,6 @@ pub const EMBEDDING_PARAMETERS: &[TaskParameter] = &[
     changes("mm_processor_kwargs"),
     changes_unless("modality", &["\"text\"", "\"\"", "[\"text\"]"]),
     changes_unless("output_type", &["\"dense\"", "\"\""]),
-    changes("prompt"),
     changes("prompt_name"),
     changes("task"),
     changes("task_type"),
