@@ -45,10 +45,17 @@ impl SeriesNames {
         self.names.iter().enumerate().map(|row| (row.0 % COLOURS, text(row))).collect()
     }
 
-    /// Returns a line for each series that has a value at this bar, with its exact value.
-    pub fn lines(&self, series: &[ChartSeries], bar: usize, language: Language) -> String {
+    /// Returns a line for each series that has a value at this bar, with its exact value. `is_drawn` is true for a value
+    /// that the plot shows.
+    pub fn lines(
+        &self,
+        series: &[ChartSeries],
+        bar: usize,
+        is_drawn: impl Fn(f64) -> bool,
+        language: Language,
+    ) -> String {
         let line = |(number, (series, name)): (usize, (&ChartSeries, &String))| {
-            let value = series.values.get(bar).copied().filter(|value| value.is_finite() && *value != 0.0)?;
+            let value = series.values.get(bar).copied().filter(|value| is_drawn(*value))?;
             let figure = exact_figure(value, "", language);
             Some(match self.is_numbered {
                 true => format!("\n{}: {figure}", number + 1),
@@ -57,6 +64,11 @@ impl SeriesNames {
         };
         series.iter().zip(&self.names).enumerate().filter_map(line).collect()
     }
+}
+
+/// Returns true for a value that a bar shows.
+pub(crate) fn is_drawn_as_bar(value: f64) -> bool {
+    value.is_finite() && value != 0.0
 }
 
 /// Returns an exact number with its unit, with plain spaces: the text of a title is not wrapped.
@@ -82,7 +94,8 @@ mod tests {
             let all = [series(long, &[1.0; 31]), series("other", &[0.0; 31])];
             let names = SeriesNames::new(&all, bars, Language::English);
             assert_eq!(names.legend()[0], (0, shown.to_owned()));
-            assert_eq!(names.lines(&all, 2, Language::English), line, "a value of zero has no line");
+            let lines = names.lines(&all, 2, is_drawn_as_bar, Language::English);
+            assert_eq!(lines, line, "a value of zero has no line");
         }
     }
 }
