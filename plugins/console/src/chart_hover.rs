@@ -1,7 +1,7 @@
 //! Values that a plot shows while the pointer is on it. All values of a bar have one title, so that pages stay small.
 
 use crate::chart::{COLOURS, ChartSeries};
-use crate::format::shorten_text;
+use crate::format::{html_length, shorten_text};
 use crate::language::Language;
 use crate::text::Text;
 
@@ -32,7 +32,7 @@ impl SeriesNames {
     pub fn new(series: &[ChartSeries], bars: usize, language: Language) -> Self {
         let name = |series: &ChartSeries| shorten_text(&series.name.render(language), MAX_LEGEND_BYTES);
         let names: Vec<String> = series.iter().map(name).collect();
-        let size = names.iter().map(String::len).sum::<usize>() * bars;
+        let size = names.iter().map(|name| html_length(name)).sum::<usize>() * bars;
         Self { is_numbered: names.len() > 1 && size > MAX_NAME_BYTES, names }
     }
 
@@ -97,5 +97,12 @@ mod tests {
             let lines = names.lines(&all, 2, is_drawn_as_bar, Language::English);
             assert_eq!(lines, line, "a value of zero has no line");
         }
+    }
+
+    #[test]
+    fn names_are_measured_as_html() {
+        let all = [series(&"&".repeat(10), &[1.0; 31]), series("other", &[1.0; 31])];
+        let names = SeriesNames::new(&all, 31, Language::English);
+        assert_eq!(names.legend()[1].1, "2: other", "31 titles with 55 bytes are too many");
     }
 }
