@@ -237,6 +237,8 @@ fn a_certificate_has_to_be_of_the_given_root() {
     assert!(error.to_string().contains("certificate"), "{error}");
     std::fs::write(&ca_file, "no certificate").unwrap();
     assert!(Bucket::new(&trusted).unwrap_err().to_string().contains("ca.pem"));
+    let device = BucketOptions { ca_file: Some("/dev/zero".into()), ..trusted };
+    assert!(Bucket::new(&device).unwrap_err().to_string().contains("must be a regular file"));
 }
 
 fn trusted_answers(options: &BucketOptions) {
