@@ -10,6 +10,7 @@ pub mod calendar;
 mod dialect;
 pub mod entry_number;
 mod error_catalog;
+pub mod function_name;
 pub mod hex;
 mod inference_request;
 mod inference_task;
