@@ -13,7 +13,7 @@ use crate::token_cap::TokenCap;
 use bytes::Bytes;
 use penstock_core::{
     AttemptTarget, Dialect, FinishReason, InferenceRequest, MeasuredEnergy, OfferObservation, ReportedUsage,
-    TokenUsage, UpstreamError, UpstreamErrorKind,
+    TokenUsage, UpstreamError, UpstreamErrorKind, UsageSource,
 };
 use penstock_json_scan::json;
 
@@ -121,13 +121,9 @@ impl DecodedAnswer {
         let bounds = sent.usage_bounds(&usage_bounds, answer.choices.len());
         let usage = answer.reported_usage.map(|stated| stated.to_plausible_usage(&bounds, &counted));
         answer.usage = Some(usage.unwrap_or_else(|| counted.clamp_to(&bounds)));
-        let cap = TokenCap::new(ask, target);
-        let is_at_cap = match streamed {
-            // A stream that breaks off has no usage at its end, and the estimate may be too high.
-            true => read.is_ok() && cap.is_filled_as_reported(answer.usage.as_ref()),
-            false => cap.is_filled(answer.usage.as_ref()),
-        };
-        if is_at_cap {
+        // A stream that breaks off has no usage at its end, and the estimate may be too high.
+        let usage = answer.usage.filter(|usage| !streamed || usage.source == UsageSource::Provider);
+        if read.is_ok() && TokenCap::new(ask, target).is_filled(usage.as_ref()) {
             let unfinished = if streamed { Vec::new() } else { choices_without_finish_reason(&body) };
             answer.finish_at_cap(&unfinished);
         }
