@@ -45,8 +45,8 @@ impl SeriesNames {
         self.names.iter().enumerate().map(|row| (row.0 % COLOURS, text(row))).collect()
     }
 
-    /// Returns a line for each series that has a value at this bar, with its exact value. `is_drawn` is true for a value
-    /// that the plot shows.
+    /// Returns a line for each series that has a value at this bar, with its exact value. `is_drawn` is true for a
+    /// value that the plot shows.
     pub fn lines(
         &self,
         series: &[ChartSeries],

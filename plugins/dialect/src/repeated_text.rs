@@ -1,13 +1,13 @@
-//! Continuation of an answer that begins with the delivered text again: some engines ignore the request to continue, and
-//! generate the whole answer anew. The repeated text is removed.
+//! Continuation of an answer that begins with the delivered text again: some engines ignore the request to continue,
+//! and generate the whole answer anew. The repeated text is removed.
 
 use crate::delivered::with_text;
 use crate::event::{AnswerEvent, EscapedText};
 use bytes::Bytes;
 use std::ops::Range;
 
-/// Minimum number of bytes of delivered text, without surrounding blanks, that count as repeated. A correct continuation
-/// may begin with a shorter text again (`10` becomes `1010`).
+/// Minimum number of bytes of delivered text, without surrounding blanks, that count as repeated. A correct
+/// continuation may begin with a shorter text again (`10` becomes `1010`).
 const MIN_BYTES: usize = 16;
 
 /// Filter that removes the delivered text from a continuation that begins with it again.
@@ -16,7 +16,8 @@ pub(crate) struct RepetitionFilter {
     delivered: String,
     /// Number of delivered bytes that the continuation has repeated so far.
     matched: usize,
-    /// Log probabilities of the texts that are a repetition so far, each with the range of its text in the delivered one.
+    /// Log probabilities of the texts that are a repetition so far, each with the range of its text in the delivered
+    /// one.
     logprobs: Vec<(Range<usize>, Bytes)>,
     /// Number of bytes of memory of the log probabilities.
     logprobs_bytes: usize,

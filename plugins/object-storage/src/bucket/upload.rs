@@ -145,8 +145,8 @@ impl Bucket {
     }
 
     /// Returns the error of a request to create an object that the store refused because of another object or request.
-    /// Status 409 means that another request for the object is in progress, which may fail or delete it, so that only an
-    /// object that is there counts as existing.
+    /// Status 409 means that another request for the object is in progress, which may fail or delete it, so that only
+    /// an object that is there counts as existing.
     fn conflict_error(&self, path: &Path, mode: UploadMode) -> BucketError {
         match self.head(path) {
             Ok(_) if mode == UploadMode::Create => BucketError::AlreadyExists,
