@@ -23,7 +23,7 @@ pub use changes::{ConfigChange, ConfigDocument, diff_settings};
 pub use diagnostic::{Diagnostic, Diagnostics};
 pub use load::{ConfigSource, DEMO_CONFIG, GatewayAccess, LoadedConfig, load_text};
 pub use parallel::ParallelValue;
-pub use read::describe_io_error;
+pub use regular_file::describe_io_error;
 pub use resolve::ResolveEnv;
 pub use resolve::url::parse_base_url;
 pub use schema::schema_json;

@@ -2,7 +2,7 @@
 //! a key that is in two files is a mistake.
 
 use super::diagnostic::Diagnostic;
-use super::regular_file::{read_limited, read_text_file};
+use super::regular_file::{describe_io_error, read_limited, read_text_file};
 use super::spanned_toml::{FileLocation, SpannedValue, Value};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -132,16 +132,6 @@ fn read_root_file(path: &Path) -> Result<String, String> {
     let file = File::open(path).map_err(|error| describe_io_error(&error))?;
     let bytes = read_limited(&file, MAX_FILE_BYTES)?;
     String::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".to_owned())
-}
-
-/// Describes an I/O error: the usual ones in words, all others as the operating system does.
-pub fn describe_io_error(error: &std::io::Error) -> String {
-    match error.kind() {
-        std::io::ErrorKind::NotFound => "it does not exist".to_owned(),
-        std::io::ErrorKind::PermissionDenied => "this user may not read it".to_owned(),
-        std::io::ErrorKind::IsADirectory => "it is a folder".to_owned(),
-        _ => error.to_string(),
-    }
 }
 
 /// Parses a text. If it has syntax errors, reports all of them and returns `None`.

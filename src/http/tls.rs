@@ -4,6 +4,7 @@
 //! A key pair is validated before it is used: the key must belong to the certificate. A handshake that has begun is
 //! completed with the old configuration.
 
+use crate::config::regular_file::{MAX_PEM_BYTES, read_regular_file};
 use crate::config::settings::{ClientCertificatePolicy, Settings, TlsSettings, TlsVersion};
 use pingora_core::listeners::tls::Acceptor;
 use std::path::Path;
@@ -175,13 +176,14 @@ fn protocol_versions(min_tls: TlsVersion) -> Vec<&'static SupportedProtocolVersi
 pub fn read_key_pair(certificate: &Path, key: &Path) -> Result<CertifiedKey, String> {
     let unusable =
         |path: &Path, why: &dyn std::fmt::Display| format!("{} cannot be used: {why}.", path.display());
-    let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(certificate)
-        .and_then(Iterator::collect)
+    let read = |path: &Path| read_regular_file(path, MAX_PEM_BYTES).map_err(|why| unusable(path, &why));
+    let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&read(certificate)?)
+        .collect::<Result<_, _>>()
         .map_err(|error| unusable(certificate, &error))?;
     if chain.is_empty() {
         return Err(unusable(certificate, &"it contains no certificate"));
     }
-    let private = PrivateKeyDer::from_pem_file(key).map_err(|error| unusable(key, &error))?;
+    let private = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|error| unusable(key, &error))?;
     let provider: CryptoProvider = ring::default_provider();
     let signing = provider.key_provider.load_private_key(private).map_err(|error| unusable(key, &error))?;
     let certified = CertifiedKey::new(chain, signing);
@@ -201,7 +203,8 @@ pub fn read_key_pair(certificate: &Path, key: &Path) -> Result<CertifiedKey, Str
 pub fn read_root_certificates(path: &Path) -> Result<RootCertStore, String> {
     let unusable = |why: &dyn std::fmt::Display| format!("{} cannot be used: {why}.", path.display());
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(path).map_err(|error| unusable(&error))? {
+    let bytes = read_regular_file(path, MAX_PEM_BYTES).map_err(|why| unusable(&why))?;
+    for certificate in CertificateDer::pem_slice_iter(&bytes) {
         let certificate = certificate.map_err(|error| unusable(&error))?;
         roots.add(certificate).map_err(|error| unusable(&error))?;
     }

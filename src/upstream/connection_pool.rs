@@ -4,7 +4,7 @@
 use super::connect::ResolvedPeer;
 use super::frames::FrameCountingStream;
 use super::idle_pool::{IdlePool, IdleShardIndex};
-use crate::config::regular_file::{MAX_PEM_BYTES, read_regular_file};
+use super::pem_copy::PemCopy;
 use crate::config::settings::{Provider, TlsVersion};
 use pingora_core::connectors::http::v2::{Connector, H2HandshakeSettings, handshake};
 use pingora_core::connectors::{ConnectorOptions, TransportConnector};
@@ -37,14 +37,30 @@ struct TlsTrust {
     contents: [u8; 32],
 }
 
-impl TlsTrust {
+/// Copies of the files of TLS trust settings.
+#[derive(Default)]
+struct TlsFiles {
+    roots: Option<PemCopy>,
+    client: Option<(PemCopy, PemCopy)>,
+}
+
+impl TlsFiles {
     fn of(provider: &Provider) -> Self {
+        let client = provider.client.as_ref();
+        Self {
+            roots: provider.ca.as_deref().map(PemCopy::new),
+            client: client.map(|(certificate, key)| (PemCopy::new(certificate), PemCopy::new(key))),
+        }
+    }
+}
+
+impl TlsTrust {
+    fn of(provider: &Provider, files: &TlsFiles) -> Self {
         let mut digest = Sha256::new();
-        let client = provider.client.as_ref().map(|(certificate, key)| [certificate, key]);
-        for path in provider.ca.iter().chain(client.into_iter().flatten()) {
-            let bytes = read_regular_file(path, MAX_PEM_BYTES).unwrap_or_default();
-            digest.update((bytes.len() as u64).to_le_bytes());
-            digest.update(bytes);
+        let client = files.client.as_ref().map(|(certificate, key)| [certificate, key]);
+        for copy in files.roots.iter().chain(client.into_iter().flatten()) {
+            digest.update((copy.bytes().len() as u64).to_le_bytes());
+            digest.update(copy.bytes());
         }
         let (roots, client) = (provider.ca.clone(), provider.client.clone());
         Self { roots, client, min_tls: provider.min_tls, contents: digest.finalize().into() }
@@ -62,10 +78,10 @@ pub struct ConnectionPool {
 }
 
 impl ConnectionPool {
-    fn new(trust: &TlsTrust) -> Arc<Self> {
+    fn new(files: &TlsFiles) -> Arc<Self> {
         Arc::new(Self {
-            h2: Connector::new(Some(options(trust))),
-            connector: TransportConnector::new(Some(options(trust))),
+            h2: Connector::new(Some(options(files))),
+            connector: TransportConnector::new(Some(options(files))),
             idle: IdlePool::new(MAX_IDLE, IDLE_TIMEOUT),
         })
     }
@@ -117,7 +133,7 @@ impl ConnectionPool {
 
 impl Default for ConnectionPools {
     fn default() -> Self {
-        Self { system: ConnectionPool::new(&TlsTrust::default()), own: parking_lot::Mutex::default() }
+        Self { system: ConnectionPool::new(&TlsFiles::default()), own: parking_lot::Mutex::default() }
     }
 }
 
@@ -129,14 +145,15 @@ impl ConnectionPools {
         if provider.ca.is_none() && provider.client.is_none() && provider.min_tls == TlsVersion::default() {
             return self.system.clone();
         }
-        let trust = TlsTrust::of(provider);
+        let files = TlsFiles::of(provider);
+        let trust = TlsTrust::of(provider, &files);
         let mut own = self.own.lock();
         // A replaced pool is dropped once its last request has ended.
         own.retain(|(known, pool)| *known == trust || Arc::strong_count(pool) > 1);
         if let Some((_, pool)) = own.iter().find(|(known, _)| *known == trust) {
             return pool.clone();
         }
-        let pool = ConnectionPool::new(&trust);
+        let pool = ConnectionPool::new(&files);
         own.push((trust, pool.clone()));
         pool
     }
@@ -148,10 +165,9 @@ impl ConnectionPools {
     }
 }
 
-fn options(trust: &TlsTrust) -> ConnectorOptions {
+fn options(files: &TlsFiles) -> ConnectorOptions {
     let mut options = ConnectorOptions::new(MAX_IDLE);
-    let text = |path: &PathBuf| path.to_string_lossy().into_owned();
-    options.ca_file = trust.roots.as_ref().map(text);
-    options.cert_key_file = trust.client.as_ref().map(|(certificate, key)| (text(certificate), text(key)));
+    options.ca_file = files.roots.as_ref().map(PemCopy::path);
+    options.cert_key_file = files.client.as_ref().map(|(certificate, key)| (certificate.path(), key.path()));
     options
 }

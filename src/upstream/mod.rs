@@ -14,6 +14,7 @@ pub mod http1;
 mod idle_pool;
 pub mod learned;
 pub mod offer;
+pub mod pem_copy;
 pub mod pools;
 pub mod pricing;
 pub mod provider_state;

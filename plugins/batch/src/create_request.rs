@@ -103,9 +103,7 @@ fn parse_metadata(value: Option<&Value>) -> Result<Vec<(String, String)>, ApiErr
 /// Returns the path of a metadata value; without its name unless that is an identifier, since other names may be
 /// secrets.
 fn metadata_path(name: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
-    let is_identifier = !name.is_empty() && name.bytes().all(is_plain);
-    if is_identifier { format!("metadata.{name}") } else { "metadata".to_owned() }
+    if ApiError::may_quote(name) { format!("metadata.{name}") } else { "metadata".to_owned() }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Bar charts as SVG: this module computes the layout, the template writes it.
 
-use crate::chart_hover::{ChartTooltip, SeriesNames, format_exact_figure};
+use crate::chart_hover::{ChartTooltip, SeriesNames, format_exact_figure, is_drawn_as_bar};
 use crate::format::{format_rounded, unit_scale};
 use crate::language::Language;
 use crate::panel::{AxisLabel, PlotArea, axis_end, format_position, slot_width};
@@ -192,7 +192,7 @@ impl BarChart {
             let total = format_exact_figure(self.sum(bar), self.unit, language);
             let mut title = format!("{}: {total}", label.render(language));
             if self.series.len() > 1 {
-                title.push_str(&names.tooltip_lines(&self.series, bar, language));
+                title.push_str(&names.tooltip_lines(&self.series, bar, is_drawn_as_bar, language));
             }
             self.values(bar).any(|value| value != 0.0).then_some(ChartTooltip { bar, title })
         };

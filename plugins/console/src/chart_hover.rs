@@ -1,7 +1,7 @@
 //! Values that a plot shows while the pointer is on it. All values of a bar have one title, so that pages stay small.
 
 use crate::chart::{COLOUR_COUNT, ChartSeries};
-use crate::format::shorten_text;
+use crate::format::{html_length, shorten_text};
 use crate::language::Language;
 use crate::text::Text;
 
@@ -32,7 +32,7 @@ impl SeriesNames {
     pub fn new(series: &[ChartSeries], bars: usize, language: Language) -> Self {
         let name = |series: &ChartSeries| shorten_text(&series.name.render(language), MAX_LEGEND_BYTES);
         let names: Vec<String> = series.iter().map(name).collect();
-        let size = names.iter().map(String::len).sum::<usize>() * bars;
+        let size = names.iter().map(|name| html_length(name)).sum::<usize>() * bars;
         Self { is_numbered: names.len() > 1 && size > MAX_NAME_BYTES, names }
     }
 
@@ -45,10 +45,17 @@ impl SeriesNames {
         self.names.iter().enumerate().map(|row| (row.0 % COLOUR_COUNT, text(row))).collect()
     }
 
-    /// Returns a line for each series that has a value at this bar, with its exact value.
-    pub fn tooltip_lines(&self, series: &[ChartSeries], bar: usize, language: Language) -> String {
+    /// Returns a line for each series that has a value at this bar, with its exact value. `is_drawn` is true for a
+    /// value that the plot shows.
+    pub fn tooltip_lines(
+        &self,
+        series: &[ChartSeries],
+        bar: usize,
+        is_drawn: impl Fn(f64) -> bool,
+        language: Language,
+    ) -> String {
         let line = |(number, (series, name)): (usize, (&ChartSeries, &String))| {
-            let value = series.values.get(bar).copied().filter(|value| value.is_finite() && *value != 0.0)?;
+            let value = series.values.get(bar).copied().filter(|value| is_drawn(*value))?;
             let figure = format_exact_figure(value, "", language);
             Some(match self.is_numbered {
                 true => format!("\n{}: {figure}", number + 1),
@@ -57,6 +64,11 @@ impl SeriesNames {
         };
         series.iter().zip(&self.names).enumerate().filter_map(line).collect()
     }
+}
+
+/// Returns true for a value that a bar shows.
+pub(crate) fn is_drawn_as_bar(value: f64) -> bool {
+    value.is_finite() && value != 0.0
 }
 
 /// Returns an exact number with its unit, with plain spaces: the text of a title is not wrapped.
@@ -82,7 +94,15 @@ mod tests {
             let all = [series(long, &[1.0; 31]), series("other", &[0.0; 31])];
             let names = SeriesNames::new(&all, bars, Language::English);
             assert_eq!(names.legend()[0], (0, shown.to_owned()));
-            assert_eq!(names.tooltip_lines(&all, 2, Language::English), line, "a value of zero has no line");
+            let lines = names.tooltip_lines(&all, 2, is_drawn_as_bar, Language::English);
+            assert_eq!(lines, line, "a value of zero has no line");
         }
+    }
+
+    #[test]
+    fn names_are_measured_as_html() {
+        let all = [series(&"&".repeat(10), &[1.0; 31]), series("other", &[1.0; 31])];
+        let names = SeriesNames::new(&all, 31, Language::English);
+        assert_eq!(names.legend()[1].1, "2: other", "31 titles with 55 bytes are too many");
     }
 }

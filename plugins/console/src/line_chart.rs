@@ -1,7 +1,7 @@
 //! Plot of two panels with the same times: lines of a measured value above, bars of requests or answers below.
 
 use crate::chart::{BarChart, COLOUR_COUNT, ChartPath, ChartSeries};
-use crate::chart_hover::{ChartTooltip, SeriesNames};
+use crate::chart_hover::{ChartTooltip, SeriesNames, is_drawn_as_bar};
 use crate::format::shorten_text;
 use crate::language::Language;
 use crate::panel::{AxisLabel, PlotArea, axis_end, format_position};
@@ -84,7 +84,11 @@ pub struct ChartLine {
 
 /// Values of a series that are not missing, with their positions.
 fn known(series: &ChartSeries) -> impl Iterator<Item = (usize, f64)> {
-    series.values.iter().copied().enumerate().filter(|(_, value)| value.is_finite() && *value >= 0.0)
+    series.values.iter().copied().enumerate().filter(|(_, value)| is_known(*value))
+}
+
+fn is_known(value: f64) -> bool {
+    value.is_finite() && value >= 0.0
 }
 
 impl LineChart {
@@ -151,10 +155,8 @@ impl LineChart {
         let names = self.names(language);
         let texts = self.kind.texts();
         let hover = |(bar, time): (usize, &Text)| {
-            let (values, requests) = (
-                names.tooltip_lines(&self.values, bar, language),
-                names.tooltip_lines(&self.requests, bar, language),
-            );
+            let values = names.tooltip_lines(&self.values, bar, is_known, language);
+            let requests = names.tooltip_lines(&self.requests, bar, is_drawn_as_bar, language);
             let mut title = time.render(language).into_owned();
             if !values.is_empty() {
                 title.push_str(&format!(", {}:{values}", texts.unit));
@@ -252,7 +254,7 @@ impl LineChart {
     #[must_use]
     pub fn table_rows(&self, language: Language) -> Vec<(Cow<'_, str>, Vec<String>)> {
         let cell = |series: &ChartSeries, index: usize| {
-            let value = series.values.get(index).copied().filter(|value| value.is_finite());
+            let value = series.values.get(index).copied().filter(|value| is_known(*value));
             value.map_or_else(
                 || "–".to_owned(),
                 |value| Text::Quantity(value, "").render(language).into_owned(),
@@ -310,11 +312,13 @@ mod tests {
         assert_eq!(chart.value_dots()[0].path, "M0 130h0M1 34h0M2 138h0");
         let hover = &chart.tooltips(Language::German)[1];
         assert_eq!(hover.title, "01:00, g/kWh:\nZ0: 400\nBatch-Anfragen:\nZ0: 7");
+        let hover = &chart.tooltips(Language::German)[2];
+        assert_eq!(hover.title, "02:00, g/kWh:\nZ0: 0\nBatch-Anfragen:\nZ0: 2", "a measured zero is a value");
     }
 
     #[test]
     fn an_unknown_hour_interrupts_the_line() {
-        let chart = chart(&[&[30.0, f64::NAN, 31.0, 32.0], &[f64::NAN; 4]], &[&[0.0; 4]]);
+        let chart = chart(&[&[30.0, f64::NAN, 31.0, 32.0], &[f64::NAN, -1.0, -1.0, -1.0]], &[&[0.0; 4]]);
         let points: Vec<usize> = chart.value_lines().iter().map(|line| numbers(&line.points).len()).collect();
         assert_eq!(points, [2, 4]);
         assert_eq!(chart.tooltips(Language::English).len(), 3);

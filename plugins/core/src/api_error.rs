@@ -47,6 +47,14 @@ impl ApiError {
         Self { message: message.into(), ..Self::new(code) }
     }
 
+    /// Returns true for a name of the client that a message may contain: it is short and an identifier, so that it can
+    /// be neither a prompt nor a sentence.
+    #[must_use]
+    pub fn may_quote(name: &str) -> bool {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+        !name.is_empty() && name.len() <= 64 && name.bytes().all(is_plain)
+    }
+
     /// Returns an invalid-request error for this field.
     #[must_use]
     pub fn invalid(param: impl Into<String>, message: impl Into<Cow<'static, str>>) -> Self {

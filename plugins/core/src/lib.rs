@@ -1,14 +1,16 @@
 //! Types shared by the gateway and all plugin crates: requests, usage, errors, provider failures, and the text formats
 //! that several crates read or write.
 //!
-//! This crate contains types and their arithmetic only. A plugin crate may depend on this crate, and on `http-wire` and
-//! `json-scan` if it handles bytes, but on no other plugin crate (except `usage` on `ledger`).
+//! This crate contains types and their arithmetic, and a reader of regular files. A plugin crate may depend on this
+//! crate, and on `http-wire` and `json-scan` if it handles bytes, but on no other plugin crate (except `usage` on
+//! `ledger`).
 
 mod api_error;
 pub mod calendar;
 mod dialect;
 pub mod entry_number;
 mod error_catalog;
+pub mod function_name;
 pub mod hex;
 mod inference_request;
 mod inference_task;
@@ -18,6 +20,7 @@ mod model_kind;
 mod offer_filters;
 pub mod percent;
 mod quantity;
+pub mod regular_file;
 mod request_adjustment;
 mod responses_details;
 mod sealed_reasoning;

@@ -47,7 +47,6 @@ pub const EMBEDDING_PARAMETERS: &[TaskParameter] = &[
     changes("mm_processor_kwargs"),
     changes_unless("modality", &["\"text\"", "\"\"", "[\"text\"]"]),
     changes_unless("output_type", &["\"dense\"", "\"\""]),
-    changes("prompt"),
     changes("prompt_name"),
     changes("task"),
     changes("task_type"),
@@ -91,7 +90,7 @@ impl InferenceRequest {
         };
         parameters.iter().filter_map(move |parameter| {
             let value = self.member_value(parameter.name)?;
-            let is_neutral = parameter.neutral.iter().any(|neutral| neutral.as_bytes() == value);
+            let is_neutral = parameter.neutral.iter().any(|neutral| is_equal_without_blanks(value, neutral));
             (!is_neutral).then_some((parameter, value))
         })
     }
@@ -115,9 +114,31 @@ impl InferenceRequest {
     }
 }
 
+/// Returns true if a JSON value equals one that is written without white space.
+fn is_equal_without_blanks(value: &[u8], compact: &str) -> bool {
+    let mut is_in_string = false;
+    let bytes = value.iter().filter(|byte| {
+        is_in_string ^= **byte == b'"';
+        is_in_string || !byte.is_ascii_whitespace()
+    });
+    bytes.eq(compact.as_bytes())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn white_space_makes_no_other_value() {
+        for (value, compact) in
+            [("{ }", "{}"), ("[\n]", "[]"), (r#"[ "text" ]"#, r#"["text"]"#), ("true", "true")]
+        {
+            assert!(is_equal_without_blanks(value.as_bytes(), compact), "{value}");
+        }
+        for (value, compact) in [(r#""te xt""#, r#""text""#), ("{1}", "{}"), ("[", "[]"), ("\" \"", "\"\"")] {
+            assert!(!is_equal_without_blanks(value.as_bytes(), compact), "{value}");
+        }
+    }
 
     #[test]
     fn parameters_are_sorted_by_name() {

@@ -13,7 +13,7 @@ use crate::token_cap::TokenCap;
 use bytes::Bytes;
 use penstock_core::{
     AttemptTarget, Dialect, FinishReason, InferenceRequest, MeasuredEnergy, OfferObservation, ReportedUsage,
-    TokenUsage, UpstreamError, UpstreamErrorKind,
+    TokenUsage, UpstreamError, UpstreamErrorKind, UsageSource,
 };
 use penstock_json_scan::json;
 
@@ -82,7 +82,8 @@ impl DecodedAnswer {
     /// # Errors
     /// Returns `Malformed` if the body is no answer or has more choices than requested, the error that
     /// [`decode::decode_buffered`] returns for an error object, and `Truncated` if a choice has no finish reason. An
-    /// error in a body that is a stream is ignored if it comes after all finish reasons.
+    /// error in a body that is a stream is ignored if it comes after all finish reasons. Choices that have used up their
+    /// tokens need no finish reason; in a stream, only the provider's usage shows that.
     pub fn decode(
         ask: &InferenceRequest,
         target: &AttemptTarget<'_>,
@@ -121,7 +122,9 @@ impl DecodedAnswer {
         let bounds = sent.usage_bounds(&usage_bounds, answer.choices.len());
         let usage = answer.reported_usage.map(|stated| stated.to_plausible_usage(&bounds, &counted));
         answer.usage = Some(usage.unwrap_or_else(|| counted.clamp_to(&bounds)));
-        if TokenCap::new(ask, target).is_reached(answer.usage.as_ref(), answer.choices.len()) {
+        // A stream that breaks off has no usage at its end, and the estimate may be too high.
+        let usage = answer.usage.filter(|usage| !streamed || usage.source == UsageSource::Provider);
+        if read.is_ok() && TokenCap::new(ask, target).is_reached(usage.as_ref()) {
             let unfinished = if streamed { Vec::new() } else { choices_without_finish_reason(&body) };
             answer.finish_at_cap(&unfinished);
         }

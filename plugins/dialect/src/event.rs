@@ -258,6 +258,12 @@ impl EscapedText {
         self.escaped.clone()
     }
 
+    /// Returns a copy with memory of its own, which does not keep that of a whole event.
+    #[must_use]
+    pub(crate) fn to_owned_copy(&self) -> Self {
+        Self { escaped: Bytes::copy_from_slice(&self.escaped), is_plain: self.is_plain }
+    }
+
     /// Returns the unescaped text, borrowed if there are no escapes.
     #[must_use]
     pub fn decoded(&self) -> Cow<'_, str> {

@@ -131,6 +131,29 @@ fn an_error_after_a_finish_reason_with_text_is_ignored_only_with_usage_behind_th
     }
 }
 
+#[test]
+fn a_broken_stream_is_no_complete_plain_answer_because_of_an_estimate() {
+    let abilities = OfferCapabilities::default();
+    let target = sample_target(Dialect::Chat, &abilities);
+    let texts =
+        (0..20).map(|_| chunk(r#"{"index":0,"delta":{"role":"assistant","content":"One two three"}}"#, ""));
+    let texts: String = texts.collect();
+    let usage = r#""usage":{"prompt_tokens":3,"completion_tokens":2}"#;
+    let error = "data: {\"error\":{\"message\":\"the engine failed\"}}\n\n";
+    for (end, is_complete) in [
+        (String::new(), false),
+        (error.to_owned(), false),
+        ("data: [DONE]\n\n".to_owned(), false),
+        (chunk("", usage) + error, false),
+        (chunk("", usage), true),
+    ] {
+        let pair = find_translator(Dialect::Chat, Dialect::Chat).unwrap();
+        let body = Bytes::from(texts.clone() + &end);
+        let answer = pair.translate_buffered(&capped(Dialect::Chat, false, 1), &target, body);
+        assert_eq!(answer.is_ok(), is_complete, "{end}");
+    }
+}
+
 /// Request with a cap of two tokens for each of `n` choices.
 fn capped(client: Dialect, stream: bool, n: usize) -> penstock_core::InferenceRequest {
     let mut body = serde_json::json!({"model": "m", "stream": stream, "n": n, "max_tokens": 2,

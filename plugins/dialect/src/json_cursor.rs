@@ -184,6 +184,11 @@ pub(crate) fn is_object(value: &[u8]) -> bool {
     value.first() == Some(&b'{')
 }
 
+/// Returns true if the value is an object without members.
+pub(crate) fn is_empty_object(value: &[u8]) -> bool {
+    is_object(value) && members(value).next().is_none()
+}
+
 /// Returns the value of the first member with this name; `null` counts as absent.
 pub(crate) fn member_value<'a>(object: &'a [u8], name: &str) -> Option<&'a [u8]> {
     members(object).find(|(key, _)| key == name).map(|(_, value)| value).filter(|value| !is_null(value))

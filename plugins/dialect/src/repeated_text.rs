@@ -1,11 +1,14 @@
-//! Continuation of an answer that begins with the delivered text again: some engines ignore the request to continue, and
-//! generate the whole answer anew. The repeated text is removed.
+//! Continuation of an answer that begins with the delivered text again: some engines ignore the request to continue,
+//! and generate the whole answer anew. The repeated text is removed.
 
 use crate::delivered::with_text;
-use crate::event::AnswerEvent;
+use crate::event::{AnswerEvent, EscapedText};
+use bytes::Bytes;
+use std::ops::Range;
 
-/// Minimum number of bytes of delivered text, without surrounding blanks, that count as repeated.
-const MIN_BYTES: usize = 2;
+/// Minimum number of bytes of delivered text, without surrounding blanks, that count as repeated. A correct
+/// continuation may begin with a shorter text again (`10` becomes `1010`).
+const MIN_BYTES: usize = 16;
 
 /// Filter that removes the delivered text from a continuation that begins with it again.
 #[derive(Debug)]
@@ -13,8 +16,11 @@ pub(crate) struct RepetitionFilter {
     delivered: String,
     /// Number of delivered bytes that the continuation has repeated so far.
     matched: usize,
-    /// Texts that are a repetition so far.
-    held: Vec<AnswerEvent>,
+    /// Log probabilities of the texts that are a repetition so far, each with the range of its text in the delivered
+    /// one.
+    logprobs: Vec<(Range<usize>, Bytes)>,
+    /// Number of bytes of memory of the log probabilities.
+    logprobs_bytes: usize,
 }
 
 impl RepetitionFilter {
@@ -22,24 +28,23 @@ impl RepetitionFilter {
     /// repeats itself, such as rows of zeros.
     pub(crate) fn new(delivered: String) -> Option<Self> {
         let is_usable = delivered.trim().len() >= MIN_BYTES && !is_periodic(delivered.as_bytes());
-        is_usable.then(|| Self { delivered, matched: 0, held: Vec::new() })
+        is_usable.then(|| Self { delivered, matched: 0, logprobs: Vec::new(), logprobs_bytes: 0 })
     }
 
     /// Returns the number of bytes that are held back.
     pub(crate) const fn held_bytes(&self) -> usize {
-        self.matched
+        self.matched + self.logprobs_bytes
     }
 
     /// Passes an event through. Returns the events for the client, and true if the comparison has ended, so that all
     /// further events are for the client.
     pub(crate) fn filter(&mut self, event: AnswerEvent) -> (Vec<AnswerEvent>, bool) {
         match &event {
-            AnswerEvent::Text { text, .. } => {
+            AnswerEvent::Text { text, logprobs, .. } => {
                 let text = text.decoded();
                 let due = self.delivered.get(self.matched..).unwrap_or_default();
                 if text.len() < due.len() && due.starts_with(&*text) {
-                    self.matched += text.len();
-                    self.held.push(event);
+                    self.hold(text.len(), logprobs.as_ref());
                     return (Vec::new(), false);
                 }
                 match text.strip_prefix(due) {
@@ -48,7 +53,9 @@ impl RepetitionFilter {
                     None => (self.release(event), true),
                 }
             }
-            AnswerEvent::Reasoning { .. } if self.held.is_empty() => (vec![event], false),
+            AnswerEvent::Reasoning { .. } if self.matched == 0 && self.logprobs.is_empty() => {
+                (vec![event], false)
+            }
             AnswerEvent::Reasoning { .. }
             | AnswerEvent::Refusal { .. }
             | AnswerEvent::ToolCallStart { .. }
@@ -58,9 +65,33 @@ impl RepetitionFilter {
         }
     }
 
-    /// Returns the texts that are no repetition, and the event behind them.
+    /// Holds a text of this length back. The text itself is a part of the delivered one. Log probabilities are copied,
+    /// because they share the memory of the whole event.
+    fn hold(&mut self, length: usize, logprobs: Option<&Bytes>) {
+        let range = self.matched..self.matched + length;
+        self.matched = range.end;
+        if let Some(logprobs) = logprobs {
+            self.logprobs_bytes += size_of::<(Range<usize>, Bytes)>() + logprobs.len();
+            self.logprobs.push((range, Bytes::copy_from_slice(logprobs)));
+        }
+    }
+
+    /// Returns the texts that are no repetition, and the event behind them. Only answers of one choice are continued.
     fn release(&mut self, event: AnswerEvent) -> Vec<AnswerEvent> {
-        let mut events = std::mem::take(&mut self.held);
+        let choice = event.choice().unwrap_or_default();
+        let (mut events, mut released) = (Vec::new(), 0);
+        let mut push = |range: Range<usize>, logprobs: Option<Bytes>| {
+            let text = self.delivered.get(range).unwrap_or_default();
+            if !text.is_empty() || logprobs.is_some() {
+                events.push(AnswerEvent::Text { choice, text: EscapedText::new(text), logprobs });
+            }
+        };
+        for (range, logprobs) in std::mem::take(&mut self.logprobs) {
+            push(released..range.start, None);
+            released = range.end;
+            push(range, Some(logprobs));
+        }
+        push(released..self.matched, None);
         events.push(event);
         events
     }
@@ -134,14 +165,38 @@ mod tests {
 
     #[test]
     fn repeated_text_is_removed_and_other_text_kept() {
-        check("One two ", "One two three", "three");
-        check("One two ", "One two ", "");
-        check("One two ", "three", "three");
-        check("One two ", "One three", "One three");
-        check("One two ", "One ", "One ");
-        check("Größe: ", "Größe: 5 m", "5 m");
-        check("Größe: ", "Größe? 5 m", "Größe? 5 m");
-        check("One two ", "", "");
+        let delivered = "One two three four ";
+        check(delivered, "One two three four five", "five");
+        check(delivered, delivered, "");
+        check(delivered, "five", "five");
+        check(delivered, "One two five", "One two five");
+        check(delivered, "One two ", "One two ");
+        check("Die Größe der Tür: ", "Die Größe der Tür: 5 m", "5 m");
+        check("Die Größe der Tür: ", "Die Größe der Tür? 5 m", "Die Größe der Tür? 5 m");
+        check(delivered, "", "");
+    }
+
+    #[test]
+    fn held_texts_keep_no_memory_of_the_network_and_log_probabilities_are_counted() {
+        let delivered = "One two three four ";
+        let mut filter = RepetitionFilter::new(delivered.to_owned()).unwrap();
+        let piece = Bytes::from(format!(r#"{delivered}{{"content":[]}}: padding"#));
+        let events: Vec<AnswerEvent> = (0..8)
+            .map(|at| AnswerEvent::Text {
+                choice: 0,
+                text: EscapedText::from_json(piece.slice(at..at + 1)).unwrap(),
+                logprobs: (at % 2 == 1).then(|| piece.slice(delivered.len()..delivered.len() + 14)),
+            })
+            .collect();
+        for event in events.clone() {
+            assert_eq!(filter.filter(event), (Vec::new(), false));
+        }
+        assert!(filter.held_bytes() >= 8 + 4 * 14, "{}", filter.held_bytes());
+        let (released, has_ended) = filter.filter(text("!"));
+        assert!(has_ended);
+        assert_eq!(released, [events.clone(), vec![text("!")]].concat());
+        drop(events);
+        assert!(piece.is_unique(), "the memory of the piece is free");
     }
 
     #[test]
@@ -150,6 +205,8 @@ mod tests {
         check("aa", "aab", "aab");
         check(" a ", " a b", " a b");
         check("\n\n", "\n\nb", "\n\nb");
+        check("10", "1010", "1010");
+        check("It is a fine no", "It is a fine noon", "It is a fine noon");
         for (bytes, expected) in [
             ("", false),
             ("a", false),

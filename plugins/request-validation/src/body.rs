@@ -34,8 +34,8 @@ pub(crate) fn validate_body<'b>(
 }
 
 /// True for members whose value is validated and recorded as one node, without nodes for its content: JSON schemas,
-/// tool arguments, metadata. Readers find no members in such a value. The content of a top-level `input` gets nodes, because it is a
-/// conversation or the texts to embed; a nested `input` holds the arguments of a tool.
+/// tool arguments, metadata. Readers find no members in such a value. The content of a top-level `input` gets nodes,
+/// because it is a conversation or the texts to embed; a nested `input` holds the arguments of a tool.
 #[inline]
 pub(crate) fn is_opaque_member(name: &[u8], depth: usize) -> bool {
     // The length is compared first, because this runs for each key.

@@ -93,6 +93,5 @@ pub(crate) fn quotable_name(value: &JsonValue<'_>) -> Option<String> {
 
 /// True for a text of the client that an error message may contain; see [`quotable_name`].
 pub(crate) fn is_quotable(text: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
-    !text.is_empty() && text.len() <= 64 && text.bytes().all(plain)
+    ApiError::may_quote(text)
 }

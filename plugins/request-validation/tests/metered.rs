@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 use bytes::Bytes;
+use penstock_core::task_parameters::{EMBEDDING_PARAMETERS, RERANK_PARAMETERS, TaskParameter};
 use penstock_core::{
     ApiError, ErrorCode, InferenceRequest, InferenceTask, ModelKind, PassthroughDelivery, PassthroughTask,
     WorkDone,
@@ -109,6 +110,17 @@ fn moderation_takes_a_text_or_texts() {
     ] {
         let got = texts(input).unwrap_err();
         assert!(got.starts_with(message), "{got}");
+    }
+}
+
+#[test]
+fn no_parameter_is_both_refused_and_sent_to_offers() {
+    for (parameters, refused) in
+        [(EMBEDDING_PARAMETERS, REFUSED_EMBEDDING_MEMBERS), (RERANK_PARAMETERS, REFUSED_RERANK_MEMBERS)]
+    {
+        let is_refused =
+            |parameter: &&TaskParameter| refused.iter().any(|(name, ..)| *name == parameter.name);
+        assert_eq!(parameters.iter().find(is_refused), None);
     }
 }
 

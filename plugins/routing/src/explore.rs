@@ -3,9 +3,9 @@
 //!
 //! The cost is bounded: at most one request in [`REQUESTS_PER_EXPLORATION`], only under a flavor that
 //! [explores](crate::Flavor::allows_exploration), only to a healthy idle offer that has not just failed, at a price of
-//! at most [`MAX_EXPLORATION_PRICE_RATIO`] times that of the regular choice. One good answer ends the exploration of an offer for
-//! [`MAX_MEASUREMENT_AGE`]. The request itself is safe: if the explored offer fails, the plan continues with its
-//! regular order.
+//! at most [`MAX_EXPLORATION_PRICE_RATIO`] times that of the regular choice. One good answer ends the exploration of an
+//! offer for [`MAX_MEASUREMENT_AGE`]. The request itself is safe: if the explored offer fails, the plan continues with
+//! its regular order.
 
 use crate::breaker::OfferHealth;
 use crate::plan::Candidate;

@@ -91,12 +91,18 @@ enum CommittedRecords {
 fn pending_actions(stored: &StoredJournal, position: u64, committed: CommittedRecords) -> Vec<LedgerAction> {
     let mut terms: HashMap<Arc<str>, Arc<SaleTerms>> = HashMap::new();
     let mut actions = Vec::new();
-    let (mut unreadable, mut position) = (0_usize, position);
+    let (mut unreadable, mut position, mut previous) = (0_usize, position, 0);
     for JournalRecord { number, bytes } in &stored.records {
         match record::decode_record(*number, bytes) {
             Some(DecodedRecord::Terms(text)) => drop(terms.insert(text.id.clone(), Arc::new(text))),
-            Some(DecodedRecord::Action(action)) if *number > position => actions.push(action),
-            Some(DecodedRecord::Action(_)) => {}
+            // Only the first one of two records with a number is valid.
+            Some(DecodedRecord::Action(_)) if *number == previous => unreadable += 1,
+            Some(DecodedRecord::Action(action)) => {
+                previous = *number;
+                if previous > position {
+                    actions.push(action);
+                }
+            }
             Some(DecodedRecord::Committed(number)) => {
                 if committed == CommittedRecords::Obey {
                     position = position.max(number);
@@ -105,8 +111,9 @@ fn pending_actions(stored: &StoredJournal, position: u64, committed: CommittedRe
             None => unreadable += 1,
         }
     }
-    if unreadable > 0 || stored.torn_bytes > 0 {
-        tracing::warn!(name: "ledger_journal_torn", records = %unreadable, bytes = %stored.torn_bytes);
+    let missing = count_missing(&stored.records, position);
+    if unreadable > 0 || missing > 0 || stored.torn_bytes > 0 {
+        tracing::warn!(name: "ledger_journal_torn", records = %unreadable, missing = %missing, bytes = %stored.torn_bytes);
     }
     actions.retain(|action: &LedgerAction| action.number > position);
     for action in &mut actions {
@@ -115,6 +122,19 @@ fn pending_actions(stored: &StoredJournal, position: u64, committed: CommittedRe
         }
     }
     actions
+}
+
+/// Counts the records after a position that are missing between two others. Records up to the position may be missing,
+/// because the database got them while the file could not be written.
+fn count_missing(records: &[JournalRecord], position: u64) -> u64 {
+    let mut previous = None;
+    let mut missing = 0;
+    for number in records.iter().map(|record| record.number).filter(|number| *number > 0) {
+        let last_known: u64 = previous.map_or(number, |previous: u64| previous.max(position));
+        missing += number.saturating_sub(last_known.saturating_add(1));
+        previous = Some(number);
+    }
+    missing
 }
 
 /// Renames the folder of a journal that must not be replayed, and logs the charges that are not made. The records of a
@@ -201,4 +221,62 @@ pub(in super::super) fn record_replay(
     }
     state.replayed.store(charges.len() as u64, Ordering::Relaxed);
     charges
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use penstock_ledger::RequestFootprint;
+
+    fn record(number: u64) -> JournalRecord {
+        let act = EntryKind::Void {
+            request: "r".into(),
+            key: "k".into(),
+            wallet: Wallet::Credits,
+            held: 1,
+            why: "failed".into(),
+            footprint: RequestFootprint::default(),
+        };
+        let action = LedgerAction { at: 1, account: "acme".into(), act, terms: None, exposed: 0, number };
+        JournalRecord { number, bytes: record::encode_action(&action).unwrap() }
+    }
+
+    /// Returns the numbers of the pending actions, and the number of missing records.
+    fn read(numbers: &[u64], position: u64, committed: u64) -> (Vec<u64>, u64) {
+        let mut records =
+            vec![JournalRecord { number: 0, bytes: record::encode_committed_number(committed) }];
+        records.extend(numbers.iter().map(|number| record(*number)));
+        let missing = count_missing(&records, position.max(committed));
+        let stored = StoredJournal {
+            id: JournalId { generation: 1, incarnation: 1, chain: 1 },
+            records,
+            torn_bytes: 0,
+        };
+        let pending = pending_actions(&stored, position, CommittedRecords::Obey);
+        (pending.iter().map(|action| action.number).collect(), missing)
+    }
+
+    #[test]
+    fn records_that_do_not_follow_their_predecessors_are_counted() {
+        for (numbers, position, committed, pending, missing) in [
+            (&[3, 4, 5, 6][..], 4, 0, &[5, 6][..], 0),
+            (&[3, 4, 8, 9], 4, 0, &[8, 9], 3),
+            (&[3, 4, 8, 10], 4, 0, &[8, 10], 4),
+            // The database got 5 to 7 while the file could not be written.
+            (&[3, 4, 8, 9], 7, 0, &[8, 9], 0),
+            (&[3, 4, 8, 9], 4, 6, &[8, 9], 1),
+            (&[3, 4, 8, 9], 9, 0, &[], 0),
+            // A gap before the first record is reported by itself.
+            (&[7, 8], 4, 0, &[7, 8], 0),
+            (&[5, 5, 6], 4, 0, &[5, 6], 0),
+            (&[], 4, 0, &[], 0),
+        ] {
+            assert_eq!(
+                read(numbers, position, committed),
+                (pending.to_vec(), missing),
+                "{numbers:?} {position}"
+            );
+        }
+    }
 }

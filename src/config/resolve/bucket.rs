@@ -1,8 +1,7 @@
 //! `[files.store]`: checks of the bucket for the contents of files.
 
 use super::super::raw::{BucketConfig, BucketStyleName, WebIdentityConfig};
-use super::super::read::describe_io_error;
-use super::super::regular_file::open_regular_file;
+use super::super::regular_file::{describe_io_error, open_regular_file};
 use super::super::settings::{BaseUrl, BucketCredentialSettings, BucketSettings};
 use super::SettingsResolver;
 use super::key_path::KeyPath;

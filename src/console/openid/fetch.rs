@@ -3,6 +3,7 @@
 
 use crate::config::parse_base_url;
 use crate::config::settings::{BaseUrl, OpenIdSettings};
+use crate::upstream::pem_copy::PemCopy;
 use http::{Method, header};
 use pingora_core::connectors::ConnectorOptions;
 use pingora_core::connectors::http::v1::Connector;
@@ -63,7 +64,8 @@ impl ProviderClient {
     /// Creates a client that trusts the configured CA certificates, by default those of the system.
     pub fn new(settings: &OpenIdSettings) -> Self {
         let mut options = ConnectorOptions::new(1);
-        options.ca_file = settings.ca.as_ref().map(|path| path.to_string_lossy().into_owned());
+        let roots = settings.ca.as_deref().map(PemCopy::new);
+        options.ca_file = roots.as_ref().map(PemCopy::path);
         Self { connector: Connector::new(Some(options)) }
     }
 

@@ -86,7 +86,7 @@ fn should_forward(
     if is_refused_tool_member(target, name, value) {
         return Ok(false);
     }
-    if REFUSED_IF_UNLISTED.contains(&name) && !matches!(value, b"false" | b"{}") {
+    if REFUSED_IF_UNLISTED.contains(&name) && value != b"false" && !json_cursor::is_empty_object(value) {
         if abilities.accepts_parameter(name)
             || (name == "top_logprobs" && abilities.accepts_parameter("logprobs"))
         {

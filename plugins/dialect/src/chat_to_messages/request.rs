@@ -98,8 +98,9 @@ fn apply_edits(ask: &InferenceRequest) -> Option<InferenceRequest> {
 /// search results or audio, or ignore a bias; refuses several choices too.
 fn check_supported(ask: &InferenceRequest) -> Result<(), ApiError> {
     for name in ["logprobs", "top_logprobs", "logit_bias", "web_search_options", "audio"] {
-        let asked = ask.member_value(name).is_some_and(|value| !matches!(value, b"false" | b"0" | b"{}"));
-        if asked {
+        let is_asked =
+            |value: &[u8]| !matches!(value, b"false" | b"0") && !json_cursor::is_empty_object(value);
+        if ask.member_value(name).is_some_and(is_asked) {
             return Err(ApiError::unsupported(
                 name,
                 "This model's provider does not support this parameter.",

@@ -164,8 +164,9 @@ fn should_forward(
         };
     }
     if name == "logit_bias" {
-        return match abilities.accepts_parameter(name) || value == b"{}" {
-            true => Ok(value != b"{}"),
+        let is_empty = json_cursor::is_empty_object(value);
+        return match abilities.accepts_parameter(name) || is_empty {
+            true => Ok(!is_empty),
             false => Err(ApiError::unsupported(name, "This model does not take a bias of tokens.")),
         };
     }

@@ -99,6 +99,49 @@ fn a_provider_with_chat_alone_refuses_by_name_what_depends_on_the_tokens() {
 }
 
 #[test]
+fn a_bias_without_entries_is_no_bias() {
+    let abilities = abilities(true);
+    for (bias, is_refused) in [("{}", false), ("{ }", false), ("{\n}", false), (r#"{"1": 2}"#, true)] {
+        let body = format!(r#"{{"model": "m", "prompt": "a", "logit_bias": {bias}}}"#);
+        let ask = sample_request(Dialect::Chat, body.as_bytes());
+        let task = request(&json!({"prompt": "a"})).task;
+        let sent = completion_translator(true)
+            .build_request(&InferenceRequest { task, ..ask.clone() }, &target(&abilities));
+        assert_eq!(sent.as_ref().is_err(), is_refused, "{bias}");
+        assert!(sent.is_err() || !String::from_utf8(sent.unwrap().concat()).unwrap().contains("bias"));
+        for provider in [Dialect::Chat, Dialect::Messages] {
+            let pair = crate::find_translator(Dialect::Chat, provider).unwrap();
+            let body = body.replace(r#""prompt": "a""#, r#""messages": [{"role": "user", "content": "a"}]"#);
+            let ask = sample_request(Dialect::Chat, body.as_bytes());
+            let sent = pair.build_request(&ask, &AttemptTarget { dialect: provider, ..target(&abilities) });
+            assert_eq!(
+                sent.err().map(|error| error.code),
+                is_refused.then_some(ErrorCode::Unsupported),
+                "{bias}"
+            );
+        }
+    }
+}
+
+#[test]
+fn dropped_answers_of_best_of_count_for_the_cap() {
+    let abilities = abilities(true);
+    for (tokens, reason) in [(240, "stop"), (399, "stop"), (400, "length")] {
+        let ask = request(&json!({"model": "m", "prompt": "a", "best_of": 4, "max_tokens": 100}));
+        let ask = InferenceRequest { max_tokens: Some(100), ..ask };
+        let body = format!(
+            r#"{{"object":"text_completion","choices":[{{"index":0,"text":"{}","finish_reason":null}}],"usage":{{"prompt_tokens":1,"completion_tokens":{tokens}}}}}"#,
+            "word ".repeat(100)
+        );
+        let answer = completion_translator(true)
+            .translate_buffered(&ask, &target(&abilities), Bytes::from(body))
+            .unwrap();
+        let written: Value = serde_json::from_slice(&answer.body.concat()).unwrap();
+        assert_eq!(written["choices"][0]["finish_reason"], reason, "{tokens}");
+    }
+}
+
+#[test]
 fn a_broken_answer_is_continued_behind_its_prompt() {
     let abilities = abilities(true);
     let go = |body: Value| {

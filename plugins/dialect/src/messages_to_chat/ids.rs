@@ -5,23 +5,12 @@
 //! the same, so that call and result still match. Tool names over 64 bytes are shortened, end in a hash, and are
 //! restored in answers.
 
-use crate::json_cursor;
+pub(crate) use penstock_core::function_name::{FNV_OFFSET_BASIS, fnv1a_update};
+use penstock_core::function_name::{MAX_FUNCTION_NAME_BYTES, replace_function_name};
 use penstock_json_scan::json;
 use std::borrow::Cow;
 
-/// Limit on the length of a tool name at chat providers, in bytes.
-pub(crate) const MAX_CHAT_TOOL_NAME_BYTES: usize = 64;
-
 const ID_ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-
-/// Offset basis of FNV-1a, the initial value for [`fnv1a_update`].
-pub(crate) const FNV_OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
-
-/// Extends a 64-bit FNV-1a hash by more bytes. The hash is the same in all builds and on all machines, as retries and
-/// prefix caches require. It need not resist an attacker.
-pub(crate) fn fnv1a_update(hash: u64, bytes: &[u8]) -> u64 {
-    bytes.iter().fold(hash, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
-}
 
 fn fnv1a(bytes: &[u8]) -> u64 {
     fnv1a_update(FNV_OFFSET_BASIS, bytes)
@@ -71,20 +60,18 @@ pub(crate) fn nine_char_call_id(id: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(digits.collect())
 }
 
-/// Shortens a tool name (body of a JSON string) for chat providers. A name over 64 bytes becomes its first 55 bytes,
-/// `_` and eight hexadecimal digits of its hash. In those 55 bytes, `_` replaces all characters but letters, digits,
-/// `_` and `-`.
+/// Shortens a tool name (body of a JSON string) for chat providers. A name over 64 bytes is replaced by its end and its
+/// hash, like that of a tool of a responses client, so that both have the same name at a provider.
 pub(crate) fn shorten_tool_name(name: &[u8]) -> Cow<'_, [u8]> {
-    if name.len() <= MAX_CHAT_TOOL_NAME_BYTES {
+    if name.len() <= MAX_FUNCTION_NAME_BYTES {
         return Cow::Borrowed(name);
     }
-    let mut cut: Vec<u8> = name
-        .iter()
-        .take(MAX_CHAT_TOOL_NAME_BYTES - 9)
-        .map(|byte| if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_') { *byte } else { b'_' })
-        .collect();
-    cut.extend_from_slice(format!("_{:08x}", fnv1a(name) >> 32).as_bytes());
-    Cow::Owned(cut)
+    match json::unescape_lossy(name) {
+        Some(decoded) if decoded.len() > MAX_FUNCTION_NAME_BYTES => {
+            Cow::Owned(replace_function_name(&decoded).into_bytes())
+        }
+        _ => Cow::Borrowed(name),
+    }
 }
 
 /// Shortened tool names and their originals.
@@ -94,15 +81,11 @@ pub(crate) struct ShortenedToolNames(Vec<(String, String)>);
 impl ShortenedToolNames {
     /// Creates the list from the tool names that the client declares, each the body of a JSON string.
     pub(crate) fn from_declared<'a>(declared: impl Iterator<Item = &'a [u8]>) -> Self {
-        let long = declared.filter(|declared| declared.len() > MAX_CHAT_TOOL_NAME_BYTES);
-        Self(
-            long.filter_map(|long| {
-                let quoted = [b"\"", long, b"\""].concat();
-                let cut = String::from_utf8(shorten_tool_name(long).into_owned()).ok()?;
-                Some((cut, json_cursor::parse_string(&quoted)?.into_owned()))
-            })
-            .collect(),
-        )
+        let shortened = |declared: &'a [u8]| {
+            let Cow::Owned(short) = shorten_tool_name(declared) else { return None };
+            Some((String::from_utf8(short).ok()?, json::unescape_lossy(declared)?.into_owned()))
+        };
+        Self(declared.filter_map(shortened).collect())
     }
 
     /// Returns the name that the client declared for a tool name in an answer; the same name if it was not shortened.
@@ -147,9 +130,14 @@ mod tests {
     fn a_long_name_is_shortened_to_64_bytes_and_restored() {
         let long = format!("mcp__{}", "x".repeat(80));
         let cut = String::from_utf8(shorten_tool_name(long.as_bytes()).into_owned()).unwrap_or_default();
-        assert_eq!(cut.len(), MAX_CHAT_TOOL_NAME_BYTES);
+        assert!(cut.len() <= MAX_FUNCTION_NAME_BYTES && cut == replace_function_name(&long));
         let names = ShortenedToolNames::from_declared([&b"short"[..], long.as_bytes()].into_iter());
         assert_eq!(names.original_name(&cut), long);
         assert_eq!(names.original_name("short"), "short");
+        // Names are compared without their escapes, in requests as in answers.
+        let escaped = long.replace("mcp", r"m\u0063p");
+        assert_eq!(shorten_tool_name(escaped.as_bytes()), cut.as_bytes());
+        let escaped = r"\u0061".repeat(20);
+        assert_eq!(shorten_tool_name(escaped.as_bytes()), escaped.as_bytes());
     }
 }

@@ -37,7 +37,7 @@ impl StreamTranslator {
         has_output
             && !self.has_all_finish_reasons()
             && !self.is_continuation
-            && self.token_cap.is_reached_by_reported_usage(self.usage().as_ref(), self.finished.len())
+            && self.token_cap.is_reached_by_reported_usage(self.usage().as_ref())
     }
 
     /// Returns the error of a truncated stream; a provider that returns fewer choices than requested is not at fault.

@@ -123,7 +123,11 @@ impl MessagesStreamWriter {
         }
         if let Some(signature) = signature {
             // A signature ends its thinking block; later thinking belongs to a new block.
-            self.block_for(kind, out).0.signature = Some(signature.clone());
+            let (block, waits) = self.block_for(kind, out);
+            block.signature = Some(signature.to_owned_copy());
+            if waits {
+                self.pending_bytes += signature.escaped().len();
+            }
         }
     }
 
@@ -134,7 +138,7 @@ impl MessagesStreamWriter {
             restored if restored == name.decoded() => name.clone(),
             restored => EscapedText::new(restored),
         };
-        let block = BlockWriter::new_tool_block(tool, id.clone(), name);
+        let block = BlockWriter::new_tool_block(tool, id, &name);
         if self.pending_blocks.is_empty()
             && self.current_block.as_ref().is_none_or(|open| !open.has_incomplete_arguments())
         {
@@ -142,6 +146,7 @@ impl MessagesStreamWriter {
             self.open_block(block, out);
         } else {
             self.pending_calls.push((tool, self.popped_blocks + self.pending_blocks.len()));
+            self.pending_bytes += block.head_bytes();
             self.pending_blocks.push_back(block);
         }
     }
@@ -155,6 +160,7 @@ impl MessagesStreamWriter {
 
     fn pop_pending(&mut self) -> Option<BlockWriter> {
         let block = self.pending_blocks.pop_front()?;
+        self.pending_bytes = self.pending_bytes.saturating_sub(block.head_bytes());
         self.popped_blocks += 1;
         Some(block)
     }

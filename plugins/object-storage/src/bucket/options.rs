@@ -1,5 +1,6 @@
 //! Options of a bucket: address, credentials, TLS and time limits.
 
+use penstock_core::regular_file::{MAX_PEM_BYTES, read_regular_file};
 use std::fmt;
 use std::io::{Error, ErrorKind, Result};
 use std::path::{Path, PathBuf};
@@ -160,10 +161,13 @@ fn is_https(url: &str) -> bool {
 }
 
 fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
-    let found: Vec<_> = CertificateDer::pem_file_iter(path).and_then(Iterator::collect).unwrap_or_default();
+    let invalid = |what: String| Error::new(ErrorKind::InvalidInput, what);
+    let bytes = read_regular_file(path, MAX_PEM_BYTES)
+        .map_err(|why| invalid(format!("the file {} cannot be read: {why}", path.display())))?;
+    let found: Vec<_> =
+        CertificateDer::pem_slice_iter(&bytes).collect::<std::result::Result<_, _>>().unwrap_or_default();
     if found.is_empty() {
-        let what = format!("the file {} cannot be read as PEM", path.display());
-        return Err(Error::new(ErrorKind::InvalidInput, what));
+        return Err(invalid(format!("the file {} cannot be read as PEM", path.display())));
     }
     Ok(found)
 }

@@ -24,7 +24,7 @@ pub struct BucketReader {
     bucket: Bucket,
     path: Path,
     length: u64,
-    /// Entity tag of the object, so that no other object of the same name is read.
+    /// Entity tag of the object, so that no other object of the same name is read; `None` if the store sends none.
     tag: Option<String>,
     fetched: Mutex<FetchedBytes>,
 }
@@ -66,14 +66,17 @@ impl BucketReader {
 
     fn fetch(&self, range: Range<u64>) -> std::result::Result<Bytes, BucketError> {
         let (path, tag, wanted) = (self.path.clone(), self.tag.clone(), range.end - range.start);
+        let has_tag = tag.is_some();
         let bytes = self.bucket.call(move |store| async move {
             let options =
                 GetOptions { range: Some(GetRange::Bounded(range)), if_match: tag, ..GetOptions::default() };
             store.get_opts(&path, options).await?.bytes().await
         })?;
-        // The tag excludes another object, so the response was cut.
         match bytes.len() as u64 {
             length if length == wanted => Ok(bytes),
+            // Without a tag the request also reads another object of the same name.
+            _ if !has_tag => Err(BucketError::Replaced),
+            // The tag excludes another object, so the response was cut.
             length => Err(BucketError::Unreachable(format!("a response has {length} of {wanted} bytes"))),
         }
     }

@@ -36,17 +36,18 @@ impl Bucket {
         bytes: Bytes,
         mode: UploadMode,
     ) -> std::result::Result<(), BucketError> {
-        let mode = match mode {
+        let put_mode = match mode {
             UploadMode::Create => PutMode::Create,
             UploadMode::Replace => PutMode::Overwrite,
         };
         let (location, mark) = (path.clone(), UploadMark::new());
-        let options = PutOptions { mode, attributes: mark.attributes(), ..PutOptions::default() };
+        let options = PutOptions { mode: put_mode, attributes: mark.attributes(), ..PutOptions::default() };
         let created = self.call(move |store| async move {
             store.put_opts(&location, PutPayload::from_bytes(bytes), options).await
         });
         match created {
             Err(BucketError::AlreadyExists) if self.has_mark(path, &mark) => Ok(()),
+            Err(BucketError::AlreadyExists) => Err(self.conflict_error(path, mode)),
             created => created.map(|_| ()),
         }
     }
@@ -89,9 +90,10 @@ impl Bucket {
             self.call(move |store| async move { store.create_multipart_opts(&location, options).await })?;
         let uploaded = match self.send_parts(path, &id, file, part_size) {
             Ok(parts) => match self.complete(path, &id, parts, mode) {
-                // The object may exist, or exists because of this upload.
-                Err(error) if error != BucketError::AlreadyExists => return Err(error.into()),
-                completed => completed.map_err(Into::into),
+                Err(BucketError::AlreadyExists) => Err(self.conflict_error(path, mode).into()),
+                // The object may exist because of this upload.
+                Err(error) => return Err(error.into()),
+                Ok(()) => Ok(()),
             },
             Err(error) => Err(error),
         };
@@ -140,6 +142,19 @@ impl Bucket {
             }
         }
         request(self.0.store.clone())
+    }
+
+    /// Returns the error of a request to create an object that the store refused because of another object or request.
+    /// Status 409 means that another request for the object is in progress, which may fail or delete it, so that only
+    /// an object that is there counts as existing.
+    fn conflict_error(&self, path: &Path, mode: UploadMode) -> BucketError {
+        match self.head(path) {
+            Ok(_) if mode == UploadMode::Create => BucketError::AlreadyExists,
+            Ok(_) | Err(BucketError::NotFound) => {
+                BucketError::Unreachable("another request for the object is in progress".to_owned())
+            }
+            Err(error) => error,
+        }
     }
 
     /// Returns true if there is an object at this path.

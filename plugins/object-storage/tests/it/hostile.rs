@@ -75,12 +75,49 @@ fn a_failing_store_is_unreachable_and_a_refusing_one_says_why() {
 }
 
 #[test]
-fn a_response_that_is_shorter_than_its_range_is_no_other_object() {
-    let server = BadServer::start(Behaviour::ShortRanges);
-    let object = Bucket::new(&quick_options(server.port)).unwrap().open("a").unwrap();
-    assert_eq!(object.length().unwrap(), 100_000);
-    let error = object.read_exact_at(&mut [0; 1_000], 0).unwrap_err();
-    assert!(BucketError::from_io_error(&error).unwrap().is_unreachable(), "{error}");
+fn a_response_that_is_shorter_than_its_range_is_another_object_only_without_a_tag() {
+    for has_tag in [true, false] {
+        let server = BadServer::start(Behaviour::ShortRanges { has_tag });
+        let object = Bucket::new(&quick_options(server.port)).unwrap().open("a").unwrap();
+        assert_eq!(object.length().unwrap(), 100_000);
+        let error = object.read_exact_at(&mut [0; 1_000], 0).unwrap_err();
+        let error = BucketError::from_io_error(&error).unwrap();
+        assert_eq!(error.is_unreachable(), has_tag, "{error}");
+        assert_eq!(*error == BucketError::Replaced, !has_tag, "{error}");
+    }
+}
+
+#[test]
+fn a_conflict_counts_as_an_object_only_if_there_is_one() {
+    for (exists, size) in [
+        (false, 10),
+        (true, 10),
+        (false, UPLOAD_PART_BYTES as usize + 1),
+        (true, UPLOAD_PART_BYTES as usize + 1),
+    ] {
+        let server = BadServer::start(Behaviour::Conflicts { exists });
+        let bucket = Bucket::new(&quick_options(server.port)).unwrap();
+        let refused = bucket.create("a", temporary_file(&contents(size, 1))).unwrap_err();
+        let expected = if exists { ErrorKind::AlreadyExists } else { ErrorKind::HostUnreachable };
+        assert_eq!(refused.kind(), expected, "{size}");
+        let lines = server.lines.lock().unwrap().clone();
+        let aborts = lines.iter().filter(|line| line.starts_with("DELETE ")).count();
+        assert_eq!(aborts, usize::from(size > 10), "{lines:?}");
+        let refused = bucket.replace("a", temporary_file(&contents(size, 1))).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::HostUnreachable, "{size}");
+        assert!(bucket.is_available(), "the store answers");
+    }
+}
+
+#[test]
+fn a_call_reads_a_limited_number_of_objects_of_other_programs() {
+    let server = BadServer::start(Behaviour::ListsOthers);
+    let page = Bucket::new(&quick_options(server.port)).unwrap().list("files", None).unwrap();
+    assert_eq!(page.objects.iter().map(|object| &*object.name).collect::<Vec<_>>(), ["files/z"]);
+    assert!(!page.more);
+    let lines = server.lines.lock().unwrap().clone();
+    let starts = lines.iter().filter(|line| !line.contains("continuation-token=")).count();
+    assert_eq!((starts, lines.len()), (2, 12), "{lines:?}");
 }
 
 #[test]
@@ -203,6 +240,8 @@ fn a_certificate_has_to_be_of_the_given_root() {
     assert!(error.to_string().contains("certificate"), "{error}");
     std::fs::write(&ca_file, "no certificate").unwrap();
     assert!(Bucket::new(&trusted).unwrap_err().to_string().contains("ca.pem"));
+    let device = BucketOptions { ca_file: Some("/dev/zero".into()), ..trusted };
+    assert!(Bucket::new(&device).unwrap_err().to_string().contains("must be a regular file"));
 }
 
 fn trusted_answers(options: &BucketOptions) {

@@ -19,8 +19,8 @@ pub enum Behaviour {
     /// Closes the connection in the middle of the body.
     EndsEarly,
     /// Answers the first request with the end of an object of 100,000 bytes, and later ones with fewer bytes than the
-    /// range that the head states.
-    ShortRanges,
+    /// range that the head states, with an entity tag or without one.
+    ShortRanges { has_tag: bool },
     /// Sends bytes that are not HTTP.
     Garbage,
     /// Answers with this status, and an error with a text that must not be repeated.
@@ -36,6 +36,10 @@ pub enum Behaviour {
     DeletesInBulk,
     /// Has one empty object, and refuses ranges of it.
     HasEmptyObject,
+    /// Lists 12,000 objects with invalid names, and then one with a valid name.
+    ListsOthers,
+    /// Refuses to create an object because of another request for it, which leaves an object if `exists`.
+    Conflicts { exists: bool },
     /// Takes uploads in parts. The object is missing when the upload begins, and another upload creates it meanwhile if
     /// `is_overtaken`. Refuses a condition of the last request if it does not know it.
     TakesParts { is_overtaken: bool, knows_condition: bool },
@@ -135,13 +139,13 @@ fn answer(mut stream: &TcpStream, behaviour: Behaviour, request: &str, number: u
             stream.shutdown(std::net::Shutdown::Both).ok()?;
             None
         }
-        Behaviour::ShortRanges => {
+        Behaviour::ShortRanges { has_tag } => {
             let (from, length) = if number == 0 { (100_000 - (64 << 10), 64 << 10) } else { (0, 100) };
             let range =
                 format!("content-range: bytes {from}-99999/100000\r\ncontent-length: {length}\r\n\r\n");
-            let head =
-                "HTTP/1.1 206 Partial Content\r\netag: \"1\"\r\nlast-modified: Thu, 01 Jan 2026 00:00:00 GMT";
-            stream.write_all(format!("{head}\r\n{range}").as_bytes()).ok()?;
+            let head = "HTTP/1.1 206 Partial Content\r\nlast-modified: Thu, 01 Jan 2026 00:00:00 GMT";
+            let tag = if has_tag { "etag: \"1\"\r\n" } else { "" };
+            stream.write_all(format!("{head}\r\n{tag}{range}").as_bytes()).ok()?;
             stream.write_all(&vec![b'x'; length]).ok()
         }
         Behaviour::Garbage => {
@@ -155,15 +159,35 @@ fn answer(mut stream: &TcpStream, behaviour: Behaviour, request: &str, number: u
             stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").ok()
         }
         Behaviour::LacksBulkDeletion => refuse(stream, 501, "NotImplemented"),
-        Behaviour::DeletesInBulk => send_xml(stream, "<DeleteResult></DeleteResult>"),
-        Behaviour::HasEmptyObject if request.starts_with("HEAD ") => {
-            let head = "HTTP/1.1 200 OK\r\netag: \"1\"\r\nlast-modified: Thu, 01 Jan 2026 00:00:00 GMT\r\n";
-            stream.write_all(format!("{head}content-length: 0\r\n\r\n").as_bytes()).ok()
+        Behaviour::DeletesInBulk => {
+            send_xml(stream, "<DeleteResult><Deleted><Key>files/0</Key></Deleted></DeleteResult>")
         }
+        Behaviour::HasEmptyObject if request.starts_with("HEAD ") => stream.write_all(FOUND).ok(),
         Behaviour::HasEmptyObject => refuse(stream, 416, "InvalidRange"),
+        Behaviour::ListsOthers => list_others(stream, request),
+        // The first request looks for the object before the upload in parts begins.
+        Behaviour::Conflicts { exists: true } | Behaviour::TakesParts { is_overtaken: true, .. }
+            if request.starts_with("HEAD ") && number > 0 =>
+        {
+            stream.write_all(FOUND).ok()
+        }
+        Behaviour::Conflicts { .. } if is_creation(request) => refuse(stream, 409, "OperationAborted"),
+        Behaviour::Conflicts { .. } => take_parts(stream, request, false, true),
         Behaviour::TakesParts { is_overtaken, knows_condition } => {
             take_parts(stream, request, is_overtaken, knows_condition)
         }
+    }
+}
+
+/// Answer to `HEAD` for an empty object.
+const FOUND: &[u8] =
+    b"HTTP/1.1 200 OK\r\netag: \"1\"\r\nlast-modified: Thu, 01 Jan 2026 00:00:00 GMT\r\ncontent-length: 0\r\n\r\n";
+
+/// Returns true for the request that creates an object: of its bytes, or of the parts of an upload.
+fn is_creation(request: &str) -> bool {
+    match request.contains("uploadId=") {
+        true => request.starts_with("POST "),
+        false => request.starts_with("PUT "),
     }
 }
 
@@ -218,6 +242,36 @@ fn list(mut stream: &TcpStream, has_date: bool) -> Option<()> {
     );
     let head = format!("HTTP/1.1 200 OK\r\n{date}content-length: {}\r\n\r\n{body}", body.len());
     stream.write_all(head.as_bytes()).ok()
+}
+
+/// Lists the next thousand of 12,000 objects with invalid names; the number of an object is its token too.
+fn list_others(stream: &TcpStream, request: &str) -> Option<()> {
+    const COUNT: usize = 12_000;
+    let query = request.split(['?', '&', ' ']);
+    let position =
+        |name| query.clone().find_map(|pair| pair.strip_prefix(name)).map(|value| &value[value.len() - 5..]);
+    let after = position("continuation-token=").or(position("start-after="));
+    let first = after.map_or(0, |after| after.parse::<usize>().unwrap() + 1);
+    let last = (first + 1_000).min(COUNT);
+    let mut keys: Vec<String> =
+        (first..last).map(|number| format!("files/of another program {number:05}")).collect();
+    let end = match last == COUNT {
+        true => "<IsTruncated>false</IsTruncated>".to_owned(),
+        false => {
+            let token = last - 1;
+            format!(
+                "<IsTruncated>true</IsTruncated><NextContinuationToken>{token:05}</NextContinuationToken>"
+            )
+        }
+    };
+    keys.extend((last == COUNT).then(|| "files/z".to_owned()));
+    let object = |key: String| {
+        format!(
+            "<Contents><Key>{key}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified><Size>7</Size></Contents>"
+        )
+    };
+    let objects: String = keys.into_iter().map(object).collect();
+    send_xml(stream, &format!("<ListBucketResult>{end}{objects}</ListBucketResult>"))
 }
 
 fn refuse(mut stream: &TcpStream, status: u16, code: &str) -> Option<()> {

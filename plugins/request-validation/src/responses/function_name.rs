@@ -1,49 +1,24 @@
 //! Names of the functions that providers are given for the tools of a responses request.
 
+use penstock_core::function_name::{MAX_FUNCTION_NAME_BYTES, is_function_name_byte, replace_function_name};
 use std::borrow::Cow;
 
-/// Maximum length of a function name at providers, in bytes.
-const MAX_BYTES: usize = 64;
 /// Text between namespace and tool name.
 const SEPARATOR: &str = "__";
-/// Length of the hash at the end of a shortened name, with the character before it.
-const HASH_BYTES: usize = 17;
-
-/// Returns the name of a tool's function: namespace, separator and name. A name that is too long for providers, or that has
-/// a character in its namespace which they do not accept, is replaced by its last characters and its hash. The same tool
-/// always has the same function name, so calls of earlier answers match.
+/// Returns the name of a tool's function: namespace, separator and name. A name that is too long for providers, or that
+/// has a namespace and a character which they do not accept, is replaced by its last characters and its hash. The same
+/// tool always has the same function name, so calls of earlier answers match.
 pub(super) fn qualified_tool_name<'d>(namespace: Option<Cow<'d, str>>, name: Cow<'d, str>) -> Cow<'d, str> {
     let (joined, is_namespaced) = match namespace {
         Some(namespace) => (Cow::Owned(format!("{namespace}{SEPARATOR}{name}")), true),
         None => (name, false),
     };
-    match joined.len() <= MAX_BYTES && (!is_namespaced || joined.bytes().all(is_accepted)) {
+    match joined.len() <= MAX_FUNCTION_NAME_BYTES
+        && (!is_namespaced || joined.bytes().all(is_function_name_byte))
+    {
         true => joined,
-        false => Cow::Owned(hashed_name(&joined)),
+        false => Cow::Owned(replace_function_name(&joined)),
     }
-}
-
-const fn is_accepted(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
-}
-
-/// Returns the end of a name in accepted characters, with a hash of the whole name. The end has the name of the tool.
-fn hashed_name(name: &str) -> String {
-    let accepted = |character: char| match u8::try_from(character) {
-        Ok(byte) if is_accepted(byte) => character,
-        _ => '_',
-    };
-    let excess = name.chars().count().saturating_sub(MAX_BYTES - HASH_BYTES);
-    let end: String = name.chars().skip(excess).map(accepted).collect();
-    format!("{}_{:016x}", end.trim_start_matches(['-', '_']), fnv1a(name.as_bytes()))
-}
-
-/// 64-bit FNV-1a: equal across builds and machines, as retries and prefix caches require. It need not resist an adversary,
-/// because two tools of a request with the same name are refused.
-fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
 }
 
 #[cfg(test)]
@@ -79,7 +54,10 @@ mod tests {
             joined(Some("-"), ""),
         ];
         for name in &names {
-            assert!(name.len() <= MAX_BYTES && name.bytes().all(is_accepted), "{name}");
+            assert!(
+                name.len() <= MAX_FUNCTION_NAME_BYTES && name.bytes().all(is_function_name_byte),
+                "{name}"
+            );
         }
         assert!(names.iter().any(|name| name.contains("create_issue2_")), "the tool's own name remains");
         let count = names.len();

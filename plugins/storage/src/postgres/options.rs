@@ -1,11 +1,11 @@
 //! Options of a PostgreSQL store: address, credentials and TLS.
 
 use std::fmt;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use penstock_core::regular_file::{MAX_PEM_BYTES, read_regular_file, read_text_file};
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use tokio_rustls::rustls::pki_types::pem::PemObject;
@@ -14,6 +14,8 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
 
 use crate::StoreError;
 
+/// Maximum size of the file of a password, in bytes.
+const MAX_PASSWORD_BYTES: u64 = 64 << 10;
 /// Timeout of a connection attempt.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -196,8 +198,8 @@ impl ConnectSettings {
             PasswordSource::Url => {}
             PasswordSource::Text(password) => drop(config.password(password)),
             PasswordSource::File(path) => {
-                let text = fs::read_to_string(path).map_err(|error| {
-                    option_error(&format!("the file of its password cannot be read: {error}"))
+                let text = read_text_file(path, MAX_PASSWORD_BYTES).map_err(|why| {
+                    option_error(&format!("the file of its password cannot be read: {why}"))
                 })?;
                 config.password(text.trim_end_matches(['\r', '\n']));
             }
@@ -275,7 +277,7 @@ fn tls_config(tls: &TlsParameters) -> Result<ClientConfig, StoreError> {
     match (&tls.certificate, &tls.key) {
         (None, None) => Ok(builder.with_no_client_auth()),
         (Some(certificate), Some(key)) => {
-            let private = PrivateKeyDer::from_pem_file(key).map_err(|_| unreadable(key))?;
+            let private = PrivateKeyDer::from_pem_slice(&read_pem(key)?).map_err(|_| not_pem(key))?;
             builder
                 .with_client_auth_cert(read_certificates(certificate)?, private)
                 .map_err(|error| option_error(&format!("its client certificate cannot be used: {error}")))
@@ -285,13 +287,18 @@ fn tls_config(tls: &TlsParameters) -> Result<ClientConfig, StoreError> {
 }
 
 fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, StoreError> {
-    CertificateDer::pem_file_iter(path)
-        .and_then(Iterator::collect)
-        .map_err(|_| unreadable(path))
-        .and_then(|found: Vec<_>| if found.is_empty() { Err(unreadable(path)) } else { Ok(found) })
+    CertificateDer::pem_slice_iter(&read_pem(path)?)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|_| not_pem(path))
+        .and_then(|found| if found.is_empty() { Err(not_pem(path)) } else { Ok(found) })
 }
 
-fn unreadable(path: &Path) -> StoreError {
+fn read_pem(path: &Path) -> Result<Vec<u8>, StoreError> {
+    read_regular_file(path, MAX_PEM_BYTES)
+        .map_err(|why| option_error(&format!("the file {} cannot be read: {why}", path.display())))
+}
+
+fn not_pem(path: &Path) -> StoreError {
     option_error(&format!("the file {} cannot be read as PEM", path.display()))
 }
 
@@ -353,8 +360,27 @@ mod tests {
         let settings = ConnectSettings::new(&options).unwrap();
         assert!(settings.config().is_err());
         for password in ["one", "two"] {
-            fs::write(&path, format!("{password}\n")).unwrap();
+            std::fs::write(&path, format!("{password}\n")).unwrap();
             assert_eq!(settings.config().unwrap().get_password(), Some(password.as_bytes()));
+        }
+    }
+
+    #[test]
+    fn devices_and_large_files_are_refused_without_being_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let large = folder.path().join("large");
+        std::fs::File::create(&large).unwrap().set_len(MAX_PEM_BYTES + 1).unwrap();
+        for (path, why) in [(Path::new("/dev/zero"), "must be a regular file"), (&large, "too large")] {
+            let shown = path.display();
+            let url = |parameter| format!("postgresql://u@db.example.eu/x?{parameter}={shown}");
+            for url in [url("sslrootcert"), format!("{}&sslkey={shown}", url("sslcert"))] {
+                let error = parsed(&url).map(|_| ()).unwrap_err();
+                assert!(error.contains(why), "{error}");
+            }
+            let mut options = PostgresOptions::new("postgresql://u@127.0.0.1/x", "unused");
+            options.password = PasswordSource::File(path.to_owned());
+            let error = ConnectSettings::new(&options).unwrap().config().unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
         }
     }
 }

@@ -19,16 +19,20 @@ const NOT_BACKGROUND: &str =
     "stream: only background responses are streamed after their creation; leave it out.";
 const STARTING_AFTER: &str = "starting_after: expected the sequence_number of an event.";
 const STREAM: &str = "stream: expected true or false.";
+const NO_STREAM: &str = "starting_after: only a stream starts after an event; send stream=true too.";
 
 /// Parses the query: returns `None` if it requests no stream, else the number of the event after which the stream
 /// starts.
 ///
 /// # Errors
-/// Returns 400 if `stream` is no boolean, or if the number is invalid.
+/// Returns 400 if `stream` is no boolean, or if the number is invalid or comes without a stream.
 pub(super) fn parse_stream_query(query: &str) -> Result<Option<Option<u64>>, ApiError> {
     let find =
         |wanted: &str| query_parameters(query).find(|(name, _)| name == wanted).map(|(_, value)| value);
     match find("stream").as_deref() {
+        None | Some("false") if find("starting_after").is_some() => {
+            return Err(ApiError::invalid("starting_after", NO_STREAM));
+        }
         None | Some("false") => return Ok(None),
         Some("true") => {}
         Some(_) => return Err(ApiError::invalid("stream", STREAM)),
@@ -179,7 +183,7 @@ mod tests {
     fn a_stream_starts_after_the_event_of_the_query() {
         for (query, expected) in [
             ("", None),
-            ("stream=false&starting_after=x", None),
+            ("stream=false", None),
             ("stream=true", Some(None)),
             ("stream=true&starting_after=0", Some(Some(0))),
             ("include[]=a&starting_after=17&stream=true", Some(Some(17))),
@@ -188,6 +192,11 @@ mod tests {
         }
         for query in ["stream=zz", "stream=", "stream=True"] {
             assert_eq!(parse_stream_query(query).unwrap_err().param.as_deref(), Some("stream"), "{query}");
+        }
+        for query in ["starting_after=1", "stream=false&starting_after=x", "starting_after="] {
+            let refusal = parse_stream_query(query).unwrap_err();
+            assert_eq!(refusal.param.as_deref(), Some("starting_after"), "{query}");
+            assert_eq!(refusal.message, NO_STREAM);
         }
         for after in ["", "-1", "1.5", "x", "99999999999999999999"] {
             let refusal = parse_stream_query(&format!("stream=true&starting_after={after}")).unwrap_err();

@@ -50,8 +50,17 @@ impl BlockWriter {
     }
 
     /// Creates a `tool_use` block; `number` is the number of the call in the answer.
-    pub(super) fn new_tool_block(number: u32, id: EscapedText, name: EscapedText) -> Self {
-        Self { tool: Some((id, name)), ..Self::new(BlockKind::Tool(number)) }
+    pub(super) fn new_tool_block(number: u32, id: &EscapedText, name: &EscapedText) -> Self {
+        // Copies, because the block may be buffered, and the texts share the memory of whole events.
+        let tool = Some((id.to_owned_copy(), name.to_owned_copy()));
+        Self { tool, ..Self::new(BlockKind::Tool(number)) }
+    }
+
+    /// Returns the number of bytes of the call's id and name, and of the signature.
+    pub(super) fn head_bytes(&self) -> usize {
+        let length = |text: &EscapedText| text.escaped().len();
+        self.tool.as_ref().map_or(0, |(id, name)| length(id) + length(name))
+            + self.signature.as_ref().map_or(0, length)
     }
 
     /// Returns true if the next block must not be opened yet, because this one has incomplete tool arguments.
@@ -69,7 +78,7 @@ impl BlockWriter {
         if !self.record_text(text) {
             return 0;
         }
-        self.buffered_texts.push(text.clone());
+        self.buffered_texts.push(text.to_owned_copy());
         text_memory_bytes(text)
     }
 

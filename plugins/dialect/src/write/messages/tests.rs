@@ -85,3 +85,23 @@ fn small_fragments_that_wait_are_counted_with_their_memory() {
     writer.write(&fragment(0, "{}"), &mut out);
     assert_eq!(writer.buffered_bytes(), 0);
 }
+
+#[test]
+fn texts_that_wait_keep_no_memory_of_the_network() {
+    let (mut writer, mut out) = (new_writer(), Vec::new());
+    let piece = bytes::Bytes::from("a piece of the network with a long padding".to_owned());
+    let (choice, part) = (0, || EscapedText::from_json(piece.slice(2..7)).unwrap());
+    for tool in 0..2 {
+        writer.write(&AnswerEvent::ToolCallStart { choice, tool, id: part(), name: part() }, &mut out);
+    }
+    let before = writer.buffered_bytes();
+    writer.write(&AnswerEvent::Reasoning { choice, text: part(), signature: Some(part()) }, &mut out);
+    writer.write(&AnswerEvent::Text { choice, text: part(), logprobs: None }, &mut out);
+    assert!(before > 2 * 5 && writer.buffered_bytes() > before + 3 * 5);
+    assert!(piece.is_unique());
+    let end = EscapedText::new("{}");
+    for tool in 0..2 {
+        writer.write(&AnswerEvent::ToolCallArguments { choice, tool, fragment: end.clone() }, &mut out);
+    }
+    assert_eq!(writer.buffered_bytes(), 0);
+}

@@ -1,0 +1,79 @@
+//! Reader of the files that a configuration or a database URL names: regular files of a limited size only. A device may
+//! be endless, and a pipe may block.
+
+use rustix::fs::OFlags;
+use std::fs::{File, OpenOptions};
+use std::io::{Error, ErrorKind, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+/// Maximum size of a PEM file, in bytes.
+pub const MAX_PEM_BYTES: u64 = 4 << 20;
+
+/// Opens a regular file.
+///
+/// # Errors
+/// Returns the error of the system, or [`ErrorKind::InvalidInput`] for a pipe, a device or a socket.
+pub fn open_regular_file(path: &Path) -> Result<File, Error> {
+    // The path is checked first, because opening a device can have an effect, and the opened file again, because the
+    // path may name another file by then.
+    check_kind(&std::fs::metadata(path)?)?;
+    let flags = i32::try_from((OFlags::NONBLOCK | OFlags::NOCTTY).bits()).unwrap_or_default();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    check_kind(&file.metadata()?)?;
+    Ok(file)
+}
+
+/// Reads a regular file of at most `max_bytes`.
+///
+/// # Errors
+/// Returns the end of a sentence for the operator.
+pub fn read_regular_file(path: &Path, max_bytes: u64) -> Result<Vec<u8>, String> {
+    let file = open_regular_file(path).map_err(|error| describe_io_error(&error))?;
+    read_limited(&file, max_bytes)
+}
+
+/// Reads a regular file of UTF-8 text of at most `max_bytes`.
+///
+/// # Errors
+/// Same as [`read_regular_file`].
+pub fn read_text_file(path: &Path, max_bytes: u64) -> Result<String, String> {
+    String::from_utf8(read_regular_file(path, max_bytes)?).map_err(|_| "it is not UTF-8 text".to_owned())
+}
+
+/// Reads at most `max_bytes` of an opened file to its end. The size is not trusted: that of a file in `/proc` is 0.
+///
+/// # Errors
+/// Same as [`read_regular_file`].
+pub fn read_limited(file: &File, max_bytes: u64) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    file.take(max_bytes.saturating_add(1))
+        .read_to_end(&mut bytes)
+        .map_err(|error| describe_io_error(&error))?;
+    if bytes.len() as u64 > max_bytes {
+        return Err(format!("it is too large; at most {max_bytes} bytes are read"));
+    }
+    Ok(bytes)
+}
+
+/// Describes an I/O error: the usual ones in words, all others as the operating system does.
+#[must_use]
+pub fn describe_io_error(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => "it does not exist".to_owned(),
+        std::io::ErrorKind::PermissionDenied => "this user may not read it".to_owned(),
+        std::io::ErrorKind::IsADirectory => "it is a folder".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+fn check_kind(found: &std::fs::Metadata) -> Result<(), Error> {
+    match found.file_type() {
+        kind if kind.is_file() => Ok(()),
+        kind if kind.is_dir() => Err(ErrorKind::IsADirectory.into()),
+        _ => Err(Error::new(
+            ErrorKind::InvalidInput,
+            "it is a pipe, a device or a socket, and must be a regular file",
+        )),
+    }
+}
