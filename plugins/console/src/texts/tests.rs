@@ -59,6 +59,7 @@ const EXCEPTIONS: &[&str] = &[
     "name: expected a name",
     "scopes: expected at least one scope",
     "text: expected at most {} KiB of text",
+    "The form has more than {MAX_FORM_FIELDS} fields, so nothing was changed.",
     "The form is larger than {kib} KiB, so it was not read and nothing was changed.",
     "The invoice {} of this account has days of this period too.",
     "The invoice of this period was issued before, as {}.",
