@@ -29,7 +29,7 @@ pub struct ConsoleSite {
     pub downloads: &'static [DownloadDefinition],
     /// Forms of the site.
     pub actions: &'static [ActionDefinition],
-    /// Maximum number of sign-in attempts per minute of all persons together, successful ones included.
+    /// Maximum number of failed attempts per minute to sign in, of all persons together.
     pub attempts_per_minute: NonZeroU64,
 }
 

@@ -13,7 +13,7 @@ const PER_NAME: NonZeroU64 = NonZeroU64::new(5).unwrap();
 /// Maximum number of pairs of a name and an address in memory.
 const MAX_NAMES: usize = 1_000;
 
-/// Limits on the rate of attempts to sign in.
+/// Limits on the rate of failed attempts to sign in.
 #[derive(Debug)]
 pub struct SignInThrottle {
     buckets: Mutex<Buckets>,
