@@ -67,6 +67,7 @@ const EXCEPTIONS: &[&str] = &[
     "to: expected the last day of the period, such as 2026-11-30",
     "to: expected a day that ended at least an hour ago, so that all charges are recorded",
     "key: several keys have this name; expected the id of one of them",
+    "key: too many keys to search for a name; expected the id of the key",
     "An invoice needs a seller: write `seller` in [invoice] of the configuration.",
     "models: {name} is an alias and matches nothing; write {id}.",
     "models: {name} matches no model of the catalogue.",
