@@ -158,7 +158,11 @@ fn update_key_cache(app: &AppState, update: &KeyCacheUpdate) {
     }
 }
 
-async fn run_blocking<T: Send + 'static>(
+/// Runs work on a thread for blocking work; a panic becomes an internal error.
+///
+/// # Errors
+/// Returns the error of the work.
+pub(super) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal)))

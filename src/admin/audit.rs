@@ -1,10 +1,11 @@
 //! Admin requests for the audit log.
 
+use super::api::run_blocking;
 use super::openapi::{page_schema, response_schema};
 use super::request::{AdminRequest, AdminResponse, store_error_response};
 use super::routes::{AdminRoute, RouteHandler};
 use crate::storage::stores::Stores;
-use penstock_core::{ApiError, ErrorCode};
+use penstock_core::ApiError;
 use penstock_storage::Transaction;
 use penstock_storage::audit::{AuditEntry, AuditedChange};
 use serde_json::{Value, json};
@@ -58,8 +59,7 @@ fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError>
 /// Returns the error of the store; the change must not be made then.
 pub(super) async fn write_entry_first(vault: &Stores, entry: AuditedChange) -> Result<(), ApiError> {
     let audit = vault.audit.clone();
-    let written = tokio::task::spawn_blocking(move || audit.apply(&Transaction::new(), &entry)).await;
-    written.map_err(|_| ApiError::new(ErrorCode::Internal))?.map_err(store_error_response)
+    run_blocking(move || audit.apply(&Transaction::new(), &entry).map_err(store_error_response)).await
 }
 
 fn verify(vault: &Stores) -> Result<AdminResponse, ApiError> {

@@ -3,11 +3,10 @@
 //! either on one credit note or on the invoice of the period in which it was made.
 
 use super::accounts;
+use super::api::run_blocking;
 use super::input::RequestFields;
 use super::invoice::{correction_json, invoice_of_day};
-use super::issued_invoices::{
-    MAX_TRIES, blocking, changed_meanwhile, format_document_number, read_document, year_of,
-};
+use super::issued_invoices::{MAX_TRIES, changed_meanwhile, format_document_number, read_document, year_of};
 use super::openapi::{list_schema, response_schema};
 use super::request::{AdminRequest, store_error_response};
 use super::routes::{AdminRoute, RouteHandler};
@@ -93,7 +92,7 @@ async fn list(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, ApiErr
     let account = asked.query_parameter("account", &LIST_QUERY_PARAMETERS)?.map(str::to_owned);
     let account = required("account", account, ACCOUNT_EXPECTED)?;
     let stores = app.stores.clone();
-    blocking(move || {
+    run_blocking(move || {
         accounts::check_account_exists(&stores, &account)?;
         let found = stores.invoices.credit_notes(&account).map_err(store_error_response)?;
         Ok(json!({ "data": found.iter().rev().map(row_json).collect::<Vec<_>>() }))
@@ -118,7 +117,7 @@ async fn credit_note(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value,
     let account = required("account", value("account")?, ACCOUNT_EXPECTED)?;
     let (number, invoice) = (value("number")?, value("invoice")?);
     let (app, now) = (app.clone(), asked.now);
-    blocking(move || {
+    run_blocking(move || {
         accounts::check_account_exists(&app.stores, &account)?;
         if let Some(number) = number {
             let notes = app.stores.invoices.credit_notes(&account).map_err(store_error_response)?;
@@ -145,7 +144,7 @@ async fn issue(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, ApiEr
     let account = required("account", fields.text_value("account")?.into_option(), ACCOUNT_EXPECTED)?;
     let invoice = required("invoice", fields.text_value("invoice")?.into_option(), INVOICE_EXPECTED)?;
     let (app, asked) = (app.clone(), asked.clone());
-    blocking(move || {
+    run_blocking(move || {
         accounts::check_account_exists(&app.stores, &account)?;
         for _ in 0..MAX_TRIES {
             if let Some(issued) = try_issue(&app, (&account, &invoice), &asked)? {

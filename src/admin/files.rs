@@ -1,12 +1,13 @@
 //! Files of all accounts for the operator: list, show, delete. Contents are not shown.
 
+use super::api::run_blocking;
 use super::audit::write_entry_first;
 use super::openapi::{page_schema, response_schema, schema_ref};
 use super::request::{AdminRequest, AdminResponse, PAGE_ROWS, store_error_response};
 use super::routes::{AdminRoute, RouteHandler};
 use crate::state::AppState;
 use crate::storage::files::ExpiryCheck;
-use crate::storage::stores::{Stores, run_blocking};
+use crate::storage::stores::Stores;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::StoreError;
 use penstock_storage::files::{FilePage, FilePurpose, FileQuery, FileRecord, FileStore};
@@ -108,9 +109,8 @@ fn get(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> 
 
 async fn delete(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, ApiError> {
     let (store, id) = (app.stores.store.clone(), asked.id.clone());
-    let record = run_blocking(move || FileStore::new(store).get(&id)).await;
-    let record =
-        record.map_err(|why| ApiError::with_message(ErrorCode::Internal, why))?.ok_or_else(file_not_found)?;
+    let record = run_blocking(move || FileStore::new(store).get(&id).map_err(store_error_response)).await?;
+    let record = record.ok_or_else(file_not_found)?;
     // A file that has expired does not exist.
     let record = app.files.get(&record.key, &record.id, app.expiry_check()).await?;
     let entry = asked.audit_entry("file.delete", &record.id, json!({ "account": record.account }));

@@ -2,6 +2,7 @@
 //! never changes: [`super::invoice`] shows the stored document from then on.
 
 use super::accounts;
+use super::api::run_blocking;
 use super::input::RequestFields;
 use super::invoice::{self, InvoiceIssueState, InvoicePeriod};
 use super::openapi::{list_schema, response_schema};
@@ -51,17 +52,10 @@ pub const ROUTES: &[AdminRoute] = &[
     .with_response(200, || response_schema(&invoice::INVOICE_MEMBERS)),
 ];
 
-/// Runs work on a thread for blocking work; a panic becomes an internal error.
-pub(super) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
-) -> Result<T, ApiError> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal)))
-}
-
 async fn list(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, ApiError> {
     let account = asked.query_parameter("account", &QUERY)?.map(str::to_owned);
     let stores = app.stores.clone();
-    blocking(move || {
+    run_blocking(move || {
         if let Some(account) = &account {
             accounts::check_account_exists(&stores, account)?;
         }
@@ -100,7 +94,7 @@ async fn issue(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, ApiEr
         return Err(ApiError::invalid("to", message));
     }
     let (app, asked) = (app.clone(), asked.clone());
-    blocking(move || issue_blocking(&app, &period, &asked)).await
+    run_blocking(move || issue_blocking(&app, &period, &asked)).await
 }
 
 /// Issues an invoice. If another document of the account is issued meanwhile, the figures are read again.
