@@ -87,8 +87,8 @@ pub(super) fn check_host(hosts: &ServedHosts, setting: &str, head: &RequestHeade
     Err(ApiError::with_message(ErrorCode::Misdirected, message))
 }
 
-/// Runs the handler of a request that needs the store only, and adds live data to the response. Takes no lock: neither a
-/// heartbeat of the fleet nor the revocation of a key waits for a long read.
+/// Runs the handler of a request that needs the store only, and adds live data to the response. Takes no lock: neither
+/// a heartbeat of the fleet nor the revocation of a key waits for a long read.
 ///
 /// # Errors
 /// Returns an error if the request is invalid, the error of the store, or a 503 if other requests use it for too long.

@@ -71,8 +71,8 @@ fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError>
     Ok(AdminResponse::ok(json!({ "data": data, "has_more": page.next.is_some(), "next": page.next })))
 }
 
-/// Returns a page of the files of an account. Files are indexed by key and purpose, so the ids of all keys of the account
-/// are merged, and the records of one page are read.
+/// Returns a page of the files of an account. Files are indexed by key and purpose, so the ids of all keys of the
+/// account are merged, and the records of one page are read.
 fn files_of_account(
     vault: &Stores,
     store: &FileStore,

@@ -15,8 +15,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 
-/// Maximum number of leading bytes of a file that are read and compared. Of a longer file, the length and the time of the
-/// last change are compared too.
+/// Maximum number of leading bytes of a file that are read and compared. Of a longer file, the length and the time of
+/// the last change are compared too.
 const MAX_COMPARED_BYTES: u64 = 1 << 20;
 
 /// Starts the task that watches the files of secrets and certificates until the stop signal.
@@ -84,8 +84,8 @@ fn digest_files(paths: &[PathBuf]) -> Result<[u8; 32], String> {
     Ok(digest.finalize().into())
 }
 
-/// Adds the length and the first bytes of a file to a digest. A pipe or a device counts as unchanged, because reading it
-/// may never end.
+/// Adds the length and the first bytes of a file to a digest. A pipe or a device counts as unchanged, because reading
+/// it may never end.
 fn digest_file(path: &Path, digest: &mut Sha256) -> std::io::Result<()> {
     let file = match open_regular_file(path) {
         Err(error) if error.kind() == ErrorKind::InvalidInput => return Ok(()),

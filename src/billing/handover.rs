@@ -226,9 +226,9 @@ impl Ledger {
         Ok(ActionForwarder { start, thread })
     }
 
-    /// Passes queued and later operations to `send`, which returns true once they are on the disk, or false if they never
-    /// will be; then all later operations are lost too, and do not count as written. The stored spend counters already
-    /// include the operations up to the number `counted`. Adjustments by operators are refused.
+    /// Passes queued and later operations to `send`, which returns true once they are on the disk, or false if they
+    /// never will be; then all later operations are lost too, and do not count as written. The stored spend counters
+    /// already include the operations up to the number `counted`. Adjustments by operators are refused.
     pub fn forward_actions(
         &self,
         forwarder: ActionForwarder,

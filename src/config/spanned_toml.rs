@@ -88,8 +88,8 @@ impl SpannedValue {
         }
     }
 
-    /// Formats the value as in a TOML file; a long one is cut. A text that may be a URL with a name, a password or a query
-    /// is not shown.
+    /// Formats the value as in a TOML file; a long one is cut. A text that may be a URL with a name, a password or a
+    /// query is not shown.
     pub fn preview(&self) -> String {
         let text = match &self.value {
             Value::Text(text) if may_contain_secret(text) => "***".to_owned(),

@@ -34,7 +34,8 @@ impl SignInThrottle {
         Self { buckets: Mutex::default(), for_all }
     }
 
-    /// Takes one attempt from the limits, before the password is checked. [`SignInThrottle::record_success`] returns it.
+    /// Takes one attempt from the limits, before the password is checked. [`SignInThrottle::record_success`] returns
+    /// it.
     ///
     /// # Errors
     /// Returns 429 with the time to wait.

@@ -230,7 +230,8 @@ const fn read_request(path: String, query: Vec<(String, String)>, actor: &str) -
 /// Returns the id of the valid key with this name; `None` if there is none.
 ///
 /// # Errors
-/// Returns 400 if several keys have the name, or if there are too many keys to search, and the refusal of the admin API.
+/// Returns 400 if several keys have the name, or if there are too many keys to search, and the refusal of the admin
+/// API.
 async fn find_key_by_name(
     backend: &dyn ConsoleBackend,
     name: &str,
