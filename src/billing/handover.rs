@@ -210,8 +210,9 @@ impl Ledger {
                 is_lost = is_lost || !send(actions.collect());
                 if is_lost {
                     tracing::error!(name: "handover_lost", acts = %count);
-                    queue.release(bytes, exposed);
-                    queue.set_failing();
+                    // The amounts stay exposed, because nothing will write them, and further requests are refused.
+                    queue.release(bytes, 0);
+                    queue.set_fenced();
                     queue.mark_writer_ended();
                     continue;
                 }
