@@ -7,6 +7,7 @@ use super::{runtime_fields, status};
 use crate::config::ConfigLoader;
 use crate::console::{BackendRequest, ConsoleBackend};
 use crate::state::AppState;
+use crate::state::admin_requests::StoreClient;
 use async_trait::async_trait;
 use http::header;
 use http::uri::Authority;
@@ -23,6 +24,8 @@ pub(super) struct AdminApi {
     pub app: Arc<AppState>,
     /// Function that loads the configuration, for reloads.
     pub source: ConfigLoader,
+    /// Listener that the requests come from.
+    pub store_client: StoreClient,
 }
 
 #[async_trait]
@@ -43,7 +46,9 @@ impl ConsoleBackend for AdminApi {
                 LedgerReply::Json(_, value) => Ok(value),
                 LedgerReply::Lines(_) => Err(ApiError::new(ErrorCode::Unsupported)),
             },
-            RouteHandler::Store(work) => Ok(run_store_request(&self.app, work, asked).await?.answer),
+            RouteHandler::Store(work) => {
+                Ok(run_store_request(&self.app, self.store_client, work, asked).await?.answer)
+            }
             RouteHandler::KeyChange(work) => Ok(run_key_change(&self.app, work, asked).await?.answer),
         }
     }
@@ -82,19 +87,20 @@ pub(super) fn check_host(hosts: &ServedHosts, setting: &str, head: &RequestHeade
     Err(ApiError::with_message(ErrorCode::Misdirected, message))
 }
 
-/// Runs the handler of a request that needs the store only, and adds live data to the response. Takes no lock: neither a
-/// heartbeat of the fleet nor the revocation of a key waits for a long read.
+/// Runs the handler of a request that needs the store only, and adds live data to the response. Takes no lock: neither
+/// a heartbeat of the fleet nor the revocation of a key waits for a long read.
 ///
 /// # Errors
-/// Returns an error if the request is invalid, or the error of the store.
+/// Returns an error if the request is invalid, the error of the store, or a 503 if other requests use it for too long.
 pub(super) async fn run_store_request(
     app: &Arc<AppState>,
+    client: StoreClient,
     work: StoreHandler,
     asked: AdminRequest,
 ) -> Result<AdminResponse, ApiError> {
     // Guard and permit end with the work, which goes on if the caller has left.
     let (app, guard) = (app.clone(), app.admin_requests.begin());
-    let permit = app.admin_requests.acquire_store_permit().await;
+    let permit = app.admin_requests.acquire_store_permit(client).await?;
     run_blocking(move || {
         let _in_use = (guard, permit);
         let mut done = work(&app.stores, &asked)?;
@@ -152,7 +158,11 @@ fn update_key_cache(app: &AppState, update: &KeyCacheUpdate) {
     }
 }
 
-async fn run_blocking<T: Send + 'static>(
+/// Runs work on a thread for blocking work; a panic becomes an internal error.
+///
+/// # Errors
+/// Returns the error of the work.
+pub(super) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal)))

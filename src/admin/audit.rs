@@ -1,10 +1,11 @@
 //! Admin requests for the audit log.
 
+use super::api::run_blocking;
 use super::openapi::{page_schema, response_schema};
 use super::request::{AdminRequest, AdminResponse, store_error_response};
 use super::routes::{AdminRoute, RouteHandler};
-use crate::storage::stores::OpenStorage;
-use penstock_core::{ApiError, ErrorCode};
+use crate::storage::stores::Stores;
+use penstock_core::ApiError;
 use penstock_storage::Transaction;
 use penstock_storage::audit::{AuditEntry, ChangeDescription};
 use serde_json::{Value, json};
@@ -58,9 +59,8 @@ fn list(vault: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiE
 /// Returns the error of the store; the change must not be made then.
 pub(super) async fn write_entry_first(vault: &OpenStorage, entry: ChangeDescription) -> Result<(), ApiError> {
     let audit = vault.audit.clone();
-    let written =
-        tokio::task::spawn_blocking(move || audit.apply_with_entry(&Transaction::new(), &entry)).await;
-    written.map_err(|_| ApiError::new(ErrorCode::Internal))?.map_err(store_error_response)
+    run_blocking(move || audit.apply_with_entry(&Transaction::new(), &entry).map_err(store_error_response))
+        .await
 }
 
 fn verify(vault: &OpenStorage) -> Result<AdminResponse, ApiError> {

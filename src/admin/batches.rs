@@ -1,12 +1,13 @@
 //! Batches of all accounts for the operator: list, show, cancel.
 
+use super::api::run_blocking;
 use super::audit::write_entry_first;
 use super::openapi::{page_schema, schema_ref};
 use super::request::{AdminRequest, AdminResponse, store_error_response};
 use super::routes::{AdminRoute, RouteHandler};
 use crate::batch::api_object;
 use crate::state::AppState;
-use crate::storage::stores::{OpenStorage, run_blocking};
+use crate::storage::stores::Stores;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::batches::{BatchRecord, BatchStore};
 use serde_json::{Value, json};
@@ -98,10 +99,8 @@ fn get(vault: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiEr
 
 async fn cancel(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, ApiError> {
     let (store, id) = (app.stores.store.clone(), asked.id.clone());
-    let record = run_blocking(move || BatchStore::new(store).get(&id)).await;
-    let record = record
-        .map_err(|why| ApiError::with_message(ErrorCode::Internal, why))?
-        .ok_or_else(batch_not_found)?;
+    let record = run_blocking(move || BatchStore::new(store).get(&id).map_err(store_error_response)).await?;
+    let record = record.ok_or_else(batch_not_found)?;
     if !record.state.is_final() {
         let entry = asked.audit_entry("batch.cancel", &record.id, json!({ "account": record.account }));
         write_entry_first(&app.stores, entry).await?;

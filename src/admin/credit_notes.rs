@@ -3,10 +3,11 @@
 //! either on one credit note or on the invoice of the period in which it was made.
 
 use super::accounts;
+use super::api::run_blocking;
 use super::input::RequestFields;
 use super::invoice::{correction_json, invoice_of_day};
 use super::issued_invoices::{
-    MAX_ISSUE_ATTEMPTS, format_document_number, issue_conflict_error, read_document, run_blocking, year_of,
+    MAX_ISSUE_ATTEMPTS, format_document_number, issue_conflict_error, read_document, year_of,
 };
 use super::openapi::{list_schema, response_schema};
 use super::request::{AdminRequest, store_error_response};

@@ -2,13 +2,14 @@
 
 use super::api::{AdminApi, check_host};
 use super::pages;
-use super::sending::{MAX_IN_FLIGHT_REQUESTS, READ_TIMEOUT, close_connection};
+use super::sending::{ListenerPermits, READ_TIMEOUT, close_connection};
 use crate::config::ConfigLoader;
 use crate::console::dashboard::DASHBOARD;
 use crate::console::{AnswerStream, Console};
 use crate::proxy::{GatewayProxy, PlaygroundRequestExecutor};
 use crate::server::listener::{BoundListener, serve_app, serve_tls_app};
 use crate::state::AppState;
+use crate::state::admin_requests::{StoreClient, too_many_requests};
 use crate::telemetry::request_id::RequestId;
 use async_trait::async_trait;
 use pingora_core::apps::{HttpServerApp, ReusedHttpStream};
@@ -16,7 +17,7 @@ use pingora_core::protocols::http::ServerSession;
 use pingora_core::server::ShutdownWatch;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -35,9 +36,9 @@ pub fn serve(
     stop: &watch::Receiver<bool>,
 ) -> Result<Vec<JoinHandle<()>>, String> {
     let state = Arc::new(DashboardState {
-        api: AdminApi { app: app.clone(), source: source.clone() },
+        api: AdminApi { app: app.clone(), source: source.clone(), store_client: StoreClient::Dashboard },
         console: Console::new(app.clone(), &DASHBOARD, Some(PlaygroundRequestExecutor::new(app, proxy))),
-        permits: Semaphore::new(MAX_IN_FLIGHT_REQUESTS),
+        permits: ListenerPermits::default(),
     });
     let has_tls = app.dashboard_tls().is_some();
     let open = |bound| {
@@ -55,7 +56,7 @@ pub fn serve(
 struct DashboardState {
     api: AdminApi,
     console: Console,
-    permits: Semaphore,
+    permits: ListenerPermits,
 }
 
 struct DashboardListener(Arc<DashboardState>);
@@ -68,12 +69,14 @@ impl HttpServerApp for DashboardListener {
         _shutdown: &ShutdownWatch,
     ) -> Option<ReusedHttpStream> {
         let DashboardState { api, console, permits } = &*self.0;
-        let permit = permits.try_acquire().ok()?;
+        let connection = permits.connections.try_acquire().ok()?;
         timeout(READ_TIMEOUT, session.read_request()).await.ok()?.ok()?.then_some(())?;
         session.set_keepalive(None);
+        let permit = permits.admit_request(false);
         let served = api.app.admin_requests.begin();
         let live = api.app.config_snapshot();
         let host = check_host(&live.settings.console.hosts, "console.hosts", session.req_header());
+        let host = if permit.is_some() { host } else { Err(too_many_requests()) };
         let id = RequestId::random();
         let answered = timeout(REQUEST_TIMEOUT, async {
             let mut answer = pages::answer_site_page(console, api, host, &mut session).await;
@@ -87,7 +90,7 @@ impl HttpServerApp for DashboardListener {
         });
         if let Ok(Some(AnswerStream::File(file))) = answered.await {
             // A download takes none of the permits of the pages.
-            drop(permit);
+            drop((connection, permit));
             file.send(&mut session, &id).await;
         }
         close_connection(session).await;

@@ -1,15 +1,16 @@
 //! Files of all accounts for the operator: list, show, delete. Contents are not shown.
 
+use super::api::run_blocking;
 use super::audit::write_entry_first;
 use super::openapi::{page_schema, response_schema, schema_ref};
 use super::request::{AdminRequest, AdminResponse, MAX_PAGE_ROWS, store_error_response};
 use super::routes::{AdminRoute, RouteHandler};
 use crate::state::AppState;
 use crate::storage::files::ExpiryCheck;
-use crate::storage::stores::{OpenStorage, run_blocking};
+use crate::storage::stores::Stores;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::StoreError;
-use penstock_storage::files::{FilePage, FileQuery, FileRecord, FileStore};
+use penstock_storage::files::{FilePage, FilePurpose, FileQuery, FileRecord, FileStore};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -56,45 +57,49 @@ fn list(vault: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiE
     );
     let (store, after) =
         (FileStore::new(vault.store.clone()), asked.query_parameter("after", &LIST_QUERY_PARAMETERS)?);
-    let is_wanted = |record: &FileRecord| purpose.is_none_or(|purpose| record.purpose.name() == purpose);
-    let page = match account {
-        None => store.list_filtered(after, limit, is_wanted),
-        Some(account) => files_of_account(vault, &store, account, (after, limit), is_wanted),
+    let named = purpose.map(|name| FilePurpose::ALL.into_iter().find(|purpose| purpose.name() == name));
+    let page = match (account, named) {
+        // No file has an unknown purpose.
+        (_, Some(None)) => Ok(FilePage::default()),
+        (None, wanted) => store.list_filtered(after, limit, |record| {
+            wanted.flatten().is_none_or(|purpose| record.purpose == purpose)
+        }),
+        (Some(account), wanted) => files_of_account(vault, &store, account, (after, limit), wanted.flatten()),
     };
     let page = page.map_err(store_error_response)?;
     let data: Vec<Value> = page.files.iter().map(|record| file_json(record, asked)).collect();
     Ok(AdminResponse::ok(json!({ "data": data, "has_more": page.next.is_some(), "next": page.next })))
 }
 
-/// Returns a page of the files of an account. Files are indexed by key, so the pages of all keys of the account are
-/// merged.
+/// Returns a page of the files of an account. Files are indexed by key and purpose, so the ids of all keys of the
+/// account are merged, and the records of one page are read.
 fn files_of_account(
     vault: &OpenStorage,
     store: &FileStore,
     account: &str,
     (after, limit): (Option<&str>, usize),
-    is_wanted: impl Fn(&FileRecord) -> bool,
+    purpose: Option<FilePurpose>,
 ) -> Result<FilePage, StoreError> {
-    let (mut files, mut more, mut after_key) = (Vec::<FileRecord>::new(), false, None::<String>);
+    let (mut ids, mut has_more, mut after_key) = (Vec::new(), false, None::<String>);
     loop {
         let keys = vault.keys.list(Some(account), after_key.as_deref(), MAX_PAGE_ROWS)?;
         for key in &keys.keys {
-            let query = FileQuery { key: &key.id, purpose: None, after, ascending: true, limit };
-            let page = store.list(&query, &is_wanted)?;
-            files.extend(page.files);
-            // Only the files of two pages are in memory at a time.
-            files.sort_unstable_by(|one, other| one.id.cmp(&other.id));
-            more |= page.next.is_some() || files.len() > limit;
-            files.truncate(limit);
+            let query = FileQuery { key: &key.id, purpose, after, ascending: true, limit };
+            let (ids_of_key, more) = store.list_ids(&query)?;
+            ids.extend(ids_of_key);
+            // Only the ids of two pages are in memory at a time.
+            ids.sort_unstable();
+            has_more |= more || ids.len() > limit;
+            ids.truncate(limit);
         }
         match keys.next {
             Some(next) => after_key = Some(next),
-            None => {
-                let next = files.last().filter(|_| more).map(|file| file.id.clone());
-                return Ok(FilePage { files, next });
-            }
+            None => break,
         }
     }
+    // A file that was deleted since its id was read is left out.
+    let files = store.get_many(&ids)?.into_iter().flatten().collect();
+    Ok(FilePage { files, next: ids.pop().filter(|_| has_more) })
 }
 
 fn get(vault: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
@@ -104,9 +109,8 @@ fn get(vault: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiEr
 
 async fn delete(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, ApiError> {
     let (store, id) = (app.stores.store.clone(), asked.id.clone());
-    let record = run_blocking(move || FileStore::new(store).get(&id)).await;
-    let record =
-        record.map_err(|why| ApiError::with_message(ErrorCode::Internal, why))?.ok_or_else(file_not_found)?;
+    let record = run_blocking(move || FileStore::new(store).get(&id).map_err(store_error_response)).await?;
+    let record = record.ok_or_else(file_not_found)?;
     // A file that has expired does not exist.
     let record = app.files.get(&record.key, &record.id, app.file_expiry_check()).await?;
     let entry = asked.audit_entry("file.delete", &record.id, json!({ "account": record.account }));
@@ -143,8 +147,9 @@ mod tests {
     use super::*;
     use crate::config::settings::StorageSettings;
     use penstock_auth::ApiKey;
-    use penstock_storage::files::{FilePurpose, FileStatus};
+    use penstock_storage::files::FileStatus;
     use penstock_storage::keys::{KeyDigest, KeyLimits, KeyRecord};
+    use penstock_storage::{StoreTable, Transaction};
 
     fn file(id: &str, key: &str) -> FileRecord {
         FileRecord {
@@ -202,8 +207,7 @@ mod tests {
         for limit in [1, 4, 10, 29, 30, 31, 1_000] {
             let (mut found, mut after) = (Vec::<String>::new(), None);
             loop {
-                let page =
-                    files_of_account(&vault, &store, "a", (after.as_deref(), limit), |_| true).unwrap();
+                let page = files_of_account(&vault, &store, "a", (after.as_deref(), limit), None).unwrap();
                 assert!(page.files.len() <= limit);
                 found.extend(page.files.into_iter().map(|record| record.id));
                 after = page.next;
@@ -213,8 +217,22 @@ mod tests {
             }
             assert_eq!(found, ids, "{limit}");
         }
-        let page = files_of_account(&vault, &store, "b", (None, 10), |_| true).unwrap();
+        let page = files_of_account(&vault, &store, "b", (None, 10), None).unwrap();
         assert!(page.files.is_empty() && page.next.is_none());
+        let damaged = FileStore::record_key("file-11");
+        vault.store.apply(Transaction::new().put(StoreTable::Files, damaged, b"?".to_vec())).unwrap();
+        let list = |query: &[(&str, &str)]| {
+            let query = query.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            list(&vault, &AdminRequest { query: query.collect(), ..AdminRequest::default() })
+        };
+        // The records of other pages and purposes are not read.
+        let page = list(&[("account", "a"), ("limit", "1")]).unwrap();
+        assert_eq!(page.answer.get("next"), Some(&json!("file-10")));
+        assert!(list(&[("account", "a"), ("limit", "2")]).is_err());
+        for purpose in ["batch_output", "unknown"] {
+            let page = list(&[("account", "a"), ("purpose", purpose)]).unwrap();
+            assert_eq!(page.answer, json!({ "data": [], "has_more": false, "next": null }), "{purpose}");
+        }
     }
 
     #[test]

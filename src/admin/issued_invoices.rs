@@ -2,6 +2,7 @@
 //! never changes: [`super::invoice`] shows the stored document from then on.
 
 use super::accounts;
+use super::api::run_blocking;
 use super::input::RequestFields;
 use super::invoice::{self, InvoiceIssueState, InvoiceQuery};
 use super::openapi::{list_schema, response_schema};
@@ -50,13 +51,6 @@ pub const ROUTES: &[AdminRoute] = &[
     .with_body(&ISSUE, &ISSUE)
     .with_response(200, || response_schema(&invoice::INVOICE_MEMBERS)),
 ];
-
-/// Runs work on a thread for blocking work; a panic becomes an internal error.
-pub(super) async fn run_blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
-) -> Result<T, ApiError> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal)))
-}
 
 async fn list(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, ApiError> {
     let account = asked.query_parameter("account", &QUERY)?.map(str::to_owned);

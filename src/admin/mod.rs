@@ -48,6 +48,7 @@ use crate::proxy::response::head::ResponseHead;
 use crate::proxy::response::send_refusal;
 use crate::server::listener::BoundListener;
 use crate::state::AppState;
+use crate::state::admin_requests::{StoreClient, too_many_requests};
 use crate::telemetry::request_id::RequestId;
 pub use api::run_key_change;
 use api::{AdminApi, check_host, run_store_request};
@@ -62,10 +63,10 @@ use pingora_core::server::ShutdownWatch;
 use request::{AdminRequest, LedgerReply};
 use request_head::{accepts_gzip, caller_name, has_bearer_token, query_pairs};
 use routes::RouteHandler;
-use sending::{MAX_IN_FLIGHT_REQUESTS, READ_TIMEOUT, close_connection, send_response};
+use sending::{ListenerPermits, READ_TIMEOUT, close_connection, send_response};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -79,7 +80,7 @@ pub fn serve(
     source: ConfigLoader,
     stop: watch::Receiver<bool>,
 ) -> JoinHandle<()> {
-    let api = AdminApi { app: app.clone(), source };
+    let api = AdminApi { app: app.clone(), source, store_client: StoreClient::Admin };
     crate::server::listener::serve_app(bound, "admin", AdminListener::new(api), stop)
 }
 
@@ -87,7 +88,7 @@ struct AdminListener {
     api: AdminApi,
     failed_auth: auth_throttle::FailedAuthThrottle,
     console: Console,
-    permits: Semaphore,
+    permits: ListenerPermits,
 }
 
 /// Request header that names the person on whose behalf a client acts, for the audit log.
@@ -103,6 +104,9 @@ const JSON_LINES: &str = "application/jsonl";
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
 
+/// Paths that are answered however many requests are in flight.
+const PROBES: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
+
 #[async_trait]
 impl HttpServerApp for AdminListener {
     async fn process_new_http(
@@ -110,29 +114,36 @@ impl HttpServerApp for AdminListener {
         mut session: ServerSession,
         shutdown: &ShutdownWatch,
     ) -> Option<ReusedHttpStream> {
-        let permit = self.permits.try_acquire().ok()?;
+        let connection = self.permits.connections.try_acquire().ok()?;
         timeout(READ_TIMEOUT, session.read_request()).await.ok()?.ok()?.then_some(())?;
         session.set_keepalive(None);
+        let permit = self.permits.admit_request(self.is_change(&session));
+        let is_admitted = permit.is_some() || PROBES.contains(&session.req_header().uri.path());
+        let admitted = if is_admitted { Ok(()) } else { Err(too_many_requests()) };
         let served = self.api.app.admin_requests.begin();
         let id = RequestId::random();
         if self.console.has_path(session.req_header().uri.path()) {
             let live = self.api.app.config_snapshot();
             let host = check_host(&live.settings.listen.hosts, "listen.hosts", session.req_header());
+            let host = admitted.and(host);
             let mut answer = pages::answer_site_page(&self.console, &self.api, host, &mut session).await;
             drop(served);
             match answer.stream.take() {
                 Some(AnswerStream::Live(stream)) => {
-                    drop(permit);
+                    drop((connection, permit));
                     stream.send(stream_response_head(&id), &mut session, shutdown).await;
                 }
                 Some(AnswerStream::File(file)) => {
-                    drop(permit);
+                    drop((connection, permit));
                     file.send(&mut session, &id).await;
                 }
                 None => pages::send_site_page(answer, &mut session, &id).await,
             }
         } else {
-            let answer = self.answer(&mut session).await;
+            let answer = match admitted {
+                Ok(()) => self.answer(&mut session).await,
+                Err(refusal) => Err(refusal),
+            };
             // The client reads without the guard: it must not delay the hand-over of the store.
             drop(served);
             send_answer(answer, &mut session, &id).await;
@@ -163,8 +174,17 @@ impl AdminListener {
             console: console.with_live_figures(Arc::new(api.clone())),
             api,
             failed_auth: auth_throttle::FailedAuthThrottle::default(),
-            permits: Semaphore::new(MAX_IN_FLIGHT_REQUESTS),
+            permits: ListenerPermits::default(),
         }
+    }
+
+    /// Returns true if the request changes keys or accounts and has the admin token.
+    fn is_change(&self, session: &ServerSession) -> bool {
+        let head = session.req_header();
+        let given = session.get_header_bytes(header::AUTHORIZATION);
+        has_bearer_token(given, &self.api.app.stores.admin_token)
+            && routes::find(&head.method, head.uri.path())
+                .is_ok_and(|(route, _)| matches!(route.handler, RouteHandler::KeyChange(_)))
     }
 
     async fn answer(&self, session: &mut ServerSession) -> Result<HttpAnswer, ApiError> {
@@ -228,7 +248,8 @@ impl AdminListener {
                 }
             }
             RouteHandler::Store(work) => {
-                let done = run_store_request(app, work, self.read_request(session, id).await?).await?;
+                let asked = self.read_request(session, id).await?;
+                let done = run_store_request(app, self.api.store_client, work, asked).await?;
                 Ok(json_answer(done.status, &done.answer))
             }
             RouteHandler::KeyChange(work) => {

@@ -131,12 +131,9 @@ pub(super) fn store_error_response(error: StoreError) -> ApiError {
                 "The database lacks commits that it had acknowledged; this gateway has to be restarted.";
             ApiError::with_message(ErrorCode::Unavailable, message)
         }
-        StoreError::InUse { .. } => {
-            let message = "Another gateway has taken over the database; send the request to that one.";
-            ApiError::with_message(ErrorCode::Unavailable, message)
-        }
-        StoreError::Evicted { .. } => {
-            let message = "The fleet took this gateway for dead; it has to be restarted.";
+        StoreError::InUse { .. } | StoreError::Evicted { .. } => {
+            let message = "Another process took over this gateway's part of the database, which it writes no more: \
+                           start it again, or use the other gateway.";
             ApiError::with_message(ErrorCode::Unavailable, message)
         }
         StoreError::Stuck => {
@@ -158,7 +155,12 @@ mod tests {
         for (error, text, retry_after) in [
             (StoreError::Unreachable { what: "x".to_owned() }, "try again", Some(5)),
             (StoreError::Reverted, "has to be restarted", None),
-            (StoreError::InUse { holder }, "Another gateway", None),
+            (StoreError::InUse { holder: holder.clone() }, "start it again", None),
+            (
+                StoreError::Evicted { what: format!("{holder} has taken over") },
+                "Another process took over",
+                None,
+            ),
         ] {
             let refusal = store_error_response(error);
             assert!(refusal.message.contains(text), "{}", refusal.message);

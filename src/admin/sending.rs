@@ -1,4 +1,4 @@
-//! Limits of the requests and responses of the admin listener and of the dashboard.
+//! Limits of the connections, requests and responses of the admin listener and of the dashboard.
 
 use super::request_head::gzip;
 use crate::console::max_send_time;
@@ -7,15 +7,48 @@ use crate::proxy::response::head::ResponseHead;
 use bytes::Bytes;
 use pingora_core::protocols::http::ServerSession;
 use std::time::Duration;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-/// Maximum number of connections of a listener with a request in flight, without downloads and event streams. A further
-/// connection is closed.
+/// Maximum number of connections of a listener, without downloads and event streams. A further connection is closed.
+pub(super) const MAX_CONNECTIONS: usize = 512;
+/// Maximum number of requests of a listener in flight, without downloads, event streams and probes. A further request
+/// gets 503.
 pub(super) const MAX_IN_FLIGHT_REQUESTS: usize = 128;
+/// Number of changes of keys and accounts that are served beyond `MAX_IN_FLIGHT_REQUESTS`, so that reads do not prevent the
+/// revocation of a key.
+const RESERVED_CHANGES: usize = 8;
 /// Timeout of a request head, of a request body, and of the end of a connection.
 pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// Minimum body size for compression, in bytes.
 const COMPRESSIBLE: usize = 1024;
+
+/// Permits of the connections and requests of a listener.
+pub(super) struct ListenerPermits {
+    /// Permits of the connections, whether their request has arrived or not.
+    pub(super) connections: Semaphore,
+    requests: Semaphore,
+    changes: Semaphore,
+}
+
+impl Default for ListenerPermits {
+    fn default() -> Self {
+        Self {
+            connections: Semaphore::new(MAX_CONNECTIONS),
+            requests: Semaphore::new(MAX_IN_FLIGHT_REQUESTS),
+            changes: Semaphore::new(RESERVED_CHANGES),
+        }
+    }
+}
+
+impl ListenerPermits {
+    /// Returns the permit of a request that has arrived; `None` if too many are in flight. `is_change` is true for a
+    /// change of keys or accounts by somebody who may do it.
+    pub(super) fn admit_request(&self, is_change: bool) -> Option<SemaphorePermit<'_>> {
+        let admitted = self.requests.try_acquire();
+        admitted.or_else(|error| if is_change { self.changes.try_acquire() } else { Err(error) }).ok()
+    }
+}
 
 /// Sends a response, compressed if the client takes it. The connection ends early if the client reads too slowly.
 pub(super) async fn send_response(

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::config::{ResolveEnv, load_text};
+use sending::{MAX_CONNECTIONS, MAX_IN_FLIGHT_REQUESTS};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 /// Listener with the folder of its store.
@@ -21,7 +22,11 @@ impl TestListener {
         );
         let settings = load_text("test.toml", &text, ResolveEnv { env: &|_| None }).unwrap().settings;
         let app = tokio::task::spawn_blocking(move || AppState::build(settings)).await.unwrap().unwrap();
-        let api = AdminApi { app, source: Arc::new(|| Err("There is no configuration.".to_owned())) };
+        let api = AdminApi {
+            app,
+            source: Arc::new(|| Err("There is no configuration.".to_owned())),
+            store_client: StoreClient::Admin,
+        };
         let listener = Arc::new(AdminListener::new(api));
         Self { listener, stop: watch::channel(false).0, _folder: folder }
     }
@@ -38,6 +43,15 @@ impl TestListener {
             listener.process_new_http(ServerSession::new_http1(Box::new(server_end)), &stop).await;
         });
         (served, client)
+    }
+
+    /// Returns the answer to a request.
+    async fn exchange(&self, request: &str) -> String {
+        let (_connection, mut client) = self.connect(1 << 20);
+        client.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        answer
     }
 
     fn requests_in_flight(&self) -> usize {
@@ -67,7 +81,7 @@ async fn reads_do_not_wait_for_a_change_of_keys() {
     let change = tokio::spawn(async move { keys::create_key(&changed, &json!({ "name": "waits" })).await });
     for route in routes::all_routes().filter(|route| *route.method == Method::GET) {
         let RouteHandler::Store(work) = route.handler else { continue };
-        run_store_request(&app, work, AdminRequest::default()).await.ok();
+        run_store_request(&app, StoreClient::Admin, work, AdminRequest::default()).await.ok();
     }
     assert!(!change.is_finished(), "changes of keys wait for each other");
     unlock.send(()).unwrap();
@@ -96,13 +110,13 @@ async fn a_client_that_does_not_read_delays_no_upgrade_and_is_cut() {
         assert_eq!(served.requests_in_flight(), 0, "{path}");
         connection.await.unwrap();
     }
-    assert_eq!(served.listener.permits.available_permits(), MAX_IN_FLIGHT_REQUESTS);
+    assert_eq!(served.listener.permits.connections.available_permits(), MAX_CONNECTIONS);
 }
 
 #[tokio::test(start_paused = true)]
 async fn connections_are_bounded() {
     let served = TestListener::start().await;
-    let open: Vec<_> = (0..MAX_IN_FLIGHT_REQUESTS).map(|_| served.connect(64)).collect();
+    let open: Vec<_> = (0..MAX_CONNECTIONS).map(|_| served.connect(64)).collect();
     tokio::task::yield_now().await;
     let (connection, mut client) = served.connect(64);
     connection.await.unwrap();
@@ -145,16 +159,66 @@ async fn few_requests_read_at_a_time_and_none_delays_a_change_of_keys() {
     let served = TestListener::start().await;
     let app = served.app().clone();
     let mut permits = Vec::new();
-    while let Ok(permit) = timeout(std::time::Duration::ZERO, app.admin_requests.acquire_store_permit()).await
-    {
+    let acquire = || app.admin_requests.acquire_store_permit(StoreClient::Admin);
+    while let Ok(permit) = timeout(std::time::Duration::ZERO, acquire()).await {
         permits.push(permit);
         assert!(permits.len() < MAX_IN_FLIGHT_REQUESTS);
     }
     let (reader, list) = (app.clone(), routes::find(&Method::GET, "/admin/keys").unwrap().0);
     let RouteHandler::Store(list) = list.handler else { unreachable!("a read") };
-    let read = tokio::spawn(async move { run_store_request(&reader, list, AdminRequest::default()).await });
+    let read = tokio::spawn(async move {
+        run_store_request(&reader, StoreClient::Admin, list, AdminRequest::default()).await
+    });
     keys::create_key(&app, &json!({ "name": "at once" })).await.unwrap();
     assert!(!read.is_finished());
+    let list_of_account = run_store_request(&app, StoreClient::Dashboard, list, AdminRequest::default());
+    list_of_account.await.unwrap();
     drop(permits);
     read.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_that_waits_for_long_is_refused() {
+    let served = TestListener::start().await;
+    let app = served.app().clone();
+    let mut permits = Vec::new();
+    let acquire = || app.admin_requests.acquire_store_permit(StoreClient::Admin);
+    while let Ok(Ok(permit)) = timeout(std::time::Duration::ZERO, acquire()).await {
+        permits.push(permit);
+    }
+    let list = routes::find(&Method::GET, "/admin/keys").unwrap().0;
+    let RouteHandler::Store(list) = list.handler else { unreachable!("a read") };
+    let refused = run_store_request(&app, StoreClient::Admin, list, AdminRequest::default()).await;
+    assert_eq!(refused.unwrap_err().code, ErrorCode::Overloaded);
+}
+
+#[tokio::test]
+async fn silent_connections_and_queued_reads_lock_out_neither_probes_nor_revocations() {
+    let served = TestListener::start().await;
+    let silent: Vec<_> = (0..MAX_IN_FLIGHT_REQUESTS).map(|_| served.connect(64)).collect();
+    assert!(
+        served.exchange("GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n").await.starts_with("HTTP/1.1 200 ")
+    );
+    let admitted = || served.listener.permits.admit_request(false);
+    let reads: Vec<_> = std::iter::repeat_with(admitted).map_while(|permit| permit).collect();
+    assert_eq!(reads.len(), MAX_IN_FLIGHT_REQUESTS);
+    for path in PROBES {
+        let answer = served.exchange(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")).await;
+        assert!(!answer.contains("in flight; try again"), "{path}: {answer}");
+    }
+    let token = &served.app().stores.admin_token;
+    for (request, status) in [
+        ("GET /status", "503"),
+        ("GET /console/sign-in", "503"),
+        ("GET /admin/keys", "503"),
+        ("POST /admin/keys/0123456789abcdef/revoke", "404"),
+    ] {
+        let head = format!("{request} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n");
+        let answer = served.exchange(&head).await;
+        assert_eq!(answer.split(' ').nth(1), Some(status), "{request}: {answer}");
+    }
+    let revocation = "POST /admin/keys/0123456789abcdef/revoke HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let answer = served.exchange(revocation).await;
+    assert_eq!(answer.split(' ').nth(1), Some("503"), "without the token: {answer}");
+    drop((silent, reads));
 }

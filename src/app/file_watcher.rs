@@ -4,9 +4,9 @@
 
 use crate::admin;
 use crate::config::ConfigLoader;
+use crate::config::regular_file::open_regular_file;
 use crate::state::AppState;
 use sha2::{Digest, Sha256};
-use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -15,8 +15,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 
-/// Maximum number of leading bytes of a file that are read and compared. Of a longer file, the length and the time of the
-/// last change are compared too.
+/// Maximum number of leading bytes of a file that are read and compared. Of a longer file, the length and the time of
+/// the last change are compared too.
 const MAX_COMPARED_BYTES: u64 = 1 << 20;
 
 /// Starts the task that watches the files of secrets and certificates until the stop signal.
@@ -84,15 +84,14 @@ fn digest_files(paths: &[PathBuf]) -> Result<[u8; 32], String> {
     Ok(digest.finalize().into())
 }
 
-/// Adds the length and the first bytes of a file to a digest. A pipe or a device counts as unchanged, because reading it
-/// may never end.
+/// Adds the length and the first bytes of a file to a digest. A pipe or a device counts as unchanged, because reading
+/// it may never end.
 fn digest_file(path: &Path, digest: &mut Sha256) -> std::io::Result<()> {
-    let found = std::fs::metadata(path)?;
-    if !found.is_file() && !found.is_dir() {
-        return Ok(());
-    }
-    let mut bytes = Vec::new();
-    let file = File::open(path)?;
+    let file = match open_regular_file(path) {
+        Err(error) if error.kind() == ErrorKind::InvalidInput => return Ok(()),
+        file => file?,
+    };
+    let (found, mut bytes) = (file.metadata()?, Vec::new());
     file.take(MAX_COMPARED_BYTES).read_to_end(&mut bytes)?;
     digest.update(found.len().max(bytes.len() as u64).to_le_bytes());
     if found.len() > MAX_COMPARED_BYTES {
@@ -128,7 +127,7 @@ mod tests {
         let path = folder.path().join("huge");
         let paths = [path.clone()];
         // Sparse: the file takes no space on the disk.
-        let file = File::create(&path).unwrap();
+        let file = std::fs::File::create(&path).unwrap();
         file.set_len(1 << 36).unwrap();
         let first = digest_files(&paths).unwrap();
         assert_eq!(digest_files(&paths).unwrap(), first);

@@ -282,8 +282,8 @@ impl RunningGateway {
     }
 }
 
-/// Waits until the stopped admin listeners have ended, and their requests with them. Returns false if requests are still
-/// in flight after [`ADMIN_DRAIN_TIMEOUT`].
+/// Waits until the stopped admin listeners have ended, and their requests with them. Returns false if requests are
+/// still in flight after [`ADMIN_DRAIN_TIMEOUT`].
 async fn drain_admin(tasks: &mut Vec<JoinHandle<()>>, requests: &AdminRequestTracker) -> bool {
     let drained = timeout(ADMIN_DRAIN_TIMEOUT, async {
         for task in &mut *tasks {

@@ -13,7 +13,8 @@ use tokio::task::JoinSet;
 use tracing::Level;
 
 /// Starts the threads that serve the previous process, and reports to that process that this one is ready. The threads
-/// record its ledger actions and execute its store requests until it ends, and then void the reserves that it left open.
+/// record its ledger actions and execute its store requests until it ends, and then void the reserves that it left
+/// open.
 ///
 /// # Errors
 /// Returns a sentence that names the cause; the previous process then continues to serve.

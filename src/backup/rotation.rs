@@ -38,8 +38,8 @@ pub struct ExportJob<'a> {
 }
 
 impl ExportJob<'_> {
-    /// Writes an archive, and deletes the oldest beyond `max_archives`. An archive that cannot be deleted is logged, and
-    /// the next call tries it again.
+    /// Writes an archive, and deletes the oldest beyond `max_archives`. An archive that cannot be deleted is logged,
+    /// and the next call tries it again.
     ///
     /// # Errors
     /// Returns a sentence for the operator if the export fails; the incomplete archive is deleted.

@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 
 /// Bytes between two checks of the limits.
 const CHECK_BYTES: u64 = 128 << 10;
-/// Longest single pause; the rate needs longer ones only if one piece is larger than the bytes between two checks. While the last rows of the store are copied, writes to the store are blocked, so the pauses
-/// have to be brief.
+/// Longest single sleep, after which the stop signal is checked.
 const MAX_PAUSE: Duration = Duration::from_millis(20);
 
 /// Throttle of an archive that is being written, with its progress display.

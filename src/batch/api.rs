@@ -87,7 +87,7 @@ impl BatchManager {
                     return Err(insert_error_response(&error));
                 }
                 FailedInsertOutcome::Unknown => {
-                    Self::cancel_uncertain_batch(context, record, Some((commands, publisher)));
+                    Self::cancel_uncertain_batch(context, record, Some((commands, publisher))).await;
                     return Err(insert_error_response(&error));
                 }
             }

@@ -197,8 +197,8 @@ impl ResponseRun {
             }
             Err(pause) => return Ok(AttemptResult::Retry(pause)),
         };
-        let cancel = CancellationToken::new();
-        let Some(mut done) = self.start_line(body, (memory, permit), &cancel) else {
+        let (cancel, interrupted) = (CancellationToken::new(), CancellationToken::new());
+        let Some(mut done) = self.start_line(body, (memory, permit), (&cancel, &interrupted)) else {
             return Ok(AttemptResult::Retry(TICK_INTERVAL));
         };
         let why = tokio::select! {
@@ -211,6 +211,9 @@ impl ResponseRun {
         {
             return Ok(self.on_done(done.ok()));
         }
+        if matches!(why, Interruption::Stopping | Interruption::ClaimLost) {
+            interrupted.cancel();
+        }
         cancel.cancel();
         // The result of a request that does not end in time is dropped and not charged.
         timeout(GRACE_PERIOD, done).await.ok();
@@ -222,7 +225,7 @@ impl ResponseRun {
         &self,
         body: Bytes,
         held: (AdmissionPermit, RunPermit),
-        cancel: &CancellationToken,
+        (cancel, interrupted): (&CancellationToken, &CancellationToken),
     ) -> Option<oneshot::Receiver<LineResponse>> {
         let principal = self.app.key_cache.find_principal(&self.record.key)?;
         let executor = self.app.executor.get()?.clone();
@@ -231,7 +234,8 @@ impl ResponseRun {
         let identity =
             PreassignedResponseIdentity { unique: unique.into(), created: self.record.created_ms / 1_000 };
         let class = LineOrigin::Background(identity);
-        let ask = LineRequest { principal, path, body, cancel: cancel.clone(), class };
+        let (cancel, interrupted) = (cancel.clone(), interrupted.clone());
+        let ask = LineRequest { principal, path, body, cancel, interrupted, class };
         let (tell, done) = oneshot::channel();
         self.app.batches.spawn_line(async move {
             // The memory and the run permit are held until the request has ended.

@@ -93,6 +93,7 @@ impl BatchRunner {
             return;
         }
         tracing::warn!(name: "batch_claim_lost", batch = self.record.id);
+        self.in_flight.interrupted.cancel();
         self.in_flight.cancel.cancel();
         self.in_flight.abort.send_replace(true);
         self.pending = PendingResults::default();

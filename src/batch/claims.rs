@@ -292,6 +292,9 @@ impl BatchManager {
     pub(super) async fn claim_and_resume_batches(context: &Arc<BatchContext>) -> Result<(), String> {
         let (batches, is_start) = (&context.batches, !context.batches.resumed.load(Ordering::Acquire));
         batches.check_claims().await;
+        let own = context.clone();
+        let noted = run_blocking(move || Self::cancel_noted_batches(&own)).await;
+        noted.map_err(|error| format!("The batches cannot be read: {error}."))?;
         let claimed = Self::claim_and_run_batches(context, is_start).await;
         claimed.map_err(|error| format!("The batches cannot be read: {error}."))?;
         batches.resumed.store(true, Ordering::Release);

@@ -30,6 +30,8 @@ pub struct LineRequest {
     pub body: Bytes,
     /// Token whose cancellation ends the line.
     pub cancel: CancellationToken,
+    /// Token that is cancelled before `cancel` if the line is sent again later, by the next process or another gateway.
+    pub interrupted: CancellationToken,
     /// Class of the request.
     pub class: LineOrigin,
 }

@@ -42,7 +42,7 @@ impl BatchManager {
                 FailedInsertOutcome::Stored => {}
                 FailedInsertOutcome::NotStored => return Err(insert_error_response(&error)),
                 FailedInsertOutcome::Unknown => {
-                    Self::cancel_uncertain_batch(context, record, None);
+                    Self::cancel_uncertain_batch(context, record, None).await;
                     return Err(insert_error_response(&error));
                 }
             },

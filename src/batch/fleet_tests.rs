@@ -1,5 +1,5 @@
-//! Tests of two gateways that share a store, a ledger and a folder of files: a batch is run by one of them at a time, or
-//! by both in slices.
+//! Tests of two gateways that share a store, a ledger and a folder of files: a batch is run by one of them at a time,
+//! or by both in slices.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod cases;

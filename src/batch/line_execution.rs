@@ -84,6 +84,7 @@ impl BatchRunner {
         self.funds.on_start();
         self.in_flight.bytes += asked.body.len();
         let (body, cancel) = (asked.body.clone(), self.in_flight.cancel.clone());
+        let interrupted = self.in_flight.interrupted.clone();
         let from = large_lines::LineInputFile {
             input: self.record.input.clone(),
             account: principal.account.id.clone(),
@@ -96,11 +97,9 @@ impl BatchRunner {
                 // The memory permit is held until the line has ended.
                 let (body, _memory) = large_lines::load_body(&context, &from, body, &cancel).await?;
                 let executor = context.executor.get()?;
-                Some(
-                    executor
-                        .execute(LineRequest { principal, path, body, cancel, class: LineOrigin::Batch })
-                        .await,
-                )
+                let class = LineOrigin::Batch;
+                let request = LineRequest { principal, path, body, cancel, interrupted, class };
+                Some(executor.execute(request).await)
             };
             let done = tokio::select! {
                 done = ask => done,

@@ -207,10 +207,11 @@ impl BatchManager {
                 let why = error.to_string();
                 tracing::error!(name: "batches_not_indexed", why);
             }
+            Self::cancel_noted_batches(&own)?;
             let mut open = store.list_unfinished()?;
             // Slices exist if a fleet has divided batches before this gateway became the only one.
             open.extend(own.batches.list_unfinished_slices()?);
-            let ends = own.batches.requested_ends_of_slices(&open)?;
+            let ends = own.batches.requested_ends(&open)?;
             Ok::<_, StoreError>((open, ends))
         };
         let open = crate::storage::stores::run_blocking(read).await;
@@ -219,15 +220,19 @@ impl BatchManager {
         if !open.is_empty() {
             tracing::info!(name: "batches_resumed", count = %open.len());
         }
+        let mut registered = Vec::new();
         for record in open {
-            if let Some((commands, publisher)) = batches.register(&record, usize::MAX, None) {
-                batches.spawn_batch(context, RunnableBatch { record, claim: None }, commands, publisher);
-            }
+            let channels = batches.register(&record, usize::MAX, None);
+            registered.extend(channels.map(|channels| (record, channels)));
         }
+        // The runners handle the requests before they start a line.
         for (id, request) in ends {
             if let Some(batch) = batches.running.lock().get(id.as_str()) {
                 batch.commands.send(BatchCommand::End(request)).ok();
             }
+        }
+        for (record, (commands, publisher)) in registered {
+            batches.spawn_batch(context, RunnableBatch { record, claim: None }, commands, publisher);
         }
         batches.resumed.store(true, Ordering::Release);
         Ok(())

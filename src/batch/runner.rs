@@ -244,10 +244,13 @@ impl BatchRunner {
     }
 
     /// Checks the time limits, the completion window, the key and the store.
-    fn tick(&mut self) {
+    pub(super) fn tick(&mut self) {
         let now = Instant::now();
         self.funds.on_tick();
         if self.shutdown.cancel_at.is_some_and(|at| now >= at) {
+            if self.shutdown.reason.is_none() {
+                self.in_flight.interrupted.cancel();
+            }
             self.cancel_lines();
         }
         if self.shutdown.abort_at.is_some_and(|at| now >= at) {
@@ -322,7 +325,7 @@ impl BatchRunner {
         self.cancel_lines();
     }
 
-    fn begin_stop(&mut self) {
+    pub(super) fn begin_stop(&mut self) {
         self.shutdown.start();
         self.shutdown.cancel_at = Some(Instant::now() + GRACE_PERIOD);
     }

@@ -39,6 +39,8 @@ pub(super) struct InFlightLines {
     pub(super) bytes: usize,
     /// Token that cancels these lines because their results are no longer needed.
     pub(super) cancel: CancellationToken,
+    /// Token that is cancelled before `cancel` if another process sends these lines again.
+    pub(super) interrupted: CancellationToken,
     /// Signal that aborts the lines that continue after the cancellation.
     pub(super) abort: watch::Sender<bool>,
 }

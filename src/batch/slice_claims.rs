@@ -83,14 +83,13 @@ impl BatchManager {
         Ok(records)
     }
 
-    /// Returns the ids of the batches in slices, and of their slices, for which the fleet has stored a request to end,
-    /// with the request. Blocks.
-    pub(super) fn requested_ends_of_slices(
+    /// Returns the ids of the batches and slices for which a gateway has stored a request to end, with the request.
+    /// Blocks.
+    pub(super) fn requested_ends(
         &self,
         open: &[BatchRecord],
     ) -> Result<Vec<(String, EndRequest)>, StoreError> {
-        let in_slices = open.iter().filter(|record| record.slices.is_some() || record.slice.is_some());
-        let ids: Vec<String> = in_slices.map(|record| record.id.clone()).collect();
+        let ids: Vec<String> = open.iter().map(|record| record.id.clone()).collect();
         if ids.is_empty() {
             return Ok(Vec::new());
         }

@@ -210,8 +210,9 @@ impl Ledger {
                 is_lost = is_lost || !send(actions.collect());
                 if is_lost {
                     tracing::error!(name: "handover_lost", acts = %count);
-                    queue.subtract_pending_totals(bytes, exposed);
-                    queue.set_failing();
+                    // The amounts stay exposed, because nothing will write them, and further requests are refused.
+                    queue.subtract_pending_totals(bytes, 0);
+                    queue.set_fenced();
                     queue.mark_writer_ended();
                     continue;
                 }
@@ -226,9 +227,9 @@ impl Ledger {
         Ok(ActionForwarder { start, thread })
     }
 
-    /// Passes queued and later operations to `send`, which returns true once they are on the disk, or false if they never
-    /// will be; then all later operations are lost too, and do not count as written. The stored spend counters already
-    /// include the operations up to the number `counted`. Adjustments by operators are refused.
+    /// Passes queued and later operations to `send`, which returns true once they are on the disk, or false if they
+    /// never will be; then all later operations are lost too, and do not count as written. The stored spend counters
+    /// already include the operations up to the number `counted`. Adjustments by operators are refused.
     pub fn forward_actions(
         &self,
         forwarder: ActionForwarder,

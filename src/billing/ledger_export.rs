@@ -145,8 +145,8 @@ impl ExportPosition {
         }
     }
 
-    /// Returns the last number that was read of each chain, without the chains of which nothing was read. If there may be
-    /// other chains, there are at least two numbers, since one number stands for a position in the order of time.
+    /// Returns the last number that was read of each chain, without the chains of which nothing was read. If there may
+    /// be other chains, there are at least two numbers, since one number stands for a position in the order of time.
     fn numbers(&self, is_shared: bool) -> Vec<u64> {
         let has_read = |position: &&ChainPosition| position.read > position.start;
         let mut numbers: Vec<u64> = self.0.iter().filter(has_read).map(|position| position.read).collect();

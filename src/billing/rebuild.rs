@@ -1,7 +1,7 @@
 //! Rebuild of the store's ledger from its replica files, for a store that was lost or has lost entries. The files are
 //! verified before the store is changed. The files are not changed, except that an incomplete last line, as after a
-//! power cut, is removed once the store has all entries. The ledger of a fleet can be rebuilt only from the files of all
-//! its gateways, copied to one folder.
+//! power cut, is removed once the store has all entries. The ledger of a fleet can be rebuilt only from the files of
+//! all its gateways, copied to one folder.
 
 use super::entry_effects::balance_change;
 use super::report::ReportError;

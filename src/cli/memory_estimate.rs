@@ -174,8 +174,9 @@ pub fn excess_warning(settings: &Settings, machine: Option<u64>) -> Option<Strin
     })
 }
 
-/// Returns the memory of this machine, or the limit of a control group of this process, such as that of its container or
-/// service, whichever is less; `None` if unknown. A command in a shell does not see the limit of the gateway's service.
+/// Returns the memory of this machine, or the limit of a control group of this process, such as that of its container
+/// or service, whichever is less; `None` if unknown. A command in a shell does not see the limit of the gateway's
+/// service.
 pub fn machine_memory() -> Option<u64> {
     let read = |path: &str| std::fs::read_to_string(path).ok();
     let total = read("/proc/meminfo").and_then(|text| parse_mem_total(&text));

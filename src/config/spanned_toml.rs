@@ -88,7 +88,8 @@ impl SpannedValue {
         }
     }
 
-    /// Formats the value as in a TOML file; a long one is cut. A URL with a name, a password or a query is not shown.
+    /// Formats the value as in a TOML file; a long one is cut. A text that may be a URL with a name, a password or a
+    /// query is not shown.
     pub fn preview(&self) -> String {
         let text = match &self.value {
             Value::Text(text) if may_contain_secret(text) => "***".to_owned(),
@@ -105,10 +106,9 @@ impl SpannedValue {
     }
 }
 
-/// Returns true for a URL, with or without a scheme, that has a name, a password or a query.
+/// Returns true for a text that may be a URL with a name, a password or a query, also without a scheme or a path.
 fn may_contain_secret(text: &str) -> bool {
-    let has_user = text.split_once('@').is_some_and(|(before, _)| before.contains(':'));
-    has_user || text.split_once("://").is_some_and(|(_, rest)| rest.contains('?'))
+    text.contains(['@', '?'])
 }
 
 struct LineIndex<'a> {

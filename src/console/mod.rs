@@ -213,10 +213,14 @@ impl Console {
         backend: &dyn ConsoleBackend,
         session: &mut ServerSession,
     ) -> ConsoleAnswer {
-        let request = match request::read_request(session, self.site.cookie).await {
-            Ok(request) => request,
-            Err(refusal) => return self.refusal_answer(&refusal),
-        };
+        let mut request = request::request_from_head(session, self.site.cookie);
+        if self.takes_form(&request) {
+            let limit = self.max_form_bytes(&request).await;
+            match request::read_form(session, limit).await {
+                Ok(form) => request.form = form,
+                Err(refusal) => return self.refusal_answer(&refusal),
+            }
+        }
         let routed = self.route(backend, &request);
         let answered =
             if request.path == dashboard::playground::PLAYGROUND_PATH && request.method == Method::POST {
@@ -230,6 +234,27 @@ impl Console {
                 routed.await
             };
         answered.unwrap_or_else(|refusal| answer::refusal_page(self.site, request.language, &refusal))
+    }
+
+    /// Returns true if the form of a request has to be read, because the request is not refused without it.
+    fn takes_form(&self, request: &ConsoleRequest) -> bool {
+        request.method == Method::POST
+            && request.path.starts_with(self.site.root)
+            && self.site.allowed_methods(&request.path).contains(&Method::POST)
+            && request.check_origin().is_ok()
+    }
+
+    /// Returns the maximum size of a form, in bytes. Only persons who have signed in may send a long one, to validate a
+    /// configuration or to choose a language beside it.
+    async fn max_form_bytes(&self, request: &ConsoleRequest) -> usize {
+        let root = operators::OPERATORS.root;
+        let is_long = std::ptr::eq(self.site, &raw const operators::OPERATORS)
+            && (request.path == operators::actions::CONFIGURATION_CHECK_PATH
+                || request.path.strip_prefix(root) == Some("language"));
+        match is_long && self.active_session(request).await.is_ok_and(|active| active.is_some()) {
+            true => request::MAX_CONFIGURATION_FORM_BYTES,
+            false => request::MAX_FORM_BYTES,
+        }
     }
 
     async fn route(

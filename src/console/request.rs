@@ -1,7 +1,6 @@
 //! Request for a page, or with a sent form: path, query, cookies and form fields; and the checks that a form comes from
 //! the console's own pages.
 
-use super::operators::actions::CONFIGURATION_CHECK_PATH;
 use crate::proxy::endpoint::query_parameters;
 use bytes::BytesMut;
 use http::{Method, header};
@@ -13,12 +12,12 @@ use subtle::ConstantTimeEq;
 use tokio::time::timeout;
 
 /// Maximum size of a form, in bytes.
-const MAX_FORM_BYTES: usize = 512 * 1024;
-/// Maximum size of a form with a configuration, in bytes. It is larger than what is accepted, so that the refusal of a long
-/// text keeps it in its field.
-const MAX_CONFIGURATION_FORM_BYTES: usize = 4 << 20;
-/// Paths of the forms with a configuration: its validation, and the choice of the language beside it.
-const CONFIGURATION_FORMS: [&str; 2] = [CONFIGURATION_CHECK_PATH, "/console/language"];
+pub const MAX_FORM_BYTES: usize = 512 * 1024;
+/// Maximum size of a form with a configuration, in bytes. It is larger than what is accepted, so that the refusal of a
+/// long text keeps it in its field.
+pub const MAX_CONFIGURATION_FORM_BYTES: usize = 4 << 20;
+/// Maximum number of fields of a form. A field takes many times the memory of its two bytes.
+const MAX_FORM_FIELDS: usize = 1_000;
 /// Name of the cookie with the chosen language.
 pub const LANGUAGE_COOKIE: &str = "penstock_language";
 /// Timeout for reading a form.
@@ -51,28 +50,22 @@ pub struct ConsoleRequest {
     host: String,
 }
 
-/// Reads a request to the console: its head and the fields of a form.
-///
-/// # Errors
-/// Returns 413 or 408 if the form is too large or too slow, 415 if the body is not a form, or 400 if it is cut off or
-/// not UTF-8.
-pub async fn read_request(session: &mut ServerSession, cookie: &str) -> Result<ConsoleRequest, ApiError> {
+/// Returns a request to the console from its head, without the fields of a form.
+pub fn request_from_head(session: &ServerSession, cookie: &str) -> ConsoleRequest {
     let head = session.req_header();
     let text = |name: header::HeaderName| {
         head.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
     };
     let cookies: Vec<&str> =
         head.headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok()).collect();
-    let pairs = |text: &str| {
-        query_parameters(text).map(|(name, value)| (name.into_owned(), value.into_owned())).collect()
-    };
-    let mut request = ConsoleRequest {
+    let query = query_parameters(head.uri.query().unwrap_or_default());
+    ConsoleRequest {
         method: head.method.clone(),
         path: head.uri.path().to_owned(),
         language: language(&cookies, &text(header::ACCEPT_LANGUAGE).unwrap_or_default()),
-        query: pairs(head.uri.query().unwrap_or_default()),
+        query: query.map(|(name, value)| (name.into_owned(), value.into_owned())).collect(),
         form: Vec::new(),
-        address: String::new(),
+        address: session.client_addr().map(ToString::to_string).unwrap_or_default(),
         is_update: text(header::HeaderName::from_static("hx-request")).is_some()
             || text(header::ACCEPT).is_some_and(|kind| kind.starts_with("text/event-stream")),
         cookie: find_cookie(cookies.iter().copied(), cookie),
@@ -83,19 +76,32 @@ pub async fn read_request(session: &mut ServerSession, cookie: &str) -> Result<C
         referer: text(header::REFERER),
         origin: text(header::ORIGIN),
         host: text(header::HOST).unwrap_or_default(),
-    };
-    let kind = text(header::CONTENT_TYPE).unwrap_or_default();
-    request.address = session.client_addr().map(ToString::to_string).unwrap_or_default();
-    if request.method == Method::POST {
-        if !kind.starts_with("application/x-www-form-urlencoded") {
-            return Err(ApiError::new(ErrorCode::UnsupportedMediaType));
-        }
-        let is_long = CONFIGURATION_FORMS.contains(&request.path.as_str());
-        let limit = if is_long { MAX_CONFIGURATION_FORM_BYTES } else { MAX_FORM_BYTES };
-        let body = read_form(session, limit).await?;
-        request.form = pairs(&body);
     }
-    Ok(request)
+}
+
+/// Reads the fields of a form of at most `limit` bytes.
+///
+/// # Errors
+/// Returns 413 or 408 if the form is too large or too slow, 415 if the body is not a form, or 400 if it is cut off or
+/// not UTF-8.
+pub async fn read_form(session: &mut ServerSession, limit: usize) -> Result<Vec<(String, String)>, ApiError> {
+    let kind = session.get_header_bytes(header::CONTENT_TYPE);
+    if !kind.starts_with(b"application/x-www-form-urlencoded") {
+        return Err(ApiError::new(ErrorCode::UnsupportedMediaType));
+    }
+    form_fields(&read_form_text(session, limit).await?)
+}
+
+/// Returns the fields of a form.
+fn form_fields(text: &str) -> Result<Vec<(String, String)>, ApiError> {
+    let mut fields = query_parameters(text);
+    let taken = fields.by_ref().take(MAX_FORM_FIELDS);
+    let form = taken.map(|(name, value)| (name.into_owned(), value.into_owned())).collect();
+    if fields.next().is_none() {
+        return Ok(form);
+    }
+    let message = format!("The form has more than {MAX_FORM_FIELDS} fields, so nothing was changed.");
+    Err(ApiError::with_message(ErrorCode::TooLarge, message))
 }
 
 /// Returns the language of the cookie; without the cookie, that of the browser.
@@ -113,7 +119,7 @@ fn form_too_large(limit: usize) -> ApiError {
     ApiError::with_message(ErrorCode::TooLarge, message)
 }
 
-async fn read_form(session: &mut ServerSession, limit: usize) -> Result<String, ApiError> {
+async fn read_form_text(session: &mut ServerSession, limit: usize) -> Result<String, ApiError> {
     let read = async {
         let mut body = BytesMut::new();
         let cut = |_| ApiError::with_message(ErrorCode::InvalidRequest, "The form ended before its length.");
@@ -126,7 +132,7 @@ async fn read_form(session: &mut ServerSession, limit: usize) -> Result<String, 
         Ok(body)
     };
     let body = timeout(READ_TIMEOUT, read).await.map_err(|_| ApiError::new(ErrorCode::RequestTimeout))??;
-    String::from_utf8(body.to_vec())
+    String::from_utf8(body.into())
         .map_err(|_| ApiError::with_message(ErrorCode::InvalidRequest, "The form is not UTF-8."))
 }
 
@@ -245,6 +251,12 @@ impl ConsoleRequest {
             host: host.to_owned(),
             ..Self::default()
         }
+    }
+
+    /// Returns the fields of a form, for tests.
+    #[cfg(test)]
+    pub fn fields_of(text: &str) -> Result<Vec<(String, String)>, ApiError> {
+        form_fields(text)
     }
 
     /// Returns the operators' session id from `Cookie` headers, for tests.

@@ -147,7 +147,8 @@ impl Console {
         Ok(cookie(self.site, self.is_secure(), &id, session::MAX_AGE_SECONDS))
     }
 
-    /// Returns the user with an open invitation of this digest. Failed attempts are limited, since each reads all users.
+    /// Returns the user with an open invitation of this digest. Failed attempts are limited, since each reads all
+    /// users.
     ///
     /// # Errors
     /// Returns 404 if there is no such invitation, and 429 after too many failed attempts.

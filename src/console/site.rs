@@ -29,7 +29,7 @@ pub struct ConsoleSite {
     pub downloads: &'static [DownloadDefinition],
     /// Forms of the site.
     pub actions: &'static [ActionDefinition],
-    /// Maximum number of sign-in attempts per minute of all persons together, successful ones included.
+    /// Maximum number of failed attempts per minute to sign in, of all persons together.
     pub attempts_per_minute: NonZeroU64,
 }
 
@@ -40,8 +40,8 @@ impl ConsoleSite {
         path.starts_with(self.root) || path == self.root.trim_end_matches('/')
     }
 
-    /// Returns the methods that a path takes. A path that the site does not have takes all of them, so that it is 404 for
-    /// each.
+    /// Returns the methods that a path takes. A path that the site does not have takes all of them, so that it is 404
+    /// for each.
     #[must_use]
     pub fn allowed_methods(&self, path: &str) -> Vec<Method> {
         let rest = path.strip_prefix(self.root).unwrap_or_default();

@@ -50,6 +50,17 @@ fn a_form_needs_the_token_of_its_session() {
 }
 
 #[test]
+fn a_form_has_a_limited_number_of_fields() {
+    let form = |count: usize| ConsoleRequest::fields_of(&"a&".repeat(count));
+    assert_eq!(form(1_000).unwrap().len(), 1_000);
+    for count in [1_001, 2 << 20] {
+        let refusal = form(count).unwrap_err();
+        assert_eq!(refusal.code, ErrorCode::TooLarge);
+        assert_eq!(refusal.message, "The form has more than 1000 fields, so nothing was changed.");
+    }
+}
+
+#[test]
 fn a_cookie_is_read_only_in_its_own_form() {
     let id = "0123456789abcdef".repeat(4);
     let good = format!("other=1; penstock_session={id}; x=y");

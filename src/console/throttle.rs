@@ -13,7 +13,7 @@ const PER_NAME: NonZeroU64 = NonZeroU64::new(5).unwrap();
 /// Maximum number of pairs of a name and an address in memory.
 const MAX_NAMES: usize = 1_000;
 
-/// Limits on the rate of attempts to sign in.
+/// Limits on the rate of failed attempts to sign in.
 #[derive(Debug)]
 pub struct SignInThrottle {
     buckets: Mutex<Buckets>,
@@ -34,7 +34,8 @@ impl SignInThrottle {
         Self { buckets: Mutex::default(), for_all }
     }
 
-    /// Takes one attempt from the limits, before the password is checked. [`SignInThrottle::record_success`] returns it.
+    /// Takes one attempt from the limits, before the password is checked. [`SignInThrottle::record_success`] returns
+    /// it.
     ///
     /// # Errors
     /// Returns 429 with the time to wait.

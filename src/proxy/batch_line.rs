@@ -42,7 +42,7 @@ impl LineExecutor for BatchLineExecutor {
 }
 
 async fn execute(proxy: &GatewayProxy, ask: LineRequest) -> LineResponse {
-    let line = LineDownstream::for_batch(ask.principal, ask.cancel, ask.class);
+    let line = LineDownstream::for_batch(ask.principal, (ask.cancel, ask.interrupted), ask.class);
     // A batch cancels its lines itself, so the line gets a shutdown signal that never fires instead of that of the
     // listeners.
     let (_stop, stopping) = watch::channel(false);
@@ -113,6 +113,8 @@ pub(crate) fn report_line_end(
     };
     if matches!(ending, LineDisposition::Yielded(_) | LineDisposition::FundsHeld) {
         record.outcome = ExchangeOutcome::Yielded;
+    } else if ending == LineDisposition::Cancelled && line.is_interrupted() {
+        record.outcome = ExchangeOutcome::Interrupted;
     }
     line.set_report(LineReport {
         request: state.id,

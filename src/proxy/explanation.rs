@@ -184,8 +184,8 @@ fn mark_first(candidates: &mut [ExplainedCandidate]) {
     }
 }
 
-/// Returns which candidates share the first place, from their ties with the best score and their groups, in their order.
-/// A candidate that is alone shares nothing.
+/// Returns which candidates share the first place, from their ties with the best score and their groups, in their
+/// order. A candidate that is alone shares nothing.
 fn tied_first_ranks<G: Copy + PartialEq>(ties: &[(bool, G)]) -> Vec<bool> {
     let group = ties.first().filter(|(is_tied, _)| *is_tied).map(|(_, group)| *group);
     let shares: Vec<bool> = ties.iter().map(|(is_tied, of)| *is_tied && Some(*of) == group).collect();

@@ -2,8 +2,8 @@
 //! are read at startup. At startup, they count as older by the time for which the gateway was down.
 //!
 //! The store has one row per measured offer and one row for the last hour of each model that was requested. Only rows
-//! that changed are written, a bounded number per round. Rows of offers and models that are no longer
-//! configured, and rows that cannot be decoded, are deleted at startup.
+//! that changed are written, a bounded number per round. Rows of offers and models that are no longer configured, and
+//! rows that cannot be decoded, are deleted at startup.
 
 use crate::state::AppState;
 use crate::state::grid_intensity::flush_intensity;
@@ -177,8 +177,9 @@ pub fn flush_latency_records(app: &AppState, scope: FlushScope) {
     }
 }
 
-/// Returns the rows of at most `most` elements for which `to_row` returns one. Begins at `start`, and moves it behind the
-/// last element that was passed to `to_row`, so that all rows are written eventually even if many change all the time.
+/// Returns the rows of at most `most` elements for which `to_row` returns one. Begins at `start`, and moves it behind
+/// the last element that was passed to `to_row`, so that all rows are written eventually even if many change all the
+/// time.
 fn collect_rows<E, R>(
     elements: &[E],
     start: &AtomicUsize,

@@ -27,6 +27,9 @@ pub enum ExchangeOutcome {
     Disconnected,
     /// The exchange is a line of a batch, or a background response, that was cancelled.
     Cancelled,
+    /// The exchange is a line of a batch, or a background response, that is sent again, because the gateway stops or
+    /// another one continues the batch.
+    Interrupted,
     /// The exchange is a line of a batch that released its permit; the line is retried.
     Yielded,
 }
@@ -41,6 +44,7 @@ impl ExchangeOutcome {
             Self::Broken => "broken",
             Self::Disconnected => "left",
             Self::Cancelled => "cancelled",
+            Self::Interrupted => "interrupted",
             Self::Yielded => "yielded",
         }
     }

@@ -31,6 +31,7 @@ impl OutcomeCounts {
             ExchangeOutcome::Ok
             | ExchangeOutcome::Disconnected
             | ExchangeOutcome::Cancelled
+            | ExchangeOutcome::Interrupted
             | ExchangeOutcome::Yielded => {}
         }
     }

@@ -76,8 +76,8 @@ impl SentLedgerAction {
 /// Writes a message to the other process.
 ///
 /// # Errors
-/// Returns `FileTooLarge` if the other process would not accept a message of this size, and writes nothing then. Returns
-/// another error if the other process has closed the connection.
+/// Returns `FileTooLarge` if the other process would not accept a message of this size, and writes nothing then.
+/// Returns another error if the other process has closed the connection.
 pub fn write_message(out: &mut impl Write, frame: &impl Serialize) -> Result<()> {
     let mut text = vec![0; 4];
     serde_json::to_writer(&mut text, frame)?;

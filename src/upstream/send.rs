@@ -82,8 +82,8 @@ impl<'c> CallBody<'c> {
     }
 }
 
-/// Writes the bytes `joined` and the chunks of a body. Small chunks are copied into the buffer of the bytes before them;
-/// a long chunk leaves in one vectored write, together with the small ones before and after it.
+/// Writes the bytes `joined` and the chunks of a body. Small chunks are copied into the buffer of the bytes before
+/// them; a long chunk leaves in one vectored write, together with the small ones before and after it.
 async fn write_pieces<'c>(
     stream: &mut Stream,
     mut joined: Vec<u8>,

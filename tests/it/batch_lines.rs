@@ -26,6 +26,16 @@ fn begin(
     body: &Value,
     cancel: &CancellationToken,
 ) -> JoinHandle<LineResponse> {
+    begin_interruptible(running, key, (path, body), (cancel, &CancellationToken::default()))
+}
+
+/// Starts a line that can be cancelled, and interrupted before.
+fn begin_interruptible(
+    running: &Running,
+    key: &str,
+    (path, body): (&str, &Value),
+    (cancel, interrupted): (&CancellationToken, &CancellationToken),
+) -> JoinHandle<LineResponse> {
     let app = running.gateway.app.clone();
     let (endpoint, _) = endpoint::find_endpoint(&Method::POST, path).unwrap();
     assert!(endpoint.accepts_batch_lines());
@@ -35,6 +45,7 @@ fn begin(
         path: endpoint.path(),
         body: body.to_string().into(),
         cancel: cancel.clone(),
+        interrupted: interrupted.clone(),
         class: LineOrigin::Batch,
     };
     tokio::spawn(async move { app.batch_context.executor.get().unwrap().execute(ask).await })
@@ -239,6 +250,25 @@ async fn a_cancelled_line_leaves_its_provider_and_costs_nothing() {
     // A line that is cancelled before it starts is never sent.
     let late = begin(&running, &running.client.key, CHAT, &running.ask(), &cancel).await.unwrap();
     assert_eq!(late.ending, LineDisposition::Cancelled);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_line_that_a_stop_ends_counts_as_interrupted() {
+    let (provider, running) = one(silent()).await;
+    let (cancel, interrupted) = (CancellationToken::default(), CancellationToken::default());
+    let tokens = (&cancel, &interrupted);
+    let begun = begin_interruptible(&running, &running.client.key, (CHAT, &running.ask()), tokens);
+    provider.until_calls(1).await;
+    interrupted.cancel();
+    cancel.cancel();
+    let mut done = within("the line", begun).await.unwrap();
+    assert!(done.ending == LineDisposition::Cancelled);
+    enter(&running, &mut done, b"interrupted").await;
+    let entries = crate::billing::entries(&running).await;
+    let void = entries.iter().find(|entry| entry["act"] == "void").unwrap();
+    assert_eq!(void["why"], "interrupted");
+    let usage = running.admin().get("/admin/usage?group_by=outcome").await.json();
+    assert_eq!(usage["data"][0]["outcome"], "interrupted");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -163,6 +163,30 @@ async fn a_pasted_configuration_names_what_it_includes_and_a_long_one_is_kept() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_form_is_read_only_from_a_person_who_has_signed_in() {
+    let (_provider, running) = bench().await;
+    let (ada, eve) = (signed_in(&running, "ada", "admin").await, holder(&running, "eve", "acme").await);
+    let long = format!("text={}", "x".repeat(1 << 20));
+    let form = ("content-type", "application/x-www-form-urlencoded");
+    let own = ("sec-fetch-site", "same-origin");
+    let (admin, dashboard) = (&ada.site, &eve.site);
+    for (site, path, headers, status) in [
+        (admin, "/console/configuration/check", vec![form, own], 413),
+        (admin, "/console/language", vec![form, own], 413),
+        (admin, "/console/language", vec![form, own, ("cookie", ada.cookie.as_str())], 303),
+        (admin, "/console/language", vec![form, ("cookie", ada.cookie.as_str())], 403),
+        (dashboard, "/dashboard/language", vec![form, own, ("cookie", eve.cookie.as_str())], 413),
+        // These are answered before the form is read.
+        (dashboard, "/console/language", vec![form, own], 303),
+        (dashboard, "/dashboard/usage", vec![form, own], 405),
+    ] {
+        let answer = site.send("POST", path, &headers, long.as_bytes()).await;
+        assert_eq!(answer.status, status, "{path} {headers:?}: {}", answer.text());
+        assert!(status != 413 || answer.text().contains("larger than 512 KiB"), "{}", answer.text());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_of_many_keys_is_found_by_its_name_in_the_playground() {
     let (provider, running) = bench().await;
     let mut ids = Vec::new();

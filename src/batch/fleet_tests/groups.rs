@@ -60,6 +60,31 @@ async fn a_result_of_a_slice_waits_for_others_unless_lines_wait_for_its_permit()
 }
 
 #[tokio::test]
+async fn lines_are_interrupted_by_a_stop_and_cancelled_by_the_end_of_their_batch() {
+    let pair = Pair::start().await;
+    let member = &pair.members[0];
+    tokio::time::pause();
+    let mut stopped = member.runner(None, 1);
+    stopped.begin_stop();
+    tokio::time::advance(Duration::from_secs(3)).await;
+    stopped.tick();
+    let mut lost = member.runner(None, 1);
+    lost.on_claim_lost();
+    let mut ended = member.runner(None, 1);
+    ended.end_early(penstock_batch::state::EndReason::Cancelled);
+    ended.begin_stop();
+    tokio::time::advance(Duration::from_secs(3)).await;
+    ended.tick();
+    for (runner, is_interrupted) in [(stopped, true), (lost, true), (ended, false)] {
+        let lines = &runner.in_flight;
+        assert!(lines.cancel.is_cancelled());
+        assert_eq!(lines.interrupted.is_cancelled(), is_interrupted);
+    }
+    tokio::time::resume();
+    pair.stop().await;
+}
+
+#[tokio::test]
 async fn a_batch_that_is_being_divided_starts_no_line_and_runs_as_a_whole_after_a_gateway_without_slices_joined()
  {
     let pair = Pair::start().await;

@@ -1,16 +1,19 @@
-//! Inserts of batches whose answer of the store is lost.
+//! Inserts of batches whose answer of the store is lost, or comes before their commit.
 
 use super::*;
 use penstock_storage::{
     RowPage, SnapshotRow, StoreError, StoreHealth, StoreTable, Transaction, VerifyOutcome,
 };
 
-/// Store that commits a transaction and loses its answer.
+/// Store that commits a transaction and loses its answer, or has transactions in its queue after their answer.
 #[derive(Debug)]
 struct LostAnswers {
     inner: Arc<dyn Store>,
-    /// True if the answer of the next transaction is lost.
-    loses_next: AtomicBool,
+    /// Answer of the next transaction, which is committed nevertheless.
+    next_error: Mutex<Option<StoreError>>,
+    /// True while transactions stay in the queue, and their callers wait in vain.
+    holds: AtomicBool,
+    queue: Mutex<Vec<Transaction>>,
     /// True if reads fail after the lost answer.
     then_fails: AtomicBool,
     fails: AtomicBool,
@@ -42,12 +45,14 @@ impl Store for LostAnswers {
     }
 
     fn apply(&self, batch: Transaction) -> Result<(), StoreError> {
-        self.inner.apply(batch)?;
-        if !self.loses_next.swap(false, Ordering::AcqRel) {
-            return Ok(());
+        if self.holds.load(Ordering::Acquire) {
+            self.queue.lock().push(batch);
+            return Err(StoreError::Stuck);
         }
+        self.inner.apply(batch)?;
+        let Some(error) = self.next_error.lock().take() else { return Ok(()) };
         self.fails.store(self.then_fails.load(Ordering::Acquire), Ordering::Release);
-        Err(StoreError::Stuck)
+        Err(error)
     }
 
     fn copy_rows(
@@ -77,7 +82,9 @@ impl Unsure {
         let inner = pair.app.stores.store.clone();
         let store = Arc::new(LostAnswers {
             inner: inner.clone(),
-            loses_next: AtomicBool::new(false),
+            next_error: Mutex::default(),
+            holds: AtomicBool::new(false),
+            queue: Mutex::default(),
             then_fails: AtomicBool::new(false),
             fails: AtomicBool::new(false),
         });
@@ -90,8 +97,13 @@ impl Unsure {
         Self { store, member }
     }
 
-    /// Creates a batch whose insert loses its answer; the record can be read then if `is_readable`.
-    async fn create(&self, pair: &Pair, is_readable: bool) -> Result<Arc<BatchRecord>, ErrorCode> {
+    /// Creates a batch whose insert has this answer of the store; the record can be read then if `is_readable`.
+    async fn create(
+        &self,
+        pair: &Pair,
+        answer: StoreError,
+        is_readable: bool,
+    ) -> Result<Arc<BatchRecord>, ErrorCode> {
         let request = CreateBatchRequest {
             input_file_id: pair.upload(0, 3).unwrap(),
             endpoint: "/v1/rerank",
@@ -100,10 +112,36 @@ impl Unsure {
             metadata: Vec::new(),
         };
         self.store.then_fails.store(!is_readable, Ordering::Release);
-        self.store.loses_next.store(true, Ordering::Release);
+        *self.store.next_error.lock() = Some(answer);
         let created = BatchManager::create(&self.member.context, &pair.principal, request).await;
         created.map_err(|refusal| refusal.code)
     }
+
+    /// Creates a batch whose insert stays in the queue; returns its id.
+    async fn create_later(&self, pair: &Pair) -> String {
+        self.store.holds.store(true, Ordering::Release);
+        let refused = self.create(pair, StoreError::Stuck, true).await.unwrap_err();
+        assert_eq!(refused, ErrorCode::Unavailable);
+        assert!(pair.members[0].context.batches.store.list_unfinished().unwrap().is_empty());
+        let noted = noted_ids(pair);
+        assert_eq!(noted.len(), 1);
+        noted[0].clone()
+    }
+
+    /// Commits the first `count` transactions of the queue.
+    fn commit_queue(&self, count: usize) {
+        self.store.holds.store(false, Ordering::Release);
+        for transaction in self.store.queue.lock().drain(..).take(count) {
+            self.store.inner.apply(transaction).ok();
+        }
+    }
+}
+
+/// Returns the ids of the batches that are noted for the next process.
+fn noted_ids(pair: &Pair) -> Vec<String> {
+    let folder = pair.app.config_snapshot().settings.storage.path.join("uncertain-batches");
+    let entries = std::fs::read_dir(folder).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
 /// Returns the id of the only batch that has not ended.
@@ -114,10 +152,10 @@ fn unfinished(pair: &Pair) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_batch_that_is_stored_without_an_answer_is_created() {
+async fn a_batch_that_is_stored_despite_an_error_is_created() {
     let pair = Pair::start().await;
     let gateway = Unsure::start(&pair, FleetMember::without_fleet());
-    let record = gateway.create(&pair, true).await.unwrap();
+    let record = gateway.create(&pair, StoreError::Full, true).await.unwrap();
     assert_eq!(pair.ended(&record.id).await.state, BatchState::Completed);
     assert!(gateway.member.context.batches.close().await);
     pair.stop().await;
@@ -127,7 +165,7 @@ async fn a_batch_that_is_stored_without_an_answer_is_created() {
 async fn a_batch_that_was_refused_and_is_stored_is_cancelled() {
     let pair = Pair::start().await;
     let alone = Unsure::start(&pair, FleetMember::without_fleet());
-    assert_eq!(alone.create(&pair, false).await.unwrap_err(), ErrorCode::Unavailable);
+    assert_eq!(alone.create(&pair, StoreError::Stuck, false).await.unwrap_err(), ErrorCode::Unavailable);
     let id = unfinished(&pair);
     alone.store.fails.store(false, Ordering::Release);
     assert_eq!(pair.ended(&id).await.state, BatchState::Cancelled);
@@ -141,7 +179,7 @@ async fn a_batch_that_was_refused_and_is_stored_is_cancelled_in_a_fleet() {
     let pair = Pair::start().await;
     let fleet = join_fleet(pair.app.stores.store.clone(), pair.folder.path(), "3");
     let third = Unsure::start(&pair, fleet);
-    assert_eq!(third.create(&pair, false).await.unwrap_err(), ErrorCode::Unavailable);
+    assert_eq!(third.create(&pair, StoreError::Stuck, false).await.unwrap_err(), ErrorCode::Unavailable);
     let id = unfinished(&pair);
     third.store.fails.store(false, Ordering::Release);
     let own = pair.members[0].context.batches.store.clone();
@@ -151,5 +189,37 @@ async fn a_batch_that_was_refused_and_is_stored_is_cancelled_in_a_fleet() {
     };
     until("the cancellation to be requested", is_requested).await;
     assert!(third.member.context.batches.close().await);
+    pair.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_that_is_stored_after_its_refusal_is_cancelled() {
+    let pair = Pair::start().await;
+    let alone = Unsure::start(&pair, FleetMember::without_fleet());
+    let id = alone.create_later(&pair).await;
+    until("a request behind the insert", || alone.store.queue.lock().len() > 1).await;
+    alone.commit_queue(usize::MAX);
+    assert_eq!(pair.ended(&id).await.state, BatchState::Cancelled);
+    until("the batch to end", || !alone.member.runs(&id)).await;
+    assert!(noted_ids(&pair).is_empty() && pair.calls.lock().is_empty());
+    assert!(alone.member.context.batches.close().await);
+    pair.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_that_is_stored_after_its_refusal_is_cancelled_by_the_next_process() {
+    let pair = Pair::start().await;
+    let alone = Unsure::start(&pair, FleetMember::without_fleet());
+    let id = alone.create_later(&pair).await;
+    assert!(alone.member.context.batches.close().await);
+    // Only the insert is committed before the process ends.
+    alone.commit_queue(1);
+    let next = Member::alone(&pair.app, &pair.calls);
+    next.executor.permits.add_permits(1_000);
+    BatchManager::resume(&next.context).await.unwrap();
+    assert_eq!(pair.ended(&id).await.state, BatchState::Cancelled);
+    assert!(noted_ids(&pair).is_empty() && pair.calls.lock().is_empty());
+    until("the batch to end", || !next.runs(&id)).await;
+    assert!(next.context.batches.close().await);
     pair.stop().await;
 }

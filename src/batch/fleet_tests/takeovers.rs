@@ -1,5 +1,5 @@
-//! Tests of claims that change hands: a batch that was cancelled before its claim was taken, and one that another member
-//! has ended.
+//! Tests of claims that change hands: a batch that was cancelled before its claim was taken, and one that another
+//! member has ended.
 
 use super::slices::slice_id;
 use super::*;

@@ -1,5 +1,5 @@
-//! Tests of the classes of prices: the quantities of an invoice's line times its unit prices are its amount, and rollups
-//! that an earlier version wrote without classes are valid.
+//! Tests of the classes of prices: the quantities of an invoice's line times its unit prices are its amount, and
+//! rollups that an earlier version wrote without classes are valid.
 
 use super::rollups::START;
 use super::*;

@@ -182,22 +182,23 @@ fn operations_that_the_next_process_lost_do_not_count_as_written() {
     let forwarder = ledger.start_action_forwarder().unwrap();
     ledger.forward_actions(forwarder, 0, send);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let record = |name: &str, answer: bool| {
+    let record = |end, answer: bool| {
         answers.send(answer).unwrap();
-        let end = reserve_unwritten(&ledger, name);
         let ticket = ledger.record_outcomes(vec![end], Vec::new()).map_err(|_| "too much").unwrap();
         runtime.block_on(async {
             let waited = tokio::time::timeout(Duration::from_secs(60), ledger.wait_durable(ticket)).await;
             waited.unwrap()
         })
     };
-    assert!(record("r1", true));
-    assert!(!record("r2", false), "the next process has ended");
+    let [first, second, third] = ["r1", "r2", "r3"].map(|name| reserve_unwritten(&ledger, name));
+    assert!(record(first, true));
+    assert!(!record(second, false), "the next process has ended");
     let sent_before = calls.load(Ordering::Acquire);
     // After a loss no further operation is sent, so that the next process never has an end without its reserve.
-    assert!(!record("r3", true));
+    assert!(!record(third, true));
     assert_eq!(calls.load(Ordering::Acquire), sent_before);
     assert!(ledger.is_failing());
+    assert!(reserve(&ledger, "r4", 1).is_err(), "its charge would be lost");
 }
 
 /// Returns the end of a reservation that has no entry of its own.

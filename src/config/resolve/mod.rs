@@ -155,8 +155,8 @@ fn resolve_sections(
     report.mistakes.is_empty().then_some(settings)
 }
 
-/// Resolves only the address of the admin listener, the URL of the dashboard, the store, and the folder and bucket of
-/// file contents. Mistakes in the store or in the settings of files are part of the result.
+/// Resolves only the settings of [`GatewayAccess`]. Mistakes in the store or in the settings of files are part of the
+/// result.
 ///
 /// # Errors
 /// Returns the mistakes if the document cannot be deserialized or the address of the admin listener is invalid.

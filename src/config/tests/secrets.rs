@@ -29,6 +29,22 @@ fn an_inline_url_or_access_key_is_one_mistake() {
 }
 
 #[test]
+fn a_secret_in_a_url_is_not_repeated_in_any_form() {
+    for url in [
+        "sk-live-12345@api.example.eu/v1",
+        "u:12345@api.example.eu",
+        "api.example.eu/v1?key=12345",
+        "api.example.eu?key=12345",
+        "ftp://api.example.eu/v1?key=12345",
+    ] {
+        let text = with("", "", "", "").replace("https://api.example.eu/v1", url);
+        let found = mistakes(&text);
+        assert!(found.iter().any(|mistake| mistake.key == "providers.p1.base_url"), "{url}: {found:?}");
+        assert!(!format!("{found:?}").contains("12345"), "{url}: {found:?}");
+    }
+}
+
+#[test]
 fn secrets_come_from_the_environment_and_print_as_stars() {
     let loaded = load(&with("", "", "api_key = { env = \"KEY\" }", "")).unwrap();
     let key = loaded.settings.providers[0].api_key.as_ref().unwrap();

@@ -215,7 +215,8 @@ async fn chosen_key(
     let id = match backend.call(read_request(path, Vec::new(), actor)).await {
         Ok(_) => text.to_owned(),
         Err(refusal) if refusal.code == ErrorCode::NotFound => {
-            find_key_by_name(backend, text, actor).await?.ok_or_else(unknown)?
+            let now = console.app.clock.unix_seconds();
+            find_key_by_name(backend, text, now, actor).await?.ok_or_else(unknown)?
         }
         Err(refusal) => return Err(refusal),
     };
@@ -229,10 +230,12 @@ const fn read_request(path: String, query: Vec<(String, String)>, actor: &str) -
 /// Returns the id of the valid key with this name; `None` if there is none.
 ///
 /// # Errors
-/// Returns 400 if several keys have the name, and the refusal of the admin API.
+/// Returns 400 if several keys have the name, or if there are too many keys to search, and the refusal of the admin
+/// API.
 async fn find_key_by_name(
     backend: &dyn ConsoleBackend,
     name: &str,
+    now: u64,
     actor: &str,
 ) -> Result<Option<String>, ApiError> {
     let mut found: Option<String> = None;
@@ -244,6 +247,7 @@ async fn find_key_by_name(
         let is_named = |key: &&Value| {
             key.get("name").and_then(Value::as_str) == Some(name)
                 && key.get("revoked").is_none_or(Value::is_null)
+                && key.get("expires").and_then(Value::as_u64).is_none_or(|end| end > now)
         };
         for id in keys.filter(is_named).filter_map(|key| key.get("id")?.as_str()) {
             if found.replace(id.to_owned()).is_some() {
@@ -253,10 +257,10 @@ async fn find_key_by_name(
         }
         after = page.get("next").and_then(Value::as_str).map(str::to_owned);
         if after.is_none() {
-            break;
+            return Ok(found);
         }
     }
-    Ok(found)
+    Err(ApiError::invalid("key", "key: too many keys to search for a name; expected the id of the key"))
 }
 
 fn quote_value(quote: &RequestQuote) -> Value {
@@ -295,5 +299,39 @@ fn refusal_of(status: u16, error: &Value) -> ApiError {
     match error.get("param").and_then(Value::as_str) {
         Some(param) => refusal.with_param(param.to_owned()),
         None => refusal,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use async_trait::async_trait;
+
+    /// Admin API with this list of keys, which always has a next page if the flag is set.
+    struct KeyList(Vec<Value>, bool);
+
+    #[async_trait]
+    impl ConsoleBackend for KeyList {
+        async fn call(&self, _: BackendRequest<'_>) -> Result<Value, ApiError> {
+            Ok(json!({ "data": self.0, "next": self.1.then_some("k9") }))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_name_finds_only_a_valid_key_and_all_keys_are_searched() {
+        let key = |id: &str, end: Option<u64>, revoked: Option<u64>| {
+            let name = "ci";
+            json!({ "id": id, "name": name, "expires": end, "revoked": revoked })
+        };
+        let keys = vec![key("k1", Some(100), None), key("k2", None, Some(1)), key("k3", Some(101), None)];
+        let find = async |keys: &[Value], has_more| {
+            find_key_by_name(&KeyList(keys.to_vec(), has_more), "ci", 100, "eve").await
+        };
+        assert_eq!(find(&keys, false).await.unwrap().as_deref(), Some("k3"));
+        assert_eq!(find(&keys[..2], false).await.unwrap(), None);
+        let both = [keys.clone(), vec![key("k4", None, None)]].concat();
+        assert!(find(&both, false).await.unwrap_err().message.contains("several keys"));
+        assert!(find(&[], true).await.unwrap_err().message.contains("expected the id of the key"));
     }
 }

@@ -15,6 +15,8 @@ use serde_json::{Value, json};
 
 /// Maximum size of a pasted configuration, in bytes; the help text of its field has it too.
 const MAX_TEXT_BYTES: usize = 512 * 1024;
+/// Maximum number of notices of one kind: mistakes, warnings or included files.
+const MAX_NOTICES: usize = 100;
 
 /// Validates a pasted configuration and compares it with the running one. The form keeps what was pasted.
 ///
@@ -51,10 +53,11 @@ fn check_text(text: &str, running: &crate::config::Settings) -> (u16, Vec<Block>
     let loaded = match load_text("pasted", text, ResolveEnv { env: &|name| std::env::var(name).ok() }) {
         Ok(loaded) => loaded,
         Err(report) => {
-            let mistake = |kind| move |text: String| Block::Notice(kind, text.into());
-            let mistakes = report.mistakes.iter().map(ToString::to_string).map(mistake(NoticeKind::Error));
-            let included = included_files(text).into_iter().map(include_notice);
-            return (400, mistakes.chain(included).collect());
+            let mistakes = report.mistakes.iter();
+            let mut blocks =
+                notices(mistakes.map(|mistake| Block::Notice(NoticeKind::Error, mistake.to_string().into())));
+            blocks.extend(notices(included_files(text).into_iter().map(include_notice)));
+            return (400, blocks);
         }
     };
     let changes = diff_settings(running, &loaded.settings);
@@ -63,11 +66,22 @@ fn check_text(text: &str, running: &crate::config::Settings) -> (u16, Vec<Block>
         .map(|change| json!({ "key": change.key, "old": change.old, "new": change.new }))
         .collect();
     let mut blocks = vec![notice_block("The configuration is valid. Compared with the running one:".into())];
-    blocks.extend(included_files(text).into_iter().map(include_notice));
+    blocks.extend(notices(included_files(text).into_iter().map(include_notice)));
     blocks.push(Block::Table(configuration_changes_table(&json!({ "changes": changes }))));
     let warnings = loaded.warnings.iter();
-    blocks.extend(warnings.map(|warning| Block::Notice(NoticeKind::Warning, warning.to_string().into())));
+    let warnings = warnings.map(|warning| Block::Notice(NoticeKind::Warning, warning.to_string().into()));
+    blocks.extend(notices(warnings));
     (200, blocks)
+}
+
+/// Returns the first notices, and the number of further ones as a notice.
+fn notices(mut all: impl ExactSizeIterator<Item = Block>) -> Vec<Block> {
+    let mut shown: Vec<Block> = all.by_ref().take(MAX_NOTICES).collect();
+    if all.len() > 0 {
+        let text = Text::with_values("{0} more are not shown.", [all.len().to_string().into()]);
+        shown.push(Block::Notice(NoticeKind::Warning, text));
+    }
+    shown
 }
 
 /// Returns the files that a pasted text includes. They are not read, since a pasted text has no folder.
@@ -91,6 +105,11 @@ mod tests {
     fn included_files_are_named() {
         let text = "include = [\"providers.d/*.toml\", \"more.toml\", 7]\n[listen]\n";
         assert_eq!(included_files(text), ["providers.d/*.toml", "more.toml"]);
+        let many = format!("include = [{}]", "\"a\",".repeat(130_000));
+        let shown = notices(included_files(&many).into_iter().map(include_notice));
+        assert_eq!(shown.len(), MAX_NOTICES + 1);
+        assert!(format!("{:?}", shown.last()).contains("129900"), "{:?}", shown.last());
+        assert_eq!(notices(included_files("include = [\"a\"]").into_iter().map(include_notice)).len(), 1);
         for text in ["", "include = 1", "include = [", "[include]\na = 1\n"] {
             assert!(included_files(text).is_empty(), "{text}");
         }

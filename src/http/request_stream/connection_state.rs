@@ -57,8 +57,8 @@ impl Http1ConnectionState {
         self.admitted.store(true, Ordering::Relaxed);
     }
 
-    /// Resets the flag that [`Http1ConnectionState::set_request_received`] sets, at the end of a request. Returns false if the
-    /// proxy did not receive the request.
+    /// Resets the flag that [`Http1ConnectionState::set_request_received`] sets, at the end of a request. Returns false
+    /// if the proxy did not receive the request.
     pub(crate) fn take_request_received(&self) -> bool {
         self.admitted.swap(false, Ordering::Relaxed)
     }

@@ -81,8 +81,8 @@ impl WorkerThreads {
     }
 }
 
-/// Starts the thread that runs this runtime, as number `own` of the workers. The thread ends when the returned sender is
-/// dropped.
+/// Starts the thread that runs this runtime, as number `own` of the workers. The thread ends when the returned sender
+/// is dropped.
 fn spawn_thread<W>(
     runtime: Runtime,
     workers: WorkerSet,

@@ -44,7 +44,8 @@ pub(super) async fn check_longest_prompt(
     Ok((tokens > fits).then_some(TokenCount { tokens, method: CountMethod::Exact }))
 }
 
-/// Returns the number of token ids of a prompt or an input; `None` for a text. Validation ensures that the array is flat.
+/// Returns the number of token ids of a prompt or an input; `None` for a text. Validation ensures that the array is
+/// flat.
 pub(super) fn token_id_count(value: &[u8]) -> Option<u64> {
     let ids = value.strip_prefix(b"[")?.strip_suffix(b"]")?;
     let separators = ids.iter().filter(|byte| **byte == b',').count();

@@ -19,6 +19,8 @@ use tokio_util::sync::CancellationToken;
 #[derive(Default)]
 pub struct LineDownstream {
     cancel: CancellationToken,
+    /// Token that is cancelled before `cancel` if the line is sent again later.
+    interrupted: CancellationToken,
     permit_recall_token: CancellationToken,
     /// Principal of the batch's key; `None` for a choice.
     principal: Option<Arc<Principal>>,
@@ -64,14 +66,19 @@ pub struct LineReport {
 }
 
 impl LineDownstream {
-    /// Creates a batch line or a background response that uses this key; `cancel` cancels it.
+    /// Creates a batch line or a background response that uses this key; `cancel` cancels it, and `interrupted` is
+    /// cancelled before if it is sent again later.
     #[must_use]
-    pub fn for_batch(principal: Arc<Principal>, cancel: CancellationToken, class: LineOrigin) -> Arc<Self> {
+    pub fn for_batch(
+        principal: Arc<Principal>,
+        (cancel, interrupted): (CancellationToken, CancellationToken),
+        class: LineOrigin,
+    ) -> Arc<Self> {
         let identity = match class {
             LineOrigin::Batch => None,
             LineOrigin::Background(identity) => Some(identity),
         };
-        Arc::new(Self { principal: Some(principal), cancel, identity, ..Self::default() })
+        Arc::new(Self { principal: Some(principal), cancel, interrupted, identity, ..Self::default() })
     }
 
     /// Returns the class of work, which selects limits and prices.
@@ -112,6 +119,24 @@ impl LineDownstream {
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.cancel.is_cancelled()
+    }
+
+    /// Returns true if the line is sent again later: its permit was recalled, the gateway stops, or another gateway
+    /// continues the batch.
+    #[must_use]
+    pub fn is_interrupted(&self) -> bool {
+        self.interrupted.is_cancelled() || (self.was_permit_recalled() && !self.is_cancelled())
+    }
+
+    /// Returns the name of the end of the line, if it ended because it was cancelled or interrupted. A choice ends like a
+    /// request whose client has left.
+    #[must_use]
+    pub fn close_reason(&self) -> &'static str {
+        match self.principal {
+            None => "left",
+            Some(_) if self.is_interrupted() => "interrupted",
+            Some(_) => "cancelled",
+        }
     }
 
     /// Returns true if the line was asked to release its permit to an interactive request.

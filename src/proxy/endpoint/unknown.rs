@@ -221,7 +221,8 @@ fn edit_distance(one: &[u8], other: &[u8]) -> usize {
     costs.last().copied().unwrap_or_default()
 }
 
-/// Returns true if a text behind another path is the path of an endpoint, such as `v1/models` in `/v1/models/v1/models`.
+/// Returns true if a text behind another path is the path of an endpoint, such as `v1/models` in
+/// `/v1/models/v1/models`.
 pub(super) fn is_repeated_path(tail: &str) -> bool {
     let segments = significant_segments(tail);
     ENDPOINTS.iter().any(|endpoint| {

@@ -108,8 +108,8 @@ impl FailoverRun<'_, '_> {
         });
     }
 
-    /// Continues with another offer after a refusal that does not count against this one. The refusal is sent if no other
-    /// offer could have answered.
+    /// Continues with another offer after a refusal that does not count against this one. The refusal is sent if no
+    /// other offer could have answered.
     fn ask_other_offers(
         &mut self,
         offer: &Arc<OfferState>,

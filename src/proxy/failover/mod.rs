@@ -306,7 +306,7 @@ impl FailoverRun<'_, '_> {
             Err(AttemptError::SeparateChoices) => UpstreamErrorKind::Caller.name(),
             Err(AttemptError::Fault(fault)) => fault.kind.name(),
             Err(AttemptError::Internal(_)) => "internal",
-            Err(AttemptError::Disconnected | AttemptError::Revoked) => "left",
+            Err(AttemptError::Disconnected | AttemptError::Revoked) => settle::close_reason(self),
             Err(AttemptError::Incompatible(_)) => return done,
         };
         let note = AttemptRecord { provider: offer.offer.provider.id.clone(), outcome, duration: took };

@@ -322,10 +322,15 @@ pub fn end_failed_request(run: &mut FailoverRun<'_, '_>) {
     void_reservation(run, "failed");
 }
 
-/// Voids the reservation of a request whose client disconnected, or of a line of a batch that was cancelled.
+/// Voids the reservation of a request whose client disconnected, or of a line of a batch that was cancelled or
+/// interrupted.
 pub fn void_disconnected(run: &mut FailoverRun<'_, '_>) {
-    let is_line = run.exchange.caller.in_process_line().is_some();
-    void_reservation(run, if is_line { "cancelled" } else { "left" });
+    void_reservation(run, close_reason(run));
+}
+
+/// Returns the name of the end of a request whose client left, or whose batch cancelled or interrupted it.
+pub fn close_reason(run: &FailoverRun<'_, '_>) -> &'static str {
+    run.exchange.caller.in_process_line().map_or("left", |line| line.close_reason())
 }
 
 /// Voids the reservation, if the request has not been settled: nothing is charged.

@@ -1,5 +1,5 @@
-//! Images of an offer that makes one image per request, whatever `n` says. The missing images are requested one by one, as
-//! part of the same attempt, and later requests to the offer ask for one image each.
+//! Images of an offer that makes one image per request, whatever `n` says. The missing images are requested one by one,
+//! as part of the same attempt, and later requests to the offer ask for one image each.
 
 use super::FailoverRun;
 use super::attempt::{self, AttemptError};

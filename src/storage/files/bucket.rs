@@ -260,8 +260,8 @@ impl FileBucket {
         FileContents::from_reader(Box::new(file), record)
     }
 
-    /// Returns true if the contents of a record exist, even if they are damaged. The contents of a growing file exist if
-    /// all their segments do.
+    /// Returns true if the contents of a record exist, even if they are damaged. The contents of a growing file exist
+    /// if all their segments do.
     ///
     /// # Errors
     /// Returns any I/O error.

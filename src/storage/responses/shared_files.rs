@@ -1,6 +1,6 @@
-//! Stored responses of a fleet: objects `responses/<key>/<id>` next to the contents of files. A background response that
-//! has not ended is the object `responses/<key>/<id>.open`, because a list of objects shows nothing but names, sizes and
-//! ages.
+//! Stored responses of a fleet: objects `responses/<key>/<id>` next to the contents of files. A background response
+//! that has not ended is the object `responses/<key>/<id>.open`, because a list of objects shows nothing but names,
+//! sizes and ages.
 
 use super::RESPONSES_FOLDER;
 use super::response_files::{ResponseFile, ResponseFiles, ResponseName, ResponseStage};

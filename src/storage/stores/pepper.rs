@@ -55,8 +55,8 @@ pub(super) fn find_pepper(storage: &StorageSettings, store: &Arc<dyn Store>) -> 
     Ok(pepper)
 }
 
-/// Compares the pepper of this gateway with that of the keys in a database, by its check value. Returns a warning if this
-/// gateway has none yet.
+/// Compares the pepper of this gateway with that of the keys in a database, by its check value. Returns a warning if
+/// this gateway has none yet.
 ///
 /// # Errors
 /// Returns a sentence for the operator if the peppers differ, or if the pepper cannot be read.

@@ -76,6 +76,7 @@ pub(super) const TRANSLATIONS: &[Translation] = &[
     ("Validate", "Prüfen", "Vérifier"),
     ("Configuration, TOML", "Konfiguration, TOML", "Configuration, TOML"),
     ("Nothing is changed. At most 512 KiB. Included files are not read; other files and variables that the text refers to are read as at a start.", "Es wird nichts geändert. Höchstens 512 KiB. Eingebundene Dateien werden nicht gelesen; andere Dateien und Variablen, auf die der Text verweist, werden wie beim Start gelesen.", "Rien n’est modifié. Au plus 512 Kio. Les fichiers inclus ne sont pas lus ; les autres fichiers et variables auxquels le texte renvoie sont lus comme au démarrage."),
+    ("{0} more are not shown.", "{0} weitere werden nicht gezeigt.", "{0} de plus ne sont pas affichés."),
     ("The text includes {0}, which was not read here: the result is that of the pasted text alone. To check all files together, run `penstock check` where they are.", "Der Text bindet {0} ein; das wurde hier nicht gelesen: Das Ergebnis gilt für den eingefügten Text allein. Um alle Dateien zusammen zu prüfen, führen Sie dort, wo sie liegen, `penstock check` aus.", "Le texte inclut {0}, qui n’a pas été lu ici : le résultat est celui du texte collé seul. Pour vérifier tous les fichiers ensemble, exécutez `penstock check` là où ils se trouvent."),
     ("Reload the configuration from its files", "Konfiguration aus ihren Dateien neu laden", "Recharger la configuration depuis ses fichiers"),
     ("Reload", "Neu laden", "Recharger"),

@@ -93,8 +93,11 @@ impl FileStore {
         Ok((files.collect::<Result<_, _>>()?, page.more))
     }
 
-    /// Returns a page of the ids of a key's files.
-    fn list_ids(&self, query: &FileQuery<'_>) -> Result<IdPage, StoreError> {
+    /// Returns a page of the ids of a key's files, and true if more follow.
+    ///
+    /// # Errors
+    /// Same as [`Store::scan`](crate::Store::scan).
+    pub fn list_ids(&self, query: &FileQuery<'_>) -> Result<IdPage, StoreError> {
         let purposes =
             FilePurpose::ALL.into_iter().filter(|one| query.purpose.is_none_or(|asked| asked == *one));
         let mut ids = Vec::new();

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 const END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Maximum silence after a finish reason that no usage confirms. More output may follow it, so it is longer than
-/// [`END_TIMEOUT`]; but most such answers are complete, and a provider that neither sends `[DONE]` nor closes the stream
-/// delays the end of each of them by this timeout. Engines pause for less than this between two tokens.
+/// [`END_TIMEOUT`]; but most such answers are complete, and a provider that neither sends `[DONE]` nor closes the
+/// stream delays the end of each of them by this timeout. Engines pause for less than this between two tokens.
 const UNCONFIRMED_END_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Timeout for the usage after the end event of a stream that has not reported it before. Most providers close the
