@@ -4,7 +4,7 @@ use super::api::run_blocking;
 use super::openapi::{page_schema, response_schema};
 use super::request::{AdminRequest, AdminResponse, store_error_response};
 use super::routes::{AdminRoute, RouteHandler};
-use crate::storage::stores::Stores;
+use crate::storage::stores::OpenStorage;
 use penstock_core::ApiError;
 use penstock_storage::Transaction;
 use penstock_storage::audit::{AuditEntry, ChangeDescription};

@@ -7,7 +7,7 @@ use super::request::{AdminRequest, AdminResponse, store_error_response};
 use super::routes::{AdminRoute, RouteHandler};
 use crate::batch::api_object;
 use crate::state::AppState;
-use crate::storage::stores::Stores;
+use crate::storage::stores::OpenStorage;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::batches::{BatchRecord, BatchStore};
 use serde_json::{Value, json};

@@ -7,7 +7,7 @@ use super::request::{AdminRequest, AdminResponse, MAX_PAGE_ROWS, store_error_res
 use super::routes::{AdminRoute, RouteHandler};
 use crate::state::AppState;
 use crate::storage::files::ExpiryCheck;
-use crate::storage::stores::Stores;
+use crate::storage::stores::OpenStorage;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::StoreError;
 use penstock_storage::files::{FilePage, FilePurpose, FileQuery, FileRecord, FileStore};

@@ -11,7 +11,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 /// Maximum number of connections of a listener, without downloads and event streams. A further connection is closed.
-pub(super) const MAX_CONNECTIONS: usize = 512;
+pub(super) const MAX_CONNECTIONS: usize = 256;
 /// Maximum number of requests of a listener in flight, without downloads, event streams and probes. A further request
 /// gets 503.
 pub(super) const MAX_IN_FLIGHT_REQUESTS: usize = 128;

@@ -105,7 +105,7 @@ impl BatchManager {
                 }
                 return is_stored;
             }
-            if timeout(RETRY_PAUSE, stop.wait_for_work(|stops| *stops)).await.is_ok() {
+            if timeout(RETRY_PAUSE, stop.wait_for(|stops| *stops)).await.is_ok() {
                 return false;
             }
         }

@@ -97,13 +97,13 @@ fn a_conflict_counts_as_an_object_only_if_there_is_one() {
     ] {
         let server = BadServer::start(Behaviour::Conflicts { exists });
         let bucket = Bucket::new(&quick_options(server.port)).unwrap();
-        let refused = bucket.create("a", temporary_file(&contents(size, 1))).unwrap_err();
+        let refused = bucket.create_from_file("a", temporary_file(&contents(size, 1))).unwrap_err();
         let expected = if exists { ErrorKind::AlreadyExists } else { ErrorKind::HostUnreachable };
         assert_eq!(refused.kind(), expected, "{size}");
         let lines = server.lines.lock().unwrap().clone();
         let aborts = lines.iter().filter(|line| line.starts_with("DELETE ")).count();
         assert_eq!(aborts, usize::from(size > 10), "{lines:?}");
-        let refused = bucket.replace("a", temporary_file(&contents(size, 1))).unwrap_err();
+        let refused = bucket.replace_from_file("a", temporary_file(&contents(size, 1))).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::HostUnreachable, "{size}");
         assert!(bucket.is_available(), "the store answers");
     }
