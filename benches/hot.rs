@@ -12,7 +12,7 @@ use criterion::{
 use penstock::billing::Ledger;
 use penstock::config::{ResolveEnv, load_text};
 use penstock::time::clock::ProcessClock;
-use penstock::upstream::pricing::{ChargeTerms, OfferPricing};
+use penstock::upstream::pricing::{ChargeContext, OfferPricing};
 use penstock_core::{
     AttemptTarget, Dialect, InferenceRequest, ModelKind, OfferCapabilities, OutputBuffer, TokenUsage,
     WorkDone,
@@ -326,7 +326,7 @@ fn money(c: &mut Criterion) {
     let eur_per_credit = settings.billing.eur_per_credit;
     let amounts = penstock_response_metadata::AmountFormat::Numbers;
     let wallet = PaymentSource::Credits;
-    let terms = ChargeTerms { eur_per_credit, provenance: true, amounts, batch: false, wallet, at: 1 };
+    let terms = ChargeContext { eur_per_credit, provenance: true, amounts, batch: false, wallet, at: 1 };
     let settled = bill.price_answer(done, done, None, Duration::from_secs(3), None, terms);
     let key: Arc<str> = "0123456789abcdef".into();
     let mut group = c.benchmark_group("money");

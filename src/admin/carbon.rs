@@ -2,7 +2,7 @@
 //! 3, category 1, of one account or of all.
 
 use super::credits::requested_account;
-use super::invoice::{invoice_error_response, sums_json};
+use super::invoice::{invoice_error_response, row_sums_json};
 use super::request::{AdminRequest, LedgerReply};
 use super::routes::{AdminRoute, RouteHandler};
 use crate::billing::Ledger;
@@ -175,7 +175,7 @@ fn report_sums(sums: &InvoiceSums) -> Map<String, Value> {
     };
     let tonnes =
         |grams: Decimal| exact(grams.checked_div(Decimal::from(GRAMS_PER_TONNE)).unwrap_or_default());
-    let mut members = sums_json(sums);
+    let mut members = row_sums_json(sums);
     members.extend(
         [
             ("gross_location_g_co2e", exact(location)),

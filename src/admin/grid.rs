@@ -124,7 +124,7 @@ fn day_json(app: &AppState, requests: &BatchRequests, has_every_zone: bool, now:
         let ran: Vec<u64> = hours.iter().map(|hour| of_hour(*hour)).collect();
         let intensity = |hour: u64| {
             let provider = providers.first?;
-            // A past hour is shown with the intensity that was recorded for it; the configuration has the present hour.
+            // Past hours use the recorded intensity; the current hour and unrecorded hours use the configured one.
             let recorded = app.grid_records.recorded_intensity(zone, hour).filter(|_| hour < last);
             Some(recorded.unwrap_or_else(|| configured_intensity(&live, provider, hour)))
         };

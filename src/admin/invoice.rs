@@ -212,7 +212,7 @@ fn invoice_json(
         "keys": rows("key", figures.keys.iter().map(|(key, sums)| (&**key, sums))),
         "days": rows("day", figures.days.iter().map(|(day, sums)| (&**day, sums))),
         "locations": rows("location", figures.locations.iter().map(|(location, sums)| (&**location, sums))),
-        "total": Value::Object(sums_json(&figures.total)),
+        "total": Value::Object(row_sums_json(&figures.total)),
         "net_eur": totals.net.to_string(),
         "vat_percent": exact(vat_percent),
         "vat_eur": totals.vat.to_string(),
@@ -244,7 +244,7 @@ fn line_json((unit, sums): (&InvoiceLineKey, &InvoiceSums), is_correction: bool)
     for (name, price) in PRICE_NAMES.iter().zip(&unit.prices) {
         row.insert(price_name(name), price.as_deref().into());
     }
-    row.extend(sums_json(sums));
+    row.extend(row_sums_json(sums));
     row
 }
 
@@ -279,7 +279,7 @@ fn price_name(name: &str) -> String {
 fn rows<'f>(name: &str, groups: impl Iterator<Item = (&'f str, &'f InvoiceSums)>) -> Value {
     let row = |(group, sums): (&str, &InvoiceSums)| {
         let mut row = Map::from_iter([(name.to_owned(), group.into())]);
-        row.extend(sums_json(sums));
+        row.extend(row_sums_json(sums));
         Value::Object(row)
     };
     groups.map(row).collect()
@@ -290,7 +290,7 @@ fn exact(decimal: Decimal) -> String {
 }
 
 /// Returns the sums of a row as JSON. Amounts that may have many digits are strings.
-pub(super) fn sums_json(sums: &InvoiceSums) -> Map<String, Value> {
+pub(super) fn row_sums_json(sums: &InvoiceSums) -> Map<String, Value> {
     let of = &sums.usage.billed;
     let scaled = |amount: i128, scale| Decimal::from_i128_with_scale(amount, scale).normalize().to_string();
     let members: [(&str, Value); 19] = [

@@ -4,7 +4,7 @@ use crate::billing::PastCharge;
 use crate::state::AppState;
 use crate::upstream::config_snapshot::ConfigSnapshot;
 use crate::upstream::offer::OfferState;
-use crate::upstream::pricing::ChargeTerms;
+use crate::upstream::pricing::ChargeContext;
 use penstock_core::calendar::{UtcDay, UtcMonth};
 use penstock_core::{TokenUsage, UsageSource, WorkDone};
 use penstock_pricing::PaymentSource;
@@ -113,7 +113,7 @@ fn charge(config: &ConfigSnapshot, offer: &OfferState, at: u64, rng: &mut StdRng
     let usage = TokenUsage { input, cached: 0, output, reasoning: 0, source: UsageSource::Provider };
     let done = WorkDone::Tokens(usage);
     let settings = &config.settings;
-    let terms = ChargeTerms {
+    let terms = ChargeContext {
         eur_per_credit: settings.billing.eur_per_credit,
         provenance: settings.impact.provenance,
         amounts: settings.compatibility.amount_format(),

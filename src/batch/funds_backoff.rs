@@ -21,7 +21,7 @@ impl FundsBackoff {
     }
 
     /// Counts a line that starts.
-    pub(super) fn on_start(&mut self) {
+    pub(super) fn on_line_start(&mut self) {
         self.0 = self.0.map(|left| left.saturating_sub(1));
     }
 
@@ -47,7 +47,7 @@ mod tests {
 
     /// Starts as many of `lines` as allowed; returns their number.
     fn begin(backoff: &mut FundsBackoff, lines: usize) -> usize {
-        let begun = (0..lines).take_while(|_| backoff.may_start().then(|| backoff.on_start()).is_some());
+        let begun = (0..lines).take_while(|_| backoff.may_start().then(|| backoff.on_line_start()).is_some());
         begun.count()
     }
 

@@ -81,7 +81,7 @@ impl BatchRunner {
         let Some(path) = self.path else { return self.end_early(EndReason::InvalidInput) };
         self.slicing = SlicingState::Whole;
         self.in_flight.lines += 1;
-        self.funds.on_start();
+        self.funds.on_line_start();
         self.in_flight.bytes += asked.body.len();
         let (body, cancel) = (asked.body.clone(), self.in_flight.cancel.clone());
         let interrupted = self.in_flight.interrupted.clone();

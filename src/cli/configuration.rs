@@ -49,7 +49,7 @@ pub(super) fn check(source: &ConfigSource, strict: bool, reach: bool) -> Result<
     let (matchless, note) = unmatched_warnings(&loaded.settings, &name);
     others.extend(matchless);
     others.extend(fd_limit::insufficient_reason(&loaded.settings, fd_limit::max_descriptors()));
-    others.extend(memory_estimate::excess_warning(&loaded.settings, memory_estimate::machine_memory()));
+    others.extend(memory_estimate::excess_warning(&loaded.settings, memory_estimate::memory_limit()));
     print_stderr(&others.iter().map(|warning| format!("warning: {warning}\n\n")).collect::<String>());
     print_stderr(&note);
     let count = loaded.warnings.len() + others.len();

@@ -177,7 +177,7 @@ pub fn excess_warning(settings: &Settings, machine: Option<u64>) -> Option<Strin
 /// Returns the memory of this machine, or the limit of a control group of this process, such as that of its container
 /// or service, whichever is less; `None` if unknown. A command in a shell does not see the limit of the gateway's
 /// service.
-pub fn machine_memory() -> Option<u64> {
+pub fn memory_limit() -> Option<u64> {
     let read = |path: &str| std::fs::read_to_string(path).ok();
     let total = read("/proc/meminfo").and_then(|text| parse_mem_total(&text));
     let mut groups = vec![
@@ -235,7 +235,7 @@ mod tests {
         for odd in ["", "MemTotal: 1 MB", "MemTotal: x kB", "MemTotal: 99999999999999999999 kB"] {
             assert_eq!(parse_mem_total(odd), None, "{odd}");
         }
-        assert!(machine_memory().is_some_and(|bytes| bytes > 1 << 20));
+        assert!(memory_limit().is_some_and(|bytes| bytes > 1 << 20));
     }
 
     #[test]

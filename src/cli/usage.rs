@@ -40,7 +40,7 @@ struct ShowArgs {
     /// Only this key of the account, by its id
     #[arg(long, requires = "account")]
     key: Option<String>,
-    /// First day in UTC, such as 2026-11-22; by default the one with which the range has 30 days
+    /// First day in UTC, such as 2026-11-22; by default 29 days before the last day
     #[arg(long)]
     from: Option<String>,
     /// Last day in UTC; by default today

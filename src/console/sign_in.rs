@@ -132,7 +132,7 @@ impl Console {
         what: &'static str,
     ) -> Result<String, ApiError> {
         let (stores, now) = (self.app.stores.clone(), self.app.clock.unix_seconds());
-        let entry = audit_entry(&user, &request.address, now, what);
+        let entry = own_user_audit_entry(&user, &request.address, now, what);
         let id = run_blocking(move || {
             if let Some(previous) = previous {
                 let digest = Sha256::digest(previous.as_bytes()).into();
@@ -199,7 +199,7 @@ impl Console {
             return Ok(self.form_page(request.language, &request.path, form, &query, Some(&refusal)));
         }
         let _permit = self.hashes.acquire().await;
-        let entry = audit_entry(&user, &request.address, now, "user.password");
+        let entry = own_user_audit_entry(&user, &request.address, now, "user.password");
         let stores = self.app.stores.clone();
         let saved = run_blocking(move || {
             let hashed = password::hash(&chosen)?;
@@ -275,7 +275,7 @@ pub fn find_invited_user(
 }
 
 /// Returns the audit log entry of an action `what` of a person on their own user.
-pub fn audit_entry(user: &UserRecord, address: &str, at: u64, what: &str) -> ChangeDescription {
+pub fn own_user_audit_entry(user: &UserRecord, address: &str, at: u64, what: &str) -> ChangeDescription {
     ChangeDescription {
         at,
         who: format!("{} from {address}", user.name),

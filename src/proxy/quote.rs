@@ -11,7 +11,7 @@ use super::{InProcessSession, PlaygroundRequest, RequestOrigin};
 use crate::billing::ReserveAmounts;
 use crate::proxy::endpoint::{ChatCompletions, Endpoint, parse_chat_request};
 use crate::state::AppState;
-use crate::upstream::pricing::ChargeTerms;
+use crate::upstream::pricing::ChargeContext;
 use bytes::Bytes;
 use penstock_core::{ApiError, ErrorCode, InferenceRequest, TokenUsage, WorkDone};
 use penstock_pricing::PaymentSource;
@@ -78,7 +78,7 @@ fn price(
     let output_tokens = chosen.expected_output_tokens(&x.config, ask, x.app.clock.steady_now());
     let usage = TokenUsage { output: output_tokens, ..ask.estimate_unreported_usage(0) };
     let is_by_energy = offer.pricing.is_priced_by_energy(at);
-    let terms = ChargeTerms {
+    let terms = ChargeContext {
         eur_per_credit: settings.billing.eur_per_credit,
         provenance: true,
         amounts: AmountFormat::Numbers,

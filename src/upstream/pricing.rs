@@ -49,9 +49,9 @@ pub struct PricedAnswer {
     pub members: Vec<u8>,
 }
 
-/// Terms of one charge: the settings of billing and of responses, and the circumstances of the request.
+/// Context of one charge: the settings of billing and of responses, and the circumstances of the request.
 #[derive(Clone, Copy)]
-pub struct ChargeTerms {
+pub struct ChargeContext {
     /// Price of one credit, EUR.
     pub eur_per_credit: Decimal,
     /// True if the members of the response show how the figures were computed.
@@ -203,7 +203,7 @@ impl OfferPricing {
         measured: Option<MeasuredEnergy>,
         took: Duration,
         spent: Option<&AttemptEnergy>,
-        terms: ChargeTerms,
+        terms: ChargeContext,
     ) -> PricedAnswer {
         let work = AttemptWork::new(done, took);
         let mut drawn = self.prepared.attempt_energy(&self.attempt_work(own, took), measured);
@@ -230,7 +230,7 @@ impl OfferPricing {
         done: &WorkDone,
         charge: &RequestCharge,
         rate: &TariffVersion,
-        terms: &ChargeTerms,
+        terms: &ChargeContext,
     ) -> Option<CacheSavings> {
         let usage = done.usage().filter(|usage| usage.cached > 0)?;
         let uncached = WorkDone::Tokens(TokenUsage { cached: 0, ..*usage });
@@ -312,7 +312,7 @@ impl OfferPricing {
         charge: &RequestCharge,
         counted: bool,
         cache: Option<CacheSavings>,
-        terms: &ChargeTerms,
+        terms: &ChargeContext,
     ) -> Vec<u8> {
         let impact = EnvironmentImpact {
             energy_kwh: footprint.energy_kwh,

@@ -31,7 +31,7 @@ fn home(provider: &Provider) -> Home {
     home
 }
 
-/// Returns the texts of every file below a folder, lossily.
+/// Returns path and contents of every file below a folder.
 fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {

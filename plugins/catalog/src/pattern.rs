@@ -26,7 +26,7 @@ impl AliasPattern {
     /// Returns the normalized text: lower case, with each run of `*` reduced to one. Two patterns with the same text
     /// are equal.
     #[must_use]
-    pub fn text(&self) -> &str {
+    pub fn normalized_text(&self) -> &str {
         &self.0
     }
 
@@ -144,7 +144,10 @@ mod tests {
     fn the_pattern_that_says_more_counts() {
         let mut all = ["*", "*a*", "a*", "claude-*", "claude-*-4*"].map(pattern);
         all.sort_by_key(AliasPattern::rank);
-        assert_eq!(all.each_ref().map(AliasPattern::text), ["claude-*-4*", "claude-*", "a*", "*a*", "*"]);
+        assert_eq!(
+            all.each_ref().map(AliasPattern::normalized_text),
+            ["claude-*-4*", "claude-*", "a*", "*a*", "*"]
+        );
     }
 
     #[test]

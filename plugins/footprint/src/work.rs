@@ -3,8 +3,8 @@
 use penstock_core::{TokenUsage, WorkDone};
 use std::time::Duration;
 
-/// Work of one attempt. For a failed attempt these are the tokens that the provider read, and those that it generated
-/// before the failure; both are zero if the attempt never reached the provider.
+/// Work of one attempt, and its duration. After a failure this is the work that the provider had done until then: zero
+/// tokens if the request never arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttemptWork {
     /// Amount of work done in the attempt, such as tokens or images.

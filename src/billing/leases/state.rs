@@ -109,9 +109,8 @@ impl LeaseState {
     }
 
     /// Observes the lease at a heartbeat; `pushed` and `written` are the numbers of the last operation of the write
-    /// queue and of the last written one. Returns true if every charge of the lease is written: the lease did not
-    /// change from one heartbeat to the next, so that all its charges were queued, and the queue was written up to that
-    /// point.
+    /// queue and of the last written one. Once the lease has not changed for one heartbeat, all its charges are queued,
+    /// and `pushed` is recorded. Returns true when `written` reaches that number: every charge of the lease is written.
     pub(super) fn has_all_charges_written(&mut self, total: i64, pushed: u64, written: u64) -> bool {
         match &mut self.unchanged {
             Some(seen) if (seen.total, seen.drawn) == (total, self.drawn) => {

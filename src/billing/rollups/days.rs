@@ -15,7 +15,7 @@ use penstock_usage::{
 
 /// Number of rows that a build writes at a time.
 const BUILD_ROWS: usize = 1_000;
-/// Time after which the build of another gateway counts as ended early, in seconds.
+/// Age in seconds from which another gateway's unfinished build counts as abandoned.
 const BUILD_SECONDS: u64 = 600;
 
 /// Result of building the rollups of days.

@@ -255,7 +255,7 @@ impl SettingsResolver<'_> {
 
 /// Normalizes a name for the comparison with others: patterns without regard to case.
 fn comparison_key(name: &str) -> String {
-    AliasPattern::new(name).map_or_else(|| name.to_owned(), |pattern| pattern.text().to_owned())
+    AliasPattern::new(name).map_or_else(|| name.to_owned(), |pattern| pattern.normalized_text().to_owned())
 }
 
 /// Converts the written kind of a model.

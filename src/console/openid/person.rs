@@ -3,7 +3,7 @@
 
 use crate::config::settings::OpenIdSettings;
 use crate::console::session::store_error_response;
-use crate::console::sign_in::{audit_entry, find_invited_user};
+use crate::console::sign_in::{find_invited_user, own_user_audit_entry};
 use crate::storage::stores::OpenStorage;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_openid::{IdToken, claim_texts};
@@ -122,7 +122,7 @@ impl OpenIdPerson {
                 user.account.clone_from(account);
             }
             user.generation += 1;
-            Some(audit_entry(user, &context.address, context.now, "user.change"))
+            Some(own_user_audit_entry(user, &context.address, context.now, "user.change"))
         });
         let changed = changed.map_err(store_error_response)?.map(|(user, _)| user);
         claimed?;
@@ -145,7 +145,7 @@ impl OpenIdPerson {
             user.invitation = None;
             user.identity = Some(self.identity(false));
             user.generation += 1;
-            Some(audit_entry(user, &context.address, context.now, "user.link"))
+            Some(own_user_audit_entry(user, &context.address, context.now, "user.link"))
         });
         changed
             .map_err(store_error_response)?
@@ -170,7 +170,7 @@ impl OpenIdPerson {
             disabled: None,
             generation: 0,
         };
-        let entry = audit_entry(&user, &context.address, context.now, "user.create");
+        let entry = own_user_audit_entry(&user, &context.address, context.now, "user.create");
         match stores.users.insert(&user, &entry) {
             Ok(()) => Ok(user),
             Err(StoreError::Guard { .. }) => self.existing(stores, &user.name),

@@ -8,7 +8,7 @@ use crate::proxy::response::head::ResponseHead;
 use crate::telemetry::throttle::ThrottledLog;
 use crate::time::clock;
 use crate::upstream::offer::OfferState;
-use crate::upstream::pricing::{ChargeTerms, charge_in_credits, to_ledger_footprint};
+use crate::upstream::pricing::{ChargeContext, charge_in_credits, to_ledger_footprint};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use penstock_core::{
     ChoiceSelection, ImageSize, ImageTask, InferenceRequest, InferenceTask, MeasuredEnergy, MicroCredits,
@@ -190,7 +190,7 @@ pub fn settle_usage(
             return Vec::new();
         }
     }
-    let terms = charge_terms(run);
+    let terms = charge_context(run);
     let credible = measured.and_then(|measured| offer.pricing.energy_if_plausible(own, measured, took));
     if credible.is_none() && measured.is_some_and(|measured| measured.joules > Decimal::ZERO) {
         report_overstated(run, offer, "energy");
@@ -223,9 +223,9 @@ pub fn settle_usage(
 }
 
 /// Returns the terms on which a request is charged.
-fn charge_terms(run: &FailoverRun<'_, '_>) -> ChargeTerms {
+fn charge_context(run: &FailoverRun<'_, '_>) -> ChargeContext {
     let settings = &run.exchange.config.settings;
-    ChargeTerms {
+    ChargeContext {
         eur_per_credit: settings.billing.eur_per_credit,
         provenance: settings.impact.provenance,
         amounts: settings.compatibility.amount_format(),

@@ -139,7 +139,8 @@ fn case(
         lines.iter().filter(|(_, says)| *says == Chunked).count(),
     );
     let one = first.1 && length + coded <= 1 && lines.iter().all(|(_, says)| *says != Two);
-    // A length over chunked bytes gives a body that is no JSON; a chunked body without chunks cannot be read.
+    // Content-Length with a chunked body gives a body that is not JSON; Transfer-Encoding: chunked with a plain body
+    // cannot be decoded.
     let good = one && ((length == 1 && !chunked) || (coded == 1 && chunked));
     let smuggled = format!(
         "POST {CHAT} HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {key}\r\nContent-Length: {}\r\n\r\n{}",

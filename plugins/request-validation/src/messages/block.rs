@@ -64,7 +64,7 @@ fn is_unchecked_block(
     Ok(kind.is_string() && is_vendor_block(&kind.text()))
 }
 
-/// Members of a block that are validated.
+/// Members of a block that [`validate_block`] reads; it ignores others.
 const BLOCK_MEMBERS: [&str; 11] = [
     "type",
     "text",

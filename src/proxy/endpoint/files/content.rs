@@ -49,7 +49,7 @@ impl Endpoint for DownloadFile {
             "The contents of a file, or a range of them",
             &[(200, FILE_CONTENT_TYPES), (206, FILE_CONTENT_TYPES)],
         )
-        .with_headers(&["Range"])
+        .with_request_headers(&["Range"])
         .with_error_codes(&[ErrorCode::RangeNotSatisfiable])
     }
 

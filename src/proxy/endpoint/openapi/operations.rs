@@ -74,7 +74,7 @@ impl Operation {
     }
 
     /// Sets the request headers of the endpoint.
-    pub const fn with_headers(mut self, headers: &'static [&'static str]) -> Self {
+    pub const fn with_request_headers(mut self, headers: &'static [&'static str]) -> Self {
         self.headers = headers;
         self
     }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 const CLIENTS: [Dialect; 3] = [Dialect::Chat, Dialect::Messages, Dialect::Responses];
 
-/// Returns the output and the error of a stream of these chunks, the same after each split.
+/// Translates a stream of these chunks; asserts that output and error are the same wherever the stream is split.
 fn translate(client: Dialect, chunks: &[Value]) -> (String, Option<UpstreamErrorKind>, Option<FinishReason>) {
     let mut stream: String = chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect();
     stream.push_str("data: [DONE]\n\n");

@@ -19,7 +19,7 @@ fn stream(content: &Value, events: &[Value], stop_reason: &str) -> String {
     start + &middle + &event(&end) + &event(&json!({"type": "message_stop"}))
 }
 
-/// Returns the output for a client, after each split of the stream.
+/// Translates a stream for a client; asserts that the output is the same wherever the stream is split.
 fn translate(client: Dialect, stream: &str) -> test_support::StreamRun {
     let (ask, abilities) = (sample_request(client, true), OfferCapabilities::default());
     let target = test_support::sample_target(Dialect::Messages, &abilities);

@@ -208,7 +208,7 @@ impl DecodedItem {
         }
     }
 
-    /// Emits the end of a part's complete text that the deltas lacked. Returns `Malformed` if the complete text
+    /// Emits the rest of a part's complete text, beyond what the deltas had. Returns `Malformed` if the complete text
     /// contradicts the emitted text, or if other text of the channel was emitted after the part, so that the missing
     /// end cannot follow in order.
     pub(super) fn push_complete_text(
@@ -264,7 +264,7 @@ impl DecodedItem {
         self.emit_initial_texts(context)
     }
 
-    /// Emits the ends of the texts of a complete item that the deltas lacked.
+    /// Emits the rest of each text of a complete item, beyond what the deltas had.
     pub(super) fn emit_missing_texts(
         &mut self,
         item: &[u8],
@@ -296,7 +296,7 @@ impl DecodedItem {
         context.events.extend((bytes > 0).then_some(AnswerEvent::SealedReasoning { bytes }));
     }
 
-    /// Emits the ends of the texts of complete parts that the deltas lacked. Parts of unknown types are ignored.
+    /// Emits the rest of each text of complete parts, beyond what the deltas had. Parts of unknown types are ignored.
     fn push_parts(&mut self, parts: &[u8], context: &mut OutputContext<'_>) -> Result<(), UpstreamError> {
         if !json_cursor::is_array(parts) {
             return Err(malformed_error());
@@ -307,7 +307,7 @@ impl DecodedItem {
         Ok(())
     }
 
-    /// Emits the end of a complete part's text that the deltas lacked. `index` returns the part's index for its kind.
+    /// Emits the rest of a complete part's text, beyond what the deltas had. `index` returns the part's index for its kind.
     pub(super) fn push_complete_part(
         &mut self,
         part: &[u8],
