@@ -12,16 +12,22 @@ use std::time::{Duration, Instant, SystemTime};
 /// Maximum number of objects that one call reads, those of other programs included: other calls wait for its permit.
 const MAX_READ_OBJECTS: usize = 10 * MAX_PAGE_OBJECTS;
 
+/// Objects with valid names that one call has read.
+struct ListedObjects {
+    named: Vec<(String, ObjectMeta)>,
+    /// Last object that was read, after which the next call continues; `None` if there are no further objects.
+    last_read: Option<Path>,
+}
+
 impl Bucket {
     /// Lists a page of the objects below a folder, after the object `after`. Objects of other programs whose names are
     /// invalid are left out: no call accepts such a name, neither for a deletion nor as `after`.
     pub(super) fn list_page(&self, folder: Path, mut after: Option<Path>) -> Result<ObjectPage, BucketError> {
         let mut found = Vec::new();
         loop {
-            let (listed, last_read) =
-                self.list_some(folder.clone(), after, MAX_PAGE_OBJECTS + 1 - found.len())?;
-            found.extend(listed);
-            after = last_read;
+            let listed = self.list_some(folder.clone(), after, MAX_PAGE_OBJECTS + 1 - found.len())?;
+            found.extend(listed.named);
+            after = listed.last_read;
             // One object beyond the page shows that more objects follow.
             if found.len() > MAX_PAGE_OBJECTS || after.is_none() {
                 break;
@@ -34,31 +40,33 @@ impl Bucket {
     }
 
     /// Lists at most `wanted` objects with valid names after the object `after`, by one call that reads at most
-    /// [`MAX_READ_OBJECTS`]. Returns them and the last object that was read, or `None` if there are no further objects.
+    /// [`MAX_READ_OBJECTS`].
     fn list_some(
         &self,
         folder: Path,
         after: Option<Path>,
         wanted: usize,
-    ) -> Result<(Vec<(String, ObjectMeta)>, Option<Path>), BucketError> {
+    ) -> Result<ListedObjects, BucketError> {
         let prefix = self.0.prefix.clone();
         self.call(move |store| async move {
             let mut stream = match &after {
                 Some(after) => store.list_with_offset(Some(&folder), after),
                 None => store.list(Some(&folder)),
             };
-            let (mut found, mut last_read) = (Vec::new(), None);
+            let (mut named, mut last_read) = (Vec::new(), None);
             for _ in 0..MAX_READ_OBJECTS {
-                let Some(object) = stream.try_next().await? else { return Ok((found, None)) };
+                let Some(object) = stream.try_next().await? else {
+                    return Ok(ListedObjects { named, last_read: None });
+                };
                 last_read = Some(object.location.clone());
                 if let Some(name) = object_name_from_key(&prefix, object.location.as_ref()) {
-                    found.push((name.to_owned(), object));
+                    named.push((name.to_owned(), object));
                 }
-                if found.len() >= wanted {
+                if named.len() >= wanted {
                     break;
                 }
             }
-            Ok((found, last_read))
+            Ok(ListedObjects { named, last_read })
         })
     }
 
