@@ -82,7 +82,7 @@ fn target(abilities: &OfferCapabilities) -> AttemptTarget<'_> {
     }
 }
 
-/// Returns offers that differ in price, speed, load and grid.
+/// Returns offers that differ in price, speed, load and carbon intensity of the grid.
 fn candidates(count: u32) -> Vec<Candidate> {
     let offers = 0..count;
     offers
@@ -102,7 +102,8 @@ fn bytes(length: usize) -> Throughput {
     Throughput::Bytes(u64::try_from(length).unwrap_or_default())
 }
 
-/// Measures a request before it is sent: validated, planned over three offers, encoded for the first.
+/// Measures the work on a request before it is sent: validation, the order of three offers, and the body for a
+/// provider.
 fn ask(c: &mut Criterion) {
     let limits = RequestLimits::default();
     let abilities = OfferCapabilities::default();
@@ -131,7 +132,7 @@ fn ask(c: &mut Criterion) {
     group.finish();
 }
 
-/// Returns the events of a streamed answer of a chat provider, without its end.
+/// Returns the content events of a streamed answer of a chat provider, without finish reason, usage and `[DONE]`.
 fn events() -> Vec<String> {
     let words = ["Ri", "vers", " bend", " because", " banks", " wear", ".", "\\n", " é"];
     let chunk = |(_, word): (usize, &&str)| {
@@ -144,7 +145,8 @@ fn events() -> Vec<String> {
     (0..EVENTS).zip(words.iter().cycle()).map(chunk).collect()
 }
 
-/// Measures the translation of the stream for this request, `together` events per piece.
+/// Measures the translation of a provider's stream for the client of this request. The provider's bytes arrive in
+/// chunks of `together` events.
 fn stream(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, ask: &InferenceRequest, together: usize) {
     let abilities = OfferCapabilities::default();
     let translator = find_translator(ask.dialect, Dialect::Chat).unwrap();
@@ -165,7 +167,8 @@ fn stream(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, ask: &InferenceR
     });
 }
 
-/// Measures a stream in the client's own dialect: unknown members are removed, the rest passes unchanged.
+/// Measures a stream of a provider with the client's own dialect: unknown members are removed, the rest passes
+/// unchanged.
 fn filter(c: &mut Criterion) {
     let ask = penstock_request_validation::validate_chat_request(
         conversation(PROSE, 1 << 10),
@@ -179,7 +182,8 @@ fn filter(c: &mut Criterion) {
     group.finish();
 }
 
-/// Measures a client of the messages dialect with a chat provider, in both directions.
+/// Measures the translation between a client of the messages dialect and a chat provider: of requests, and of a
+/// stream.
 fn translate(c: &mut Criterion) {
     let limits = RequestLimits::default();
     let messages = |body| {
@@ -220,7 +224,8 @@ fn order(c: &mut Criterion) {
     group.finish();
 }
 
-/// Measures the footprint, the price and both objects of an answer.
+/// Measures the computation of the footprint and the price of an answer, and the writing of the objects that state
+/// them (`environment_impact` and `billing_cost`).
 fn bill(c: &mut Criterion) {
     let grid = grid::parse_table(include_str!("../conf/grid/eu-2025.csv")).unwrap();
     let card = EnergyProfile {
@@ -343,7 +348,8 @@ fn money(c: &mut Criterion) {
                     hold.settle(bill.settlement(black_box(&settled), &done, false));
                 }
                 took += begun.elapsed();
-                // Keeps the queue as short as it is between requests.
+                // Waits until the writer thread has emptied its queue, because the queue is short in normal operation
+                // too.
                 while ledger.durability_snapshot().waiting > 0 {
                     std::thread::yield_now();
                 }

@@ -1,8 +1,8 @@
 //! Benchmark of many keys, and of the limits of a request: `cargo bench --bench keyring`.
 //!
-//! 100,000 keys with limits and model lists are created in a store and loaded as at a start: in less than one second,
-//! and with less than 100 MiB. Then the limit checks of one request are measured: reservation, settlement, and the
-//! headers of a response.
+//! 100,000 keys with limits and model lists are created in a store and loaded as at a start of the gateway. The load
+//! must take less than one second and less than 100 MiB. Then the limit checks of one request are measured:
+//! reservation, settlement, and the headers of a response.
 #![allow(missing_docs, reason = "the macros of the harness make items without docs")]
 #![allow(clippy::unwrap_used, reason = "what is made up here is well-formed")]
 #![allow(clippy::print_stdout, reason = "figures are for whoever runs this")]
@@ -54,7 +54,8 @@ fn key(number: u32) -> KeyRecord {
     }
 }
 
-/// Creates the keys: one as usual, the others as copies of its row, many per commit.
+/// Creates the keys and their accounts: the first key with the usual function, the others as copies of its row, 900
+/// per transaction.
 fn fill(vault: &OpenStorage) {
     let entry = ChangeDescription {
         at: 1,
@@ -108,7 +109,7 @@ fn bench(c: &mut Criterion, name: &str, mut work: impl FnMut()) {
             for _ in 0..times {
                 work();
             }
-            // The scheduler's figure may be a few milliseconds old, which is negligible over many samples.
+            // The scheduler's counter may lag by a few milliseconds, which is negligible over many samples.
             cpu().saturating_sub(began).max(Duration::from_nanos(1))
         });
     });
@@ -126,7 +127,8 @@ fn measure(c: &mut Criterion) {
     };
     let vault = OpenStorage::open(&storage).unwrap();
     fill(&vault);
-    // Read once before, so that the store's own cache is not counted as memory of the key cache.
+    // Reads all keys before the measurement. Otherwise the store's own cache would be counted as memory of the key
+    // cache.
     let mut after = None;
     loop {
         let page = vault.keys.list(None, after.as_deref(), 1_000).unwrap();

@@ -1,9 +1,9 @@
 //! Benchmark of batch lines compared with client requests: `cargo bench --bench lines`.
 //!
-//! One gateway and one provider that answers at once, both in this process. First clients send requests over persistent
-//! connections; then batch lines are executed, their answers appended to a file and synced, and their charges recorded
-//! with a row of progress. Lines should reach 60 % of the number of requests per second, and 2,000 per second on the
-//! disk.
+//! One gateway and one provider that answers at once, both in this process. First clients send requests over
+//! persistent connections; then batch lines are executed, their answers appended to a file and synced, and their
+//! charges recorded with a row of progress. Goals: the lines per second are at least 60 % of the requests per second,
+//! and at least 2,000 lines per second are synced to the disk.
 #![allow(missing_docs, reason = "a program, not a library")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "what is made up here is well-formed")]
 #![allow(clippy::print_stdout, reason = "figures are for whoever runs this")]
@@ -134,7 +134,7 @@ async fn requests(gateway: SocketAddr, key: &str) -> f64 {
     count.load(Ordering::Relaxed) as f64 / SECONDS as f64
 }
 
-/// Returns the lines per second, counted when they are on the disk.
+/// Returns the batch lines per second; a line counts once its answer is synced to the disk.
 async fn lines(app: &Arc<AppState>, key: &str, file: &std::path::Path) -> f64 {
     let principal = app.key_cache.find_principal(key.get(7..23).unwrap()).unwrap();
     let (done, ended) = mpsc::channel(AT_ONCE * 4);
@@ -162,7 +162,7 @@ async fn lines(app: &Arc<AppState>, key: &str, file: &std::path::Path) -> f64 {
     count as f64 / began.elapsed().as_secs_f64()
 }
 
-/// Writes answers and charges to the disk, group by group.
+/// Writes answers and charges of batch lines to the disk, group by group; returns the number of lines.
 async fn keep(app: Arc<AppState>, mut ended: mpsc::Receiver<LineResponse>, file: File) -> u64 {
     let (mut count, mut bytes, file) = (0, 0, Arc::new(file));
     let mut group = Vec::new();

@@ -64,7 +64,7 @@ fn live(models: usize, providers: usize) -> ConfigSnapshot {
     ConfigSnapshot::build(loaded.settings, None, &ConnectionPools::default(), 0).unwrap()
 }
 
-/// Records answers of a provider in use: several successes and one failure.
+/// Records several successes and one failure for each offer, as for a provider in use.
 fn used(live: &ConfigSnapshot) {
     for (number, offer) in (1..).zip(&live.offers) {
         for answer in 0..6_u32 {
@@ -140,7 +140,8 @@ fn plan(c: &mut Criterion) {
                 })
             });
         });
-        // A session that an offer has answered is the dearest case: the offers are scored with and without its saving.
+        // The known session is the most expensive case: an offer has answered it before, so the offers are scored
+        // with and without the saving by that offer's prompt cache.
         let offer = live.offers.first().unwrap().cache.offer_identity_hash();
         for record in [None, Some(SessionRecord { offer, tokens: 400 })] {
             let name = if record.is_some() { "known" } else { "new" };

@@ -1,5 +1,5 @@
-//! Benchmark of usage queries of a year at 500,000 hourly rollups of an account: `cargo bench --bench usage`. The first
-//! row adds up hours, as before there were rollups of days.
+//! Benchmark of usage queries of a year at 500,000 hourly rollups of an account: `cargo bench --bench usage`. The
+//! first row of the output adds up hourly rollups, as the gateway did before it had daily rollups.
 //!
 //! A query of any period takes at most 100 ms. Times are wall-clock times of one call, the median of several.
 #![allow(clippy::unwrap_used, reason = "what is made up here is well-formed")]
@@ -76,7 +76,7 @@ fn report(name: &str, mut call: impl FnMut()) {
     println!("{name}: {:.1?}", times.get(ROUNDS / 2).unwrap());
 }
 
-/// Writes a year of rollups of hours, and a tip of the ledger after them.
+/// Writes hourly rollups of a year, and then a ledger entry whose tip marks the rollups as complete.
 fn fill(ledger: &LedgerStore, first: HourNumber) {
     let mut rows = Vec::new();
     for hour in 0..DAYS * 24 {

@@ -1,4 +1,4 @@
-//! Simulated answers as tokens: a pure function of the provider's name, the seeds and the prompt.
+//! Simulated answers as lists of tokens. They are a pure function of the provider's name, the seeds and the prompt.
 
 use super::parsed_request::{AnswerFormat, ParsedRequest};
 use super::schema;
@@ -6,7 +6,7 @@ use super::text::{self, SeededRng, fold_hash, split_chunks, split_words};
 use super::tools::{self, ToolInvocation};
 use serde_json::json;
 
-/// Minimum number of tokens of an answer without a limit, and maximum number of tokens that the provider adds to it.
+/// Number of tokens of an answer without a limit: `LEAST` plus a pseudo-random number less than `SPREAD`.
 const LEAST: usize = 24;
 const SPREAD: u64 = 72;
 /// Number of reasoning tokens.
@@ -48,7 +48,7 @@ impl SimulatedAnswer {
     }
 }
 
-/// Returns all answers to a request.
+/// Returns the `n` answers to a request.
 pub(super) fn answers(ask: &ParsedRequest, name: &str, seed: u64) -> Vec<SimulatedAnswer> {
     let base = fold_hash(fold_hash(ask.prompt.hash, &seed.to_le_bytes()), &ask.seed.to_le_bytes());
     (0..ask.n as u64).map(|index| answer(ask, name, SeededRng::new(base.wrapping_add(index)))).collect()
@@ -94,8 +94,8 @@ fn answer_text(ask: &ParsedRequest, name: &str, draw: &mut SeededRng, wanted: us
     }
 }
 
-/// Returns the rest of an answer whose beginning the request contains: the exact continuation if the beginning is this
-/// provider's own, otherwise the answer without its first `before` words.
+/// Returns the continuation of an answer whose beginning the request contains. If this provider wrote the beginning,
+/// it is the exact rest of the answer; otherwise it is the answer without its first `before` words.
 fn continuation(whole: &[String], begun: &str, before: usize, name: &str) -> Vec<String> {
     let text = whole.concat();
     let rest = match text.strip_prefix(begun) {

@@ -1,4 +1,4 @@
-//! Writer of the chat completions dialect, in the format of vLLM-like engines.
+//! Writes answers in the chat completions dialect, in the format of vLLM and similar engines.
 
 use super::answer::{SimulatedAnswer, SimulatedFinish};
 use super::parsed_request::ParsedRequest;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 /// Creation time of every simulated answer. It is constant, so that the same request gets the same bytes.
 pub(super) const CREATED: u64 = 1_763_650_000;
 
-/// Returns the usage of all answers together.
+/// Returns the `usage` object, with the tokens of all answers together.
 fn usage(ask: &ParsedRequest, answers: &[SimulatedAnswer]) -> Value {
     let completion: u64 = answers.iter().map(SimulatedAnswer::token_count).sum();
     let reasoning: usize = answers.iter().map(|answer| answer.reasoning.len()).sum();
@@ -35,7 +35,7 @@ fn reason(finish: &SimulatedFinish, voice: AnswerOptions) -> Value {
     }
 }
 
-/// Returns the stop string that occurred, for vLLM's own member.
+/// Returns the stop string that ended the answer, for the member `stop_reason`, an extension of vLLM.
 fn stop_string(finish: &SimulatedFinish) -> Value {
     match finish {
         SimulatedFinish::Sequence(stop) => json!(stop),
@@ -123,7 +123,7 @@ pub(super) fn write_stream(
         .enumerate()
         .map(|(index, answer)| writer.deltas(ask, index, answer, voice).into_iter())
         .collect();
-    // The choices are generated concurrently: each one sends one token per round.
+    // The choices are interleaved as if generated concurrently: in each round, every choice sends one token.
     loop {
         let before = events.len();
         for list in &mut lists {

@@ -22,7 +22,7 @@ const MAX_SHOWN_BYTES: usize = 64 << 10;
 /// Counters of a simulated provider. Requests to the control endpoint do not count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallCounts {
-    /// Number of requests that were read.
+    /// Number of requests that were read completely.
     pub calls: u64,
     /// Number of requests by path.
     pub by_path: BTreeMap<String, u64>,
@@ -34,11 +34,12 @@ pub struct CallCounts {
     pub most_open: u64,
     /// Number of requests answered completely.
     pub finished: u64,
-    /// Number of requests cut off by a fault.
+    /// Number of responses that a fault cut off.
     pub cut: u64,
     /// Number of requests whose client disconnected before the end.
     pub cancelled: u64,
-    /// Number of requests that wait in a fault until the client disconnects or [`SimulatorControl::release`] is called.
+    /// Number of requests that a fault suspends until the client disconnects or [`SimulatorControl::release`] is
+    /// called.
     pub held: u64,
     /// Number of accepted connections.
     pub connections: u64,
@@ -84,7 +85,7 @@ pub(super) enum PlaybackOutcome {
     ClientGone,
 }
 
-/// Handle on a provider in this process. Clones share its state.
+/// Handle to control a simulated provider that runs in this process. Clones share its state.
 #[derive(Clone, Debug)]
 pub struct SimulatorControl {
     shared: Arc<ControlShared>,
@@ -143,7 +144,7 @@ impl SimulatorControl {
         state.bytes = 0;
     }
 
-    /// Lets all requests that wait in a fault continue.
+    /// Lets all requests continue that a fault has suspended.
     pub fn release(&self) {
         self.shared.released.send_replace(());
     }
@@ -180,7 +181,7 @@ impl SimulatorControl {
             if so(&counts) {
                 return counts;
             }
-            // The sender lives as long as `self`.
+            // An error is impossible, because the sender lives as long as `self`.
             changed.changed().await.ok();
         }
     }
@@ -201,8 +202,8 @@ impl SimulatorControl {
         counts.generations += u64::from(generates);
         counts.open += 1;
         counts.most_open = counts.most_open.max(counts.open);
-        // Paths come from the client. A limited number of them is counted separately; further ones are counted together
-        // as `*`.
+        // Clients choose the paths, so only a limited number of paths is counted separately; all further paths are
+        // counted together as `*`.
         let path = if counts.by_path.len() < MAX_STORED_CALLS { request.path_only() } else { "*" };
         match counts.by_path.get_mut(path) {
             Some(count) => *count += 1,
@@ -221,7 +222,7 @@ impl SimulatorControl {
         InFlightCallGuard { control: self.clone(), outcome: PlaybackOutcome::ClientGone }
     }
 
-    /// Returns the faults of this call.
+    /// Returns the faults that apply to this call, and counts the call for their rules.
     pub(super) fn take_faults(&self, path: &str, generates: bool, model: &str) -> Vec<SimulatedFault> {
         let mut state = self.shared.state.lock();
         let mut faults = Vec::new();

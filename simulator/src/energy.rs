@@ -1,4 +1,4 @@
-//! Measured energy in the formats of several vendors.
+//! Simulated energy measurements, in the formats of several vendors.
 
 use super::fault::EnergyShape;
 use serde_json::{Value, json};
@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 /// Part of an answer that reports measured energy.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum EnergyReport {
-    /// Member of the last object: name and value.
+    /// Member to add to the last JSON object: name and value.
     Member(&'static str, Value),
-    /// Comment before the end of a stream.
+    /// SSE comment to send before the end of a stream.
     Comment(String),
 }
 

@@ -14,7 +14,8 @@ pub(super) fn messages(kind: &str, message: &str) -> Value {
     json!({ "type": "error", "error": { "type": kind, "message": message }, "request_id": "req_simulated" })
 }
 
-/// Returns an error with this status, in the format of the dialect's usual engine.
+/// Returns an error body for this status: in the format of the messages dialect if `native` is true, otherwise in
+/// that of vLLM.
 pub(super) fn status_error(native: bool, status: u16) -> Value {
     let (vllm_kind, native_kind, message) = match status {
         400 => ("BadRequestError", "invalid_request_error", "The simulated engine does not accept this."),

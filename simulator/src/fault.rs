@@ -3,8 +3,9 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Deviation from a good answer. In JSON, the member `fault` has the name in snake case: `{"fault":"stall","after":3}`.
-/// `after` counts tokens; an answer that is not streamed breaks in its middle.
+/// Deviation from a good answer. In JSON, the member `fault` has the name in snake case:
+/// `{"fault":"stall","after":3}`. `after` is the number of tokens before the fault in a stream; in an answer that is
+/// not streamed, the fault occurs in its middle.
 ///
 /// Faults that replace the answer (a status, a refusal …) take precedence over those that change a good answer. Faults
 /// that wait ([`Silent`](SimulatedFault::Silent), [`Stall`](SimulatedFault::Stall)) do so until the client disconnects or
@@ -24,13 +25,13 @@ pub enum SimulatedFault {
         #[serde(default)]
         body: Option<String>,
     },
-    /// Reads the request and closes without sending a byte.
+    /// Reads the request, and closes the connection without sending a byte.
     CutBeforeHead {},
     /// Sends the head and closes.
     CutAfterHead {},
     /// Reads the request and sends nothing.
     Silent {},
-    /// Delays the first token by a number of milliseconds.
+    /// Delays the first token.
     SlowFirstToken {
         /// Delay in milliseconds.
         ms: u64,
@@ -74,13 +75,13 @@ pub enum SimulatedFault {
     Crlf {},
     /// Inserts comments between events.
     Comments {},
-    /// Sends a number of bytes at a time.
+    /// Sends the body in writes of this many bytes.
     Split {
         /// Number of bytes, at least 1.
         #[serde(default = "default_split_bytes")]
         bytes: usize,
     },
-    /// Sends a number of events at a time.
+    /// Sends this many events in one write.
     Merge {
         /// Number of events, at least 1.
         #[serde(default = "default_merge_events")]
@@ -153,7 +154,7 @@ pub enum ErrorShape {
     Vllm,
     /// llama.cpp's server.
     LlamaCpp,
-    /// Format of the chat completions vendor, which many imitate.
+    /// Format of the vendor that defined the chat completions dialect, which many others use too.
     Generic,
     /// Format of the messages vendor.
     Messages,
@@ -182,7 +183,7 @@ impl SimulatedFault {
     /// Reads a fault from its JSON object.
     ///
     /// # Errors
-    /// Returns one sentence: an unknown name, an unknown member, a wrong type.
+    /// Returns one sentence about an unknown name, an unknown member or a wrong type.
     pub fn from_json(value: Value) -> Result<Self, String> {
         serde_json::from_value(value).map_err(|error| format!("This fault cannot be read: {error}."))
     }

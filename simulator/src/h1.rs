@@ -1,4 +1,4 @@
-//! HTTP/1.1 server: buffered requests, responses written byte by byte if a fault requires it.
+//! HTTP/1.1 server. It reads each request completely, and can write a response byte by byte if a fault requires it.
 
 use super::control::PlaybackOutcome;
 use super::http_request::{HttpRequest, MAX_BODY_BYTES};
@@ -42,7 +42,7 @@ where
 /// Connection from a client.
 struct Http1Connection<S> {
     stream: S,
-    /// Bytes that were read and not yet parsed.
+    /// Bytes that were read but not parsed yet.
     read_buffer: BytesMut,
     /// Bytes to write before `body`.
     out: Vec<u8>,
@@ -65,7 +65,8 @@ struct ParsedHead {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Http1Connection<S> {
-    /// Reads the next request; true if another one may follow. Returns `None` if the client has closed the connection.
+    /// Reads the next request; the flag is true if the connection stays open for another request. Returns `None` if
+    /// the client has closed the connection.
     async fn read(&mut self) -> io::Result<Option<(HttpRequest, bool)>> {
         let mut begun = loop {
             if let Some((length, begun)) = parse(&self.read_buffer)? {
@@ -240,7 +241,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> ResponseWriter for Http1Connectio
     }
 
     async fn abort(&mut self) {
-        // The connection loop closes the connection.
+        // `abort` has no further work: the connection loop closes the connection.
     }
 
     async fn wait_for_disconnect(&mut self) {

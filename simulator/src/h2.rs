@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-/// Flow control windows large enough to block no test.
+/// Flow control windows, so large that they block no test.
 const STREAM_WINDOW: u32 = 8 << 20;
 const CONNECTION_WINDOW: u32 = 64 << 20;
 const STREAMS: u32 = 1024;
@@ -72,7 +72,7 @@ async fn read(incoming: &mut RecvStream) -> Option<Bytes> {
 struct Http2Writer {
     respond: SendResponse<Bytes>,
     body: Option<SendStream<Bytes>>,
-    /// Head that was queued and not sent yet.
+    /// Response head that is queued but not sent yet.
     head: Option<Response<()>>,
     queued: BytesMut,
 }
@@ -133,7 +133,8 @@ impl ResponseWriter for Http2Writer {
     }
 
     async fn flush_slowly(&mut self, pause: Duration) -> io::Result<()> {
-        // In HTTP/2 a head is one frame; it is delayed as long as if 256 bytes were sent one by one.
+        // In HTTP/2 the head is one frame, which cannot be sent byte by byte. It is delayed by the time that 256
+        // single bytes would take.
         sleep(pause.saturating_mul(256)).await;
         self.send(false).await
     }
@@ -143,7 +144,7 @@ impl ResponseWriter for Http2Writer {
     }
 
     async fn abort(&mut self) {
-        // A reset overtakes queued data; this pause lets flushed data be sent first.
+        // A reset discards data that is still queued; this pause lets the flushed data be sent before it.
         sleep(Duration::from_millis(2)).await;
         match self.body.as_mut() {
             Some(body) => body.send_reset(Reason::INTERNAL_ERROR),

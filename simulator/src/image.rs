@@ -1,5 +1,5 @@
-//! Simulated images: valid PNG files with tiles of colour, the same for the same seed and prompt. They do not show what
-//! the prompt describes.
+//! Simulated images: valid PNG files with tiles of colour, the same for the same seed and prompt. The images have no
+//! relation to the content of the prompt.
 
 use super::parsed_request::RequestError;
 use super::text::{SeededRng, fold_hash};
@@ -60,7 +60,7 @@ pub(super) fn read(body: &[u8]) -> Result<ImageTask, RequestError> {
 }
 
 impl ImageTask {
-    /// Returns the answer; image URLs have this host.
+    /// Returns the body of the answer; the URLs of its images point to `host`.
     pub(super) fn answer(&self, seed: u64, host: &str) -> Value {
         let one = |index: u64| {
             let seed = fold_hash(self.hash, &seed.wrapping_add(index).to_le_bytes());
@@ -75,7 +75,7 @@ impl ImageTask {
     }
 }
 
-/// Returns the image of a URL from [`ImageTask::answer`].
+/// Returns the image for the path of a URL that [`ImageTask::answer`] has returned.
 pub(super) fn image_at(path: &str) -> Option<Vec<u8>> {
     let (size, name) = path.strip_prefix("/simulated-images/")?.split_once('/')?;
     let (width, height) = size.split_once('x')?;
@@ -96,7 +96,7 @@ fn png(width: u32, height: u32, seed: u64) -> Vec<u8> {
     let mut row = Vec::with_capacity(width as usize + 1);
     for y in 0..height {
         row.clear();
-        // Filter type 0 (none): the rows of a tile are equal, so they compress well.
+        // Filter type 0 (none). The rows of a tile are equal, so they compress well even without a filter.
         row.push(0);
         row.extend((0..width).map(|x| ((x / TILE) * slant + (y / TILE) * twist) as u8));
         // Writing to memory does not fail.

@@ -1,9 +1,9 @@
-//! Simulated providers: servers of all dialects, embeddings and rerank, for the demo, for load tests and for tests
-//! that need a provider to fail.
+//! Simulated providers: servers for all dialects, embeddings and rerank. They serve the demo, load tests, and tests
+//! in which a provider must fail.
 //!
-//! They use no model, and each text says so. The same seed and request give the same answer. HTTP/1.1 is implemented
-//! here and HTTP/2 by the `h2` crate, independently of the gateway's own stack, so that a fault can break a message at
-//! any byte and bugs of the gateway's stack do not cancel out.
+//! The providers use no model, and each generated text says so. The same seed and request give the same answer.
+//! HTTP/1.1 is implemented here and HTTP/2 by the `h2` crate, independently of the HTTP stack of the gateway. So a
+//! fault can break a message at any byte, and a bug of the gateway's stack is not hidden by the same bug here.
 
 mod answer;
 mod chat;
@@ -59,7 +59,7 @@ pub struct SimulatorOptions {
     pub seed: u64,
     /// Delay between a request and its first token.
     pub first_token: Duration,
-    /// Tokens per second after the first; 0: all at once.
+    /// Tokens per second after the first token; 0 sends all at once.
     pub tokens_per_second: f64,
     /// Number of runtime threads of a separate process (see `penstock simulate`).
     pub threads: usize,
@@ -67,9 +67,9 @@ pub struct SimulatorOptions {
     pub tls: Option<(PathBuf, PathBuf)>,
     /// True if HTTP/2 is supported: by ALPN over TLS, by prior knowledge without.
     pub h2: bool,
-    /// Limit on input and output tokens together; a longer request is refused as by vLLM.
+    /// Limit on input and output tokens together; a longer request is refused in the same way as by vLLM.
     pub context_length: u64,
-    /// Names in the list of models; any other name is answered as well.
+    /// Names in the list of models. Requests for any other model are answered too.
     pub models: Vec<String>,
 }
 

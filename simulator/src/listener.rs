@@ -54,7 +54,7 @@ impl SimulatorListener {
         let mut connections = JoinSet::new();
         loop {
             let Ok((stream, _)) = self.listener.accept().await else {
-                // The process has no free file descriptor; there will be one soon.
+                // Accepting fails if the process has no free file descriptor; another one is soon closed.
                 sleep(Duration::from_millis(10)).await;
                 continue;
             };
@@ -87,7 +87,7 @@ async fn connection(
     }
 }
 
-/// Peeks at the first bytes without consuming them.
+/// Returns true if the connection begins with the HTTP/2 preface; peeks at the first bytes without consuming them.
 async fn begins_as_h2(stream: &TcpStream) -> bool {
     let mut bytes = [0; PREFACE.len()];
     loop {

@@ -1,11 +1,11 @@
-//! Writer of the messages dialect with its full grammar.
+//! Writes answers in the messages dialect, with every kind of event that the dialect has.
 
 use super::answer::{SimulatedAnswer, SimulatedFinish};
 use super::parsed_request::ParsedRequest;
 use super::shaping::{AnswerOptions, EventKind, StreamEvent};
 use serde_json::{Value, json};
 
-/// Signature of simulated thinking: invalid, but not empty, as clients require.
+/// Signature of simulated thinking. It is invalid but not empty, because clients require a signature.
 const SIGNATURE: &str = "c2ltdWxhdGVk";
 
 fn id(ask: &ParsedRequest) -> String {

@@ -1,5 +1,5 @@
-//! Simulated speech and moderation: a silent recording as long as its text, and results that flag nothing but the word
-//! `harm`.
+//! Simulated speech and moderation: a silent recording whose length depends on the text, and moderation results that
+//! flag only texts with the word `harm`.
 
 use super::parsed_request::RequestError;
 use super::script::ResponseScript;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 const RATE: u32 = 8_000;
 /// Number of characters that are spoken in a second.
 const CHARACTERS_PER_SECOND: usize = 15;
-/// Categories of the vendor's published description.
+/// Moderation categories, from the API documentation of the vendor that defined the endpoint.
 const CATEGORIES: [&str; 13] = [
     "harassment",
     "harassment/threatening",

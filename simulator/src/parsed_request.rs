@@ -29,7 +29,7 @@ pub(super) struct ParsedRequest {
     pub suffix: Option<String>,
     /// True if the answer is a stream.
     pub stream: bool,
-    /// True if a stream reports its usage (chat).
+    /// True if the request asks for the usage in the stream (chat).
     pub usage: bool,
     /// Number of answers, at least one.
     pub n: usize,
@@ -45,7 +45,8 @@ pub(super) struct ParsedRequest {
     pub seed: u64,
     /// True if the answer begins with reasoning.
     pub reasoning: bool,
-    /// Number of alternatives reported with each token's probability.
+    /// Number of alternative tokens to report with the log probability of each token; `None` for no log
+    /// probabilities.
     pub logprobs: Option<usize>,
     /// Format of the text.
     pub form: AnswerFormat,
@@ -55,7 +56,7 @@ pub(super) struct ParsedRequest {
     pub choice: ToolChoice,
     /// True if several tools may be called at once.
     pub parallel: bool,
-    /// Last words of the user; empty if the last message is the result of a tool.
+    /// Text of the last message of the user; empty if the last message is the result of a tool.
     pub asked: String,
     /// Beginning of an answer to be continued.
     pub prefill: Option<String>,
@@ -98,7 +99,7 @@ fn split_suffix(model: &str) -> (String, Option<String>) {
     }
 }
 
-/// Returns true if a model of this name reasons by default.
+/// Returns true if a model with this name reasons by default.
 fn reasons_by_default(model: &str) -> bool {
     let model = model.to_lowercase();
     ["thinking", "reason", "gpt-oss", "deepseek-r1", "qwq", "magistral"]

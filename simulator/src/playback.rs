@@ -10,7 +10,7 @@ use std::io;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// Number of queued bytes from which they are written.
+/// Number of queued bytes at which they are written to the connection.
 const WRITE: usize = 64 << 10;
 /// Pause after a piece that must be sent in its own packet.
 const ALONE: Duration = Duration::from_micros(200);
@@ -75,7 +75,7 @@ async fn perform<L: ResponseWriter>(
         }
         let due = begin + pace.due_at(piece.tokens);
         if due > now {
-            // The clock is read only if the last reading is too old to decide.
+            // The clock is read only if the piece was not due at the last reading.
             now = Instant::now();
             if due > now {
                 line.flush().await?;

@@ -1,15 +1,15 @@
-//! Size of a prompt: simulated tokens, a hash that determines the answer, and the cached part.
+//! Size of a prompt: number of simulated tokens, number of cached tokens, and a hash that determines the answer.
 
 use super::text::fold_hash;
 use parking_lot::Mutex;
 use serde_json::Value;
 use std::collections::HashSet;
 
-/// Number of tokens for the markers of a message.
+/// Number of tokens that count for the markers of a message.
 const MARKER_TOKENS: u64 = 4;
-/// Number of bytes of a simulated token.
+/// Number of bytes that count as one simulated token.
 const TOKEN: u64 = 4;
-/// Number of tokens of an image, an audio clip or a file.
+/// Number of tokens that count for an image, an audio clip or a file.
 const MEDIUM: u64 = 256;
 /// Block size of the prefix cache in tokens, as in vLLM.
 const BLOCK: u64 = 16;
@@ -21,7 +21,7 @@ const REMEMBERED: usize = 1 << 16;
 pub(super) struct PromptSize {
     /// Total number of tokens.
     pub tokens: u64,
-    /// Number of tokens in the prefix cache.
+    /// Number of tokens of the prompt that are found in the prefix cache.
     pub cached: u64,
     /// Hash of the messages and tools.
     pub hash: u64,
@@ -39,7 +39,7 @@ pub(super) struct PrefixCache {
 }
 
 impl PrefixCache {
-    /// Measures tools and messages, in this order, and stores their prefixes.
+    /// Counts and hashes tools and messages, in this order; looks up their prefixes in the cache and stores them.
     pub(super) fn measure(&self, tools: &[Value], turns: &[&Value]) -> PromptSize {
         let mut prompt = PromptSize::default();
         let mut known = self.known.lock();
@@ -58,13 +58,13 @@ impl PrefixCache {
                 prompt.cached = prompt.tokens;
             }
         }
-        // The last token of a prompt is never taken from the cache.
+        // As in vLLM, the last token of a prompt never counts as cached.
         prompt.cached = prompt.cached.min(prompt.tokens.saturating_sub(1)) / BLOCK * BLOCK;
         prompt
     }
 }
 
-/// Adds one value: its strings count as tokens, its structure affects only the hash.
+/// Adds one value: only its strings count as tokens, but its structure affects the hash too.
 fn add(value: &Value, prompt: &mut PromptSize) {
     match value {
         Value::Null => {}
@@ -80,13 +80,14 @@ fn add(value: &Value, prompt: &mut PromptSize) {
             for (name, one) in all {
                 prompt.hash = fold_hash(prompt.hash, name.as_bytes());
                 match (name.as_str(), one) {
-                    // Types and roles are part of the message's markers, and `data` is base64: their texts do not
-                    // count.
+                    // Types, roles and ids belong to the markers of the message, and `data` is base64, so these
+                    // strings do not count as tokens.
                     ("type" | "role" | "id" | "data", Value::String(text)) => {
                         prompt.hash = fold_hash(prompt.hash, text.as_bytes());
                         prompt.tokens += if name == "data" { MEDIUM } else { 0 };
                     }
-                    // The arguments of a call count as text, as in the dialect that sends them as text.
+                    // The arguments of a call (`input`) count as their JSON text, as in the chat dialect, which sends
+                    // them as text.
                     ("input", Value::Object(_)) => add(&Value::String(one.to_string()), prompt),
                     _ => add(one, prompt),
                 }

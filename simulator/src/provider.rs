@@ -27,7 +27,7 @@ const IMAGE_TOKENS: u32 = 40;
 pub(super) struct SimulatedProvider {
     options: SimulatorOptions,
     memory: PrefixCache,
-    /// Handle on the faults and counters.
+    /// Handle to set faults and read counters.
     pub control: SimulatorControl,
 }
 
@@ -90,7 +90,7 @@ impl SimulatedProvider {
             SimulatorRoute::Chat => Some(ParsedRequest::chat(&request.body, &self.memory)),
             SimulatorRoute::Messages => Some(ParsedRequest::messages(&request.body, &self.memory, false)),
             SimulatorRoute::Responses => Some(ParsedRequest::responses(&request.body, &self.memory)),
-            // Requests that only count tokens do not enter the prompt cache.
+            // Requests that only count tokens use an empty cache of their own, so their prompts are not stored.
             SimulatorRoute::CountTokens => {
                 Some(ParsedRequest::messages(&request.body, &PrefixCache::default(), true))
             }
@@ -110,7 +110,7 @@ impl SimulatedProvider {
         shaping::apply_byte_faults(script, &faults)
     }
 
-    /// Answers image and transcription requests, with the same faults as all others.
+    /// Answers image and transcription requests; the same faults apply as to all other requests.
     fn media(&self, route: SimulatorRoute, request: &HttpRequest) -> ResponseScript {
         let header = |name: &str| request.headers.get(name).and_then(|value| value.to_str().ok());
         let made = if route == SimulatorRoute::Images {
@@ -329,7 +329,8 @@ fn bad_request(route: SimulatorRoute, error: &RequestError) -> ResponseScript {
     ResponseScript::json(400, &error_body::invalid_request(route.is_messages(), error))
 }
 
-/// Returns the answer of a fault that replaces the good answer.
+/// Returns the answer that a fault sends in place of the good answer; `None` if the fault does not replace the
+/// answer.
 fn replacement(fault: &SimulatedFault, route: SimulatorRoute) -> Option<ResponseScript> {
     let before = |before| Some(ResponseScript { before, ..ResponseScript::plain(200, "text/plain", "") });
     match fault {

@@ -1,4 +1,4 @@
-//! Response channel to the client, for either HTTP version.
+//! Writer of a response to the client, implemented for each HTTP version.
 
 use super::script::ScriptHead;
 use std::future::Future;
@@ -19,7 +19,7 @@ pub(super) trait ResponseWriter: Send {
     /// Sends the queued bytes.
     fn flush(&mut self) -> impl Future<Output = io::Result<()>> + Send;
 
-    /// Sends the queued bytes one at a time, with a pause after each, if the protocol allows that.
+    /// Sends the queued bytes one by one, with a pause after each, if the HTTP version allows this.
     fn flush_slowly(&mut self, pause: Duration) -> impl Future<Output = io::Result<()>> + Send;
 
     /// Sends the queued bytes and ends the body.
@@ -28,6 +28,6 @@ pub(super) trait ResponseWriter: Send {
     /// Cuts the response off. Bytes that were already sent are not affected.
     fn abort(&mut self) -> impl Future<Output = ()> + Send;
 
-    /// Completes when the client has disconnected. May be dropped and called again.
+    /// Completes when the client has disconnected. The future may be dropped; the method can then be called again.
     fn wait_for_disconnect(&mut self) -> impl Future<Output = ()> + Send;
 }

@@ -1,4 +1,4 @@
-//! Writer of the responses dialect with its full grammar.
+//! Writes answers in the responses dialect, with every kind of event that the dialect has.
 
 use super::answer::{SimulatedAnswer, SimulatedFinish};
 use super::chat::{self, CREATED};

@@ -1,4 +1,4 @@
-//! Routes of a simulated provider, below any path prefix.
+//! Routes of a simulated provider. Any path prefix is accepted before them.
 
 /// Dialect of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub(super) enum SimulatorRoute {
     Speech,
     /// `POST …/moderations`
     Moderations,
-    /// `GET /simulated-images/…`: an image from an answer's URL.
+    /// `GET /simulated-images/…`: an image whose URL an answer contained.
     Image,
     /// `GET …/models`
     Models,
@@ -88,7 +88,7 @@ impl SimulatorRoute {
         }
     }
 
-    /// Returns true if the route generates output: rules without a path apply to these routes.
+    /// Returns true if the route generates output. Rules without a path apply only to these routes.
     pub(super) fn generates(self) -> bool {
         matches!(
             self,

@@ -3,8 +3,8 @@
 use super::fault::SimulatedFault;
 use serde_json::{Map, Value, json};
 
-/// Faults with a condition. A rule with [`times`](FaultRule::times) applies to that many calls, one such rule after the
-/// other; a rule without it is permanent.
+/// Faults with a condition. A rule with [`times`](FaultRule::times) applies to that many calls; several such rules
+/// apply one after the other. A rule without it is permanent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FaultRule {
     /// Faults that occur together.
@@ -15,7 +15,7 @@ pub struct FaultRule {
     pub skip: u32,
     /// Interval between the matching calls to which the rule applies; 1 for every call, 2 for every second one.
     pub every: u32,
-    /// End of the path; `None` for all paths that generate output, `*` for all paths.
+    /// End that the path of the request must have; `None` for all paths that generate output, `*` for all paths.
     pub path: Option<String>,
     /// Name of the model; `None` for any model.
     pub model: Option<String>,
@@ -32,7 +32,7 @@ impl From<SimulatedFault> for FaultRule {
 }
 
 impl FaultRule {
-    /// Creates a permanent rule for all calls that generate.
+    /// Creates a permanent rule for all calls that generate output.
     #[must_use]
     pub fn new(faults: Vec<SimulatedFault>) -> Self {
         Self { faults, times: None, skip: 0, every: 1, path: None, model: None, seen: 0, used: 0 }
@@ -56,7 +56,7 @@ impl FaultRule {
         Self { every, ..self }
     }
 
-    /// Limits the rule to paths with this end.
+    /// Limits the rule to requests whose path ends with this text.
     #[must_use]
     pub fn path(self, path: &str) -> Self {
         Self { path: Some(path.to_owned()), ..self }
@@ -105,7 +105,7 @@ impl FaultRule {
         self.times.is_none()
     }
 
-    /// Returns true if the rule has affected all its calls.
+    /// Returns true if the rule has been applied to as many calls as it has `times`.
     pub(super) fn is_exhausted(&self) -> bool {
         self.times.is_some_and(|times| self.used >= times)
     }
@@ -146,7 +146,7 @@ impl ModelSuffix {
             let mut object = Map::new();
             for pair in part.split('&') {
                 let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-                // Numbers and booleans are JSON, anything else is a text.
+                // Numbers and booleans are parsed as JSON; any other value is a text.
                 let value = serde_json::from_str(value).ok().filter(|value: &Value| !value.is_object());
                 let text = || json!(pair.split_once('=').map_or("", |(_, text)| text));
                 object.insert(name.to_owned(), value.unwrap_or_else(text));

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-/// Maximum depth; deeper schemas get `null`, which ends recursion.
+/// Maximum depth of the generated value. Deeper schemas get `null`, which ends recursive schemas.
 const DEPTH: usize = 24;
 /// Value of every string without constraints.
 const WORD: &str = "simulated";

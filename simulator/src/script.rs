@@ -1,4 +1,4 @@
-//! Script of an answer: a head, pieces with their due times, an end.
+//! Script of an answer: the head, the pieces of the body with the time at which each is due, and the end.
 
 use bytes::Bytes;
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub(super) struct BodyPiece {
     pub bytes: Bytes,
     /// Number of tokens after which the piece is sent.
     pub tokens: u32,
-    /// True if nothing is sent before this piece until the fault is released.
+    /// True if the playback stops before this piece until the fault is released.
     pub hold: bool,
     /// True if the piece is sent in its own packet.
     pub alone: bool,
@@ -53,7 +53,7 @@ pub(super) struct ResponseScript {
     pub before: HeadAction,
     /// Response head.
     pub head: ScriptHead,
-    /// True if the head is sent at once, and not together with the first piece.
+    /// True if the head is sent at once; otherwise it is sent together with the first piece.
     pub head_at_once: bool,
     /// Pause after each byte of the head.
     pub head_byte_delay: Option<Duration>,
@@ -61,7 +61,7 @@ pub(super) struct ResponseScript {
     pub pieces: Vec<BodyPiece>,
     /// Extra delay of the first token.
     pub first_token_delay: Duration,
-    /// True if the connection is cut at the end.
+    /// True if the connection is cut after the last piece.
     pub cut: bool,
 }
 

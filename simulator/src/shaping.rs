@@ -50,11 +50,11 @@ pub(super) struct StreamEvent {
 pub(super) struct AnswerOptions {
     /// True if usage is reported.
     pub usage: bool,
-    /// True if the finish reason is reported.
+    /// True if the answer reports its finish reason.
     pub finish: bool,
-    /// Name of the member with reasoning (chat).
+    /// Name of the member that has the reasoning (chat).
     pub reasoning: &'static str,
-    /// True if tool fields are repeated (chat).
+    /// True if every piece of a tool call repeats its name and id (chat).
     pub repeats: bool,
 }
 
@@ -103,7 +103,7 @@ pub(super) fn stream(
     script
 }
 
-/// Removes and inserts events for a fault.
+/// Applies a fault to the events of a stream: removes or inserts events.
 fn apply_to_events(events: &mut Vec<StreamEvent>, fault: &SimulatedFault, dialect: SimulatedDialect) {
     let event = |body: String, name, tokens, kind| StreamEvent { name, body, tokens, kind };
     match fault {
@@ -175,7 +175,7 @@ fn insert_huge_event(events: &mut Vec<StreamEvent>, bytes: usize, dialect: Simul
     events.insert(index_after(events, tokens.saturating_sub(1)), huge);
 }
 
-/// Inserts a report of energy: a member of the last event, or a comment before the end.
+/// Inserts an energy report into a stream: as a member of the last event, or as a comment before the end.
 fn insert_energy_report(events: &mut Vec<StreamEvent>, report: EnergyReport) {
     match report {
         EnergyReport::Member(name, value) => {
@@ -207,7 +207,7 @@ fn index_after(events: &[StreamEvent], tokens: u32) -> usize {
     first.or_else(end).unwrap_or(events.len())
 }
 
-/// Builds an unstreamed answer with this body, which is sent when `tokens` tokens are due.
+/// Builds an unstreamed answer with this body. It is sent at the time at which the token number `tokens` is due.
 pub(super) fn plain(
     mut body: String,
     tokens: u32,
@@ -288,7 +288,7 @@ pub(super) fn apply_byte_faults(mut script: ResponseScript, faults: &[SimulatedF
     script
 }
 
-/// Returns the index of the first piece after this number of tokens.
+/// Returns the index of the piece before which a stream is cut: the first one after `after` tokens.
 fn cut_index(pieces: &[BodyPiece], after: u32, streams: bool) -> usize {
     if !streams {
         return 1;
@@ -340,7 +340,7 @@ fn split(pieces: &[BodyPiece], bytes: usize) -> Vec<BodyPiece> {
     all
 }
 
-/// Compresses each piece separately, so that a stream is not delayed.
+/// Compresses the body with a flush after each piece, so that a stream is not delayed.
 fn compress(script: &mut ResponseScript) {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     for piece in &mut script.pieces {

@@ -1,4 +1,4 @@
-//! Simulated providers asked over real sockets.
+//! Tests of simulated providers with requests over real sockets.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod answers;
@@ -23,7 +23,7 @@ struct Seen {
     status: u16,
     head: String,
     body: Vec<u8>,
-    /// The body has the end that its frame promises.
+    /// True if the body is complete according to its framing (`Content-Length`, last chunk).
     whole: bool,
 }
 
@@ -36,14 +36,14 @@ impl Seen {
         serde_json::from_slice(&self.body).unwrap()
     }
 
-    /// JSON of the events, `[DONE]` left out.
+    /// Returns the events as JSON, without `[DONE]`.
     fn events(&self) -> Vec<Value> {
         let text = self.text();
         let lines = text.lines().filter_map(|line| line.strip_prefix("data: "));
         lines.filter(|line| *line != "[DONE]").map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// Text of a stream, in either dialect.
+    /// Returns the text of a stream in the chat or the messages dialect.
     fn answer_text(&self) -> String {
         let text = |event: &Value| {
             let paths = ["/choices/0/delta/content", "/delta/text"];
@@ -112,7 +112,7 @@ const CHAT: &str = "/v1/chat/completions";
 const MESSAGES: &str = "/v1/messages";
 const RESPONSES: &str = "/v1/responses";
 
-/// A small request; `more` is merged into it.
+/// Returns a small chat request with the members of `more` added.
 fn ask(more: &Value) -> Value {
     let mut ask =
         json!({ "model": "m", "max_tokens": 4096, "messages": [{ "role": "user", "content": "Hello" }] });
@@ -128,7 +128,7 @@ fn streamed(more: &Value) -> Value {
     ask
 }
 
-/// Asks for a chat stream while this fault holds.
+/// Sends a chat request to a new provider with this fault.
 async fn with(fault: SimulatedFault, body: &Value) -> Seen {
     let server = server().await;
     server.control().add_rule(fault);

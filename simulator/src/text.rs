@@ -1,6 +1,6 @@
 //! Text of simulated answers: deterministic, and clearly not written by a model.
 
-/// Sentences of an answer. Some have non-ASCII characters, so that streams split characters.
+/// Sentences of an answer. Some have non-ASCII characters, which streams may split into their bytes.
 const SENTENCES: &[&str] = &[
     "No language model took part in writing it.",
     "Its sentences come from a short table, picked by a seed.",
@@ -44,12 +44,12 @@ impl SeededRng {
         z ^ (z >> 31)
     }
 
-    /// Returns a number below `bound`, 0 for 0.
+    /// Returns a number from 0 to `bound - 1`; 0 if `bound` is 0.
     pub(super) fn next_below(&mut self, bound: u64) -> u64 {
         self.next().checked_rem(bound).unwrap_or(0)
     }
 
-    /// Cycles through all entries without end, with a random start and a random step, so that neighbours differ.
+    /// Iterates over the entries in an endless cycle, from a random start and with a random step.
     fn cycle(&mut self, from: &'static [&'static str]) -> impl Iterator<Item = &'static str> {
         let at = usize::try_from(self.next_below(from.len() as u64)).unwrap_or(0);
         let step = usize::try_from(self.next_below(from.len() as u64 / 2)).unwrap_or(0);
@@ -57,7 +57,7 @@ impl SeededRng {
     }
 }
 
-/// Folds bytes into a hash, eight at a time; the result is the same on every machine.
+/// Updates a hash with bytes, eight at a time. The result is the same on every machine.
 pub(super) fn fold_hash(mut hash: u64, bytes: &[u8]) -> u64 {
     const MULTIPLIER: u64 = 0x517c_c1b7_2722_0a95;
     let mut words = bytes.chunks_exact(8);
@@ -92,7 +92,7 @@ pub(super) fn reasoning(draw: &mut SeededRng, tokens: usize) -> Vec<String> {
     all
 }
 
-/// Splits a text into simulated tokens: words, each with the preceding blank.
+/// Splits a text into simulated tokens: words, each with the space before it.
 pub(super) fn split_words(text: &str) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     let mut word = String::new();

@@ -41,9 +41,9 @@ pub(super) struct ToolInvocation {
     pub arguments: Vec<String>,
 }
 
-/// Returns the tool calls of an answer. With [`ToolChoice::Auto`], tools are called if the last words of the user
-/// contain "use the tool" (then the tool that is named there, otherwise the first one) or "use the tools" (then all of
-/// them).
+/// Returns the tool calls of an answer. With [`ToolChoice::Auto`], tools are called if the last message of the user
+/// contains "use the tool" or "use the tools". The first phrase calls the tool that the message names, or else the
+/// first tool; the second phrase calls all tools.
 pub(super) fn tool_calls(
     tools: &[DeclaredTool],
     choice: &ToolChoice,

@@ -1,5 +1,5 @@
-//! Simulated transcripts: as long as the audio, in segments, and the same for the same bytes. They do not contain the
-//! spoken words.
+//! Simulated transcripts in segments that cover the length of the audio. The same bytes give the same transcript. The
+//! transcripts do not contain the spoken words.
 
 use super::parsed_request::RequestError;
 use super::text::{self, SeededRng, fold_hash};
@@ -26,7 +26,8 @@ pub(super) struct TranscriptionTask {
     seconds: f64,
 }
 
-/// Parses a form. The parser is minimal and independent of the gateway's, so that neither hides bugs of the other.
+/// Parses a form. The parser is minimal and independent of the parser of the gateway, so that a bug of one is not
+/// hidden by the same bug of the other.
 pub(super) fn read(content_type: &str, body: &[u8]) -> Result<TranscriptionTask, RequestError> {
     let invalid = |message: &str, field| RequestError { message: message.to_owned(), field: Some(field) };
     let boundary = content_type
@@ -75,7 +76,7 @@ pub(super) fn read(content_type: &str, body: &[u8]) -> Result<TranscriptionTask,
 }
 
 impl TranscriptionTask {
-    /// Returns the answer in the requested format; `Err` is an answer that is not JSON.
+    /// Returns the answer in the requested format: JSON as `Ok`, plain text formats as `Err`.
     pub(super) fn answer(&self, name: &str, seed: u64) -> Result<Value, String> {
         let mut draw = SeededRng::new(fold_hash(self.hash, &seed.to_le_bytes()));
         let count = ((self.seconds / SEGMENT).ceil() as usize).clamp(1, MOST);
@@ -117,7 +118,7 @@ impl TranscriptionTask {
         Ok(answer)
     }
 
-    /// Returns the simulated tokens of the answer, for its pace.
+    /// Returns the number of simulated tokens of the answer, which determines its delay.
     pub(super) fn tokens(&self) -> u32 {
         ((self.seconds / SEGMENT).ceil() as u32).saturating_mul(2).min(200)
     }

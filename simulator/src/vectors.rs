@@ -50,8 +50,8 @@ pub(super) fn embeddings(body: &Value, usage: bool) -> Result<VectorAnswer, Requ
     Ok(VectorAnswer { body: answer, tokens: all, longest, header: false })
 }
 
-/// Returns the requested length of the vectors. As in engines, an invalid length is an error and is not replaced by a
-/// default.
+/// Returns the requested length of the vectors. As in real engines, an invalid length is an error; it is not replaced
+/// by the default.
 fn length(body: &Value) -> Result<usize, RequestError> {
     let Some(asked) = body.get("dimensions").filter(|asked| !asked.is_null()) else { return Ok(LENGTH) };
     let length = asked.as_u64().filter(|length| (1..=LONGEST).contains(length));

@@ -94,7 +94,7 @@ fn insert(vault: &OpenStorage, asked: &AdminRequest, account: &AccountRecord) ->
     })
 }
 
-/// Returns the account that the request for a new key names, and true if this call created the account.
+/// Returns the account for which the request creates a key, and true if this call created the account.
 pub(super) fn find_or_create(
     vault: &OpenStorage,
     asked: &AdminRequest,
@@ -118,8 +118,8 @@ pub(super) fn find_or_create(
     Ok((account, true))
 }
 
-/// Returns true if an account may be created implicitly: the default account, and accounts that keys of earlier
-/// versions name.
+/// Returns true if an account may be created implicitly, with its first key. This applies to the default account and
+/// to accounts that the keys of earlier versions refer to.
 fn is_implicit(vault: &OpenStorage, id: &str) -> Result<bool, ApiError> {
     Ok(id == DEFAULT_ACCOUNT_ID
         || !vault.keys.list(Some(id), None, 1).map_err(store_error_response)?.keys.is_empty())

@@ -90,7 +90,7 @@ async fn handle_grant(
     Ok(LedgerReply::Json(status, adjustment_response_json(ledger, &account, &id, entry).await?))
 }
 
-/// Account, wallet and amount of a grant or a correction. Two requests with the same effect are equal.
+/// Account, wallet and amount of a grant or a correction. Values of two requests with the same effect are equal.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct LedgerAdjustment {
     account: Box<str>,
@@ -105,7 +105,7 @@ impl LedgerAdjustment {
         Self { account: account.into(), wallet, amount, of: None }
     }
 
-    /// Converts the movement of an entry. Returns `None` if it is neither a grant nor a correction.
+    /// Converts the kind of an entry. Returns `None` if it is neither a grant nor a correction.
     pub(super) fn from_entry_kind(account: &str, movement: &EntryKind) -> Option<Self> {
         let account = account.into();
         match movement {
@@ -135,7 +135,7 @@ impl LedgerAdjustment {
     }
 }
 
-/// Returns the number of the existing entry with this id if it has the same effect as the request.
+/// Returns the number of the existing ledger entry with this id, if that entry has the same effect as the request.
 ///
 /// # Errors
 /// Returns 409 with both effects if they differ.
@@ -152,7 +152,7 @@ pub(super) async fn check_existing_entry(
             adjustment_error_response(AdjustmentError::Duplicate(entry)).with_details_member("id", id)
         );
     };
-    // An entry can be corrected only once, so the entry's existing correction may have another id.
+    // The existing entry may be a correction with another id, because each entry can be corrected only once.
     let other_id = before.of.is_some() && !has_correction_id(found.as_ref(), id);
     if before == *wanted && !other_id {
         return Ok(entry);
@@ -199,7 +199,8 @@ pub async fn grant_demo(ledger: &Ledger) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the response to a grant or a correction: the balances of the account, with the id and number of the entry.
+/// Returns the response to a grant or a correction: the balances of the account, and the id and the number of the
+/// ledger entry.
 pub(super) async fn adjustment_response_json(
     ledger: &Ledger,
     account: &str,
@@ -236,7 +237,8 @@ pub(super) fn adjustment_error_response(why: AdjustmentError) -> ApiError {
     }
 }
 
-/// Reads `credits` or `kwh` (exactly one of them is required) in the smallest unit of the wallet.
+/// Reads `credits` or `kwh` (exactly one is required). Returns the name of the member, the wallet, and the amount in
+/// the smallest unit of the wallet.
 pub(super) fn parse_amount(body: &Value) -> Result<(&'static str, Wallet, i64), ApiError> {
     let given = |field: &str| body.get(field).filter(|value| !value.is_null());
     let (field, wallet, decimal_places, value) = match (given("credits"), given("kwh")) {

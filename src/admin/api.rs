@@ -1,4 +1,4 @@
-//! Admin API inside the process, as the admin listener and the console's sites call it.
+//! In-process interface of the admin API, called by the admin listener, the console and the dashboard.
 
 use super::dangling_references;
 use super::request::{AdminRequest, AdminResponse, KeyCacheUpdate, LedgerReply};
@@ -55,7 +55,7 @@ impl ConsoleBackend for AdminApi {
 }
 
 impl AdminApi {
-    /// Checks that the store was not handed over to another process.
+    /// Checks that this process still owns the store, which a restart hands over to the new process.
     ///
     /// # Errors
     /// Returns 503 while another process takes over.
@@ -68,9 +68,9 @@ impl AdminApi {
     }
 }
 
-/// Protects against DNS rebinding: a web page of another site can point its own host name to this machine, and its
-/// scripts could then read everything that needs no token. Only IP addresses and known host names are accepted;
-/// `setting` is the configuration key that adds a name, for the error message.
+/// Protects against DNS rebinding: a foreign web site can let its own host name resolve to this machine. Its scripts
+/// could then read all pages that need no token. Only IP addresses and known host names are accepted; `setting` is
+/// the configuration key that adds a name, for the error message.
 ///
 /// # Errors
 /// Returns 421 for any other name.
@@ -87,8 +87,8 @@ pub(super) fn check_host(hosts: &ServedHosts, setting: &str, head: &RequestHeade
     Err(ApiError::with_message(ErrorCode::Misdirected, message))
 }
 
-/// Runs the handler of a request that needs the store only, and adds live data to the response. Takes no lock: neither
-/// a heartbeat of the fleet nor the revocation of a key waits for a long read.
+/// Runs the handler of a request that needs only the store, and adds live data to the response. Takes no lock, so a
+/// long read delays neither a heartbeat of the fleet nor the revocation of a key.
 ///
 /// # Errors
 /// Returns an error if the request is invalid, the error of the store, or a 503 if other requests use it for too long.
@@ -98,7 +98,7 @@ pub(super) async fn run_store_request(
     work: StoreHandler,
     asked: AdminRequest,
 ) -> Result<AdminResponse, ApiError> {
-    // Guard and permit end with the work, which goes on if the caller has left.
+    // The work continues if the caller disconnects, so guard and permit move into the work and end with it.
     let (app, guard) = (app.clone(), app.admin_requests.begin());
     let permit = app.admin_requests.acquire_store_permit(client).await?;
     run_blocking(move || {
@@ -111,8 +111,8 @@ pub(super) async fn run_store_request(
 }
 
 /// Runs the handler of a request that changes a key or an account, updates the key cache, and adds live data and
-/// warnings to the response. These handlers run one at a time, so that the key cache always has the latest stored
-/// values.
+/// warnings to the response. These handlers run one at a time; otherwise an older value could overwrite a newer one
+/// in the key cache.
 ///
 /// # Errors
 /// Returns an error if the request is invalid, or the error of the store.
@@ -140,7 +140,7 @@ pub async fn run_key_change(
     .await
 }
 
-/// Updates the key cache, and reports the change to the processes that still drain.
+/// Updates the key cache, and sends the change to the old processes of this gateway that are still draining.
 fn update_key_cache(app: &AppState, update: &KeyCacheUpdate) {
     match update {
         KeyCacheUpdate::Key(key, account) => {

@@ -52,8 +52,8 @@ fn list(vault: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiE
     Ok(AdminResponse::ok(json!({ "data": data, "has_more": page.next.is_some(), "next": page.next })))
 }
 
-/// Writes the entry of a change that is not one transaction. It is written before the change, so that no change is
-/// missing in the log, whatever happens in between.
+/// Writes the audit entry of a change that cannot be made in one transaction with the entry. The entry is written
+/// before the change, so no change is missing in the log even after a crash in between.
 ///
 /// # Errors
 /// Returns the error of the store; the change must not be made then.
@@ -101,7 +101,8 @@ mod tests {
         let vault = OpenStorage::open(&StorageSettings::embedded(folder.path())).unwrap();
         let asked = AdminRequest { actor: "test".to_owned(), ..AdminRequest::default() };
         for number in 0..330 {
-            // One entry of the target is followed by 109 others, and two pairs are adjacent.
+            // Three pairs of adjacent entries have the wanted target; each pair is followed by 108 entries of another
+            // target.
             let target = if number % 110 == 0 || number % 110 == 1 { "wanted" } else { "other" };
             let entry = asked.audit_entry("something", target, json!({ "n": number }));
             vault.audit.apply_with_entry(&Transaction::new(), &entry).unwrap();

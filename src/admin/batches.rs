@@ -62,7 +62,8 @@ pub const ROUTES: &[AdminRoute] = &[
     .with_response(200, || schema_ref("Batch")),
 ];
 
-/// Returns a page of batches: of all accounts in the order of their ids, or of one account, the newest first.
+/// Returns a page of batches: either of all accounts, in the order of the batch ids, or of one account, the newest
+/// first.
 fn list(vault: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let limit = asked.page_limit(&LIST_QUERY_PARAMETERS)?;
     let (account, state) = (
@@ -86,7 +87,7 @@ fn list(vault: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiE
     Ok(AdminResponse::ok(json!({ "data": data, "has_more": page.next.is_some(), "next": page.next })))
 }
 
-/// Returns the batch after which a page of an account starts.
+/// Returns the batch after which a page of an account's batches starts; checks that it belongs to the account.
 fn batch_of_account(store: &BatchStore, account: &str, id: &str) -> Result<BatchRecord, ApiError> {
     let record = store.get(id).map_err(store_error_response)?.filter(|record| record.account == account);
     record.ok_or_else(|| ApiError::invalid("after", "after has to be the id of a batch of the account."))

@@ -1,5 +1,5 @@
-//! Admin request for the carbon report: the footprint of a period in the form that ESRS E1 asks of customers for scope
-//! 3, category 1, of one account or of all.
+//! Admin request for the carbon report: the footprint of a period, of one account or of all accounts. It has the form
+//! in which customers must report it as scope 3, category 1, by ESRS E1.
 
 use super::credits::requested_account;
 use super::invoice::{invoice_error_response, row_sums_json};
@@ -109,7 +109,8 @@ async fn carbon(vault: &OpenStorage, ledger: &Ledger, asked: &AdminRequest) -> R
         None => ReportedAccounts::Total,
     };
     let store = ledger.store.clone();
-    // The value is dropped together with the request, which tells the report to stop.
+    // If the request is dropped, this value is dropped too. The report then stops, because its weak reference is no
+    // longer alive.
     let request = Arc::new(());
     let waiting = Arc::downgrade(&request);
     let work = move || report(&store, &accounts, range, || waiting.strong_count() > 0);

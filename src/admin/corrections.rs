@@ -1,4 +1,4 @@
-//! Corrections of charges and grants in the ledger, and what a correction would change.
+//! Corrections of charges and grants in the ledger, and previews of such corrections.
 
 use super::adjustments::{
     LedgerAdjustment, adjustment_error_response, adjustment_response_json, amount_member_name,
@@ -53,7 +53,7 @@ struct CorrectionRequest {
     wallet: Wallet,
     instead: i64,
     note: String,
-    /// True if the new amount may be above that of the entry.
+    /// True if the new amount may be greater than the amount of the entry.
     allows_increase: bool,
 }
 
@@ -110,7 +110,7 @@ async fn handle_correct(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerR
     Ok(LedgerReply::Json(status, adjustment_response_json(ledger, &account, &id, entry).await?))
 }
 
-/// Shows what a correction would change, without a change.
+/// Returns the effect that a correction would have, without making it.
 ///
 /// # Errors
 /// Returns the refusal of the correction; 404 if the account does not exist.
@@ -152,7 +152,7 @@ async fn preview(
     Ok(LedgerReply::Json(200, answer))
 }
 
-/// Checks that no correction of the same entry is in the ledger.
+/// Checks that the ledger has no earlier correction of the same entry.
 ///
 /// # Errors
 /// Returns 409 with the earlier correction.
@@ -183,7 +183,7 @@ fn preview_schema() -> Value {
     } })
 }
 
-/// Facts of a correction, from its ledger movement.
+/// Data of a correction, taken from the kind of its ledger entry.
 struct CorrectionFacts {
     id: String,
     entry: u64,
@@ -196,7 +196,7 @@ struct CorrectionFacts {
 }
 
 impl CorrectionFacts {
-    /// Returns the facts of a movement; `None` if it is no correction.
+    /// Returns the data of a correction; `None` for any other kind of ledger entry.
     fn of(movement: &EntryKind) -> Option<Self> {
         let EntryKind::Correct { id, of, what, wallet, previous_amount, new_amount, note, .. } = movement
         else {
@@ -222,14 +222,15 @@ impl CorrectionFacts {
         self.new > self.previous
     }
 
-    /// Returns the change in the audit log. The number of the correction's entry is added when it is known.
+    /// Returns the change as the audit log shows it. The number of the new ledger entry is added later, once it is
+    /// known.
     fn audited(&self) -> Value {
         let amounts = [self.previous, self.new].map(|amount| format_amount(self.wallet, amount));
         json!({ "corrects": self.entry, "id": self.id, amount_member_name(self.wallet): amounts, "note": self.note })
     }
 }
 
-/// Reads the corrected entry, and builds the ledger movement that corrects it.
+/// Reads the entry to be corrected, and builds the ledger entry that corrects it.
 async fn read_movement(
     ledger: &Ledger,
     request: CorrectionRequest,
@@ -238,8 +239,8 @@ async fn read_movement(
     let (book, number) = (ledger.store.clone(), request.entry);
     let found = run_blocking(move || {
         let found = report::find_entry(&book, number)?;
-        // The EUR value of a part of a charge follows from the charge. A free charge has no amount to derive it from,
-        // so its tariff is read.
+        // The EUR value of a changed amount is computed in proportion to the charge. A free charge has amount 0, so
+        // the price per unit is read from its tariff.
         let unit = match found.as_ref().map(|entry| &entry.kind) {
             Some(EntryKind::Settle { wallet, amount: 0, sale, .. }) => {
                 Some(rerate::wallet_unit_price(&book, &sale.terms, *wallet)?)
@@ -252,8 +253,8 @@ async fn read_movement(
     correction_act(found, unit, request, actor)
 }
 
-/// Builds the ledger movement that corrects an entry. `unit` is the price of one unit of the wallet in EUR; it is
-/// needed for a free charge only.
+/// Builds the ledger entry (account and kind) that corrects an entry. `unit` is the price of one unit of the wallet
+/// in EUR; it is needed only for a free charge.
 fn correction_act(
     found: Option<LedgerEntry>,
     unit: Option<Decimal>,

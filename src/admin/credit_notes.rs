@@ -1,6 +1,7 @@
-//! Admin requests for credit notes. A credit note has the corrections of charges that an issued invoice has, made after
-//! the invoice was issued; it has the next number of the invoice's seller and year, and never changes. A correction is
-//! either on one credit note or on the invoice of the period in which it was made.
+//! Admin requests for credit notes. A credit note lists corrections of the charges on an issued invoice that were
+//! made after the invoice was issued. Its number is the next one in the series of the seller and the year, and it
+//! never changes. Each correction is either on one credit note, or on the invoice of the period in which the
+//! correction was made.
 
 use super::accounts;
 use super::api::run_blocking;
@@ -190,13 +191,14 @@ fn try_issue(
     }
 }
 
-/// Credit note without a number: its record and its document.
+/// Credit note before it has a number: its record and its document.
 struct Draft {
     record: CreditNoteRecord,
     document: Value,
 }
 
-/// Builds the credit note of an invoice. Seller, customer and VAT are those of the invoice as it was issued. Blocks.
+/// Builds the credit note of an invoice. Seller, customer and VAT are those of the invoice as it was issued. Blocks
+/// the thread.
 fn draft(app: &AppState, account: &str, number: &str, now: u64) -> Result<Draft, ApiError> {
     let issued = app.stores.invoices.list(Some(account)).map_err(store_error_response)?;
     let unknown = || ApiError::invalid("invoice", INVOICE_EXPECTED);
@@ -247,8 +249,8 @@ fn draft(app: &AppState, account: &str, number: &str, now: u64) -> Result<Draft,
     Ok(Draft { record, document })
 }
 
-/// Returns the corrections of an invoice's charges that no document has, at most as many as one credit note takes. A
-/// correction on a day of an issued invoice is on that invoice.
+/// Returns the corrections of an invoice's charges that are on no document yet, at most as many as fit on one credit
+/// note. A correction that was made on a day of an issued invoice is already on that invoice.
 fn open_corrections(
     app: &AppState,
     invoice: &InvoiceRecord,
@@ -258,7 +260,7 @@ fn open_corrections(
     let notes = app.stores.invoices.credit_notes(&invoice.account).map_err(store_error_response)?;
     let noted: BTreeSet<u64> = notes.iter().flat_map(|note| note.entries.iter().copied()).collect();
     let first = UtcDay::parse(&invoice.from).ok_or_else(|| ApiError::new(ErrorCode::Internal))?;
-    // Entries of a gateway whose clock is ahead may be of the next day.
+    // The range includes the next day, because the clock of another gateway may be fast.
     let end = DayNumber::from_unix(now).next().next();
     let lines = read_corrections(&app.ledger.store, &invoice.account, (first.into(), end));
     let mut lines = lines.map_err(|error| ApiError::with_message(ErrorCode::Internal, error.0))?;

@@ -1,5 +1,5 @@
 //! Admin requests for credits and energy: balances, verification, recomputation of charges, ledger pages and
-//! statements. The CLI uses the same functions on a store that no gateway has open.
+//! statements. The CLI calls the same functions for a store that no gateway has open.
 
 use super::openapi::{response_schema, schema_ref};
 use super::request::{AdminRequest, LedgerReply};
@@ -128,8 +128,9 @@ pub fn parse_month(text: Option<&str>, now: u64) -> Result<UtcMonth, ApiError> {
     text.map_or_else(|| Ok(UtcMonth::from_unix(now)), |text| UtcMonth::parse(text).ok_or_else(invalid))
 }
 
-/// Parses the period of a query for a statement: a month, or first and last day, of any length. Without a first day, it
-/// begins with the month of the last day; without a last day, it ends today.
+/// Parses the period of a query for a statement: a month, or a first and a last day, with any number of days between.
+/// Without any of them, the period is the current month. Without a first day, the period begins on the first day of
+/// the last day's month; without a last day, it ends today.
 ///
 /// # Errors
 /// Returns 400 with the invalid parameter.
@@ -277,7 +278,7 @@ async fn statement(
     Ok(LedgerReply::Json(200, statement_json(&found)))
 }
 
-/// Runs work on a thread for blocking work; an error of the report becomes an internal error.
+/// Runs work on a thread for blocking work; a report error or a panic becomes an internal error.
 pub(super) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ReportError> + Send + 'static,
 ) -> Result<T, ApiError> {

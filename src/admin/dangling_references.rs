@@ -1,5 +1,5 @@
-//! Warnings about limits, scopes and models of keys and accounts without effect: an operator set them, but they match
-//! nothing.
+//! Warnings about limits, scopes and models of keys and accounts that have no effect, because they match no request
+//! or model.
 
 use super::openapi::response_schema;
 use super::routes::{AdminRoute, RouteHandler};
@@ -26,8 +26,8 @@ pub const ROUTES: &[AdminRoute] = &[AdminRoute::get(
 )
 .with_response(200, || openapi::list_schema(response_schema(&["key", "account", "name", "warnings"])))];
 
-/// Returns the warnings about a key of this account. `model` classifies a model name by the catalogue; `None` if the
-/// catalogue is not known.
+/// Returns the warnings about a key of this account. `model` looks up a model name in the catalogue; `None` if the
+/// catalogue is unknown.
 pub fn key_warnings(
     key: &KeyRecord,
     account: Option<&AccountRecord>,
@@ -36,7 +36,8 @@ pub fn key_warnings(
     let mut warnings = Vec::new();
     let scopes = KeyScopes::parse_lenient(key.scopes.iter().map(String::as_str));
     let limited: Vec<&str> = set_limits(&key.limits).map(|(name, _)| name).collect();
-    // Every inference scope includes the scope of batches.
+    // Every inference scope also allows batches. So a key that does not allow batches allows no request to a model,
+    // and its limits have no effect.
     if !limited.is_empty() && !scopes.allows(KeyScope::Batches) {
         warnings.push(format!(
             "{} match nothing: no scope of this key allows requests to a model.",
@@ -91,8 +92,8 @@ async fn handle_list(app: Arc<AppState>) -> Result<Value, ApiError> {
     found.await.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal)))
 }
 
-/// Handles `GET /admin/unmatched`: lists every key and account with a warning. Limits that have applied to no request
-/// since this gateway started are a warning too.
+/// Handles `GET /admin/unmatched`: lists every key and account with a warning. Also warns about limits that have
+/// applied to no request since this gateway started.
 ///
 /// # Errors
 /// Returns the error of the store.
@@ -117,7 +118,7 @@ fn list_unmatched(app: &AppState, vault: &OpenStorage) -> Result<Value, ApiError
 }
 
 /// Returns the warnings about all keys and accounts of a store that no gateway has open, as sentences. Warnings that
-/// need a running gateway are left out.
+/// need data of a running gateway are not included.
 ///
 /// # Errors
 /// Returns the error of the store.
@@ -151,8 +152,8 @@ struct OwnerWarnings {
     warnings: Vec<String>,
 }
 
-/// Collects every key and account with a warning. `passed` returns the number of requests to which the limits of a key
-/// or account have applied, if known.
+/// Collects every key and account with a warning. `passed` returns the number of requests to which the limits of a
+/// key or account have applied; `None` if unknown.
 fn collect_warnings(
     keys: &KeyStore,
     accounts: &AccountStore,
@@ -166,7 +167,8 @@ fn collect_warnings(
     Ok(found)
 }
 
-/// Collects every valid key with a warning, and the accounts of all keys; `None` for an account that does not exist.
+/// Collects every valid key with a warning. Also collects the accounts of all keys in `owners`, with `None` for an
+/// account that does not exist.
 fn collect_key_warnings(
     keys: &KeyStore,
     accounts: &AccountStore,

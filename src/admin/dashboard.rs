@@ -80,7 +80,8 @@ impl HttpServerApp for DashboardListener {
         let id = RequestId::random();
         let answered = timeout(REQUEST_TIMEOUT, async {
             let mut answer = pages::answer_site_page(console, api, host, &mut session).await;
-            // The client reads without the guard: it must not delay the hand-over of the store.
+            // The guard ends before the response is sent, so that a slow client does not delay the hand-over of the
+            // store.
             drop(served);
             let stream = answer.stream.take();
             if stream.is_none() {
@@ -89,7 +90,7 @@ impl HttpServerApp for DashboardListener {
             stream
         });
         if let Ok(Some(AnswerStream::File(file))) = answered.await {
-            // A download takes none of the permits of the pages.
+            // A download takes no permit, so that long downloads do not block pages.
             drop((connection, permit));
             file.send(&mut session, &id).await;
         }

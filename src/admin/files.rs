@@ -59,7 +59,7 @@ fn list(vault: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiE
         (FileStore::new(vault.store.clone()), asked.query_parameter("after", &LIST_QUERY_PARAMETERS)?);
     let named = purpose.map(|name| FilePurpose::ALL.into_iter().find(|purpose| purpose.name() == name));
     let page = match (account, named) {
-        // No file has an unknown purpose.
+        // The requested purpose is unknown, so no file has it.
         (_, Some(None)) => Ok(FilePage::default()),
         (None, wanted) => store.list_filtered(after, limit, |record| {
             wanted.flatten().is_none_or(|purpose| record.purpose == purpose)
@@ -87,7 +87,7 @@ fn files_of_account(
             let query = FileQuery { key: &key.id, purpose, after, ascending: true, limit };
             let (ids_of_key, more) = store.list_ids(&query)?;
             ids.extend(ids_of_key);
-            // Only the ids of two pages are in memory at a time.
+            // The list is cut to one page after each key, so at most the ids of two pages are in memory.
             ids.sort_unstable();
             has_more |= more || ids.len() > limit;
             ids.truncate(limit);
@@ -97,7 +97,7 @@ fn files_of_account(
             None => break,
         }
     }
-    // A file that was deleted since its id was read is left out.
+    // A file that was deleted after its id was read is skipped.
     let files = store.get_many(&ids)?.into_iter().flatten().collect();
     Ok(FilePage { files, next: ids.pop().filter(|_| has_more) })
 }
@@ -111,7 +111,7 @@ async fn delete(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, ApiE
     let (store, id) = (app.stores.store.clone(), asked.id.clone());
     let record = run_blocking(move || FileStore::new(store).get(&id).map_err(store_error_response)).await?;
     let record = record.ok_or_else(file_not_found)?;
-    // A file that has expired does not exist.
+    // An expired file counts as not found.
     let record = app.files.get(&record.key, &record.id, app.file_expiry_check()).await?;
     let entry = asked.audit_entry("file.delete", &record.id, json!({ "account": record.account }));
     write_entry_first(&app.stores, entry).await?;
@@ -225,7 +225,7 @@ mod tests {
             let query = query.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
             list(&vault, &AdminRequest { query: query.collect(), ..AdminRequest::default() })
         };
-        // The records of other pages and purposes are not read.
+        // Checks that the records of other pages and purposes are not read: they cannot be decoded.
         let page = list(&[("account", "a"), ("limit", "1")]).unwrap();
         assert_eq!(page.answer.get("next"), Some(&json!("file-10")));
         assert!(list(&[("account", "a"), ("limit", "2")]).is_err());

@@ -17,11 +17,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 const HOUR_SECONDS: u64 = 3_600;
-/// Number of hours of an answer, the present one included.
+/// Number of hours in an answer, including the current hour.
 const DAY_HOURS: u64 = 24;
 /// Query parameters of `GET /admin/grid`.
 const QUERY: [&str; 1] = ["account"];
-/// Zone of providers that are not configured any more.
+/// Zone name for providers that are no longer configured.
 const OTHER_ZONE: &str = "";
 
 /// Routes about the grids.
@@ -53,7 +53,7 @@ fn response_schema() -> Value {
     } })
 }
 
-/// Returns the grid intensity at a provider in the present hour, with its origin and age.
+/// Returns the carbon intensity of the grid of a provider in the current hour, with its source and age.
 pub(super) fn current_intensity_json(live: &ConfigSnapshot, provider: &Provider, now: u64) -> Value {
     let IntensityRecord { grams, source } = configured_intensity(live, provider, now / HOUR_SECONDS);
     let (grid, written) = (&provider.location.grid, live.settings.grid.forecast_written);
@@ -69,7 +69,7 @@ pub(super) fn current_intensity_json(live: &ConfigSnapshot, provider: &Provider,
     })
 }
 
-/// Charged requests of batches, by hour since 1970 and provider.
+/// Numbers of charged batch requests, by hour (in hours since 1970) and provider id.
 type BatchRequests = HashMap<(u64, String), u64>;
 
 /// Handles `GET /admin/grid`: reads the usage and returns the JSON response.
@@ -97,7 +97,7 @@ struct ZoneProviders<'a> {
     first: Option<&'a Provider>,
 }
 
-/// Returns the answer with every zone, or only with those in which requests of batches ran.
+/// Returns the answer for a day: all zones, or only the zones in which batch requests ran.
 fn day_json(app: &AppState, requests: &BatchRequests, has_every_zone: bool, now: u64) -> Value {
     let live = app.config_snapshot();
     let mut zones: BTreeMap<&str, ZoneProviders<'_>> = BTreeMap::new();

@@ -6,14 +6,14 @@ use penstock_storage::keys::KeyLimits;
 use rust_decimal::Decimal;
 use serde_json::{Map, Value};
 
-/// Maximum length of a name for people, in bytes.
+/// Maximum length of a display text, such as a name, in bytes.
 pub const MAX_NAME_BYTES: usize = 200;
 /// Maximum number of entries in a list.
 const ENTRIES: usize = 1_000;
-/// Maximum total size of a list, in bytes: the row of a key contains two lists and must not exceed the size limit of a
-/// row.
+/// Maximum total size of a list, in bytes. The row of a key contains two lists, and has to fit into the size limit of
+/// a store row.
 const LIST_BYTES: usize = 16 << 10;
-/// Maximum number of requests or tokens per minute that a limit can have.
+/// Maximum value of a limit on requests or tokens per minute.
 const MAX_LIMIT_VALUE: u64 = 1_000_000_000_000;
 /// Last second of the year 9999, as Unix seconds.
 const MAX_UNIX_SECONDS: u64 = 253_402_300_799;
@@ -45,7 +45,8 @@ impl<T> PatchValue<T> {
         }
     }
 
-    /// Replaces the stored value by the new one, unless the field is absent.
+    /// Applies the field to the stored value: a new value replaces it, `null` removes it, and an absent field leaves
+    /// it unchanged.
     pub fn apply_to(self, stored: &mut Option<T>) {
         match self {
             Self::Absent => {}
@@ -96,7 +97,7 @@ impl<'b> RequestFields<'b> {
         }
     }
 
-    /// Reads a text for people.
+    /// Reads a display text, such as a name.
     ///
     /// # Errors
     /// Returns 400 if the value is not a text, is too long or contains control characters.
@@ -124,7 +125,7 @@ impl<'b> RequestFields<'b> {
         })
     }
 
-    /// Reads one of the given words.
+    /// Reads a text that must be one of the given words; returns the value that is paired with the word.
     ///
     /// # Errors
     /// Returns 400 if the value is none of the words.
@@ -232,8 +233,8 @@ impl<'b> RequestFields<'b> {
 pub const LIMIT_MEMBERS: [&str; 5] =
     ["requests_per_minute", "tokens_per_minute", "concurrent", "budget_per_day", "budget_per_month"];
 
-/// Returns true for a control character, and for one that changes the writing direction: with it, one name could look
-/// like another.
+/// Returns true for a control character, or for a character that changes the writing direction and so can make one
+/// name look like another.
 fn is_invisible_control(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

@@ -150,7 +150,7 @@ pub(super) enum InvoiceIssueState {
     Issued,
     /// Draft that can be issued.
     Ready,
-    /// Draft of a period that has not ended at least an hour ago.
+    /// Draft of a period that is still open, or has ended less than an hour ago.
     PeriodOpen,
     /// Draft without a seller in the configuration.
     NoSeller,
@@ -178,7 +178,7 @@ impl InvoiceIssueState {
     }
 }
 
-/// Returns an invoice as JSON, without the state of its issue; amounts are exact numbers as text.
+/// Returns an invoice as JSON, without its issue state; amounts are exact decimal strings.
 fn invoice_json(
     settings: &InvoiceSettings,
     (account, name): (&str, &str),
@@ -225,7 +225,8 @@ fn party_json(party: &InvoiceParty) -> Value {
     json!({ "name": &*party.name, "address": party.address, "vat_id": party.vat_id.as_deref() })
 }
 
-/// Returns the lines of the charges, and a line for each correction, which names the corrected entry and its invoice.
+/// Returns the invoice lines: one for each group of charges, and one for each correction. The line of a correction
+/// names the corrected ledger entry and the invoice of that entry.
 fn lines_json(figures: &InvoiceFigures, issued: &[InvoiceRecord]) -> Value {
     let correction = |one: &CorrectionLine| {
         let invoice = one.corrects_day.as_deref().and_then(|day| invoice_of_day(issued, day));
@@ -317,7 +318,8 @@ pub(super) fn row_sums_json(sums: &InvoiceSums) -> Map<String, Value> {
     members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// Returns the sentences below the sums: the operator's note, the prices, and the methods of the footprint.
+/// Returns the notes that an invoice shows below its sums: the operator's note, the prices, and the methods of the
+/// footprint.
 fn notes(figures: &InvoiceFigures, note: Option<&str>) -> Vec<String> {
     let list = |names: &std::collections::BTreeSet<String>| match names.is_empty() {
         true => "none".to_owned(),

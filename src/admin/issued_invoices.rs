@@ -24,12 +24,13 @@ const QUERY: [&str; 1] = ["account"];
 const ISSUE: [&str; 3] = ["account", "from", "to"];
 /// Response members of a row of the list.
 const ROW: [&str; 8] = ["number", "account", "from", "to", "issued", "net_eur", "vat_eur", "total_eur"];
-/// Time after the end of a period within which its last charges are recorded, in seconds. Charges that a fleet member
-/// writes from its journal later than that, after a long outage, are missing in all invoices.
+/// Waiting time from the end of a period until its invoice may be issued, in seconds: late charges of the period are
+/// recorded meanwhile. Charges that a fleet member writes from its journal still later, after a long outage, are
+/// missing in all invoices.
 const SETTLING_SECONDS: u64 = 3_600;
 /// Maximum number of tries to issue a document, if other documents of its account are issued at the same time.
 pub(super) const MAX_ISSUE_ATTEMPTS: usize = 8;
-/// Number of hexadecimal digits of a series' id.
+/// Number of hexadecimal digits in the id of a series of invoice numbers.
 const SERIES_DIGITS: usize = 32;
 
 /// Routes of issued invoices.
@@ -112,7 +113,8 @@ fn issue_blocking(app: &AppState, period: &InvoiceQuery, asked: &AdminRequest) -
     Err(issue_conflict_error())
 }
 
-/// Returns the error 409 for a document that was not issued, because another one was issued during each try.
+/// Returns the error 409 for a document that was not issued, because during each attempt another document of the
+/// account was issued.
 pub(super) fn issue_conflict_error() -> ApiError {
     let message = "Another document of this account was issued at the same time; try again.";
     ApiError::with_message(ErrorCode::Conflict, message)
@@ -167,13 +169,13 @@ pub(super) fn format_document_number(settings: &InvoiceSettings, year: u16, sequ
     format!("{}{year}-{sequence:06}", settings.number_prefix)
 }
 
-/// Returns the year of a time, Unix seconds.
+/// Returns the year of a time in Unix seconds.
 pub(super) fn year_of(time: u64) -> Result<u16, ApiError> {
     let month = UtcMonth::from_unix(time).to_string();
     month.get(..4).and_then(|year| year.parse().ok()).ok_or_else(|| ApiError::new(ErrorCode::Internal))
 }
 
-/// Returns the record of an invoice that has no number yet.
+/// Returns the record of an invoice that is about to be issued and has no number yet.
 fn draft_record(
     preview: &Value,
     series: String,
@@ -201,7 +203,7 @@ fn draft_record(
     })
 }
 
-/// Returns the id of the series of a seller.
+/// Returns the id of the series of invoice numbers of a seller.
 fn series(seller: &str) -> String {
     let digest = hex::encode(Sha256::digest(seller.as_bytes()).iter());
     digest.chars().take(SERIES_DIGITS).collect()

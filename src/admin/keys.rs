@@ -294,7 +294,8 @@ pub fn key_json(record: &KeyRecord) -> Value {
     with_version(key_fields(record), key_version(record))
 }
 
-/// Returns the version of a key: a digest of everything that a request can change, and so not of its last use.
+/// Returns the version of a key: a digest of everything that a request can change. The last use of the key is not
+/// part of it.
 fn key_version(record: &KeyRecord) -> String {
     let mut fields = key_fields(record);
     if let Some(members) = fields.as_object_mut() {

@@ -57,7 +57,7 @@ fn latency_schema() -> Value {
     } })
 }
 
-/// Returns the OpenAPI schema of a past request.
+/// Returns the OpenAPI schema of one of the last requests.
 fn request_schema() -> Value {
     let attempt = json!({ "type": "object", "properties": {
         "provider": { "type": "string" },

@@ -99,7 +99,7 @@ async fn entries(
     Ok(LedgerReply::Json(200, json!({ "data": data, "has_more": next.is_some(), "next": next })))
 }
 
-/// Returns a position as a number, or as numbers with commas between them.
+/// Returns an export position (cursor) as JSON: one number, or several numbers as a text separated by commas.
 fn position_json(position: &[u64]) -> Value {
     match position {
         [number] => (*number).into(),
@@ -127,8 +127,8 @@ fn entry_json(entry: Value) -> Value {
     Value::Object(shown.collect::<Map<String, Value>>())
 }
 
-/// Adds the change of the charged or granted amount to an entry. The ledger records the EUR of a refund as positive, so
-/// the EUR of a correction is negated.
+/// Adds the change of the charged or granted amount to an entry. The ledger records the EUR of a correction as the
+/// refunded amount. This function negates it, so that a refund reduces the charged EUR.
 fn add_changes(members: &mut Map<String, Value>) {
     let amount = |name: &str| members.get(name).and_then(Value::as_i64);
     let name = |name: &str| members.get(name).and_then(Value::as_str);

@@ -104,7 +104,7 @@ const JSON_LINES: &str = "application/jsonl";
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// Paths that are answered however many requests are in flight.
+/// Paths that are exempt from the limit on requests in flight.
 const PROBES: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
 
 #[async_trait]
@@ -144,7 +144,8 @@ impl HttpServerApp for AdminListener {
                 Ok(()) => self.answer(&mut session).await,
                 Err(refusal) => Err(refusal),
             };
-            // The client reads without the guard: it must not delay the hand-over of the store.
+            // The guard is dropped before the response is sent, because a slow client must not delay the handover of
+            // the store.
             drop(served);
             send_answer(answer, &mut session, &id).await;
         }

@@ -159,7 +159,7 @@ pub(super) fn schema_ref(name: &str) -> Value {
     json!({ "$ref": format!("#/components/schemas/{name}") })
 }
 
-/// Returns the schema of a request body that allows no further members.
+/// Returns the schema of a request body: members that are not listed are refused.
 fn body_schema(members: &[&str], required: &[&str]) -> Value {
     let properties: Map<String, Value> =
         members.iter().map(|name| ((*name).to_owned(), member_schema(name))).collect();

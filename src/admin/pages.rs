@@ -11,7 +11,7 @@ use http::header;
 use penstock_core::ApiError;
 use pingora_core::protocols::http::ServerSession;
 
-/// Returns the answer to a request for a path of a site; if `host` is an error, the page of that error.
+/// Returns the response to a request for a page of a site; an error page if `host` is an error.
 pub(super) async fn answer_site_page(
     console: &Console,
     api: &AdminApi,

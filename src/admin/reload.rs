@@ -53,7 +53,7 @@ pub struct ReloadOutcome {
     warnings: Vec<Diagnostic>,
 }
 
-/// Reloads the configuration; after an error the old configuration stays active.
+/// Reloads the configuration. After an error, the old configuration stays active.
 ///
 /// # Errors
 /// Returns every mistake in the new configuration.

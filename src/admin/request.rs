@@ -14,7 +14,7 @@ pub const MAX_PAGE_ROWS: usize = 1_000;
 /// Admin request: the id in its path, query, body, caller and time.
 #[derive(Clone, Debug, Default)]
 pub struct AdminRequest {
-    /// Segment that the path has for `{id}`, decoded; empty for a route without an id.
+    /// Path segment that matches `{id}`, decoded; empty for a route without an id.
     pub id: String,
     /// Names and values of the query string, decoded.
     pub query: Vec<(String, String)>,
@@ -86,7 +86,7 @@ impl AdminRequest {
         Ok(self.query.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str()))
     }
 
-    /// Returns the query parameter `limit`, the maximum number of rows on a page; [`PAGE_ROWS`] by default.
+    /// Returns the query parameter `limit`, the maximum number of rows on a page; [`MAX_PAGE_ROWS`] by default.
     pub(super) fn page_limit(&self, known: &[&str]) -> Result<usize, ApiError> {
         let Some(text) = self.query_parameter("limit", known)? else { return Ok(MAX_PAGE_ROWS) };
         let invalid = || {
@@ -96,7 +96,8 @@ impl AdminRequest {
     }
 }
 
-/// Returns the members that differ, as `name: [before, after]`, and for an object the same of its own members.
+/// Returns the members that differ, as `name: [before, after]`. If both values are objects, their members are
+/// compared in the same way.
 pub(super) fn changed_fields(before: &Value, after: &Value) -> Value {
     let mut changed = serde_json::Map::new();
     for (name, now) in after.as_object().into_iter().flatten() {

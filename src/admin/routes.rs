@@ -1,5 +1,6 @@
-//! Routes of the admin listener that need the admin token. The listener, the CLI when it opens a store itself, and the
-//! OpenAPI document use the same list. A new route is a row in the file that implements it.
+//! Routes of the admin listener that need the admin token. The listener, the CLI when it opens a store itself, and
+//! the OpenAPI document use the same list. To add a route, add a row to `ROUTES` in the file that implements the
+//! route.
 
 use super::request::{AdminRequest, AdminResponse, KeyChangeResponse, LedgerReply};
 use super::{

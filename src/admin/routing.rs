@@ -29,7 +29,7 @@ pub const EXPLAIN_QUERY_PARAMETERS: [&str; 10] = [
     "min_speed_tps",
     "key",
 ];
-/// Number of prompt tokens of a request that names none.
+/// Assumed number of prompt tokens, if the query does not state it.
 const DEFAULT_PROMPT: u64 = 1_000;
 /// Maximum number of prompt or output tokens of a query.
 const MAX_TOKENS: u64 = 1_000_000_000;
@@ -210,7 +210,8 @@ fn tokens(name: &str, text: Option<&str>) -> Result<Option<u64>, ApiError> {
     text.map(|text| read(text).ok_or_else(invalid)).transpose()
 }
 
-/// Returns the refusal of a filter with the name of the query parameter.
+/// Removes the prefix `filters.` from the parameter that an error names, because the query parameters of this route
+/// have no prefix.
 fn without_prefix(refusal: ApiError) -> ApiError {
     let param = refusal.param.as_deref().and_then(|param| param.strip_prefix("filters."));
     match param.and_then(|param| param.split(['.', '[']).next()).map(str::to_owned) {

@@ -18,7 +18,7 @@ pub(super) const MAX_IN_FLIGHT_REQUESTS: usize = 128;
 /// Number of changes of keys and accounts that are served beyond `MAX_IN_FLIGHT_REQUESTS`, so that reads do not prevent the
 /// revocation of a key.
 const RESERVED_CHANGES: usize = 8;
-/// Timeout of a request head, of a request body, and of the end of a connection.
+/// Timeout for reading a request head, for reading a request body, and for closing a connection.
 pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// Minimum body size for compression, in bytes.
 const COMPRESSIBLE: usize = 1024;
@@ -43,14 +43,15 @@ impl Default for ListenerPermits {
 
 impl ListenerPermits {
     /// Returns the permit of a request that has arrived; `None` if too many are in flight. `is_change` is true for a
-    /// change of keys or accounts by somebody who may do it.
+    /// change of keys or accounts by an authorised caller.
     pub(super) fn admit_request(&self, is_change: bool) -> Option<SemaphorePermit<'_>> {
         let admitted = self.requests.try_acquire();
         admitted.or_else(|error| if is_change { self.changes.try_acquire() } else { Err(error) }).ok()
     }
 }
 
-/// Sends a response, compressed if the client takes it. The connection ends early if the client reads too slowly.
+/// Sends a response, compressed if the client takes it. Closes the connection before the end of the response if the
+/// client reads too slowly.
 pub(super) async fn send_response(
     session: &mut ServerSession,
     head: ResponseHead,
@@ -68,7 +69,7 @@ pub(super) async fn send_response(
     timeout(within, head.send_body(&mut caller, kind, vec![Bytes::from(body)])).await.ok();
 }
 
-/// Ends the connection of a request that was answered.
+/// Closes a connection after its response was sent.
 pub(super) async fn close_connection(session: ServerSession) {
     timeout(READ_TIMEOUT, session.finish()).await.ok();
 }

@@ -1,5 +1,5 @@
-//! Versions of stored objects. With one, a request changes an object only if no other request changed it since it was
-//! read.
+//! Versions of stored objects, for optimistic locking: a request that contains a version changes the object only if
+//! no other request has changed it since the client read it.
 
 use super::input::RequestFields;
 use penstock_core::{ApiError, ErrorCode, hex};
@@ -27,7 +27,7 @@ impl ExpectedVersion {
         Ok(Self { version, is_current: Cell::new(true) })
     }
 
-    /// Compares the expected version with that of the stored object; a request without a version expects any.
+    /// Compares the expected version with that of the stored object; a request without a version always matches.
     pub(super) fn matches(&self, stored: impl FnOnce() -> String) -> bool {
         self.is_current.set(self.version.as_ref().is_none_or(|version| *version == stored()));
         self.is_current.get()

@@ -38,9 +38,9 @@ const LEFTOVER_INTERVAL: Duration = Duration::from_secs(600);
 const BUCKET_RETRY_INTERVAL: Duration = Duration::from_secs(10);
 /// Interval of the check whether a backup is due.
 const EXPORT_CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// Interval of the measurement of stored sizes.
+/// Interval at which the sizes of the stored data are measured.
 const DISK_INTERVAL: Duration = Duration::from_secs(60);
-/// Interval of the check whether days have ended whose usage rollups are not built.
+/// Interval of the search for ended days whose usage rollups are not built yet.
 const USAGE_DAYS_INTERVAL: Duration = Duration::from_secs(60);
 /// Interval of the health check of the store.
 const STORE_CHECK_INTERVAL: Duration = Duration::from_millis(250);
@@ -108,7 +108,7 @@ fn start_sweeps(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHa
     ]
 }
 
-/// Starts the heartbeats of a fleet member and the reads of changes between them.
+/// Starts the heartbeats of a fleet member, and the reads of key changes between these heartbeats.
 fn start_fleet_tasks(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHandle<()>> {
     vec![
         spawn_periodic(BEAT_INTERVAL, stop, app, |app| async move {
@@ -215,7 +215,7 @@ fn follow_clock(clock: ProcessClock) {
     }
 }
 
-/// Deletes expired files on one gateway of a fleet, and the leftovers in the bucket of file contents.
+/// Deletes expired files, in a fleet only on the leader, and leftovers in the bucket of file contents.
 async fn sweep_files(app: &Arc<AppState>) {
     if app.stores.fleet.is_leader() {
         delete_expired_files(app).await;
@@ -242,8 +242,8 @@ struct DeletionProblems {
     unreadable: u64,
 }
 
-/// Deletes the contents of deleted files that remained. Failures are logged once, until a pass has none, and records
-/// that cannot be read when there are more of them.
+/// Retries interrupted deletions of file contents. A failure is logged once, until a pass succeeds. Records of
+/// deletions that cannot be read are logged again only if their number grows.
 async fn finish_deletions(app: &AppState, logged: &Mutex<DeletionProblems>) {
     let files = app.files.clone();
     let Ok(passed) = tokio::task::spawn_blocking(move || files.finish_interrupted_deletions()).await else {
@@ -273,7 +273,8 @@ async fn finish_deletions(app: &AppState, logged: &Mutex<DeletionProblems>) {
     }
 }
 
-/// Deletes leftovers in the bucket of file contents, once in `files.leftovers`, on one gateway of a fleet.
+/// Deletes leftovers in the bucket of file contents, once per `files.leftovers`; in a fleet, only one gateway does
+/// this.
 async fn sweep_bucket(app: &Arc<AppState>) {
     let (state, age) = (app.clone(), app.config_snapshot().settings.files.leftovers);
     let swept = tokio::task::spawn_blocking(move || {
@@ -292,7 +293,7 @@ async fn sweep_bucket(app: &Arc<AppState>) {
     }
 }
 
-/// Deletes contents of files that no gateway of the fleet has recorded and that are older than `files.leftovers`.
+/// Deletes contents of files that have no record in the fleet and are older than `files.leftovers`.
 async fn delete_old_leftovers(app: &AppState) {
     let (files, age) = (app.files.clone(), app.config_snapshot().settings.files.leftovers);
     let swept = tokio::task::spawn_blocking(move || files.delete_old_leftovers(age)).await;

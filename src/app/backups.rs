@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 pub async fn export_if_due(app: &Arc<AppState>) {
     let now = app.clock.unix_seconds();
     let every = app.config_snapshot().settings.exports.every;
-    // One gateway of a fleet makes the archives.
+    // In a fleet, only the leader makes the archives.
     if app.is_draining()
         || !app.stores.fleet.is_leader()
         || !every.is_some_and(|every| app.backup_schedule.is_due(now, every))

@@ -44,12 +44,13 @@ pub fn start(app: &Arc<AppState>, source: &ConfigLoader, stop: &watch::Receiver<
                 }
             };
             has_warned = false;
-            // A different list of watched files results from a reload, which has read the files already.
+            // If the list of watched files has changed, a reload has changed it, and that reload has already read the
+            // files.
             let changed = known.as_ref().is_some_and(|known| known.0 == now.0 && known.1 != now.1);
             if changed && !app.is_store_handed_over() {
                 admin::reload::reload(&app, &source).await.ok();
             }
-            // State of the files before the reload: a change during the reload is found at the next check.
+            // The state is from before the reload, so the next check finds a file that changed during the reload.
             known = Some(now);
         }
     })
@@ -73,11 +74,11 @@ async fn read_state(app: &AppState) -> Result<(Vec<PathBuf>, [u8; 32]), String> 
 fn digest_files(paths: &[PathBuf]) -> Result<[u8; 32], String> {
     let mut digest = Sha256::new();
     for path in paths {
-        // A missing file differs from an empty one.
+        // A missing file and an empty file have different digests.
         match digest_file(path, &mut digest) {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::NotFound => digest.update(u64::MAX.to_le_bytes()),
-            // The process may be out of file descriptors, and the contents may be unchanged.
+            // Other errors, such as too many open files, do not mean that the contents have changed.
             Err(error) => return Err(format!("{}: {error}", path.display())),
         }
     }
@@ -131,7 +132,7 @@ mod tests {
         file.set_len(1 << 36).unwrap();
         let first = digest_files(&paths).unwrap();
         assert_eq!(digest_files(&paths).unwrap(), first);
-        // Changed behind the bytes that are read, with the same length.
+        // Simulates a change after the compared bytes: only the modification time differs, not the length.
         file.set_modified(std::time::UNIX_EPOCH).unwrap();
         assert_ne!(digest_files(&paths).unwrap(), first);
     }

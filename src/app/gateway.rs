@@ -29,7 +29,8 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep, timeout};
 
-/// Time for which idle connections may still close after the last moment at which they could begin a request.
+/// Additional grace period for idle connections to close. It follows `DRAIN_IDLE_TIMEOUT`, within which they may
+/// still begin a request.
 const KEEPALIVE_GRACE: Duration = Duration::from_millis(200);
 /// Interval of the checks whether exchanges and connections have ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
@@ -166,7 +167,8 @@ impl RunningGateway {
         }
     }
 
-    /// Hands the store over. Nothing fails after the successor has it: this process must not write then.
+    /// Hands the store over. No step may fail after the successor has the store, because this process must not write
+    /// from then on.
     async fn hand_over(
         &mut self,
         successor: Successor,
@@ -185,7 +187,8 @@ impl RunningGateway {
         self.app.set_store_handed_over(true);
         let (app, runtime) = (self.app.clone(), Handle::current());
         let work = move || {
-            // The last uses of keys are written before charges have to wait: each key is a row of its own.
+            // Writes one row for each key, which may take long. Therefore this precedes the stop of the ledger's
+            // writer, after which charges have to wait.
             app.key_cache.flush_last_uses(&app.stores.keys);
             latency_records::flush_latency_records(&app, FlushScope::Everything);
             app.ledger.stop_writer();

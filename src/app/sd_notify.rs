@@ -1,5 +1,5 @@
-//! Notifications of the service manager through `NOTIFY_SOCKET`, as defined by systemd. A missing listener is not a
-//! failure.
+//! Notifications to the service manager through `NOTIFY_SOCKET`, as defined by systemd. If no service manager
+//! listens, they are skipped without an error.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;

@@ -141,8 +141,8 @@ fn build_runtime(threads: usize) -> Result<Runtime, String> {
         .map_err(|error| format!("The worker threads cannot be started: {error}."))
 }
 
-/// Protects the memory of the process, which holds prompts, answers and keys, unless `core_dumps` is true: no core
-/// dump, no debugger of the same user.
+/// Protects the memory of the process, which contains prompts, answers and keys: no core dump is written, and no
+/// debugger of the same user may attach. Does nothing if `core_dumps` is true.
 fn disable_core_dumps(core_dumps: bool) -> Result<(), String> {
     if core_dumps {
         return Ok(());

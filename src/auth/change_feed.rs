@@ -72,7 +72,8 @@ impl ChangeFeed {
         AuditLog::entry_scan_after(self.scan_start(), PAGE_ENTRIES)
     }
 
-    /// Returns the number before the last applied entry, after which the scan starts.
+    /// Returns the entry number after which the scan starts: the one before the last applied entry, which is read
+    /// again.
     const fn scan_start(&self) -> u64 {
         self.last.saturating_sub(1)
     }
@@ -174,7 +175,7 @@ mod tests {
         let key = ApiKey::generate(&mut |bytes| rand::fill(bytes));
         let bearer = format!("Bearer {}", key.reveal());
         let accepted = || cache.authenticate(Some(bearer.as_bytes()), None).is_ok();
-        // Another process writes to the store only.
+        // Simulates another process: writes the key to the store, but not to the cache.
         stores.keys.insert(&record(&stores, &key), &audited("key.create", key.public_id())).unwrap();
         assert!(!accepted());
         assert!(feed.apply_new_changes(&cache, &lock, |_| {}).unwrap() >= 1);

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 /// Number of rows read from the store at once.
 const PAGE_ROWS: usize = 1_000;
-/// Minimum number of seconds between two uses of a key that are written.
+/// Minimum number of seconds between two writes of the last use of a key.
 const LAST_USE_INTERVAL: u64 = 60;
 /// Minimum interval between two log lines about spends that could not be written.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
@@ -57,7 +57,7 @@ pub struct KeyCache {
 pub struct SpendDelta {
     due: Vec<Arc<Principal>>,
     rows: Vec<SpendAddition>,
-    /// Limiters of the rows, with what was taken.
+    /// Limiter of each row, with the spending that was taken from it.
     taken: Vec<(LimitSubject, UnwrittenSpending)>,
 }
 
@@ -84,7 +84,8 @@ impl KeyCache {
             digester: KeyDigester::new(&vault.pepper.0),
             clock,
         };
-        // The database may become unreachable before the first read of changes.
+        // The keys that are loaded now may be trusted, even if the database becomes unreachable before the first read
+        // of changes.
         ring.extend_validity(clock.steady_now());
         let mut after: Option<String> = None;
         loop {

@@ -1,8 +1,9 @@
 //! Sharing of the usage of limits between the members of a fleet, once a second.
 //!
 //! A member reports the keys and accounts that were used within the last [`REPORTED_FOR`], with the totals of their
-//! usage since they were last left out of a report. Each member subtracts the usage that the others report from its own
-//! buckets, also for keys that it does not serve at the moment: their clients may connect to it next.
+//! usage. These totals count from the time at which the key was last left out of a report. Each member subtracts the
+//! usage that the other members report from its own token buckets, also for keys that it does not serve at the
+//! moment: their clients may connect to it next.
 
 use super::key_cache::KeyCache;
 use super::limited_owner::LimitSubject;
@@ -21,7 +22,8 @@ const RECENT_DEMAND: Duration = Duration::from_secs(5);
 /// Key or account that this member reports.
 struct ReportedOwner {
     owner: LimitSubject,
-    /// Totals at the time from which this report counts.
+    /// Totals of this member when the reports of the key or account began; a report contains only the usage after
+    /// that.
     base: UsageTotals,
     last: UsageTotals,
     /// Time of the steady clock at which the number of requests last changed.
@@ -72,12 +74,12 @@ struct PeerSum {
 #[derive(Default)]
 pub struct LimitSync {
     reported: HashMap<String, ReportedOwner>,
-    /// Totals of keys when they were left out of the report.
+    /// Totals of each key or account when it was last left out of the report.
     bases: HashMap<String, UsageTotals>,
     /// Last report of each peer.
     peers: HashMap<u32, PeerTotals>,
-    /// True after the members have shared their limits for the first time. A peer that appears later has no earlier
-    /// totals.
+    /// True after the members have shared their limits for the first time. The totals of a peer that appears later
+    /// count in full, because that peer has no earlier usage.
     has_begun: bool,
 }
 
@@ -171,7 +173,7 @@ impl LimitSync {
             // A report that was applied before is no evidence of new demand.
             let is_new = std::mem::replace(&mut last.at, report.at) != report.at;
             for key in &report.keys {
-                // The parts of members that lease budgets include what their requests reserve.
+                // If a peer leases budgets, its leases already include the amounts that its requests reserve.
                 let reserved = if report.leases_budgets { 0 } else { key.totals.reserved };
                 let totals = UsageTotals { reserved, ..key.totals };
                 let is_first = !last.keys.contains_key(&key.owner);

@@ -20,14 +20,14 @@ pub enum LimitSubject {
     Account(Arc<CachedAccount>),
 }
 
-/// Budget of which a fleet member leases parts. Two are equal if they have the same owner and period.
+/// Budget of which a fleet member leases parts. Two leased budgets are equal if they have the same owner and period.
 #[derive(Clone)]
 pub struct LeasedBudget {
     owner: LimitSubject,
     period: BudgetPeriod,
 }
 
-/// Terms of a draw that has begun: the draw leases a part of a budget. In micro-credits.
+/// Terms of a draw that has begun, in micro-credits. A draw leases a part of a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BudgetDrawTerms {
     /// Limit of the budget when the draw began.
@@ -60,7 +60,7 @@ impl LimitSubject {
         }
     }
 
-    /// Returns the owner with a name; `None` if the key cache does not have it.
+    /// Finds the owner with a qualified id, `key/…` or `account/…`; `None` if the key cache does not have it.
     pub(super) fn find_by_qualified_id(cache: &KeyCache, name: &str) -> Option<Self> {
         match name.split_once('/')? {
             ("key", id) => cache.find_principal(id).map(Self::Key),
@@ -168,8 +168,8 @@ impl LeasedBudget {
         self.with(|state, period| state.meter.try_reduce_lease(period, amount))
     }
 
-    /// Begins a draw: removes the unreserved amount of a recalled leased part, which goes back to the pool with the
-    /// draw. `None` if there is no budget any more.
+    /// Begins a draw. If the leased part is recalled, removes its unreserved amount, which goes back to the pool with
+    /// the draw. Returns `None` if there is no budget any more.
     #[must_use]
     pub fn begin_draw(&self) -> Option<BudgetDrawTerms> {
         self.with(|state, period| {

@@ -1,5 +1,5 @@
-//! Permissions of an API key and its account, as exchanges hold them. They do not change during an exchange, except
-//! that the key may be revoked, its account suspended, or its budget used up.
+//! Snapshot of the permissions of an API key and its account, which an exchange holds. The snapshot does not change
+//! during the exchange, but the key may be revoked, its account suspended, or its budget used up.
 
 use crate::auth::usage_limiter::UsageLimiter;
 use penstock_auth::{KeyScope, KeyScopes};
@@ -33,7 +33,7 @@ pub struct Principal {
     pub(super) key_state: Arc<KeyState>,
 }
 
-/// State of a key that is kept when the record of the key changes.
+/// State of a key that survives changes of the key's record.
 #[derive(Debug, Default)]
 pub(super) struct KeyState {
     pub(super) limiter: UsageLimiter,
@@ -106,7 +106,7 @@ impl Principal {
             account,
             digest: record.digest.0,
             previous: record.previous.map(|previous| Box::new((previous.digest.0, previous.until))),
-            // Scopes of a later version are unknown to this version and grant nothing.
+            // Scopes that only a later version knows grant nothing.
             scopes: KeyScopes::parse_lenient(record.scopes.iter().map(String::as_str)),
             models: models.map(|models| models.iter().map(|model| model.as_str().into()).collect()),
             stores_responses: record.store_responses,

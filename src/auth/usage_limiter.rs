@@ -121,8 +121,8 @@ impl UsageLimiter {
         meter.apply_peer_usage(limits, peers, now);
     }
 
-    /// Replaces the known spending of the store with `written`, which has that of all members of a fleet. Spending that
-    /// is not written yet is added to it.
+    /// Replaces the known spending of the store with `written`, the spending of all members of a fleet. Spending of
+    /// this member that is not written yet is added.
     pub fn replace_written_spend(&self, written: SpendRecord, now: Duration) {
         let mut inner = self.0.lock();
         let within = |period| inner.meter.spend_totals().spent_in(period, now);

@@ -154,7 +154,7 @@ impl ArchiveWriter<'_, '_> {
         }
         let Some(last) = self.live.clone() else { return self.add_file(&from, name) };
         let saved = if record.status == FileStatus::Uploaded {
-            // The file may still grow, but the bytes that its record counts do not change any more.
+            // The file may still grow, but the first `record.bytes` bytes do not change any more.
             file_copy::copy_prefix(&from, &to, record.bytes, &mut self.throttle)
         } else {
             self.link_or_copy(&from, last.map(|last| last.join(&name)), &to)

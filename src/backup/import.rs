@@ -94,9 +94,9 @@ struct TargetStore {
 
 /// Kind of a store that an import writes to.
 enum TargetKind {
-    /// Store in this folder, which is renamed when it is complete.
+    /// Store in this folder, which gets its final name when the import is complete.
     Folder(PathBuf),
-    /// Database, which is marked as complete.
+    /// Database, which is marked as complete at the end of the import.
     Database(PostgresOptions),
 }
 

@@ -7,15 +7,15 @@ use std::fmt::Write as _;
 use std::io::{IsTerminal, Write, stderr};
 use std::time::{Duration, Instant};
 
-/// Pause between two drawings of a bar.
+/// Interval at which a bar is redrawn.
 const BAR_EVERY: Duration = Duration::from_millis(100);
-/// Pause between two lines of a stage.
+/// Interval of the lines of a stage.
 const LINE_EVERY: Duration = Duration::from_secs(5);
 /// Width of a progress bar, in characters.
 const BAR_CELLS: u64 = 24;
-/// Columns of a terminal that does not state its width.
+/// Assumed number of columns if the terminal does not report its width.
 const DEFAULT_COLUMNS: usize = 80;
-/// Return to the first column, and erasure of the line.
+/// Control sequence that moves the cursor to the first column and clears the line.
 const CLEAR: &str = "\r\x1b[K";
 
 /// Unit that a stage counts.

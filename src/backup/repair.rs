@@ -91,7 +91,8 @@ pub fn repair_store(
     Ok(RepairReport { rows, rebuilt, ledger_error: ledger, verification: verdict })
 }
 
-/// Returns the sentence of an error. The text of `Corrupt` advises a repair, which has just failed.
+/// Formats an error as a sentence. The text of `Corrupt` is replaced, because it recommends the repair that has just
+/// failed.
 fn repair_error_message(error: &StoreError) -> String {
     match error {
         StoreError::Corrupt { what } => format!(

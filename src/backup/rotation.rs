@@ -31,7 +31,7 @@ pub struct ExportJob<'a> {
     pub max_archives: usize,
     /// Bytes that stay free on the disk.
     pub min_free_bytes: u64,
-    /// Time of the archive, in Unix seconds.
+    /// Current time in Unix seconds, from which the archive gets its name.
     pub now: u64,
     /// Function that returns true if the gateway is stopping.
     pub stop: &'a (dyn Fn() -> bool + Sync),
@@ -169,7 +169,7 @@ mod tests {
         assert_eq!(list_archives(folder.path()).unwrap(), names[3..]);
         let left = file_copy::folder_names(folder.path()).unwrap();
         assert_eq!(left.len(), 3, "the others are deleted: {left:?}");
-        // A deleted file is also removed from it.
+        // A file that is deleted now is also removed from the archive whose deletion has failed.
         remove_from_archives(folder.path(), "file-a");
         let left = folder.path().join(left.iter().find(|name| is_deleted_name(name)).unwrap());
         assert!(left.join(file_copy::FILES_FOLDER).exists());

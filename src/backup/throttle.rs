@@ -88,7 +88,7 @@ impl<'a> Throttle<'a> {
     }
 }
 
-/// Writer that counts its bytes at a throttle, which limits their rate.
+/// Writer whose byte rate is limited by a throttle.
 pub struct ThrottledWriter<'a, 'b, W> {
     pub inner: W,
     pub throttle: &'a mut Throttle<'b>,
@@ -120,7 +120,7 @@ mod tests {
             folder: folder.clone(),
             stop,
         };
-        // 4 MiB, whatever the size of the pieces.
+        // Each round counts 4 MiB in total, in pieces of another size.
         for piece in [64 << 10, 256 << 10, 1 << 20, 4 << 20] {
             let mut throttle = Throttle::new(bounds(0, &go));
             for _ in 0..(4 << 20) / piece {

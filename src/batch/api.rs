@@ -57,7 +57,7 @@ impl BatchManager {
         Ok(record)
     }
 
-    /// Stores a batch and starts to run it, without a fleet.
+    /// Stores a batch and starts it in this process; used only without a fleet.
     ///
     /// # Errors
     /// Returns a refusal if the input file is gone, the account has `most` open batches, or the store is not writable.
@@ -166,8 +166,8 @@ impl BatchManager {
     /// Cancels a batch. When the call succeeds, no line of the batch is in flight.
     ///
     /// # Errors
-    /// Returns 404 if the account has no batch of this ID, 409 if it has ended otherwise, and 503 if it does not end in
-    /// time.
+    /// Returns 404 if the account has no batch of this ID, 409 if it has already ended in another state, and 503 if
+    /// it does not end in time.
     pub async fn cancel(&self, account: &str, id: &str) -> Result<Arc<BatchRecord>, ApiError> {
         let record = self.get(account, id).await?;
         let record = self.request_cancellation(record).await?.ok_or_else(batch_not_found)?;
@@ -199,7 +199,7 @@ impl BatchManager {
                 Some(running) => {
                     running.commands.send(BatchCommand::Cancel(asker)).ok();
                 }
-                // The batch does not run in this process.
+                // The batch does not run in this process. Dropping the sender ends the wait at once.
                 None => drop(asker),
             }
             last = match timeout(END_TIMEOUT, ended).await {

@@ -26,7 +26,7 @@ use tokio::sync::watch;
 
 /// Path whose requests may run in the background.
 const RESPONSES_PATH: &str = "/v1/responses";
-/// Longest id of a response, in bytes.
+/// Maximum length of the id of a response, in bytes.
 const MAX_ID_BYTES: usize = 64;
 
 /// Receiver of each committed record of a background response that this process runs.
@@ -142,7 +142,8 @@ fn insert_response(
     document: &[u8],
     guards: Transaction,
 ) -> Result<(), ApiError> {
-    // The response is retained at least until the end of its completion window; its end starts the retention again.
+    // The response is retained at least until the end of its completion window. When the response ends, its retention
+    // period starts again.
     let (name, retained_since) = ((&*record.key, &*record.id), record.expires);
     let written =
         context.responses.insert_unfinished(name, retained_since, document, context.stored_response_limits());

@@ -60,9 +60,9 @@ impl ResponseRun {
         }
     }
 
-    /// Writes the document of the end. If an answer cannot be written, or its document no longer exists, the response
-    /// fails and its reserve is voided. The document of a failure may be missing, because a response without a record
-    /// counts as failed.
+    /// Writes the end of the response to its document, and retries after an error. If an answer cannot be written, or
+    /// the document no longer exists, the response fails and its reserve is voided. A failure may stay unwritten,
+    /// because a response without a record counts as failed.
     async fn store_end(
         &self,
         end: ResponseEnd,
@@ -110,7 +110,8 @@ impl ResponseRun {
         };
         let ended = build_ended_document(&document, &response).ok_or_else(invalid)?;
         let (app, key, id) = (self.app.clone(), self.record.key.clone(), self.record.id.clone());
-        // The retention starts at the end, because a response may have run for most of it.
+        // The retention period starts at the end of the response, because the run alone may take most of such a
+        // period.
         let write = move || {
             let now = app.clock.unix_seconds();
             app.responses.finish((&key, &id), now, &ended, app.stored_response_limits())
@@ -135,7 +136,7 @@ impl ResponseRun {
     }
 
     /// Releases the response, so that another gateway of the fleet or the next process starts it again. The start in
-    /// this process then does not count.
+    /// this process then does not count towards the maximum number of starts.
     pub(super) async fn release_claim(&mut self) {
         if self.phase == BackgroundRunPhase::Started
             && let Some(background) = &mut self.record.background

@@ -268,7 +268,7 @@ impl ResponseRun {
         }
     }
 
-    /// Handles the end of the request; `None` if its task panicked.
+    /// Handles the result of the request; `done` is `None` if the task of the request panicked.
     fn on_done(&mut self, done: Option<LineResponse>) -> AttemptResult {
         let Some(mut done) = done else {
             self.attempts += 1;

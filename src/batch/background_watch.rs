@@ -1,4 +1,5 @@
-//! Reasons to interrupt a background response: a command, the end of its window or of its key, or of the gateway.
+//! Reasons to interrupt a background response: a command, the end of its completion window, an invalid key, a lost
+//! claim, or the stop of the gateway.
 
 use super::BatchCommand;
 use super::context::BatchContext;
@@ -91,7 +92,8 @@ impl InterruptionWatch {
                 Some(Interruption::Ended(BackgroundResponseState::Cancelled))
             }
             BatchCommand::ClaimLost => Some(Interruption::ClaimLost),
-            // A response has no input file and no slices. It may be registered before its claim exists.
+            // The first two commands concern input files and slices, which a response does not have. A missing claim
+            // is no reason either, because a response may be registered before its claim exists.
             BatchCommand::End(_) | BatchCommand::InputDeleted(_) | BatchCommand::ClaimGone => None,
         }
     }

@@ -11,8 +11,8 @@ const DEFAULT_LINE_SECONDS: f64 = 5.0;
 /// Shortest assumed duration of a batch, in seconds.
 const MIN_BATCH_SECONDS: u64 = 600;
 
-/// Returns the best start time of a batch with `lines` lines; `None` if it should start now, or if no forecast or no
-/// such model is known.
+/// Returns the best start time of a batch with `lines` lines; `None` if it should start now, or if no forecast is
+/// known for the model.
 pub fn plan_batch_start(
     live: &ConfigSnapshot,
     record: &BatchRecord,
@@ -41,7 +41,7 @@ pub fn plan_batch_start(
     let at_once = live.settings.batches.concurrency.max(1) as f64;
     let takes =
         Duration::from_secs_f64(f64::from(lines) * latency / at_once).as_secs().max(MIN_BATCH_SECONDS);
-    // Half of the remaining time is reserved for errors and retries.
+    // At the latest start, twice the estimated duration is left. Half of it is reserved for errors and retries.
     let latest = record.expires.saturating_sub(takes.saturating_mul(2));
     let now = clock.unix_seconds();
     plan_start(&zones, now, latest, takes, grid.saving).filter(|plan| plan.start > now)

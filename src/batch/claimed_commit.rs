@@ -1,4 +1,4 @@
-//! Claim of a running batch: the condition of its commits, its loss and its release.
+//! Claim of a running batch: each commit requires the claim. Also handles the loss and the release of the claim.
 
 use super::claims::{HeldClaim, TakeoverKind};
 use super::commit::BatchCommitOutcome;

@@ -44,17 +44,18 @@ pub(super) struct ClaimedBatch {
     pub(super) end: Option<EndRequest>,
 }
 
-/// Relation of a claim to the former holder of the batch.
+/// Kind of a takeover, by whether the former holder of the batch may still write to its output file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TakeoverKind {
-    /// Claim without a former holder that may still write: no other process changes the output file.
+    /// Takeover of a batch to whose output file no other process writes: the batch had no holder, or its holder has
+    /// released it or ended.
     Orderly,
-    /// Claim whose former holder is declared dead, but may still write to the output file. Therefore the file is
+    /// Takeover from a holder that is declared dead, but may still write to the output file. Therefore the file is
     /// copied.
     Forced,
 }
 
-/// State of the claim checks: time of the last one, wake-up of the search for batches, and logged failures.
+/// State of the claim checks: time of the last check, a signal that starts a search for batches, and logged failures.
 #[derive(Debug, Default)]
 pub(super) struct ClaimCheckState {
     checked: Mutex<Option<Instant>>,
@@ -108,7 +109,7 @@ fn takeover(
             let owner = owner_of(id, others).unwrap_or(*incarnation);
             (owner == own).then_some(TakeoverKind::Orderly)
         }
-        // The claim is of the previous process of this member, which has ended.
+        // The claim belongs to the previous process of this member, which has ended.
         Some(claim) if claim.incarnation == own && is_start => Some(TakeoverKind::Orderly),
         Some(claim) if claim.incarnation == own => Some(TakeoverKind::Forced),
         Some(claim) if live.contains(&claim.incarnation) => None,
@@ -201,7 +202,7 @@ impl BatchManager {
             let mut taken = Vec::new();
             let batches = own.batches.take_claims(is_start, &mut taken);
             let slices = own.batches.take_slice_claims(is_start, &mut taken);
-            // After an error, the claims that were taken must be used nevertheless.
+            // Even after an error, the batches whose claims were taken have to be run.
             Ok::<_, StoreError>((taken, batches.and(slices)))
         };
         let (taken, found) = run_blocking(take).await?;
@@ -259,7 +260,8 @@ impl BatchManager {
         let rows: HashMap<_, _> = ids.iter().zip(self.store.coordination(&ids)?).collect();
         for (id, row) in rows {
             let seen = row.claim.as_ref();
-            // A member of a version before slices may have the highest hash, and does not see a batch in slices.
+            // The member with the highest hash may run an earlier version, which cannot see a batch in slices. So any
+            // member may take such a batch.
             let takeover = match is_sliced.contains(id.as_str()) {
                 true => takeover_for_any_member(seen, &live, own, is_start),
                 false => takeover(id, seen, &live, own, is_start),

@@ -29,8 +29,8 @@ pub(super) struct LineOutcome {
     pub(super) end: Option<HoldEnd>,
     pub(super) usage: Option<TokenUsage>,
     pub(super) result: Vec<u8>,
-    /// Run permit, held until the commit: a crash repeats at most as many lines as may be in flight. `None` for a line
-    /// that a slice has committed.
+    /// Run permit, held until the commit. So after a crash, at most as many lines are sent again as may be in flight.
+    /// `None` for a line that a slice has committed.
     pub(super) permit: Option<RunPermit>,
 }
 
@@ -113,7 +113,8 @@ impl BatchRunner {
 
     fn next_group(&mut self, most: usize) -> ResultGroup {
         let mut group = ResultGroup::default();
-        // Segments are not split; the number of those that were read is limited.
+        // Segments of slices are not split, so the byte limit does not apply to them. The number of segments per read
+        // is limited instead.
         let most_bytes = if self.record.slices.is_some() { usize::MAX } else { self.budget.group_bytes };
         while group.lines.len() < most && group.bytes.len() <= most_bytes {
             let Some(finished) = self.pending.lines.pop_front() else { break };
@@ -295,7 +296,7 @@ mod tests {
 
     #[test]
     fn the_largest_record_that_a_client_can_ask_for_is_one_row() {
-        // A control character takes six bytes.
+        // In JSON, a control character takes six bytes.
         let text = |letters: usize| "\u{1}".repeat(letters);
         let record = BatchRecord {
             id: text(64),

@@ -58,7 +58,7 @@ pub struct PreassignedResponseIdentity {
 pub struct LineResponse {
     /// Id of its exchange.
     pub request: RequestId,
-    /// Status that a client would have been sent.
+    /// HTTP status that a client would receive.
     pub status: u16,
     /// Response body with `environment_impact` and `billing_cost`, or the error envelope of the dialect.
     pub body: Vec<Bytes>,

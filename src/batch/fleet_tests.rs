@@ -64,7 +64,7 @@ impl Pair {
         Self::start_with(slice_claims::SLICE_LINES).await
     }
 
-    /// Starts both with slices of this many lines.
+    /// Starts both gateways with slices of this many lines.
     async fn start_with(slice_lines: u32) -> Pair {
         let folder = tempfile::tempdir().unwrap();
         let settings = settings(folder.path());
@@ -84,7 +84,7 @@ impl Pair {
         self.members.iter().for_each(|member| drop(member.fleet.refresh_members(at).unwrap()));
     }
 
-    /// Makes the other member declare this one dead.
+    /// Makes the other member declare `member` dead, as if its heartbeats had stopped.
     fn silence(&self, member: usize) {
         let (other, later) = (&self.members[1 - member].fleet, StdInstant::now() + Duration::from_secs(60));
         other.refresh_members(later).unwrap();
@@ -95,7 +95,7 @@ impl Pair {
         self.upload_within(1 << 20, member, count)
     }
 
-    /// Uploads a file if the files of the key have at most `max_key_bytes` with it.
+    /// Uploads an input file; fails if the size of the key's files would then exceed `max_key_bytes`.
     fn upload_within(
         &self,
         max_key_bytes: u64,
@@ -133,7 +133,8 @@ impl Pair {
         made.map_err(|refusal| refusal.code)
     }
 
-    /// Returns a batch that a member runs, with all its lines in flight waiting.
+    /// Returns a batch that a member runs, with its maximum number of lines in flight; these wait for permits of the
+    /// test.
     async fn running(&self, member: usize, count: usize) -> String {
         let (id, executor) = (self.started(member, count).await, &self.members[member].executor);
         let in_flight = CONCURRENCY.min(count);
@@ -146,7 +147,8 @@ impl Pair {
     async fn started(&self, member: usize, count: usize) -> String {
         let made = self.create(member, &self.upload(member, count).unwrap()).await.unwrap();
         let runner = &self.members[member];
-        // The owner by hash may be the other member, which does not search.
+        // By the hash, the batch may belong to the other member, which does not search for batches here. So the test
+        // takes the claim itself.
         let (store, id) = (runner.context.batches.store.clone(), made.id.clone());
         runner.context.batches.check_claims().await;
         let (own, alive) = (runner.fleet.member_number(), runner.fleet.commit_fence());

@@ -66,7 +66,7 @@ pub struct BatchInput {
     end_index: u32,
     /// Model named by the first line.
     pub model: Option<String>,
-    /// Read error that is returned after the lines before it.
+    /// Read error that the next call returns, because the lines before the error are returned first.
     deferred_error: Option<Error>,
     /// True if the end of the file was reached.
     pub at_end: bool,
@@ -225,7 +225,7 @@ mod tests {
         let mut input = BatchInput::new(files.read_lines(&record).unwrap(), LargeLineLock::default());
         let path = files.contents_path(&record.id);
         let (whole, done) = (fs::read(&path).unwrap(), CompletionBitmap::with_line_count(400));
-        // The second read of the file fails for a while.
+        // Truncates the file for a while, so that the second read fails.
         fs::write(&path, whole.get(..256 << 10).unwrap()).unwrap();
         let mut all = input.read_pending_lines(&done, usize::MAX).unwrap();
         assert!(!all.is_empty() && all.len() < 100, "{}", all.len());

@@ -92,7 +92,8 @@ impl LargeLineMemory {
         self.read_lock.clone()
     }
 
-    /// Acquires memory for a line of `bytes`; waits until enough is free of the `most` bytes for all large lines.
+    /// Acquires memory for a line of `bytes`; waits until enough is free. All large lines together may use `most`
+    /// bytes.
     async fn acquire(&self, account: &Arc<str>, bytes: usize, most: usize) -> Option<LargeLinePermit> {
         let (hand, permit) = oneshot::channel();
         let number = {
@@ -150,7 +151,8 @@ impl Drop for LargeLinePermit {
 impl Drop for MemoryWaiter<'_> {
     fn drop(&mut self) {
         self.lines.pool.lock().waiting.remove(self.account, self.ticket);
-        // A permit in the channel is dropped with it; no permit is sent after the close.
+        // Dropping the waiter also drops a permit that is already in its channel. After the close, no permit can be
+        // sent.
         self.permit.close();
         self.lines.grant_free();
     }

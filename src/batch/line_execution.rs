@@ -209,7 +209,8 @@ impl BatchRunner {
         let pause = match pause {
             _ if waived => wanted.max(YIELD_PAUSE),
             Some(pause) => pause,
-            // A line that has no time left for a retry ends when the completion window of its batch ends.
+            // No time is left for another attempt. The line stays in the retry queue until the completion window
+            // ends, which ends the batch.
             None => wanted.max(again.base_delay),
         };
         self.retries.push(asked, Instant::now() + pause);

@@ -9,15 +9,15 @@ use std::collections::HashMap;
 /// Limits of one batch, in bytes unless stated otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MemoryBudget {
-    /// Prefetched lines, per read and in total.
+    /// Maximum size of the prefetched lines, per read and in total.
     pub(super) prefetch: usize,
-    /// Lines in flight and lines that wait for a retry.
+    /// Maximum size of the lines in flight and of those that wait for a retry, together.
     pub(super) in_flight: usize,
-    /// Results that wait for the disk, including those expected of lines in flight.
+    /// Maximum size of the results that wait for the disk, including the expected results of lines in flight.
     pub(super) result_bytes: usize,
-    /// Maximum number of the results that `result_bytes` limits.
+    /// Maximum number of results that wait for the disk.
     pub(super) max_results: usize,
-    /// Results that are being written to the disk.
+    /// Maximum size of a group of results that is written to the disk.
     pub(super) group_bytes: usize,
 }
 
@@ -29,7 +29,8 @@ const RESULT_OVERHEAD: usize = 1 << 10;
 const MAX_RESULTS: usize = 2_048;
 
 impl MemoryBudget {
-    /// Computes the share of one batch if `accounts` have batches and its account has `batches`.
+    /// Computes the limits of one batch, if `accounts` accounts have batches, and the account of this batch has
+    /// `batches` of them.
     fn for_batch(memory: usize, accounts: usize, batches: usize) -> Self {
         let own = memory / accounts.max(1) / batches.max(1);
         Self {

@@ -225,7 +225,7 @@ impl BatchManager {
             let channels = batches.register(&record, usize::MAX, None);
             registered.extend(channels.map(|channels| (record, channels)));
         }
-        // The runners handle the requests before they start a line.
+        // The runners handle these end requests before they start a line.
         for (id, request) in ends {
             if let Some(batch) = batches.running.lock().get(id.as_str()) {
                 batch.commands.send(BatchCommand::End(request)).ok();
@@ -270,16 +270,15 @@ impl BatchManager {
         self.stop.subscribe()
     }
 
-    /// Runs a line on the batch threads. After these have ended, the line is dropped.
+    /// Runs a line on the batch threads. If these threads have already ended, drops the line.
     fn spawn_line<F: Future<Output = ()> + Send + 'static>(&self, line: F) {
         if let Some(threads) = &*self.threads.lock() {
             threads.spawn_pinned(line);
         }
     }
 
-    /// Registers a running batch; returns `None` if it is registered already, or if its account already has `most`
-    /// batches, or `most` background responses if it is one. A background response gets no share of the memory for
-    /// lines.
+    /// Registers a running batch. Returns `None` if it is already registered, or if its account already has `most`
+    /// batches. Background responses are counted separately from batches, and get no share of the memory for lines.
     fn register(
         &self,
         record: &BatchRecord,

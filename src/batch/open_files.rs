@@ -1,5 +1,5 @@
-//! Opening of a batch's files: the input file from its beginning or that of the slice, the output file truncated to its
-//! committed size, and the bitmap of finished lines. Blocks.
+//! Opening of a batch's files: the input file at its start or at the start of the slice, the output file truncated to
+//! its committed size, and the bitmap of finished lines. Blocks.
 
 use super::context::BatchContext;
 use super::input::{BatchInput, PendingLine};

@@ -13,7 +13,7 @@ use std::io::ErrorKind;
 const MIN_PREFETCHED: usize = 128;
 
 impl BatchRunner {
-    /// Opens the files of the batch, once.
+    /// Opens the files of the batch, unless they are already open or another read is in progress.
     pub(super) fn open_files(&mut self) {
         if self.files.input.is_none() && !self.disk.reading {
             self.disk.reading = true;
@@ -55,7 +55,7 @@ impl BatchRunner {
         let model = input.model.take();
         self.files.input = Some(input);
         if self.record.slice.is_some() {
-            // The record of a slice is not stored, and which of its lines have failed is counted with the batch.
+            // The record of a slice is not stored. Its failed lines are counted in the record of the batch.
             let completed = results.done.finished_count();
             self.lifecycle.counts = LineCounts { completed, failed: 0, ..self.lifecycle.counts };
         }

@@ -12,7 +12,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Changes of the files of a batch.
+/// Changes that one write makes to the files of a batch.
 #[derive(Default)]
 pub(super) struct OutputUpdate {
     pub(super) output: Option<OutputFile>,
@@ -125,8 +125,8 @@ pub(super) fn output_file_rows(results: &FileRecord, fresh: bool) -> Vec<RowWrit
     steps.iter().flat_map(rows_of_transaction).collect()
 }
 
-/// Returns the rows that a transaction writes. Its preconditions are left out, because the file is new, or no other
-/// gateway changes it.
+/// Returns the row changes of a transaction, without its preconditions. These are not needed, because the file is
+/// new, or no other gateway changes it.
 pub(super) fn rows_of_transaction(transaction: &Transaction) -> Vec<RowWrite> {
     let operations = transaction.operations().iter();
     let rows = operations.filter_map(|operation| match &operation.op {

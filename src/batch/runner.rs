@@ -282,8 +282,8 @@ impl BatchRunner {
     }
 
     /// Releases the files and the memory share of a batch that waits, after all its results were committed. When the
-    /// batch continues, it opens its files again, as after a restart. A slice with retried lines only, all of them
-    /// waiting, has no share either: the memory limit of its batch's next slice includes these lines.
+    /// batch continues, it opens its files again, as after a restart. A slice that has only lines waiting for a retry
+    /// has no memory share either: these lines count towards the limit of the next slice of the batch.
     fn update_suspension(&mut self) {
         let waits = self.is_waiting() && self.shutdown.reason.is_none();
         if waits && self.has_no_permits() && !self.disk.reading {
@@ -305,7 +305,7 @@ impl BatchRunner {
             BatchCommand::InputDeleted(asker) => (EndReason::InputDeleted, asker),
             BatchCommand::End(request) => return self.end_early(end_reason(request)),
             BatchCommand::ClaimLost => return self.on_claim_lost(),
-            // Another gateway has ended the batch, unless this runner did.
+            // The claim is gone, but this runner has not ended the batch. So another gateway has ended it.
             BatchCommand::ClaimGone if !self.lifecycle.state.is_final() => return self.on_claim_lost(),
             BatchCommand::ClaimGone => return,
         };
@@ -339,7 +339,7 @@ impl BatchRunner {
         }
     }
 
-    /// Returns true if no line is in flight, also of slices, and no file is being read.
+    /// Returns true if no line of the batch or of its slices is in flight, and no file is being read.
     pub(super) const fn is_idle(&self) -> bool {
         let are_slices_over = self.record.slices.is_none() || self.merge.is_complete;
         self.in_flight.lines == 0 && !self.disk.reading && are_slices_over

@@ -64,7 +64,7 @@ pub(super) struct DiskState {
     pub(super) reading: bool,
     /// True while a group is being written.
     pub(super) writing: bool,
-    /// Time before which nothing is tried, after a disk error.
+    /// Time until which disk access pauses after an error.
     pub(super) retry_at: Option<Instant>,
     /// Number of consecutive errors.
     pub(super) failures: u32,

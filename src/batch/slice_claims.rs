@@ -20,8 +20,8 @@ use std::sync::atomic::Ordering;
 pub(super) const SLICE_LINES: u32 = 1_000;
 
 impl BatchManager {
-    /// Sets whether there are other live members and all of them run slices. Members of versions before slices run
-    /// batches as a whole.
+    /// Sets whether batches may be divided: true if other members are alive and all of them run slices. Members with
+    /// an earlier version only run whole batches.
     pub fn set_peers_run_slices(&self, do_all: bool) {
         self.peers_run_slices.store(do_all, Ordering::Release);
     }
@@ -47,8 +47,8 @@ impl BatchManager {
         }
     }
 
-    /// Takes the claim of the next slice of each batch of which this member may run a further one, and adds it to
-    /// `taken`. Blocks.
+    /// Takes claims of slices and adds them to `taken`: for each batch of which this member may run another slice,
+    /// the claim of the next slice. Blocks.
     pub(super) fn take_slice_claims(
         &self,
         is_start: bool,
@@ -62,7 +62,7 @@ impl BatchManager {
         Ok(())
     }
 
-    /// Returns the unfinished slices by batch, and logs those whose rows are damaged once. Blocks.
+    /// Returns the unfinished slices by batch. Logs each slice with a damaged row once. Blocks.
     fn read_unfinished_slices(&self) -> Result<BTreeMap<String, Vec<BatchSlice>>, StoreError> {
         let UnfinishedSlices { by_batch, damaged } = self.store.unfinished_slices()?;
         for id in damaged {
@@ -97,8 +97,8 @@ impl BatchManager {
         Ok(ids.into_iter().zip(rows).filter_map(|(id, row)| Some((id, row.end?))).collect())
     }
 
-    /// Returns true if this process runs no slice of the batch that still has lines to start, and not too many lines of
-    /// the batch wait for a retry here.
+    /// Returns true if this process may run another slice of the batch: all lines of its present slices have started,
+    /// and not too many of them wait for a retry.
     fn may_run_slice_of(&self, batch: &str) -> bool {
         let running = self.running.lock();
         let mut own = running.iter().filter(|(id, _)| is_slice_of(id, batch));
@@ -118,7 +118,8 @@ impl BatchManager {
         let rows = self.store.coordination(&ids)?;
         for ((slice, id), row) in slices.iter().zip(&ids).zip(rows) {
             let is_running = self.running.lock().contains_key(id.as_str());
-            // The member that ends the batch removes the slices that nobody has claimed.
+            // After an end request, no member claims the slices without a claim: the member that ends the batch
+            // removes them.
             if is_running || (row.end.is_some() && row.claim.is_none()) {
                 continue;
             }

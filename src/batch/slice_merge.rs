@@ -22,7 +22,7 @@ use penstock_storage::ledger::RowWrite;
 use std::io::{Error, ErrorKind, Result};
 use tokio::time::Instant;
 
-/// Maximum number of segments of one commit, which contains four rows for each.
+/// Maximum number of segments in one commit. Each segment takes four rows.
 const MAX_SEGMENTS: usize = 10;
 /// Maximum number of reads in a row that may find a segment missing or damaged. A file server may show a new file late.
 const MAX_ATTEMPTS: u32 = 6;
@@ -112,10 +112,11 @@ impl BatchRunner {
             self.end_early(end_reason(end));
         }
         let is_over = self.merge.is_complete && segments.is_empty() && self.shutdown.reason.is_none();
-        // A member that has to copy the output file waits for the reason of the end, which it reads with its claims.
+        // A member that has to copy the output file does not commit here: its next read of the claims also returns
+        // the reason for the end.
         if is_over && !self.may_have_stale_writer() {
-            // All lines are counted, so the batch would have ended: another gateway has ended it, which the commit
-            // shows.
+            // All lines are counted, so this member would have ended the batch. The batch is still open here, so
+            // another gateway has ended it, and this commit reports the lost claim.
             return self.commit_record();
         }
         let is_damaged = self.shutdown.reason == Some(EndReason::OutputDamaged);
@@ -133,7 +134,7 @@ impl BatchRunner {
             segment.lines.iter().zip(contents.split_inclusive(|byte| *byte == b'\n'))
         {
             let usage = usage.take();
-            // Each line is in one segment; a repeated one would be counted and stored once.
+            // Each line should be in one segment only. A line that is repeated is counted and stored once.
             if self.completed.is_line_finished(*index) {
                 continue;
             }
@@ -222,8 +223,8 @@ impl SliceReadJob {
             false => Some(open_files::open_results(context, &self.record, self.may_have_stale_writer)?),
         };
         if let Some(request) = self.end.map(end_request).filter(|_| !self.has_requested_end) {
-            // A member that has lost the claim must not end slices. Slices of this process learn of an earlier request
-            // to end them when the process next reads its claims.
+            // A member that has lost the claim must not end slices. If an end request is already stored, the slices
+            // of this process receive it when the process next reads its claims.
             let is_new =
                 store.request_end_of_slices(batch, request, self.claim.as_ref()).map_err(io_error)?;
             if is_new || self.claim.is_none() {

@@ -1,9 +1,9 @@
-//! Inserts of batches whose outcome is unknown, because the store gave no answer: a client that was told that its batch
-//! was not created must not pay for the batch.
+//! Inserts of batches whose outcome is unknown, because the store gave no answer. The client received an error, so it
+//! must not pay for the batch.
 //!
-//! The insert may still wait in the queue of the store's writer, where a read does not see it. A request to end the
-//! batch is therefore queued behind it, and the batch is noted in a file, so that the next process ends it if this one
-//! stops first.
+//! The insert may still wait in the queue of the store's writer, where a read does not see it. Therefore a request to
+//! end the batch is queued behind the insert. A file also notes the batch, so that the next process ends the batch if
+//! this process stops first.
 
 use super::context::BatchContext;
 use super::runner::RunnableBatch;
@@ -58,9 +58,9 @@ impl BatchManager {
         }
     }
 
-    /// Notes a batch with an unknown outcome of its insert, and cancels it once the store answers. If this process
-    /// stops before, the next one cancels it. `channels` are those of a batch that is registered in this process; in a
-    /// fleet the batch is not registered.
+    /// Notes a batch whose insert has an unknown outcome, and cancels it once the store answers. If this process
+    /// stops before that, the next process cancels the batch. `channels` is `None` in a fleet, where the batch is not
+    /// registered in this process.
     pub(super) async fn cancel_uncertain_batch(
         context: &Arc<BatchContext>,
         record: BatchRecord,
@@ -92,8 +92,8 @@ impl BatchManager {
         });
     }
 
-    /// Requests the cancellation of a batch until the store answers. Returns false if the batch is not stored, or if
-    /// the process stops.
+    /// Requests the cancellation of a batch, and retries until the store answers. Returns false if the batch is not
+    /// stored, or if the process stops.
     async fn cancel_once_stored(context: &Arc<BatchContext>, id: &str) -> bool {
         let mut stop = context.batches.stop_signal();
         loop {

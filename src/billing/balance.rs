@@ -34,8 +34,9 @@ impl AccountBalance {
         }
     }
 
-    /// Holds an amount. With `covered`, fails with the available amount if the wallet does not cover it. A zero amount
-    /// is always covered by the credit wallet, and by the energy wallet only if a positive amount is available.
+    /// Holds an amount. If `covered` is true and the wallet does not cover the amount, returns the available amount
+    /// as the error. A zero amount is always covered by the credit wallet, and by the energy wallet only if a
+    /// positive amount is available.
     pub(super) fn hold(&self, wallet: Wallet, amount: i64, covered: bool) -> Result<(), i64> {
         let take = |available: i64| {
             (!covered || is_covered(wallet, available, amount)).then(|| available.saturating_sub(amount))

@@ -11,7 +11,7 @@ use penstock_usage::{RollupDimensions, UsageOutcome, UsageRange};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Maximum number of groups of a report. The number of rollups is not limited: only their sums are kept.
+/// Maximum number of groups of a report. The number of rollups is not limited: only their sums are in memory.
 const MAX_GROUPS: usize = 50_000;
 
 /// Figures of a carbon report.
@@ -61,7 +61,7 @@ pub fn read_carbon_figures(
 ) -> Result<CarbonFigures, InvoiceError> {
     let names: Vec<Arc<str>> = match accounts {
         ReportedAccounts::One(name) => vec![name.as_str().into()],
-        // The rollups of the whole gateway have the empty account.
+        // The rollups of the whole gateway are stored under an empty account name.
         ReportedAccounts::Total => vec!["".into()],
         ReportedAccounts::Each => account_names(store)?,
     };

@@ -42,7 +42,8 @@ impl LedgerCheckpoint {
         text.trim().split(',').map(|part| entry(part.trim())).collect::<Option<_>>().map(Self)
     }
 
-    /// Returns true if the checkpoint does not have this entry, or has it with this hash.
+    /// Returns false if the checkpoint has another hash for this entry. Any entry that the checkpoint does not have
+    /// is consistent with it.
     #[must_use]
     pub fn is_consistent_with(&self, number: u64, hash: &EntryHash) -> bool {
         self.0.get(&number).is_none_or(|expected| expected == hash)

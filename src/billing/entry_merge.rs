@@ -86,8 +86,8 @@ pub(super) struct EntryMerge<'a> {
 }
 
 impl<'a> EntryMerge<'a> {
-    /// Opens the entries of one month, or of all months. `starts` has a number for each chain, after which its entries
-    /// begin.
+    /// Opens the entries of one month, or of all months. `starts` has one entry number for each chain: the merge
+    /// returns the entries after it.
     pub(super) fn open(
         store: &'a LedgerStore,
         month: Option<&str>,
@@ -100,8 +100,8 @@ impl<'a> EntryMerge<'a> {
         Self::open_months(store, &months, starts)
     }
 
-    /// Opens the entries of some months, in ascending order. `starts` has a number for each chain, after which its
-    /// entries begin.
+    /// Opens the entries of some months, in ascending order. `starts` has one entry number for each chain: the merge
+    /// returns the entries after it.
     pub(super) fn open_months(
         store: &'a LedgerStore,
         months: &[String],

@@ -18,8 +18,8 @@ pub fn parse_position(text: &str) -> Option<Vec<u64>> {
     numbers.filter(|numbers| numbers.len() <= MAX_POSITION_NUMBERS)
 }
 
-/// Reads the page of the ledger's text after a position. Returns it with the number of its last entry; `None` at the
-/// end.
+/// Reads the page of the ledger's text after a position. Returns the page with the number of its last entry, or
+/// `None` at the end of the ledger.
 ///
 /// A position of one number names an entry; the page continues after that entry in the order of time. A position of
 /// several numbers (0 for no entry) names the last entry that was read of each chain; the page continues each chain

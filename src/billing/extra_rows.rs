@@ -1,5 +1,6 @@
 //! Additional rows in a commit of the ledger. A row that the store permanently rejects must not block the charges of
-//! other operations, so the operation of the row is committed without its rows. Ledger entries are never dropped.
+//! other operations, so the operation with this row is committed without any of its rows. Ledger entries are never
+//! dropped.
 
 use penstock_storage::StoreError;
 use penstock_storage::ledger::{LedgerCommit, RowWrite};

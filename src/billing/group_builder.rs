@@ -77,7 +77,8 @@ impl GroupBuilder {
         self.pools.add_entry(account, kind);
     }
 
-    /// Takes the amounts that the group spends from the leases of this process, and the amounts that it adds to pools.
+    /// Removes and returns two lists of amounts: those that the group spends from the leases of this process, and
+    /// those that it adds to pools.
     pub(super) fn take_pool_amounts(&mut self) -> (Vec<PoolAmount>, Vec<PoolAmount>) {
         std::mem::take(&mut self.pools).into_amounts()
     }
@@ -99,7 +100,8 @@ impl GroupBuilder {
             + self.rollups
             + AUDIT_ROWS * self.adjustments.len()
             + self.pools.max_operations();
-        // A block may end up to one line of maximum size before its limit, and the last block may be incomplete.
+        // A block may be smaller than its limit by up to one line of maximum size, and the last block may be
+        // incomplete.
         let blocks = MAX_SMALL_BLOCKS + bytes / (MAX_BLOCK_BYTES - MAX_LINE_BYTES) + 2;
         self.bytes + bytes <= MAX_COMMIT_BYTES
             && own + rows + blocks <= MAX_COMMIT_ROWS
@@ -153,7 +155,8 @@ fn max_action_bytes(action: &LedgerAction) -> usize {
     max_line_bytes(action.account.len() + names)
 }
 
-/// Returns the upper limit of an entry in bytes with names of this length: a character takes up to six bytes.
+/// Returns the maximum size of an entry in bytes, if its names have `names` bytes in total: in JSON, each of these
+/// may take six bytes.
 const fn max_line_bytes(names: usize) -> usize {
     let bytes = ENTRY_OVERHEAD_BYTES + 6 * names;
     if bytes < MAX_LINE_BYTES { bytes } else { MAX_LINE_BYTES }

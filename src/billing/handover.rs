@@ -210,7 +210,8 @@ impl Ledger {
                 is_lost = is_lost || !send(actions.collect());
                 if is_lost {
                     tracing::error!(name: "handover_lost", acts = %count);
-                    // The amounts stay exposed, because nothing will write them, and further requests are refused.
+                    // These amounts stay in the exposed total, because no process will write the actions. Further
+                    // requests are refused.
                     queue.subtract_pending_totals(bytes, 0);
                     queue.set_fenced();
                     queue.mark_writer_ended();
@@ -228,8 +229,9 @@ impl Ledger {
     }
 
     /// Passes queued and later operations to `send`, which returns true once they are on the disk, or false if they
-    /// never will be; then all later operations are lost too, and do not count as written. The stored spend counters
-    /// already include the operations up to the number `counted`. Adjustments by operators are refused.
+    /// never will be. After a false result, all later operations are lost too, and do not count as written. The
+    /// stored spend counters already include the operations up to the number `counted`. Adjustments by operators are
+    /// refused.
     pub fn forward_actions(
         &self,
         forwarder: ActionForwarder,

@@ -17,7 +17,8 @@ pub struct PastCharge {
 
 impl Ledger {
     /// Records charges of the past if the ledger has no entries. `charges` are in ascending order of their times.
-    /// Returns true once they are on the disk, false if there are none, or if the ledger has entries or ends.
+    /// Returns true once they are on the disk. Returns false if `charges` is empty, if the ledger has entries, or if
+    /// its writer ends.
     pub async fn import_past_charges(&self, account: &str, key: &Arc<str>, charges: Vec<PastCharge>) -> bool {
         if self.queue.entry_count() > 0 || charges.is_empty() {
             return false;

@@ -17,7 +17,7 @@ use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Maximum number of groups of an invoice. The number of rollups is not limited: only their sums are kept.
+/// Maximum number of groups of an invoice. The number of rollups is not limited: only their sums are in memory.
 const MAX_GROUPS: usize = 100_000;
 
 /// Sums of a row, with the amounts of CO2 equivalent that the rollups do not contain.
@@ -31,7 +31,7 @@ pub struct InvoiceSums {
     pub embodied_g: Decimal,
     /// Energy in kWh under the providers' contracts for renewable power.
     pub contract_kwh: Decimal,
-    /// Renewable share of the grid in the energy without a contract, kWh.
+    /// Renewable energy in kWh from the grid, within the energy that no contract covers.
     pub grid_renewable_kwh: Decimal,
 }
 
@@ -54,7 +54,7 @@ impl InvoiceSums {
     }
 }
 
-/// Subtracts the amounts of a correction from its group. A group without anything else is removed.
+/// Subtracts the amounts of a correction from its group. Removes the group if nothing remains in it.
 fn subtract_from<K: Ord + Borrow<str>>(
     groups: &mut BTreeMap<K, InvoiceSums>,
     name: &str,
@@ -181,8 +181,8 @@ pub(super) fn country_of_location(location: &str) -> &str {
     location.rsplit_once(", ").map_or(location, |(_, country)| country)
 }
 
-/// Returns the embodied grams of CO2 equivalent per kWh at the meter of a building. The energy of the GPUs is derived
-/// from the energy at the meter, without the building, the rest of the server, and idle machines.
+/// Returns the embodied grams of CO2 equivalent per kWh at the meter of a building. The energy of the GPUs is the
+/// energy at the meter minus the shares of the building, of the rest of the server, and of idle machines.
 fn embodied_per_kwh(pue: Decimal) -> Option<Decimal> {
     let overhead = pue.checked_mul(HOST_FACTOR)?.checked_mul(IDLE_FACTOR)?;
     EMBODIED_CO2E_GRAMS_PER_WH.checked_mul(Decimal::ONE_THOUSAND)?.checked_div(overhead)
@@ -198,7 +198,8 @@ pub fn read_invoice_figures(
     range: UsageRange,
 ) -> Result<InvoiceFigures, InvoiceError> {
     let (mut figures, mut terms) = (InvoiceFigures::default(), TermsCache::default());
-    // The rollups have the days and hours with corrections; the entries of these are in the ledger.
+    // The rollups only show the days and hours that have corrections. The corrections themselves are read from the
+    // ledger.
     let mut corrected = BTreeSet::new();
     DayReader::open(store)?.for_each(account, range.day_bounds(), |cell, sums| {
         if figures.group_count() > MAX_GROUPS {
@@ -343,7 +344,7 @@ mod tests {
         );
         let sums = invoice_sums_with_carbon(&usage("2", "0", "100"), Some(&facts));
         assert_eq!(sums.market_g, decimal("20"));
-        // 2 kWh / (1.25 · 1.30 · 1.12) of the GPUs, 73 g for each of their kWh.
+        // The GPUs use 2 kWh / (1.25 · 1.30 · 1.12), and each of these kWh has 73 g of embodied CO2 equivalent.
         assert_eq!(sums.embodied_g, (decimal("146") / decimal("1.82")).round_dp(9));
         let half_failed = invoice_sums_with_carbon(&usage("2", "1", "100"), Some(&facts));
         assert_eq!(

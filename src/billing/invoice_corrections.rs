@@ -35,8 +35,8 @@ pub struct CorrectionLine {
     pub sums: InvoiceSums,
 }
 
-/// Reads the corrections of an account's charges from the first day up to the second, which is excluded, in the order
-/// of time.
+/// Reads the corrections of an account's charges from the first day up to the second day, which is excluded. Returns
+/// them in the order of time.
 ///
 /// # Errors
 /// Returns an error if the store cannot be read.

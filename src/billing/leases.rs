@@ -2,11 +2,11 @@
 //! the database.
 //!
 //! In a fleet, the balance of an account in memory is the lease of this gateway, see [`crate::fleet`]. If the lease
-//! does not cover the price of a request, the request draws from the account's pool, for at most three seconds in all.
-//! From then on, the lease is refilled each second to the expected spending of `fleet.ahead`, and an amount that is no
-//! longer needed returns to the pool. If a request is refused although the other members hold enough, they return all
-//! of their leases except the spending of the last second; of several members that refuse, one after the other receives
-//! the pool, see [`contention`].
+//! does not cover the price of a request, the request draws from the account's pool, for at most three seconds in
+//! all. From then on, the lease is refilled each second to the expected spending of `fleet.ahead`, and an amount that
+//! is no longer needed returns to the pool. If a request is refused although the other members hold enough, they
+//! return all of their leases except the spending of the last second; if several members refuse requests, they
+//! receive the pool one after the other, see [`contention`].
 //!
 //! ```text
 //! spent by this member ≤ leased + the excess of requests without max_tokens
@@ -200,7 +200,7 @@ impl Leases {
         self.with_state(balance, |state| state.record_fleet_total(total));
     }
 
-    /// Returns the recorded total of the time when the pool was found empty.
+    /// Returns the total that was recorded when the pool was found empty.
     fn recorded_total(&self, balance: &LeasedBalance) -> i64 {
         self.pools.lock().get(&balance.pool()).map_or(0, LeaseState::recorded_fleet_total)
     }
@@ -254,8 +254,8 @@ impl Ledger {
         }
     }
 
-    /// Excludes all charges until now from the spending rate that determines the size of leases. Charges that are
-    /// replayed at the start are not the spending of one second.
+    /// Excludes all charges until now from the spending rate that determines the size of leases. Otherwise the
+    /// charges that are replayed at the start would count as the spending of one second.
     pub(super) fn reset_spending_baselines(&self) {
         let Some(leases) = &self.leases else { return };
         for (pool, state) in leases.pools.lock().iter_mut() {
@@ -279,8 +279,8 @@ impl Ledger {
         }
     }
 
-    /// Takes the amounts that return with the next heartbeat out of their leases, and returns the draws for the leases
-    /// that run short.
+    /// Subtracts from the leases the unused amounts, which return to the pools with the next heartbeat. Returns the
+    /// draws for the leases that run low.
     fn take_unused(&self, leases: &Leases) -> Vec<PendingRefill> {
         let mut draws = Vec::new();
         let mut pools = leases.pools.lock();

@@ -83,7 +83,7 @@ pub(super) fn read_page(
 
 /// Returns the months of a period in ascending order.
 fn months_of(period: &Range<u64>) -> Vec<String> {
-    // The last month of the calendar follows itself.
+    // At the last month of the calendar, `next` returns the same month, which ends the iteration.
     let next = |month: &UtcMonth| Some(month.next()).filter(|next| next != month);
     let months = std::iter::successors(Some(UtcMonth::from_unix(period.start)), next);
     let months = months.take_while(|month| month.first_day().start() < period.end);
@@ -145,8 +145,9 @@ impl ExportPosition {
         }
     }
 
-    /// Returns the last number that was read of each chain, without the chains of which nothing was read. If there may
-    /// be other chains, there are at least two numbers, since one number stands for a position in the order of time.
+    /// Returns the number of the last entry that was read of each chain; chains of which nothing was read are left
+    /// out. If other chains may exist, returns at least two numbers, because a single number means a position in the
+    /// order of time.
     fn numbers(&self, is_shared: bool) -> Vec<u64> {
         let has_read = |position: &&ChainPosition| position.read > position.start;
         let mut numbers: Vec<u64> = self.0.iter().filter(has_read).map(|position| position.read).collect();
@@ -170,8 +171,8 @@ pub(super) fn chain_start_positions_in_month(
     store.chains()?.into_iter().map(start).collect()
 }
 
-/// Searches a chain for the number before its first entry of a month that has at least this time and number. Times
-/// never decrease within a chain, so each step halves the numbers that are left.
+/// Finds, by binary search, the number before a chain's first entry of a month that has at least this time and
+/// number. Times never decrease within a chain.
 fn start_in_chain(
     store: &LedgerStore,
     month: &str,

@@ -105,7 +105,7 @@ pub struct Ledger {
     clock: ProcessClock,
     exposure_limit: AtomicI64,
     backlog_limit: AtomicU64,
-    /// Duration of a write in milliseconds above which the store counts as failing.
+    /// Duration in milliseconds from which a running write counts as a failure of the store.
     slow: AtomicU64,
     /// True if the last request was refused because of the limit on the unwritten amount: what is left of the limit is
     /// less than the price of one request.
@@ -178,8 +178,8 @@ impl Ledger {
     }
 
     /// Waits until everything up to `ticket` is on the disk, for at most twice `ledger.slow`. If the store fails or
-    /// takes longer, a member of a fleet then waits as long at most until it is in the journal. The caller continues in
-    /// any case.
+    /// takes longer, a member of a fleet then waits until everything is in the journal, for at most the same time
+    /// again. The caller continues in any case.
     pub async fn wait_written_or_journaled(&self, ticket: u64) {
         let most = self.slow() * 2;
         if !self.is_failing()
@@ -217,7 +217,7 @@ impl Ledger {
         std::mem::take(&mut *self.replayed_charges.lock())
     }
 
-    /// Takes the replayed charges from the leases that the last process had.
+    /// Subtracts the replayed charges from the leases that the last process had.
     fn charge_replayed(&self, charges: Vec<(Arc<str>, BudgetCharge)>) {
         for (account, charge) in &charges {
             self.account_balance(account).release_and_charge(charge.wallet, 0, charge.amount);

@@ -19,7 +19,8 @@ struct PoolChange {
 }
 
 impl PoolChanges {
-    /// Adds the movement of an entry: charges are spent, grants and corrections are credited.
+    /// Adds the amount of an entry to the changes of its pool: a charge as spent, a grant or a correction as
+    /// credited.
     pub(super) fn add_entry(&mut self, account: &str, kind: &EntryKind) {
         let Some(Some(change)) = balance_change(kind) else { return };
         let pools = [(credit_pool_name(account), change.credits), (energy_pool_name(account), change.energy)];

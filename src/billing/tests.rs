@@ -131,7 +131,7 @@ fn a_grant_is_recorded_once_per_id() {
 #[test]
 fn while_the_store_is_full_requests_continue_up_to_the_debt_limit_and_grants_are_refused() {
     let store = Flaky::over(open_in_memory());
-    // 0.001 EUR: 100,000 of 1e-8 EUR.
+    // The setting `debt = 0.001` EUR is 100,000 units of 1e-8 EUR.
     let ledger = open(&store, QUICK);
     grant(&ledger, "g1", 10_000_000).unwrap();
     store.full.store(true, Ordering::Release);
@@ -193,7 +193,7 @@ fn a_commit_whose_answer_is_lost_is_not_written_twice() {
     }
     settled(&ledger);
     assert_eq!(ledger.balance("acme").credits.amount, 1_000_000 - 200);
-    // A grant with a lost response is unknown to its caller, and recorded once.
+    // If the response of a grant is lost, its caller does not know the outcome, but the grant is recorded once.
     store.lies.store(1, Ordering::Release);
     assert_eq!(grant(&ledger, "g2", 7), Err(AdjustmentError::OutcomeUnknown));
     until("it to be written", || ledger.durability_snapshot().waiting == 0 && !ledger.is_failing());

@@ -92,7 +92,7 @@ impl AdminAdjustment {
         Some(audit)
     }
 
-    /// Returns the upper limit of the bytes of the rows of the audit log.
+    /// Returns the maximum size of the audit log rows, in bytes.
     pub(super) fn max_audit_bytes(&self) -> usize {
         self.audit.as_ref().map_or(0, |audit| {
             AUDIT_OVERHEAD + audit.who.len() + audit.target.len() + audit.change.to_string().len()

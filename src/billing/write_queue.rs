@@ -70,8 +70,8 @@ enum WriteHealth {
 pub(super) struct WriteQueue {
     state: Mutex<QueueState>,
     wake: Condvar,
-    /// Condition that ends the pause of a writer before it retries. Operations may be taken by another thread, which
-    /// waits for `wake`.
+    /// Condition variable that ends the pause of the writer before a retry. It is separate from `wake`, because
+    /// another thread may take the operations, and waits for `wake`.
     pause_end: Condvar,
     written: watch::Sender<u64>,
     /// True if nothing will be written any more.
@@ -241,7 +241,8 @@ impl WriteQueue {
         self.wake.notify_all();
     }
 
-    /// Returns the number of operations of the group for which the writer collects more; `None` if it does not collect.
+    /// Returns the number of operations in the group that the writer is still collecting; `None` if it does not
+    /// collect.
     #[cfg(test)]
     pub(super) fn collected_operation_count(&self) -> Option<usize> {
         let state = self.state.lock();

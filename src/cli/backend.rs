@@ -17,7 +17,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub enum AdminBackend {
     /// Access through the admin listener.
     Gateway(AdminClient),
-    /// Direct access to the store, with the retention of files in seconds.
+    /// Direct access to the store; the number is the retention time of files, in seconds.
     Store(Box<OpenStorage>, Option<u64>),
 }
 

@@ -10,8 +10,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 use ureq::Agent;
 
-/// Timeout of connecting, and timeout of each of request body, response head and response body. A reload may have to
-/// read large tokenizers.
+/// Timeout of connecting, and timeout of each later step: to send the request body, to receive the response head, and
+/// to receive the response body. The second timeout is long, because a reload may have to read large tokenizers.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 /// Maximum size of a response, in bytes.
@@ -44,7 +44,7 @@ impl From<AdminClientError> for String {
     }
 }
 
-/// Reads from a configuration how a command reaches the gateway or its store.
+/// Reads from a configuration the settings by which a command reaches the gateway or its store.
 ///
 /// # Errors
 /// Returns the mistakes in the configuration.

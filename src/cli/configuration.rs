@@ -14,14 +14,14 @@ use std::collections::HashMap;
 use std::fmt::{Display, Write as _};
 use std::sync::Arc;
 
-/// Consequences of mistakes, at the end of an error message.
+/// Consequences of mistakes, which end an error message.
 const NOT_STARTED: &str = "nothing was started";
 const WOULD_NOT_START: &str = "it would not start";
 
 /// Runs the gateway for `penstock run`.
 pub(super) fn run_gateway(source: ConfigSource) -> Result<(), CommandError> {
     let loaded = load_or_refuse(&source, NOT_STARTED)?;
-    // A starting gateway warns about expired certificates itself, so these warnings are dropped here.
+    // The warnings about expired certificates are dropped here, because a starting gateway logs them itself.
     check_certificates(&loaded.settings, NOT_STARTED)?;
     Ok(startup::run(loaded.settings, reload_source(source))?)
 }
@@ -72,8 +72,8 @@ pub(super) fn check(source: &ConfigSource, strict: bool, reach: bool) -> Result<
     Ok(print_stdout(&format!("{name} is valid.\n{summary}"))?)
 }
 
-/// Checks the files of certificates and keys, and an admin token that an operator may have written. Returns warnings
-/// about expired certificates.
+/// Checks the files of certificates and keys, and the admin token, which an operator may have written. Returns
+/// warnings about expired certificates.
 ///
 /// # Errors
 /// Returns all mistakes as one text.

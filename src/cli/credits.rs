@@ -152,7 +152,7 @@ pub fn run(credits: CreditsArgs) -> Result<(), String> {
             if same { Ok(()) } else { Err("At least one charge differs when it is recomputed.".to_owned()) }
         }
         CreditsCommand::Export(export) => export::run(&backend, &export),
-        // Handled above, before the backend was chosen.
+        // Handled at the start of this function, before the backend was chosen.
         CreditsCommand::Verify { .. } | CreditsCommand::Rebuild => Ok(()),
     }
 }

@@ -1,5 +1,5 @@
-//! Privilege drop of commands that root runs on another user's store: the files that they write must belong to that
-//! user, or the gateway could not open them.
+//! Privilege drop of commands that root runs on another user's store. The files that such a command writes must
+//! belong to that user, because the gateway could not open them otherwise.
 
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid, geteuid};
@@ -11,8 +11,9 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// Switches a process of root to the owner of the folder. Does nothing if another user runs the process, or if the
-/// folder does not exist. The process must have only one thread; threads that it starts later inherit the change.
+/// Switches a process that runs as root to the owner of the folder. Does nothing if another user runs the process, or
+/// if the folder does not exist. The process must have only one thread; threads that it starts later inherit the
+/// change.
 ///
 /// # Errors
 /// Returns the reason as one sentence.
@@ -30,7 +31,7 @@ pub(super) fn become_folder_owner(folder: &Path) -> Result<(), String> {
     })
 }
 
-/// Switches the user, but retains root's capabilities on files: the store may be below a folder that only root can
+/// Switches the user, but retains root's capabilities on files. The store may be below a folder that only root can
 /// enter (`/var/lib/private`), and an archive may be written to a folder of root.
 fn become_user(user: u32, group: u32) -> Result<(), Errno> {
     let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));

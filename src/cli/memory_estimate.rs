@@ -7,14 +7,15 @@ use crate::proxy::failover::UNCOUNTED_BYTES;
 use crate::server::http2::{CONNECTION_WINDOW_BYTES, SMALL_FRAME_OVERHEAD_BYTES, STREAM_SEND_BUFFER_BYTES};
 use crate::upstream::connect::PROVIDER_STREAM_WINDOW_BYTES;
 
-/// Memory of a request in addition to its body and its response, in bytes: buffers of two connections, and state. An
-/// assumption; an open stream takes 13 KiB (`docs/performance.md`).
+/// Assumed memory of a request in addition to its body and its response, in bytes: buffers of two connections, and
+/// state. For comparison, an open stream takes 13 KiB (`docs/performance.md`).
 const REQUEST_STATE: u64 = 64 << 10;
 /// Memory of a request: `REQUEST_STATE`, and data that waits for a client that does not read.
 const REQUEST: u64 = REQUEST_STATE + STREAM_SEND_BUFFER_BYTES as u64;
 /// Maximum size of the recorded text of a stream, from which another provider can continue it.
 const STREAM_RECORD: u64 = 256 << 10;
-/// Bytes of a response in memory that no limit counts: data already read, and data that waits for a slow client.
+/// Bytes of a response in memory that no configured limit counts: data already read, and data that waits for a slow
+/// client.
 const UNCOUNTED_ANSWER: u64 = UNCOUNTED_BYTES as u64 + PROVIDER_STREAM_WINDOW_BYTES as u64;
 /// Memory of a connection before authentication: buffers, including those of TLS.
 const CONNECTION: u64 = 64 << 10;
@@ -23,7 +24,7 @@ const UNREAD_H2: u64 = CONNECTION_WINDOW_BYTES as u64 + 1 + SMALL_FRAME_OVERHEAD
 /// Number of copies of a request head: as received, in a buffer that grew by doubling, and parsed. Each thread parses
 /// all heads that have arrived on a connection before it handles the first one.
 const HEAD_COPIES: u64 = 3;
-/// Body bytes that a client sends before the body is read.
+/// Body bytes of a stream that a client may send before the gateway reads the body.
 const UNREAD_BODY: u64 = H2_STREAM_WINDOW_BYTES as u64;
 /// Number of copies of a body while it is converted for a provider with another dialect.
 const BODY_COPIES: u64 = 2;
@@ -108,7 +109,7 @@ fn client_bounds(settings: &Settings) -> [MemoryBound; 5] {
     ]
 }
 
-/// Returns the bounds of data in memory: bodies, batches, token counts and the parts of the process.
+/// Returns the bounds of data in memory: bodies, batches, token counts, and the process itself.
 fn data_bounds(settings: &Settings) -> [MemoryBound; 8] {
     let (overload, limits, batches) = (&settings.overload, &settings.limits, &settings.batches);
     let images = settings.images.keep.min(IMAGES.saturating_mul(wide(settings.spool.memory)));
@@ -174,9 +175,9 @@ pub fn excess_warning(settings: &Settings, machine: Option<u64>) -> Option<Strin
     })
 }
 
-/// Returns the memory of this machine, or the limit of a control group of this process, such as that of its container
-/// or service, whichever is less; `None` if unknown. A command in a shell does not see the limit of the gateway's
-/// service.
+/// Returns the memory of this machine, or the memory limit of this process's control group if that limit is lower;
+/// `None` if both are unknown. A container or a service has such a control group. A command in a shell does not see
+/// the limit of the gateway's service.
 pub fn memory_limit() -> Option<u64> {
     let read = |path: &str| std::fs::read_to_string(path).ok();
     let total = read("/proc/meminfo").and_then(|text| parse_mem_total(&text));
@@ -190,8 +191,8 @@ pub fn memory_limit() -> Option<u64> {
     [total, group].into_iter().flatten().min()
 }
 
-/// Returns the files with the memory limits of a process's control group and of those above it, from the text of its
-/// `/proc/self/cgroup`.
+/// Returns the files with the memory limits of a process's control group and of the groups above it, from the text of
+/// its `/proc/self/cgroup`.
 fn group_limit_files(groups: &str) -> Vec<String> {
     let Some(group) = groups.lines().find_map(|line| line.strip_prefix("0::/")) else { return Vec::new() };
     let parts: Vec<&str> = group.split('/').filter(|part| !part.is_empty() && *part != "..").collect();

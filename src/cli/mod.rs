@@ -1,5 +1,6 @@
-//! The command line. Every command ends with 0, or with 1 and the reason on standard error, or with 2 and the usage if
-//! the arguments are invalid. `run`, `check` and the demo end with 78 and all mistakes if the configuration is invalid.
+//! The command line. Every command exits with 0, with 1 and the reason on standard error, or with 2 and the usage if
+//! the arguments are invalid. If the configuration is invalid, `run`, `check` and the demo report all mistakes and
+//! exit with 78.
 
 mod accounts;
 mod audit;

@@ -52,8 +52,8 @@ impl<'a> HiddenInput<'a> {
     }
 }
 
-/// Returns the modes of a terminal that does not show its input. Ctrl-C ends the line instead of the process, which would
-/// leave the terminal in these modes.
+/// Returns the modes of a terminal that does not show its input. Ctrl-C ends the line and not the process, because an
+/// ended process would leave the terminal in these modes.
 fn hidden_modes(shown: &Termios) -> Termios {
     let mut hidden = shown.clone();
     hidden.local_modes.remove(LocalModes::ECHO | LocalModes::ISIG);
@@ -64,7 +64,7 @@ fn hidden_modes(shown: &Termios) -> Termios {
 impl Drop for HiddenInput<'_> {
     fn drop(&mut self) {
         tcsetattr(self.terminal, OptionalActions::Now, &self.shown).ok();
-        // The end of the line was not shown either.
+        // The terminal did not show the line break of the input either, so it is printed now.
         print_stderr("\n");
     }
 }

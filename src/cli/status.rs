@@ -19,7 +19,7 @@ pub fn print_models(source: &ConfigSource, output: OutputArgs) -> Result<(), Str
 /// Prints the providers for `penstock providers`: one line for each offer, which has its own health and speed.
 pub fn print_providers(source: &ConfigSource, output: OutputArgs) -> Result<(), String> {
     let answer = ask(source, "GET", "/admin/providers")?;
-    // The table shows a provider once, above its offers; CSV repeats the provider in each row.
+    // The table shows a provider once, above its offers; a CSV row of an offer repeats the provider.
     let every_row = output.output_format() == OutputFormat::Csv;
     let mut rows = Vec::new();
     for provider in response_rows(&answer) {

@@ -1,4 +1,4 @@
-//! The command line as users run it.
+//! Tests of the command line, used as by a person in a shell.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use super::client::{AdminClient, AdminClientError, connectable_address, gateway_access};
@@ -14,7 +14,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-/// A configuration with this admin address, in its own folder.
+/// Writes a configuration with this admin address into a folder; returns its path.
 fn written(folder: &Path, admin: &str) -> PathBuf {
     let path = folder.join("penstock.toml");
     // The provider's secret is not set: commands that do not need it must not require it.
@@ -222,7 +222,7 @@ fn a_store_without_a_gateway_is_read_with_the_retention_of_files() {
     assert!(matches!(backend, super::backend::AdminBackend::Store(_, Some(2_592_000))));
 }
 
-/// Answers one request with these bytes, and gives back the request.
+/// Returns a listener, and a function that answers one request with these bytes and returns the text of the request.
 fn once(answer: &'static [u8]) -> (TcpListener, impl FnOnce(TcpListener) -> thread::JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     (listener, move |listener: TcpListener| {

@@ -134,7 +134,7 @@ fn invite(user: &UserArgs, reach: &GatewayAccess, backend: &AdminBackend) -> Res
     let rows = response_rows(&known);
     let existing = rows.iter().find(|row| table_cell(row, "name") == user.name);
     let role = existing.map_or_else(|| user.role.name().to_owned(), |row| table_cell(row, "role"));
-    // The site is known before the user is invited, because an invitation ends the one before.
+    // The site is determined first: if that fails, no invitation is created, which would invalidate an earlier one.
     let site = invitation_site(&role, reach)?;
     let invited = if existing.is_some() {
         backend.send(&Method::POST, &user_path(&user.name, "/invite"), &[], Some(&json!({})))?

@@ -58,8 +58,8 @@ impl ConfigChange {
     }
 }
 
-/// Returns the keys whose values differ, in the order of the new document; keys that were removed from a table come
-/// after its other keys, and secrets whose text changed although their reference did not come last.
+/// Returns the keys whose values differ, in the order of the new document. Keys that were removed from a table come
+/// after the other keys of the table. Secrets whose text changed although their reference is the same come last.
 #[must_use]
 pub fn diff_settings(old: &Settings, new: &Settings) -> Vec<ConfigChange> {
     let mut found = Vec::new();
@@ -71,8 +71,9 @@ pub fn diff_settings(old: &Settings, new: &Settings) -> Vec<ConfigChange> {
     found
 }
 
-/// Adds the keys of those secrets of providers, of the OpenID client and of the key digests whose text changed although
-/// their reference is the same. The secrets of the database and of the bucket are restart-only settings.
+/// Adds the keys of secrets whose text changed although their reference is the same: those of providers, of the
+/// OpenID client and of the key digests. The secrets of the database and of the bucket are left out, because they are
+/// restart-only settings.
 fn push_rotated_secrets(old: &Settings, new: &Settings, found: &mut Vec<ConfigChange>) {
     let mut note = |key: String| {
         if !found.iter().any(|change| change.key == key) {

@@ -84,7 +84,7 @@ fn resolve_document(
 }
 
 /// Settings with which a command reaches a running gateway, or opens its store. The settings of providers are not
-/// resolved, since their secrets may not be available in the current shell.
+/// resolved, since the current shell may not have their secrets.
 #[derive(Clone, Debug)]
 pub struct GatewayAccess {
     /// Address of the admin listener.
@@ -97,7 +97,7 @@ pub struct GatewayAccess {
     pub folder: PathBuf,
     /// Folder for the contents of uploaded files.
     pub files: PathBuf,
-    /// Time for which files are kept, in seconds; `None` if they are kept until they are deleted.
+    /// Time for which files are stored, in seconds; `None` if they are stored until they are deleted.
     pub file_retention: Option<u64>,
     /// Bucket for the contents of files, if one is configured.
     pub bucket: Option<BucketSettings>,

@@ -3,16 +3,18 @@
 use std::panic::resume_unwind;
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 
-/// Value that another thread computes. If the process may start no more threads, the current thread has computed it.
+/// Value that another thread computes, or that the current thread has computed because no other thread could be
+/// started.
 pub enum ParallelValue<'scope, T> {
     /// Thread that computes the value.
     Thread(ScopedJoinHandle<'scope, T>),
-    /// Value that the thread has computed.
+    /// Value that the current thread has computed.
     Value(T),
 }
 
 impl<'scope, T: Send + 'scope> ParallelValue<'scope, T> {
-    /// Starts a thread that computes the value, or computes it.
+    /// Starts a thread that computes the value. If no thread can be started, computes the value in the current
+    /// thread.
     pub fn start(
         scope: &'scope Scope<'scope, '_>,
         compute: impl FnOnce() -> T + Clone + Send + 'scope,

@@ -46,7 +46,7 @@ impl ConfigReader<'_> {
             );
             return None;
         }
-        // The file of the command line may be a pipe, such as that of a shell's process substitution.
+        // The file named on the command line may be a pipe, such as that of a shell's process substitution.
         let read = if by.is_some() { read_text_file(path, MAX_FILE_BYTES) } else { read_root_file(path) };
         let text = match read {
             Ok(text) => text,
@@ -77,7 +77,7 @@ impl ConfigReader<'_> {
     }
 
     /// Returns the files that match a pattern, sorted by name. The pattern is relative to the folder of the file
-    /// `from`. Only its last part may contain `*`; without one, the path is returned even if there is no such file.
+    /// `from`. Only its last part may contain `*`. Without `*`, the path is returned even if there is no such file.
     fn included_paths(&mut self, from: &Path, element: &SpannedValue) -> Vec<PathBuf> {
         let Some(pattern) = element.text() else { return Vec::new() };
         let whole = from.parent().unwrap_or(Path::new("")).join(pattern);
@@ -127,7 +127,7 @@ impl ConfigReader<'_> {
     }
 }
 
-/// Reads the file of the command line, of any kind and limited size.
+/// Reads the file named on the command line. Any kind of file is accepted, such as a pipe, but its size is limited.
 fn read_root_file(path: &Path) -> Result<String, String> {
     let file = File::open(path).map_err(|error| describe_io_error(&error))?;
     let bytes = read_limited(&file, MAX_FILE_BYTES)?;

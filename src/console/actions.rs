@@ -40,9 +40,11 @@ pub struct ActionDefinition {
 /// Result of a completed action.
 #[derive(Debug)]
 pub enum ActionResult {
-    /// Message. The browser is redirected to the page, which shows it once, so that a reload repeats nothing.
+    /// Message. The browser is redirected to the page, which shows the message once. So a reload of the page does not
+    /// repeat the action.
     Message(FlashMessage),
-    /// Blocks of this response alone, such as a secret. A reload sends the form again, which is refused.
+    /// Blocks that only this response shows, such as a secret. A reload sends the form again, and the gateway refuses
+    /// it.
     Blocks(Vec<Block>),
 }
 
@@ -127,7 +129,8 @@ pub async fn handle_form(
     pages::render_page(console, backend, request, active, &page, status, blocks).await
 }
 
-/// Returns the form to which the path of a request belongs, and the path of its page; `None` if there is no such form.
+/// Returns the form whose path the request has, and the path of the page that shows the form; `None` if there is no
+/// such form.
 pub fn find_form(console: &Console, request: &ConsoleRequest) -> Option<(String, Form)> {
     let mut rows = console.site.actions.iter();
     let (row, id) = rows.find_map(|row| Some((row, match_path(row.path, &request.path)?)))?;
@@ -135,7 +138,8 @@ pub fn find_form(console: &Console, request: &ConsoleRequest) -> Option<(String,
     Some(((row.page)(request, &id), (row.form?)(request, &id)))
 }
 
-/// Returns the form with the typed values and the refusal beside its field, or the refusal alone.
+/// Returns the form with the typed values, and with the refusal at the field that it concerns. If the action has no
+/// form, returns the refusal alone.
 fn refusal_blocks(
     row: &ActionDefinition,
     request: &ConsoleRequest,
@@ -145,14 +149,14 @@ fn refusal_blocks(
     let Some(form) = row.form else { return vec![refusal_notice(refusal)] };
     let mut form = form(request, id);
     let fields = invalid_field_messages(refusal);
-    // A link to a form has the values in its query.
+    // A request by a link to the form has the values in its query.
     let values = if request.form.is_empty() { &request.query } else { &request.form };
     form.restore_values(values, fields.iter().map(|(name, message)| (form_field(name), message.as_str())));
     refused_form_blocks(form, refusal)
 }
 
-/// Checks the request for a new or changed key more strictly than the admin API: its name must not be empty, its scopes
-/// neither, and its models have to be in the catalogue.
+/// Checks the request for a new or changed key more strictly than the admin API does: its name and its scopes must
+/// not be empty, and its models must be in the catalogue.
 fn check_key(console: &Console, call: &AdminCall) -> Result<(), ApiError> {
     if !call.path.starts_with("/admin/keys") {
         return Ok(());
@@ -195,8 +199,8 @@ fn add_invitation_link(console: &Console, request: &ConsoleRequest, value: &mut 
     }
 }
 
-/// Records that a form is sent, so that it has an effect only once. A form without an id is not recorded and always
-/// accepted; the pages contain none.
+/// Records that a form was sent, so that a repetition has no effect. A form without an id is not recorded and always
+/// accepted, but all forms of the pages have an id.
 ///
 /// # Errors
 /// Returns 409 if the form was sent before, and 401 if the session was ended meanwhile.
@@ -312,7 +316,7 @@ pub fn create_key_body(request: &ConsoleRequest, account: &str) -> Value {
         }
         let last_day = request.form_field("last_day").trim();
         if !last_day.is_empty() {
-            // The admin API refuses an invalid day.
+            // An invalid day is sent unchanged; the admin API refuses it.
             let end = UtcDay::parse(last_day).map_or(json!(last_day), |day| day.next().start().into());
             members.insert("expires".to_owned(), end);
         }

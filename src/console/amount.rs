@@ -56,7 +56,7 @@ fn plain_amount(text: &str, has_comma: bool) -> Option<String> {
     }
 }
 
-/// Returns a whole number without the separators of its thousands; `None` if they are not between groups of three
+/// Returns a whole number without its thousands separators; `None` if a separator is not between groups of three
 /// digits.
 fn without_groups(whole: &str, has_points: bool) -> Option<String> {
     let groups: Vec<&str> =

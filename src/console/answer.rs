@@ -33,7 +33,7 @@ pub struct ConsoleAnswer {
     pub cache: &'static str,
     /// Value of `location`.
     pub location: Option<String>,
-    /// Value of `allow`: the methods that the path takes.
+    /// Value of `allow`: the methods that the path supports.
     pub allow: Option<String>,
     /// Values of `set-cookie`.
     pub cookies: Vec<String>,
@@ -41,7 +41,7 @@ pub struct ConsoleAnswer {
     pub file_name: Option<String>,
     /// Body of the response.
     pub body: Vec<u8>,
-    /// Contents that are sent after this answer was made, instead of its body; `None` for a complete answer.
+    /// Contents that are sent piece by piece instead of `body`; `None` for a complete answer.
     pub stream: Option<AnswerStream>,
 }
 
@@ -107,7 +107,8 @@ pub fn download_answer(file: FileDownload) -> ConsoleAnswer {
     ConsoleAnswer { stream: Some(AnswerStream::File(file)), ..ConsoleAnswer::new(200, HTML, Vec::new()) }
 }
 
-/// Creates a page that opens the first page of the site automatically, with a link for browsers that do not do so.
+/// Creates a page that opens the first page of the site automatically. The page also has a link, for browsers that do
+/// not open the first page.
 pub fn self_redirecting_page(site: &ConsoleSite, language: Language, provider: &str) -> ConsoleAnswer {
     let link = (site.root.to_owned(), "Continue".into());
     let text = Text::with_values("You signed in with {0}.", [provider.to_owned().into()]);

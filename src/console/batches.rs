@@ -1,4 +1,5 @@
-//! List of batches below the grid intensity of the last day, on a page of any site.
+//! Page of batches, for any site: a plot of the grid's carbon intensity in the last day, and below it the list of
+//! batches.
 
 use super::pages::PageContext;
 use penstock_console::Block;

@@ -18,7 +18,7 @@ pub struct Confirmation {
     pub question: &'static str,
     /// Values of its placeholders.
     pub values: Vec<Text>,
-    /// Object in the admin API that the question is about; `None` if `values` has all.
+    /// Object in the admin API that the question is about; `None` if `values` already has all values of the question.
     pub object: Option<ConfirmedObject>,
     /// Text of the button.
     pub submit: &'static str,
@@ -29,9 +29,9 @@ pub struct Confirmation {
 /// Object that a question is about.
 #[derive(Debug)]
 pub enum ConfirmedObject {
-    /// Path of an object whose name and id are the first value of the question.
+    /// Path of an object. Its name and id become the first value of the question.
     Named(String),
-    /// Path of an object that the question names by its id.
+    /// Path of an object that must exist. The question already contains its id.
     Existing(String),
     /// Name of a user.
     User(String),

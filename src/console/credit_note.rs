@@ -73,8 +73,9 @@ pub async fn credit_note_json(page: &PageContext<'_>, account: &str) -> Result<C
     Ok(ConsoleAnswer::attachment_answer("application/json", file_name(&note, "json"), text))
 }
 
-/// Returns the blocks below an issued invoice on the page of invoices at `path`: a form that issues its credit note, if
-/// it has corrections and the signed-in person may, and the list of credit notes.
+/// Returns the blocks below an issued invoice on the page of invoices at `path`. The first is a form that issues the
+/// credit note of the invoice; without corrections, or without the right to issue, it is left out. The second is the
+/// list of credit notes.
 ///
 /// # Errors
 /// Returns the refusal of the admin API.

@@ -17,7 +17,7 @@ const RETRY_SECONDS: u32 = 30;
 #[derive(Clone, Default)]
 pub struct DownloadPermits(Arc<Mutex<BTreeMap<String, usize>>>);
 
-/// Permit of one download, which is returned when it is dropped.
+/// Permit for one download; released when dropped.
 pub struct DownloadPermit {
     permits: DownloadPermits,
     account: String,

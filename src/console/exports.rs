@@ -64,7 +64,7 @@ pub fn report_parties(page: &PageContext<'_>, report: &Value) -> Value {
     })
 }
 
-/// Returns the carbon report at `path`; `for_all` is true where it can have all accounts.
+/// Returns the carbon report at `path`. `for_all` is true on the site whose report can include all accounts.
 ///
 /// # Errors
 /// Returns the refusal of the admin API, unless it concerns a field of the form: that one is shown at the field.

@@ -24,7 +24,7 @@ use tokio::time::timeout;
 const READ_BYTES: usize = 256 << 10;
 /// Timeout of sending one piece.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Time that a client has for a response of any size, in addition to that for its bytes.
+/// Time that a client has for a response of any size, in addition to the time for its bytes.
 const MIN_SEND_TIME: Duration = Duration::from_secs(60);
 /// Minimum average rate at which a client has to read a response, in bytes per second.
 const MIN_BYTES_PER_SECOND: u64 = 128 << 10;
@@ -33,7 +33,8 @@ const MIN_BYTES_PER_SECOND: u64 = 128 << 10;
 pub struct FileDownload {
     files: Arc<FileManager>,
     opened: Arc<(FileRecord, FileContents)>,
-    /// First piece, read before the response head is sent, so that damage is an error and not a truncated file.
+    /// First piece. It is read before the response head is sent, so that a damaged file leads to an error response
+    /// and not to a truncated download.
     first: Bytes,
     _permit: DownloadPermit,
 }
@@ -75,7 +76,7 @@ impl FileDownload {
     }
 
     /// Sends the file. If its contents can no longer be read, or if the client reads too slowly, the connection ends
-    /// early. The caller must hold no other permit and no guard meanwhile: a download can take long.
+    /// early. The caller must hold no other permit and no guard during this call, because a download can take long.
     pub async fn send(self, session: &mut ServerSession, id: &RequestId) {
         timeout(max_send_time(self.opened.0.bytes), self.send_contents(session, id)).await.ok();
     }

@@ -45,8 +45,9 @@ pub fn csv_style(page: &PageContext<'_>) -> Result<CsvStyle, ApiError> {
         .map_err(|error| ApiError::invalid(error.parameter(), error.message()))
 }
 
-/// Returns the first and the last day that the query names, by default those of the last complete month. If it names
-/// one of them, the other one is the end or the start of its month.
+/// Returns the first and the last day that the query names, by default those of the last complete month. If the query
+/// names only the first day, the last day is the end of that month; if it names only the last day, the first day is
+/// the start of that month.
 fn period(page: &PageContext<'_>) -> (String, String) {
     let today = page.console.app.clock.unix_seconds();
     // After the form that issues an invoice was sent, its fields name the period.

@@ -118,7 +118,7 @@ impl LiveFigureSource {
             if self.stop_if_unused() {
                 return;
             }
-            // After a failed read the next tick tries again; until then pages show the previous figures.
+            // After a failed read, the next tick reads again; until then pages show the previous figures.
             let Ok(snapshot) = self.take_snapshot().await else { continue };
             if let Some(sender) = &*self.running.lock() {
                 sender.send_replace(Some(Arc::new(snapshot)));
@@ -203,7 +203,7 @@ impl StreamSession {
     }
 }
 
-/// Reason why a stream continues or ends.
+/// Event for which a stream of live figures waits.
 enum Wake {
     Figures,
     Left,

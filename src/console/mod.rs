@@ -236,7 +236,8 @@ impl Console {
         answered.unwrap_or_else(|refusal| answer::refusal_page(self.site, request.language, &refusal))
     }
 
-    /// Returns true if the form of a request has to be read, because the request is not refused without it.
+    /// Returns true if the gateway has to read the form of a request, because the head alone is no reason to refuse
+    /// the request.
     fn takes_form(&self, request: &ConsoleRequest) -> bool {
         request.method == Method::POST
             && request.path.starts_with(self.site.root)
@@ -244,8 +245,8 @@ impl Console {
             && request.check_origin().is_ok()
     }
 
-    /// Returns the maximum size of a form, in bytes. Only persons who have signed in may send a long one, to validate a
-    /// configuration or to choose a language beside it.
+    /// Returns the maximum size of a form, in bytes. Only persons who have signed in may send a long form: to
+    /// validate a configuration, or to choose a language on a page with a typed configuration.
     async fn max_form_bytes(&self, request: &ConsoleRequest) -> usize {
         let root = operators::OPERATORS.root;
         let is_long = std::ptr::eq(self.site, &raw const operators::OPERATORS)

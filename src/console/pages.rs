@@ -60,7 +60,7 @@ pub struct PageContext<'a> {
     pub active: &'a ActiveSession,
     /// Decoded segment that the path has for `{id}`.
     pub id: String,
-    /// Title that replaces that of the page's definition.
+    /// Title that replaces the title of the page's definition.
     title: OnceLock<Text>,
 }
 
@@ -122,7 +122,7 @@ pub async fn handle_page_request(
         let link = actions::handle_form_get(&context).await?;
         return link.ok_or_else(|| ApiError::new(ErrorCode::NotFound));
     }
-    // An automatic update of a page does not use up the message.
+    // An automatic update of a page does not consume the message, so that the person still sees it.
     let cookie = request.cookie(FLASH_COOKIE).filter(|_| !request.is_update);
     let message = cookie.and_then(|value| FlashMessage::from_cookie(value, &active.record.form_token));
     let before = message.map(FlashMessage::into_block).into_iter().collect();
@@ -187,7 +187,7 @@ fn find_page(console: &Console, path: &str) -> Result<(&'static PageDefinition, 
     Ok((row, crate::proxy::endpoint::decode_segment(id).into_owned()))
 }
 
-/// Returns the title of a page: that of its row and, for the page of an object, the id.
+/// Returns the title of a page: that of its row. For the page of an object, the title also has the object's id.
 fn title_of(row: &PageDefinition, id: &str) -> Text {
     match id {
         "" => row.title.into(),
@@ -205,9 +205,9 @@ fn with_refusal(mut result: Vec<Block>, refusal: &ApiError) -> Vec<Block> {
     result
 }
 
-/// Adds the blocks of a result to those of a page: above them, but a form that was refused replaces the same form of
-/// the page, so that it is there only once. If the object was changed since the form was shown, it shows which stored
-/// values differ.
+/// Merges the blocks of a form's result into those of its page. A refused form replaces the same form of the page;
+/// other blocks are placed above the page. If the object was changed since the form was shown, the refused form also
+/// shows the stored values that differ.
 fn with_result(result: Vec<Block>, mut page: Vec<Block>) -> Vec<Block> {
     let mut above = Vec::new();
     for mut block in result {

@@ -1,5 +1,5 @@
-//! Request for a page, or with a sent form: path, query, cookies and form fields; and the checks that a form comes from
-//! the console's own pages.
+//! Request to a site, for a page or with a sent form: path, query, cookies and form fields. Also has the checks that
+//! a form comes from the console's own pages.
 
 use crate::proxy::endpoint::query_parameters;
 use bytes::BytesMut;
@@ -13,10 +13,11 @@ use tokio::time::timeout;
 
 /// Maximum size of a form, in bytes.
 pub const MAX_FORM_BYTES: usize = 512 * 1024;
-/// Maximum size of a form with a configuration, in bytes. It is larger than what is accepted, so that the refusal of a
-/// long text keeps it in its field.
+/// Maximum size of a form with a configuration, in bytes. The limit is higher than the accepted size of the
+/// configuration. So a text that is refused as too long can still be shown again in its field.
 pub const MAX_CONFIGURATION_FORM_BYTES: usize = 4 << 20;
-/// Maximum number of fields of a form. A field takes many times the memory of its two bytes.
+/// Maximum number of fields of a form. The size limit alone is not sufficient, because a field of two bytes takes
+/// many times that memory.
 const MAX_FORM_FIELDS: usize = 1_000;
 /// Name of the cookie with the chosen language.
 pub const LANGUAGE_COOKIE: &str = "penstock_language";
@@ -104,7 +105,7 @@ fn form_fields(text: &str) -> Result<Vec<(String, String)>, ApiError> {
     Err(ApiError::with_message(ErrorCode::TooLarge, message))
 }
 
-/// Returns the language of the cookie; without the cookie, that of the browser.
+/// Returns the language that the cookie names; without the cookie, the preferred language of the browser.
 fn language(cookies: &[&str], accepted: &str) -> Language {
     let mut pairs = cookie_pairs(cookies.iter().copied());
     let chosen = pairs.find(|(name, _)| *name == LANGUAGE_COOKIE);
@@ -191,8 +192,8 @@ impl ConsoleRequest {
         found.filter(|value| !value.is_empty())
     }
 
-    /// Returns a request for the form whose path and typed values the language switch sent along; `None` if it sent
-    /// none.
+    /// Returns a request for the form that was open when the person switched the language. Its path and its typed
+    /// values come from the form of the language switch; `None` if that form has none.
     pub fn request_before_language_switch(&self, language: Language) -> Option<Self> {
         let path = Some(self.form_field("restore")).filter(|path| !path.is_empty())?.to_owned();
         let typed = self.form.iter().filter_map(|(name, value)| {

@@ -12,7 +12,7 @@ use std::cell::Cell;
 pub const IDLE_SECONDS: u64 = 30 * 60;
 /// Time after the sign-in at which a session ends, in seconds.
 pub const MAX_AGE_SECONDS: u64 = 12 * 3_600;
-/// Accuracy of the stored time of the last request, in seconds.
+/// Accuracy of the stored time of the last request, in seconds. The time is stored again only after this interval.
 const SEEN_SECONDS: u64 = 60;
 /// Maximum number of sessions of all persons.
 const MAX_SESSIONS: usize = 10_000;
@@ -79,9 +79,9 @@ pub fn find_session(
     Ok(Some(ActiveSession { digest, record, user }))
 }
 
-/// Returns a predicate with a counter, to be called once for each session, in any order. It is true for sessions that
-/// have ended, and for all further sessions of the person `user` after the first `MAX_USER_SESSIONS - 1`, so that a new
-/// one fits into the maximum.
+/// Returns a predicate that is true for the sessions to remove before `user` gets a new session: sessions that have
+/// ended, and further sessions of the user after the first `MAX_USER_SESSIONS - 1`. The predicate counts, so it must
+/// be called exactly once for each session, in any order.
 pub fn removal_predicate_for_user(user: &str, now: u64) -> impl Fn(&SessionRecord) -> bool {
     let own = Cell::new(0);
     move |session| {

@@ -147,8 +147,8 @@ impl Console {
         Ok(cookie(self.site, self.is_secure(), &id, session::MAX_AGE_SECONDS))
     }
 
-    /// Returns the user with an open invitation of this digest. Failed attempts are limited, since each reads all
-    /// users.
+    /// Returns the user with an open invitation whose token has this digest. The number of failed attempts is
+    /// limited, because each attempt reads all users.
     ///
     /// # Errors
     /// Returns 404 if there is no such invitation, and 429 after too many failed attempts.
@@ -260,7 +260,7 @@ fn restored_form(mut form: Form, request: &ConsoleRequest, refused: Option<&ApiE
     form
 }
 
-/// Returns the user with an open invitation of this digest.
+/// Returns the user with an open invitation whose token has this digest.
 pub fn find_invited_user(
     stores: &OpenStorage,
     digest: &str,
@@ -274,7 +274,7 @@ pub fn find_invited_user(
     }))
 }
 
-/// Returns the audit log entry of an action `what` of a person on their own user.
+/// Returns the audit log entry of a change that a person made on their own user. `what` names the action.
 pub fn own_user_audit_entry(user: &UserRecord, address: &str, at: u64, what: &str) -> ChangeDescription {
     ChangeDescription {
         at,

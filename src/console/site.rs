@@ -40,8 +40,8 @@ impl ConsoleSite {
         path.starts_with(self.root) || path == self.root.trim_end_matches('/')
     }
 
-    /// Returns the methods that a path takes. A path that the site does not have takes all of them, so that it is 404
-    /// for each.
+    /// Returns the methods that a path supports. For an unknown path it returns all methods, so that a request for
+    /// the path gets 404 and not 405.
     #[must_use]
     pub fn allowed_methods(&self, path: &str) -> Vec<Method> {
         let rest = path.strip_prefix(self.root).unwrap_or_default();
@@ -59,7 +59,7 @@ impl ConsoleSite {
         methods
     }
 
-    /// Returns the path of `rest` below the root.
+    /// Returns the path of `rest`, a path relative to the root of the site.
     #[must_use]
     pub fn path(&self, rest: &str) -> String {
         format!("{}{rest}", self.root)

@@ -41,8 +41,8 @@ impl SignInThrottle {
     /// Returns 429 with the time to wait.
     pub fn acquire_attempt(&self, name: &str, address: &str, now: Duration) -> Result<(), ApiError> {
         let mut buckets = self.buckets.lock();
-        // If there are too many names, all are forgotten, since the oldest are not known; the limit for all names
-        // together remains.
+        // If there are too many names, all are forgotten, because it is not known which are the oldest. The limit for
+        // all names together still applies.
         if buckets.by_name.len() >= MAX_NAMES {
             buckets.by_name.clear();
         }
@@ -60,8 +60,8 @@ impl SignInThrottle {
         Ok(())
     }
 
-    /// Forgets the attempts of a name from an address, after it has signed in, and returns the successful one to the
-    /// limit for all names.
+    /// Forgets the failed attempts of a name from an address after a successful sign-in. The successful attempt is
+    /// returned to the limit for all names.
     pub fn record_success(&self, name: &str, address: &str, now: Duration) {
         let mut buckets = self.buckets.lock();
         buckets.by_name.remove(&bucket_key(name, address));

@@ -8,17 +8,17 @@ use penstock_core::{ApiError, ErrorCode};
 use penstock_usage::UsageRange;
 use serde_json::Value;
 
-/// Returns the period of one bar in the charts of a range; the default for an invalid range, which the admin API
-/// refuses.
+/// Returns the period that one bar has in the charts of a range of days. For an invalid range, which the admin API
+/// refuses, returns the default.
 fn step_of(from: &str, to: &str, now: u64) -> UsageStep {
     let given = |day| Some(day).filter(|day: &&str| !day.is_empty());
     let range = UsageRange::parse(given(from), given(to), now);
     range.map_or_else(|_| UsageStep::default(), |range| UsageStep::for_days(range.day_count()))
 }
 
-/// Returns the blocks of a usage page: a form with the range of days, charts and a table. `view` has all fields except
-/// those that the query of the page selects; `filters` are further parameters of the admin API, of which empty ones are
-/// left out.
+/// Returns the blocks of a usage page: a form with the range of days, charts and a table. The query of the page fills
+/// some fields of `view`; the caller provides the others. `filters` are additional parameters of the request to the
+/// admin API; empty ones are left out.
 ///
 /// # Errors
 /// Returns the refusal of the admin API, unless it concerns a field of the form: that one is shown at the field.
@@ -40,7 +40,7 @@ pub async fn usage_page(
     query.extend(range.into_iter().chain(filters.iter().copied()).filter(|(_, value)| !value.is_empty()));
     match page.get_from_admin_api("/admin/usage", &query).await {
         Ok(usage) => {
-            // The form shows the days that the page shows, also if the query has none.
+            // The form shows the range of days of the page, even if the query names no range.
             let day = |name: &str| usage.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
             let form = blocks::usage_form(&UsageView { from: day("from"), to: day("to"), ..view.clone() });
             let shown = [Block::Form(form)].into_iter();

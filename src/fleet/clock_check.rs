@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Difference between the clocks of two members, in seconds, above which it is logged.
 const MAX_DIFFERENCE: u64 = 60;
-/// Time between two reads of the reports, in seconds, after which reports may be old: the database was away, and a
-/// member may not have reported again since.
+/// Maximum time between two reads of the reports, in seconds, for the reports to be compared. After a longer time,
+/// the database was probably unavailable, and a member may not have reported again since.
 const MAX_REPORT_AGE: u64 = 10;
 
 /// Times of the last reports, and the members whose clocks differ too much from this one's.
@@ -31,7 +31,8 @@ impl MemberClockMonitor {
         for (member, at) in reports {
             reported.insert(member, at);
             let is_new = self.reported.get(&member).is_some_and(|last| *last != at);
-            // A report that was read before does not become older with its member's clock.
+            // An old report shows nothing about the clock of its member: its time stays the same while the present
+            // time goes on.
             if !is_new || !is_current {
                 continue;
             }
@@ -76,7 +77,8 @@ mod tests {
         for second in 0..5 {
             assert!(check.find_newly_differing(1_000 + second, [(1, 1_000 + second)].into_iter()).is_empty());
         }
-        // The member wrote a last report that was not read, and reports again two seconds after the outage.
+        // The member wrote one more report before the outage, which is read only afterwards. It reports again two
+        // seconds after the outage.
         for (now, at) in [(1_066, 1_005), (1_067, 1_005), (1_068, 1_068), (1_069, 1_069)] {
             assert!(check.find_newly_differing(now, [(1, at)].into_iter()).is_empty(), "{now}");
         }

@@ -53,8 +53,8 @@ impl IdentityFile {
         Ok(Self { file, previous: PreviousIncarnation::parse(&text) })
     }
 
-    /// Writes the number and the possible names of this process's membership. Without them, the next process that uses
-    /// the folder joins as a new member, and the other members evict this one.
+    /// Writes the number and the possible names of this process's membership. If they could not be read again, the
+    /// next process of the folder would join as a new member, and the other members would evict this one.
     pub(super) fn write_membership(&mut self, incarnation: u32, names: &[String]) -> Result<(), String> {
         let lines = std::iter::once(incarnation.to_string()).chain(names.iter().cloned());
         let text = lines.collect::<Vec<_>>().join("\n");
@@ -68,7 +68,8 @@ impl IdentityFile {
     }
 }
 
-/// Continues the membership of the folder's previous process, or joins as a new member, and writes it to the file.
+/// Continues the membership of the folder's previous process, or joins as a new member, and writes the membership to
+/// the file.
 pub(super) fn join(fleet: &SharedFleet, file: &mut IdentityFile, name: &str) -> Result<Incarnation, String> {
     let failed = |error: FleetError| format!("The fleet cannot be joined: {error}.");
     let adopted = match file.previous.take() {

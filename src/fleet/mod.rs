@@ -38,13 +38,14 @@ pub struct FleetMember(Option<SharedMember>);
 #[derive(Debug)]
 struct SharedMember {
     fleet: SharedFleet,
-    /// Zero of the times in `observed` and `term`.
+    /// Zero point of the times in `observed` and `term`.
     start: Instant,
     /// Number that identifies this member in the fleet.
     id: u32,
     name: String,
     settings: FleetSettings,
-    /// Folder of the journal of the processes that use the storage folder, one after the other.
+    /// Folder of the ledger's journal. The processes that use the storage folder one after the other share this
+    /// journal.
     journal: std::path::PathBuf,
     incarnation: Mutex<Incarnation>,
     live: Mutex<Arc<[u32]>>,
@@ -81,7 +82,7 @@ pub struct FleetSnapshot {
 }
 
 impl FleetMember {
-    /// Creates the membership of a gateway that shares its store with no other.
+    /// Creates the membership of a gateway without a fleet, which does not share its store.
     #[must_use]
     pub fn without_fleet() -> Arc<Self> {
         Arc::new(Self(None))
@@ -171,7 +172,8 @@ impl FleetMember {
         self.0.as_ref().map_or_else(|| Arc::from([0]), |member| member.live.lock().clone())
     }
 
-    /// Returns true if this member does the work that only one of a fleet does, such as the sweep of expired files.
+    /// Returns true if this member does the work that only one member of a fleet does, such as the sweep of expired
+    /// files.
     #[must_use]
     pub fn is_leader(&self) -> bool {
         self.0.as_ref().is_none_or(|member| member.live.lock().first() == Some(&member.id))
@@ -198,7 +200,7 @@ impl FleetMember {
     }
 
     /// Increments the beat, replaces the report to the other members, and returns amounts to their pools, all in one
-    /// transaction. `sent` is the time before the call. Does nothing without a fleet. Blocks.
+    /// transaction. `sent` is the time just before this call. Does nothing without a fleet. Blocks.
     ///
     /// # Errors
     /// Returns the error of an eviction by other members, which is final, and the errors of the store.
@@ -222,8 +224,8 @@ impl FleetMember {
         result
     }
 
-    /// Reads the beats and reports of all members, and in the same call of the store the pages of further scans.
-    /// Returns nothing without a fleet. Blocks.
+    /// Reads the beats and reports of all members. The same call to the store also reads the pages of the scans in
+    /// `further`. Returns nothing without a fleet. Blocks.
     ///
     /// # Errors
     /// Returns the errors of the store.
@@ -291,8 +293,8 @@ impl FleetMember {
         member.record_eviction(member.fleet.draw_from_budget(member.incarnation(), request))
     }
 
-    /// Returns for each budget, in the same order, true if the leases of all members exceed what is unspent of it at
-    /// `at` (Unix seconds). Blocks.
+    /// Returns one value for each budget, in the same order: true if the leases of all members exceed the unspent
+    /// part of the budget at `at` (Unix seconds). Blocks.
     ///
     /// # Errors
     /// Returns the errors of the store.

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of keys and accounts in one report; any further ones are left out.
 const MAX_REPORTED_KEYS: usize = 16_000;
-/// Keys of one row: one key has at most 320 bytes as JSON.
+/// Maximum number of keys in one row. A key has at most 320 bytes as JSON, so a row stays below 64 KiB.
 const KEYS_PER_ROW: usize = 200;
 
 /// Maximum number of wanted pools in one report.
@@ -33,9 +33,9 @@ pub struct MemberReport {
     pub sections: BTreeMap<String, String>,
     /// Hashes of the settings in the sections, by section and name; empty from members that do not report them.
     pub settings: BTreeMap<String, String>,
-    /// Names of the pools from which requests were refused although the other members hold enough.
+    /// Names of the pools that are too empty for this member's requests, although the other members hold enough.
     pub wanted_pools: Vec<String>,
-    /// True if the member leases budgets: its leases include what its requests reserve.
+    /// True if the member leases budgets. Its leases then include the amounts that its requests have reserved.
     pub leases_budgets: bool,
     /// True if the member runs slices of batches.
     pub runs_slices: bool,
@@ -78,7 +78,7 @@ impl From<KeyRow> for KeyUsageReport {
             in_flight,
             reserved,
             allowed,
-            // The header has the largest refused requests.
+            // The header has the largest refused requests, so the row has none.
             ..UsageTotals::default()
         };
         Self { owner, totals }
@@ -140,8 +140,8 @@ impl MemberReport {
         std::iter::once(row(serde_json::to_vec(&header))).chain(groups).collect()
     }
 
-    /// Parses rows; `None` if they are of another format. Rows beyond those of the header belong to an earlier, longer
-    /// report.
+    /// Parses rows; `None` if they have another format. If there are more rows than the header states, the further
+    /// ones belong to an earlier, longer report, and are ignored.
     #[must_use]
     pub fn from_rows(rows: &[Vec<u8>]) -> Option<Self> {
         let (header, groups) = rows.split_first()?;
@@ -191,7 +191,7 @@ impl MemberReport {
     }
 
     /// Returns the names of the settings that differ from those of the other member, in the sections that differ. A
-    /// section whose settings are not reported has none.
+    /// section whose settings are not reported contributes no names.
     #[must_use]
     pub fn differing_settings<'r>(&'r self, other: &'r Self) -> Vec<&'r str> {
         if other.settings.is_empty() {

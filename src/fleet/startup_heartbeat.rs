@@ -1,6 +1,6 @@
-//! Heartbeats from the time at which a process joins until its background tasks send them: a start may take long, and
-//! the other members must not evict this one meanwhile. A command that uses the store needs these heartbeats for as
-//! long as it runs.
+//! Heartbeats from the time at which a process joins until its background tasks send them. A start may take long, and
+//! without heartbeats the other members would evict this one. A command that uses the store needs these heartbeats
+//! for as long as it runs.
 
 use super::FleetMember;
 use penstock_storage::fleet::{FleetError, HeartbeatReport};

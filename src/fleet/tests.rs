@@ -149,7 +149,7 @@ fn a_folder_continues_its_incarnation_only_under_the_names_that_it_knows() {
     let (store, folders) = (open_in_memory(), folders());
     let first = folders.join(&store, "1").member_number();
     assert_eq!(folders.join(&store, "1").member_number(), first, "its own");
-    // A database that lost commits has given the number to another process.
+    // Simulates a database that lost commits, and then gave the number to another process.
     let live = SharedFleet::liveness_row(first);
     store.apply(Transaction::new().put(live.0, live.1, "another")).unwrap();
     assert_ne!(folders.join(&store, "1").member_number(), first);

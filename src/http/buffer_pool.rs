@@ -1,6 +1,6 @@
-//! Pool of buffers for large bodies. Allocating a megabyte costs more than reading into it, because the system clears
-//! and maps each page. So the buffers of large bodies are retained for a second after their request, 8 MiB in total,
-//! and reused for the next large body.
+//! Pool of buffers for large bodies. To allocate a megabyte costs more than to read into it, because the system
+//! clears and maps each page. So a buffer of a large body is retained for a second after its request, and reused for
+//! the next large body. The pool has at most 8 MiB in total.
 
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
@@ -24,7 +24,7 @@ pub struct BufferPool {
     free: Mutex<Vec<(Instant, BytesMut)>>,
 }
 
-/// Buffer in use. When its last reader drops it, it is returned to the pool if it is large enough.
+/// Buffer in use. When the last reader drops its bytes, a sufficiently large buffer returns to the pool.
 #[derive(Debug, Default)]
 pub struct PooledBuffer {
     bytes: BytesMut,
@@ -49,7 +49,7 @@ impl BufferPool {
         PooledBuffer { bytes, pool: Some(self.clone()) }
     }
 
-    /// Frees buffers that were unused for [`MAX_IDLE`].
+    /// Frees buffers that were unused for [`MAX_IDLE_TIME`].
     pub fn drop_idle(&self, now: Instant) {
         let idle = |since: Instant| now.saturating_duration_since(since) >= MAX_IDLE_TIME;
         let over: Vec<_> = self.free.lock().extract_if(.., |(since, _)| idle(*since)).collect();

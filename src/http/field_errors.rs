@@ -3,7 +3,7 @@
 use penstock_core::ApiError;
 use serde_json::{Value, json};
 
-/// Member of the details of a refusal with all invalid fields, if there are several.
+/// Member of a refusal's details that lists all invalid fields, if there are several.
 pub const INVALID_FIELDS_MEMBER: &str = "invalid_fields";
 
 /// Collected errors of the fields of one request.
@@ -14,7 +14,7 @@ pub struct FieldErrors {
 }
 
 impl FieldErrors {
-    /// Returns the value of a field. If the value is an error, keeps the error and returns the default value.
+    /// Returns the value of a field. If the field is invalid, records its error and returns the default value.
     pub fn unwrap_or_record<T: Default>(&mut self, value: Result<T, ApiError>) -> T {
         value.unwrap_or_else(|error| {
             self.add(error);

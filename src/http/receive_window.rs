@@ -1,5 +1,5 @@
-//! Receive window of an HTTP/2 connection, which depends on the number of long bodies that are being read: each of them
-//! enlarges the window, up to a maximum; bodies that are not being read do not. This module counts the bodies.
+//! Receive window of an HTTP/2 connection. Each long body that is being read enlarges the window, up to a maximum;
+//! other bodies do not. This module counts the bodies that are being read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

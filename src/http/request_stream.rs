@@ -1,7 +1,7 @@
 //! Stream of one HTTP/1.1 request. Reads end at the end of the request, so that Pingora's session never sees bytes of
-//! the next request; such bytes are stored until the next request head is read. Writes are joined: a response head is
-//! sent together with the first bytes of its body. When the session is dropped, the connection returns to the guard, so
-//! that a client that is still sending can receive a refusal.
+//! the next request. Such bytes are stored until the next request head is read. Writes are joined: a response head is
+//! sent together with the first bytes of its body. When the session is dropped, the connection returns to the guard,
+//! so that a client that is still sending can receive a refusal.
 
 mod connection_state;
 mod session_traits;
@@ -25,8 +25,8 @@ use tokio::time::{Instant, Sleep, sleep};
 
 /// Maximum number of stored bytes of pipelined requests, which a client sends before it has its response.
 const MAX_PREFETCHED_BYTES: usize = 16 << 10;
-/// Maximum number of further bytes that are read and discarded, so that the end of the connection behind them is
-/// detected.
+/// Maximum number of further bytes that are read and discarded. The end of the connection can be detected only after
+/// these bytes are read.
 const DISCARD: usize = 64 << 20;
 /// Maximum bytes per read after the end of a request.
 const PROBE: usize = 512;
@@ -80,7 +80,7 @@ const FIRST_LOOK: Duration = Duration::from_millis(1);
 /// Maximum pause between two checks of a half-closed connection.
 const LAST_LOOK: Duration = Duration::from_secs(1);
 
-/// Use of an interim response to a client that ends its sending side.
+/// State of the probe by which an interim response finds out if a client that closed its sending side still waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum InterimProbe {
     /// An interim response may be sent: none was sent yet, and no byte of the response.
@@ -98,8 +98,8 @@ pub(crate) struct RequestStream {
     /// Stream of the connection; taken on drop.
     stream: Option<Stream>,
     body: FramingState,
-    /// True for a chunked body. Another server might find a different end of it, so no further request is read from the
-    /// connection.
+    /// True for a chunked body. Another server might find a different end of the body (request smuggling), so the
+    /// connection serves no further request.
     chunked: bool,
     prefetched: BytesMut,
     discarded: usize,
@@ -124,7 +124,7 @@ impl RequestStream {
         let body_prefix = body.advance(received.get(head..).unwrap_or_default()).unwrap_or(0);
         connection.body_prefix.store(body_prefix, Ordering::Relaxed);
         let own = head + body_prefix;
-        // A split without further bytes would cost an allocation.
+        // A split without further bytes would cost an allocation, so it is avoided.
         let prefetched = if own < received.len() { received.split_off(own) } else { BytesMut::new() };
         let stream = Self {
             stream: Some(stream),
@@ -140,8 +140,8 @@ impl RequestStream {
         (stream, received)
     }
 
-    /// Reads bytes after the request: the first ones are stored, further ones are discarded. Ready only when the
-    /// connection has ended; a client that has closed its sending side may still wait for the response (RFC 9112 §9.6).
+    /// Reads bytes after the request: stores the first ones, and discards the others. Ready only when the connection
+    /// has ended. A client that has only closed its sending side may still wait for the response (RFC 9112 §9.6).
     fn poll_behind(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         while self.discarded < DISCARD {
             if let ClientSide::HalfClosed { .. } = self.client {
@@ -200,9 +200,9 @@ impl RequestStream {
         }
     }
 
-    /// Reads body bytes of a known length directly into the buffer of [`Http1ConnectionState::poll_body_into`]; `None`
-    /// without such a buffer. Pending after a read, because the session must not see these bytes. No later wake-up is
-    /// needed: the task finds the bytes in its buffer.
+    /// Reads body bytes of a known length directly into the buffer of [`Http1ConnectionState::poll_body_into`];
+    /// returns `None` if there is no such buffer. Returns pending even after a read, because Pingora's session must
+    /// not see these bytes. No wake-up is needed then: the task finds the bytes in its buffer.
     fn poll_body_target(&mut self, cx: &mut Context<'_>) -> Option<Poll<Result<()>>> {
         let FramingState::Length(left) = &mut self.body else { return None };
         let mut target = self.connection.body_target.lock();

@@ -121,8 +121,8 @@ impl AdmissionControl {
         (permit, Some(began.elapsed()))
     }
 
-    /// Returns a permit that counts only bytes, none at first: for a line of a batch, or for a request without a
-    /// permit. Never waits.
+    /// Returns a permit that counts only bytes, and holds none at first. It is for a line of a batch, or for a
+    /// request without a permit. Never waits.
     #[must_use]
     pub fn acquire_for_batch_line(self: &Arc<Self>) -> AdmissionPermit {
         AdmissionPermit { admission: self.clone(), account: None, bytes: 0 }
@@ -234,7 +234,7 @@ struct QueueTicket<'o> {
 impl Drop for QueueTicket<'_> {
     fn drop(&mut self) {
         self.admission.queue.lock().cancel(self.account, self.number);
-        // A permit that was granted is dropped with the channel; no further permit is granted.
+        // Closing the channel drops a permit that was already granted, and prevents that a permit is granted later.
         self.receiver.close();
     }
 }
@@ -316,7 +316,7 @@ mod tests {
             let waiter = control.acquire(&account, 0, WAIT);
             tokio::pin!(waiter);
             assert!(timeout(Duration::from_millis(1), waiter.as_mut()).await.is_err());
-            // The permit is sent, and the waiter never receives it.
+            // The permit is sent, but the waiting request never receives it.
             drop(first);
             assert_eq!(control.load_status().requests, 1);
         }

@@ -81,7 +81,7 @@ mod tests {
         }
         let refusal = permits.acquire(&account(100)).unwrap_err();
         assert_eq!((refusal.code, refusal.retry_after), (ErrorCode::Overloaded, Some(RETRY_SECONDS)));
-        // The last permit is of another account.
+        // The permit that was acquired last belongs to another account.
         held.pop();
         assert_eq!(permits.acquire(&account(0)).unwrap_err().code, ErrorCode::RateLimited);
         held.push(permits.acquire(&account(100)).unwrap());

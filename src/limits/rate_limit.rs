@@ -1,8 +1,8 @@
 //! Rate limits and budgets of a key and its account. The possible cost of a request is reserved before the work and
 //! settled after it, in memory and under two brief locks.
 //!
-//! Times are those of the calendar clock, because budgets end at midnight. If the calendar clock is set forward, a
-//! limit per minute refills early, once.
+//! Times are those of the calendar clock, because budgets end at midnight. If the calendar clock is set forward,
+//! limits per minute refill early, but only once.
 
 use crate::auth::principal::Principal;
 use crate::auth::usage_limiter::LimiterState;
@@ -17,8 +17,9 @@ use penstock_limits::{
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Provisional permit of a request whose cost is not known yet. While the request is examined, which may take long, no
-/// other request can use the same part of a limit. The permit is released when dropped, or replaced by the reservation.
+/// Provisional permit of a request whose cost is not known yet. The examination of a request may take long; until its
+/// end, the permit holds a part of each limit, so that no other request can use this part. The permit is released
+/// when dropped, or replaced by the reservation.
 #[derive(Debug)]
 pub struct ProvisionalPermit {
     principal: Arc<Principal>,
@@ -43,12 +44,12 @@ pub struct LimitViolation {
     pub limit: LimitKind,
     /// Owner of the limit.
     pub owner: LimitOwner,
-    /// True if only the leased part of a budget does not cover the request.
+    /// True if the budget itself covers the request, but the part of it that this gateway has leased does not.
     pub is_lease: bool,
 }
 
 /// Reserves the possible cost of a request in the limits of its key and account, in exchange for the provisional
-/// permit. The permit is kept if only the leased part of a budget does not cover the request.
+/// permit. If only the leased part of a budget does not cover the request, the provisional permit stays valid.
 ///
 /// # Errors
 /// Returns 429 for a limit and 402 for a budget, with the time after which the same request would be admitted if no
@@ -138,8 +139,8 @@ pub fn apply_charge_of_other_process(principal: &Principal, money: MicroCredits,
     }
 }
 
-/// Acquires a provisional permit. Refuses the request if a limit is reached whatever the request costs, so that a key
-/// beyond its limits causes little work. Also returns the usual usage of the key.
+/// Acquires a provisional permit. Refuses the request if a limit is already reached, so that even a request without
+/// cost would exceed it. So a key beyond its limits causes little work. Also returns the usual usage of the key.
 ///
 /// # Errors
 /// Same as for [`reserve_limits`].

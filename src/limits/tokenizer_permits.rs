@@ -199,7 +199,7 @@ impl Drop for PermitWaiter<'_> {
             queue.requests.remove(self.account, self.ticket);
         }
         drop(queue);
-        // A permit that was granted is dropped with the channel; no further permit is granted.
+        // Closing the channel drops a permit that was already granted, and prevents that a permit is granted later.
         self.receiver.close();
     }
 }
@@ -215,7 +215,7 @@ mod tests {
         name.into()
     }
 
-    /// Task that waits for a permit.
+    /// Spawns a task that waits for a permit.
     fn wanted(
         permits: &Arc<TokenizerPermits>,
         whose: &str,
@@ -246,7 +246,7 @@ mod tests {
         drop(own.remove(0).await.unwrap().unwrap());
         let theirs = theirs.await.unwrap().unwrap();
         assert_eq!(permits.running_and_waiting_counts(), (1, 9), "one of its own was before it, not ten");
-        // The count takes longer than they wait.
+        // The running count takes longer than the maximum wait of these requests.
         for one in own {
             assert_eq!(one.await.unwrap().err(), Some(ShedReason::AdmissionTimeout));
         }
@@ -280,7 +280,7 @@ mod tests {
         let (gone, line) = (wanted(&permits, "b", WAIT), wanted(&permits, "c", None));
         until_waiting(&permits, 2).await;
         drop(first);
-        // The permit is sent, and the waiting task never receives it.
+        // The permit is sent, but the waiting task never receives it.
         gone.abort();
         drop(line.await.unwrap().unwrap());
         assert!(gone.await.is_err());

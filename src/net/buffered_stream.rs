@@ -157,7 +157,7 @@ impl Ssl for BufferedSocket {}
 
 impl Peek for BufferedSocket {}
 
-// Digests for the connection log of Pingora, which is not used: the access log has its own records.
+// Digests for Pingora's own connection log, which the gateway does not use: its access log has its own records.
 
 impl GetTimingDigest for BufferedSocket {
     fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {

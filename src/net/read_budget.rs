@@ -16,8 +16,8 @@ pub async fn consume_budget_unit() {
     consume_budget().await;
 }
 
-/// Checks the budget in a poll function: pending if no unit is left, in which case the task is polled again soon. Takes
-/// no unit.
+/// Checks the budget in a poll function, without taking a unit. If no unit is left, returns pending, and the task is
+/// polled again soon.
 pub fn poll_budget(context: &mut Context<'_>) -> Poll<()> {
     if has_budget_remaining() { Poll::Ready(()) } else { pin!(consume_budget()).poll(context) }
 }

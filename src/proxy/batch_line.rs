@@ -43,8 +43,8 @@ impl LineExecutor for BatchLineExecutor {
 
 async fn execute(proxy: &GatewayProxy, ask: LineRequest) -> LineResponse {
     let line = LineDownstream::for_batch(ask.principal, (ask.cancel, ask.interrupted), ask.class);
-    // A batch cancels its lines itself, so the line gets a shutdown signal that never fires instead of that of the
-    // listeners.
+    // The line gets a shutdown signal that never fires, and not that of the listeners: at a shutdown the batch itself
+    // cancels its lines.
     let (_stop, stopping) = watch::channel(false);
     if let Ok(session) = InProcessSession::for_line(line.clone(), ask.path, ask.body) {
         proxy.process_new_http(session, &stopping).await;
@@ -93,7 +93,8 @@ pub(crate) enum LineCompletion<'a> {
     Cancelled,
 }
 
-/// Reports the end of a line to the batch. If the line has only yielded, this is also recorded in its access record.
+/// Reports the end of a line to the batch. If the line yielded or was interrupted, and so runs again later, its
+/// access record states this too.
 pub(crate) fn report_line_end(
     line: &LineDownstream,
     state: &mut ExchangeState,

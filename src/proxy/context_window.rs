@@ -32,8 +32,8 @@ const MIN_EXACT_TOKENS: u64 = 32_768;
 pub struct OutputTokenBudget {
     /// Number of tokens that may be requested.
     pub left: u64,
-    /// Number of tokens that certainly fit, if `left` is an estimate. It is sent if a provider refuses the larger
-    /// number.
+    /// Number of tokens that certainly fit, if `left` is an estimate. If a provider refuses `left`, the request is
+    /// sent again with this number.
     pub certain_tokens: Option<u64>,
 }
 
@@ -73,8 +73,8 @@ pub async fn check_window(
     }
 }
 
-/// Checks the longest text against the window of the model. Without a tokenizer the provider decides, except on arrays
-/// of token ids.
+/// Checks the longest text against the window of the model. Without a tokenizer, only arrays of token ids are
+/// checked, and the provider decides on texts.
 async fn check_texts(
     counting: &TokenCountContext,
     model: &Arc<ModelState>,
@@ -95,8 +95,8 @@ async fn check_texts(
     if tokens > window { Err(context_exceeded(window, tokens)) } else { Ok(()) }
 }
 
-/// Returns true if the count of the texts is so quick that it needs no permit; `None` if nothing can be counted:
-/// without a tokenizer, only token ids are.
+/// Returns true if the count of the texts is so quick that it needs no permit. Returns `None` if nothing can be
+/// counted: without a tokenizer, only token ids can be.
 fn is_count_quick(model: &ModelState, ask: &InferenceRequest) -> Option<bool> {
     if model.model.tokenizer.is_some() {
         return Some(ask.body.len() <= MAX_INLINE_COUNT_BYTES);
@@ -223,8 +223,9 @@ pub fn window_fit(count: &TokenCount, offer: &OfferState, ask: &InferenceRequest
     }
 }
 
-/// Returns the minimum number of tokens of a prompt. An estimate is 1.2 times the count of prose and 1.5 times that of
-/// code, JSON and logs, so it is assumed to be at most 1.6 times the count.
+/// Returns the minimum number of tokens of a prompt. An estimate is about 1.2 times the real count of prose, and
+/// about 1.5 times that of code, JSON and logs. So the real count is assumed to be at least the estimate divided by
+/// 1.6.
 fn minimum_tokens(count: &TokenCount) -> u64 {
     match count.method {
         CountMethod::Estimate => count.tokens / 8 * 5,
@@ -240,10 +241,10 @@ pub fn requested_output_tokens(ask: &InferenceRequest, offer: &OfferState) -> Op
     ask.max_tokens.or_else(|| requires_cap().then_some(DEFAULT_MAX_TOKENS))
 }
 
-/// Returns the number of tokens that a window leaves after the prompt; `None` if it is not lower than `wanted`, or if
-/// no tokens are left. For a prompt that almost fills the window, an estimate could leave a tenth of the tokens that
-/// are really left, or none, and the answer would be truncated. In that case the largest possible number is requested,
-/// and the provider refuses it if it does not fit.
+/// Returns the number of tokens that a window leaves after the prompt; `None` if this number is not lower than
+/// `wanted`, or if no tokens are left. An estimate of a prompt that almost fills the window may leave a tenth of the
+/// tokens that are really left, or none; the answer would be truncated. In that case the largest possible number is
+/// requested, and the provider refuses it if it does not fit.
 pub fn remaining_tokens(window: u64, count: &TokenCount, wanted: u64) -> Option<OutputTokenBudget> {
     let left = window.saturating_sub(count.tokens);
     if wanted <= left {
@@ -394,7 +395,7 @@ mod tests {
     fn an_estimate_close_to_the_context_window_truncates_no_answer() {
         // For a small prompt, the error of the estimate is small compared to the window.
         assert_eq!(budget_of(32_768, 2_400, CountMethod::Estimate, 64_000), Some((30_368, None)));
-        // 83,695, 87,347 and 88,717 tokens by the tokenizer.
+        // Estimates of prompts that have 83,695, 87,347 and 88,717 tokens by the tokenizer.
         assert_eq!(budget_of(131_072, 124_905, CountMethod::Estimate, 32_000), Some((32_000, Some(6_167))));
         assert_eq!(budget_of(131_072, 130_350, CountMethod::Estimate, 32_000), Some((32_000, Some(722))));
         assert_eq!(budget_of(131_072, 132_388, CountMethod::Estimate, 32_000), Some((32_000, None)));

@@ -145,15 +145,15 @@ impl Downstream<'_> {
     /// Reads the part of a body of known length that has arrived with the head, and lets [`Self::read_body_into`] read the
     /// rest directly from the connection. Returns `None` where that is not possible.
     ///
-    /// Pingora's session would copy each byte twice. Here the session gets the length of its part as that of the body,
-    /// before it has looked at the length.
+    /// Pingora's session would copy each byte twice. To avoid this, the session gets the length of its part as the
+    /// length of the whole body, before it evaluates the length.
     ///
     /// # Errors
     /// Same as for [`Self::read_request_body`].
     pub async fn begin_direct_body_read(&mut self) -> Result<Option<Bytes>> {
         let Some(RequestOrigin::Http1(connection)) = &self.origin else { return Ok(None) };
         let prefix = connection.body_prefix_length();
-        // The length was looked at when the interim response was sent.
+        // With `Expect`, the session has already evaluated the length, when it sent the interim response.
         if self.header_field(header::EXPECT).is_some() {
             return Ok(None);
         }
@@ -175,7 +175,7 @@ impl Downstream<'_> {
             let mut read = pin!(self.session.read_body_or_idle(true));
             let ended = poll_fn(|cx| connection.poll_body_into(body, || read.as_mut().poll(cx))).await;
             let count = body.len() - before;
-            // A read costs only the copy by the kernel, so that a poll may read more than with a decoder.
+            // A read costs only the copy by the kernel. So a poll may read more bytes here than with a decoder.
             read_budget::charge_bytes(count / DIRECT_READ_SHARE);
             return match ended {
                 None => Ok(count),
@@ -242,8 +242,8 @@ impl Downstream<'_> {
         self.session.as_http1().is_some() && self.session.req_header().version != Version::HTTP_10
     }
 
-    /// Stores the response head, which is sent with the next write or by [`Self::flush`]. A short body of the request
-    /// that is still unread is discarded before.
+    /// Stores the response head, which is sent with the next write or by [`Self::flush`]. Before that, discards a
+    /// short request body that is still unread.
     ///
     /// # Errors
     /// Returns no error at present: a client that is gone is noticed by the next write.
@@ -340,7 +340,8 @@ impl Downstream<'_> {
         }
     }
 
-    /// Holds the bytes back that an HTTP/1.1 session flushes (`true`), or releases them (`false`).
+    /// Corks (`true`) or uncorks (`false`) an HTTP/1.1 connection: while it is corked, flushed bytes are not sent
+    /// yet.
     fn cork(&self, corked: bool) {
         if let Some(RequestOrigin::Http1(connection)) = &self.origin {
             connection.cork(corked);

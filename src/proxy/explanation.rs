@@ -111,8 +111,8 @@ pub fn explain_routes(
             }),
         }
     }
-    // As for a request, all able offers are scored, and those with too small a window are left out afterwards; if the
-    // prompt fits no window, all stay.
+    // As for a real request, all able offers are scored first. Then those whose context window is too small are left
+    // out, unless the prompt is too long for all of them.
     let mut candidates = ranked(&able, flavor, (prompt_tokens, output_tokens), moment);
     if candidates.iter().any(|one| one.fit != WindowFit::TooLong) {
         let too_long = candidates.extract_if(.., |one| one.fit == WindowFit::TooLong);
@@ -173,7 +173,8 @@ fn ranked(
     explained
 }
 
-/// Marks the candidates that share the first place: ties are shuffled before offers are ordered by their windows.
+/// Marks the candidates that share the first place: those whose score ties with the best one, and whose window and
+/// speed are in the same group as those of the first candidate.
 fn mark_first(candidates: &mut [ExplainedCandidate]) {
     let ties: Vec<_> = candidates
         .iter()
@@ -184,8 +185,8 @@ fn mark_first(candidates: &mut [ExplainedCandidate]) {
     }
 }
 
-/// Returns which candidates share the first place, from their ties with the best score and their groups, in their
-/// order. A candidate that is alone shares nothing.
+/// Returns one flag per candidate, in their order: true if it shares the first place. `ties` has for each candidate
+/// whether its score ties with the best one, and its group. A single candidate in the first place does not share it.
 fn tied_first_ranks<G: Copy + PartialEq>(ties: &[(bool, G)]) -> Vec<bool> {
     let group = ties.first().filter(|(is_tied, _)| *is_tied).map(|(_, group)| *group);
     let shares: Vec<bool> = ties.iter().map(|(is_tied, of)| *is_tied && Some(*of) == group).collect();

@@ -144,7 +144,7 @@ impl ProxyHttp for Gateway {
             return Err(ctx.refuse(ApiError::new(ErrorCode::Internal)));
         };
         let mut exchange = ctx.exchange(session.as_downstream_mut());
-        // The handler's resources are dropped before the response to a panic is written.
+        // `catch_panic` drops the handler and its resources before the response to a panic is written.
         let served = panics::catch_panic(pin!(exchange.handle_route(route))).await;
         let served = served.unwrap_or_else(|| Err(exchange.record_panic()));
         let answered = exchange.caller.has_response_head();

@@ -23,7 +23,7 @@ impl Exchange<'_> {
         let upload = TranscriptionFormParser::new(std::str::from_utf8(kind).unwrap_or_default())?;
         let limits = &self.config.settings.limits;
         let (cap, within) = (limits.audio_body, limits.upload);
-        // Memory of the spool, plus the receive window, which fills if the disk is slow.
+        // Memory that one upload uses: that of the spool, plus the receive window, which fills if the disk is slow.
         let held = self.config.settings.spool.memory + H2_STREAM_WINDOW_BYTES as usize;
         self.admit_body(cap, Some(held)).await?;
         let read = timeout(within, self.read_form(upload, cap)).await;
@@ -58,7 +58,7 @@ impl Exchange<'_> {
     pub(crate) async fn next_body_chunk(&mut self, cap: usize) -> Result<Option<Bytes>, ApiError> {
         let asked = Instant::now();
         let read = timeout(self.config.settings.limits.body_idle, self.caller.read_request_body()).await;
-        // The time spent waiting for the client does not count as processing time.
+        // Waiting for the client does not count as the gateway's processing time.
         self.record.waited += asked.elapsed();
         let piece = read
             .map_err(|_| ApiError::new(ErrorCode::RequestTimeout))?

@@ -25,7 +25,8 @@ pub enum RequestOrigin {
 
 /// State of an HTTP/2 stream that the proxy shares with the guard.
 pub struct Http2StreamState {
-    /// Guard that counts the body of the stream while it is read, which widens the receive window of the connection.
+    /// Guard that counts the body of the stream as being read. Each body that is being read widens the receive window
+    /// of the connection.
     body: Mutex<BodyReadGuard>,
     /// Refusal by the guard of a request head that Pingora would accept.
     refusal: Option<ApiError>,

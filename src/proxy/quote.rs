@@ -27,7 +27,8 @@ type QuoteFilters = (ParseRequest, SelectCandidates);
 /// Quote of a chat request.
 #[derive(Clone, Debug)]
 pub struct RequestQuote {
-    /// Members `environment_impact` and `billing_cost` that the response to the expected answer would have.
+    /// Members `environment_impact` and `billing_cost` that the response would have, if the answer has the expected
+    /// length.
     pub expected: Value,
     /// Expected charge of the request, in EUR.
     pub expected_eur: Decimal,

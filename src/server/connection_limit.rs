@@ -77,8 +77,8 @@ impl ConnectionLimit {
         }
         if client.is_some() {
             let count = counts.by_client.entry(client).or_default();
-            // The count of an existing entry is at least 1, and `max_per_client` is at least 1, so a refusal never adds
-            // an entry.
+            // A new entry has the count 0, and the limit is at least 1. So a refusal never leaves a new entry in the
+            // map.
             if *count >= max_per_client.max(1) {
                 return Err(ConnectionRefusal::Client);
             }

@@ -26,8 +26,8 @@ use tokio::time::{Instant, Sleep, sleep};
 
 /// Interval to which the frame limit applies.
 const COUNT_WINDOW: Duration = Duration::from_secs(1);
-/// Number of response bytes that allow one more frame, since the client sends window updates for the bytes that it
-/// receives.
+/// Number of response bytes for which the client may send one more frame: it has to send window updates for the bytes
+/// that it receives.
 const BYTES_PER_FRAME: u64 = 64;
 /// Error code of a stream that violates the protocol (RFC 9113 §7).
 const PROTOCOL_ERROR: u32 = 1;
@@ -42,7 +42,7 @@ pub(super) struct FloodGuardStream {
     max_frames: u64,
     count: FrameCounter,
     written: u64,
-    /// Reader of the heads of the frames that the gateway sends.
+    /// Parser of the headers of the frames that the gateway sends.
     sent: FrameHeaderParser,
     window_start: Instant,
     linger: Option<LingeringClose>,
@@ -196,7 +196,7 @@ impl AsyncWrite for FloodGuardStream {
     }
 }
 
-// All other traits delegate to the inner stream.
+// The implementations of all other traits delegate to the inner stream.
 
 #[async_trait]
 impl Shutdown for FloodGuardStream {

@@ -72,8 +72,8 @@ pub(super) async fn serve_connection(
             return refuse(server, stream, &start, error).await;
         }
         match after {
-            // The response lacks the end that its framing requires, so the client notices that it was cut. Only a
-            // response to HTTP/1.0 in clear text has no such end.
+            // The connection closes before the end that the framing of the response requires, so the client notices
+            // that the response was cut. Only a response to HTTP/1.0 in clear text has no such end.
             ConnectionReuse::Abort => return,
             ConnectionReuse::Reuse if may_reuse && returned.reusable => {}
             _ if returned.reusable && returned.prefetched.is_empty() => return stream.shutdown().await,
@@ -81,7 +81,8 @@ pub(super) async fn serve_connection(
         }
         buffer = returned.prefetched;
         reused = true;
-        // Between two requests, only the socket is bound to the thread, so that the connection can migrate.
+        // Between two requests, only the socket is bound to this thread, so the connection can migrate to another
+        // thread here.
         if buffer.is_empty()
             && BufferedSocket::is_movable_between_threads(&stream)
             && executor::yield_and_migrate().await

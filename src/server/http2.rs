@@ -37,9 +37,9 @@ const WIDENED_BODIES: usize = 8;
 const MAX_FRAME: u32 = 64 << 10;
 /// Limit on the response bytes of one stream that are buffered because its client has not read them yet.
 pub const STREAM_SEND_BUFFER_BYTES: usize = 64 << 10;
-/// Budget in bytes for the overhead of data frames that are not read yet: a frame of less than 256 bytes is counted
-/// with the difference to 256. The budget allows frames of 32 bytes that fill a connection window of
-/// [`CONNECTION_WINDOW`] bytes.
+/// Budget in bytes for the overhead of data frames that are not read yet: a frame of less than 256 bytes counts with
+/// its difference to 256. The budget suffices for a connection window of [`CONNECTION_WINDOW_BYTES`] that is filled
+/// with frames of 32 bytes.
 pub const SMALL_FRAME_OVERHEAD_BYTES: usize = 512 << 10;
 /// Time between GOAWAY and the close of an idle connection, and longest time to send GOAWAY to an abusive client.
 const GOAWAY_GRACE: Duration = Duration::from_secs(1);
@@ -186,8 +186,8 @@ pub(super) async fn serve_connection(server: &Arc<PublicServer>, stream: Stream,
                 if stopping {
                     return;
                 }
-                // If the connection were closed at once, a request in transit would be lost, and its client could not
-                // know whether the request was processed.
+                // GOAWAY is sent before the connection is closed. Otherwise a request in transit would be lost, and
+                // its client could not know whether the request was processed.
                 close_connection(&mut connection, &streams);
                 (stopping, idle) = (true, GOAWAY_GRACE);
                 continue;
@@ -225,8 +225,8 @@ async fn end_abuse(server: &PublicServer, connection: &mut h2::server::Connectio
     timeout(GOAWAY_GRACE, poll_fn(|cx| connection.poll_closed(cx))).await.ok();
 }
 
-/// Counts the streams that were reset because the client violated the protocol. The library neither shows the requests
-/// of most of them nor lets them be answered.
+/// Counts the streams that were reset because the client violated the protocol. The h2 library resets most of them
+/// itself, without passing their requests to the gateway.
 fn record_faulty(server: &PublicServer, streams: &StreamCounts) {
     let count = streams.faulty.swap(0, Ordering::Relaxed);
     (0..count).for_each(|_| server.app.metrics.count_refused_connection("h2_protocol_error"));
@@ -270,7 +270,8 @@ async fn next_stream(
 }
 
 impl PublicServer {
-    /// Counts an accepted stream; `None` if the request heads in memory exceed their limit.
+    /// Counts an accepted stream, and reserves memory for its request head unless it is the only open stream. Returns
+    /// `None` if the budget for request heads is used up.
     fn admit_stream(&self, session: &HttpSession, streams: &Arc<StreamCounts>) -> Option<OpenStream> {
         if streams.open() == 0 {
             return Some(OpenStream::new(streams, None));
@@ -297,9 +298,9 @@ fn close_connection(connection: &mut h2::server::Connection<Stream, Bytes>, stre
     streams.going_away.store(true, Ordering::Relaxed);
 }
 
-/// Waits until GOAWAY is due: at once when the gateway starts to drain, or after [`DRAIN_IDLE_TIMEOUT`](super::DRAIN_IDLE_TIMEOUT) if
-/// the connection has had no stream yet. The first request of a new connection may be in transit, and many clients
-/// report a failure if a new connection is closed.
+/// Waits until GOAWAY is due: as soon as the gateway starts to drain, or after
+/// [`DRAIN_IDLE_TIMEOUT`](super::DRAIN_IDLE_TIMEOUT) if the connection has had no stream yet. The first request of a
+/// new connection may be in transit, and many clients report a failure if a new connection is closed.
 async fn goaway_due(stop: &mut ShutdownWatch, had_stream: bool) {
     if had_stream { drain_started(stop).await } else { drain_grace(stop).await }
 }
@@ -342,8 +343,7 @@ async fn serve_stream(
 fn malformed_request(session: &HttpSession, limits: &LimitSettings) -> Option<ApiError> {
     let head = session.req_header();
     let target = head.raw_path().len();
-    // The library accepts any scheme or none. HTTP/1.1 request targets with a scheme other than these two are refused
-    // too.
+    // The h2 library accepts any scheme or none. The gateway accepts only these two, as in HTTP/1.1 request targets.
     let foreign = |scheme: &str| !["http", "https"].iter().any(|known| known.eq_ignore_ascii_case(scheme));
     let no_host = |host: &[u8]| !penstock_http_wire::http1_request::is_host(host);
     let named = head.uri.authority().map(|authority| authority.as_str().as_bytes());

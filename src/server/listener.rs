@@ -34,9 +34,10 @@ const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 /// Backlog of connections that wait to be accepted; the operating system limits it too.
 const BACKLOG: i32 = 4096;
 
-/// Returns the TCP keep-alive for a client, with `patience` as the limit on the time for which data may be
-/// unacknowledged. The system closes the connection at the first probe that is due after this limit, whatever the
-/// number of probes. So a probe has to be due before the limit, and another one at the limit.
+/// Returns the TCP keep-alive for a client. `patience` is the maximum time for which sent data may stay
+/// unacknowledged (`TCP_USER_TIMEOUT`). The system closes the connection at the first probe that is due after this
+/// time, regardless of the number of probes. So the first probe is due at two thirds of this time, and the second at
+/// its end.
 fn client_keepalive(patience: Duration) -> TcpKeepalive {
     let least = Duration::from_secs(1);
     TcpKeepalive {
@@ -74,7 +75,8 @@ pub fn bind(key: &str, address: SocketAddr) -> Result<BoundListener, String> {
     BoundListener::from_std(listener).map_err(failed)
 }
 
-/// Returns the listener of an address: with the socket that the previous process has handed over, or else a new one.
+/// Returns the listener of an address. It uses the socket that the previous process has handed over, or else a new
+/// socket.
 ///
 /// # Errors
 /// Same as for [`bind`].
@@ -237,7 +239,8 @@ impl AcceptLoop {
                     ACCEPT_LOG.log(Instant::now(), |times| {
                         tracing::error!(name: "accept_failed", reason = %error, times);
                     });
-                    // If the process has no free file descriptor, the next accept would fail at once.
+                    // If the process has no free file descriptor, the next accept would fail immediately, so it is
+                    // delayed.
                     tokio::time::sleep(ACCEPT_BACKOFF).await;
                 }
             }
@@ -316,7 +319,7 @@ where
                 accepted = listener.accept() => accepted,
             };
             let Ok((socket, _)) = accepted else {
-                // Without a free file descriptor, the next accept would fail at once.
+                // Without a free file descriptor, the next accept would fail immediately, so it is delayed.
                 tokio::time::sleep(ACCEPT_BACKOFF).await;
                 continue;
             };

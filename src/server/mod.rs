@@ -84,8 +84,8 @@ impl PublicServer {
 
 /// Closes a connection whose client may still be sending a refused body. A socket that is closed with unread bytes is
 /// reset, and the client may then lose the response. So the write side is closed first, and further input is read and
-/// discarded for a limited time. With `late`, for a client that has already exceeded a timeout, that time is short,
-/// since the connection holds a permit.
+/// discarded for a limited time. With `late`, this time is short: the client has already exceeded a timeout, and the
+/// connection still holds a permit.
 async fn linger_close(mut stream: Stream, late: bool) {
     let discard = async {
         if !matches!(timeout(LINGER_IDLE, AsyncWriteExt::shutdown(&mut stream)).await, Ok(Ok(()))) {
@@ -102,8 +102,8 @@ async fn linger_close(mut stream: Stream, late: bool) {
     timeout(if late { LINGER_IDLE } else { LINGER_TIMEOUT }, discard).await.ok();
 }
 
-/// Waits until [`DRAIN_IDLE_TIMEOUT`] after the gateway has started to drain. A request that its client sends in this time is
-/// still answered, and its response says that the connection will be closed.
+/// Waits until the gateway starts to drain, and then for [`DRAIN_IDLE_TIMEOUT`]. A request that a client sends in
+/// this time is still answered, and its response says that the connection will be closed.
 async fn drain_grace(stop: &mut ShutdownWatch) {
     drain_started(stop).await;
     tokio::time::sleep(DRAIN_IDLE_TIMEOUT).await;

@@ -8,9 +8,11 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-/// Maximum number of requests that read the store at a time, or hash a password, which takes 19 MiB. Others wait.
+/// Maximum number of admin requests that read the store or hash a password (which takes 19 MiB) at the same time.
+/// Further requests wait.
 const MAX_STORE_REQUESTS: usize = 8;
-/// The same of the dashboard, whose requests do not delay those of the admin listener.
+/// Same maximum for the dashboard, which has permits of its own, so that its requests do not delay those of the admin
+/// listener.
 const MAX_DASHBOARD_REQUESTS: usize = 4;
 /// Maximum time for which a request waits until it may use the store.
 const PERMIT_TIMEOUT: Duration = Duration::from_secs(10);

@@ -17,7 +17,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tracing::Level;
 
-/// Minimum age of the last read of changes before they are read between two heartbeats; each heartbeat reads them too.
+/// Minimum time since the last read of changes for an additional read between two heartbeats. Each heartbeat reads
+/// the changes anyway.
 const MIN_FEED_AGE: Duration = Duration::from_millis(300);
 
 /// State of this gateway's regular synchronization with its fleet.
@@ -33,7 +34,8 @@ pub struct FleetSync {
     clocks: Mutex<MemberClockMonitor>,
     /// True while heartbeats fail, so that it is logged once.
     is_failing: AtomicBool,
-    /// True once the audit log lacks an entry that was read from it.
+    /// True once the audit log no longer has an entry that was read earlier, for example after the restore of an old
+    /// backup.
     is_reverted: AtomicBool,
 }
 
@@ -111,8 +113,8 @@ impl AppState {
         self.key_cache.extend_validity(steady);
     }
 
-    /// Reads what other members wrote, in one call of the store, and applies the changes of keys. Returns the beats and
-    /// reports, and pages of the unfinished batches and slices. Blocks.
+    /// Reads what other members wrote, in one call of the store, and applies the changes of keys. Returns the
+    /// heartbeats and reports of the members, and one page each of unfinished batches and unfinished slices. Blocks.
     fn read_fleet(&self, work: &FleetSync) -> Result<(ObservedFleet, Vec<RowPage>), StoreError> {
         let mut feed = work.feed.lock();
         let (read_at, steady) = (Instant::now(), self.clock.steady_now());
@@ -122,7 +124,7 @@ impl AppState {
         let mut pages = std::mem::take(&mut observed.further_pages).into_iter();
         let (changes, unfinished) = (pages.next().unwrap_or_default(), pages.collect());
         let notify = |change: ChangedRecord<'_>| self.notify_changed(change);
-        // A damaged entry must not stop the heartbeats. It is visible in the age of the feed.
+        // A damaged entry must not stop the heartbeats. Operators notice it by the growing age of the feed.
         let applied = AuditPage::from_rows(&changes)
             .and_then(|page| feed.apply_page(page, &self.key_cache, &self.key_write_lock, notify));
         match applied {
@@ -132,9 +134,10 @@ impl AppState {
         Ok((observed, unfinished))
     }
 
-    /// Runs one heartbeat, once a second: writes the spends, reads the beats and reports of the other members and the
-    /// changes of keys, applies them, writes the own beat and report, voids the reserves of evicted members, and
-    /// adjusts the leases. Does nothing without a fleet or after a handover. Blocks.
+    /// Runs one heartbeat; called once a second. Writes the spending, then reads and applies the heartbeats and
+    /// reports of the other members and the changes of keys. Then writes its own heartbeat and report, voids the
+    /// reservations of evicted members, and adjusts the leases. Does nothing without a fleet or after a handover.
+    /// Blocks.
     pub fn run_heartbeat_round(&self) {
         let Some(work) = self.fleet_work.as_ref().filter(|_| !self.is_store_handed_over()) else { return };
         let has_written_spends = self.flush_spends();
@@ -162,11 +165,11 @@ impl AppState {
         let (observed, unfinished) = self.read_fleet(work)?;
         let reports = member.record_heartbeats_and_evict(observed, Instant::now())?;
         let are_known = reports.len() + 1 == member.live_members().len();
-        // A gateway without others gains nothing from slices.
+        // Slices of a batch are useful only if there are other members to process them.
         let do_others_run_slices =
             are_known && !reports.is_empty() && reports.iter().all(|(_, report)| report.runs_slices);
         self.batches.set_peers_run_slices(do_others_run_slices);
-        // Batches of a dead member now belong to the members that are live.
+        // The batches of a dead member may now be claimed by live members.
         self.batches.wake_search_if_unclaimed(&unfinished);
         let mut exchange = work.exchange.lock();
         // The reports are applied before the own report is built, because the own report contains the limits that

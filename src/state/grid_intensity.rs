@@ -22,7 +22,7 @@ pub struct GridRecords(Mutex<BTreeMap<String, ZoneRecord>>);
 #[derive(Debug, Default)]
 struct ZoneRecord {
     history: IntensityHistory,
-    /// True if the row in the store is older.
+    /// True if the history has changed since its row in the store was written.
     is_changed: bool,
 }
 
@@ -32,8 +32,8 @@ pub fn grid_zone_of<'a>(live: &ConfigSnapshot, provider: &'a Provider) -> &'a st
     if live.settings.grid.zones.contains_key(&*provider.id) { &provider.id } else { &provider.location.code }
 }
 
-/// Returns the intensity at a provider in an hour, counted from 1970, as the configuration has it: the forecast, else
-/// the usual value, else the mean of the year.
+/// Returns the configured intensity at a provider for an hour (number of hours since 1970): the forecast, else the
+/// usual value of that hour, else the mean of the year.
 pub fn configured_intensity(live: &ConfigSnapshot, provider: &Provider, hour: u64) -> IntensityRecord {
     let zone = live.settings.grid.zones.get(grid_zone_of(live, provider));
     zone.and_then(|zone| zone.intensity_at(hour)).unwrap_or_else(|| IntensityRecord {
@@ -80,7 +80,7 @@ impl GridRecords {
         }
     }
 
-    /// Returns the intensity that was recorded for an hour, counted from 1970; `None` if none was.
+    /// Returns the intensity that was recorded for an hour (number of hours since 1970); `None` without a record.
     pub fn recorded_intensity(&self, zone: &str, hour: u64) -> Option<IntensityRecord> {
         self.0.lock().get(zone)?.history.intensity_at(hour)
     }

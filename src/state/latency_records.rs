@@ -1,5 +1,5 @@
 //! Measured latencies, which are stored across restarts. They are written to the store while requests are served, and
-//! are read at startup. At startup, they count as older by the time for which the gateway was down.
+//! are read at startup. At startup, the downtime of the gateway is added to their age.
 //!
 //! The store has one row per measured offer and one row for the last hour of each model that was requested. Only rows
 //! that changed are written, a bounded number per round. Rows of offers and models that are no longer configured, and
@@ -21,8 +21,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Maximum number of rows of offers, and of rows of models, that are written in one round in the background: about half
-/// a megabyte, and two. A commit has no more either, because commits are limited in size.
+/// Maximum number of rows of offers (about 0.5 MB), and of rows of models (about 2 MB), that are written in one round
+/// in the background. It is also the maximum per commit, because commits are limited in size.
 const ROUND_ROWS: usize = 1_000;
 /// Row name prefixes of offers and of models.
 const OFFERS: &str = "o";
@@ -41,7 +41,7 @@ struct FigureRow<T> {
 /// Rows that a flush writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlushScope {
-    /// Bounded number of changed rows, while requests are served. The next round continues behind them.
+    /// Limited number of changed rows, while requests are served. The next round continues after the last of them.
     Round,
     /// All changed rows, before the process ends.
     Everything,
@@ -66,7 +66,7 @@ impl<T> FigureRow<T> {
     /// Returns the time of writing, by the steady clock of the process that wrote the row, and by the steady clock of
     /// this process.
     fn written_at(&self, clock: ProcessClock) -> (Duration, Duration) {
-        // If the clock was set back in between, no downtime is assumed.
+        // If the calendar clock was set back since the row was written, the downtime counts as 0.
         let away = clock.calendar_now().saturating_sub(Duration::from_millis(self.date));
         (Duration::from_millis(self.steady), clock.steady_now().saturating_sub(away))
     }
@@ -177,9 +177,9 @@ pub fn flush_latency_records(app: &AppState, scope: FlushScope) {
     }
 }
 
-/// Returns the rows of at most `most` elements for which `to_row` returns one. Begins at `start`, and moves it behind
-/// the last element that was passed to `to_row`, so that all rows are written eventually even if many change all the
-/// time.
+/// Calls `to_row` for the elements from `start` on, until it has returned `most` rows; returns these rows. Then moves
+/// `start` after the last element that was passed to `to_row`. So all rows are written eventually, even if many
+/// change all the time.
 fn collect_rows<E, R>(
     elements: &[E],
     start: &AtomicUsize,
@@ -200,8 +200,8 @@ fn collect_rows<E, R>(
     rows
 }
 
-/// Returns true if the stamp differs from the one that was written last, and records it as written. If the store then
-/// fails to write the row, the row is written after its next change.
+/// Returns true if the stamp of a row differs from the stamp at its last write, and records the row as written. If
+/// the store then fails to write the row, the row is written only after its next change.
 fn mark_if_changed(written_stamp: &AtomicU64, stamp: u64) -> bool {
     stamp != 0 && written_stamp.swap(stamp, Ordering::Relaxed) != stamp
 }

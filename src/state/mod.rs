@@ -107,15 +107,15 @@ pub struct AppState {
     pub grid_records: GridRecords,
     /// Schedule of backups.
     pub backup_schedule: BackupSchedule,
-    /// Replaced snapshots that exchanges still use. Dropping a snapshot of many offers takes milliseconds, so that it
-    /// must not happen in an exchange.
+    /// Replaced snapshots that exchanges still use. Dropping a snapshot of many offers takes milliseconds, so a
+    /// background task drops it, and never an exchange.
     retired_snapshots: Mutex<Vec<Arc<ConfigSnapshot>>>,
     /// Lock that is held during a reload.
     reload_lock: Mutex<()>,
     /// Signal that is sent after each successful reload of the configuration.
     pub reloaded: Notify,
-    /// Lock whose read side is held while a charge is added to the budgets and to the ledger's queue. So the process
-    /// that writes spends sees a charge in both or in neither.
+    /// Lock whose read side is held while a charge is added to the budgets and to the ledger's queue. The write of
+    /// spends takes the write side, so it sees a charge in both or in neither.
     pub charge_lock: RwLock<()>,
     /// Lock that orders the writes of spends, so that the last write has the newest values.
     spend_flush_lock: Mutex<()>,
@@ -223,12 +223,12 @@ impl AppState {
         ResponseLimits { settings: live.settings.responses, keep_free: live.settings.files.keep_free }
     }
 
-    /// Returns the TLS configuration of the public listener in use.
+    /// Returns the TLS configuration that the public listener uses; `None` without TLS.
     pub fn public_tls(&self) -> Option<Arc<TlsConfig>> {
         self.tls.load().public.clone()
     }
 
-    /// Returns the TLS configuration of the dashboard in use.
+    /// Returns the TLS configuration that the dashboard uses; `None` without TLS.
     pub fn dashboard_tls(&self) -> Option<Arc<TlsConfig>> {
         self.tls.load().dashboard.clone()
     }
@@ -241,8 +241,8 @@ impl AppState {
         }
     }
 
-    /// Calls `read` for the new settings, and replaces the configuration snapshot and the TLS configurations; host
-    /// names that are new are resolved before. Returns the changes. Reloads run one at a time. Blocks.
+    /// Calls `read` for the new settings, and replaces the configuration snapshot and the TLS configurations; the DNS
+    /// names of new hosts are resolved before that. Returns the changes. Reloads run one at a time. Blocks.
     ///
     /// # Errors
     /// Returns a sentence that names the cause; the old configuration stays in use.
@@ -260,7 +260,8 @@ impl AppState {
         let fresh =
             ConfigSnapshot::build(settings, Some(&old), &self.connection_pools, self.clock.unix_seconds())?;
         let unknown = |provider: &&Arc<ProviderState>| provider.routes().any(|route| !route.is_resolved());
-        // With thousands of offers, the comparison and the resolution take long, so they run in parallel.
+        // With thousands of offers, comparing the settings and resolving host names take long, so both run in
+        // parallel.
         let changed = std::thread::scope(|scope| {
             let compared = ParallelValue::start(scope, || diff_settings(&old.settings, &fresh.settings));
             runtime.block_on(async {

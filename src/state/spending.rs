@@ -1,5 +1,5 @@
-//! Spends of keys and accounts: written regularly, handed over at an upgrade, and increased by charges that a draining
-//! process or an earlier run has made.
+//! Spending of keys and accounts. It is written to the store regularly and handed over at an upgrade. Charges of a
+//! draining process, and charges replayed from the journal, are added to it.
 
 use super::AppState;
 use crate::billing::handover::BudgetCharge;
@@ -7,16 +7,16 @@ use penstock_core::MicroCredits;
 use penstock_ledger::Wallet;
 
 impl AppState {
-    /// Writes the spending since the last call to the store; blocks. Returns false if some of it is still unwritten, or
-    /// if another process has the store and counts it.
+    /// Writes the spending since the last call to the store; blocks. Returns false if some of it is still unwritten,
+    /// or if another process has the store open and counts the spending itself.
     pub fn flush_spends(&self) -> bool {
         let _guard = self.spend_flush_lock.lock();
         !self.is_store_handed_over() && self.key_cache.flush_spends(&self.stores.spends)
     }
 
-    /// Writes the spending for the process that takes over; blocks. Returns the number of the last operation in the
-    /// queue of the ledger whose charge is included; 0 if the spending could not be written. The new process counts the
-    /// later ones.
+    /// Writes the spending for the process that takes over; blocks. Returns the number of the last ledger operation
+    /// whose charge is included in the written spending; 0 if the spending could not be written. The new process
+    /// counts the charges of later operations.
     pub fn flush_final_spends(&self) -> u64 {
         let _guard = self.spend_flush_lock.lock();
         let (spent, upto) = {

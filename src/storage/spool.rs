@@ -1,5 +1,5 @@
-//! Spool of a request's bytes: a small number of bytes is in memory, a larger number in a file. The file is unlinked
-//! when it is created, so that nothing of it remains after the end of the process.
+//! Spool of a request's bytes: a small body stays in memory, and a larger one is in a file. The file is unlinked when
+//! it is created, so that nothing of it remains after the end of the process.
 
 use crate::config::settings::SpoolSettings;
 use bytes::{Bytes, BytesMut};
@@ -139,7 +139,7 @@ impl SpoolWriter {
             tempfile::tempfile_in(&folder)
         });
         let mut file = tokio::fs::File::from_std(made.await.map_err(Error::other)??);
-        // Bytes that wait for the disk use memory too, so their number is limited.
+        // The write buffer of the file uses memory too, so its size is limited.
         file.set_max_buf_size(MAX_READ_BYTES);
         Ok(file)
     }
@@ -223,7 +223,7 @@ impl SpooledData {
         matches!(*self.held, SpoolStorage::File(..))
     }
 
-    /// Reads at most [`READ_SIZE`] bytes from an offset; empty at the end.
+    /// Reads at most [`MAX_READ_BYTES`] bytes from an offset; empty at the end.
     ///
     /// # Errors
     /// Returns any I/O error, also if the file was truncated.

@@ -139,7 +139,8 @@ impl OpenStorage {
     }
 }
 
-/// Joins the configured fleet. Without a configured fleet, ends the fleet of the store if that has no live gateway.
+/// Joins the configured fleet. Without a configured fleet, dissolves the fleet that the store records, if that fleet
+/// has no live gateway.
 ///
 /// # Errors
 /// Returns a sentence for the operator.
@@ -227,7 +228,8 @@ pub fn repair_ledger_replica(storage: &StorageSettings) -> Result<Vec<String>, S
     Ok(ledger.take_replica_repairs())
 }
 
-/// Accepts another pepper than that of the existing keys; returns the number of keys that have to be replaced.
+/// Accepts a pepper that differs from the pepper of the existing keys. Returns the number of keys that no longer work
+/// and have to be replaced.
 ///
 /// # Errors
 /// Returns a sentence for the operator if the store is missing or cannot be written.

@@ -1,5 +1,5 @@
-//! Record of one exchange, from which its log line, its metrics and its bill are made. Except for the ids that the
-//! client gave its request, nothing in it is text of a client or a provider.
+//! Record of one exchange, from which its log line, its metrics and its bill are made. It contains no text of a
+//! client or a provider, except for the ids that the client gave its request.
 
 use super::TraceContext;
 use super::outcome_history::OpenStreamGuard;
@@ -21,7 +21,7 @@ pub enum ExchangeOutcome {
     Ok,
     /// The exchange was refused with an error code of the error table.
     Refused,
-    /// The exchange is a stream that began, and ended with an error.
+    /// The exchange is a stream that had begun and then ended with an error.
     Broken,
     /// The client disconnected before the end.
     Disconnected,
@@ -109,8 +109,8 @@ pub struct AccessRecord {
     pub provider: Option<Box<str>>,
     /// Time from the request head to the first content token sent.
     pub first_token: Option<Duration>,
-    /// Time of the attempts at providers, of the pauses between them, and of waiting for a multipart form that the
-    /// client uploads.
+    /// Time that is not the gateway's own: the attempts at providers, the pauses between them, and the wait for the
+    /// parts of a multipart form that the client uploads.
     pub waited: Duration,
     /// Time spent waiting for permits.
     pub queued: Duration,
@@ -132,14 +132,14 @@ pub struct AccessRecord {
     pub session: Option<SessionAffinityOutcome>,
 }
 
-/// Relation of the offer that answered to the offer that answered the session last.
+/// Relation of the offer that answered to the offer that answered the previous request of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionAffinityOutcome {
     /// No earlier answer to the session is known.
     New,
     /// The same offer answered as for the last request of the session.
     Stayed,
-    /// Another offer answered: the last one was ejected or too loaded, or the other offer was better.
+    /// Another offer answered: the previous offer was ejected or overloaded, or the new one was better.
     Moved,
 }
 
@@ -188,8 +188,8 @@ impl AccessRecord {
         }
     }
 
-    /// Returns the part of the duration `took` that is the gateway's own: without `queued` and `waited`. Encoding and
-    /// translation within an attempt count as the attempt.
+    /// Returns the part of the duration `took` that is the gateway's own: `took` without `queued` and `waited`.
+    /// Encoding and translation during an attempt count as part of the attempt, and not as the gateway's own time.
     #[must_use]
     pub fn gateway_time(&self, took: Duration) -> Duration {
         took.saturating_sub(self.waited).saturating_sub(self.queued)

@@ -28,7 +28,7 @@ fn known_metrics() -> KnownMetrics {
     REGISTERED_METRICS.take().into_iter().chain([("up".to_owned(), Vec::new())]).collect()
 }
 
-/// Returns every `expr` of the rules, with the indented lines after a `|`.
+/// Returns every `expr` of the rules. After a `|`, the expression consists of the indented lines that follow.
 fn expressions(rules: &str) -> Vec<String> {
     let deep = |line: &str| line.len() - line.trim_start().len();
     let lines: Vec<&str> = rules.lines().collect();
@@ -67,7 +67,7 @@ fn tokens(expression: &str) -> Vec<ExprToken> {
     tokens
 }
 
-/// Returns the tokens between the bracket at the start and its end.
+/// Returns the tokens between the bracket at the start of `tokens` and its closing bracket.
 fn bracketed(tokens: &[ExprToken], open: char, close: char) -> &[ExprToken] {
     let mut depth = 0;
     for (at, token) in tokens.iter().enumerate() {
@@ -141,7 +141,7 @@ fn unknown_names(known: &KnownMetrics, expression: &str) -> Vec<String> {
                 need(&all, &asked);
                 continue;
             }
-            // In `sum by (…) (…)`, every metric that is summed has the labels of the first brackets.
+            // In `sum by (…) (…)`, every metric in the second brackets has to have the labels in the first brackets.
             let summed = bracketed(&after[group.len() + 2..], '(', ')');
             assert!(!summed.is_empty(), "write `by` before what is summed: {expression}");
             need(summed, &asked);

@@ -12,8 +12,8 @@ pub struct BatchTotals {
     pub lines_without_result: u64,
     /// Number of lines in flight.
     pub lines_in_flight: usize,
-    /// Age in seconds of the oldest open batch, from its scheduled hour on if it has one; a batch that waits for its
-    /// hour is left out.
+    /// Age in seconds of the oldest open batch. The age of a scheduled batch counts from its scheduled hour; a batch
+    /// that still waits for its hour is left out.
     pub oldest_age_seconds: u64,
     /// Unfinished background responses by state: queued, in progress.
     pub background: [usize; 2],

@@ -19,7 +19,7 @@ pub struct LedgerSnapshot {
     pub waiting: u64,
     /// Number of open reservations.
     pub open: u64,
-    /// Number of entries on the disk, of the chain that this process writes.
+    /// Number of ledger entries on the disk in the chain that this process writes.
     pub entries: u64,
 }
 

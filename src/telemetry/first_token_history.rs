@@ -1,5 +1,5 @@
 //! Times to the first token of the last hour, by the minute, for each model and provider. The memory is bounded: at
-//! most 64 pairs of model and provider have their own minutes, and all others share one entry.
+//! most 64 pairs of model and provider have an entry of their own, and all other pairs share one entry.
 
 use super::AccessRecord;
 use parking_lot::Mutex;
@@ -10,12 +10,12 @@ use std::time::Duration;
 pub const WINDOW_MINUTES: usize = 60;
 /// Maximum number of pairs of model and provider.
 const MAX_PAIRS: usize = 64;
-/// Number of classes of times. The upper limit of a class is 2^(1/4) times that of the one before, so that the error of
-/// a percentile is below 10 % from 10 ms to two minutes.
+/// Number of classes (histogram buckets) of times. The upper limit of each class is 2^(1/4) times that of the
+/// previous class. So the error of a percentile is below 10 % for times from 10 ms to two minutes.
 const CLASSES: usize = 56;
 /// Upper limit of the first class, seconds; the last class ends above two minutes.
 const FIRST_LIMIT: f64 = 0.01;
-/// Classes by which a limit doubles.
+/// Number of classes over which the upper limit doubles.
 const CLASSES_PER_OCTAVE: f64 = 4.0;
 
 /// Groups into which the times are added up.
@@ -84,7 +84,7 @@ impl FirstTokenTimes {
         (self.answers > 0).then_some(self.maximum)
     }
 
-    /// Returns the time in seconds that this share of the answers (0 to 1) does not exceed, with an error below 10 %;
+    /// Returns a percentile in seconds: this share of the answers (0 to 1) was not slower. Its error is below 10 %;
     /// `None` without answers.
     #[must_use]
     pub fn percentile(&self, share: f64) -> Option<f64> {
@@ -103,7 +103,7 @@ impl FirstTokenTimes {
 /// Returns the class of a time.
 fn class_of(seconds: f64) -> usize {
     let class = ((seconds / FIRST_LIMIT).log2() * CLASSES_PER_OCTAVE).ceil().clamp(0.0, CLASSES as f64 - 1.0);
-    // A time that is not a number belongs to the first class.
+    // The cast converts NaN to 0, the first class.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped above")]
     let class = class as usize;
     class
@@ -118,7 +118,7 @@ fn center_of(class: usize) -> f64 {
 struct PairMinutes {
     model: Box<str>,
     provider: Box<str>,
-    /// Times of each minute, at the index of its number modulo [`MINUTES`].
+    /// Times of each minute, at the index of its number modulo [`WINDOW_MINUTES`].
     minutes: Box<[(u64, FirstTokenTimes)]>,
     /// Number of the last minute with an answer.
     last: u64,
@@ -145,7 +145,8 @@ impl PairMinutes {
 #[derive(Default)]
 pub struct FirstTokenHistory(Mutex<Vec<PairMinutes>>);
 
-/// Group of the history: its name, which is empty for the pairs without minutes of their own, and its times by minute.
+/// Group of the history: its name and its times by minute. The name is empty for the group of the pairs without an
+/// entry of their own.
 pub type FirstTokenGroup = (String, Vec<FirstTokenTimes>);
 
 impl FirstTokenHistory {

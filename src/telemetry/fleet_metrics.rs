@@ -92,7 +92,8 @@ impl FleetSeries {
 
 impl FleetMetrics {
     pub(super) fn new(r: &Registry) -> Self {
-        // The tests of the alert rules need the names of the fleet's metrics.
+        // In tests, the series are registered even without a fleet, because the tests of the alert rules need their
+        // names.
         #[cfg(test)]
         FleetSeries::new(&Registry::new()).ok();
         Self { registry: r.clone(), series: std::sync::OnceLock::new() }

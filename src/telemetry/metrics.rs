@@ -74,7 +74,7 @@ pub struct MetricsSnapshot<'a, O> {
     pub refusals: Vec<(&'static str, u64)>,
     /// Statistics of unfinished batches and background responses.
     pub batches: BatchState,
-    /// Seconds by which the calendar clock is ahead of the system clock.
+    /// Seconds by which the calendar clock is fast, compared with the system clock.
     pub clock_lead_seconds: u64,
     /// State of the fleet; `None` without a fleet.
     pub fleet: Option<FleetStatus>,
@@ -158,7 +158,7 @@ impl MetricsRegistry {
     pub fn record_exchange(&self, record: &AccessRecord, took: Duration) {
         let series: std::sync::Arc<MetricSeries> = self.series_cache.series_for(record);
         self.requests.count_ended_exchange(record, took, &series.common);
-        // The time that batch work waits in a queue does not depend on the model, so it is left out.
+        // The time that batch work waited in a queue is subtracted, because it does not depend on the model.
         series.observe(&self.series_cache, record, took.saturating_sub(record.queued));
     }
 
@@ -229,7 +229,7 @@ impl MetricsRegistry {
         text
     }
 
-    /// Creates the series of a provider that an alert needs, before their first events.
+    /// Creates those series of a provider that alerts need, with the value 0, before their first events.
     pub(super) fn create_provider_series(&self, provider: &str) {
         self.requests.create_provider_series(provider);
     }

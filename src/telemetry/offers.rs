@@ -21,8 +21,8 @@ pub struct OfferStatus<'a> {
     pub model: &'a str,
     /// True if the offer was requested since startup.
     pub was_requested: bool,
-    /// True if the offer has answered, or an active check has passed, since its breaker opened. Without requests,
-    /// nothing else is known about it.
+    /// True if the breaker of the offer is closed; or if the offer has answered, or an active check has passed, since
+    /// its breaker opened.
     pub healthy: bool,
     /// Share of recent attempts that failed, 0 to 1.
     pub failure_share: f64,
@@ -137,7 +137,8 @@ mod tests {
         assert_eq!(health(&breaker, at(60)), 0);
         breaker.on_health_check(at(70), true);
         assert_eq!(health(&breaker, at(70)), 1);
-        // A provider that lists its models and fails every request must not look healthy between two requests.
+        // A provider whose health checks pass (it lists its models) but which fails every request must not look
+        // healthy between two requests.
         assert!(breaker.try_acquire(at(71)));
         breaker.on_unattributed_result(at(71), AttemptOutcome::Failure { retry_after: None });
         breaker.on_health_check(at(72), true);

@@ -37,7 +37,7 @@ impl OutcomeCounts {
     }
 }
 
-/// Counts of the last minutes: each at the index of its number modulo [`MINUTES`].
+/// Counts of the last minutes: each minute at the index of its number modulo [`WINDOW_MINUTES`].
 #[derive(Default)]
 pub struct OutcomeHistory(Mutex<[(u64, OutcomeCounts); WINDOW_MINUTES as usize]>);
 

@@ -19,8 +19,8 @@ pub fn install_hook() {
     }));
 }
 
-/// Polls a future to its end; `None` if it panicked. The future is passed pinned, because a future that is passed by
-/// value would be stored twice.
+/// Polls a future to its end; `None` if it panicked. The future is passed as a pinned reference: if it were passed by
+/// value, the calling future would store its state twice.
 pub async fn catch_panic<T>(mut work: Pin<&mut impl Future<Output = T>>) -> Option<T> {
     poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
         Ok(poll) => poll.map(Some),

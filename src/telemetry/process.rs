@@ -40,16 +40,16 @@ impl ProcessMetrics {
         })
     }
 
-    /// Measures sizes on the disk; reads the sizes of all files below the folders in `stored`, and blocks. `stored` has
-    /// the names of kinds of data, which are also the names of their folders in `storage`; `files` has the bytes of
-    /// uploaded files and their folder.
+    /// Measures the sizes of stored data and the free disk space. Blocks, because it reads the sizes of all files
+    /// below the folders in `stored`. `stored` has the names of kinds of data, which are also the names of their
+    /// folders in `storage`; `files` has the total bytes of the uploaded files, and their folder.
     pub(super) fn measure_disk_usage(&self, storage: &Path, stored: [&'static str; 3], files: (u64, &Path)) {
         for kind in stored {
             self.stored.with_label_values(&[kind]).set(clamped(folder_bytes(&storage.join(kind))));
         }
         self.stored.with_label_values(&["files"]).set(clamped(files.0));
         for (name, folder) in [("storage", storage), ("files", files.1)] {
-            // The folder of uploaded files does not exist before the first file.
+            // The folder of uploaded files is skipped if it does not exist yet.
             let Ok(disk) = rustix::fs::statvfs(folder) else { continue };
             self.free.with_label_values(&[name]).set(clamped(disk.f_bavail.saturating_mul(disk.f_frsize)));
             self.size.with_label_values(&[name]).set(clamped(disk.f_blocks.saturating_mul(disk.f_frsize)));

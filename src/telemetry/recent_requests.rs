@@ -1,5 +1,5 @@
-//! Routes of the last requests: which providers were asked, and how each attempt ended. Neither text of clients nor the
-//! name of a key is kept.
+//! Routes of the last requests: which providers were asked, and how each attempt ended. Neither text of clients nor
+//! the name of a key is stored.
 
 use super::request_id::RequestId;
 use super::{AccessRecord, SessionAffinityOutcome};
@@ -66,7 +66,7 @@ impl RecentRequests {
         requests.push_back(request);
     }
 
-    /// Returns the request with this id, if it is kept.
+    /// Returns the request with this id, if it is still in the history.
     #[must_use]
     pub fn find(&self, id: &str) -> Option<RecentRequest> {
         self.0.lock().iter().rev().find(|request| request.id.as_str() == id).cloned()

@@ -20,16 +20,17 @@ pub(super) struct RequestMetrics {
     sessions: IntCounterVec,
 }
 
-/// Series of the most frequent exchanges with one endpoint, model and provider, looked up once. A series is created
-/// with its first value.
+/// Series of the most frequent outcomes of one endpoint, model and provider. Each is looked up once, and created with
+/// its first value.
 #[derive(Default)]
 pub(super) struct CommonCounters {
-    /// Answers with status 200 that are no lines of batches.
+    /// Exchanges with status 200 that are not batch lines.
     ended: OnceLock<IntCounter>,
     overhead: OnceLock<Histogram>,
     /// Successful attempts.
     attempt: OnceLock<IntCounter>,
-    /// Answers to requests with a session, by the discriminant of the [`SessionAffinityOutcome`](super::SessionAffinityOutcome).
+    /// Answers to requests with a session. The index is the discriminant of
+    /// [`SessionAffinityOutcome`](super::SessionAffinityOutcome).
     sessions: [OnceLock<IntCounter>; 3],
 }
 
@@ -121,7 +122,7 @@ impl RequestMetrics {
         self.limited.with_label_values(&[limit, of]).inc();
     }
 
-    /// Creates the series of a provider that an alert needs, before their first events.
+    /// Creates those series of a provider that alerts need, with the value 0, before their first events.
     pub(super) fn create_provider_series(&self, provider: &str) {
         for outcome in ["ok", "credentials"] {
             self.attempts.with_label_values(&[provider, outcome]).inc_by(0);

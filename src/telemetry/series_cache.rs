@@ -273,7 +273,8 @@ impl<'a> SeriesLabels<'a> {
 /// Adds a decimal to a counter. Prometheus has only floating-point numbers; the exact sums are in the ledger.
 fn add_decimal(counter: &FloatCounter, amount: rust_decimal::Decimal) {
     let float = match (i32::try_from(amount.mantissa()), SCALES.get(amount.scale() as usize)) {
-        // Both numbers are exact, so that the quotient is the floating-point number that is closest to the decimal.
+        // The mantissa and the scale are exact as `f64`. So their quotient is the floating-point number that is
+        // closest to the decimal.
         (Ok(mantissa), Some(scale)) => f64::from(mantissa) / scale,
         _ => amount.to_f64().unwrap_or(0.0),
     };

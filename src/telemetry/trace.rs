@@ -1,5 +1,6 @@
-//! Ids that a client gave its request: its trace context (W3C Trace Context, level 1), which is sent on to the
-//! provider, and its `x-request-id`. Both are logged. Malformed values are ignored, and lengths are bounded.
+//! Ids that a client gave its request: the trace context (W3C Trace Context, level 1) and the `x-request-id`. Both
+//! are logged. Only the trace context is sent on to the provider. Malformed values are ignored, and lengths are
+//! bounded.
 
 /// Length in bytes of a `traceparent` of version 00.
 const PARENT: usize = 55;
@@ -43,8 +44,8 @@ impl TraceContext {
     }
 }
 
-/// Parses a `traceparent`: a version, 16 bytes of trace id, 8 bytes of parent id, and flags, in hexadecimal. Of a later
-/// version, only the fields of version 00 are read, and it is passed on as version 00.
+/// Parses a `traceparent`: a version, 16 bytes of trace id, 8 bytes of parent id, and flags, in hexadecimal. For a
+/// later version, only the fields of version 00 are read, and the value is sent on as version 00.
 fn parse_traceparent(value: &[u8]) -> Option<Box<str>> {
     let text = std::str::from_utf8(value).ok()?.trim();
     let (known, more) = text.split_at_checked(PARENT)?;

@@ -1,8 +1,10 @@
-//! Reader of the system's clocks. It is the only one: crates under `plugins/` get the time as an argument.
+//! Clocks of the process. Only this module reads the system's clocks; crates under `plugins/` get the time as an
+//! argument.
 //!
-//! A request asks for the time about forty times, and each read of a clock costs tens of nanoseconds. The work of a
-//! task between two waits takes too little time to need a new read. So for tasks that run under [`with_cached_time`], the
-//! clock is read only once per poll. Measurements of the gateway's own work call [`Instant::now`] directly.
+//! A request asks for the time about forty times, and each read of a clock costs tens of nanoseconds. Between two
+//! waits, a task runs for such a short time that one read is sufficient. So for tasks that run under
+//! [`with_cached_time`], the clock is read only once per poll. Measurements of the gateway's own work call
+//! [`Instant::now`] directly.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,8 +25,8 @@ enum CachedTime {
     At(Instant),
 }
 
-/// Returns the current time. For a task under [`with_cached_time`], it is the time of the first call since the task last
-/// waited.
+/// Returns the current time. For a task under [`with_cached_time`], it is the time of the first call in the current
+/// poll of the task.
 #[must_use]
 pub fn cached_now() -> Instant {
     HELD.with(|held| match held.get() {
@@ -38,7 +40,7 @@ pub fn cached_now() -> Instant {
     })
 }
 
-/// Runs `go_on`, which is one poll of a task, and caches the time meanwhile.
+/// Runs `go_on`, which is one poll of a task. During the poll, [`cached_now`] reads the clock only once.
 pub fn with_cached_time<T>(go_on: impl FnOnce() -> T) -> T {
     let _release = CacheGuard(HELD.replace(CachedTime::Pending));
     go_on()
@@ -57,8 +59,9 @@ impl Drop for CacheGuard {
 const MAX_CLOCK_SKEW: Duration = Duration::from_secs(2);
 
 /// Two clocks that never go back; both return the time since 1970. The steady clock is set once at startup and then
-/// runs evenly; it is used for pauses, deadlines and rates. The calendar clock is used for dates: it follows the system
-/// clock when that was set forward or continued while the machine slept, see [`ProcessClock::follow_system_clock`].
+/// runs evenly; it is used for pauses, deadlines and rates. The calendar clock is used for dates: it follows the
+/// system clock when the system clock was set forward or ran on while the machine was suspended; see
+/// [`ProcessClock::follow_system_clock`].
 #[derive(Clone, Copy, Debug)]
 pub struct ProcessClock {
     origin: Duration,
@@ -69,9 +72,9 @@ pub struct ProcessClock {
 /// State of the calendar clock, which all copies of a clock share.
 #[derive(Debug, Default)]
 struct CalendarState {
-    /// Nanoseconds by which the calendar clock is ahead of the steady clock.
+    /// Nanoseconds to add to the time of the steady clock to get the time of the calendar clock.
     offset_nanos: AtomicU64,
-    /// Seconds by which the calendar clock is ahead of the system clock; 0 if the difference is small.
+    /// Seconds by which the calendar clock is fast, compared with the system clock; 0 if the difference is small.
     lead_seconds: AtomicU64,
 }
 
@@ -82,7 +85,7 @@ pub enum ClockAdjustment {
     Unchanged,
     /// The calendar clock was behind by this duration and was moved forward.
     Moved(Duration),
-    /// The calendar clock is ahead by this duration and runs on until the system clock has caught up. Reported once.
+    /// The calendar clock is fast by this duration and runs on until the system clock has caught up. Reported once.
     Waiting(Duration),
 }
 
@@ -96,7 +99,7 @@ impl ProcessClock {
         Self { origin: system_time(), start: Instant::now(), calendar }
     }
 
-    /// Starts a clock that is ahead of the system clock by this duration.
+    /// Starts a clock whose time is later than that of the system clock by this duration.
     #[cfg(test)]
     #[must_use]
     pub fn with_offset(by: Duration) -> Self {
@@ -129,9 +132,9 @@ impl ProcessClock {
         self.calendar_now().as_secs()
     }
 
-    /// Compares the calendar clock with the system clock, and moves it forward if it is behind. It is never moved back,
-    /// because then an hour would be counted twice, and ledger entries would be older than previous ones. If it is
-    /// ahead, it continues to run until the system clock has caught up.
+    /// Compares the calendar clock with the system clock, and moves it forward if it is behind. It is never moved
+    /// back: otherwise an hour would be counted twice, and new ledger entries would have earlier times than previous
+    /// ones. If it is fast, it runs on unchanged until the system clock has caught up.
     pub fn follow_system_clock(&self, system: Duration) -> ClockAdjustment {
         let date = self.calendar_now();
         let (behind, lead) = (system.saturating_sub(date), date.saturating_sub(system));
@@ -145,8 +148,8 @@ impl ProcessClock {
         if reported > 0 && before == 0 { ClockAdjustment::Waiting(lead) } else { ClockAdjustment::Unchanged }
     }
 
-    /// Returns the seconds by which the calendar clock was ahead of the system clock at the last comparison; 0 if the
-    /// difference is small.
+    /// Returns the seconds by which the calendar clock was fast at the last comparison with the system clock; 0 if
+    /// the difference is small.
     #[must_use]
     pub fn calendar_lead_seconds(&self) -> u64 {
         self.calendar.lead_seconds.load(Ordering::Relaxed)

@@ -10,7 +10,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 
-/// Maximum size of the actions in one message, in bytes. The format of messages makes them larger by a small factor.
+/// Maximum size of the actions in one message, in bytes. The encoding as JSON makes the message larger than the
+/// actions by a small factor.
 const MAX_ACTION_BYTES: usize = 4 << 20;
 
 /// Connection from the old process to the new process: sends store requests and ledger actions, and receives responses
@@ -31,8 +32,8 @@ pub enum SuccessorEvent {
 }
 
 impl ControlChannel {
-    /// Starts the thread that reads responses and events from the connection; it calls `news` for each event. Also
-    /// returns a channel that receives a value once the new process serves, and that closes with the connection.
+    /// Starts the thread that reads responses and events from the connection; the thread calls `news` for each event.
+    /// Also returns a channel that receives a value once the new process serves, and that closes with the connection.
     ///
     /// # Errors
     /// Returns an error if the thread cannot be started.
@@ -73,7 +74,8 @@ impl ControlChannel {
         }
     }
 
-    /// Sends a request and waits for its response, which is `None` for the confirmation of actions.
+    /// Sends a message and waits for its response. Returns `None` if the response is the acknowledgement of ledger
+    /// actions.
     fn request(&self, frame: impl FnOnce(u64) -> OldToNew) -> Result<Option<StoreResponse>> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (asker, answer) = mpsc::channel();

@@ -11,7 +11,7 @@ use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-/// Data byte that is sent with a descriptor, because a message without data is not possible.
+/// Data byte that is sent with each descriptor, because a message needs at least one byte of data.
 const CARRIER_BYTE: &[u8] = b"s";
 
 /// Sends the sockets, each with one data byte.

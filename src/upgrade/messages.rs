@@ -1,4 +1,5 @@
-//! Messages between the two processes of an upgrade: JSON, each with its length before it (4 bytes, little-endian).
+//! Messages between the two processes of an upgrade, encoded as JSON. Each follows its length (4 bytes,
+//! little-endian).
 
 use crate::upgrade::remote::{StoreRequest, StoreResponse};
 use serde::de::DeserializeOwned;
@@ -17,7 +18,8 @@ pub struct SentLedgerAction {
     pub terms: Option<(String, String)>,
     /// Amount of the action in units of 10⁻⁸ EUR.
     pub eur: i64,
-    /// True if the spend counters that the new process has read already include the action.
+    /// True if the spend counters in the store, which the new process has read, already include the amount of the
+    /// action.
     #[serde(default)]
     pub counted: bool,
 }
@@ -50,7 +52,7 @@ pub enum OldToNew {
 /// Message from the new process to the old process of an upgrade.
 #[derive(Serialize, Deserialize)]
 pub enum NewToOld {
-    /// Notice that the configuration is valid and the sockets are bound, so that only the store is missing.
+    /// Notice that the configuration is valid and the sockets are bound: the new process now needs only the store.
     Prepared,
     /// Notice that the new process serves requests.
     Ready,

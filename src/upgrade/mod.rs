@@ -18,19 +18,20 @@
 //! - One process has the store at any time, guarded by its lock. During the handover, requests are served from
 //!   memory: their reservations and charges are queued.
 //! - A charge is counted once or not at all. The new process reads the open reservations of the old one from the
-//!   ledger and does not void them; each action on the connection ends one of them or opens one, and an action
-//!   without a matching reservation is not recorded. Reservations that are open when the old process sends `Bye` or
-//!   is gone are voided.
+//!   ledger and does not void them; each ledger action that the old process sends ends one of these reservations or
+//!   opens a new one. An action without a matching reservation is not recorded. Reservations that are open when the
+//!   old process sends `Bye` or is gone are voided.
 //! - All other store accesses of the old process (a long upload, a download, the end of a file) go to the
 //!   new one by [`remote`].
 //! - After any failure before `Ready` the new process is killed, and the old one opens its store again and continues;
-//!   nothing is lost except time. Nothing can fail after `Ready`: the threads that both processes then need are started
-//!   before.
-//! - If the new process dies afterwards, the charges of the old one's remaining streams are lost, and the old one
-//!   logs it: their reservations are voided at the next start.
-//! - Several processes may drain at once: each has a connection to the next.
-//! - Between `Yours` and the end of the old process each has its own balances: an account may go below zero by what
-//!   the old one reserves then.
+//!   nothing is lost except time. After `Ready`, no step can fail: all threads that the two processes need from then
+//!   on are started before.
+//! - If the new process ends after `Ready` while the old one still drains, the charges of the old one's remaining
+//!   streams are lost. The old one logs this, and the reservations of these streams are voided at the next start.
+//! - After several upgrades in a row, several old processes may drain at once: each has a connection to its
+//!   successor.
+//! - Between `Yours` and the end of the old process, each process has its own copy of the balances. So the balance of
+//!   an account may fall below zero, at most by the reservations that the old process makes in this time.
 
 pub mod control_channel;
 mod fd_passing;

@@ -1,4 +1,4 @@
-//! New process of an upgrade: the sockets and the store that it takes over, and its handle of the old process.
+//! New process of an upgrade: the sockets and the store that it takes over, and its handle to the old process.
 
 use super::messages::{self, NewToOld, OldToNew};
 use super::outbox::Outbox;
@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-/// Connection and sockets that this process got from the old process at its start.
+/// Connection to the old process, and the sockets that this process received from it at startup.
 pub struct InheritedState {
     stream: UnixStream,
     sockets: Vec<(SocketAddr, TcpListener)>,
@@ -64,7 +64,8 @@ impl InheritedState {
     }
 }
 
-/// Handle of the old process of an upgrade, while it drains. No call waits for that process.
+/// Handle to the old process of an upgrade, while that process drains. All calls only queue messages, so none waits
+/// for the old process.
 #[derive(Clone, Default)]
 pub struct Predecessor {
     outbox: Arc<Outbox>,

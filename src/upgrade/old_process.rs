@@ -31,7 +31,8 @@ impl LaunchCommand {
     /// Returns a sentence if the path is unknown.
     pub fn from_current_process() -> Result<Self, String> {
         let mut arguments = std::env::args_os();
-        // If the path is a symbolic link, it may point to a new program later.
+        // The path of the command line is preferred, because it may be a symbolic link that points to a new program
+        // later.
         let program_path = arguments.next().map(PathBuf::from).filter(|path| path.components().count() > 1);
         let path = program_path.map_or_else(std::env::current_exe, std::path::absolute);
         let path = path.map_err(|error| format!("The path of this program is not known: {error}."))?;
@@ -97,7 +98,8 @@ impl Successor {
         mut self,
         news: impl FnMut(SuccessorEvent) + Send + 'static,
     ) -> Result<Arc<ControlChannel>, String> {
-        // The channel is opened before the new process gets the store: nothing may fail once it serves.
+        // The channel is opened before the new process gets the store, because no step may fail once the new process
+        // serves.
         let channel = self.stream.try_clone().and_then(|stream| {
             stream.set_read_timeout(None)?;
             ControlChannel::start(stream, news)

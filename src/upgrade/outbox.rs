@@ -1,5 +1,5 @@
-//! Queue of messages to an earlier process. A thread of its own writes them, so that nobody waits for a process that
-//! does not read, such as one that a debugger has stopped.
+//! Queue of messages to an earlier process. A separate thread writes them. So no request of this process waits if the
+//! other process does not read, for example because a debugger has stopped it.
 
 use super::messages::{self, NewToOld};
 use super::remote::StoreResponse;
@@ -134,7 +134,7 @@ mod tests {
         let outbox = Arc::new(Outbox::default());
         let writer = outbox.clone();
         let writer = std::thread::spawn(move || writer.write_to(&mut out));
-        // More than the buffers of a socket hold, while nobody reads.
+        // The messages exceed the buffers of the socket, and the other end does not read.
         outbox.push_response(NewToOld::Answer(1, StoreResponse::Row(Some(vec![u8::MAX; 4 << 20]))));
         for number in 0..100_000 {
             outbox.push_key_change(&number.to_string());
@@ -159,7 +159,7 @@ mod tests {
         let outbox = Arc::new(Outbox::default());
         let writer = outbox.clone();
         let writer = std::thread::spawn(move || writer.write_to(&mut out));
-        // Each byte is a number of three digits and a comma.
+        // As JSON, each byte becomes a number of three digits and a comma, so the message exceeds its maximum size.
         let row = StoreResponse::Row(Some(vec![u8::MAX; 17 << 20]));
         outbox.push_response(NewToOld::Answer(1, row));
         outbox.push_response(NewToOld::Persisted(2));

@@ -1,5 +1,5 @@
-//! Store that this process has open, or the process that took it over. Calls during the handover wait until it has
-//! ended.
+//! Store that is open in this process, or in the process that took it over. Calls during the handover wait until the
+//! handover has ended.
 
 use crate::upgrade::control_channel::ControlChannel;
 use parking_lot::RwLock;
@@ -58,7 +58,7 @@ pub enum StoreResponse {
     Page(Vec<(Vec<u8>, Vec<u8>)>, bool),
     /// Success of a transaction.
     Done,
-    /// Failed precondition, with the index of its operation.
+    /// Failed precondition of a transaction, with the index of its operation.
     Guard(usize),
     /// Error because the disk is full.
     Full,
@@ -75,8 +75,8 @@ impl HandoverStore {
         Self(RwLock::new(StoreLocation::Local(store)))
     }
 
-    /// Closes the store and waits for `taken`, which returns the connection to the process that opened it. If that
-    /// fails, `back` opens the store again. This call and all other calls block meanwhile.
+    /// Closes the store and waits for `taken`, which returns the connection to the process that opened it. If `taken`
+    /// fails, `back` opens the store again. This call blocks, and all other calls wait meanwhile.
     ///
     /// # Errors
     /// Returns the reason of the failure, and the error of `back` if the store could not be opened again.

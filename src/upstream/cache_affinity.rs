@@ -37,7 +37,8 @@ pub struct CacheAffinity {
     discount: f64,
     /// Joules per uncached input token and per output token, if both are known.
     joules: Option<(f64, f64)>,
-    /// Share of the expected prefix that the offer's answers reported as cached, as the bits of an `f32`.
+    /// Hit ratio: share of the expected prefix that the offer's answers reported as cached; stored as the bits of an
+    /// `f32`.
     hit_ratio: Arc<AtomicU32>,
 }
 
@@ -60,7 +61,7 @@ impl CacheAffinity {
         }
     }
 
-    /// Shares the hit ratio of the same offer in an earlier configuration.
+    /// Uses the hit ratio of the same offer in an earlier configuration; from then on, both share it.
     pub fn inherit_observations(&mut self, known: &Self) {
         self.hit_ratio = known.hit_ratio.clone();
     }
@@ -95,7 +96,7 @@ impl CacheAffinity {
         (prompt, output): (u64, u64),
     ) -> PromptCacheSaving {
         let prefix = u64::from(record.tokens).min(prompt);
-        // Token counts are far below 2^53, and a ratio is at most 1.
+        // The casts lose no precision: token counts are far below 2^53, and the ratio is at most 1.
         let cached = (prefix as f64 * f64::from(self.hit_ratio())) as u64;
         let cached = cached.min(prompt);
         let predict = |prompt| figures.predict_seconds(now, prompt, output);
@@ -115,8 +116,8 @@ impl CacheAffinity {
         f32::from_bits(self.hit_ratio.load(Ordering::Relaxed))
     }
 
-    /// Updates the hit ratio by an answer to a session that this offer had answered before: by the share of the
-    /// expected prefix that was cached. If more was cached than expected, the share is 1.
+    /// Updates the hit ratio after this offer has answered a further request of a session. The new observation is the
+    /// share of the expected prefix that was cached, at most 1.
     pub fn record_hits(&self, record: SessionRecord, usage: &TokenUsage) {
         let expected = u64::from(record.tokens).min(usage.input);
         if record.offer != self.identity || expected == 0 {

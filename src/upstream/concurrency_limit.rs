@@ -34,7 +34,7 @@ pub struct ConcurrencyLimit {
     /// Maximum number of batch lines if no limit is configured.
     max_lines: AtomicUsize,
     in_flight: AtomicU32,
-    /// Number of waiting interactive requests and batch work, changed under the lock only.
+    /// Number of waiters: interactive requests and batch work. It is changed only while `queues` is locked.
     waiting_count: AtomicU32,
     queues: Mutex<WaitQueues>,
 }
@@ -60,7 +60,7 @@ struct BatchWaiter {
     sender: oneshot::Sender<ConcurrencyPermit>,
 }
 
-/// Channel to a waiter, and the permit to send to it.
+/// Channel to a waiter, and the permit that will be sent on it.
 type GrantedPermit = (oneshot::Sender<ConcurrencyPermit>, ConcurrencyPermit);
 
 /// Permit for one request or batch line; released on drop.
@@ -71,7 +71,7 @@ pub struct ConcurrencyPermit {
     line: Option<u64>,
 }
 
-/// Waiter in a queue; removed from it on drop.
+/// Handle of a waiter in a queue; dropping it removes the waiter from the queue.
 #[derive(Debug)]
 pub struct PermitWaiter {
     concurrency: Arc<ConcurrencyLimit>,
@@ -185,8 +185,9 @@ impl ConcurrencyLimit {
         waiter
     }
 
-    /// Queues an interactive request of this account before all batch work; `None` if `max_waiting` interactive
-    /// requests wait and no account has more of them than this one.
+    /// Queues an interactive request of this account before all batch work. If the queue already has `max_waiting`
+    /// requests, the newest request of the account with the most of them is evicted; returns `None` if no other
+    /// account has at least two more of them than this one.
     #[must_use]
     pub fn enqueue(self: &Arc<Self>, account: &Arc<str>, max_waiting: usize) -> Option<PermitWaiter> {
         self.push_waiter(self.queues.lock(), account, max_waiting)
@@ -226,7 +227,7 @@ impl ConcurrencyLimit {
         match self.limit() {
             Some(concurrency) => {
                 let max_waiting = (concurrency - concurrency / BATCH_FREE_SHARE).max(1);
-                // Permits for which interactive requests wait count as taken.
+                // Permits for which interactive requests are waiting count as taken, so batch work does not get them.
                 let interactive = u32::try_from(queues.interactive.len()).unwrap_or(u32::MAX);
                 max_waiting > interactive && self.try_increment(Some(max_waiting - interactive))
             }
@@ -274,13 +275,14 @@ impl ConcurrencyLimit {
         granted
     }
 
-    /// Takes the next batch waiter from the queue, after a permit for it was counted.
+    /// Counts a permit for the next batch waiter, and removes and returns this waiter; `None` if no permit is free
+    /// for it.
     fn next_batch_waiter(&self, queues: &mut WaitQueues) -> Option<BatchWaiter> {
         if queues.batch.is_empty() {
             return None;
         }
         if self.limit().is_some() {
-            // A free permit is sufficient for any batch waiter, so the first waiter is taken.
+            // With a configured limit, the same permits are free for all batch waiters, so the first waiter is taken.
             return if self.try_increment_for_batch(queues, false) {
                 queues.batch.pop_if(|_, _| true)
             } else {
@@ -310,8 +312,8 @@ impl ConcurrencyLimit {
         let mut granted = Vec::new();
         let fits = self.limit().is_none_or(|limit| self.in_flight() <= limit);
         if fits && let Some(sender) = queues.interactive.pop_if(|_, _| true) {
-            // The permit is passed to the waiter without being released in between, so that no other request can take
-            // it first.
+            // The permit is passed directly to the waiter. It is not released in between, so no other request can
+            // take it first.
             self.waiting_count.fetch_sub(1, Ordering::SeqCst);
             granted.push((sender, ConcurrencyPermit { concurrency: self.clone(), line: None }));
         } else {

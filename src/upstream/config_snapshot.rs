@@ -57,8 +57,8 @@ pub struct ModelState {
     pub pool: Arc<ModelPool>,
 }
 
-/// Sets the creation time of a catalogue entry, if the configuration has none: to the time at which the model was first
-/// listed.
+/// Sets the creation time of a catalogue entry to the time at which the model was first listed, if the configuration
+/// states no creation time.
 fn with_creation_time(mut card: Card, old: Option<&ConfigSnapshot>, now: u64) -> Card {
     if card.created == 0 {
         let listed = old.and_then(|old| old.catalog.resolve(&card.id)).filter(|model| model.id == card.id);
@@ -110,7 +110,7 @@ impl ConfigSnapshot {
             let live = ModelState {
                 pool: ModelPool::new(own, &explorations),
                 offers: indexes,
-                // The statistics are shared, so that they also count the exchanges of the old snapshot.
+                // Both snapshots share the statistics, so exchanges that still use the old snapshot are counted too.
                 hourly_stats: known.map_or_else(
                     || Arc::new(Mutex::new(LastHourStats::new())),
                     |known| known.hourly_stats.clone(),
@@ -173,7 +173,8 @@ impl ConfigSnapshot {
         }
     }
 
-    /// Returns the offers by identity, by which an offer is recognized in another configuration.
+    /// Returns the offers in a map with their identities as keys. An offer with the same identity in another
+    /// configuration counts as the same offer.
     fn by_identity(&self) -> HashMap<OfferIdentity<'_>, &Arc<OfferState>> {
         // If several offers have the same identity, the first one is used.
         self.offers.iter().rev().map(|live| (identity(&live.offer), live)).collect()

@@ -31,8 +31,8 @@ const MAX_H2_STREAMS: u32 = 100;
 /// Receive window of a stream on an HTTP/2 connection to a provider: bytes that the provider may send before a slow
 /// client reads them. At a round-trip time of 40 ms, the window allows 6 MiB/s.
 pub const PROVIDER_STREAM_WINDOW_BYTES: u32 = 256 << 10;
-/// Receive window of an HTTP/2 connection. It is the sum of the windows of all streams, so that streams that are not
-/// read do not stop the others.
+/// Receive window of an HTTP/2 connection: the sum of the windows of all its streams. So streams that the gateway
+/// does not read do not block the others.
 const H2_CONNECTION_WINDOW: u32 = MAX_H2_STREAMS * PROVIDER_STREAM_WINDOW_BYTES;
 /// Interval of HTTP/2 pings on a connection.
 const H2_PING_INTERVAL: Duration = Duration::from_secs(30);
@@ -90,8 +90,8 @@ impl ResolvedPeer {
             self.check_tls_version(stream.get_ssl_digest().as_deref())?;
             return Ok(stream);
         }
-        // The socket is opened without Pingora, whose buffers of 64 KiB per direction would be allocated for silent
-        // streams too.
+        // The socket is opened without Pingora, which would allocate buffers of 64 KiB per direction even for streams
+        // that send and receive no data.
         let connected = timeout(self.connect, TcpStream::connect(self.address)).await;
         let socket =
             connected.map_err(|_| UpstreamErrorKind::Connect)?.map_err(|error| io_error_kind(&error))?;
@@ -197,7 +197,8 @@ impl UpstreamRoute {
     /// the host is tried. A failure is returned only if no address tried accepts a connection.
     ///
     /// # Errors
-    /// Returns `Connect` or `Tls` of the last address tried within twice the connect timeout, or `NoDescriptors`.
+    /// Returns `Connect` or `Tls`, the error of the last address that was tried within twice the connect timeout; or
+    /// `NoDescriptors`.
     pub async fn connect(&self) -> Result<UpstreamExchange, UpstreamError> {
         let (mut peer_index, mut kind) =
             (self.peer_index.load(Ordering::Relaxed), UpstreamErrorKind::Connect);
@@ -238,8 +239,8 @@ impl UpstreamRoute {
         if let Some((stream, owner)) = pool.take_idle(&peer) {
             return Ok(UpstreamExchange::from_http1_stream(stream, true, owner, peer, pool));
         }
-        // The future is boxed, as in the other branch: new connections are rare, and its state would enlarge the future
-        // of every request.
+        // The future is boxed, as in the other branch: new connections are rare, and the state of this future would
+        // enlarge the future of every request.
         let stream = Box::pin(peer.connect(&pool)).await?;
         Ok(UpstreamExchange::from_http1_stream(
             stream,

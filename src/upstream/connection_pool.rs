@@ -71,8 +71,8 @@ impl TlsTrust {
 pub struct ConnectionPool {
     /// Connector with the pool of HTTP/2 connections.
     h2: Connector,
-    /// Connector for new connections. HTTP/1.1 connections are pooled as plain streams, so that the head and body of a
-    /// request leave in one write; a Pingora session flushes between them.
+    /// Connector for new connections. HTTP/1.1 connections are pooled as plain streams and not as Pingora sessions.
+    /// So the head and the body of a request are sent in one write; a Pingora session would flush between them.
     pub(super) connector: TransportConnector,
     idle: IdlePool,
 }
@@ -86,8 +86,8 @@ impl ConnectionPool {
         })
     }
 
-    /// Takes an idle HTTP/1.1 connection to this peer, with the index of the thread pool to which it has to be
-    /// returned.
+    /// Takes an idle HTTP/1.1 connection to this peer from the pool. Also returns the index of the part of the pool
+    /// to which the connection has to be returned.
     pub(super) fn take_idle(&self, peer: &ResolvedPeer) -> Option<(Stream, IdleShardIndex)> {
         self.idle.take(peer.key)
     }
@@ -138,9 +138,9 @@ impl Default for ConnectionPools {
 }
 
 impl ConnectionPools {
-    /// Returns the pool for the trust settings of this provider, and creates it if it is new; the pool with the
-    /// system's root certificates if the provider has no such settings. The files of the settings were validated
-    /// before.
+    /// Returns the pool for the trust settings of this provider, and creates it if it does not exist. For a provider
+    /// without such settings, this is the pool with the system's root certificates. The files of the settings were
+    /// validated before.
     pub fn pool_for(&self, provider: &Provider) -> Arc<ConnectionPool> {
         if provider.ca.is_none() && provider.client.is_none() && provider.min_tls == TlsVersion::default() {
             return self.system.clone();

@@ -1,11 +1,11 @@
-//! Decoder of response bodies that a provider compresses although the request accepts only `identity`: gzip and
-//! deflate.
+//! Decoder of compressed response bodies: gzip and deflate. Some providers compress although the request accepts only
+//! `identity`.
 
 use bytes::Bytes;
 use flate2::write::{GzDecoder, ZlibDecoder};
 use std::io::Write;
 
-/// Maximum decoded size of one chunk, in bytes. Callers count bytes only after decoding.
+/// Maximum decoded size of one chunk, in bytes. Callers apply their size limits only to decoded bytes.
 const DECODE_CHUNK: usize = 8 << 20;
 
 /// Error of a body that cannot be decoded.
@@ -19,7 +19,7 @@ pub enum DecodeError {
     TooLong,
 }
 
-/// Streaming decoder of a body in its content encoding.
+/// Streaming decoder of a response body, for its `content-encoding`.
 pub enum ContentDecoder {
     /// Body without a content encoding.
     Identity,
@@ -30,11 +30,10 @@ pub enum ContentDecoder {
 }
 
 impl ContentDecoder {
-    /// Creates a decoder for the value of a `content-encoding` header. `cap` limits the decoded bytes of one chunk; the
-    /// limit is 8 MiB at most.
+    /// Creates a decoder for the value of a `content-encoding` header. `cap` limits the decoded bytes of one chunk; a
+    /// cap above 8 MiB is reduced to 8 MiB.
     ///
-    /// # Errors
-    /// Returns an error if the encoding is not supported.
+    /// # Errors Returns an error if the encoding is not supported.
     pub fn new(encoding: &[u8], cap: usize) -> Result<Self, DecodeError> {
         let cap = cap.min(DECODE_CHUNK);
         match encoding.to_ascii_lowercase().trim_ascii() {

@@ -34,7 +34,7 @@ pub struct TokenCountContext {
 }
 
 impl TokenCountContext {
-    /// Returns the offers of a model that meet the filters of the request, so that they may get its prompt.
+    /// Returns the offers of a model that meet the filters of the request. Only these offers may receive its prompt.
     pub fn offers_matching_filters<'c>(
         &'c self,
         model: &'c ModelState,
@@ -57,12 +57,11 @@ impl TokenCountContext {
         offer.offer_properties(self.moment, is_batch)
     }
 
-    /// Waits for a permit, and then runs work on a blocking thread. The work gets a flag that is set when its result is
-    /// no longer needed, and holds the permit until it ends.
+    /// Waits for a permit, and then runs work on a blocking thread. The work gets a flag that is set when its result
+    /// is no longer needed, and holds the permit until it ends.
     ///
-    /// # Errors
-    /// Returns a refusal if too many other counts are waiting or no permit became free in time, or on an internal
-    /// error, which must not look like a prompt without tokens.
+    /// # Errors Returns a refusal if too many other counts are waiting, or no permit became free in time. Returns an
+    /// internal error if the work panics, because a failed count must not be taken for zero tokens.
     pub(crate) async fn run_with_permit<T: Send + 'static>(
         &self,
         work: impl FnOnce(&AtomicBool) -> T + Send + 'static,

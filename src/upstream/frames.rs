@@ -23,9 +23,10 @@ use tokio::time::Instant;
 
 /// Time window to which the limits apply.
 const COUNT_WINDOW: Duration = Duration::from_secs(1);
-/// Maximum number of frames without content per window, in addition to the frames that request bytes allow.
+/// Maximum number of frames without content per window. Request bytes allow further frames, see [`BYTES_PER_FRAME`].
 const MAX_EMPTY_FRAMES: u64 = 1_000;
-/// Request bytes that allow one more frame, such as a response head or a window update for a request body.
+/// Number of sent request bytes that allow one more frame. A provider may send such frames in reply: response heads,
+/// and window updates for request bodies.
 const BYTES_PER_FRAME: u64 = 64;
 /// Maximum number of reset streams whose identifiers are stored.
 const MAX_RESET_STREAMS: usize = 1_024;

@@ -1,7 +1,8 @@
-//! Pool of idle HTTP/1.1 connections to providers, divided into one pool per thread. A connection belongs to the thread
-//! that opened it, because the runtime of that thread polls its socket. A thread first takes connections from its own
-//! pool. If it takes a connection of another thread, the connection is later returned to the pool of that thread. Using
-//! such a connection wakes the other thread, so after some of them a thread opens its own connection.
+//! Pool of idle HTTP/1.1 connections to providers, divided into one pool per thread. A connection belongs to the
+//! thread that opened it, because the runtime of that thread polls its socket. A thread first takes connections from
+//! its own pool. If it takes a connection of another thread, the connection is later returned to the pool of that
+//! thread. Using such a connection wakes the other thread. Therefore a thread opens its own connection after it has
+//! taken several connections of other threads.
 //!
 //! No task waits on an idle connection. A connection is checked when it is taken, without a system call; unused
 //! connections are checked by a periodic sweep.

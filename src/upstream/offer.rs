@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// Time at which offers are selected, by both clocks of the process.
+/// Time at which offers are selected, by the steady clock and by the calendar clock.
 #[derive(Clone, Copy)]
 pub struct SelectionTime {
     /// Time of the steady clock.
@@ -53,7 +53,7 @@ pub struct OfferState {
     pub latency_stats_version: Arc<AtomicU64>,
     /// Circuit breaker of the offer.
     pub breaker: Arc<Mutex<CircuitBreaker>>,
-    /// Pools in which the readiness of the offer follows its breaker.
+    /// Pools that contain the offer. A state change of the breaker enables or disables the offer in them.
     pub(super) memberships: Arc<PoolMemberships>,
     /// Pause after a failure, in which the offer's engine is not asked to count tokens.
     pub(super) engine: Arc<TokenizeBackoff>,
@@ -161,7 +161,7 @@ impl OfferState {
         self
     }
 
-    /// Returns the current state of the offer, as a candidate for scores and as an entry of the plan.
+    /// Returns the current state of the offer, in two forms: a candidate for the scores, and an entry of the plan.
     pub fn candidate(
         &self,
         now: Duration,

@@ -1,4 +1,5 @@
-//! Copies of PEM files in memory, for connectors: Pingora reads a path by itself, whatever its kind and size are.
+//! In-memory copies of PEM files for connectors. Pingora opens a path without checking the kind and the size of the
+//! file, so it gets the path of a copy.
 
 use crate::config::regular_file::{MAX_PEM_BYTES, read_regular_file};
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -7,18 +8,18 @@ use std::io::Write as _;
 use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 
-/// Copy of a PEM file, which can be opened by its path while this value exists.
+/// Copy of a PEM file, which can be opened by [`PemCopy::path`] while this value exists.
 pub struct PemCopy {
     bytes: Vec<u8>,
     /// Path of the original file.
     original: PathBuf,
-    /// Copy in memory; `None` if the system makes none.
+    /// In-memory file with the copy; `None` if the system cannot create one.
     copy: Option<File>,
 }
 
 impl PemCopy {
-    /// Copies a regular file of at most [`MAX_PEM_BYTES`]. The copy of any other file is empty: no certificate is
-    /// trusted then. Files are validated before.
+    /// Copies a regular file of at most [`MAX_PEM_BYTES`]. For any other file, the copy is empty, so no certificate
+    /// is trusted. The files were already validated when the configuration was loaded.
     pub fn new(path: &Path) -> Self {
         let bytes = read_regular_file(path, MAX_PEM_BYTES).unwrap_or_default();
         let copy = memfd_create("pem", MemfdFlags::CLOEXEC).map(File::from).ok();
@@ -26,12 +27,12 @@ impl PemCopy {
         Self { bytes, original: path.to_owned(), copy }
     }
 
-    /// Returns the bytes of the file.
+    /// Returns the copied bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Returns the path of the copy; that of the original if there is no copy.
+    /// Returns the path of the copy, or the path of the original file if there is no copy.
     pub fn path(&self) -> String {
         let path = self.copy.as_ref().map_or_else(|| self.original.clone(), link);
         path.to_string_lossy().into_owned()

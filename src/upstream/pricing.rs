@@ -27,7 +27,8 @@ pub struct OfferPricing {
     site_json: SiteJson,
     model: Arc<str>,
     provider: Arc<str>,
-    /// Maximum billed energy of a measurement, as a multiple of the energy that the configuration lists.
+    /// Limit on the energy that a provider measured and that is billed, as a multiple of the energy by the
+    /// configuration.
     measured_limit: i64,
     /// True if the provider runs the offer in its throughput tier.
     throughput_tier: bool,
@@ -157,7 +158,8 @@ impl OfferPricing {
         if with_credits { energy.max(charge_in_credits(&credits, eur_per_credit)) } else { energy }
     }
 
-    /// Returns the maximum charges to the credit wallet and to the energy wallet, at the limit on measured energy.
+    /// Returns the maximum charges to the credit wallet and to the energy wallet, under the assumption that measured
+    /// energy reaches its limit.
     fn highest_price(
         &self,
         rate: &TariffVersion,

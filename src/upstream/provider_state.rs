@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 #[derive(Default)]
 pub struct PreviousProviders<'a> {
     providers: HashMap<&'a str, &'a ProviderState>,
-    /// Resolved routes by host and port. If several routes have the same host and port, the last one.
+    /// Resolved routes by host and port. If several routes have the same host and port, the last one is used.
     routes: HashMap<(&'a str, u16), &'a UpstreamRoute>,
 }
 

@@ -83,7 +83,7 @@ impl<'c> CallBody<'c> {
 }
 
 /// Writes the bytes `joined` and the chunks of a body. Small chunks are copied into the buffer of the bytes before
-/// them; a long chunk leaves in one vectored write, together with the small ones before and after it.
+/// them; a long chunk is sent in one vectored write, together with the small chunks before and after it.
 async fn write_pieces<'c>(
     stream: &mut Stream,
     mut joined: Vec<u8>,
@@ -308,7 +308,7 @@ mod tests {
                 tokio::select! {
                     _ = connection.accept() => {}
                     data = body.data() => match data {
-                        // An error if the body is shorter or longer than announced.
+                        // Returns an error if the body is shorter or longer than its announced length.
                         Some(data) => received.extend_from_slice(&data.unwrap()),
                         None => return received,
                     },

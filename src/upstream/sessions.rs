@@ -10,7 +10,7 @@ use penstock_routing::SessionKey;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// Number of buckets: with [`BUCKET_ENTRIES`] entries of 24 bytes each, 1.6 MB.
+/// Number of buckets. With [`BUCKET_ENTRIES`] entries of 24 bytes each, the table takes 1.6 MB.
 const BUCKETS: usize = 8192;
 /// Number of entries in each bucket of the table.
 const BUCKET_ENTRIES: usize = 8;

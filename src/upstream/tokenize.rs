@@ -53,7 +53,7 @@ impl TokenizeBackoff {
         *self.0.lock() = None;
     }
 
-    /// Records a failure. Returns true if the call before did not fail.
+    /// Records a failure. Returns true if the previous call did not fail.
     fn record_failure(&self, now: Instant) -> bool {
         self.0.lock().replace(now + FAILURE_PAUSE).is_none()
     }

@@ -23,9 +23,9 @@ use tokio::time::timeout;
 
 /// Maximum number of retries of a request after connections from the pool turned out to be closed.
 pub const MAX_STALE_RETRIES: usize = 3;
-/// Time within which a failure can mean that the provider had already closed the connection: the first bytes are then
-/// answered with a reset after one round trip, or after two if they were lost. After a later failure, the provider may
-/// have processed the request.
+/// Time within which a failure can mean that the provider had already closed the connection. Such a provider answers
+/// the first bytes with a reset after one round trip, or after two if the bytes were lost. After a later failure, the
+/// provider may have processed the request.
 const RESET_WINDOW: Duration = Duration::from_secs(1);
 /// Maximum time to read the rest of an answer in the background.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
@@ -162,8 +162,8 @@ impl UpstreamExchange {
     fn is_unanswered(&self) -> bool {
         match &self.session {
             UpstreamSession::Http1(http1) => http1.is_unanswered(),
-            // A head that has arrived partially is not detected here. The connection would have to fail immediately
-            // after that part.
+            // A partially received head is not detected here. This is acceptable, because the connection would have
+            // to fail immediately after the first part of the head.
             UpstreamSession::Http2(session) => session.response_header().is_none(),
         }
     }

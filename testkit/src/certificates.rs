@@ -28,7 +28,7 @@ pub struct TestCertificate {
 }
 
 impl TestCertificate {
-    /// Generates both for `localhost` and 127.0.0.1.
+    /// Generates the root certificate, and the server certificate for `localhost` and 127.0.0.1.
     pub fn make() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
@@ -50,8 +50,8 @@ impl TestCertificate {
         }
     }
 
-    /// Replaces certificate and key in the same files by new ones under the same root. Each file is replaced as a
-    /// whole, first the key.
+    /// Replaces the contents of the key file and of the certificate file by a new key and certificate under the same
+    /// root. Each file is replaced as a whole, the key first.
     pub fn renew(&self) {
         let (chain, key) = leaf(&self.above.0, &self.above.1);
         let temporary = self.folder.path().join("aside");
@@ -139,7 +139,7 @@ pub fn connector(root: &Path, protocols: &[&str]) -> TlsConnector {
     TlsConnector::from(Arc::new(trusting(root, protocols, None)))
 }
 
-/// Connects with such a client; returns the error if it fails.
+/// Connects with a client of [`connector`]; returns the error if it fails.
 pub async fn dial(address: SocketAddr, connector: &TlsConnector) -> std::io::Result<TlsStream<TcpStream>> {
     handshake_over(TcpStream::connect(address).await?, connector).await
 }

@@ -19,7 +19,7 @@ pub struct Answer {
     pub status: u16,
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
-    /// True if the body has the end that its framing announces.
+    /// True if the body is complete, by its length or by its last chunk.
     pub whole: bool,
 }
 

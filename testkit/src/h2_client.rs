@@ -63,8 +63,8 @@ impl H2Client {
             .unwrap();
         let mut send = within("capacity for a stream", self.send.clone().ready()).await?;
         let (answer, mut upward) = send.send_request(request, false)?;
-        // The connection sends the rest of the body when the flow control window opens. A server that has already
-        // answered may never open it.
+        // The connection task sends the rest of the body when the flow control window opens. A server that has
+        // already answered may never open it.
         upward.send_data(Bytes::from(body), true).ok();
         let (head, body) = within("a head", answer).await?.into_parts();
         let header = |(name, value): (&http::HeaderName, &http::HeaderValue)| {

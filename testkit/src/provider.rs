@@ -87,7 +87,7 @@ impl Provider {
         Self { address, state, task }
     }
 
-    /// Appends the script of the next request that has none yet.
+    /// Appends a script to the queue; each request takes the next script of the queue.
     pub fn then(&self, script: Script) -> &Self {
         self.state.queue.lock().push_back(script);
         self
@@ -111,7 +111,7 @@ impl Provider {
         self
     }
 
-    /// Appends the script of the next GET request that has none yet.
+    /// Appends a script to the queue of GET requests; each GET request takes the next one.
     pub fn get_then(&self, script: Script) -> &Self {
         self.state.next_gets.lock().push_back(script);
         self
@@ -122,7 +122,7 @@ impl Provider {
         self.state.queue.lock().clear();
     }
 
-    /// Returns the number of requests for an answer, without GET requests.
+    /// Returns the number of POST requests.
     pub fn calls(&self) -> usize {
         self.state.seen.lock().iter().filter(|seen| seen.method == "POST").count()
     }

@@ -123,11 +123,11 @@ async fn a_rotated_key_has_two_secrets_for_a_while() {
     for key in [&old, &new] {
         assert_eq!(key.post(CHAT, &running.ask()).await.status, 200);
     }
-    // The limits belong to the key, for either secret.
+    // The limits belong to the key, so the old and the new secret share them.
     assert_eq!(new.post(CHAT, &running.ask()).await.header("x-ratelimit-limit-requests"), Some("400"));
     let grant = running.gateway.app.key_cache.find_principal(rotated["id"].as_str().unwrap()).unwrap();
     assert_eq!(grant.limiter().admitted_request_count(), 4);
-    // Without an overlap the old secret is invalid at once, and so is the one before it.
+    // After a rotation without an overlap, both earlier secrets are invalid at once.
     let (newest, _) =
         client(&running, &admin.post(&format!("{path}/rotate"), &json!({"overlap_seconds": 0})).await.json());
     for key in [&old, &new] {
@@ -378,7 +378,7 @@ async fn a_key_that_is_over_is_good_no_more() {
     record.expires = Some(app.clock.unix_seconds());
     app.key_cache.set_key(&record);
     assert_eq!(key.post(CHAT, &running.ask()).await.status, 401);
-    // The secret before a rotation also expires on its own.
+    // The previous secret of a rotated key also expires.
     record.expires = None;
     record.previous = Some(PreviousSecret { digest: record.digest, until: app.clock.unix_seconds() });
     record.digest = KeyDigest([0; 32]);

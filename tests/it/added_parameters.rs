@@ -1,5 +1,5 @@
-//! Headers and a token cap that the gateway adds: a rejection of one is cached for an hour and not blamed on the
-//! client.
+//! Headers and a token cap that the gateway adds: if a provider rejects one, the rejection is cached for an hour, and
+//! the client gets no error for it.
 
 use crate::harness::gateway::{PATIENT, Running};
 use crate::harness::provider::RecordedRequest;
@@ -141,7 +141,7 @@ async fn a_cap_that_is_no_smaller_or_nothing_is_not_believed() {
         assert_eq!((answer.status, &answer.json()["error"]["param"]), (400, &json!("max_tokens")));
         assert_eq!(received.lock().len(), 1, "{named}");
     }
-    // A smaller cap that is also rejected is not cached.
+    // A limit is not cached if the provider also rejects a cap within it.
     let refuse = |seen: &RecordedRequest| {
         Some(error(format!("max_tokens: {} > {}, which is the maximum", cap(seen), cap(seen) - 1)))
     };

@@ -76,7 +76,7 @@ async fn a_failing_check_says_so_at_once_and_a_passing_one_ends_an_outage() {
     assert_eq!((ready.status, ready.text().as_str()), (200, expected));
     let offer = async || running.admin().get("/admin/providers").await.json()["data"][0]["offers"][0].clone();
     assert_eq!(offer().await["state"], "suspect");
-    // Now requests fail as well, and then a check passes. A reload starts a check.
+    // First requests fail as well; then a check that a reload starts passes.
     provider.always(status(503));
     for _ in 0..2 {
         assert_eq!(running.chat().await.status, 503);
@@ -191,8 +191,8 @@ async fn a_reload_swaps_a_whole_configuration_or_keeps_the_old() {
     assert_eq!(who().await, "second");
 }
 
-/// A web page may resolve its own host name to this machine (DNS rebinding): under such a name every request is
-/// refused, even one that needs no token.
+/// Tests protection from DNS rebinding: a web page may resolve its own host name to this machine. A request with such
+/// a host name is refused, even if it needs no token.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_admin_listener_answers_under_known_hosts_alone() {
     let provider = Provider::start().await;

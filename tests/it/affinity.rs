@@ -1,5 +1,5 @@
-//! Conversations go to the offer that has their prefix in its cache: whole gateways in front of simulated providers
-//! that report the cached tokens of prefixes they have seen.
+//! Conversations go to the offer that has their prefix in its cache. The tests run whole gateways with simulated
+//! providers, which report the cached tokens of prefixes that they have received before.
 
 use crate::harness::Bench;
 use crate::harness::gateway::Running;
@@ -62,7 +62,7 @@ impl Conversation {
         let answer = answer.json();
         let usage = &answer["usage"];
         let cached = usage["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap();
-        // The cache works in blocks of 16 tokens.
+        // The cache works in blocks of 16 tokens, so up to 15 tokens of the prefix are not cached.
         let hit = self.prefix > 0 && cached + 16 > self.prefix;
         self.prefix = usage["prompt_tokens"].as_u64().unwrap();
         self.messages
@@ -123,7 +123,8 @@ async fn the_saving_is_in_the_provenance_and_in_the_metrics() {
     // Cached input costs a tenth of a euro per million tokens, other input one euro; a credit is a cent.
     let credits = cached as f64 * 0.9 / 1e6 / 0.01;
     assert!((cache["credits_saved"].as_f64().unwrap() - credits).abs() < 1e-6, "{cache}");
-    // 0.0036 J per token and billion parameters; cached ones take a tenth, and the others grow with the prompt.
+    // 0.0036 J per token and billion parameters. A cached token takes a tenth; the energy of an uncached one grows
+    // with the length of the prompt.
     let prompt = second["usage"]["prompt_tokens"].as_f64().unwrap();
     let joules = 0.0036 * 8.0 * cached as f64 * (1.0 + prompt / 1e5 - 0.1) * 1.30 * 1.12 * 1.16;
     assert!((cache["energy_kwh_saved"].as_f64().unwrap() - joules / 3.6e6).abs() < 1e-11, "{cache}");
@@ -146,7 +147,7 @@ async fn gateways_that_share_nothing_send_a_conversation_to_the_same_offer() {
     let providers = Providers::start(4).await;
     let one = providers.bench().start().await;
     let two = providers.bench().start().await;
-    // Unmeasured offers are tried at random; this flavor does not try others at random.
+    // Warm-up: unmeasured offers are tried at random. Afterwards, the flavor `price` tries no other offers at random.
     let agreed = async |name: &str| {
         let mut agreed = 0;
         for number in 0..CONVERSATIONS {
@@ -162,7 +163,7 @@ async fn gateways_that_share_nothing_send_a_conversation_to_the_same_offer() {
     };
     agreed("warm").await;
     let agreed = agreed("ses").await;
-    // For a while, a slow answer makes an offer look slower to one of the gateways.
+    // The gateways need not always agree: a slow answer makes an offer look slower to one of them for a while.
     assert!(agreed * 10 >= CONVERSATIONS * 7, "{agreed} of {CONVERSATIONS}");
 }
 
@@ -201,8 +202,8 @@ async fn a_conversation_leaves_an_offer_that_is_gone_and_stays_at_the_next() {
     assert!(metrics.contains(r#"penstock_session_requests_total{model="m",outcome="moved"} 1"#), "{metrics}");
 }
 
-/// Takes four turns of three conversations of `/v1/responses`, whose prompts have different beginnings unless they are
-/// stored; returns the numbers of new and of returning sessions.
+/// Runs three conversations of `/v1/responses` for four turns each; returns the numbers of new and of returning
+/// sessions. Unless responses are stored, the prompts have different beginnings.
 async fn responses_sessions(names: impl Fn(usize) -> Value, is_stored: bool) -> (u64, u64) {
     let providers = Providers::start(4).await;
     let running = providers.bench().start().await;

@@ -1,4 +1,4 @@
-//! Auxiliary requests to a provider (checks, counts) carry the same headers and credentials as its requests.
+//! Auxiliary requests to a provider (checks, counts) carry the same headers and credentials as requests for answers.
 
 use crate::harness::gateway::PATIENT;
 use crate::harness::provider::RecordedRequest;
@@ -99,7 +99,7 @@ async fn an_engine_that_is_silent_keeps_one_request_and_not_the_next() {
     let lines = format!("{PATIENT}\ntokenize = \"vllm\"");
     let bench = Bench::new().model("context_length = 2000").provider_with("a", &provider, &lines, "");
     let running = bench.start().await;
-    // By its bytes the prompt might have too many tokens; it has a thousand.
+    // By its number of bytes, the prompt might have too many tokens; in fact it has about a thousand.
     let mut ask = running.ask();
     ask["messages"][0]["content"] = json!("word ".repeat(1_000));
     provider.then(vec![ScriptStep::Hang]);

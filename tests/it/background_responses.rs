@@ -64,7 +64,7 @@ async fn when(client: &Client, response: &Value, status: &str) -> Value {
     .await
 }
 
-/// Balance and reserves of the account.
+/// Balance and reserves of the account, as text.
 fn spent(running: &Running) -> String {
     format!("{:?}", running.gateway.app.ledger.balance("default").credits)
 }
@@ -102,7 +102,7 @@ async fn a_background_response_is_polled_to_its_end_and_charged_once() {
     assert_eq!(second["previous_response_id"], response["id"]);
     assert_eq!(provider.last().json()["messages"].as_array().unwrap().len(), 3);
     assert_eq!(provider.calls(), 2);
-    // Items that the conversation already has are neither sent nor stored again.
+    // Input items that the conversation already contains are neither sent nor stored a second time.
     more["input"] = json!([done["output"][0], {"role": "user", "content": "More"}]);
     let third = client.post(RESPONSES, &more).await.json();
     let third = when(&client, &third, "completed").await;
@@ -168,7 +168,7 @@ async fn an_answer_whose_response_is_gone_is_not_charged() {
     let before = spent(&running);
     let (first, second) = (created(&client, "One").await, created(&client, "Two").await);
     provider.until_calls(1).await;
-    // The documents go without a request of the client, as if they had expired.
+    // Deletes the stored documents without a request of the client, as if they had expired.
     let key = &client.key["sk-svc-".len()..][..16];
     for response in [&first, &second] {
         let id = response["id"].as_str().unwrap();
@@ -371,7 +371,7 @@ async fn a_response_that_ends_the_process_again_and_again_fails() {
     assert!(failed["error"]["message"].as_str().unwrap().contains("stopped three times"), "{failed}");
     assert_eq!(provider.calls(), 3);
     process.wait_for_line("background_response_ended").await;
-    // A request whose document was removed ends too, and leaves no record.
+    // A background request whose document was removed during the outage ends too, and its record is removed.
     let lost = created(&client, "Hi").await;
     provider.until_calls(4).await;
     process.kill().await;
@@ -391,7 +391,7 @@ async fn a_response_that_ends_the_process_again_and_again_fails() {
 async fn the_retention_of_a_response_starts_at_its_end() {
     let (provider, go) = (Provider::start().await, Arc::new(Notify::new()));
     provider.always(held(&go, "An answer."));
-    // The calendar of the gateway is set forward instead of waiting.
+    // The test sets the gateway's calendar clock forward instead of waiting.
     let settings = "[responses]\nretention = \"4h\"";
     let running = Bench::new().settings(settings).provider("a", &provider).start().await;
     let clock = running.gateway.app.clock;

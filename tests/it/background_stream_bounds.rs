@@ -1,4 +1,5 @@
-//! Bounds of streams of background responses: their number, their memory, their key, and failures of the store.
+//! Bounds of streams of background responses: maximum number and memory, expiry of the key, and failures of the
+//! store.
 
 use crate::background_streams::{
     RESPONSES, ask, create_stream, events, id_of, open, storing, until_event, whole,
@@ -50,7 +51,7 @@ async fn an_account_has_a_bounded_number_of_open_streams() {
         within("a head", stream.until("HTTP/1.1 200")).await;
         streams.push(stream);
     }
-    // A refused stream creates nothing: neither a response nor a run.
+    // A refused stream creates nothing: neither a response nor a background run.
     for refused in [client.get(&path).await, other.post(RESPONSES, &ask(true)).await] {
         assert_eq!(
             (refused.status, refused.header("retry-after").is_some()),
@@ -72,7 +73,7 @@ async fn an_account_has_a_bounded_number_of_open_streams() {
     let theirs = json!({"name": "theirs", "account": "acme", "store_responses": true});
     let mut theirs = create_stream(&running.key(&theirs).await).await;
     until_event(&mut theirs, "response.created").await;
-    // A client that leaves releases its permit.
+    // The disconnect of a client releases the permit of its stream.
     drop(streams.pop());
     until_answered("a free permit", async || open(&client, &path).await.any("HTTP/1.1 200").await).await;
 }
@@ -91,7 +92,7 @@ async fn a_stream_breaks_off_when_its_key_expires() {
     let changed = running.admin().send("PATCH", &path, &[], change.as_bytes()).await;
     assert_eq!(changed.status, 200, "{}", changed.text());
     let end = within("the end", stream.finish()).await;
-    // The run ends with the key too; the stream does not show it.
+    // The expired key ends the background run too, but the stream ends without an event that shows the failure.
     assert!(!end.whole && !end.text().contains("response.failed"), "{}", end.text());
     assert_broken(&running).await;
 }
@@ -115,7 +116,7 @@ impl UnreadableResponse {
         let file = response_files(running).into_iter().find(|file| file.ends_with(&id)).unwrap();
         let backup = running.storage().join("aside");
         std::fs::rename(&file, &backup).unwrap();
-        // To read a folder as a file fails.
+        // A folder in place of the file makes every read fail.
         std::fs::create_dir(&file).unwrap();
         let end = let_go(go, within("the first end", first.finish())).await;
         assert!(end.whole, "{}", end.text());
@@ -150,7 +151,7 @@ async fn a_stream_outlasts_a_time_in_which_its_response_cannot_be_read() {
     assert_eq!(check_responses_stream(end.text().as_bytes()), Ok(()), "{}", end.text());
 }
 
-/// In the long form only: it takes half a minute.
+/// Runs only in the long form, because it takes half a minute.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_ends_with_an_error_when_its_response_cannot_be_read_for_long() {
     if !is_long_run() {

@@ -78,7 +78,7 @@ async fn a_stream_goes_on_while_the_response_runs_and_is_continued_after_any_eve
     assert_eq!(polled["status"], "in_progress");
     let mut fetched = open(&client, &format!("{RESPONSES}/{id}?stream=true&starting_after=1")).await;
     until_event(&mut fetched, "response.in_progress").await;
-    // A client that leaves changes nothing.
+    // The disconnect of one client does not affect the response or its other streams.
     drop(open(&client, &format!("{RESPONSES}/{id}?stream=true")).await);
     let ends = async { (created.finish().await, fetched.finish().await) };
     let (created, fetched) = let_go(&go, within("both ends", ends)).await;
@@ -89,7 +89,7 @@ async fn a_stream_goes_on_while_the_response_runs_and_is_continued_after_any_eve
     assert_eq!(done["status"], "completed", "{done}");
     assert_eq!(events(&live).last().unwrap()["response"], done, "with usage and both objects");
     assert!(done["environment_impact"]["energy_kwh"].as_f64().is_some());
-    // The same events again, from the beginning and after each one.
+    // The finished stream can be read again, from the beginning or after any event, with the same events.
     assert_eq!(whole(&client, &id, "").await, live);
     let parts: Vec<&str> = live.split_inclusive("\n\n").filter(|event| !event.starts_with(':')).collect();
     for after in 0..parts.len() {
@@ -126,7 +126,7 @@ async fn a_stream_ends_with_the_failure_or_the_cancellation_of_its_response() {
             (&json!("response.failed"), &json!("cancelled"))
         );
     }
-    // The stream of a deleted response breaks off, or sees its cancellation before.
+    // The stream of a deleted response breaks off; it may show the cancellation before.
     let mut deleted = create_stream(&client).await;
     until_event(&mut deleted, "response.in_progress").await;
     let id = id_of(&deleted);
@@ -183,7 +183,7 @@ async fn what_has_no_stream_is_refused_by_name() {
     assert_eq!((refused.status, &refused.json()["error"]["param"]), (400, &json!("starting_after")));
     assert_eq!(client.get(&format!("{RESPONSES}/resp_none?stream=true")).await.status, 404);
     assert_eq!(client.get(&format!("{RESPONSES}/{id}?stream=false")).await.json(), stored);
-    // Other keys run nothing in the background.
+    // A key without `store_responses` cannot run a response in the background.
     let answer = running.client.post(RESPONSES, &ask(true)).await;
     assert_eq!((answer.status, &answer.json()["error"]["param"]), (400, &json!("background")));
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// Number of lines in flight.
 const AT_WORK: usize = 16;
-/// Time after which no provider call may come for a cancelled batch.
+/// Time after the acknowledged cancellation from which the provider must receive no more calls for the batch.
 const STILL: Duration = Duration::from_secs(1);
 
 fn home(provider: &Provider) -> Home {
@@ -19,7 +19,7 @@ fn home(provider: &Provider) -> Home {
     home
 }
 
-/// Lets the gateway work for 5 seconds; in the short form until this number of further calls.
+/// Lets the gateway work: for 5 seconds in the long form of the tests, until `more` further calls in the short form.
 async fn works(provider: &Provider, more: usize, over: impl AsyncFn() -> bool) {
     if is_long_run() {
         tokio::time::sleep(Duration::from_secs(5)).await;

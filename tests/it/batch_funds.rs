@@ -1,5 +1,5 @@
-//! Batches whose lines together exceed the balance: each line waits for funds, and only one that exceeds it alone is
-//! rejected.
+//! Batches whose lines together exceed the balance: each line waits for funds, and a line is rejected only if it
+//! exceeds the balance by itself.
 
 use crate::harness::batch_jobs::{batch, ended, line_with, results};
 use crate::harness::gateway::Running;
@@ -44,7 +44,7 @@ async fn completed(client: &Client, count: usize) -> (u64, BTreeMap<String, Valu
     (end["request_counts"]["completed"].as_u64().unwrap(), found)
 }
 
-/// Returns the number of lines that were returned without a result.
+/// Returns the number of attempts of lines that ended without a result and are retried.
 async fn retried(running: &Running) -> u64 {
     let metrics = running.admin().get("/metrics").await.text();
     let name = "penstock_batch_results_total{outcome=\"retried\"} ";
@@ -83,7 +83,8 @@ async fn a_balance_of_three_reserves_is_enough_for_fifty_lines() {
     let refused = found.values().find(|result| result["status_code"] != 200);
     assert_eq!((completed, refused), (50, None));
     assert_eq!((charges(&running).await, provider.calls()), (50, 50));
-    // The provider counts a call until its task ends, which may be after the next call has begun.
+    // The bound is above the real limit: the provider counts a call until its task ends, which may be after the next
+    // call has begun.
     assert!(provider.max_in_flight() <= 6, "{}", provider.max_in_flight());
     // 11 tokens in and 7 out at batch price.
     let balance = running.gateway.app.ledger.balance("default").credits;
@@ -102,7 +103,8 @@ async fn a_budget_of_three_lines_at_once_is_enough_for_fifty() {
     let refused = found.values().find(|result| result["status_code"] != 200);
     assert_eq!((completed, refused), (50, None));
     assert_eq!((charges(&running).await, provider.calls()), (50, 50));
-    // The provider counts a call until its task ends, which may be after the next call has begun.
+    // The bound is above the real limit: the provider counts a call until its task ends, which may be after the next
+    // call has begun.
     assert!(provider.max_in_flight() <= 6, "{}", provider.max_in_flight());
     running.stop().await;
 }
@@ -114,7 +116,7 @@ async fn a_line_waits_for_funds_that_a_request_holds() {
     let go = Arc::new(Notify::new());
     provider.then(held(&go, "Hello"));
     let mut ask = running.ask();
-    // Nearly the complete balance: 45,000 tokens at 2 EUR per million are 9 credits.
+    // Reserves nearly the complete balance: 45,000 tokens at 2 EUR per million are 9 credits.
     ask["max_tokens"] = json!(45_000);
     let (client, asked) = (running.client.clone(), ask.clone());
     let first = tokio::spawn(async move { client.post("/v1/chat/completions", &asked).await.status });
@@ -148,7 +150,8 @@ async fn a_request_beyond_the_balance_is_rejected_at_once() {
 async fn lines_that_wait_are_refused_once_nothing_is_held_and_too_little_is_left() {
     let (provider, running) = bench().await;
     grant(&running, "3.5").await;
-    // The maximum of tokens costs 3.28 credits at batch price: the first answer leaves too little.
+    // The first answer uses the maximum number of tokens and costs 3.28 credits at batch price. The rest of the
+    // balance is too small for another line.
     let mut dear = completion(&"x".repeat(usize::try_from(MAX_TOKENS).unwrap()));
     dear["usage"] =
         json!({"prompt_tokens": 10, "completion_tokens": MAX_TOKENS, "total_tokens": MAX_TOKENS + 10});

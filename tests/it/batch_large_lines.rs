@@ -1,4 +1,4 @@
-//! Large lines of batches: as long as a request, in memory one after the other.
+//! Large lines of batches: as long as a request may be; a memory limit holds for all of them together.
 
 use crate::harness::batch_jobs::{batch, cancel, ended, let_go, line, line_with, results, upload};
 use crate::harness::script::held;
@@ -28,13 +28,13 @@ async fn large_lines_arrive_whole_and_hold_no_more_than_their_memory() {
         .start()
         .await;
     let client = &running.client;
-    // Sizes just below and above the limit of a line in memory, and one above the memory of all such lines.
+    // Sizes just below and above the limit from which lines share a memory limit, and one above that memory limit.
     let sizes = [3 * MIB, 10, MIB - 200, MIB + 1, 9 * MIB, 3 * MIB, 20];
     let text: Vec<String> =
         sizes.iter().enumerate().map(|(number, size)| large(&format!("line-{number}"), *size)).collect();
     let made = batch(client, &text.join("\n")).await;
     let second = batch(client, &[large("a", 5 * MIB), line("b", "Hi"), large("c", 5 * MIB)].join("\n")).await;
-    // Both run at the same time, and the large lines share the memory.
+    // Both batches run at the same time, and their large lines share the memory limit.
     let both = async { (ended(client, &made).await, ended(client, &second).await) };
     let (first, second) = let_go(&go, both).await;
     for (end, count) in [(&first, sizes.len()), (&second, 3)] {

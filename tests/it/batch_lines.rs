@@ -1,4 +1,4 @@
-//! Batch lines are the same exchanges as requests, without a socket: results, charges and preemption.
+//! Batch lines are processed like requests, but without a client socket: results, charges and preemption.
 
 mod concurrency;
 
@@ -29,7 +29,7 @@ fn begin(
     begin_interruptible(running, key, (path, body), (cancel, &CancellationToken::default()))
 }
 
-/// Starts a line that can be cancelled, and interrupted before.
+/// Starts a line that can be cancelled, and that can be asked to release its permit.
 fn begin_interruptible(
     running: &Running,
     key: &str,
@@ -68,7 +68,7 @@ fn code(done: &LineResponse) -> (u16, String) {
     (done.status, line_response(done)["error"]["code"].as_str().unwrap().to_owned())
 }
 
-/// Records the end of a line and a row, and waits until both are on the disk.
+/// Records the charge of an ended line together with a store row, and waits until both are on the disk.
 async fn enter(running: &Running, done: &mut LineResponse, row: &[u8]) {
     let app = &running.gateway.app;
     let row = RowWrite { table: StoreTable::Batches, key: b"batch".to_vec(), value: Some(row.to_vec()) };
@@ -90,7 +90,7 @@ async fn one(script: Vec<ScriptStep>) -> (Provider, Running) {
     (provider, running)
 }
 
-/// Removes the differences between two answers to the same request: names, and the price.
+/// Removes the members in which two answers to the same request may differ: id, time and price.
 fn comparable(mut answer: Value) -> Value {
     let price = answer["billing_cost"].take();
     assert!(price["credits"].as_f64().unwrap() > 0.0, "{answer}");

@@ -20,7 +20,7 @@ fn lines(count: usize) -> String {
     (0..count).map(line).collect()
 }
 
-/// Returns a configuration with the model `m` at this provider, and with `n` unless it is removed.
+/// Returns a configuration with the model `m` at this provider, and with the model `n` if `both` is true.
 fn bench(id: &str, provider: &Provider, both: bool) -> Bench {
     let bench = Bench::new()
         .settings(&format!(

@@ -162,7 +162,7 @@ async fn lists_come_in_pages_the_newest_first() {
             break;
         }
     }
-    // Within one millisecond any order is correct.
+    // Batches of the same millisecond may be listed in any order.
     let sorted = |mut ids: Vec<String>| {
         ids.sort();
         ids
@@ -187,7 +187,7 @@ async fn an_account_has_so_many_batches_at_a_time() {
     assert_eq!((refused.status, &refused.json()["error"]["code"]), (429, &json!("RATE_2001")));
     assert!(refused.json()["error"]["message"].as_str().unwrap().contains("limit of 2 batches"));
     assert_eq!(cancel(client, &first).await.status, 200);
-    // The batch counts until it has ended, and not only until its cancellation.
+    // The batch counts towards the limit until it has ended; the request to cancel it is not enough.
     when(client, &first, "its end", |now| now["status"] == "cancelled").await;
     assert_eq!(create(client, &file).await.status, 200);
     running.stop().await;
@@ -221,7 +221,7 @@ async fn a_line_with_an_endless_model_name_affects_no_other() {
         assert_eq!((end["status"].as_str(), end["model"].as_str()), (Some("completed"), None));
         assert_eq!(end["request_counts"]["completed"], 1);
         assert_eq!(end["request_counts"]["failed"], 1);
-        // Requests of other clients are still charged, on the disk.
+        // Requests of other clients are still charged, and the charges are written to the disk.
         let before = running.gateway.app.ledger.durability_snapshot().entries;
         assert_eq!(running.chat().await.status, 200);
         until("a charge", || running.gateway.app.ledger.durability_snapshot().entries >= before + 2).await;

@@ -233,7 +233,8 @@ async fn a_start_goes_on_where_the_stop_left_it() {
     provider.until_calls(12).await;
     let left = running.halt().await;
     provider.always(plain("after"));
-    // Output that a crash leaves of a group that was never committed.
+    // Appends what a crash may leave in the output file: the beginning of a group of results that was never
+    // committed.
     let folder = left.0.path().join("files");
     let output = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
     let output = output.filter(|path| path.is_file()).max().unwrap();
@@ -268,7 +269,7 @@ async fn an_expired_window_fails_the_batch_once_and_retains_its_results() {
     provider.until_calls(4).await;
     let left = running.halt().await;
     let calls = provider.calls();
-    // Simulates that the day has passed.
+    // Changes the stored batch as if its completion window of a day had passed.
     let store = within("the store", async {
         loop {
             match open(
@@ -337,7 +338,8 @@ async fn accounts_are_served_round_robin() {
     provider.until_calls(4).await;
     let text: String = (0..20).map(|number| line(&format!("late-{number}"), "late") + "\n").collect();
     let second = batch(&other, &text).await;
-    // The first line needs no free permit; the first free permit compensates for it. Then one line runs at a time.
+    // The first line starts without a permit, and the first permit that becomes free compensates for it. From then
+    // on, one line runs at a time.
     provider.until_calls(5).await;
     go.notify_one();
     for calls in 6..=25 {
@@ -371,7 +373,7 @@ async fn a_batch_that_has_time_waits_for_a_greener_hour() {
     let end = cancel(client, &made).await.json();
     assert_eq!((end["status"].as_str(), end["scheduled_for"].as_u64()), (Some("cancelled"), Some(hour)));
     assert_eq!(provider.calls(), 0);
-    // A batch whose window is too short for the wait starts at once.
+    // A batch starts at once if its completion window is too short to wait for a better time.
     let file = uploaded(client, &lines(2)).await;
     let asked = json!({"input_file_id": file, "endpoint": CHAT, "completion_window": "1h"});
     let end = ended(client, &client.post("/v1/batches", &asked).await.json()).await;

@@ -67,7 +67,7 @@ async fn a_budget_covers_what_credits_pay_for_a_model_billed_in_energy() {
     let answer = client.post(CHAT, &ask).await;
     assert_eq!((answer.status, provider.calls()), (200, 1), "{}", answer.text());
     assert_eq!(answer.json()["billing_cost"]["paid_with"], "credits");
-    // If the energy wallet may be negative, it pays, and the energy counts.
+    // An energy wallet that may be negative pays, and the budget counts the energy.
     let running = bench("").provider("a", &provider).start().await;
     let client = limited(&running, json!({"budget_per_day": "1"})).await;
     let answer = client.post(CHAT, &ask).await;

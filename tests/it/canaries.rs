@@ -1,6 +1,6 @@
-//! Search for a hundred secrets and two hundred pieces of content after requests of every kind and failure: none is in
-//! a log, metric, status, error, store, archive, spool or temporary file. Contents of files are below `files/` only,
-//! and are deleted with the file.
+//! Search for a hundred secrets and two hundred pieces of content after requests of every kind and failure: none is
+//! in a log, metric, status, error, store, archive, spool or temporary file. Contents of files may be in the folder
+//! `files/` only, and are deleted with the file.
 
 mod traffic;
 
@@ -14,10 +14,10 @@ use std::net::SocketAddr;
 use std::path::Path;
 use traffic::{ClientRotation, PlantedContent, failed, served};
 
-/// Number of keys, a hundred together with two secrets of providers.
+/// Number of keys. Together with the secrets of two providers, the test searches for a hundred secrets.
 const KEYS: usize = 98;
 const HEADER: &str = "canary-secret-header-value";
-/// Number of rounds over all transports; each plants its own words.
+/// Number of rounds of requests over all transports; each round uses its own unique words.
 const ROUNDS: usize = 10;
 
 /// Returns a gateway with a model of every kind at one provider, and another chat model at two; it serves TLS too.
@@ -140,7 +140,7 @@ async fn a_hundred_secrets_and_all_content_leave_no_trace() {
         let headers = format!("{:?}", answer.headers).into_bytes();
         locations.push((format!("an answer {}", answer.status), [answer.body, headers].concat()));
     }
-    // A started stream contains the text of its answer, which is the client's own.
+    // The answer of a started stream may contain its text, which belongs to the client; it must contain no secret.
     let begun = |location: &str| location == "an answer 200";
     for (location, bytes) in locations.iter().filter(|(location, _)| begun(location)) {
         assert!(hits(&secrets, &[(location.clone(), bytes.clone())]).is_empty());
@@ -187,7 +187,7 @@ async fn a_hundred_secrets_and_all_content_leave_no_trace() {
     }
     assert!(locations.iter().any(|(location, bytes)| location.contains("/store/") && !bytes.is_empty()));
     let mut found = hits(&words, &locations);
-    // The names of a client's lines and the answer of the last call were in the files, which are deleted.
+    // The `custom_id`s of the batch lines and the answers were only in the files, which are deleted by now.
     found.extend(hits(&stored, &locations));
     assert!(found.is_empty(), "{} hits: {:#?}", found.len(), &found[..found.len().min(20)]);
     // The admin token and the pepper are only in their own files and in the archive that includes them.

@@ -44,7 +44,7 @@ async fn a_stream_flows_and_ends_with_both_objects() {
     let events = answer.events();
     let last = events.last().unwrap();
     assert_eq!(last["choices"][0]["finish_reason"], "stop");
-    // The request does not ask for usage: only the last chunk, which has the objects, has it.
+    // The request does not ask for usage, so only the last chunk has it, together with the gateway's objects.
     assert!(last["usage"]["completion_tokens"].as_u64().unwrap() > 0);
     assert!(events.iter().rev().skip(1).all(|event| event.get("usage").is_none()));
     assert_eq!(last["environment_impact"]["provider_id"], "a");

@@ -1,4 +1,5 @@
-//! Disconnects are noticed at once on both sides.
+//! Ends of client connections: a disconnect is noticed at once and ends the provider's request; streams end correctly
+//! at a revocation of the key and at a stop.
 
 use crate::harness::script::{ScriptStep, role, sse, text};
 use crate::harness::{Bench, Provider, until};

@@ -1,5 +1,5 @@
-//! Conversation of a coding agent: thirty tools, a billing block, system messages in the middle, a cap of 64k,
-//! streamed.
+//! Conversation of a coding agent: thirty tools, a billing block in the system prompt, later system messages,
+//! `max_tokens` of 64k, streamed.
 
 use crate::harness::script::{Script, ScriptStep, delta, done, event, finish, role, sse, text, usage};
 use crate::harness::{Bench, Provider};
@@ -120,7 +120,7 @@ fn check_answer(text: &str) {
 fn check_sent(sent: &Value) {
     assert_eq!(sent["tools"].as_array().unwrap().len(), 30);
     assert_eq!(sent["tools"][7]["function"]["name"], "tool_7");
-    // A cap that does not fit a window of 32,768 tokens becomes the rest after the prompt.
+    // A token cap that does not fit the window of 32,768 tokens is reduced to the space that the prompt leaves.
     let cap = sent["max_tokens"].as_u64().or_else(|| sent["max_completion_tokens"].as_u64()).unwrap();
     assert!((20_000..32_768).contains(&cap), "{cap}");
     let whole = sent.to_string();

@@ -1,5 +1,5 @@
-//! Command line `penstock accounts`, `keys` and `audit`: on the store without a running gateway, through the gateway
-//! with one, with the same output.
+//! Command line `penstock accounts`, `keys` and `audit`: without a running gateway they use the store directly,
+//! otherwise the gateway; the output is the same.
 
 use crate::harness::process::{Home, complaint};
 use crate::harness::{Client, Provider};
@@ -126,7 +126,7 @@ async fn the_commands_do_the_same_on_the_store_and_through_the_gateway() {
     all_the_mistakes(&home);
     let listed = output_text(&home.command(&["accounts", "list"]));
     assert!(["default", "offline", "online"].iter().all(|account| listed.contains(account)), "{listed}");
-    // By now each resource has matched a request, except for the limit of an account without requests.
+    // By now each configured resource has matched a request. Only the limit of an account without requests has not.
     assert!(output_text(&home.command(&["accounts", "check"])).contains("match something"));
     output_text(&home.command(&["accounts", "create", "nobody", "--concurrent", "1"]));
     let check = home.command(&["accounts", "check"]);

@@ -1,4 +1,4 @@
-//! Behaviours of other services that `[compatibility]` enables: each by itself, off by default.
+//! Behaviours of other services that `[compatibility]` enables: each can be enabled alone, and is off by default.
 
 use crate::harness::batch_jobs::{batch, content, ended, line, line_with};
 use crate::harness::script::json_answer;

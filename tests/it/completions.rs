@@ -196,7 +196,8 @@ async fn a_prompt_that_exceeds_the_window_is_refused_with_both_numbers() {
         assert!(tokens.contains(&error["details"]["input_tokens"].as_u64().unwrap()), "{error}");
     }
     assert_eq!(engine.control().calls().len(), 0);
-    // An answer that does not fit beside its prompt is shortened; one without output needs no place.
+    // If prompt and answer exceed the window, the answer is limited to the rest. A request without output needs no
+    // rest.
     for (count, members, sent) in
         [(990, json!({"max_tokens": 100}), 10), (1_000, json!({"max_tokens": 0, "echo": true}), 0)]
     {

@@ -1,4 +1,4 @@
-//! Several answers to a prompt of `/v1/completions`, at providers that give one.
+//! Several answers to a prompt of `/v1/completions`, at providers that return only one answer per request.
 
 use crate::harness::script::{ScriptStep, done, json_answer, sse};
 use crate::harness::{Bench, Provider};

@@ -62,7 +62,7 @@ async fn an_invalid_password_and_an_unknown_name_get_the_same_answer_and_a_limit
     let unknown = browser.post("/console/sign-in", &[("name", "eve"), ("password", PASSWORD)]).await;
     assert_eq!((rejected.status, unknown.status), (401, 401));
     assert_eq!(refused(&rejected), refused(&unknown));
-    // The limit of attempts permits one more every twelve seconds.
+    // The rate limit on sign-in attempts permits one more attempt every twelve seconds.
     let mut statuses = Vec::new();
     for _ in 0..12 {
         let again =
@@ -204,7 +204,7 @@ async fn a_role_sees_its_pages_and_no_others() {
 async fn the_last_active_administrator_stays_one() {
     let (_provider, running) = bench().await;
     let mut ada = signed_in(&running, "ada", "admin").await;
-    // An invited administrator without a password cannot sign in, and so does not count.
+    // An invited administrator without a password cannot sign in, and so does not count as a remaining administrator.
     running.admin().post("/admin/users", &json!({"name": "cy", "role": "admin"})).await;
     let admin = running.admin();
     let change = |name: &str, body: Value| {
@@ -222,7 +222,7 @@ async fn the_last_active_administrator_stays_one() {
     }
     assert_eq!(change("ada", json!({"role": "admin", "disabled": "false"})).await.status, 200);
     signed_in(&running, "bob", "admin").await;
-    // Both at the same time: one of them stays.
+    // Two concurrent changes would remove both administrators; only one change succeeds.
     let both =
         tokio::join!(change("ada", json!({"disabled": "true"})), change("bob", json!({"role": "viewer"})));
     let mut statuses = [both.0.status, both.1.status];

@@ -1,5 +1,5 @@
-//! Refusals of the console and the dashboard over real sockets: methods, objects that do not exist, questions before
-//! actions that would be refused, and long texts.
+//! Refusals of the console and the dashboard over real sockets: methods, objects that do not exist, no confirmation
+//! page for an action that would be refused, and long texts.
 
 use crate::harness::browser::{Browser, between, holder, signed_in};
 use crate::harness::gateway::Running;
@@ -176,7 +176,7 @@ async fn a_long_form_is_read_only_from_a_person_who_has_signed_in() {
         (admin, "/console/language", vec![form, own, ("cookie", ada.cookie.as_str())], 303),
         (admin, "/console/language", vec![form, ("cookie", ada.cookie.as_str())], 403),
         (dashboard, "/dashboard/language", vec![form, own, ("cookie", eve.cookie.as_str())], 413),
-        // These are answered before the form is read.
+        // The gateway answers these requests before it reads the form, so the length does not matter.
         (dashboard, "/console/language", vec![form, own], 303),
         (dashboard, "/dashboard/usage", vec![form, own], 405),
     ] {

@@ -83,7 +83,8 @@ async fn the_carbon_report_equals_the_ledger() {
         assert_eq!(decimal(&total["gross_location_g_co2e"]), location + decimal(&total["embodied_g_co2e"]));
         let gap = decimal(&total["contract_energy_kwh"]) * Decimal::TWO - decimal(&total["energy_kwh"]);
         assert!(gap.abs() < Decimal::new(1, 9), "{total}");
-        // 27 % of the French grid is renewable, and the contract covers the other half of the energy.
+        // 27 % of the French grid is renewable, and a contract covers half of the energy. The grid share applies to
+        // the other half.
         let rest = decimal(&total["energy_kwh"]) - decimal(&total["contract_energy_kwh"]);
         let gap = decimal(&total["grid_renewable_energy_kwh"]) - rest * Decimal::new(27, 2);
         assert!(gap.abs() < Decimal::new(1, 9), "{total}");

@@ -84,7 +84,7 @@ async fn an_excluded_offer_has_its_reason() {
         assert_eq!(excluded, [(provider.to_owned(), reason.to_owned())], "{query}: {found}");
         assert_eq!(candidates.len(), 1, "{query}");
     }
-    // As for a request, the scores are relative to all offers, also to those with too small a window.
+    // As for a request, scores are computed relative to all offers, including those with too small a window.
     let long = explained(&running, "&flavor=price&prompt_tokens=100000").await;
     let only = &long["flavors"][0]["candidates"][0];
     assert!(only["terms"]["price"].as_f64().unwrap() > 0.0, "{only}");

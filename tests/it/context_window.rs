@@ -1,12 +1,12 @@
-//! Output tokens that fit the context window: an estimate truncates no answer, a provider with a lower maximum gets
-//! that one, and a default that only the provider's dialect requires fits too.
+//! Output tokens that fit the context window: an estimate truncates no answer; a provider with a lower maximum gets
+//! that maximum; a default that only the provider's dialect requires fits too.
 
 use crate::harness::gateway::Running;
 use crate::harness::script::{Script, ScriptStep, json_answer, message, plain, status, stream};
 use crate::harness::{Answer, Bench, Provider};
 use serde_json::{Value, json};
 
-/// Engine messages about an answer that does not fit beside its prompt.
+/// Engine error that prompt and requested output together exceed the context window.
 fn too_long(input: u64) -> Script {
     let message = format!(
         "'max_tokens' or 'max_completion_tokens' is too large: 32000. This model's maximum context length is 131072 \
@@ -15,7 +15,7 @@ fn too_long(input: u64) -> Script {
     json_answer(400, &json!({"error": {"message": message, "type": "BadRequestError", "code": 400}}))
 }
 
-/// Returns log lines, for which an estimate is half as many tokens again as the exact count.
+/// Returns log lines, for which the estimate is 1.5 times the exact number of tokens.
 fn logs(bytes: usize) -> String {
     let line = "2026-11-23T14:08:35.117Z INFO request id=4b8e3f0a status=200 ms=12.75 bytes_in=1238\n";
     line.chars().cycle().take(bytes).collect()
@@ -57,7 +57,8 @@ async fn a_provider_that_takes_less_is_asked_once_more_for_that() {
 async fn a_provider_that_names_no_number_gets_a_cap_that_fits() {
     let provider = Provider::start().await;
     let running = Bench::new().provider("a", &provider).start().await;
-    // An engine that stops counting at its limit states only a bound, which would cut the answer by a single token.
+    // An engine that stops counting at its limit reports only a lower bound of the prompt. If the gateway computed
+    // the rest from this bound, it would reduce the answer by a single token.
     let bound = "This model's maximum context length is 131072 tokens. However, you requested 32000 output tokens and \
                  your prompt contains at least 99073 input tokens, for a total of at least 131073 tokens.";
     for message in ["max_tokens is too large", bound] {
@@ -145,7 +146,7 @@ async fn an_offer_gets_no_request_beyond_its_own_context_window() {
     };
     // A request that fits goes to the cheap provider.
     assert_eq!(ask(100, 100).await.header("x-penstock-provider"), Some("small"));
-    // An input over its window, and an answer that would have to be cut.
+    // An input above the window of the cheap provider, and an answer that would have to be shortened there.
     for (bytes, max_tokens) in [(60_000, 100), (100, 32_000)] {
         let answer = ask(bytes, max_tokens).await;
         assert_eq!(answer.status, 200, "{}", answer.text());
@@ -153,13 +154,13 @@ async fn an_offer_gets_no_request_beyond_its_own_context_window() {
         assert_eq!(large.last().json()["max_tokens"], max_tokens);
     }
     assert_eq!((small.calls(), large.calls()), (1, 2));
-    // A short answer is better than none.
+    // If the large provider fails, the small one is used: a shortened answer is better than none.
     large.always(status(503));
     let answer = ask(100, 32_000).await;
     assert_eq!(answer.header("x-penstock-provider"), Some("small"), "{}", answer.text());
     let left = small.last().json()["max_tokens"].as_u64().unwrap();
     assert!((4_000..8_192).contains(&left), "{left}");
-    // A request whose input does not fit is not sent to the small provider even then.
+    // A request whose input does not fit is not sent to the small provider, even while the large one fails.
     assert_eq!(ask(60_000, 100).await.status, 503);
     assert_eq!(small.calls(), 2);
 }
@@ -174,12 +175,13 @@ async fn a_window_error_of_a_provider_moves_to_larger_windows() {
     small.always(json_answer(400, &error));
     large.always(plain("Large."));
     let running = two_windows(&small, &large).await;
-    // About 8,000 tokens by the estimate, and at least 5,000.
+    // The prompt has about 8,000 tokens by the estimate, and at least 5,000.
     let ask = chat_request(16_000, 100);
     let answer = running.client.post("/v1/chat/completions", &ask).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!((small.calls(), large.calls()), (1, 1));
-    // If the larger provider is unavailable, a later retry may succeed; if it returns the same error, none will.
+    // If the larger provider is unavailable, a retry may succeed later, so the client gets 503. If it also reports a
+    // prompt that is too long, no retry can succeed.
     large.always(status(503));
     assert_eq!(running.client.post("/v1/chat/completions", &ask).await.status, 503);
     large.always(json_answer(400, &error));

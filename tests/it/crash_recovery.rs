@@ -1,7 +1,7 @@
 //! Kills at random moments during batches with retries, cancels and deletions, checked against a model: acknowledged
-//! and observed state persists, each line has one result and each good result one charge. A third of the kills each
-//! comes at any moment, right after an acknowledgement, and right after a provider call, amid a commit.
-//! `PENSTOCK_KILLS` sets the number (18), `PENSTOCK_SEED` the seed.
+//! and observed state persists, each line has one result and each good result one charge. A third of the kills comes
+//! at a random moment, a third right after an acknowledgement, and a third right after a provider call, during a
+//! commit. `PENSTOCK_KILLS` sets the number (18), `PENSTOCK_SEED` the seed.
 
 use crate::harness::batch_jobs::{CHAT, cancel, create, line, upload};
 use crate::harness::process::{Home, catalogue, complaint};
@@ -35,7 +35,7 @@ impl SeededRandom {
     }
 }
 
-/// Action of a client, as far as it can know.
+/// Action of a client, and the result as far as the client knows it.
 enum ClientAction {
     Uploaded(String, String),
     Created(Value),
@@ -93,7 +93,7 @@ impl Model {
             }
             ClientAction::Created(batch) | ClientAction::Looked(batch) => self.meet(batch),
             ClientAction::MayCancel(id) => {
-                // The next start shows if the operation was applied.
+                // The check after the next start shows if the cancellation was applied.
                 self.batches.entry(id).and_modify(|seen| seen.looks = 0);
             }
             ClientAction::Cancelled(batch) => {
@@ -329,7 +329,7 @@ async fn killed_at_random_moments_every_line_has_one_result_and_every_good_one_i
         for did in std::mem::take(&mut *acknowledged.did.lock()) {
             model.learn(did);
         }
-        // A start is also killed, at any point.
+        // Sometimes the gateway is killed during its start too, at a random moment.
         if chance.below(3) == 0 {
             let process = home.spawn();
             tokio::time::sleep(Duration::from_millis(chance.below(250) as u64)).await;

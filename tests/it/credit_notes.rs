@@ -1,4 +1,5 @@
-//! Credit notes over real sockets: corrections of an issued invoice's charges, each on one document only.
+//! Credit notes over real sockets: they contain the corrections of an issued invoice's charges, and each correction
+//! is on one document only.
 
 use crate::billing::entries;
 use crate::harness::browser::{holder, signed_in};
@@ -7,7 +8,7 @@ use crate::invoices::{bench_with_history, decimal};
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
 
-/// Corrects the first charges of a day to nothing; returns the numbers of the corrections and the sum of the charges.
+/// Corrects the first charges of a day to zero; returns the numbers of the corrections and the sum of the charges.
 async fn cancel_charges(running: &Running, day: &str, count: usize) -> (Vec<u64>, Decimal) {
     let admin = running.admin();
     let found = admin.get(&format!("/admin/ledger/entries?account=acme&from={day}&to={day}")).await.json();
@@ -38,7 +39,7 @@ async fn a_credit_note_has_the_corrections_of_an_invoice_and_no_other_document_h
     let nothing = admin.post("/admin/credit-notes", &ask).await;
     assert_eq!((nothing.status, nothing.json()["error"]["param"].as_str()), (409, Some("invoice")));
     let (made, sum) = cancel_charges(&running, &days.ago(3), 2).await;
-    // A correction of a charge that no invoice has is on no credit note.
+    // If a charge is on no invoice, its correction is on no credit note.
     let (other, _) = cancel_charges(&running, &days.ago(1), 1).await;
     let today = days.ago(0);
     let draft_of_today = format!("/admin/invoice?account=acme&from={today}&to={today}");
@@ -58,7 +59,7 @@ async fn a_credit_note_has_the_corrections_of_an_invoice_and_no_other_document_h
     let net = -sum.round_dp(2);
     let vat = (net * Decimal::new(55, 3)).round_dp(2);
     assert_eq!((decimal(&note["net_eur"]), decimal(&note["total_eur"])), (net, net + vat), "{note}");
-    // The next invoice has the other correction only, and its groups add up.
+    // The next invoice contains only the correction that is on no credit note, and its groups add up.
     let after = admin.get(&draft_of_today).await.json();
     let corrections = |invoice: &Value| -> Vec<u64> {
         let lines = invoice["lines"].as_array().unwrap().iter();
@@ -71,7 +72,8 @@ async fn a_credit_note_has_the_corrections_of_an_invoice_and_no_other_document_h
         assert_eq!(of_rows, decimal(&after["total"]["eur"]), "{rows}: {after}");
     }
     assert!(after["notes"].as_array().unwrap().iter().any(|note| note.as_str().unwrap().ends_with(": 2.")));
-    // Another credit note has no corrections left; a later correction is on a further one.
+    // A second credit note is refused, since no corrections are left. A later correction goes on a further credit
+    // note.
     assert_eq!(admin.post("/admin/credit-notes", &ask).await.status, 409);
     let (made, _) = cancel_charges(&running, &days.ago(4), 1).await;
     assert_eq!(entries_of(&admin.post("/admin/credit-notes", &ask).await.json()), made);

@@ -17,7 +17,7 @@ fn flip(path: &Path, at: usize) {
     fs::write(path, bytes).unwrap();
 }
 
-/// Storage of a gateway killed during a batch with some results.
+/// Storage of a gateway that was killed during a batch, when the batch had some results.
 struct KilledGateway {
     home: Home,
     provider: Provider,
@@ -86,7 +86,7 @@ impl KilledGateway {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_damaged_input_fails_its_batch_and_retains_its_results() {
-    // The file is so long that its end is read after its first lines have run.
+    // The file is so long that the gateway reads the damaged end only after the first lines have run.
     let text: String =
         (0..400).map(|number| line(&format!("line-{number}"), &"x".repeat(2_000)) + "\n").collect();
     let left = KilledGateway::with(&text, 5).await;
@@ -135,7 +135,7 @@ async fn results_that_are_damaged_while_they_grow_or_when_they_are_whole_are_not
     left.provider.always(vec![ScriptStep::Hang]);
     let calls = left.provider.calls();
     let process = left.home.run().await;
-    // The batch has opened its results once it sends another request.
+    // Once the batch sends another request, the gateway has opened the result file.
     left.provider.until_calls(calls + 1).await;
     let path = left.path("output_file_id");
     flip(&path, 100);
@@ -158,7 +158,7 @@ async fn a_damaged_store_is_not_opened_and_its_readable_rows_are_recovered() {
     let left = KilledGateway::with(&lines(30), 12).await;
     let db = left.home.storage().join("store/sled/db");
     let sound = fs::read(&db).unwrap();
-    // Finds the position of rows: a record of the batch is among them.
+    // Finds the position of store rows in the file, by a record of the batch.
     let id = left.id("id").as_bytes();
     let at = sound.windows(id.len()).position(|window| window == id).unwrap();
     flip(&db, at + 3);

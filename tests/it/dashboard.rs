@@ -59,7 +59,7 @@ impl Belongings {
         path.replace("{id}", id)
     }
 
-    /// Texts that no page of another account has.
+    /// Texts of this account that must not appear on a page of another account.
     fn traces(&self, account: &str) -> [String; 4] {
         [self.key.clone(), self.file.clone(), self.batch.clone(), format!("{account}-name")]
     }
@@ -91,7 +91,7 @@ async fn no_page_and_no_form_reaches_another_account() {
         }
         for after in ["0", &other.key, &other.batch, &other.file] {
             let listed = browser.get(&format!("{filled}?after={after}")).await;
-            // A list of batches has no page after an id that is not one of its own.
+            // A list of batches refuses a cursor (`after`) that is not the id of a batch of the account.
             assert!([200, 400].contains(&listed.status), "{path} {after}: {}", listed.status);
             let listed = listed.text();
             assert!(!other.traces("other").iter().any(|trace| listed.contains(trace)), "{path} {after}");
@@ -240,7 +240,8 @@ async fn usage_and_statement_are_those_of_the_ledger() {
 async fn own_files_and_batches_are_listed_and_deleted() {
     let (_provider, running) = bench().await;
     let own = Belongings::of(&running, "acme").await;
-    // A second key of the account: files are stored by key, and listed by account.
+    // A second key of the account: files belong to a key, but the dashboard lists the files of all keys of the
+    // account.
     let second = Belongings::of(&running, "acme").await;
     let mut browser = holder(&running, "ada", "acme").await;
     let (files, batches) = (browser.get("/dashboard/files").await, browser.get("/dashboard/batches").await);

@@ -1,5 +1,5 @@
-//! Refused forms of the dashboard over real sockets: reasons beside their fields, in the language of the page, and
-//! changes that another person made meanwhile.
+//! Refused forms of the dashboard over real sockets: the reason is shown at its field, in the language of the page.
+//! Conflicts with changes that another person made meanwhile are refused.
 
 use crate::dashboard::bench;
 use crate::harness::browser::{Browser, PASSWORD, between, holder};
@@ -35,7 +35,7 @@ async fn a_change_of_a_key_that_another_person_changed_meanwhile_is_refused() {
     }
     let stored = running.admin().get(&path).await.json();
     assert_eq!((&stored["name"], &stored["limits"]["requests_per_minute"]), (&json!("ci"), &json!(7)));
-    // The form that was shown again has the present version.
+    // The form on the page of the refusal contains the current version of the object.
     let version = between(&text, "name=\"version\" value=\"", "\"");
     form.pop();
     form.push(("version", &version));

@@ -1,6 +1,6 @@
 //! Write and sync errors of the disk under load: acknowledged state persists, results never precede their file,
-//! synchronous requests continue, and the batch completes after recovery. The shim of the power cuts injects the
-//! faults.
+//! synchronous requests continue, and the batch completes after recovery. A preloaded library, which the tests of
+//! power cuts use too, injects the faults.
 //!
 //! `PENSTOCK_FULL=1` injects forty faults of each kind instead of two.
 
@@ -62,7 +62,7 @@ struct AcknowledgedState {
 }
 
 impl AcknowledgedState {
-    /// Uploads files and creates batches until some were refused.
+    /// Uploads files and creates batches until `few` more were refused.
     async fn refusals(&mut self, client: &Client, input: &str, few: usize) {
         let goal = self.refused + few;
         within("refusals", async {
@@ -107,7 +107,8 @@ fn completed(batch: &Value) -> u64 {
     batch["request_counts"]["completed"].as_u64().unwrap()
 }
 
-/// Asserts that acknowledged counts are in the file, each result complete. A failing store may report an error instead.
+/// Asserts that the output file has at least as many results as the gateway acknowledged, each complete; returns
+/// their number. While the store fails, the gateway may report an error instead.
 async fn assert_acknowledged(client: &Client, batch: &Value, fails: bool) -> u64 {
     let now = retrieve(client, batch).await;
     let done = completed(&now);
@@ -175,7 +176,8 @@ async fn plays(under: &str, fault: &'static str, lasts: bool) {
     eprintln!("{under} {fault}: {} refused, {} results", acknowledged.refused, found.len());
 }
 
-/// Checks that every result is charged once. A direct request is too, or its charge was never acknowledged.
+/// Checks that every batch result is charged exactly once. Direct requests are charged at most once: a charge may be
+/// missing if it was never acknowledged.
 fn proven(home: &Home, found: &[Value]) {
     let proof = home.command(&["store", "verify"]);
     assert!(proof.status.success(), "{}", complaint(&proof));

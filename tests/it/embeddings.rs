@@ -44,7 +44,7 @@ async fn an_answer_has_the_contracts_shape_and_both_objects() {
     assert_eq!(body["billing_cost"]["paid_with"], "credits");
     // 12 tokens at 1 EUR a million, a credit is a cent.
     assert_eq!(body["billing_cost"]["credits"].to_string(), "0.0012");
-    // An encoder of 8e9 parameters: 0.0072 J a token and 1e9 parameters, no context term.
+    // An encoder of 8e9 parameters: 0.0072 J per token and per 1e9 parameters, without a term for the context length.
     let joules = 12.0 * 0.0072 * 8.0 * 1.30 * 1.12 * 1.16;
     let reported = body["environment_impact"]["energy_kwh"].as_f64().unwrap();
     assert!((reported - joules / 3.6e6).abs() < 1e-12, "{reported}");
@@ -259,7 +259,7 @@ async fn token_ids_become_the_text_that_they_stand_for() {
     let provider = Provider::start().await;
     provider.always(vectors(TWO, 3));
     let running = bench().provider("a", &provider).start().await;
-    // "Hello world", "tiktoken is great!" in cl100k_base.
+    // Token ids of "Hello world" and "tiktoken is great!" in cl100k_base.
     let ids = json!([[9906, 1917], [83, 1609, 5963, 374, 2294, 0]]);
     assert_eq!(embed(&running, ids).await.status, 200);
     assert_eq!(provider.last().json()["input"], json!(["Hello world", "tiktoken is great!"]));
@@ -317,7 +317,7 @@ async fn each_text_has_the_window_to_itself() {
         json!({"name": "context_length_exceeded", "context_length": 16, "input_tokens": 17})
     );
     assert_eq!(provider.calls(), 0);
-    // Together they exceed the window; each alone does not.
+    // Together the inputs exceed the context window; each alone does not.
     provider.always(vectors(&[&[1.0], &[2.0], &[3.0]], 30));
     let text = "one two three four five six seven eight nine ten";
     assert_eq!(embed(&running, json!([text, text, text])).await.status, 200);

@@ -17,7 +17,7 @@ fn every(seconds: u32, more: &str) -> String {
     )
 }
 
-/// Returns the archives of a home, the oldest first.
+/// Returns the finished archives of a gateway's home folder, the oldest first.
 fn archives(home: &Home) -> Vec<PathBuf> {
     let Ok(all) = std::fs::read_dir(home.storage().join("exports")) else { return Vec::new() };
     let mut all: Vec<PathBuf> = all.map(|entry| entry.unwrap().path()).collect();
@@ -31,7 +31,7 @@ fn archives(home: &Home) -> Vec<PathBuf> {
 async fn next(home: &Home) -> PathBuf {
     let last = archives(home).pop();
     let newer = || archives(home).pop().filter(|path| Some(path) > last.as_ref());
-    // The first new archive may have been started before.
+    // The first new archive may have been started before this call, so the function waits for the archive after it.
     until("an archive", || newer().is_some()).await;
     let first = newer();
     until("the archive after it", || archives(home).pop() > first).await;
@@ -101,8 +101,8 @@ async fn a_gateway_archives_itself_while_it_runs_and_continues_from_the_archive(
     }
     process.kill().await;
 
-    // A gateway on another machine continues with the archive: the file, the key, the charges, the batch and its
-    // results so far.
+    // A gateway with another folder imports the archive and continues from it: the file, the key, the charges, the
+    // batch and its results so far.
     let restored = elsewhere.command(&["store", "import", copy.to_str().unwrap()]);
     assert!(restored.status.success(), "{}", complaint(&restored));
     let calls = provider.calls();

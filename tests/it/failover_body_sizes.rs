@@ -1,4 +1,4 @@
-//! Failover of bodies of any size.
+//! Failover of requests with bodies of any size: the next provider gets the same body.
 
 use crate::harness::script::{cut, status};
 use crate::harness::{Bench, Provider};
@@ -14,7 +14,7 @@ async fn five_mebibytes_fail_over_byte_for_byte() {
     let mut ask = running.ask();
     ask["messages"][0]["content"] = json!(text);
     ask["model"] = json!("m:price");
-    // Enough requests to reach the bad provider at least once.
+    // Sends several requests, so that at least one of them first goes to the failing provider.
     for _ in 0..4 {
         let answer = running.client.post("/v1/chat/completions", &ask).await;
         assert_eq!(answer.status, 200);

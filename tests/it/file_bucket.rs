@@ -48,7 +48,8 @@ async fn metric(home: &Home, line: &str) -> bool {
     home.admin().get("/metrics").await.text().lines().any(|found| found == line)
 }
 
-/// Uploads and downloads, also while the server is down.
+/// Uploads and downloads files; while the bucket's server is down, both fail with 503, and afterwards they succeed
+/// again.
 async fn files_work(home: &Home, client: &Client, server: &mut SeaweedServer) {
     let long = |number: usize| line(&format!("line-{number}"), &number.to_string().repeat(3_000)) + "\n";
     let contents = (1_000..2_000).map(long).collect::<String>().into_bytes();
@@ -91,7 +92,7 @@ async fn a_batch_in_a_bucket_outlives_its_machine_and_the_server() {
         let least = lost * 60;
         within("some results", async { while finished().await < least {} }).await;
         process.kill().await;
-        // The machine loses its folder with the temporary files.
+        // Simulates the loss of the machine's temporary files; the contents are in the bucket.
         fs::remove_dir_all(home.storage().join("files")).unwrap();
         process = home.run().await;
     }

@@ -58,7 +58,8 @@ async fn damaged_bytes_are_never_served() {
     assert_eq!(deleted(client, &id).await.status, 200, "and it can be deleted");
 }
 
-/// Starts a gateway process and creates a key; the gateway is ready once it has a provider.
+/// Starts a gateway process and creates a key. The configuration has a provider, because the gateway is not ready
+/// without one.
 async fn started(home: &Home) -> (Process, Client) {
     home.write(&catalogue(&Provider::start().await, ""));
     let process = home.run().await;

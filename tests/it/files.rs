@@ -68,7 +68,7 @@ pub fn error(answer: &Answer, status: u16, code: &str) -> Value {
     body["error"].clone()
 }
 
-/// Names of contents on the disk.
+/// Paths of the files' contents on the disk.
 pub fn on_disk(running: &Running) -> Vec<PathBuf> {
     let folder = running.storage().join("files");
     let names = |folder: PathBuf| std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -101,7 +101,7 @@ async fn parts_come_in_any_order_and_any_framing() {
             "filename": "na\u{ef}ve 1.jsonl", "purpose": "batch", "status": "processed", "status_details": null, "expires_at": created + 7200});
         assert_eq!(uploaded, expected);
     }
-    // Without a length, and split at unusual positions.
+    // Sends the upload without `content-length`, in chunks that are cut at unusual positions.
     let whole = batch(&contents);
     let mut chunked = Vec::new();
     for piece in whole.chunks(77) {
@@ -200,7 +200,8 @@ async fn pages_hold_while_their_files_are_deleted() {
     assert_eq!(ids(&page), made[..3]);
     assert_eq!((&page["first_id"], &page["last_id"]), (&json!(made[0]), &json!(made[2])));
     assert_eq!((&page["object"], &page["has_more"]), (&json!("list"), &json!(true)));
-    // Files of the page that was read are deleted, including the last one: the next page continues nevertheless.
+    // Deletes all files of the first page. The next page continues nevertheless, although its cursor is a deleted
+    // file.
     for id in &made[..3] {
         assert_eq!(deleted(client, id).await.json(), json!({"id": id, "object": "file", "deleted": true}));
     }
@@ -291,7 +292,7 @@ async fn an_invalid_form_is_rejected_with_the_name_of_its_part() {
     let refused = error(&send(client, &batch(&lines(500))).await, 413, "RESOURCE_5004");
     assert_eq!(refused["message"], "file: expected at most 65536 bytes, got more.");
     nothing_is_left(&running);
-    // A client that disconnects in the middle.
+    // A client disconnects in the middle of an upload.
     let length = (cut.len() + 1_000).to_string();
     drop(client.open("POST", "/v1/files", &[TYPE, ("content-length", &length)], &cut[..50]).await);
     let app = running.gateway.app.clone();
@@ -345,7 +346,7 @@ async fn a_file_is_as_large_as_its_bound_and_no_larger() {
     let most = whole.len();
     let running = Bench::new().settings(&format!("[files]\nupload = {most}")).start().await;
     let client = &running.client;
-    // With and without the last line end, and with an empty line.
+    // The file with and without the line end of its last line, and with an empty line at the end.
     let longer = [whole.as_slice(), b"\n"].concat();
     for contents in [&whole[..most - 1], &whole] {
         let file = uploaded(client, contents).await;

@@ -114,7 +114,7 @@ async fn an_unsupported_parameter_is_rejected_by_name() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_measured_speed_is_a_bound_and_one_that_is_not_known_is_asked_last() {
     let (france, finland, running) = running().await;
-    // Finland is measured first, because it is cheaper.
+    // The cheaper provider in Finland gets the first request, so only its speed is measured.
     assert_eq!(ask(&running, CHAT, json!({})).await.header("x-penstock-provider"), Some("finland"));
     let fast = json!({"filters": {"min_speed_tps": 1_000_000}});
     let answer = ask(&running, CHAT, fast.clone()).await;
@@ -147,7 +147,8 @@ async fn an_excluded_engine_does_not_count_tokens() {
         let refused = running.client.post(path, &in_country("US")).await;
         assert_eq!(refused.status, 400, "{path}: {}", refused.text());
         assert_eq!((france.calls(), finland.calls()), (0, 0), "{path}");
-        // The engine does not answer with a count, so an estimate follows.
+        // The engine in Finland is asked to count. Its answer is not a count, so the gateway falls back to an
+        // estimate.
         running.client.post(path, &in_country("FI")).await;
         let is_count = |path: &str| path == "/tokenize" || path.ends_with("/count_tokens");
         assert!(finland.seen().iter().any(|seen| is_count(&seen.path)), "{path}");

@@ -77,7 +77,8 @@ async fn a_gateway_with_another_configuration_is_named_with_the_sections_that_di
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_limit_of_requests_is_that_of_the_fleet() {
-    // The gateways exchange at the same moment, so none knows of the others' first requests.
+    // The gateways start together, so they exchange their reports at the same moments. Before an exchange, no gateway
+    // knows of requests at the others.
     let mut fleet = Fleet::start(0).await;
     fleet.add_at_once(3).await;
     fleet.grant(0, "100").await;

@@ -16,9 +16,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
-/// Lines in flight of one gateway.
+/// Maximum number of lines in flight at one gateway.
 const CONCURRENCY: usize = 16;
-/// Time after which no provider call may come for a cancelled batch.
+/// Time after the acknowledged cancellation from which the provider must receive no more calls for the batch.
 const STILL: Duration = Duration::from_millis(1_500);
 const PEPPER: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 
@@ -37,7 +37,7 @@ impl Pair {
         Self::start_with(None, "").await
     }
 
-    /// Starts both with this bucket instead of a folder, and these lines at the end of the configuration.
+    /// Starts both gateways with this bucket instead of a folder, and these lines at the end of the configuration.
     pub async fn start_with(bucket: Option<&SeaweedServer>, lines: &str) -> Pair {
         let (provider, server) = (Provider::start().await, PostgresServer::start());
         let files = tempfile::tempdir().unwrap();
@@ -159,7 +159,7 @@ async fn a_batch_is_cancelled_and_its_file_deleted_through_the_other_gateway() {
     pair.stop().await;
 }
 
-/// A background response once it has this status.
+/// Waits until a background response has this status, and returns it.
 pub async fn background(client: &Client, response: &Value, status: &str) -> Value {
     let path = format!("/v1/responses/{}", response["id"].as_str().unwrap());
     crate::harness::within(status, async {
@@ -185,7 +185,7 @@ async fn a_background_response_is_continued_by_the_other_gateway_and_charged_onc
     for gateway in 0..2 {
         background(&pair.at(gateway), &response, "in_progress").await;
     }
-    // The other gateway streams it, also once it runs the response itself.
+    // The other gateway streams the response. The stream continues when that gateway takes the response over.
     let path = format!("/v1/responses/{}?stream=true", response["id"].as_str().unwrap());
     let mut stream = pair.at(1).open("GET", &path, &[], b"").await;
     within("the start", stream.until("event: response.in_progress\n")).await;
@@ -198,11 +198,12 @@ async fn a_background_response_is_continued_by_the_other_gateway_and_charged_onc
     assert_eq!(check_responses_stream(stream.text().as_bytes()), Ok(()), "{}", stream.text());
     pair.gateways[0] = pair.homes[0].run().await;
     assert_eq!(background(&pair.at(0), &response, "completed").await, done);
-    // The other gateway has noticed that this one lives again, and does not take its work over.
+    // Waits until the other gateway has noticed that this one runs again. Otherwise it might take over the work of
+    // this gateway.
     let admin = pair.homes[1].admin();
     let is_known = async || admin.get("/metrics").await.text().contains("penstock_fleet_members 2");
     until_answered("both gateways to be live", is_known).await;
-    // This gateway cancels a batch that runs at the other one.
+    // A response that runs at one gateway is cancelled through the other one.
     let other = pair.at(0).post("/v1/responses", &ask).await.json();
     pair.provider.until_calls(3).await;
     let path = format!("/v1/responses/{}/cancel", other["id"].as_str().unwrap());

@@ -1,5 +1,5 @@
-//! Images by URL and stored responses of two gateways: each gateway serves those of the other one, from a shared folder
-//! and from a bucket, also after the other one was killed.
+//! Images by URL and stored responses of two gateways: each gateway also serves the images and responses of the other
+//! one, from a shared folder or from a bucket, even after the other gateway was killed.
 
 use crate::fleet_batches::{Pair, background};
 use crate::harness::batch_jobs::let_go;
@@ -56,7 +56,7 @@ fn files_of(folder: &Path, part: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Images of a gateway at the other one.
+/// Tests that each gateway serves the images of the other one.
 async fn images_are_served_by_both(pair: &Pair) {
     let first = image(pair, 0).await;
     for gateway in 0..2 {
@@ -64,13 +64,14 @@ async fn images_are_served_by_both(pair: &Pair) {
     }
     let head = nobody(pair, 1).send("HEAD", &first, &[], b"").await;
     assert_eq!((head.status, head.header("content-length")), (200, Some("8")));
-    // A changed name is no image at either.
+    // With a changed name, both gateways answer 404.
     let changed = if first.ends_with('0') { '1' } else { '0' };
     for gateway in 0..2 {
         let path = format!("{}{changed}", &first[..first.len() - 1]);
         assert_eq!(nobody(pair, gateway).get(&path).await.status, 404);
     }
-    // Beyond the limit of the gateway, its oldest image is gone where it was not loaded before.
+    // Above the limit of three images, the gateway removes its oldest image. The other gateway has no copy, because
+    // it never loaded that image.
     let oldest = image(pair, 0).await;
     let others = [image(pair, 0).await, image(pair, 0).await, image(pair, 0).await];
     for gateway in 0..2 {
@@ -92,7 +93,7 @@ async fn stored(client: &Client, previous: &Value) -> Value {
     answer.json()
 }
 
-/// Responses of a gateway at the other one.
+/// Tests that each gateway serves the stored responses of the other one.
 async fn responses_are_shared(pair: &Pair) {
     let first = stored(&pair.at(0), &Value::Null).await;
     assert_eq!(pair.at(1).get(&path(&first)).await.json(), first);
@@ -109,7 +110,8 @@ async fn responses_are_shared(pair: &Pair) {
     }
 }
 
-/// A background response is polled, and read after its gateway has been killed.
+/// Tests that a background response can be polled at the other gateway, and read there after its own gateway was
+/// killed.
 async fn the_other_gateway_continues(pair: &mut Pair) {
     let (image, go) = (image(pair, 0).await, Arc::new(Notify::new()));
     let finished = stored(&pair.at(0), &Value::Null).await;
@@ -162,7 +164,8 @@ async fn gateways_of_a_bucket_serve_the_images_and_responses_of_each_other() {
     for answer in [nobody(&pair, 1).get(&made).await, pair.at(1).get(&path(&response)).await] {
         assert_eq!((answer.status, &answer.json()["error"]["code"]), (503, &json!("INFERENCE_3103")));
     }
-    // An image is served by its own gateway meanwhile, and a made-up name costs no call of the bucket.
+    // While the bucket is down, a gateway still serves its own images, and answers 404 for an invented name without a
+    // call to the bucket.
     let alone = image(&pair, 0).await;
     pair.gateways[0].wait_for_line("image_not_shared").await;
     assert_is_image(&nobody(&pair, 0).get(&alone).await);

@@ -8,7 +8,7 @@ use crate::harness::{is_long_run, until_answered};
 use crate::seaweedfs::SeaweedServer;
 use serde_json::json;
 
-/// Lines in flight of both gateways.
+/// Maximum number of lines in flight at both gateways together.
 const IN_FLIGHT: usize = 32;
 
 /// Returns the number of results that a gateway has committed.

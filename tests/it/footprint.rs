@@ -49,8 +49,8 @@ fn exact(value: &Value) -> Decimal {
     text.parse().or_else(|_| Decimal::from_scientific(&text)).unwrap()
 }
 
-/// 40.433 J at the accelerators, times 1.30 for the host, 1.12 for idling and 1.16 for the
-/// building, in kWh. The meter replaces the formula, so that the token counts do not matter.
+/// 40.433 J at the accelerators, times 1.30 for the host, 1.12 for idling and 1.16 for the building, in kWh. The
+/// measured energy replaces the formula, so the token counts do not matter.
 fn is_measured(answer: &Value) {
     let provenance = &answer["environment_impact"]["provenance"];
     assert_eq!(provenance["method"], "measured", "{answer}");
@@ -110,7 +110,7 @@ async fn provenance_can_be_left_out() {
     }
 }
 
-/// Returns the answer of a good provider after this one has failed.
+/// Returns the answer of a good provider, after another provider has failed with the script `bad`.
 async fn after(bad: Script) -> Answer {
     let (first, good) = (Provider::start().await, Provider::start().await);
     first.always(bad);
@@ -139,7 +139,8 @@ async fn energy_of_a_failed_attempt_is_reported_and_not_charged() {
     assert_eq!(broken["environment_impact"]["provider_id"], "good");
 }
 
-/// Returns a chat model `t` at these providers, of which only the time is known.
+/// Returns a configuration of a chat model `t` at these providers, whose energy is computed from the duration of an
+/// attempt only.
 fn by_time(providers: &[(&str, &Provider)]) -> Bench {
     let mut toml = "[[models]]\nid = \"t\"\nkind = \"chat\"\ncontext_length = 4096\n\
                     supported_parameters = [\"stream\", \"max_tokens\"]\nprice = { input = 1.0, output = 2.0 }\n"
@@ -179,8 +180,8 @@ async fn where_time_alone_tells_the_time_of_failed_attempts_counts() {
     assert_eq!(both.header("x-penstock-provider"), Some("good"));
     assert!(bad.calls() > 0);
     let both = both.events().last().unwrap().clone();
-    // The successful attempt took at most the time that the test measured, and the failed one at least its pause: this
-    // is the minimum share.
+    // Minimum share of the failed attempt: it took at least the pause of its script, and the successful attempt took
+    // at most the time that the test measured.
     let share = Decimal::try_from(WHILE.as_secs_f64() / took.as_secs_f64() * 0.99).unwrap();
     assert!(kwh(&both) > kwh(&one) * share, "{both}\n{one}");
 }
@@ -198,8 +199,8 @@ async fn where_time_alone_tells_a_stream_that_is_left_has_drawn() {
     assert!(drawn > 0.0, "{charge}");
 }
 
-/// Returns the last event of a long stream that was cut and then rescued by the last of three providers, after the
-/// second refused.
+/// Returns the last event of a long stream with three providers: the first breaks off, the second answers with the
+/// script `second`, and the third continues the stream.
 async fn rescued(second: Script) -> Value {
     let long = "x".repeat(40_000);
     let (first, between, good) = (Provider::start().await, Provider::start().await, Provider::start().await);
@@ -221,7 +222,7 @@ async fn rescued(second: Script) -> Value {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refusing_failover_provider_has_no_energy_for_others_output() {
-    // A provider that did no work is not counted.
+    // A provider that refuses with 429 did no work, and adds no energy. After a 503 it may have read the prompt.
     let (refused, full) = (rescued(status(503)).await, rescued(status(429)).await);
     let (refused, alone) = (kwh(&refused), kwh(&full));
     assert!(refused > alone, "it may have read the prompt");
@@ -283,7 +284,7 @@ async fn a_stream_reports_and_charges_the_same_as_a_plain_response() {
     assert_eq!(whole["billing_cost"], stream["billing_cost"]);
 }
 
-/// Returns the gateway with the model and provider of a vector, and its answer.
+/// Starts a gateway with the model and the provider of a test vector, and returns its answer.
 async fn vector(all: &Value, vector: &Value) -> Value {
     let inputs = &vector["inputs"];
     let card = &all["models"][inputs["model"].as_str().unwrap()];
@@ -295,7 +296,7 @@ async fn vector(all: &Value, vector: &Value) -> Value {
         [("input", "p_in"), ("cached_input", "p_cached"), ("output", "p_out"), ("kwh", "eur_kwh")]
     {
         if let Some(value) = card[theirs].as_str() {
-            // Tokens are in credits per million there; a credit is 0.01 EUR.
+            // Test vectors have token prices in credits per million tokens; a credit is 0.01 EUR.
             let credit = if ours == "kwh" { Decimal::ONE } else { Decimal::new(1, 2) };
             let value = value.parse::<Decimal>().unwrap() * credit;
             price.push_str(&format!("{ours} = {value}, "));
@@ -303,7 +304,7 @@ async fn vector(all: &Value, vector: &Value) -> Value {
     }
     let provider = Provider::start().await;
     let tokens = |name: &str| inputs["usage"][name].as_u64().unwrap_or(0);
-    // A token has at least one byte.
+    // The text has one byte per token: with fewer bytes, the reported tokens would be implausible.
     let text = |name: &str| "x".repeat(usize::try_from(tokens(name)).unwrap());
     let mut reply = completion(&text("out"));
     reply["usage"] = json!({"prompt_tokens": tokens("in"), "completion_tokens": tokens("out"),
@@ -382,7 +383,7 @@ async fn a_throughput_tier_lowers_the_footprint_of_output_alone() {
     };
     const TIER: &str = "throughput_tier = true";
     let (usual, tier) = (answer_of("", 60).await, answer_of(TIER, 60).await);
-    // The difference to a shorter answer is the energy of output alone.
+    // The difference to an answer without output is the energy of the output only.
     let of_output =
         (kwh(&usual) - kwh(&answer_of("", 10).await), kwh(&tier) - kwh(&answer_of(TIER, 10).await));
     let off = (of_output.1 - of_output.0 * Decimal::new(6, 1)).abs();

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// Set in the process that has its own mount namespace.
+/// Environment variable that is set in the process with its own mount namespace.
 const INSIDE: &str = "PENSTOCK_IT_NAMESPACE";
 const CHAT: &str = "/v1/chat/completions";
 /// Cost of the script's answer: 11 tokens at 1 EUR and 7 at 2 EUR a million, a credit a cent.
@@ -54,7 +54,8 @@ pub fn mount(folder: &Path, mib: u32) {
     assert!(mounted.status.success(), "{}", complaint(&mounted));
 }
 
-/// Fills the disk to the last block. Called repeatedly, since the store releases its reserve file.
+/// Fills the disk to the last block. Tests call it repeatedly, since the store frees space when it deletes its
+/// reserve file.
 pub fn fill(path: &Path) {
     let mut file = File::options().create(true).append(true).open(path).unwrap();
     for size in [1 << 20, 4_096, 1] {
@@ -88,8 +89,8 @@ fn ask() -> Value {
     json!({"model": "m", "max_tokens": 20, "messages": [{"role": "user", "content": "Hi"}]})
 }
 
-/// Sends requests until `over`, or until another status than 200. Returns the ids of good answers, and the other
-/// answer.
+/// Sends requests until `over` is true, or until an answer has another status than 200. Returns the ids of good
+/// answers, and that other answer.
 async fn asked(
     client: &Client,
     most: usize,
@@ -113,7 +114,8 @@ async fn on_a_full_disk_requests_go_on_within_the_debt_and_nothing_is_lost() {
     }
     let provider = Provider::start().await;
     let home = Home::new();
-    // The debt covers 320 charges of 0.000025 EUR; the reserve of a request equals about forty of them.
+    // The allowed debt (charges that are not on the disk yet) covers 320 charges of 0.000025 EUR. The reserve of a
+    // request is as large as about forty charges.
     let settings =
         "[billing]\ncredit = \"prepaid\"\n[ledger]\nwindow = \"20ms\"\ndebt = 0.008\nslow = \"25s\"\n";
     home.write(&format!("{settings}{}", catalogue(&provider, "")));
@@ -129,7 +131,7 @@ async fn on_a_full_disk_requests_go_on_within_the_debt_and_nothing_is_lost() {
     assert!(none.is_none());
 
     // The gateway notices the full disk soon. At half the debt, the test waits until the charges are written or have
-    // failed, because a fast machine would use the complete debt.
+    // failed, because a fast machine would reach the limit of the debt before.
     let filler = disk.0.storage().join("filler");
     let shows = async || {
         fill(&filler);
@@ -146,7 +148,7 @@ async fn on_a_full_disk_requests_go_on_within_the_debt_and_nothing_is_lost() {
     answered.extend(before);
     while_full(&disk, &process, &filler).await;
 
-    // Known keys are served up to the debt, and then get a 503.
+    // Requests with known keys are served until the allowed debt is used, and then get a 503.
     let still = async || {
         fill(&filler);
         false
@@ -180,8 +182,8 @@ async fn on_a_full_disk_requests_go_on_within_the_debt_and_nothing_is_lost() {
     proven(&disk.0, &answered);
 }
 
-/// Checks that the gateway accepts no changes and reports the full disk. While the store finds remaining free blocks it
-/// may accept a row, which then counts.
+/// Checks that the gateway accepts no changes and reports the full disk. While the store still finds free blocks, it
+/// may accept a change, which must then persist.
 async fn while_full(disk: &FullDiskHome, process: &Process, filler: &Path) {
     let admin = disk.admin();
     let grant = json!({"account": "default", "credits": 1, "id": "refused"});

@@ -26,7 +26,7 @@ fn large_batch(file: &str) -> Value {
     json!({"input_file_id": file, "endpoint": CHAT, "metadata": metadata})
 }
 
-/// Repeats a request until the disk is full; returns the objects created before.
+/// Repeats a request until the disk is full; returns the objects that were created before that.
 async fn refused(client: &Client, filler: &Path, file: Option<&str>) -> Vec<Value> {
     let mut made = Vec::new();
     within("a refusal", async {
@@ -41,9 +41,9 @@ async fn refused(client: &Client, filler: &Path, file: Option<&str>) -> Vec<Valu
                     assert!(answer.text().contains("RESOURCE_5006"), "{}", answer.text());
                     return;
                 }
-                // While the store finds remaining free blocks it may accept a row, which then counts.
+                // While the store still finds free blocks, it may accept a row, which must then persist.
                 200 => made.push(answer.json()),
-                // The ledger fails, and the store has not yet noticed the full disk.
+                // The write of the ledger has failed, but the store has not noticed the full disk yet.
                 503 => {}
                 status => panic!("{status} {:?}", String::from_utf8_lossy(&answer.body)),
             }
@@ -77,7 +77,7 @@ async fn on_a_full_disk_a_batch_waits_and_loses_nothing() {
     let batch = create(&client, &large).await.json();
     provider.until_calls(10 + AT_ONCE).await;
 
-    // The disk is full, so the space ends soon, in the middle of a result.
+    // Fills the disk, so that the gateway soon runs out of space in the middle of a result.
     let filler = home.storage().join("filler");
     fill(&filler);
     let output = |now: &Value| now["output_file_id"].as_str().map(str::to_owned);

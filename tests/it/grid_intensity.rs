@@ -1,5 +1,5 @@
-//! Grid intensity over real sockets: its origin and age at a provider, the hours before across a restart, and the plot
-//! beside the requests of batches, of all accounts and of one.
+//! Grid intensity over real sockets: its origin and age at a provider, the past hours after a restart, and the plot
+//! together with the batch requests of all accounts and of one account.
 
 use crate::billing::entries;
 use crate::harness::batch_jobs::{batch, ended, lines};
@@ -81,7 +81,7 @@ async fn past_hours_stay_as_they_were_known_across_a_restart() {
     let provider = Provider::start().await;
     let first = Bench::new().settings(&typical(300)).provider("a", &provider).start().await;
     let (app, time) = (first.gateway.app.clone(), now(&first));
-    // The hour before this one was recorded in its time.
+    // Records the previous hour, as the gateway would have done during that hour.
     app.grid_records.record_current_hour(&app.config_snapshot(), time - HOUR);
     drop(app);
     let left = first.halt().await;
@@ -91,7 +91,7 @@ async fn past_hours_stay_as_they_were_known_across_a_restart() {
     assert_eq!(at(&day, 0, time - HOUR), (300, "typical".to_owned()), "{day}");
     assert_eq!(at(&day, 0, time - 2 * HOUR), (20, "typical".to_owned()), "never recorded: {day}");
     assert_eq!(at(&day, 0, now(&second)), (20, "typical".to_owned()), "{day}");
-    // A zone without providers is forgotten.
+    // The records of a zone without providers are deleted.
     let own = format!("[grid]\nhours = {{ a = {:?} }}\n", [7; 24]);
     let left = second.halt().await;
     let third = Bench::new().settings(&own).provider("a", &provider).restart(left).await;
@@ -118,7 +118,7 @@ async fn requests_of_batches_are_plotted_beside_the_intensity_of_all_and_of_one_
     let mut ask = running.ask();
     ask["model"] = json!("m:batch");
     assert_eq!(acme.post("/v1/chat/completions", &ask).await.status, 200);
-    // A request at the full price is none of a batch.
+    // A request at the full price is not counted as a batch request.
     assert_eq!(running.chat().await.status, 200);
     entries(&running).await;
     let requests = |grid: &Value| -> u64 {

@@ -1,4 +1,4 @@
-//! Host names sent by clients: a response repeats only configured ones.
+//! Host names sent by clients: a response repeats a host name only if it is configured.
 
 use crate::harness::gateway::PATIENT;
 use crate::harness::script::json_answer;

@@ -1,4 +1,4 @@
-//! Images of providers that make fewer or more than `n` per request, or refuse `n`.
+//! Image requests at providers that return fewer or more than `n` images per request, or refuse `n`.
 
 use crate::harness::Provider;
 use crate::harness::script::json_answer;
@@ -47,7 +47,8 @@ async fn a_refused_number_of_images_is_requested_one_by_one() {
         assert_eq!(answer.json()["data"].as_array().unwrap().len(), 2);
         assert_eq!(provider.calls(), calls);
     }
-    // A refusal with another cause reaches the client, and nothing is remembered.
+    // A refusal with another cause reaches the client, and the gateway does not conclude that the provider refuses
+    // `n`.
     let other = Provider::start().await;
     other.always(json_answer(400, &json!({"error": {"message": "size 7 is odd", "type": "x"}})));
     let running = draws(&[("a", &other, "")]).start().await;

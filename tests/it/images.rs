@@ -1,5 +1,5 @@
-//! Images: both response formats for any provider format, addresses of the gateway itself, and downloads from
-//! configured hosts only.
+//! Images: both response formats for any provider format, URLs of the gateway itself, and downloads from configured
+//! hosts only.
 
 use crate::harness::gateway::PATIENT;
 use crate::harness::script::{Script, ScriptStep, cut, json_answer, status};
@@ -128,7 +128,8 @@ async fn images_that_are_asked_for_inside_pass_as_they_are() {
     let sent = provider.last().json();
     assert_eq!((sent["n"].as_u64(), sent["size"].as_str()), (Some(2), Some("512x512")));
     assert!(sent.get("quality").is_none() && sent.get("user").is_none());
-    // Two images at 0.02 EUR are 4 credits; 2000 J each for a quarter of a mebipixel.
+    // Two images at 0.02 EUR are 4 credits. Energy is 2000 J per mebipixel, and each image has a quarter of a
+    // mebipixel.
     assert_eq!(answer["billing_cost"]["credits"], json!(4));
     let expected = 2.0 * 2000.0 * 0.25 * 1.30 * 1.12 * 1.16 / 3.6e6;
     let reported = answer["environment_impact"]["energy_kwh"].as_f64().unwrap();
@@ -254,7 +255,7 @@ async fn a_provider_that_fails_is_followed_by_the_next() {
         );
         assert_eq!(answer.json()["billing_cost"]["credits"], json!(900), "one answer is paid, and once");
     }
-    // The address returns content that is no image.
+    // The image URL returns content that is not an image.
     bad.clear();
     bad.always(drawn(&[json!({"url": "/files/a.png"})])).gets(vec![
         ScriptStep::Head(200, vec![("content-type", "image/png".into())]),
@@ -360,7 +361,8 @@ async fn a_simulated_provider_draws_in_every_shape() {
 async fn a_connection_that_was_closed_while_idle_is_no_failure_of_a_fetch() {
     let provider = Provider::start().await;
     let running = draws(&[("a", &provider, "")]).start().await;
-    // The fetch uses the connection of the answer, which closes at that moment.
+    // The download reuses the connection of the answer, which the provider closes at that moment; the gateway repeats
+    // it on a new connection.
     provider.then(drawn(&[json!({"url": "/files/1.png"})]));
     provider.get_then(vec![ScriptStep::Cut]).get_then(image());
     let answer = running.client.post(PATH, &ask(&json!({"response_format": "b64_json"}))).await;
@@ -368,7 +370,7 @@ async fn a_connection_that_was_closed_while_idle_is_no_failure_of_a_fetch() {
     assert_eq!(answer.json()["data"][0]["b64_json"], PNG64);
     let gets = || provider.seen().iter().filter(|seen| seen.method == "GET").count();
     assert_eq!((provider.calls(), gets()), (1, 2));
-    // On a separate connection it is a failure.
+    // If a new connection is also closed, the download has failed.
     provider.always(drawn(&[json!({"url": "/files/1.png"})])).gets(vec![ScriptStep::Cut]);
     error(&running.client.post(PATH, &ask(&json!({}))).await, 503, "INFERENCE_3103");
 }

@@ -176,7 +176,7 @@ async fn a_body_that_is_too_large_is_refused_with_and_without_its_length() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_stops_sending_is_not_waited_for() {
     let provider = Provider::start().await;
-    // The limit that is exceeded first is reported.
+    // Either limit, `body` or `body_idle`, ends the request when it is exceeded first.
     for (body, idle) in [("300ms", "20s"), ("20s", "300ms")] {
         let settings = format!("[limits]\nbody = \"{body}\"\nbody_idle = \"{idle}\"");
         let running = Bench::new().settings(&settings).provider("a", &provider).start().await;
@@ -222,7 +222,7 @@ async fn an_answer_shaping_parameter_is_rejected_by_name() {
         (", \"logprobs\"", "", &bias, "logit_bias"),
         ("", "", &probabilities, "logprobs"),
         (", \"logit_bias\"", "", &probabilities, "logprobs"),
-        // The messages dialect has no equivalent, whatever the catalogue lists.
+        // A provider of the messages dialect cannot get these parameters, even if the catalogue lists them.
         (", \"logit_bias\", \"logprobs\"", messages, &bias, "logit_bias"),
         (", \"logit_bias\", \"logprobs\"", messages, &probabilities, "logprobs"),
         ("", "", &json!({"response_format": {"type": "json_object"}}), "response_format"),
@@ -242,7 +242,7 @@ async fn an_answer_shaping_parameter_is_rejected_by_name() {
         }
         assert_eq!(provider.calls(), 0);
     }
-    // The name of the member is also passed on from a provider's own error.
+    // If a provider's error names the member, the client's error names it too.
     let provider = Provider::start().await;
     let rejection = json!({"error": {"message": "logit_bias is not supported; logprobs are", "code": 400}});
     provider.always(crate::harness::script::json_answer(400, &rejection));
@@ -287,7 +287,7 @@ async fn an_unknown_path_gets_the_right_one_in_the_clients_dialect() {
     let refusal =
         error(&running.client.send("POST", "/v1/assistants", &[], b"{}").await, 404, "RESOURCE_5001");
     assert!(refusal["message"].as_str().unwrap().contains("not offered"));
-    // One doubled version and the second path of rerank are served.
+    // A path with a repeated `/v1` is served, and so is the second path of rerank, `/v2/rerank`.
     assert_eq!(running.client.get("/v1/v1/models").await.status, 200);
     error(&running.client.get("/v2/rerank").await, 405, "RESOURCE_5002");
 }
@@ -335,7 +335,7 @@ async fn a_cap_of_minus_one_is_no_cap() {
     ask["max_tokens"] = json!(7);
     assert_eq!(running.client.post("/v1/chat/completions", &ask).await.status, 200);
     assert_eq!(provider.last().json()["max_tokens"], 7);
-    // The messages dialect requires a cap.
+    // The messages dialect requires `max_tokens`, so -1 does not mean "no limit" there.
     let ask = json!({"model": "m", "max_tokens": -1, "messages": [{"role": "user", "content": "Hi"}]});
     error(&running.client.post("/v1/messages", &ask).await, 400, "INFERENCE_3201");
 }

@@ -1,4 +1,4 @@
-//! Invoices over real sockets: figures of the ledger, parties and VAT of the configuration, and who may read them.
+//! Invoices over real sockets: figures of the ledger, parties and VAT of the configuration, and access rights.
 
 use crate::billing::entries;
 use crate::harness::browser::{holder, signed_in};
@@ -57,7 +57,7 @@ pub fn decimal(value: &Value) -> Decimal {
     Decimal::from_str_exact(&text).or_else(|_| Decimal::from_scientific(&text)).unwrap()
 }
 
-/// Sum of a member of all rows.
+/// Sum of one member over all rows.
 fn sum(rows: &Value, name: &str) -> Decimal {
     rows.as_array().unwrap().iter().map(|row| decimal(&row[name])).sum()
 }
@@ -184,7 +184,7 @@ async fn finance_and_the_account_holder_read_the_invoice_and_others_do_not() {
     assert_eq!(finance.get("/console/accounts/nobody/invoice").await.status, 404);
 }
 
-/// Days counted back from the day on which a test began, so that a test may run over midnight.
+/// Source of past days. It counts back from the day on which the test began, so that a test may run over midnight.
 #[derive(Clone, Copy)]
 pub struct PastDays {
     began: u64,
@@ -196,7 +196,7 @@ impl PastDays {
         UtcDay::from_unix(self.began - days * 86_400).to_string()
     }
 
-    /// Returns a request for the invoice of a period, from and to so many days ago.
+    /// Returns a request for the invoice of a period, which starts `from` days ago and ends `to` days ago.
     pub fn issue_request(self, account: &str, from: u64, to: u64) -> Value {
         json!({"account": account, "from": self.ago(from), "to": self.ago(to)})
     }
@@ -261,7 +261,8 @@ async fn an_issued_invoice_has_the_next_number_and_never_changes() {
             "{body}"
         );
     }
-    // Another name, rate and prefix: the issued invoice does not change; the next one has them and the next number.
+    // A reload changes VAT rate and number prefix. The issued invoice does not change; the next invoice has the new
+    // values and the next number.
     let other = INVOICE.replace("vat_percent = 5.5", "vat_percent = 7").replace("PS-", "QS-");
     let provider = Provider::start().await;
     let contract = "contractual_renewable = { share = 0.75, evidence = \"hourly-ppa\" }";
@@ -336,7 +337,7 @@ async fn finance_issues_an_invoice_on_its_page_and_the_account_holder_reads_it()
             .await;
         assert_eq!(refused.status, 403, "{role}");
     }
-    // The dashboard's backend has no route that issues.
+    // The dashboard has no route that issues an invoice.
     let mut own = own;
     let token = own.token("/dashboard/").await;
     for (path, status) in [("/dashboard/invoice", 405), ("/dashboard/invoice/issue", 404)] {

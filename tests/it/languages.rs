@@ -1,5 +1,5 @@
-//! Languages of the console and the dashboard over real sockets: choice by the browser and by the switch, numbers and
-//! days, and that names of users are never translated.
+//! Languages of the console and the dashboard over real sockets: choice by the browser or by the language switch,
+//! formats of numbers and days, and names that users chose, which are never translated.
 
 use crate::harness::browser::{Browser, between, holder, signed_in};
 use crate::harness::gateway::Running;
@@ -57,7 +57,7 @@ async fn every_page_is_in_the_language_of_the_browser() {
                 text.contains(&format!("<html lang=\"{language}\">")) && text.contains(sign_out),
                 "{path}"
             );
-            // The reference has the English names of the API.
+            // The API reference is not checked, because it contains the English names of the API.
             for word in english.into_iter().filter(|_| !path.contains("/api")) {
                 assert!(!text.contains(word), "{path} in {language} has {word}");
             }
@@ -78,7 +78,7 @@ async fn every_page_is_in_the_language_of_the_browser() {
         assert!(!invoice.contains(english), "{english} in {invoice}");
     }
     assert!(!statement.contains("Operational energy"), "{statement}");
-    // Formats for machines have no language.
+    // Machine-readable formats such as CSV do not depend on the language.
     let csv = get(&ada, "/dashboard/statement.csv", "de").await.text();
     assert!(csv.starts_with("month,of,account,") && csv.contains(",0.000025,"), "{csv}");
 }
@@ -114,7 +114,7 @@ async fn no_sentence_of_a_page_is_english_in_another_language() {
     let (ada, bob) = (holder(&running, "ada", "acme").await, signed_in(&running, "bob", "admin").await);
     let dashboard = DASHBOARD.pages.iter().map(|page| (&ada, filled(page.path, &id)));
     let console = OPERATORS.pages.iter().map(|page| (&bob, filled(page.path, "acme")));
-    // The reference has the English descriptions of the API.
+    // The API reference is not checked, because its descriptions are in English.
     let pages = dashboard.chain(console).filter(|(_, path)| !path.contains("/api"));
     let usages =
         ["model", "provider", "location", "outcome"].map(|by| (&bob, format!("/console/usage?by={by}")));

@@ -41,7 +41,7 @@ async fn ask(running: &Running, certified: &TestCertificate, framing: UploadFram
     }
 }
 
-/// Returns each kind of failure before an answer, and true if it is a failure of a stream.
+/// Returns each kind of failure before an answer, and true if it needs a streamed request.
 fn failures() -> Vec<(&'static str, Script, bool)> {
     let error = event(&json!({"error": {"message": "overloaded", "code": 503}}));
     vec![

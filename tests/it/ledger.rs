@@ -103,7 +103,8 @@ async fn killed_in_the_middle_of_charged_requests_nothing_is_charged_twice_and_n
     let requests = requests();
     let provider = Provider::start().await;
     let home = Home::new();
-    // A disk that takes seconds for a write is slow, but no answer may be released without its charge.
+    // `slow` is long, so that a slow disk delays answers instead of failing them. With `sync = "answer"`, no answer
+    // is sent before its charge is on the disk.
     let prepaid =
         "[billing]\ncredit = \"prepaid\"\n[ledger]\nsync = \"answer\"\nwindow = \"2ms\"\nslow = \"25s\"\n";
     home.write(&format!("{prepaid}{}", catalogue(&provider, "")));
@@ -153,7 +154,8 @@ async fn killed_while_charges_are_written_behind_only_the_last_of_them_are_forgo
     let charged = charged(&home, &provider, 100_000.0);
     let forgotten = acknowledged.iter().filter(|id| !charged.contains(*id)).count();
     assert_eq!(forgotten, 0, "of {} charges that were told to be written are forgotten", acknowledged.len());
-    // Only the end may be lost: after a lost entry of a client, no later one of the same client exists.
+    // Only the end of the ledger may be lost: if an entry of a client is missing, no later entry of this client
+    // exists.
     for answers in last {
         let written = answers.iter().take_while(|id| charged.contains(*id)).count();
         let later = answers.iter().skip(written).filter(|id| charged.contains(*id)).count();
@@ -219,10 +221,10 @@ async fn the_command_line_does_the_same_with_a_gateway_and_without() {
     let with = read(&home, &id, &charge);
     process.signal("TERM");
     process.until_ended().await;
-    // The same result without a gateway.
+    // The commands give the same result without a running gateway.
     assert_eq!(read(&home, &id, &charge), with);
     assert_eq!(credits(&home, "default"), 0.499);
-    // The store is lost, but the ledger files are not.
+    // Simulates the loss of the store; the ledger files, its second copy, still exist.
     std::fs::remove_dir_all(home.storage().join("store")).unwrap();
     let refused = home.command(&["credits", "verify"]);
     assert!(complaint(&refused).contains("rebuild"), "{}", complaint(&refused));

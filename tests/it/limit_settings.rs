@@ -32,7 +32,8 @@ async fn an_unstreamed_answer_is_as_large_as_its_bound_and_no_larger() {
     assert_eq!(provider.calls(), 3);
 }
 
-/// A form has its own timeout, which is longer than that of other bodies and shorter than the idle timeout.
+/// Tests that the body of a form has its own timeout. In this test it is longer than the timeout of other bodies and
+/// shorter than the idle timeout.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_form_comes_whole_in_its_own_time() {
     const UPLOAD: Duration = Duration::from_millis(700);
@@ -59,7 +60,7 @@ async fn a_form_comes_whole_in_its_own_time() {
 async fn requests_are_taken_until_so_much_is_unwritten_and_again_when_it_is_written() {
     const BACKLOG: u64 = 4 << 10;
     let provider = Provider::start().await;
-    // Entries for which no request waits are written after one hour.
+    // With this window, ledger entries for which no request waits are written only after one hour.
     let settings = "[ledger]\nbacklog = \"4KiB\"\nwindow = \"1h\"";
     let running = Bench::new().settings(settings).provider("a", &provider).start().await;
     let app = &running.gateway.app;
@@ -99,7 +100,7 @@ fn set(table: &str) -> BTreeMap<String, Vec<String>> {
             }
             let text = fs::read_to_string(&path).unwrap();
             for rest in text.split(&format!("[{table}]")).skip(1) {
-                // The text ends at the end of its literal, or at the start of the next table.
+                // The settings of the table end at the end of the string literal, or at the start of the next table.
                 let end = rest.match_indices('"').map(|(at, _)| at).find(|at| !rest[..*at].ends_with('\\'));
                 let lines = rest[..end.unwrap_or(rest.len())].split("\\n[").next().unwrap();
                 for (key, value) in lines.split("\\n").filter_map(|line| line.split_once('=')) {

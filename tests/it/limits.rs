@@ -27,7 +27,7 @@ pub fn public_id(client: &Client) -> &str {
     &client.key[7..23]
 }
 
-/// Waits if midnight UTC is so near that a budget's window could end within the test.
+/// Waits until after midnight UTC if less than 30 seconds are left, so that no budget is reset during the test.
 pub async fn far_from_midnight(running: &Running) {
     let clock = running.gateway.app.clock;
     until("the day to be young", || 86_400 - clock.unix_seconds() % 86_400 > 30).await;
@@ -39,7 +39,7 @@ pub fn number(answer: &Answer, name: &str) -> u64 {
 }
 
 pub fn answer_using(input: u64, output: u64) -> Vec<ScriptStep> {
-    // A token has at least one byte.
+    // The text has one byte per token: with fewer bytes, the reported tokens would be implausible.
     let mut answer = completion(&"x".repeat(usize::try_from(output).unwrap()));
     answer["usage"] =
         json!({"prompt_tokens": input, "completion_tokens": output, "total_tokens": input + output});
@@ -64,7 +64,8 @@ async fn the_headers_of_the_chat_dialect_stand_on_answers_and_refusals() {
     assert_eq!(number(&first, "x-ratelimit-remaining-requests"), 1);
     assert!(first.header("x-ratelimit-reset-requests").unwrap().ends_with('s'));
     assert_eq!(number(&first, "x-ratelimit-limit-tokens"), 100_000);
-    // The meter was settled before the head was sent: the headers show the reported usage, not the reserve.
+    // The gateway settles the used tokens before it sends the head, so the headers show the reported usage, not the
+    // reserve.
     assert!(number(&first, "x-ratelimit-remaining-tokens") >= 100_000 - 18);
     let stream = client.post(CHAT, &running.ask_stream()).await;
     assert_eq!((stream.status, number(&stream, "x-ratelimit-remaining-requests")), (200, 0));
@@ -127,7 +128,7 @@ async fn of_64_clients_as_many_pass_as_the_limit_says() {
             other => assert_eq!(other, 429),
         }
     }
-    // Requests that the bucket gains during the test may pass too, and no others.
+    // The token bucket refills during the test. The refilled requests may pass too, but no others.
     let gained = began.elapsed().as_millis() * 20 / 60_000;
     assert!((20..=20 + gained).contains(&passed), "{passed} passed, {gained} came in meanwhile");
     assert_eq!(provider.calls() as u128, passed);
@@ -137,7 +138,8 @@ async fn of_64_clients_as_many_pass_as_the_limit_says() {
 async fn tokens_are_reserved_by_max_tokens_and_over_use_is_debt() {
     let (provider, running) = bench().await;
     let client = limited(&running, json!({"tokens_per_minute": 1_000})).await;
-    // The prompt is estimated at one token per four bytes, 885, and then has more tokens than bytes.
+    // The gateway reserves the estimate for the prompt, 885 tokens (one per four bytes). The provider then reports
+    // 4,500 tokens, more than the prompt has bytes.
     provider.then(answer_using(4_500, 100));
     let mut ask = running.ask();
     ask["max_tokens"] = json!(100);
@@ -146,7 +148,8 @@ async fn tokens_are_reserved_by_max_tokens_and_over_use_is_debt() {
     assert_eq!((first.status, number(&first, "x-ratelimit-remaining-tokens")), (200, 0));
     let refused = client.post(CHAT, &ask).await;
     assert_eq!(refused.status, 429);
-    // 3,600 tokens of debt and 985 for the request, at 1,000 per minute; client libraries wait at most one minute.
+    // The wait covers up to 3,600 tokens of debt and 985 for the request, at 1,000 per minute. `x-should-retry` is
+    // false, since client libraries wait at most one minute.
     let wait = number(&refused, "retry-after");
     assert!((210..=276).contains(&wait), "{wait}");
     assert_eq!(refused.header("x-should-retry"), Some("false"));
@@ -165,7 +168,8 @@ async fn a_prompt_over_the_limit_gets_an_error_without_retry_after() {
     assert_eq!((refused.status, refused.header("retry-after")), (429, None));
     assert_eq!(refused.header("x-should-retry"), Some("false"));
     assert!(refused.json()["error"]["message"].as_str().unwrap().contains("shorten it"));
-    // A short prompt passes although its longest answer would not fit: the bucket is full.
+    // A request with a short prompt passes, although its longest answer would exceed the limit, because the bucket is
+    // full.
     assert_eq!(client.post(CHAT, &running.ask()).await.status, 200);
     assert_eq!(provider.calls(), 1);
 }
@@ -222,7 +226,7 @@ async fn the_concurrency_limit_of_a_key_is_enforced_and_released() {
     let refused = client.post(CHAT, &ask).await;
     assert_eq!((refused.status, refused.header("retry-after")), (429, Some("1")));
     assert_eq!(refused.json()["error"]["details"]["limit"], "concurrent");
-    // Another key of the account does not block it.
+    // Requests of another key of the same account do not use this key's limit.
     assert_eq!(provider.calls(), 2);
     drop(leaves);
     provider.until_left(1).await;
@@ -230,7 +234,8 @@ async fn the_concurrency_limit_of_a_key_is_enforced_and_released() {
     let (held, second) = (client.clone(), ask.clone());
     let next = tokio::spawn(async move { held.post(CHAT, &second).await.status });
     provider.until_calls(3).await;
-    // One after the other, so that a provider that does not wait yet finds the permit.
+    // Notifies the two scripts one after the other, because `Notify` stores only one notification for scripts that do
+    // not wait yet.
     go.notify_one();
     until("one of them to end", || running.gateway.app.in_flight_exchanges() == 1).await;
     go.notify_one();
@@ -243,7 +248,7 @@ async fn a_client_may_send_again_once_its_response_has_ended() {
     let (provider, running) = bench().await;
     let client = limited(&running, json!({"concurrent": 1})).await;
     for round in 0..20 {
-        // The connection stays open, so only the answer shows its end.
+        // The connection stays open, so the client knows from the answer alone that it has ended.
         let open = client.stream_until(CHAT, &running.ask_stream(), "[DONE]").await;
         drop(open);
         provider.then(status(400));

@@ -1,4 +1,4 @@
-//! Live figures of the operators' overview over real sockets: events, who may read them, and when a stream ends.
+//! Live figures of the operators' overview over real sockets: events, access rights, and the end of a stream.
 
 use crate::harness::browser::{Browser, signed_in};
 use crate::harness::client::OpenResponse;
@@ -87,7 +87,7 @@ async fn streams_end_when_the_gateway_stops() {
     }
     within("the gateway to stop", running.stop()).await;
     for mut stream in streams {
-        // The bytes after the head are the last event and the end of the chunks.
+        // The response ends correctly, with the last chunk.
         within("the end", async { while stream.more().await {} }).await;
         assert!(stream.bytes.ends_with(b"0\r\n\r\n"), "{}", String::from_utf8_lossy(&stream.bytes));
     }

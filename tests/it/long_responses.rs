@@ -1,5 +1,5 @@
-//! Long responses: an image may take minutes without a byte. The system probes both connections meanwhile, and no
-//! timeout of the gateway fires below its setting.
+//! Long responses: an image may take minutes without a byte. Meanwhile the system sends TCP keep-alive probes on both
+//! connections, and no timeout of the gateway fires before its configured time.
 
 use crate::harness::script::{ScriptStep, json_answer};
 use crate::harness::{Bench, Provider, until, within};
@@ -12,8 +12,8 @@ use tokio::sync::Notify;
 
 const PATH: &str = "/v1/images/generations";
 
-/// The kernel's timers of this process's connections, as (own end, other end, kind, ticks left). Kind 2 is the
-/// probe of a silent connection; there is none without SO_KEEPALIVE.
+/// Kernel timers of the connections of this process: own port, other port, kind, and ticks until the timer fires.
+/// Kind 2 is the keep-alive timer; it exists only with SO_KEEPALIVE.
 fn timers() -> Vec<(u16, u16, u8, u64)> {
     let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
     let port = |end: &str| u16::from_str_radix(end.split(':').nth(1).unwrap(), 16).unwrap();
@@ -26,7 +26,7 @@ fn timers() -> Vec<(u16, u16, u8, u64)> {
     table.lines().skip(1).map(row).collect()
 }
 
-/// Waits until the kernel probes this connection, at most 20 seconds without data: the kernel counts in hundredths.
+/// Waits until this connection has a keep-alive timer that fires within 20 seconds (2,000 ticks of a hundredth).
 async fn until_probed(what: &str, own: SocketAddr, other: Option<SocketAddr>) {
     let probed = |(from, to, kind, left): (u16, u16, u8, u64)| {
         let both = from == own.port() && other.is_none_or(|other| to == other.port());
@@ -35,7 +35,7 @@ async fn until_probed(what: &str, own: SocketAddr, other: Option<SocketAddr>) {
     until(what, || timers().into_iter().any(probed)).await;
 }
 
-/// Measures one second with the gateway's clock: a connection that the gateway closes after an idle second.
+/// Waits for one second by the gateway's clock: opens a connection that the gateway closes after an idle second.
 async fn idle_second(address: SocketAddr) {
     let mut socket = TcpStream::connect(address).await.unwrap();
     socket.write_all(b"GET /v1/models HTTP/1.1\r\nhost: test\r\n\r\n").await.unwrap();
@@ -50,7 +50,7 @@ async fn a_drawing_that_takes_its_time_arrives_over_probed_connections() {
     let go = Arc::new(Notify::new());
     let drawn = json_answer(200, &json!({"created": 1, "data": [{"b64_json": "iVBORw0KGgo="}]}));
     provider.then([vec![ScriptStep::Wait(go.clone())], drawn].concat());
-    // All timeouts except that of this wait are one second.
+    // All timeouts are one second, except the timeout for the provider's answer.
     let running = Bench::new()
         .settings(
             "[limits]\nrequest_head = \"1s\"\nbody_idle = \"1s\"\nbody = \"1s\"\nkeep_alive = \"1s\"\n\

@@ -1,4 +1,5 @@
-//! Measured speeds: found by a few requests, retained over reloads and restarts.
+//! Measured speeds: a few requests are enough to find the faster provider, and the measurements survive reloads and
+//! restarts.
 
 use crate::harness::gateway::{PATIENT, Running};
 use crate::harness::script::{ScriptStep, completion, plain};
@@ -31,7 +32,7 @@ async fn slow_and_fast() -> (Provider, Provider) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_faster_dearer_provider_is_found_under_speed_and_balanced() {
-    // The conversation is always the same: its session must not stay at the slow provider.
+    // All requests belong to the same conversation. Session affinity must not bind it to the slow provider.
     for (flavor, price) in [("speed", DEARER), ("balanced", DEARER), ("speed", CHEAP), ("balanced", CHEAP)] {
         let (slow, fast) = slow_and_fast().await;
         let running = Bench::new()
@@ -93,7 +94,8 @@ async fn speeds_and_the_last_hour_outlive_reload_and_restart() {
     let calls = (slow.calls(), fast.calls());
     asked(&again, "m:speed", 10).await;
     assert_eq!((slow.calls(), fast.calls()), (calls.0, calls.1 + 10), "nothing is measured again");
-    // At another address it is another offer without measurements, and the old row is removed.
+    // With another address, the provider's offer counts as a new one without measurements, and the stored row of the
+    // old one is removed.
     let other = Provider::start().await;
     let moved = || {
         Bench::new()
@@ -143,7 +145,7 @@ async fn damaged_rows_are_no_reason_not_to_start() {
         app.config_snapshot().offers[0].latency_stats.lock().tokens_per_second(app.clock.steady_now()),
         None
     );
-    // The present intensity of the grid may have been written already.
+    // The only allowed row is the current grid intensity, which may have been written already.
     let rows = app.stores.store.scan(StoreTable::Measurements, b"", None, 100).unwrap().rows;
     assert!(rows.iter().all(|row| row.key == b"gFR" && row.value.len() > 40), "{rows:?}");
     asked(&again, "m", 1).await;

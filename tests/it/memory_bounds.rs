@@ -13,7 +13,8 @@ async fn check_compares_the_memory_bounds_with_the_machines_memory() {
     let small = "requests = 4\nqueue = 4\n";
     let limits = "[limits]\nconnections = 100\njson_body = \"1MiB\"\n[ledger]\nbacklog = \"1MiB\"\n";
     let batches = "[batches]\nmemory = \"1MiB\"\nline = \"1MiB\"\nconcurrency = 1\n";
-    // Bodies count twice: with all other memory, even half of the total is too much.
+    // The memory bound counts bodies twice. Together with all other memory, bodies of half the machine's memory are
+    // already too much.
     for (bytes, too_much) in [(2 << 20, false), (total / 2, true), (total, true)] {
         let overload = format!("[overload]\n{small}bytes = \"{bytes}B\"\n");
         home.write(&format!("{overload}{limits}{batches}{}", catalogue(&provider, "")));

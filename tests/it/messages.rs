@@ -1,4 +1,4 @@
-//! Messages dialect, over providers that speak chat and over its own.
+//! Messages dialect of clients, with providers that speak chat and providers that speak messages.
 
 use crate::harness::script::{
     Script, ScriptStep, cut, delta, done, event, finish, json_answer, message, role, sse, status, stream,
@@ -233,7 +233,7 @@ async fn tokens_are_counted_exactly_and_nothing_is_asked_of_a_provider() {
     assert_eq!(provider.calls(), 0);
 }
 
-/// Tests an account without balance: even the smallest reserve would be refused.
+/// Tests requests with `max_tokens: 0`. The account has no balance, so even the smallest reserve would be refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_tokens_at_all_are_answered_without_a_provider_and_without_a_charge() {
     for lines in ["", "dialects = [\"messages\"]"] {
@@ -270,7 +270,7 @@ async fn no_tokens_at_all_are_answered_without_a_provider_and_without_a_charge()
     }
 }
 
-/// Asserts that both objects are present and state no usage.
+/// Asserts that `environment_impact` and `billing_cost` are present and that all their amounts are zero.
 fn assert_empty(end: &Value) {
     assert_eq!((&end["usage"]["input_tokens"], &end["usage"]["output_tokens"]), (&json!(0), &json!(0)));
     assert_eq!(end["billing_cost"], json!({"energy": 0, "credits": 0, "paid_with": "credits"}));
@@ -303,7 +303,7 @@ async fn a_prompt_over_the_context_window_is_rejected_before_any_provider_call()
     assert!(error["message"].as_str().unwrap().starts_with("prompt is too long: "));
     assert!(error["details"]["input_tokens"].as_u64().unwrap() > 5_000);
     assert_eq!(provider.calls(), 0);
-    // A cap that does not fit is cut down to what is left.
+    // A `max_tokens` that does not fit the window is reduced to the tokens that the prompt leaves.
     let mut greedy = ask(false);
     greedy["messages"][0]["content"] = json!("word ".repeat(1_000));
     greedy["max_tokens"] = json!(64_000);

@@ -1,4 +1,4 @@
-//! Lists whose elements may have two forms, and contain both.
+//! Requests with lists that mix two forms of elements, such as texts and token ids.
 
 use crate::harness::Provider;
 use crate::harness::script::{scores, vectors};
@@ -14,7 +14,7 @@ async fn texts_and_token_ids_may_stand_in_one_list() {
     let body = embeddings::embed(&running, mixed()).await.json();
     assert_eq!(body["data"].as_array().unwrap().len(), 3);
     assert_eq!(provider.last().json()["input"], json!(["Hi", "Hello world", "there"]));
-    // Token ids of the model itself are sent unchanged, and never together with texts.
+    // A provider that accepts token ids gets them unchanged, but never in one request together with texts.
     let native = Provider::start().await;
     for number in [1.0, 2.0, 3.0] {
         native.then(vectors(&[&[number]], 2));

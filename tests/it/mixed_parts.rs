@@ -1,5 +1,5 @@
-//! Content as a string and as a list, and lists of texts and images, in messages and tool results: each dialect with
-//! providers of each.
+//! Content as a string and as a list, and lists of texts and images, in messages and tool results: each client
+//! dialect with providers of each dialect.
 
 use crate::harness::gateway::{PATIENT, Running};
 use crate::harness::script::{completion, json_answer, message};
@@ -78,7 +78,7 @@ async fn sent(dialect: &str, offer: &str, path: &str, messages: Value) -> Value 
     provider.last().json()["messages"].clone()
 }
 
-/// Returns the message with this role, by its number among those.
+/// Returns a message with this role, by its number among the messages of the role.
 fn of_role<'v>(messages: &'v Value, role: &str, number: usize) -> &'v Value {
     messages.as_array().unwrap().iter().filter(|message| message["role"] == role).nth(number).unwrap()
 }

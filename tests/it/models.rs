@@ -29,7 +29,7 @@ async fn the_list_is_sorted_filtered_and_paged() {
     assert_eq!(body["object"], "list");
     let m = body["data"].as_array().unwrap().iter().find(|item| item["id"] == "m").unwrap().clone();
     assert_eq!(m["object"], "model");
-    // EUR per token: one EUR a million.
+    // The price is in EUR per token: one EUR per million tokens.
     assert_eq!(m["pricing"]["input"].as_f64(), Some(0.000_001));
     assert_eq!(ids(&get("?sort=pricing-low-to-high").await), ["m", "org/big"]);
     assert_eq!(ids(&get("?sort=newest").await), ["org/big", "m"]);

@@ -75,7 +75,8 @@ fn last(answer: &Answer) -> Value {
     answer.events().last().unwrap().clone()
 }
 
-/// Starts a provider whose script depends on the request; also returns its requests.
+/// Starts a provider whose script depends on the request; returns the provider, and the list in which its requests
+/// are recorded.
 async fn engine(
     pick: impl Fn(&RecordedRequest) -> Script + Send + Sync + 'static,
 ) -> (Provider, Arc<Mutex<Vec<Value>>>) {
@@ -281,7 +282,7 @@ async fn a_disconnect_stops_all_choices_and_charges_the_received_output() {
     drop(open);
     provider.until_left(2).await;
     crate::harness::until("the charge", || balance(&running) < before).await;
-    // Ten tokens of text for each choice, and the prompt by its bytes.
+    // The charge covers at least ten output tokens for each of the two choices.
     assert!(before - balance(&running) >= 2 * 10 * 200, "{}", before - balance(&running));
 }
 

@@ -7,7 +7,7 @@ use serde_json::json;
 
 const CHEAP: &str = "price = { input = 0.1, output = 0.1 }";
 const DEAR: &str = "price = { input = 9.0, output = 9.0 }";
-/// Number of consecutive failed checks that eject, the threshold of the circuit breaker.
+/// Number of consecutive failed checks after which the circuit breaker ejects an offer.
 const THRESHOLD: u64 = 3;
 
 /// Returns the provider that answers a request for the cheapest offer.
@@ -53,7 +53,7 @@ async fn a_killed_provider_leaves_after_a_threshold_of_checks_and_comes_back() {
     assert_eq!(cheapest(&running).await.as_deref(), Some("killed"));
     killed.gets(cut()).always(cut());
     until("the ejection", || !is_ready(&running, "killed")).await;
-    // The result that ejects is counted directly after the ejection.
+    // The metric counts the check that ejects the offer only after the ejection, so it may lack one.
     let failed = checks(&running, "killed", "bad").await;
     assert!(failed + 1 >= THRESHOLD, "ejected after {failed} failed checks");
     within("the count", async { while checks(&running, "killed", "bad").await < THRESHOLD {} }).await;
@@ -63,7 +63,8 @@ async fn a_killed_provider_leaves_after_a_threshold_of_checks_and_comes_back() {
         assert_eq!(cheapest(&running).await.as_deref(), Some("good"));
     }
     assert_eq!(killed.calls(), calls, "no request is risked on it");
-    // A passing check permits probes, and these close the breaker: the test waits for no timer.
+    // A passing check permits probe requests, and successful probes close the breaker. The test does not have to wait
+    // for a timer.
     killed.gets(plain("ok")).always(plain("back"));
     within("its return", async { while cheapest(&running).await.as_deref() != Some("killed") {} }).await;
     within("the end of its trial", async {

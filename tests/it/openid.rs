@@ -1,4 +1,5 @@
-//! Sign-in by OpenID Connect over real sockets: a scripted provider, both sites, and every refusal.
+//! Sign-in by OpenID Connect over real sockets: with a scripted OpenID provider, at the console and the dashboard,
+//! and with every refusal.
 
 use crate::harness::browser::{Browser, between, signed_in};
 use crate::harness::certificates::TestCertificate;
@@ -25,7 +26,7 @@ fn pair(cookie: &str) -> &str {
     cookie.split(';').next().unwrap()
 }
 
-/// Starts a sign-in; returns the path of the provider's answer, and the cookie of the sign-in.
+/// Starts a sign-in; returns the path to which the provider redirects back, and the cookie of the sign-in.
 async fn begin(browser: &Browser, openid: &OpenIdServer, query: &str) -> (String, String) {
     let begun = browser.get(&format!("{}sign-in/openid{query}", browser.root)).await;
     assert_eq!(begun.status, 303, "{}", begun.text());
@@ -36,7 +37,7 @@ async fn begin(browser: &Browser, openid: &OpenIdServer, query: &str) -> (String
     (openid.authorize(begun.header("location").unwrap()), pair(&cookie).to_owned())
 }
 
-/// Signs the provider's person in; the browser keeps the session's cookie.
+/// Signs in the user whose claims the provider has; the browser keeps the session's cookie.
 async fn sign_in(browser: &mut Browser, openid: &OpenIdServer, query: &str) -> Answer {
     let (path, cookie) = begin(browser, openid, query).await;
     // The session's cookie is `Strict`, so the browser does not send it here.
@@ -84,7 +85,7 @@ async fn a_person_signs_in_with_the_role_of_the_claims() {
     let users = running.admin().get("/admin/users").await.json();
     assert_eq!(users["data"][0]["state"], "active", "{users}");
 
-    // Another sign-in creates a new session and ends the previous one; the role follows the claims.
+    // Another sign-in creates a new session and ends the previous one; the role is taken from the new claims.
     let first = browser.cookie.clone();
     openid.person(json!({"sub": "1", "preferred_username": "renamed", "roles": "penstock-viewer"}));
     assert_eq!(sign_in(&mut browser, &openid, "").await.status, 200);
@@ -93,7 +94,7 @@ async fn a_person_signs_in_with_the_role_of_the_claims() {
     let old = Browser { site: browser.site.clone(), root: browser.root, cookie: first };
     assert_eq!(old.get("/console/").await.status, 303);
 
-    // If the claims no longer have a role, the next sign-in ends the session.
+    // If the claims no longer contain a role, the next sign-in is refused and ends the session.
     openid.person(json!({"sub": "1", "preferred_username": "ada", "roles": []}));
     let before = browser.cookie.clone();
     let refused = sign_in(&mut browser, &openid, "").await;
@@ -170,7 +171,7 @@ async fn an_answer_is_of_the_browser_and_the_request_and_is_accepted_once() {
         ("/console/sign-in/openid/return", &cookie),
         ("/console/sign-in/openid/return?code=code-0&state=", &cookie),
         (&path, &format!("{cookie}A")),
-        // The cookie of one site is not valid at the other.
+        // A cookie of the console is not valid at the dashboard.
         (&path, &cookie.replace("penstock_session", "penstock_dashboard")),
     ] {
         let refused = get(path, cookie).await;
@@ -221,7 +222,7 @@ async fn account_holders_come_by_a_claim_or_an_invitation() {
     assert_eq!(sign_in(&mut browser, &openid, "").await.status, 200);
     assert!(browser.get("/dashboard/").await.text().contains("eve (account)"));
 
-    // A user without any role, with an invitation.
+    // A user whose claims have no role, but who has an invitation.
     let invited = json!({"name": "zoe", "role": "account", "account": "acme"});
     let token = admin.post("/admin/users", &invited).await.json()["invitation"].as_str().unwrap().to_owned();
     let page = browser.get(&format!("/dashboard/invitation/{token}")).await.text();
@@ -237,12 +238,13 @@ async fn account_holders_come_by_a_claim_or_an_invitation() {
     openid.person(json!({"sub": "5"}));
     let used = sign_in(&mut Browser::at_dashboard(&running), &openid, &query).await;
     assert_eq!((used.status, reason(&used).contains("was used or has expired")), (409, true));
-    // From then on the invited user signs in without the invitation, and keeps the role.
+    // From then on the invited user signs in without the invitation, with the same role, whatever role the claims
+    // contain.
     openid.person(json!({"sub": "4", "roles": ["penstock-admin"]}));
     assert_eq!(sign_in(&mut guest, &openid, "").await.status, 200);
     assert!(guest.get("/dashboard/").await.text().contains("zoe (account)"));
 
-    // The page of the provider ends the provider's own session.
+    // After the sign-out, the page links to the logout page of the provider, which ends the provider's own session.
     let token = guest.token("/dashboard/").await;
     let out = guest.post("/dashboard/sign-out", &[("form_token", &token)]).await;
     assert_eq!(out.status, 200);

@@ -1,5 +1,5 @@
-//! The dashboard's playground over real sockets: quote, answer, charge, limits, refusals, and that nothing of a prompt
-//! is kept.
+//! The dashboard's playground over real sockets: quote, answer, charge, limits, refusals; nothing of a prompt is
+//! stored.
 
 use crate::billing::entries;
 use crate::harness::browser::{Browser, between, holder};
@@ -49,7 +49,7 @@ async fn send(browser: &mut Browser, fields: &[(&str, &str)]) -> Answer {
     if quoted.status != 200 || fields.contains(&("action", "quote")) {
         return quoted;
     }
-    // The request is sent once its quote was shown.
+    // The form is sent again with the digest of the quote; only then the gateway sends the request.
     let digest = quoted_digest(&quoted);
     form.push(("quoted", &digest));
     browser.post(PATH, &form).await
@@ -60,7 +60,7 @@ fn quoted_digest(page: &Answer) -> String {
     between(&page.text(), "name=\"quoted\" value=\"", "\"")
 }
 
-/// Value of a tile, and its detail.
+/// Value that a tile of the page shows.
 fn tile(page: &Answer, label: &str) -> String {
     // The exact value is in the title.
     let value = between(&page.text(), &format!("<dt>{label}</dt><dd><span class=\"value\""), "</span>");
@@ -83,7 +83,7 @@ async fn a_request_of_the_page_is_charged_once_like_any_other_of_its_key() {
     assert_eq!((asked.status, provider.calls()), (200, 1), "{}", asked.text());
     let text = asked.text();
     assert!(!text.contains(ATTACK) && !text.contains("<script>alert"), "{text}");
-    // The form of the languages has the prompt too.
+    // The prompt occurs twice, because the form of the language switch repeats it.
     assert_eq!(text.matches("alert(1)").count(), 3, "the answer and the prompt are shown: {text}");
     assert!(!text.contains("name=\"quoted\""), "another request has a quote of its own");
     assert!(!text.contains(&client.key), "the secret is on no page");

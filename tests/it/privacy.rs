@@ -49,12 +49,13 @@ fn holds(bytes: &[u8], word: &str) -> bool {
     bytes.windows(word.len()).any(|window| window == word.as_bytes())
 }
 
-/// The secret part of a key: 40 characters after 16 of its id.
+/// Secret part of a key: 40 characters, after the 16 characters of its id.
 fn secret(key: &str) -> &str {
     &key["sk-svc-".len() + 16..][..40]
 }
 
-/// Tests all kinds of failures, each with the planted words in the request or answer.
+/// Causes all kinds of failures, each with the planted words in the request or in the answer; returns the client's
+/// answers.
 async fn fail(client: &Client, provider: &Provider) -> Vec<Answer> {
     let echo = json!({"error": {"message": format!("{PROMPT} {COMPLETION} {SECRET} {ROUTE}")}});
     let mut answers = Vec::new();
@@ -168,7 +169,8 @@ async fn a_crash_leaves_no_memory_on_disk_unless_it_is_allowed() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     use std::os::unix::process::ExitStatusExt;
     let provider = Provider::start().await;
-    // Sets the limit to the maximum of the tests' user: a limit inherited by the gateway must have no effect.
+    // Raises the core dump limit to the maximum for this user. The gateway inherits this limit, and has to set it to
+    // 0 itself.
     let most = getrlimit(Resource::Core).maximum;
     setrlimit(Resource::Core, Rlimit { current: most, maximum: most }).unwrap();
     for (lines, expected) in
@@ -189,8 +191,8 @@ async fn a_crash_leaves_no_memory_on_disk_unless_it_is_allowed() {
 /// Id of the user `nobody`.
 const NOBODY: u32 = 65_534;
 
-/// Checks whether another process of the user may attach to this one. Root may attach anyway; for root, the owner of
-/// the process's files in `/proc` shows it.
+/// Returns true if another process of the same user may attach to this one and read its memory. Root may always
+/// attach, so for root the function checks the owner of the process's files in `/proc` instead.
 fn is_open(process: u32, root: bool) -> bool {
     let environment = format!("/proc/{process}/environ");
     match root {
@@ -199,11 +201,12 @@ fn is_open(process: u32, root: bool) -> bool {
     }
 }
 
-/// Returns the same command as the user `nobody`, who may have no access to the build folder of the binary.
+/// Changes a command to run as the user `nobody`. It runs a copy of the binary, since this user may have no access to
+/// the build folder.
 fn as_nobody(home: &Home, command: &mut Command) {
     let (binary, out) = (home.path().join("gateway"), home.path().join("said"));
-    // Copied by a separate process: a child that another test forks meanwhile would inherit a descriptor open for
-    // writing, and such a file cannot be executed.
+    // A separate process makes the copy. In this process, a child that another test forks meanwhile would inherit the
+    // descriptor that is open for writing, and a file that is open for writing cannot be executed.
     assert!(Command::new("cp").arg(command.get_program()).arg(&binary).status().unwrap().success());
     let out = std::fs::File::options().append(true).open(out).unwrap();
     chown(home.path(), Some(NOBODY), Some(NOBODY)).unwrap();

@@ -1,4 +1,4 @@
-//! The binary for operators: messages, start and exit status.
+//! The gateway binary as operators use it: messages, start and exit status.
 
 use crate::harness::certificates::TestCertificate;
 use crate::harness::process::{Home, address, catalogue, complaint, ended, penstock};
@@ -255,7 +255,7 @@ async fn a_reload_does_or_names_all_that_is_new() {
     let reloaded = home.command(&["reload"]);
     let named = "storage.pepper, storage.export.path, spool.memory, spool.disk, ledger.ahead, process.core_dumps take effect";
     assert!(complaint(&reloaded).contains(named), "{}", complaint(&reloaded));
-    // From now on request lines are logged, as text.
+    // After the reload, requests are logged, and in text format.
     assert_eq!(client.post(CHAT, &ask()).await.status, 200);
     running.wait_for_line("event=request").await;
     assert!(!running.output().contains("\"event\":\"request\""), "{}", running.output());

@@ -46,7 +46,7 @@ async fn batch_lines_wait_and_never_take_the_last_fifth() {
     provider.until_calls(4).await;
     until("the others to wait", || running.gateway.app.in_flight_exchanges() == 8).await;
     assert_eq!(provider.max_in_flight(), 4, "a fifth of the places stays free");
-    // An urgent request still gets a permit.
+    // An interactive request still gets a permit, because batch requests may not use all of them.
     let (client, ask) = (running.client.clone(), running.ask());
     let urgent = tokio::spawn(async move { client.post("/v1/chat/completions", &ask).await });
     provider.until_calls(5).await;
@@ -102,7 +102,8 @@ async fn a_waiting_batch_stream_gets_keep_alives() {
     assert_eq!(answer.header("x-penstock-flavor"), Some("batch"));
 }
 
-/// The timeout of the running request is over when the waiting request gets its permit.
+/// Tests that waiting in the queue does not count towards the time limit: the waiting request gets its permit only
+/// when the running request has timed out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_queue_of_batch_work_takes_nothing_from_its_time() {
     let provider = Provider::start().await;
@@ -199,7 +200,8 @@ async fn batch_requests_of_one_account_do_not_hold_up_those_of_another() {
     until("all to wait", || concurrency.waiter_count() == 39).await;
     let two = [send(&other), send(&other)];
     until("both to wait", || concurrency.waiter_count() == 41).await;
-    // Order: the running request, one of its account, one of the other account, and the same again.
+    // Expected order: the running request, then one request of its account and one of the other account, and both
+    // again.
     for call in 2..=6 {
         go.notify_one();
         provider.until_calls(call).await;

@@ -161,7 +161,7 @@ async fn a_constraint_that_no_offer_takes_is_refused_by_name_while_one_is_down()
             .provider_with("b", &good, "", unlisted)
             .start()
             .await;
-        // Enough failures to eject the offer.
+        // Sends enough failing requests to eject the offer.
         for _ in 0..20 {
             down.then(json_answer(500, &json!({"error": "broken"})));
             running.chat().await;

@@ -1,10 +1,12 @@
-//! Failures of a provider that it reports as errors of the client, and failures that a request may have caused.
+//! Failures of a provider that it reports with statuses of client errors, and failures that a request may have
+//! caused.
 
 use crate::harness::script::{ScriptStep, event, json_answer, sse};
 use crate::harness::{Bench, Provider};
 use serde_json::{Value, json};
 
-/// Errors of the gateway's own account or model name, and of the provider, with words that no client may see.
+/// Provider errors about the gateway's own account or model name, or about the provider itself. No client may see
+/// their texts.
 fn faults() -> Vec<(u16, Value)> {
     let error = |message: &str, code: &str| json!({"error": {"message": message, "type": "invalid_request_error", "code": code}});
     vec![
@@ -68,7 +70,7 @@ async fn a_failure_that_the_history_may_have_caused_is_answered_by_another_offer
     let (first, second) = (Provider::start().await, Provider::start().await);
     first.always(json_answer(500, &json!({"error": {"message": "CUDA out of memory"}})));
     let running = Bench::new().provider("a", &first).provider("b", &second).start().await;
-    // Each conversation begins in another way, because one stays at its offer.
+    // Each conversation has a different beginning, because all requests of one conversation go to the same offer.
     let call = |arguments: &str, number: usize| {
         json!({"model": "m", "messages": [{"role": "user", "content": format!("x{number}")},
         {"role": "assistant", "content": null, "tool_calls": [{"id": "c", "type": "function",
@@ -82,7 +84,7 @@ async fn a_failure_that_the_history_may_have_caused_is_answered_by_another_offer
         }
     }
     assert!(first.calls() > 0, "the first offer was asked");
-    // A text about the call ends the request at once.
+    // An error text about the tool call's arguments shows that the request is at fault, so no other offer is tried.
     let (first, second) = (Provider::start().await, Provider::start().await);
     for provider in [&first, &second] {
         provider.always(json_answer(500, &json!({"error": {"message": "Expecting value: line 1 column 6"}})));

@@ -1,4 +1,4 @@
-//! Unusual streams of providers: errors by field or name, JSON lines, and usage after the end.
+//! Unusual streams of providers: errors as an SSE field or as a named event, JSON lines, and usage after the end.
 
 use crate::harness::script::{
     Script, ScriptStep, delta, done, event, finish, role, sse, status, stream, text, usage,
@@ -25,12 +25,12 @@ fn json_lines(values: &[Value]) -> Script {
     script
 }
 
-/// Returns the `usage` of a streamed answer.
+/// Returns the `usage` that the events of a streamed answer contain.
 fn stated_usage(events: &[Value]) -> Value {
     events.iter().find_map(|event| event.get("usage").filter(|usage| !usage.is_null())).cloned().unwrap()
 }
 
-/// Checks that a stream is answered by the second provider if the first one sends this.
+/// Checks that a stream is answered by the second provider if the first provider sends this script.
 async fn assert_fails_over(script: Script) {
     let (bad, good) = (Provider::start().await, Provider::start().await);
     bad.then(script);
@@ -157,7 +157,7 @@ async fn output_after_a_finish_reason_and_a_silence_is_passed_on() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silence_after_a_finish_reason_ends_the_answer() {
-    // A stream that waited for `idle` would not end within this test.
+    // The timeouts are so long that a gateway that waited for `idle` would not end the stream within this test.
     const PATIENT: &str = "timeouts = { idle = \"1h\", total = \"2h\" }";
     let last_text = event(&delta(json!({"content": "One two"}), Some("stop")));
     for script in [

@@ -1,4 +1,5 @@
-//! The public listener beside the API: first page, health checks, API description, CORS, and request ids of clients.
+//! Parts of the public listener besides the API: first page, health checks, API description, CORS, and request ids of
+//! clients.
 
 use crate::harness::process::{Home, catalogue};
 use crate::harness::script::plain;

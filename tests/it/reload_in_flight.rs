@@ -1,4 +1,5 @@
-//! Requests in flight during a reload: streams end as they began, and a load of requests gets the same answers.
+//! Requests in flight during a reload: streams end as they began, and requests under load get the same answers as
+//! without a reload.
 
 use crate::harness::script::{ScriptStep, done, finish, plain, role, sse, text, usage};
 use crate::harness::{Answer, Bench, Client, Provider, until};
@@ -54,7 +55,7 @@ async fn a_stream_ends_with_the_configuration_that_it_began_with() {
     assert!(across.whole);
     let stable = |answer: &Answer| {
         let mut events = events(answer);
-        // The figures depend on measurements, so only their presence and the charge are compared.
+        // The values of `environment_impact` depend on measured times, so they are not compared.
         events.iter_mut().for_each(|event| drop(event.as_object_mut().unwrap().remove("environment_impact")));
         events
     };

@@ -20,7 +20,8 @@ async fn a_provider_by_name_is_there_at_once_after_a_reload() {
         Bench::new().provider_at("a", &base, "", "")
     };
     let running = bench().start().await;
-    // The name may resolve to another address first: then the second attempt succeeds.
+    // The host name may first resolve to an address on which no provider listens; the attempt at the next address
+    // succeeds.
     assert_eq!(running.chat().await.status, 200);
     for _ in 0..3 {
         running.reload(bench().load(running.storage())).await;
@@ -48,7 +49,7 @@ async fn a_permit_remains_taken_after_a_reload() {
     running.reload(bench(1).load(running.storage())).await;
     assert_eq!(running.chat().await.status, 503, "its only place is taken");
     assert_eq!(provider.calls(), 1);
-    // A higher limit applies at once, and a lower one when enough running requests have ended.
+    // A higher limit applies at once, and a lower one as soon as enough running requests have ended.
     running.reload(bench(2).load(running.storage())).await;
     let second = asked(&running);
     provider.until_calls(2).await;

@@ -37,7 +37,7 @@ impl GatewayWithProvider {
         answer
     }
 
-    /// Sends the same streamed request without faults and with these.
+    /// Sends the same streamed request twice: first without faults, then with these faults.
     async fn both(&self, faults: Vec<SimulatedFault>, ask: &Value) -> (Answer, Answer) {
         (self.under(Vec::new(), ask).await, self.under(faults, ask).await)
     }
@@ -168,7 +168,7 @@ async fn a_plain_answer_may_be_compressed_split_or_of_another_type() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_huge_event_passes_whole() {
     let pair = GatewayWithProvider::start().await;
-    // With a small cap the text would be cut.
+    // The request has no `max_tokens`, because a small limit would truncate the long text.
     let mut request = stream();
     request.as_object_mut().unwrap().remove("max_tokens");
     let answer = pair

@@ -107,7 +107,8 @@ async fn a_stream_has_its_items_and_the_objects_in_the_last_event() {
     assert_eq!(response["output"][3]["input"], "*** Begin\n");
     assert!(response["environment_impact"].is_object() && response["billing_cost"].is_object());
 
-    // The client sends the items back with their outputs, and the provider reads the reasoning.
+    // The client sends the output items back, together with the outputs of the calls. The provider then gets the
+    // reasoning too.
     let mut input = vec![json!({"role": "user", "content": "Hi"})];
     input.extend(response["output"].as_array().unwrap().iter().cloned());
     input.push(json!({"type": "function_call_output", "call_id": "call_0", "output": "1"}));
@@ -263,7 +264,7 @@ async fn input_tokens_are_counted_without_a_call() {
     assert_eq!(count.header("x-token-count-method"), Some("exact"));
     let counted = count.json();
     assert_eq!(counted["object"], "response.input_tokens");
-    // The same conversation in the messages dialect.
+    // The same conversation in the messages dialect has the same count.
     let body = json!({"model": "m", "system": "Be brief.", "messages": [{"role": "user", "content": "Hi"}]});
     let messages = running.client.post("/v1/messages/count_tokens", &body).await.json();
     assert_eq!(counted["input_tokens"], messages["input_tokens"]);

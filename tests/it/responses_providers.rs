@@ -160,7 +160,7 @@ async fn tools_and_structured_output_reach_the_model() {
         }
         let message = answer.json()["choices"][0]["message"].clone();
         assert_eq!(message["tool_calls"][0]["function"]["name"], "weather", "{message}");
-        // The client sends the call and its result back.
+        // The client sends the tool call and its result in the next request.
         let call = message["tool_calls"][0].clone();
         let mut more = body.clone();
         let result = json!({"role": "tool", "tool_call_id": call["id"], "content": "Sunny"});
@@ -313,11 +313,11 @@ async fn references_to_stored_items_are_resolved() {
     let sent = provider.last().json()["messages"].clone();
     let expected = json!([{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"},
         {"role": "user", "content": "More"}]);
-    // Content of a stored item is a list of parts.
+    // The content of the first message is a list of parts, because it comes from a stored item.
     assert_eq!(sent[0]["role"], "user");
     assert!(sent[0]["content"].to_string().contains("Hi"), "{sent}");
     assert_eq!((&sent[1], &sent[2]), (&expected[1], &expected[2]));
-    // The response that refers to items stores the items.
+    // The new response stores the items themselves, not the references to them.
     let listed =
         client.get(&format!("{RESPONSES}/{}/input_items", second.json()["id"].as_str().unwrap())).await;
     assert_eq!(listed.json()["data"].as_array().unwrap().len(), 3, "{}", listed.text());
@@ -334,7 +334,7 @@ async fn references_to_stored_items_are_resolved() {
         assert_eq!((refused.status, &error["param"]), (400, &json!("input[1].id")), "{error}");
         assert!(error["message"].as_str().unwrap().contains(id.as_str().unwrap()), "{error}");
     }
-    // Without the setting the reference itself is refused.
+    // Without `store_responses`, an item reference is refused by its type.
     let refused = running.client.post(RESPONSES, &body).await;
     assert_eq!(refused.json()["error"]["param"], "input[1].type");
     assert_eq!(provider.calls(), calls);

@@ -37,7 +37,7 @@ async fn a_silent_provider_is_never_asked_twice() {
     provider.until_left(1).await;
 }
 
-/// A requested cooldown, in seconds or as a date. A 503 without one is retried at once, a 429 is not.
+/// Tests `retry-after`, in seconds or as a date. Without it, a 503 is retried at once, but a 429 is not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_requested_cooldown_is_respected() {
     let date = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(60));
@@ -65,7 +65,7 @@ async fn without_another_provider_a_brief_cooldown_is_awaited() {
     let answer = running.chat().await;
     assert_eq!(answer.status, 200);
     assert_eq!(provider.calls(), 2);
-    // The wait counts as the provider's time, not as the gateway's.
+    // The wait for the cooldown counts as time of the provider, not as overhead of the gateway.
     until("the exchange to be logged", || running.gateway.app.in_flight_exchanges() == 0).await;
     let metrics = running.admin().get("/metrics").await.text();
     let own = metrics
@@ -171,7 +171,8 @@ async fn an_error_in_an_encoding_that_is_not_read_keeps_its_status() {
     }
 }
 
-/// A cooldown up to `routing.patience` is waited for at the same provider; for a longer one, another provider is tried.
+/// Tests `routing.patience`: the gateway waits for a cooldown up to this time and retries at the same provider; for a
+/// longer cooldown, it tries another provider.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rest_within_the_patience_is_waited_for_and_a_longer_one_is_not() {
     let dear = "price = { input = 50.0, output = 50.0 }";

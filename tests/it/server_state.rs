@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Returns requests as current client libraries send them: with this thread, or without one.
+/// Returns requests as current client libraries send them: with this `thread` member, or without it.
 fn thread_request(thread: Option<Value>) -> Value {
     let mut body = json!({"model": "m", "max_tokens": 100, "system": "Be brief.",
         "tools": [{"name": "look", "input_schema": {"type": "object"}}],
@@ -101,7 +101,7 @@ A member that stands in no table is dropped for chat, and for messages unless it
 with a new beta go on working. For responses it is treated as a member of chat. What is refused is refused with 400, `INFERENCE_3202` and its name, and only where its \
 value asks for something: `null`, `false` and empty values pass.\n";
 
-/// Returns the values of a member that are refused, in words.
+/// Returns the description of a member's refused values, for the documentation.
 fn refused_values(values: RefusedValues) -> &'static str {
     match values {
         RefusedValues::OutsideEu => "refused for a place outside of the European Union",

@@ -55,9 +55,10 @@ async fn speech_is_never_charged_beyond_what_its_text_can_be() {
     provider.always(audio("audio/pcm", vec![0; 48_000 * 60]));
     let answer = speak(&running, json!({"input": "ten chars.", "response_format": "pcm"})).await;
     assert_eq!(answer.header("content-type"), Some("audio/pcm"));
-    // Ten characters last at most ten seconds here: five for speech, and five for pauses.
+    // The charge is limited to a plausible duration. For ten characters that is ten seconds: five for speech, and
+    // five for pauses.
     assert_eq!(header(&answer, "x-billing-cost")["credits"].as_f64(), Some(10.0));
-    // Audio that cannot be measured is estimated from the text.
+    // The duration of audio that cannot be measured is estimated from the text.
     provider.clear();
     provider.always(audio("audio/aac", [&[0xff, 0xf1, 0x50, 0x80][..], &[0xff; 1_000]].concat()));
     let answer = speak(&running, json!({"input": "x".repeat(150), "response_format": "aac"})).await;
@@ -81,7 +82,7 @@ async fn an_engine_without_audio_is_replaced() {
     let answer = speak(&running, json!({"model": "m:price"})).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!(answer.header("x-penstock-provider"), Some("good"));
-    // The format of the bytes, and not the requested one.
+    // `content-type` is the actual format of the bytes, not the requested one.
     assert_eq!(answer.header("content-type"), Some("audio/wav"));
 }
 
@@ -152,7 +153,8 @@ async fn moderation_passes_the_results_and_accounts_for_the_tokens() {
     assert_eq!(body["billing_cost"]["credits"].to_string(), "0.0012");
     assert!(body["environment_impact"]["energy_kwh"].as_f64().unwrap() > 0.0);
     assert_eq!(provider.last().json(), json!({"model": "theirs", "input": ["one", "two"]}));
-    // Fewer results than texts are a provider's failure, and implausible usage is not accepted.
+    // A wrong number of results is a failure of the provider. Implausible usage is replaced by the gateway's own
+    // count.
     let one = running.client.post("/v1/moderations", &json!({"model": "m", "input": "one"})).await;
     assert_eq!(one.status, 503, "{}", one.text());
     provider.clear();

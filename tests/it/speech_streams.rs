@@ -1,4 +1,4 @@
-//! Speech that passes while it arrives: as bytes and as events, its failover, its end and its charge.
+//! Streamed speech, which clients get while it arrives: as bytes and as events; failover, end and charge.
 
 use crate::harness::gateway::Running;
 use crate::harness::script::{Script, ScriptStep, status};
@@ -69,7 +69,7 @@ async fn audio_reaches_the_client_while_the_provider_speaks() {
         script.push(ScriptStep::Wait(go.clone()));
         script.extend([ScriptStep::Chunk(rest.to_vec()), ScriptStep::End]);
         provider.then(script);
-        // WAV is named as such, whatever was requested.
+        // The gateway labels the audio as WAV, although MP3 was requested.
         let body = ask(&json!({"stream_format": format, "response_format": "mp3"}));
         let marker = if format == "sse" { "speech.audio.delta" } else { "WAVEfmt" };
         // The client has the first part before the provider sends the rest.
@@ -130,7 +130,7 @@ async fn another_provider_speaks_as_long_as_nothing_was_sent() {
     let answer = running.client.post(SPEECH, &ask(&json!({"model": "m:price"}))).await;
     assert_eq!((answer.status, answer.body.len()), (200, sounds::wav(1_000).len()));
     assert_eq!(answer.header("x-penstock-provider"), Some("good"));
-    // A refusal is still returned as a refusal.
+    // If all providers refuse, the client gets an error response, not a stream.
     good.always(status(503));
     let refused =
         running.client.post(SPEECH, &ask(&json!({"model": "m:price", "stream_format": "sse"}))).await;
@@ -168,7 +168,7 @@ async fn a_broken_stream_is_cut_or_ends_with_an_error_and_is_not_charged() {
 async fn a_client_that_leaves_pays_for_what_it_has() {
     let provider = Provider::start().await;
     let running = bench(&provider).await;
-    // Ten seconds by the header, one of which is delivered.
+    // By its header, the audio has ten seconds; one of them is delivered.
     let sound = sounds::wav(10_000);
     let part = &sound[..44 + (sound.len() - 44) / 10];
     provider.always([chunks([part]), vec![ScriptStep::Hang]].concat());
@@ -199,7 +199,7 @@ async fn a_silent_provider_and_an_endless_one_are_ended() {
         provider.then([chunks([&sound[..5_000]]), vec![ScriptStep::Hang]].concat());
         let stalled = running.client.post(SPEECH, &ask(&json!({"stream_format": format}))).await;
         assert_eq!((stalled.status, stalled.whole), (200, format == "sse"));
-        // Longer than any speech of this text.
+        // The audio is longer than any plausible speech of this text.
         let flood = vec![7_u8; 1 << 20];
         provider.then(ended(chunks(std::iter::once(&*sound).chain(std::iter::repeat_n(&*flood, 24)))));
         let endless = running.client.post(SPEECH, &ask(&json!({"stream_format": format}))).await;

@@ -6,7 +6,7 @@ use crate::harness::script::{Script, ScriptStep, cut, plain};
 use crate::harness::{Bench, Provider};
 use std::time::Duration;
 
-/// Setting for one attempt: only requests outside of all retry budgets may follow it.
+/// Setting that allows a single attempt, so only retries that do not count as attempts are possible.
 const ONCE: &str = "[routing]\nattempts = 1";
 
 /// Starts a gateway in front of a provider with HTTP/2.
@@ -16,8 +16,8 @@ async fn before(provider: &H2FrameProvider) -> Running {
     Bench::new().settings(ONCE).provider_at("a", &base, &lines, "").start().await
 }
 
-/// Returns the status of the second request over HTTP/2, after the first was answered, and the number of its provider
-/// calls.
+/// Sends two requests over HTTP/2, of which the first is answered. Returns the status of the second one, and the
+/// number of its provider calls.
 async fn second(deeds: &[StreamAction]) -> (u16, usize) {
     let provider = H2FrameProvider::start(&[&[StreamAction::Answer], deeds].concat()).await;
     let running = before(&provider).await;

@@ -1,5 +1,5 @@
-//! Lost, damaged or foreign parts of the storage: reported, never recreated silently; read-only commands change
-//! nothing.
+//! Lost, damaged or foreign parts of the storage: they are reported and never recreated silently; read-only commands
+//! change nothing.
 
 use crate::harness::batch_jobs::{lines, uploaded};
 use crate::harness::gateway::PATIENT;
@@ -104,7 +104,7 @@ async fn verifying_changes_nothing_and_a_start_that_heals_says_so() {
             assert_eq!(std::fs::read(&copy).unwrap(), whole);
         }
     }
-    // A missing folder, and a month that the store does not have.
+    // Tests a month file that the store does not know, and a missing ledger folder.
     std::fs::write(&copy, &whole).unwrap();
     std::fs::write(ledger.join("2031-01.jsonl"), "{}\n").unwrap();
     let found = complaint(&home.command(&["credits", "verify"]));

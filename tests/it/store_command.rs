@@ -236,7 +236,7 @@ async fn an_export_is_restored_elsewhere_and_works_there() {
     refused(&all.store(&["export", to]), "is not empty");
     refused(&all.store(&["import", to]), "There is a store");
     let mut elsewhere = Home::new();
-    // Damage anywhere is found before a byte is written.
+    // Damage in any file of the archive is found before the import writes a byte.
     let config = |home: &Home| {
         home.write(&format!("[billing]\ncredit = \"prepaid\"\n{}", catalogue(&all.provider, "")))
     };
@@ -300,7 +300,7 @@ async fn the_rest_of_a_damaged_store_is_recovered_with_a_complete_ledger() {
     fs::write(all.home.config(), written.replace("path = \"data\"", "path = \"saved\"")).unwrap();
     assert_eq!(output_text(&all.home.command(&["credits", "export"])), before);
     assert!(output_text(&all.home.command(&["credits", "verify"])).contains("Every entry follows"));
-    // Once the contents are restored, the check passes.
+    // Flips the damaged byte of the file back; after that, the verification passes.
     flip_byte(&folder.join("files").join(all.input.file_name().unwrap()), 10);
     output_text(&all.store(&["verify"]));
     refused(&all.store(&["repair", "--to", folder.to_str().unwrap()]), "is not empty");
@@ -327,7 +327,8 @@ fn owners(folder: &Path) -> BTreeSet<u32> {
 async fn commands_run_by_root_leave_no_files_of_root() {
     let provider = Provider::start().await;
     let me = fs::metadata(Home::new().path()).unwrap().uid();
-    // Only root can change the owner of a folder, so only root could leave files of a wrong owner.
+    // Only root can change the owner of a folder, so only commands that root runs could create files with a wrong
+    // owner.
     let owner = if me == 0 { 65_534 } else { me };
     let given = || {
         let home = Home::new();

@@ -1,5 +1,5 @@
-//! Progress of `penstock store`: lines where standard error is no terminal, a bar where it is one, nothing
-//! when disabled; standard output has the results only.
+//! Progress of `penstock store`: lines if standard error is not a terminal, a bar if it is one, no output if
+//! disabled. Standard output contains only the results.
 
 use crate::harness::Provider;
 use crate::harness::process::{Home, catalogue, complaint, penstock};
@@ -64,7 +64,7 @@ async fn nothing_is_shown_beside_json_or_where_none_is_wanted() {
     }
 }
 
-/// Output of a command whose standard error is a terminal: that of the terminal, and its standard output.
+/// Runs a command whose standard error is a terminal; returns the output on the terminal, and its standard output.
 fn on_terminal(home: &Home, words: &[&str], kind: &str) -> (String, String) {
     let terminal = openpty(None, None).unwrap();
     let config = home.config();
@@ -72,7 +72,8 @@ fn on_terminal(home: &Home, words: &[&str], kind: &str) -> (String, String) {
     command.args(["--config", config.to_str().unwrap()]).env("TERM", kind);
     command.stdout(Stdio::piped()).stderr(Stdio::from(File::from(terminal.slave)));
     let mut child = command.spawn().unwrap();
-    // The command has its own copy of the terminal: if this one stayed open, the read below would never end.
+    // Closes this process's descriptor of the terminal. The child has its own; if this one stayed open, the read
+    // below would never end.
     drop(command);
     let mut shown = Vec::new();
     // On Linux, reading a terminal without any writer ends with an error.

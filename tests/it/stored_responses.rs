@@ -195,7 +195,7 @@ async fn a_tool_call_is_continued_with_its_output_and_its_reasoning() {
     let second = response(&client.post(RESPONSES, &body).await);
     let sent = provider.last().json()["messages"].clone();
     assert_eq!((&sent[2]["tool_calls"][0]["id"], &sent[3]["content"]), (&json!("call_0"), &json!("1")));
-    // An unknown call is still refused, under its own path.
+    // An output for an unknown call is still refused, with its path in the client's `input`.
     body["input"][0]["call_id"] = json!("call_9");
     assert_eq!(client.post(RESPONSES, &body).await.json()["error"]["param"], "input[0].call_id");
 
@@ -210,7 +210,7 @@ async fn a_tool_call_is_continued_with_its_output_and_its_reasoning() {
     let rest = client.get(&format!("{}/input_items?after={after}", path(&second))).await.json();
     assert_eq!((&rest["last_id"], &rest["has_more"]), (&items["first_id"], &json!(false)));
     assert_eq!(refused(&client, "GET", &(path(&second) + "/input_items?after=x")).await.0, 400);
-    // The count of a continued conversation has its earlier items.
+    // The token count of a continued conversation includes its earlier items.
     let count = |previous: &Value| {
         let body = json!({"model": "m", "input": "Hi", "previous_response_id": previous});
         let client = &client;

@@ -22,7 +22,8 @@ fn broken(pieces: &[&str], then: ScriptStep) -> Script {
 /// Price of the second provider: the dearer one is tried second, regardless of the load.
 const SECOND: &str = "price = { input = 50.0, output = 50.0 }";
 
-/// Offer that cannot serve log probabilities together with a stop sequence.
+/// Settings of an offer that cannot serve log probabilities together with a stop sequence: its engine accepts no stop
+/// sequences, and the gateway cannot truncate log probabilities.
 const UNTOLD: &str = "price = { input = 50.0, output = 50.0 }\nmax_stop = 0";
 const TELLS: &str = "supported_parameters = [\"logprobs\", \"stop\", \"stream\"]";
 
@@ -86,7 +87,7 @@ async fn a_client_gets_keep_alives_during_stream_failover() {
     let go = Arc::new(Notify::new());
     let slow = [vec![ScriptStep::Wait(go.clone())], stream(&["One two"])].concat();
     for path in ["/v1/chat/completions", "/v1/messages"] {
-        // One provider requests a long cooldown, the other starts slowly.
+        // The second provider either requests a long cooldown or starts slowly.
         for (script, rests) in [(retry_after(429, 40), true), (slow.clone(), false)] {
             let (bad, good) = (Provider::start().await, Provider::start().await);
             bad.always(broken(&["One "], ScriptStep::Cut));
@@ -168,7 +169,8 @@ async fn a_resumed_stream_requests_only_the_remaining_tokens() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_that_cannot_be_resumed_is_sent_to_no_incapable_provider() {
     let (bad, good) = (Provider::start().await, Provider::start().await);
-    // More text than the gateway records for a comparison.
+    // The text is longer than the gateway records. It cannot be compared with another answer, so the stream cannot be
+    // resumed.
     bad.always(broken(&[&"x".repeat(300 << 10)], ScriptStep::Cut));
     good.always(stream(&["One"]));
     let answer = asked("", &bad, &good, "").await;
@@ -265,7 +267,7 @@ async fn a_broken_stream_charges_nothing_and_a_rescued_one_once() {
     assert_eq!(billed[0]["billing_cost"]["credits"], json!(0.06));
 }
 
-/// Asserts that the client has this text, then the dialect's error, and no success.
+/// Asserts that the client got this text and then the error event of its dialect, and no sign of success.
 fn failed_after(text: &str, answer: &Answer) {
     assert_eq!(answer.streamed_text(), text);
     assert!(answer.whole, "the framing ends well");

@@ -13,7 +13,8 @@ const STREAMS: u64 = 300;
 /// Maximum memory of a stream, in KiB: a third more than the measured 51, of which Pingora's session and its future
 /// need 25.
 const EACH: u64 = 68;
-/// Allowed remainder of the streams' memory, as a share. One third remains after the first streams of a process.
+/// Maximum share of the streams' memory that the process may still have after the streams have closed. After the
+/// first streams of a process, one third remains.
 const STAYS: f64 = 0.6;
 
 /// Stream whose first token was sent.

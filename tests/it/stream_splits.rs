@@ -11,7 +11,7 @@ use std::time::Instant;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Maximum bytes in the test that were read and are not compared yet.
+/// Maximum number of bytes that the test has read but not compared yet.
 const HELD: usize = 1 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -51,7 +51,7 @@ impl SeededRandom {
         1 + (self.0 >> 33) as usize % most
     }
 
-    /// Bytes of the next piece: many are shorter than a line, some hold several events.
+    /// Returns a random size for the next piece: many pieces are shorter than a line, some contain several events.
     fn cut(&mut self) -> usize {
         match self.to(8) {
             1..=3 => self.to(9),
@@ -69,7 +69,7 @@ struct Events {
 }
 
 impl Events {
-    /// Prefix before the first chunk, a chunk, or the suffix after the last one.
+    /// Returns the next bytes of the stream: its start, an event with text, or its end; `None` after the end.
     fn next(&mut self, draws: &mut SeededRandom) -> Option<Vec<u8>> {
         let at = self.next.checked_sub(1);
         self.next += 1;
@@ -150,7 +150,7 @@ async fn provider(http2: bool, speaks: ProviderDialect, count: usize, seed: u64)
     address
 }
 
-/// Stream split again, regardless of its events.
+/// Bytes of a stream, cut into pieces of random size regardless of its events.
 struct SplitStream {
     events: Events,
     draws: SeededRandom,
@@ -189,7 +189,7 @@ async fn over_h1(mut socket: TcpStream, events: Events, draws: SeededRandom) {
     let mut pieces = SplitStream { events, draws, held: BytesMut::new() };
     while let Some(piece) = pieces.next() {
         let chunk = [format!("{:x}\r\n", piece.len()).as_bytes(), &piece, b"\r\n"].concat();
-        // Chunk boundaries and read boundaries are independent.
+        // Writes each chunk in two parts, so that reads of the gateway do not end at chunk boundaries.
         let (first, second) = chunk.split_at(pieces.draws.to(chunk.len()));
         for part in [first, second] {
             socket.write_all(part).await.unwrap();
@@ -202,7 +202,7 @@ async fn over_h1(mut socket: TcpStream, events: Events, draws: SeededRandom) {
 async fn over_h2(socket: TcpStream, events: Events, draws: SeededRandom) {
     let mut connection = h2::server::handshake(socket).await.unwrap();
     let (mut request, mut respond) = connection.accept().await.unwrap().unwrap();
-    // The driver of the connection accepts no other request.
+    // Drives the connection in the background; there are no further requests to accept.
     tokio::spawn(async move { connection.accept().await.is_none() });
     while request.body_mut().data().await.is_some() {}
     let head = http::Response::builder().header("content-type", "text/event-stream").body(()).unwrap();

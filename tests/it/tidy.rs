@@ -49,7 +49,7 @@ fn a_plugin_knows_core_the_wire_formats_and_no_other_plugin() {
                 "core" | "json-scan" => false,
                 "http-wire" | "request-validation" => dependency == "core" || dependency == "json-scan",
                 "storage" | "object-storage" => dependency == "core",
-                // A rollup is a function of the ledger's entries.
+                // Usage rollups are computed from the entries of the ledger.
                 "usage" => dependency == "core" || dependency == "ledger",
                 _ => matches!(dependency, "core" | "http-wire" | "json-scan"),
             };
@@ -64,7 +64,8 @@ fn only_src_names_sockets_threads_and_metrics() {
     for (plugin, dependencies) in plugins() {
         for dependency in dependencies {
             let base = dependency.split('-').next().unwrap_or_default();
-            // The store's engines do I/O; the clients of PostgreSQL and of buckets are asynchronous.
+            // Plugins must not do asynchronous I/O. The store and the object storage may, because their clients of
+            // PostgreSQL and of buckets are asynchronous.
             let is_engine = match plugin.as_str() {
                 "storage" => base == "tokio",
                 "object-storage" => base == "tokio" || base == "hyper",
@@ -78,7 +79,8 @@ fn only_src_names_sockets_threads_and_metrics() {
     }
 }
 
-/// Requests enter only through Pingora's proxy and its parser; the guard parses heads only to refuse them.
+/// Tests that requests enter the gateway only through Pingora's proxy and its parser. The guard also parses heads,
+/// but only to refuse them.
 #[test]
 fn requests_enter_through_one_proxy() {
     let holders = |word: &str| {
@@ -135,7 +137,7 @@ fn imports_point_to_lower_folders() {
         let name = path.to_string_lossy().into_owned();
         let parts: Vec<&str> = name.split('/').collect();
         let [_, folder, ..] = *parts else { continue };
-        // Tests of a folder may use all of the crate.
+        // Test files may import from any folder of the crate.
         if parts.len() < 3 || name.contains("test") {
             continue;
         }
@@ -209,13 +211,14 @@ fn names_that_say_nothing_are_not_used_for_files() {
     }
 }
 
-/// The name of an event is the member `event` of its line; without one it would be a place in the source.
+/// Tests that every log event has a name. The name becomes the member `event` of the log line; without a name, this
+/// member would be a source location.
 #[test]
 fn every_event_of_the_log_has_a_name() {
     let macros = ["error!(", "warn!(", "info!(", "debug!(", "trace!(", "event!("];
     let mut found = 0;
     for (path, text) in sources(&["src"]) {
-        // The definition of `event_at` passes on what it gets.
+        // The macro `event_at` passes its arguments on, so its definition counts as named.
         for event in text.replace("$($event)+", "name: \"\"").split("tracing::").skip(1) {
             let Some(event) = macros.iter().find_map(|name| event.strip_prefix(name)) else { continue };
             found += 1;

@@ -1,4 +1,4 @@
-//! TLS and HTTP/2 on both sides behave as plain HTTP/1.1.
+//! TLS and HTTP/2, to clients and to providers, behave like plain HTTP/1.1.
 
 use crate::harness::certificates::{TestCertificate, at, connect, negotiated_protocol};
 use crate::harness::gateway::{PATIENT, Running};
@@ -11,7 +11,7 @@ const CHAT: &str = "/v1/chat/completions";
 /// Price of the second provider: the dearer one is tried second.
 const SECOND: &str = "price = { input = 50.0, output = 50.0 }";
 
-/// A simulated provider with this certificate, or none.
+/// Starts a simulated provider, with TLS if a certificate is given.
 async fn simulated(certified: Option<&TestCertificate>) -> SimulatedServer {
     let tls = certified.and_then(TestCertificate::files);
     SimulatedServer::start(SimulatorOptions {

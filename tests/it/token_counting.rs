@@ -1,4 +1,5 @@
-//! Prompts that are counted before any provider call: the count uses limits of the key and ends on disconnect.
+//! Prompts that are counted before any provider call: a count uses the limits of the key, and ends when the client
+//! disconnects.
 
 use crate::harness::gateway::Running;
 use crate::harness::script::silent;
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 
 const CHAT: &str = "/v1/chat/completions";
 
-/// Starts a gateway that sends counts to an engine, which never answers.
+/// Starts a gateway whose token counts go to an engine that never answers.
 async fn counted_by_a_silent_engine() -> (Provider, Running) {
     let engine = Provider::start().await;
     engine.always(silent());
@@ -63,7 +64,7 @@ async fn a_counted_request_takes_and_releases_its_permit() {
     let limits = json!({"concurrent": 1});
     let client = running.key(&json!({"name": "limited", "limits": limits})).await;
     let ask = json!({"model": "m", "messages": [{"role": "user", "content": "too long ".repeat(100)}]});
-    // Each time, the permit of the count is free again.
+    // Each disconnect ends the count and releases its permit, so the next round can start.
     for _ in 0..3 {
         let before = engine.calls();
         let open = client.open("POST", CHAT, &[], ask.to_string().as_bytes()).await;
@@ -77,7 +78,7 @@ async fn a_counted_request_takes_and_releases_its_permit() {
     }
 }
 
-/// Tests that a failed count is not taken for an empty prompt, which would fit any window.
+/// Tests that a failed count is not mistaken for an empty prompt, which would fit any context window.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_panic_in_a_token_count_is_an_internal_error_without_a_provider_call() {
     let long = "too long ".repeat(10_000);
@@ -122,7 +123,7 @@ async fn counting_meets_the_limits_of_the_key() {
     let refused = client.post(COUNT, &chat_request("Hello")).await;
     assert_eq!((refused.status, &refused.json()["error"]["code"]), (429, &json!("RATE_2001")));
     assert!(refused.header("retry-after").is_some());
-    // A request for an unknown model does not use up the limit.
+    // A request for an unknown model does not count towards the request limit.
     let client = running.key(&json!({"name": "other", "limits": {"requests_per_minute": 1}})).await;
     let mut nowhere = chat_request("Hello");
     nowhere["model"] = json!("nowhere");
@@ -181,7 +182,7 @@ async fn a_count_stops_one_beyond_the_window() {
         assert_eq!((&details["context_length"], &details["input_tokens"]), (&json!(40_000), &json!(40_001)));
         assert_eq!(details["input_tokens_at_least"], true);
     }
-    // Below the limit the number is exact, and the count is a normal answer.
+    // A prompt that fits the window gets an exact count and a normal answer.
     let counted = running.client.post(COUNT, &chat_request("word ".repeat(39_000))).await;
     assert_eq!((counted.status, counted.header("x-token-count-method")), (200, Some("exact")));
     assert!((39_000..=40_000).contains(&counted.json()["input_tokens"].as_u64().unwrap()));

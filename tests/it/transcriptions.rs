@@ -43,7 +43,7 @@ pub fn form(parts: &[Part<'_>]) -> Vec<u8> {
     bytes
 }
 
-/// Returns the parts of a provider's request, by the simplest parser.
+/// Returns the parts of a provider's request, with a minimal multipart parser.
 fn parts(seen: &RecordedRequest) -> Vec<(String, Vec<u8>)> {
     let kind = seen.header("content-type").unwrap();
     let boundary = kind.strip_prefix("multipart/form-data; boundary=").unwrap();
@@ -81,7 +81,7 @@ fn error(answer: &Answer, status: u16, code: &str) -> Value {
     body["error"].clone()
 }
 
-/// Asserts that an upload left nothing: no used quota, and no name in the folder.
+/// Asserts that an upload left nothing behind: no used quota, and no file in the spool folder.
 pub async fn nothing_is_left(running: &Running) {
     until("the spool to be empty", || running.gateway.app.spools.used_bytes() == 0).await;
     let folder = running.storage().join("spool");
@@ -108,7 +108,7 @@ async fn a_sound_comes_back_as_text_with_both_objects() {
     assert_eq!(transcript["usage"], json!({"type": "duration", "seconds": 2}));
     assert_eq!(transcript["environment_impact"]["location"], "Köln, Germany");
     assert_eq!(transcript["environment_impact"]["country"], "DE");
-    // Two seconds at 0.006 EUR a minute: 0.0002 EUR, 0.02 credits.
+    // Two seconds of audio at 0.006 EUR a minute: 0.0002 EUR, 0.02 credits.
     assert_eq!(transcript["billing_cost"]["credits"], json!(0.02));
     assert_eq!(
         (answer.header("x-penstock-provider"), answer.header("x-penstock-flavor")),
@@ -135,7 +135,7 @@ async fn audio_of_unknown_duration_reserves_the_most_its_bytes_may_hold() {
     let running = hears(&[("a", &provider, "")]).start().await;
     let flac = sounds::flac(44_100 * 3600 * 10);
     let sent = form(&[("model", false, b"w"), ("file", true, &flac)]);
-    // A second at least, at 0.006 EUR a minute: 0.01 credits.
+    // At least one second is reserved, at 0.006 EUR a minute: 0.01 credits.
     for (budget, status) in [("0.005", 402), ("5", 200)] {
         let client = running.key(&json!({"name": "k", "limits": {"budget_per_month": budget}})).await;
         let answer = client.send("POST", PATH, &[TYPE], &sent).await;
@@ -192,7 +192,7 @@ async fn ten_minutes_use_the_energy_of_the_published_vector() {
     let mut flac = sounds::flac(600 * 44_100);
     flac.resize(2000, 0);
     let transcript = send(&running, &[("model", false, b"w"), ("file", true, &flac)]).await.json();
-    // V08: 600 seconds of sound in Germany at a PUE of 1.30.
+    // Test vector V08: 600 seconds of audio in Germany at a PUE of 1.30.
     assert_eq!(transcript["environment_impact"]["energy_kwh"].to_string(), "0.000630933333");
     assert_eq!(transcript["environment_impact"]["carbon_g_co2"].to_string(), "0.2157792");
     assert_eq!(transcript["usage"]["seconds"], json!(600));

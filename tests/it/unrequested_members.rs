@@ -1,5 +1,5 @@
-//! Request members that the gateway added and unrequested response forms: a provider's error about them is not the
-//! client's.
+//! Request members that the gateway added and unrequested response forms: if a provider rejects them, the client gets
+//! no error.
 
 mod body_formats;
 mod other_kinds;
@@ -24,7 +24,7 @@ const MESSAGES: &str = "/v1/messages";
 /// Requests to a provider, in order.
 type RecordedRequests = Arc<Mutex<Vec<String>>>;
 
-/// A provider that refuses with this what has such a text in it.
+/// Starts a provider that refuses requests whose body contains the text `member`, with this status and error body.
 async fn refusing(
     member: &'static str,
     code: u16,
@@ -56,7 +56,7 @@ fn calls(asked: &RecordedRequests) -> usize {
     std::mem::take(&mut *asked.lock()).len()
 }
 
-/// Wordings in which engines reject a member.
+/// Error responses with which engines reject a member, in different wordings.
 fn wordings(member: &str) -> Vec<(u16, Value)> {
     vec![
         (
@@ -139,7 +139,8 @@ async fn a_refusal_without_a_name_is_tried_once_without_the_added_members() {
             assert_eq!(answer.status, 200, "{body}: {}", answer.text());
             assert_eq!(calls(&asked), count, "{body}");
         }
-        // The refusal is the client's if the request is refused without them too, and then teaches nothing.
+        // If the provider also refuses the request without the added members, the client gets the refusal, and the
+        // gateway records no refused member.
         let (provider, asked) = refusing("model", code, body.clone(), bare()).await;
         let running = Bench::new().provider("a", &provider).start().await;
         for _ in 0..2 {
@@ -152,7 +153,7 @@ async fn a_refusal_without_a_name_is_tried_once_without_the_added_members() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refusal_without_a_name_teaches_only_the_member_whose_omission_helped() {
     let nameless = json!({"detail": "Extra inputs are not permitted"});
-    // Switches of thinking and `strict` change the answer, so they stay.
+    // The thinking switch and `strict` change the answer, so the gateway does not leave them out.
     let (provider, asked) = refusing("stream_options", 422, nameless.clone(), bare()).await;
     let running = Bench::new()
         .model("supported_parameters = [\"response_format\", \"reasoning_effort\", \"stream\"]")
@@ -172,7 +173,7 @@ async fn a_refusal_without_a_name_teaches_only_the_member_whose_omission_helped(
         assert!(!sent.contains("stream_options"), "{sent}");
         assert_eq!(calls(&asked), count);
     }
-    // The members that were left out before without success are sent again.
+    // Members whose omission did not help are sent again in later requests.
     let (provider, asked) = refusing("\"seed\"", 422, nameless, bare()).await;
     let presets = "presets = { reasoning = { seed = 7 } }";
     let running = Bench::new().model(presets).provider("a", &provider).start().await;
@@ -210,7 +211,7 @@ async fn parameters_that_the_client_sent_are_its_own_fault() {
     let answer = chat(&running, &ask).await;
     assert_eq!((answer.status, &answer.json()["error"]["param"]), (400, &json!("temperature")));
     assert_eq!(calls(&asked), 1);
-    // The member of a preset belongs to the operator.
+    // A member from a preset was added by the operator, not by the client, so it may be left out.
     let mut ask = running.ask();
     ask["preset"] = json!("reasoning");
     for count in [2, 1] {
@@ -287,14 +288,14 @@ async fn members_made_of_a_messages_request_are_the_gateways() {
     }
 }
 
-/// A messages request whose history has thinking in it.
+/// Messages request whose history contains thinking blocks.
 fn thoughtful() -> Value {
     json!({"model": "m", "max_tokens": 50, "messages": [{"role": "user", "content": "Hi"},
         {"role": "assistant", "content": [{"type": "thinking", "thinking": "Hm", "signature": "s"}, {"type": "text", "text": "Ho"}]},
         {"role": "user", "content": "And?"}]})
 }
 
-/// Returns the names under which reasoning was last sent.
+/// Returns the member names under which the last request contained the reasoning.
 fn names(asked: &RecordedRequests) -> Vec<&'static str> {
     let sent: Value = serde_json::from_str(asked.lock().last().unwrap()).unwrap();
     let message = &sent["messages"][1];

@@ -49,7 +49,7 @@ fn body(path: &str, stream: bool) -> Value {
     }
 }
 
-/// Returns the sum of all charges once the ledger has written this many requests, charged or not.
+/// Returns the sum of all charges once the ledger contains this number of requests, charged or not.
 async fn total_usage(running: &Running, requests: u64) -> Value {
     within("the ledger", async {
         loop {
@@ -166,7 +166,7 @@ async fn a_client_that_leaves_does_not_pay_for_reasoning_that_it_did_not_see() {
     let total = total_usage(&running, 1).await;
     assert_eq!((&total["output_tokens"], &total["requests_not_charged"]), (&json!(0), &json!(1)), "{total}");
     assert_eq!(total["credits"].as_f64(), Some(0.0), "{total}");
-    // Reasoning that was shown is charged.
+    // Reasoning that the client got is charged.
     let mut ask = body(MESSAGES, true);
     ask["thinking"] = json!({"type": "enabled", "budget_tokens": 1_024});
     let open = running.client.stream_until(MESSAGES, &ask, "thinking_delta").await;

@@ -1,5 +1,5 @@
-//! Failed uploads: a rejected 20 MB upload gets its error for any client behaviour, an endless one is cut off, and a
-//! disk error is not counted against a provider.
+//! Failed uploads: the client of a rejected 20 MB upload gets its error in any case, an endless upload is ended, and
+//! a disk error does not count as a failure of a provider.
 
 use crate::harness::certificates::{TestCertificate, connect};
 use crate::harness::client::Duplex;
@@ -23,7 +23,8 @@ fn head(path: &str, key: &str, framing: &str) -> String {
     )
 }
 
-/// Writes in pieces, as client libraries do: at the first failed write it stops and reads.
+/// Writes a request in pieces, as client libraries do; at the first failed write, it stops writing and reads the
+/// response.
 async fn like_a_library(mut socket: impl Duplex, head: &str, body: &[u8]) -> String {
     let write = async {
         socket.write_all(head.as_bytes()).await?;
@@ -104,7 +105,7 @@ async fn an_upload_that_cannot_be_read_back_is_no_providers_failure() {
     let body = form(&[("model", false, b"w:price"), ("file", true, &wav)]);
     let mut open = running.client.open("POST", PATH, &[TYPE], &body).await;
     within("the first call", bad.until_calls(1)).await;
-    // The disk loses the upload between two providers.
+    // Truncates the spooled upload on the disk between the attempts at two providers.
     let folder = running.storage().join("spool");
     let lost = std::fs::read_dir("/proc/self/fd")
         .unwrap()

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Bytes of the audio, slightly below the default limit.
+/// Size of the audio in bytes, slightly below the default limit of uploads.
 const BYTES: usize = 199 << 20;
 /// Allowed growth of the process, in KiB.
 const GROWTH: u64 = 32 << 10;
@@ -75,7 +75,7 @@ async fn two_hundred_megabytes_pass_through_a_process_that_stays_small() {
     home.write(&format!("{model}{}{}", provider("bad", bad, "0.001"), provider("good", good, "9.0")));
     let process = home.run().await;
     let (client, _) = home.key();
-    // A small upload first, so that one-time allocations are already made.
+    // Sends a small upload first, so that one-time allocations are made before the measurement.
     let small = form(&sounds::wav(1000));
     let headers = [("content-type", "multipart/form-data; boundary=b0und")];
     let warm = client.send("POST", "/v1/audio/transcriptions", &headers, &small).await;

@@ -17,7 +17,7 @@ pub fn serve(listen: SocketAddr) -> Result<(), String> {
         loop {
             let Ok((socket, _)) = listener.accept().await else { continue };
             let answers = answers.clone();
-            // A client that disconnects ends its task; the error is not needed.
+            // If the client disconnects, this task ends with an error, which is ignored.
             tokio::spawn(async move {
                 drop(connection(socket, &answers.plain, &answers.models, &answers.first).await)
             });
@@ -57,8 +57,8 @@ async fn connection(mut socket: TcpStream, plain: &[u8], models: &[u8], first: &
 async fn tell(mut socket: TcpStream) -> std::io::Result<()> {
     let mark = String::from_utf8_lossy(MARK);
     let (mut piece, second) = ([0; 64], Duration::from_secs(1));
-    // Each stream has a fixed offset within the second. With a fixed delay after the previous event, all events that
-    // are due during a pause of the machine would stay synchronized from then on, more and more over time.
+    // Each stream sends at a fixed offset within the second. If each event came one second after the previous one
+    // instead, all streams that a pause of the machine delays would send at the same moment from then on.
     let mut due = interval_at(Instant::now() + second, second);
     due.set_missed_tick_behavior(MissedTickBehavior::Skip);
     loop {

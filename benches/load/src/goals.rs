@@ -1,19 +1,20 @@
 //! Performance goals (`docs/performance.md`), and the check of a run's figures against them.
 
-/// Goal at 3,000 requests per second: milliseconds added to the provider's own p99 …
+/// Goal at 3,000 requests per second: maximum difference between Penstock's p99 and the provider's own, in
+/// milliseconds.
 pub const ADDED_P99: f64 = 0.4;
-/// … or, on a machine with other load, the ratio to nginx's p99.
+/// Alternative to [`ADDED_P99`] on a machine with other load: maximum of Penstock's p99 divided by nginx's p99.
 pub const P99_BESIDE_NGINX: f64 = 1.2;
 
-/// Goal with many open streams: ratio of processor time to plain Pingora's.
+/// Goal with many open streams: maximum of Penstock's processor time divided by plain Pingora's.
 pub const STREAMS_CPU: f64 = 1.3;
-/// Memory of each stream, in KiB.
+/// Goal: maximum memory for each open stream, in KiB.
 pub const STREAM_KIB: f64 = 30.0;
-/// p99 of the delays of events, in milliseconds.
+/// Goal: maximum p99 of the delays of streamed events, in milliseconds.
 pub const DELAY_P99: f64 = 10.0;
-/// Memory one minute after all streams are closed, in MiB.
+/// Goal: maximum memory one minute after all streams are closed, in MiB.
 pub const AFTER_MIB: f64 = 150.0;
-/// Memory before the first stream, in MiB.
+/// Goal: maximum memory before the first stream, in MiB.
 pub const IDLE_MIB: f64 = 30.0;
 
 /// Results of the goals of a run.
@@ -24,13 +25,13 @@ pub struct Goals {
 }
 
 impl Goals {
-    /// Checks that a figure is within its bound; a missing figure is not.
+    /// Checks that a figure is at most `bound`; a missing figure fails the check.
     pub fn check_max(&mut self, what: &str, figure: Option<f64>, bound: f64) {
         let met = figure.is_some_and(|figure| figure <= bound);
         self.note(what, figure, &format!("at most {bound}"), met);
     }
 
-    /// Checks two figures, of which one has to be within its bound.
+    /// Checks two figures: at least one of them has to be within its bound.
     pub fn check_either(
         &mut self,
         (what, figure, bound): (&str, Option<f64>, f64),
@@ -48,13 +49,13 @@ impl Goals {
         self.text.push_str(&format!("{word:6}  {what}: {}, {bound}\n", shown(figure)));
     }
 
-    /// Takes the text of the results since the last call.
+    /// Returns the results since the last call as text, and clears them.
     pub fn take_text(&mut self) -> String {
         std::mem::take(&mut self.text)
     }
 
     /// # Errors
-    /// Returns the number of missed goals, if `counts`.
+    /// Returns the number of missed goals, if there are any and `counts` is true.
     pub fn verdict(&self, counts: bool) -> Result<(), String> {
         match self.missed {
             missed if missed > 0 && counts => Err(format!("{missed} goals missed")),

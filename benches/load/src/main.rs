@@ -41,11 +41,11 @@ struct Options {
     seconds: f64,
     rate: f64,
     only: String,
-    /// Number of streams open at once, instead of requests.
+    /// Number of streams to open at the same time; `None` to measure single requests.
     streams: Option<usize>,
     /// True if only Penstock is measured with streams.
     alone: bool,
-    /// True if a missed goal is a failure.
+    /// True if the program fails when a goal is missed.
     check: bool,
 }
 
@@ -56,7 +56,7 @@ struct Scenario {
     /// Requests per second.
     rate: f64,
     connections: usize,
-    /// Maximum ratio of processor time to that of plain Pingora.
+    /// Goal: maximum of Penstock's processor time divided by plain Pingora's.
     goal: f64,
 }
 
@@ -186,7 +186,7 @@ fn reach(scenario: &Scenario, rows: &[Row], goals: &mut Goals) {
 /// Measures one target under load for some seconds.
 fn sample(target: &Target, scenario: &Scenario, seconds: f64) -> Sample {
     let request = request(target.address, target.key.as_deref(), &scenario.body);
-    // A server that hangs is found here, and not as a queue of late answers.
+    // Detects a server that hangs. The measurement itself would show it only as a queue of late answers.
     let alive = Connection::new(target.address).ask(&request).is_ok();
     let before = target.process.as_ref().map(process::Process::spent);
     let (connections, rate) = (scenario.connections, scenario.rate);

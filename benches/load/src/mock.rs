@@ -16,7 +16,7 @@ const PACE: Duration = Duration::from_millis(2);
 pub struct Answers {
     pub plain: Vec<u8>,
     pub models: Vec<u8>,
-    /// Head with the first content token.
+    /// Head of a streamed response, with the first content token.
     pub first: Vec<u8>,
     token: Vec<u8>,
     /// Finish reason, usage, `[DONE]`, the last chunk.
@@ -29,7 +29,7 @@ pub fn serve(listen: SocketAddr) -> Result<(), String> {
     let answers = Arc::new(answers());
     for stream in listener.incoming().flatten() {
         let answers = answers.clone();
-        // A client that disconnects ends its thread; the error is not needed.
+        // If the client disconnects, this thread ends with an error, which is ignored.
         thread::spawn(move || drop(connection(stream, &answers)));
     }
     Ok(())

@@ -7,10 +7,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Time limit of a graceful end.
+/// Timeout of a graceful shutdown, before the process is killed.
 const END: Duration = Duration::from_secs(5);
 
-/// Started process; it ends when this is dropped.
+/// Started process, which is shut down when this value is dropped.
 pub struct Process(Child);
 
 impl Process {
@@ -69,7 +69,7 @@ impl Process {
 pub struct Spent(BTreeMap<std::ffi::OsString, u64>);
 
 impl Spent {
-    /// Returns the nanoseconds since `before`, without threads that have ended since.
+    /// Returns the processor time since `before`, in nanoseconds. Threads that have ended meanwhile are not counted.
     pub fn since(&self, before: &Self) -> u64 {
         let one = |(thread, now): (_, &u64)| now.saturating_sub(before.0.get(thread).copied().unwrap_or(0));
         self.0.iter().map(one).sum()
@@ -78,7 +78,7 @@ impl Spent {
 
 fn parent(pid: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name before it may contain anything, even a closing bracket.
+    // The program name before the last closing bracket may contain any character, even a closing bracket.
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 

@@ -62,7 +62,7 @@ fn median(values: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
     sorted.get(sorted.len() / 2).copied()
 }
 
-/// Returns the median difference of `row` to `direct`, round by round.
+/// Returns the median over the rounds of the difference between `row` and `direct`.
 fn added(row: &[Option<f64>], direct: &[Option<f64>]) -> Option<f64> {
     median(row.iter().zip(direct).map(|(row, direct)| Some((*row)? - (*direct)?)))
 }

@@ -43,7 +43,7 @@ pub fn stamp() -> String {
         .collect()
 }
 
-/// Returns the microseconds since a stated time.
+/// Returns the microseconds since the time that an event states.
 fn since(digits: &[u8]) -> Option<u64> {
     let then = std::str::from_utf8(digits).ok().and_then(|text| u64::from_str_radix(text, 36).ok())?;
     Some((now() + WRAP_MICROS - then) % WRAP_MICROS)
@@ -52,7 +52,8 @@ fn since(digits: &[u8]) -> Option<u64> {
 /// Number of events that a stream may lack: one may be just missed at either end of the measurement.
 const MISSING_EVENTS: f64 = 2.0;
 
-/// State of one stream, shared with its task, which waits forever if no event comes.
+/// State of one stream, shared with the task that reads it. The task cannot return a result, because it waits forever
+/// if no event comes.
 #[derive(Default)]
 struct StreamState {
     /// True if the answer has begun.
@@ -68,7 +69,7 @@ impl StreamState {
         self.opened.load(Ordering::Relaxed)
     }
 
-    /// Returns true if the stream has opened, or ended before.
+    /// Returns true if the stream has opened, or has ended without opening.
     fn is_settled(&self) -> bool {
         self.is_open() || self.ended.load(Ordering::Relaxed)
     }

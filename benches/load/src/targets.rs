@@ -60,7 +60,7 @@ impl Bench {
         Ok(bench)
     }
 
-    /// Starts the targets for this number of open streams, or Penstock alone.
+    /// Starts the targets for this number of open streams; only Penstock if `alone` is true.
     pub fn streams(penstock: &Path, streams: usize, alone: bool) -> Result<Self, String> {
         let (mut bench, provider) = Self::before("events")?;
         if !alone {
@@ -70,7 +70,7 @@ impl Bench {
         Ok(bench)
     }
 
-    /// Creates a folder and starts the provider, which is this program in that role.
+    /// Creates a folder and starts the mock provider: this program with the role `role`.
     fn before(role: &str) -> Result<(Self, SocketAddr), String> {
         let folder = std::env::temp_dir().join(format!("penstock-load-{}", std::process::id()));
         fs::create_dir_all(&folder).map_err(|why| format!("{}: {why}", folder.display()))?;
@@ -152,8 +152,8 @@ impl Bench {
     }
 }
 
-/// Returns the configuration of Penstock. The context window is one that 200 KiB of bytes cannot exceed: token counting
-/// is measured by `benches/hot.rs`.
+/// Returns the configuration of Penstock. The context window is so large that a prompt of 200 KiB cannot exceed it.
+/// The gateway then counts no tokens, which `benches/hot.rs` measures.
 fn configuration(
     folder: &Path,
     http: SocketAddr,
@@ -170,7 +170,7 @@ fn configuration(
         )
     });
     let storage = folder.join("data");
-    // All load is of one account, which gets at most seven eighths of the permits.
+    // All requests belong to one account, and one account gets at most seven eighths of the permits.
     let max_requests = (max_in_flight * 2).max(10_000);
     format!(
         "[listen]\nhttp = \"{http}\"\nadmin = \"{admin}\"\n[storage]\npath = {storage:?}\nballast = \"0B\"\n\
@@ -190,7 +190,8 @@ fn free() -> Result<SocketAddr, String> {
     listener.map_err(|why| format!("no free port: {why}"))
 }
 
-/// Waits until a target answers a request correctly, and for Penstock with its own members.
+/// Waits until a target answers a request correctly. Penstock, which requires a key, must add its own members and
+/// headers.
 fn await_answer(
     name: &str,
     address: SocketAddr,

@@ -46,7 +46,7 @@ pub fn key_digest(pepper: &[u8; 32], key: &ApiKey) -> [u8; 32] {
 /// computed from it.
 #[must_use]
 pub fn pepper_fingerprint(pepper: &[u8; 32]) -> [u8; 32] {
-    // The hashed text is not the secret of any key: those have 40 letters and digits.
+    // The hashed text cannot be the secret of a key, because a secret has 40 letters and digits.
     KeyDigester::new(pepper).mac(b"penstock: check of the pepper")
 }
 

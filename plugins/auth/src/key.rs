@@ -31,7 +31,7 @@ const BODY_LENGTH: usize = PUBLIC_ID_LENGTH + SECRET_LENGTH;
 /// Length in bytes of an API key after its prefix.
 const TAIL_LENGTH: usize = BODY_LENGTH + CHECKSUM_LENGTH;
 
-/// A well-formed API key; whether the key exists is only known by the store.
+/// Well-formed API key. Only the key store knows whether such a key exists.
 #[derive(Clone)]
 pub struct ApiKey {
     /// Complete key in ASCII: the prefix, then public id, secret and checksum.

@@ -25,7 +25,7 @@ pub enum KeyScope {
     AccountRead,
 }
 
-/// Group of a scope: decides by which wildcards and other scopes it is included.
+/// Group of a scope. The group determines which wildcards and which other scopes include the scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ScopeGroup {
     /// Requests to models of a kind. Included by `inference.*` and `*`.

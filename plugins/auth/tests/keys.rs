@@ -174,7 +174,8 @@ fn a_renewed_key_keeps_its_public_id_and_has_another_secret() {
     }
 }
 
-/// Returns keys with one wrong character, for each position and each other character: a million with `PENSTOCK_FULL=1`.
+/// Parses keys with one wrong character, at each position and with each other character: a million with
+/// `PENSTOCK_FULL=1`.
 #[test]
 fn no_mistyped_key_comes_as_far_as_a_look_up() {
     let most = if std::env::var_os("PENSTOCK_FULL").is_some() { 1_000_000 } else { 50_000 };

@@ -1,5 +1,5 @@
-//! Hourly carbon intensity of a grid zone, as it was known in each hour. A forecast is replaced by the next one, so
-//! past hours are recorded.
+//! Carbon intensity of a grid zone in the past hours: for each hour the value that was known in that hour. The values
+//! are recorded, because each new forecast replaces the previous one.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ pub const HISTORY_HOURS: u64 = 48;
 pub enum IntensitySource {
     /// Forecast of the intensity of the hour.
     Forecast,
-    /// Usual value of the hour of the day.
+    /// Usual intensity in this hour of the day.
     Typical,
     /// Mean intensity of a year.
     Yearly,

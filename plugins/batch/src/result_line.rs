@@ -11,8 +11,8 @@ pub enum ResultLineFormat {
     Nested,
 }
 
-/// Writes a result line with its line break. `id` has only letters, digits and `_`; `body` is the synchronous response
-/// body in chunks.
+/// Writes a result line with its line break. `id` has only letters, digits and `_`; `body` is the response body in
+/// chunks, as a synchronous request would get it.
 pub fn write_result_line<'b>(
     out: &mut Vec<u8>,
     form: ResultLineFormat,

@@ -64,7 +64,7 @@ pub enum EndReason {
 }
 
 impl EndReason {
-    /// Returns the error code of the batch; `None` if this is no error.
+    /// Returns the error code of the batch; `None` for a cancelled batch, which has no error.
     #[must_use]
     pub const fn code(self) -> Option<&'static str> {
         match self {
@@ -77,7 +77,7 @@ impl EndReason {
         }
     }
 
-    /// Returns the sentence that tells users the reason.
+    /// Returns the reason as a sentence for users.
     #[must_use]
     pub const fn sentence(self) -> &'static str {
         match self {

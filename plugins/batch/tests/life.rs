@@ -1,5 +1,5 @@
-//! Batch lifecycle against a model of four numbers: after any sequence of events, an ended batch does not change, and
-//! its counts add up.
+//! Comparison of the batch lifecycle with a model of four numbers: after any sequence of events, an ended batch does
+//! not change, and its line counts add up.
 #![allow(missing_docs)]
 
 use penstock_batch::state::{BatchLifecycle, EndReason, LifecycleState};

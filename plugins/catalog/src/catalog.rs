@@ -30,7 +30,7 @@ pub(crate) struct CatalogEntry {
 pub enum ModelMatch {
     /// Id of a model.
     ModelId,
-    /// Alias of the model that has this id, or a name that matches one of its patterns.
+    /// Alias of a model, or a name that matches one of its patterns; contains the id of the model.
     Alias(String),
     /// Name of no model in the catalogue.
     Unknown,

@@ -186,7 +186,8 @@ impl Cell {
     }
 }
 
-/// Number of cells from which on a folded table has no headings in its cells, so that its page stays small.
+/// Maximum number of cells of a folded table that repeats the heading of the column in each cell. Larger tables leave
+/// the headings out, so that the page stays small.
 const LARGE_TABLE_CELLS: usize = 100;
 /// Number of columns that fit on a narrow screen.
 const STACKED_COLUMNS: usize = 2;
@@ -221,7 +222,7 @@ impl Table {
         self.headings.len() > STACKED_COLUMNS
     }
 
-    /// Returns true if the table has so many cells that a heading in each would make it much larger.
+    /// Returns true if the table has so many cells that a heading in each cell would make its HTML much larger.
     pub(crate) const fn has_many_cells(&self) -> bool {
         self.headings.len() * self.rows.len() > LARGE_TABLE_CELLS
     }
@@ -252,7 +253,7 @@ const VERSION_FIELD: &str = "version";
 pub struct Form {
     /// Path to which the form is sent.
     pub action: String,
-    /// True for a search form, which changes nothing and needs no token.
+    /// True for a search form, which changes nothing and needs no CSRF token.
     pub is_query: bool,
     /// Title; empty for a button in a table.
     pub title: Text,
@@ -326,7 +327,8 @@ impl Form {
         self.fields.iter().filter(|field| field.shows_error()).count()
     }
 
-    /// Returns the typed values by the names of their fields, except passwords, if they are not stored.
+    /// Returns the values that a person has typed and that are not stored, except passwords, by field name. Returns
+    /// no values if the form shows stored ones.
     pub(crate) fn typed_values(&self) -> Vec<(String, &str)> {
         let fields = self.fields.iter().filter(|field| self.is_restored && field.kind != FieldKind::Password);
         fields.map(|field| (format!("{TYPED_VALUE_PREFIX}{}", field.name), field.value.as_str())).collect()

@@ -148,7 +148,7 @@ impl BarChart {
         format_position((MAX_BAR / slot_width(self.labels.len())).min(BAR_SHARE))
     }
 
-    /// Paths of the bars in a panel. Positions are whole pixels; a part has at least one.
+    /// Paths of the bars in a panel. Positions are whole pixels; each part is at least one pixel high.
     pub(crate) fn paths_in(&self, panel: PlotArea) -> Vec<ChartPath> {
         let parts = self.parts_in(panel);
         let path = |series: usize| {

@@ -1,12 +1,13 @@
-//! Values that a plot shows while the pointer is on it. All values of a bar have one title, so that pages stay small.
+//! Values that a plot shows while the pointer is on it. All values of a bar share one tooltip, so that pages stay
+//! small.
 
 use crate::chart::{COLOUR_COUNT, ChartSeries};
 use crate::format::{html_length, shorten_text};
 use crate::language::Language;
 use crate::text::Text;
 
-/// Maximum size of the names in all titles of a plot, in bytes of HTML. If they are larger, titles have the numbers of the
-/// legend instead.
+/// Maximum size of the series names in all tooltips of a plot, in bytes of HTML. If the names are larger, the
+/// tooltips have the numbers of the legend instead.
 const MAX_NAME_BYTES: usize = 1_500;
 /// Maximum size of a name in a legend, in bytes of HTML.
 const MAX_LEGEND_BYTES: usize = 60;
@@ -20,10 +21,10 @@ pub struct ChartTooltip {
     pub title: String,
 }
 
-/// Names of the series of a plot, in its titles and in its legend.
+/// Names of the series of a plot, for its tooltips and its legend.
 pub(crate) struct SeriesNames {
     names: Vec<String>,
-    /// True if titles have the numbers of the series instead of their names.
+    /// True if tooltips have the numbers of the series instead of their names.
     is_numbered: bool,
 }
 
@@ -71,7 +72,7 @@ pub(crate) fn is_drawn_as_bar(value: f64) -> bool {
     value.is_finite() && value != 0.0
 }
 
-/// Returns an exact number with its unit, with plain spaces: the text of a title is not wrapped.
+/// Returns an exact number with its unit, with plain spaces: the text of a tooltip is not wrapped.
 pub(crate) fn format_exact_figure(value: f64, unit: &'static str, language: Language) -> String {
     Text::exact_number(value, unit).render(language).replace('\u{202f}', " ")
 }

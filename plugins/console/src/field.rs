@@ -18,7 +18,7 @@ pub struct Field {
     pub help: &'static str,
     /// Reason for which the value was refused; empty for none.
     pub error: Text,
-    /// True if the field has the focus when the page is shown, as the first one with an error.
+    /// True if the field has the focus when the page is shown, such as the first field with an error.
     pub has_focus: bool,
     /// True if a value is required.
     pub required: bool,

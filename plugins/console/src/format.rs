@@ -47,8 +47,9 @@ pub(crate) fn group_thousands(whole: &str) -> String {
     out
 }
 
-/// Formats an amount with its unit. Kilowatt-hours, grams, litres and numbers without a unit get the prefix that leaves
-/// few digits before the decimal point: `1.25 MWh` for 1 250 kWh. Numbers without a unit have one from 10 000 on.
+/// Formats an amount with its unit. Kilowatt-hours, grams, litres and numbers without a unit get the prefix that
+/// leaves few digits before the decimal point: `1.25 MWh` for 1 250 kWh. Numbers without a unit have a prefix from 10
+/// 000 on.
 #[must_use]
 pub fn format_quantity(number: f64, unit: &'static str) -> String {
     let (text, name) = quantity_parts(number, unit);
@@ -81,8 +82,8 @@ pub(crate) fn unit_scale(number: f64, unit: &'static str) -> (f64, &'static str)
     (scale, name)
 }
 
-/// Formats a number with its first twelve significant digits, or with all digits before the decimal point if these are
-/// more; further digits of a sum are noise of the binary form.
+/// Formats a number with its first twelve significant digits, or with all digits before the decimal point if these
+/// are more. Further digits of a sum are rounding errors of binary floating point.
 #[must_use]
 pub(crate) fn format_exact(number: f64) -> String {
     if !number.is_finite() || number == 0.0 {

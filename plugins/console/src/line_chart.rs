@@ -25,7 +25,7 @@ pub enum LineChartKind {
     FirstToken,
 }
 
-/// Texts of a kind of plot, by their English form.
+/// English texts of a kind of plot, which are the keys of the translation table.
 struct LineChartTexts {
     unit: &'static str,
     time: &'static str,
@@ -82,7 +82,7 @@ pub struct ChartLine {
     pub points: String,
 }
 
-/// Values of a series that are not missing, with their positions.
+/// Known values of a series, with their positions.
 fn known(series: &ChartSeries) -> impl Iterator<Item = (usize, f64)> {
     series.values.iter().copied().enumerate().filter(|(_, value)| is_known(*value))
 }
@@ -122,7 +122,7 @@ impl LineChart {
                 }
                 let y = format_position(LINES.bottom - LINES.value_height(value, end));
                 let gap = if points.is_empty() { "" } else { " " };
-                // A step begins and ends half a slot beside the center of its time.
+                // A step extends from half a slot before the center of its time to half a slot after it.
                 match index.checked_sub(1) {
                     Some(before) => points.push_str(&format!("{gap}{before}.5,{y} {index}.5,{y}")),
                     None => points.push_str(&format!("{gap}-.5,{y} .5,{y}")),
@@ -136,7 +136,8 @@ impl LineChart {
         lines
     }
 
-    /// Returns the centers of the steps as a path for each group: a line without a length, which is drawn as a dot.
+    /// Returns a path for each group with a dot at the center of each step: a line of length 0, which browsers draw
+    /// as a dot.
     #[must_use]
     pub fn value_dots(&self) -> Vec<ChartPath> {
         let end = self.axis_end();
@@ -169,7 +170,8 @@ impl LineChart {
         self.times.iter().enumerate().filter_map(hover).collect()
     }
 
-    /// Names of the groups; the bars have a series for each line, and one for all others.
+    /// Names of the series in tooltips and legend: those of the bars, which have a series for each line and one for
+    /// all other groups. Without bars, the names of the lines.
     fn names(&self, language: Language) -> SeriesNames {
         let has_all = self.requests.len() >= self.values.len();
         let named = if has_all { &self.requests } else { &self.values };
@@ -202,8 +204,8 @@ impl LineChart {
         BARS.ticks(&self.times, language)
     }
 
-    /// Returns the legend: the number of the colour and the name of each series of the bars, which have one for each
-    /// line.
+    /// Returns the legend: the number of the colour and the name of each series of the bars. The bars have a series
+    /// for each line.
     #[must_use]
     pub fn legend(&self, language: Language) -> Vec<(usize, String)> {
         self.names(language).legend()

@@ -18,14 +18,14 @@ pub struct NavLink {
     pub is_current: bool,
 }
 
-/// Signed-in person, with the token and the id of the forms of the page.
+/// Signed-in person, with the CSRF token and the id for the forms of the page.
 #[derive(Clone, Debug)]
 pub struct SignedInUser {
     /// Name of the signed-in person.
     pub name: String,
     /// Name of the role.
     pub role: &'static str,
-    /// Token against forged requests, which every form of the page must contain.
+    /// CSRF token, which every form of the page must contain.
     pub form_token: String,
     /// Id of the forms of this page, so that none of them has an effect twice.
     pub form_id: String,

@@ -19,7 +19,8 @@ const BUTTON_BYTES: usize = 330;
 /// Query parameter with the position.
 const PARAMETER: &str = "rows";
 
-/// Rows that a page shows of one of its tables; of the others it shows the first rows.
+/// Position that the query of a page selects: a table of the page and the first row to show. All other tables show
+/// their first rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RowPosition {
     /// Index of the table among those of the page.

@@ -21,7 +21,7 @@ pub struct AxisLabel {
     pub y: String,
     /// Text of the label.
     pub text: String,
-    /// True if narrow screens have no room for the label.
+    /// True if the label is shown on wide screens only.
     pub is_wide_only: bool,
 }
 
@@ -30,7 +30,7 @@ pub struct AxisLabel {
 pub(crate) struct PlotArea {
     /// Upper edge of the plot.
     pub top: f64,
-    /// Lower edge, where the value is zero.
+    /// Lower edge: the value zero, or the lowest value of a bar chart that has negative values.
     pub bottom: f64,
 }
 
@@ -77,7 +77,8 @@ fn bar_center(index: usize, bars: usize) -> f64 {
     slot_width(bars) * (count(index) + 0.5)
 }
 
-/// Upper end of an axis: the next of 1, 2 and 5 times a power of ten.
+/// Returns the upper end of an axis: the smallest number of the form 1, 2 or 5 times a power of ten that is at least
+/// `maximum`.
 pub(crate) fn axis_end(maximum: f64) -> f64 {
     if maximum <= 0.0 {
         return 1.0;

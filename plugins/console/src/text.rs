@@ -109,7 +109,8 @@ impl Text {
         }
     }
 
-    /// Returns the text for a narrow element: a line may end between a number and its unit.
+    /// Returns the text for a narrow element, with an ordinary space between a number and its unit, so that the line
+    /// can be wrapped there.
     pub(crate) fn render_wrapping(&self, language: Language) -> Cow<'_, str> {
         let rendered = self.render(language);
         let parts = match self {

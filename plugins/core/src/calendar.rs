@@ -20,11 +20,11 @@ const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UtcDay(Date);
 
-/// Calendar month, as its first day.
+/// Calendar month, stored as its first day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UtcMonth(Date);
 
-/// Period after which a money budget starts again.
+/// Period of a money budget: at its end, the whole budget is available again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BudgetPeriod {
     /// Day from midnight to midnight, UTC.
@@ -86,7 +86,7 @@ impl UtcDay {
         u64::try_from(since.as_secs()).unwrap_or_default()
     }
 
-    /// Following day. The last day follows itself.
+    /// Following day; for the last day of the year 9999, that day itself.
     #[must_use]
     pub fn next(self) -> Self {
         Self(self.0.tomorrow().unwrap_or(self.0))
@@ -123,7 +123,7 @@ impl UtcMonth {
         UtcDay(self.0)
     }
 
-    /// Following month. The last month follows itself.
+    /// Following month; for December 9999, that month itself.
     #[must_use]
     pub fn next(self) -> Self {
         Self(self.0.last_of_month().tomorrow().unwrap_or(self.0))

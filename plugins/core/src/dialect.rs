@@ -97,9 +97,9 @@ pub struct DialectSpec {
     pub http: &'static HttpConventions,
     /// Form of the model name that answers contain.
     pub answer_model: AnswerModelName,
-    /// True if its providers may serve text completions.
+    /// True if providers of this dialect may have the endpoint for text completions.
     pub has_completions: bool,
-    /// True if engines may report the usage after the end event.
+    /// True if some engines of this dialect report the usage after the end event of a stream.
     pub reports_usage_late: bool,
     /// True if a request of the dialect may have several choices.
     pub has_choices: bool,
@@ -114,7 +114,8 @@ pub struct DialectSpec {
     pub content_error_path: &'static str,
     /// Path of the member that holds the requested format of the answer, for `param` of errors.
     pub format_error_path: &'static str,
-    /// Pairs of a top-level member of the chat form and the dialect's name for it, where the two differ.
+    /// Top-level members with a different name in this dialect: pairs of the name in the chat form and the dialect's
+    /// name.
     pub member_names: &'static [(&'static str, &'static str)],
 }
 

@@ -2,7 +2,7 @@
 
 /// Maximum length of a function name at providers, in bytes.
 pub const MAX_FUNCTION_NAME_BYTES: usize = 64;
-/// Length of the hash at the end of a replaced name, with the character before it.
+/// Length of the hash at the end of a replacement, with the `_` before it.
 const HASH_BYTES: usize = 17;
 
 /// Offset basis of FNV-1a, the initial value for [`fnv1a_update`].
@@ -21,8 +21,9 @@ pub const fn is_function_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
 }
 
-/// Replaces a function name that providers do not accept by its end, in accepted characters, and a hash of the whole
-/// name. The end has the name of the tool. The same name is always replaced by the same one.
+/// Returns the replacement for a function name that providers do not accept: the end of the name, with `_` for each
+/// character that is not accepted, and a hash of the whole name. The end is used because it has the name of the tool.
+/// Equal names get equal replacements.
 #[must_use]
 pub fn replace_function_name(name: &str) -> String {
     let accepted = |character: char| match u8::try_from(character) {

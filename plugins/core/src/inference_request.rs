@@ -115,14 +115,14 @@ pub struct InferenceRequest {
     pub dialect: Dialect,
     /// Kind of model that serves the request.
     pub kind: ModelKind,
-    /// Body exactly as received, or converted to the form of [`Dialect::request_form`].
+    /// Body exactly as received, or converted to the form of [`Dialect::request_body_format`].
     pub body: Bytes,
     /// Top-level members of the body.
     pub members: BodyMembers,
-    /// Task, with the parameters of its kind that no other field contains.
+    /// Task of the request, with the parameters that only its kind of request has.
     pub task: InferenceTask,
-    /// Edits inside the forwarded members that a chat-completions provider needs (null members dropped, `developer`
-    /// changed to `system` …).
+    /// Edits of the forwarded members for providers of the chat dialect, such as removing `null` members or changing
+    /// the role `developer` to `system`.
     pub edits: Vec<BodyEdit>,
     /// `model` as sent, unescaped.
     pub model: Box<str>,
@@ -202,8 +202,8 @@ impl InferenceRequest {
     }
 
     /// Upper bound of the prompt tokens, from the number of bytes: a token of text has at least one byte. Includes
-    /// [`UsageBounds::IMAGE_TOKENS`] for each image, the tokens of a chat template, those that a model adds to each
-    /// input or document, and the query once for each reranked document.
+    /// [`UsageBounds::MAX_IMAGE_TOKENS`] for each image, the tokens of a chat template, those that a model adds to
+    /// each input or document, and the query once for each reranked document.
     #[must_use]
     pub fn max_input_tokens(&self) -> u64 {
         let of = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
@@ -248,8 +248,8 @@ impl InferenceRequest {
         UsageBounds { input, output, delivered: u64::MAX, undelivered, least_input, least_output: 0 }
     }
 
-    /// Returns the lower bound of the prompt tokens. For embeddings and rerank it is at most 1, because the model may
-    /// truncate each input; for images, audio and moderation it is 0.
+    /// Returns the lower bound of the prompt tokens. For embeddings and rerank the bound is at most 1, because the
+    /// model may truncate each input. For images, audio and moderation the bound is 0.
     fn min_input_tokens(&self, window: u64) -> u64 {
         let least = UsageBounds::min_tokens(self.prompt_bytes).min(window);
         match &self.task {
@@ -340,8 +340,9 @@ impl InferenceRequest {
         (value != b"null").then_some(value)
     }
 
-    /// Names the member of an error as the client wrote it, if validation has converted the request to another form. A
-    /// member that the client sent under the name of that form keeps it.
+    /// Replaces `param` of an error, and the same path in its message, by the client's path if validation has
+    /// converted the request to the chat form. A member that the client itself sent under its name in the chat form
+    /// is not renamed.
     #[must_use]
     pub fn rename_error_param(&self, mut refusal: ApiError) -> ApiError {
         let (Some(details), false) = (&self.responses, refusal.is_client_param) else { return refusal };

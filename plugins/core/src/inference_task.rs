@@ -24,14 +24,14 @@ pub enum InferenceTask {
     Passthrough(PassthroughTask),
 }
 
-/// Parameters of a request whose members the gateway forwards as they are, apart from the model name and members that
-/// the provider does not accept, and whose results it passes on without a translation: speech and moderation.
+/// Parameters of a speech or moderation request. The gateway forwards its members as they are, apart from the model
+/// name and members that the provider does not accept, and passes the results on without a translation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PassthroughTask {
     /// Texts of the request, JSON strings with their quotes.
     pub texts: Vec<Bytes>,
-    /// Maximum work of the request. Its price is reserved before the request is sent, and the answer is never charged
-    /// more.
+    /// Maximum work of the request. The gateway reserves the price of this work before it sends the request, and
+    /// never charges more for the answer.
     pub max_work: WorkDone,
     /// Content type of the answer, if it is not JSON. The objects `environment_impact` and `billing_cost` are then sent
     /// as headers.

@@ -88,7 +88,7 @@ impl TranscriptFormat {
 pub struct TranscriptionTask {
     /// Language of the speech, ISO 639-1; detected if absent.
     pub language: Option<Box<str>>,
-    /// Text that tells the model which vocabulary to expect (`prompt`).
+    /// Text with the vocabulary that the model should expect (`prompt`).
     pub prompt: Option<Box<str>>,
     /// Sampling temperature as it was sent, 0 to 1.
     pub temperature: Option<Box<str>>,
@@ -134,8 +134,8 @@ impl AudioInput {
     /// Maximum bytes per second of audio: uncompressed, 32 bits, eight channels at 192 kHz.
     const MAX_BYTES_PER_SECOND: u64 = 6_144_000;
 
-    /// Returns the maximum seconds to charge, which are reserved: the duration that was counted in the file, or else
-    /// the longest duration that its bytes can hold, and at least the duration that the file states.
+    /// Returns the maximum seconds to charge, whose price is reserved. This is the duration that was counted in the
+    /// file; otherwise the longest duration that its bytes can hold, but at least the duration that the file states.
     #[must_use]
     pub fn max_seconds(&self) -> Decimal {
         let longest = Decimal::from(self.bytes / Self::MIN_BYTES_PER_SECOND + 1);

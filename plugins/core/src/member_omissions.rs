@@ -48,8 +48,9 @@ impl MemberOmissions {
         }
     }
 
-    /// Returns the members that the provider certainly refuses, after a successful answer: the members that it named,
-    /// and a single member whose omission led to the answer. Earlier guesses may have had no effect.
+    /// Returns the members that the provider certainly refuses, after a successful answer: the members that the
+    /// provider named, and the last guess if it was a single member. Earlier guesses prove nothing, because the
+    /// provider refused the request after them too.
     #[must_use]
     pub fn proven_refusals(&self) -> AdjustableMemberSet {
         let is_single = self.last_guess.iter().count() == 1;
@@ -84,8 +85,9 @@ mod tests {
             .fold(AdjustableMemberSet::NONE, |all, extra| all.union(AdjustableMemberSet::from_member(*extra)))
     }
 
-    /// Sends a request with the members `present` to a provider that refuses members without their names. Returns the
-    /// number of requests and the members that are proven to be refused; `None` if no request was answered.
+    /// Simulates the attempts of a request with the members `present` at a provider that refuses the members
+    /// `refused` without naming them. Returns the number of attempts and the members that are proven to be refused;
+    /// `None` if no attempt succeeded.
     fn send(
         present: AdjustableMemberSet,
         refused: AdjustableMemberSet,

@@ -57,8 +57,8 @@ pub struct KindSpec {
     pub name: &'static str,
     /// Name in `_meta.type` of the catalogue.
     pub catalog_type: &'static str,
-    /// Paths of all endpoints of this kind that answer, for the error if a model of this kind is requested at the
-    /// endpoint of another kind.
+    /// Paths of all endpoints that answer requests to this kind. An error names them if a client requests a model of
+    /// this kind at the endpoint of another kind.
     pub paths: &'static str,
     /// Scope that an API key needs for this kind.
     pub scope: &'static str,

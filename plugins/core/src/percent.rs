@@ -1,7 +1,7 @@
 //! Percent encoding of URLs and headers, and parsing of query parameters.
 //!
-//! Guarantees: `%` with two hexadecimal digits, in either case, is one byte and is decoded once; any other `%` is kept
-//! literally; a text without percent codes is returned without a copy. The crate `percent-encoding` does the work;
+//! Guarantees: `%` with two hexadecimal digits, in either case, is one byte and is decoded once; any other `%` stays
+//! unchanged; a text without percent codes is returned without a copy. The crate `percent-encoding` does the work;
 //! bytes that are not UTF-8 are an error.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};

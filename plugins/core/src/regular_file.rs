@@ -15,8 +15,8 @@ pub const MAX_PEM_BYTES: u64 = 4 << 20;
 /// # Errors
 /// Returns the error of the system, or [`ErrorKind::InvalidInput`] for a pipe, a device or a socket.
 pub fn open_regular_file(path: &Path) -> Result<File, Error> {
-    // The path is checked first, because opening a device can have an effect, and the opened file again, because the
-    // path may name another file by then.
+    // The path is checked before the file is opened, because opening a device can have an effect. The opened file is
+    // checked again, because the path may name another file by then.
     check_kind(&std::fs::metadata(path)?)?;
     let flags = i32::try_from((OFlags::NONBLOCK | OFlags::NOCTTY).bits()).unwrap_or_default();
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
@@ -27,7 +27,7 @@ pub fn open_regular_file(path: &Path) -> Result<File, Error> {
 /// Reads a regular file of at most `max_bytes`.
 ///
 /// # Errors
-/// Returns the end of a sentence for the operator.
+/// Returns the reason as a text for the operator, which the caller puts at the end of a sentence.
 pub fn read_regular_file(path: &Path, max_bytes: u64) -> Result<Vec<u8>, String> {
     let file = open_regular_file(path).map_err(|error| describe_io_error(&error))?;
     read_limited(&file, max_bytes)
@@ -41,7 +41,8 @@ pub fn read_text_file(path: &Path, max_bytes: u64) -> Result<String, String> {
     String::from_utf8(read_regular_file(path, max_bytes)?).map_err(|_| "it is not UTF-8 text".to_owned())
 }
 
-/// Reads at most `max_bytes` of an opened file to its end. The size is not trusted: that of a file in `/proc` is 0.
+/// Reads at most `max_bytes` of an opened file to its end. The size in the metadata is ignored, because it is 0 for a
+/// file in `/proc`.
 ///
 /// # Errors
 /// Same as [`read_regular_file`].

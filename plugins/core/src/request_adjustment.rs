@@ -169,8 +169,9 @@ impl AdjustableMemberSet {
     /// Empty set of members.
     pub const NONE: Self = Self(0);
 
-    /// Members that the gateway adds by itself, and without which the answer means the same. A provider that refuses an
-    /// unknown member without naming it may mean any of them. Switches of reasoning and `strict` are not among them.
+    /// Members that the gateway adds by itself and that do not change the meaning of the answer. A provider that
+    /// refuses an unknown member without naming it may mean any of these members. Switches of reasoning and `strict`
+    /// are excluded, because they change the answer.
     pub const ADDED_BY_GATEWAY: Self = Self::of_all(&[
         E::StreamOptions,
         E::ToolChoice,
@@ -270,7 +271,7 @@ impl AdjustableMemberSet {
         fresh
     }
 
-    /// Set without the members that contain another member of the set.
+    /// Set without each member that contains another member of the set.
     #[must_use]
     pub fn without_containing_members(self) -> Self {
         let broader = NARROWER.iter().filter(|(narrow, _)| self.contains(*narrow));
@@ -337,7 +338,8 @@ pub enum ChoiceSelection {
     One(u32),
 }
 
-/// Differences between a request to an offer and the request that the configuration alone would give.
+/// Changes of a request to an offer that do not follow from the configuration, but from earlier responses of the
+/// offer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestAdjustment {
     /// Members to omit from the request.

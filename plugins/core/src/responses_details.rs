@@ -49,7 +49,8 @@ pub struct ResponsesDetails {
     pub in_background: bool,
     /// Names of members that the client sent as in the chat form, although this dialect has other names for them.
     pub foreign_members: Vec<&'static str>,
-    /// For each message of the assistant in the chat form, the messages of the conversation that it joins.
+    /// For each message of the assistant in the chat form, the messages of the conversation that were joined to form
+    /// it.
     pub earlier_messages: Vec<Vec<EarlierAnswerMessage>>,
     /// For each message of the chat form, the parts of the request from which it was written.
     pub message_origins: Vec<ChatMessageOrigin>,
@@ -85,7 +86,7 @@ impl ResponsesRequestPart {
 /// Parts of a responses request from which a message of the chat form was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChatMessageOrigin {
-    /// Item of the content: the first one, if the message joins several.
+    /// Item from which the content comes; the first item, if several items were joined to form the message.
     pub content: ResponsesRequestPart,
     /// True if the item is the output of a tool.
     pub is_output: bool,
@@ -117,7 +118,8 @@ impl ChatMessageOrigin {
     }
 }
 
-/// Message of an earlier answer in a conversation of the responses dialect. The chat form joins those of one answer.
+/// Message of an earlier answer in a conversation of the responses dialect. In the chat form, all messages of one
+/// answer are joined to a single message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EarlierAnswerMessage {
     /// Phase that the client states.
@@ -209,7 +211,8 @@ impl ResponsesDetails {
             return self.message_origins.get(index).map(|origin| origin.member_path(member));
         }
         let (index, member) = path.strip_prefix("tools[")?.split_once(']')?;
-        // The tools of a namespace are numbered on their own.
+        // With namespaces, the index of a tool in the chat form is not its index in the client's request. The path
+        // then names only `tools`.
         if self.tools.iter().any(|tool| tool.namespace.is_some()) {
             return Some("tools".to_owned());
         }

@@ -1,5 +1,6 @@
-//! Parameters of embedding and rerank requests that change the result: sent to an offer that lists them in
-//! `supported_parameters`, else the request is refused by name, or answered without a parameter that only tunes.
+//! Parameters of embedding and rerank requests that change the result. They are sent to an offer that lists them in
+//! `supported_parameters`. If no offer lists a parameter, the request is refused with the name of the parameter; a
+//! parameter that only tunes the result is left out instead.
 
 use crate::inference_request::InferenceRequest;
 use crate::inference_task::InferenceTask;
@@ -11,9 +12,10 @@ use bytes::Bytes;
 pub struct TaskParameter {
     /// Name in the body.
     pub name: &'static str,
-    /// JSON values that change nothing, beside `null`.
+    /// JSON values that have the same effect as an absent parameter, in addition to `null`.
     pub neutral: &'static [&'static str],
-    /// True if an answer without the parameter is as valid, so that an offer which does not list it may give one.
+    /// True if an answer without the parameter is equally valid. An offer that does not list the parameter may then
+    /// answer the request.
     pub is_tuning: bool,
 }
 
@@ -24,7 +26,7 @@ const fn changes(name: &'static str) -> TaskParameter {
     TaskParameter { name, neutral: EMPTY, is_tuning: false }
 }
 
-/// Parameter that has a default other than an empty value.
+/// Creates a parameter whose default is one of the values `neutral`, and not an empty value.
 const fn changes_unless(name: &'static str, neutral: &'static [&'static str]) -> TaskParameter {
     TaskParameter { name, neutral, is_tuning: false }
 }
@@ -67,7 +69,8 @@ pub const RERANK_PARAMETERS: &[TaskParameter] = &[
     changes("chat_template_kwargs"),
     changes("instruction"),
     changes("max_chunks_per_doc"),
-    // Clients send it with every request, and offers cut documents by limits of their own.
+    // Only tunes the result: clients send this parameter with every request, and each offer truncates documents at
+    // its own limit anyway.
     tunes(MAX_TOKENS_PER_DOC_PARAMETER),
     changes("max_tokens_per_query"),
     changes("mm_processor_kwargs"),
@@ -95,7 +98,7 @@ impl InferenceRequest {
         })
     }
 
-    /// Returns the first parameter without which the result would be another, and that this offer does not list.
+    /// Returns the first parameter that this offer does not list and that would change the result.
     #[must_use]
     pub fn unlisted_task_parameter(&self, accepts: impl Fn(&str) -> bool) -> Option<&'static str> {
         let constraints = self.task_parameters().filter(|(parameter, _)| !parameter.is_tuning);

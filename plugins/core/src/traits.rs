@@ -33,8 +33,8 @@ pub enum PrefillMethod {
     Automatic,
 }
 
-/// Transformation that turns the scores of a reranking model into the range 0 to 1. It is configured, because a
-/// response does not show which one is needed: logits can lie between 0 and 1 too.
+/// Transformation of a reranking model's scores into the range 0 to 1. The operator configures it, because a response
+/// does not show whether its scores are logits: logits can lie between 0 and 1 too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RerankScoreTransform {
     /// Scores that already lie between 0 and 1, left unchanged.
@@ -261,8 +261,8 @@ pub trait StreamTranslation: Send {
         false
     }
 
-    /// Usage reported by the provider so far. If the input or the output is missing, the gateway's own count replaces
-    /// it, and the usage is marked accordingly.
+    /// Usage reported by the provider so far. If the provider reported only the input or only the output, the
+    /// gateway's own count replaces the other, and the usage is marked accordingly.
     fn usage(&self) -> Option<TokenUsage>;
 
     /// Bytes of generated text passed to the client, without an echo of the prompt; used to count tokens if usage is
@@ -293,7 +293,7 @@ pub trait StreamTranslation: Send {
         None
     }
 
-    /// Bytes of memory in use besides the record of the delivered text: an incomplete event, output that must wait,
+    /// Bytes of memory in use, without the record of the delivered text: an incomplete event, output that must wait,
     /// arguments of calls. Read after each [`StreamTranslation::push`].
     fn buffered_bytes(&self) -> usize;
 
@@ -309,7 +309,7 @@ pub trait StreamTranslation: Send {
     /// Returns the finish reason of the answer; `None` before it has arrived.
     fn finish_reason(&self) -> Option<FinishReason>;
 
-    /// Writes the output before the content of all choices, for choices that are requested separately.
+    /// Writes the output that precedes the content of all choices; used if the choices are requested separately.
     fn write_start(&mut self, _out: &mut OutputBuffer) {}
 
     /// Records the finish reason of a choice that another request answered; [`StreamTranslation::write_end`] writes it.
@@ -320,8 +320,8 @@ pub trait StreamTranslation: Send {
         OfferObservation::default()
     }
 
-    /// Returns the text that the client has received, if the answer can be continued: one candidate, text only,
-    /// completely recorded.
+    /// Returns the text that the client has received; `None` if the answer cannot be continued. An answer can be
+    /// continued if it has one choice and text only, and the text was recorded completely.
     fn delivered_text(&mut self) -> Option<String>;
 
     /// Prepares the translation for the bytes of another provider, which resumes the answer. Returns false if that is

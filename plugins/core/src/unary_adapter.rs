@@ -92,8 +92,8 @@ pub trait ProviderAdapter: Sync + Send {
         answers: Vec<UpstreamAnswer>,
     ) -> Result<BufferedResponse, UpstreamError>;
 
-    /// Builds the requests for the part of the answer that the responses lack, although no response is invalid. Their
-    /// responses follow those that the provider has sent.
+    /// Builds further requests for the part of the answer that is missing in the responses so far, although all of
+    /// them are valid. The new responses are appended to the previous ones.
     fn build_missing_requests(
         &self,
         _ask: &InferenceRequest,

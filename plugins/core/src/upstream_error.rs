@@ -69,8 +69,8 @@ impl UpstreamErrorKind {
         }
     }
 
-    /// True if all offers of the provider would fail the same way: the connection failed, or the provider rejects the
-    /// operator's key.
+    /// True if each other offer of the provider would fail for the same reason: the connection failed, or the
+    /// provider rejects the operator's key.
     #[must_use]
     pub const fn is_provider_wide(self) -> bool {
         self.is_connect_error() || matches!(self, Self::Credentials(401))
@@ -115,12 +115,13 @@ pub const fn is_timeout_status(status: u16) -> bool {
     matches!(status, 408 | 504 | 522 | 524)
 }
 
-/// Members of the gateway that a provider's error message is about.
+/// Members added by the gateway that a provider's error message refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusedMembers {
     /// Members that the message names.
     Named(AdjustableMemberSet),
-    /// One or more of [`AdjustableMemberSet::ADDED`]: the message refuses an unknown member without its name.
+    /// One or more of [`AdjustableMemberSet::ADDED_BY_GATEWAY`]: the message refuses an unknown member without naming
+    /// it.
     Unnamed,
 }
 
@@ -150,7 +151,7 @@ pub struct UpstreamError {
     /// True if the provider may have caused the failure: another provider is tried, and `api_error` is sent only if all
     /// providers fail.
     pub may_be_provider: bool,
-    /// Delay that the provider requested before the next request.
+    /// Delay before the next request, as the provider demanded (`Retry-After`).
     pub retry_after: Option<Duration>,
     /// Tokens of the context window that are left for the answer, as the provider counts them, if the request allowed
     /// more.

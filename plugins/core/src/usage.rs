@@ -54,8 +54,8 @@ pub struct UsageBounds {
 pub struct DeliveredUsage {
     /// True if the client has received no text, no reasoning and no tool call.
     pub is_empty: bool,
-    /// Bytes of generated text that it has received: without an echo of the prompt, and without reasoning that the
-    /// answer does not show.
+    /// Bytes of generated text that the client has received: without an echo of the prompt, and without reasoning
+    /// that the answer does not show.
     pub bytes: usize,
     /// The gateway's own count of the delivered bytes and of the prompt.
     pub usage: TokenUsage,
@@ -88,7 +88,8 @@ impl UsageBounds {
             .saturating_add(Self::EXTRA_OUTPUT_BYTES)
     }
 
-    /// Bytes per token that no known vocabulary reaches: the divisor for the minimum number of tokens of a text.
+    /// More bytes per token than any known vocabulary has. Divides the bytes of a text to get its minimum number of
+    /// tokens.
     const MIN_TOKENS_DIVISOR: usize = 256;
 
     /// Minimum number of tokens in `bytes` bytes of text: at least 1 for a text that is not empty.
@@ -126,8 +127,8 @@ pub struct TokenUsage {
     pub source: UsageSource,
 }
 
-/// Bytes of text per token for estimates. Most tokenizers need fewer bytes per token of prose, so that an estimate is
-/// too low rather than too high.
+/// Bytes of text per token for estimates. With most tokenizers a token of prose has fewer bytes, so an estimate of
+/// tokens is too low rather than too high.
 const BYTES_PER_TOKEN: usize = 4;
 
 impl TokenUsage {
@@ -177,8 +178,8 @@ impl ReportedUsage {
         (self.input.is_some() || self.output.is_some()).then_some(self)
     }
 
-    /// Returns this report updated by a later one: each half that the later report has replaces the earlier half,
-    /// except a zero.
+    /// Returns this report updated by a later one. Each half (input or output) of the later report replaces the same
+    /// half of this report, unless the later half is 0 tokens and this report has that half.
     #[must_use]
     pub fn updated_by(self, later: Self) -> Self {
         let (input, cached) = match later.input {
@@ -200,7 +201,7 @@ impl ReportedUsage {
         let least = (bounds.least_input.min(bounds.input), bounds.least_output.min(most));
         let is_low = self.input.is_some_and(|input| input < least.0)
             || self.output.is_some_and(|output| output < least.1);
-        // More cached tokens than prompt tokens are impossible.
+        // Cached tokens are a part of the prompt tokens, so more of them are impossible.
         let is_cached = |input: &u64| self.cached <= *input;
         let input = self.input.filter(|input| (least.0..=bounds.input).contains(input)).filter(is_cached);
         let output = self.output.filter(|output| (least.1..=most).contains(output));

@@ -1,5 +1,5 @@
-//! Value of a usage rollup, as a row in the store: a JSON object with names and sums; zeros and empty names are absent.
-//! The addition of two such rows is here, so that a transaction of the store can add to a row.
+//! Value of a usage rollup, as a row in the store: a JSON object with names and sums; zeros and empty names are
+//! absent. Transactions of the store add to rows with the function of this module that adds two rows.
 
 use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize};
@@ -56,10 +56,11 @@ pub struct UsageRow<'a> {
     /// Outcome that the requests of this row have in common.
     #[serde(borrow)]
     pub outcome: Cow<'a, str>,
-    /// True for requests that were cancelled; absent in rows of earlier versions, which count them as left.
+    /// True for cancelled requests, whose outcome is stored as `left`. Absent in rows of earlier versions, which do
+    /// not distinguish them from other requests with the outcome `left`.
     #[serde(skip_serializing_if = "is_false")]
     pub cancelled: bool,
-    /// Class of the price of charged requests; empty for the price of single requests, and in rows of earlier versions.
+    /// Price class of charged requests, such as batch; empty for the standard price, and in rows of earlier versions.
     #[serde(borrow, skip_serializing_if = "str::is_empty")]
     pub price: Cow<'a, str>,
     /// Charged requests.

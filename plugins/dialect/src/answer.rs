@@ -96,7 +96,8 @@ impl DecodedAnswer {
         let read = if streamed { read } else { Ok(read?) };
         let reasoning = read.as_ref().ok().copied().flatten();
         let mut shape = ResponseConstraints::new(ask, target);
-        // If the provider sent more choices than requested, the indices of the other choices are unreliable too.
+        // If the provider sent a choice that was not requested, the indices of the requested choices are unreliable
+        // too.
         let unknown = |event: &AnswerEvent| {
             event.choice().is_some_and(|choice| choice as usize >= shape.choice_count())
         };
@@ -122,7 +123,8 @@ impl DecodedAnswer {
         let bounds = sent.usage_bounds(&usage_bounds, answer.choices.len());
         let usage = answer.reported_usage.map(|stated| stated.to_plausible_usage(&bounds, &counted));
         answer.usage = Some(usage.unwrap_or_else(|| counted.clamp_to(&bounds)));
-        // A stream that breaks off has no usage at its end, and the estimate may be too high.
+        // For a stream, only the provider's usage proves that the token limit was reached: a stream that broke off
+        // has no usage, and the gateway's estimate may be too high.
         let usage = answer.usage.filter(|usage| !streamed || usage.source == UsageSource::Provider);
         if read.is_ok() && TokenCap::new(ask, target).is_reached(usage.as_ref()) {
             let unfinished = if streamed { Vec::new() } else { choices_without_finish_reason(&body) };
@@ -205,8 +207,9 @@ impl DecodedAnswer {
         echo.echoed_bytes()
     }
 
-    /// Sets the finish reason of choices that have as many tokens as they may have: those without one, and those with
-    /// these indices, for which the decoder has assumed one.
+    /// Sets the finish reason `Length` for choices after the token limit was reached: for choices with output and
+    /// without a finish reason, and for the choices with the indices `assumed`, whose finish reason the decoder has
+    /// only assumed.
     fn finish_at_cap(&mut self, assumed: &[u64]) {
         for (number, choice) in (0..).zip(&mut self.choices) {
             let is_open = match choice.finish_reason {
@@ -219,7 +222,7 @@ impl DecodedAnswer {
         }
     }
 
-    /// Returns the number of complete choices, if there is at least one and all other choices have not started.
+    /// Returns the number of complete choices, if at least one is complete and none of the others has started.
     fn complete_choice_count(&self) -> Option<u32> {
         choices::complete_choice_count(
             self.choices.iter().map(|one| (one.finish_reason.is_some(), one.output_bytes())),
@@ -227,7 +230,8 @@ impl DecodedAnswer {
     }
 }
 
-/// Returns the size of each choice; nothing if the answer repeats the prompt, whose tokens are not generated.
+/// Returns the size of each choice; an empty list if the texts repeat the prompt (`echo`), because the tokens of the
+/// prompt are not generated.
 fn choice_sizes(ask: &InferenceRequest, events: &[AnswerEvent]) -> Vec<ChoiceSize> {
     let mut sizes = vec![ChoiceSize::default(); if ask.echoes_prompt() { 0 } else { ask.n as usize }];
     for event in events {

@@ -4,7 +4,7 @@ use crate::answer::AnswerChoice;
 use crate::event::{EscapedText, MessagePhase};
 use std::ops::Range;
 
-/// Section of an answer, as ranges of the fragments of its choice.
+/// Section of one choice of an answer, as ranges in the lists of fragments of that choice.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AnswerSection {
     /// Reasoning up to its signature, or up to the next message or tool call.
@@ -20,7 +20,7 @@ pub enum AnswerSection {
     Call(usize),
 }
 
-/// Message of an answer, as ranges of the fragments of its choice.
+/// Message in one choice of an answer, as ranges in the lists of fragments of that choice.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MessageSection {
     /// Phase of the message.
@@ -67,7 +67,7 @@ impl AnswerChoice {
         }
     }
 
-    /// Begins a message, for a client whose dialect has messages in an answer.
+    /// Begins a message, if the provider's dialect marks the beginning of each message.
     pub(crate) fn begin_message(&mut self, phase: Option<MessagePhase>) {
         self.sections.push(AnswerSection::Message(MessageSection {
             phase,

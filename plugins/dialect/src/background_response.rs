@@ -14,7 +14,7 @@ use std::io::Write as _;
 
 pub use crate::write::responses::{ReplayPieces, ResponseReplay, queued_response};
 
-/// State of a background response that has no answer: none yet, or none at all.
+/// State of a background response without an answer: the answer is pending, or the response ended without one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BackgroundResponseState<'a> {
     /// Response whose execution has not started.

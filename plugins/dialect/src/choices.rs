@@ -1,5 +1,5 @@
-//! Answers of several choices: detection of missing choices and of usage that covers only one choice, and the join of
-//! completions that were requested separately.
+//! Answers with several choices: detection of missing choices, correction of usage that covers only one choice, and
+//! joining of choices that were requested separately into one completion.
 
 use crate::event::AnswerEvent;
 use crate::json_cursor;
@@ -7,9 +7,9 @@ use bytes::Bytes;
 use penstock_core::{TokenUsage, UsageSource};
 use penstock_json_scan::json;
 
-/// Returns the number of complete choices if the provider returned fewer choices than requested: at least one choice is
-/// complete, and all choices after the complete ones have not started. `None` for any other answer. `choices` has for
-/// each choice true if it has finished, and the number of bytes of its text.
+/// Returns the number of complete choices if the provider returned fewer choices than requested: at least one choice
+/// is complete, and none of the choices after the complete ones has started. Returns `None` for any other answer.
+/// `choices` has two values for each choice: true if it has finished, and the number of bytes of its text.
 pub(crate) fn complete_choice_count(choices: impl Iterator<Item = (bool, usize)>) -> Option<u32> {
     let (mut whole, mut others) = (0_u32, false);
     for (finished, bytes) in choices {
@@ -55,10 +55,11 @@ impl ChoiceSize {
 
 /// Replaces output tokens that the provider counted for only one of several choices; returns true if it replaced them.
 ///
-/// A deviation from the estimate alone is no proof, because texts of some languages have more than twice as many bytes
-/// per token as the estimate assumes. The tokens are replaced if they are fewer than the choices with text, or if they
-/// are fewer than the words of all choices although they are enough for one choice and, times the number of choices, at
-/// most twice the estimate. The replacement is the smaller of the estimate and the tokens times the number of choices.
+/// The number of choices with text is `number`. The reported tokens are replaced if they are fewer than `number`.
+/// They are also replaced if all of this holds: they are fewer than the words of all choices; they are at least the
+/// words of one choice; and `number` times the reported tokens is at most twice the estimate. The replacement is
+/// `number` times the reported tokens, but at most the estimate. A deviation from the estimate alone is no proof,
+/// because in some languages a token has more than twice as many bytes as the estimate assumes.
 pub(crate) fn correct_undercounted_output(usage: &mut TokenUsage, sizes: &[ChoiceSize]) -> bool {
     if sizes.len() < 2 || usage.source != UsageSource::Provider {
         return false;
@@ -166,7 +167,8 @@ mod tests {
         assert!(!super::correct_undercounted_output(&mut own, &sizes(&four)));
     }
 
-    /// Honest counts of texts with many bytes per token, and the count of one choice.
+    /// Checks that honest counts of texts with many bytes per token remain, and that the count of a single choice is
+    /// corrected.
     #[test]
     fn usage_of_all_choices_stands_in_every_language() {
         let russian = "Напорный трубопровод подводит воду к турбине электростанции. ".repeat(20);

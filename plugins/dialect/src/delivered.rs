@@ -145,7 +145,7 @@ impl PrefixMatcher {
     /// Returns the part of the event that is new to the client; `None` if the client has all of it.
     ///
     /// # Errors
-    /// Returns an error if the answer differs from the delivered text, or finishes before its end.
+    /// Returns an error if the answer differs from the delivered text, or finishes before the end of that text.
     pub(crate) fn match_event(&mut self, event: AnswerEvent) -> Result<Option<AnswerEvent>, DivergenceError> {
         let Some(matcher) = event.choice().and_then(|choice| self.choices.get_mut(choice as usize)) else {
             return Ok(Some(event));
@@ -300,7 +300,7 @@ mod tests {
             &|_| AnswerEvent::Reasoning { choice: 0, text: text.clone(), signature: None },
             &|number| AnswerEvent::ToolCallArguments { choice: 0, tool: number % 2, fragment: text.clone() },
         ];
-        // Two fragments for each segment, one fragment for each, and calls whose arguments alternate.
+        // The segments have two fragments each, or one fragment each, or the arguments of two calls alternate.
         for pattern in [&[0, 0, 1, 1][..], &[0, 1], &[2]] {
             let mut delivered = DeliveredText::new(1, true);
             let (mut most, mut count) = (0, 0_u32);
@@ -309,7 +309,7 @@ mod tests {
                 count += 1;
                 let segments = delivered.choices.iter().flatten();
                 let memory = |segment: &TextSegment| size_of::<TextSegment>() + segment.escaped.capacity();
-                // The first segments show the bound; later ones only repeat the pattern.
+                // Memory is measured only for the first events, because the pattern repeats.
                 if count < 4000 {
                     most = most.max(segments.map(memory).sum());
                 }

@@ -258,7 +258,7 @@ impl EscapedText {
         self.escaped.clone()
     }
 
-    /// Returns a copy with memory of its own, which does not keep that of a whole event.
+    /// Returns a copy with memory of its own, so that the memory of the whole event can be freed.
     #[must_use]
     pub(crate) fn to_owned_copy(&self) -> Self {
         Self { escaped: Bytes::copy_from_slice(&self.escaped), is_plain: self.is_plain }

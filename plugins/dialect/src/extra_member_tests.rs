@@ -1,5 +1,5 @@
-//! Tests of the members that only the provider's request has, because the gateway adds them: each can be omitted if the
-//! provider refuses it by name, or is needed by every request of the dialect.
+//! Tests of the members that the gateway adds to the provider's request. Each of these members can be omitted if the
+//! provider refuses it by name, unless every request of the dialect needs it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use crate::{find_translator, test_support};
@@ -44,7 +44,7 @@ const REQUIRED: [&str; 37] = [
     "tools",
     "type",
     "url",
-    // Members inside other members that can be omitted.
+    // Members of objects that can be omitted as a whole.
     "enable_thinking",
     "include_usage",
 ];
@@ -52,7 +52,7 @@ const REQUIRED: [&str; 37] = [
 fn collect_names(value: &Value, names: &mut BTreeSet<String>) {
     match value {
         Value::Object(members) => {
-            // A replayed item of reasoning must have a summary, even an empty one.
+            // Empty lists are skipped, because a replayed reasoning item must have a summary, even an empty one.
             for (name, value) in members.iter().filter(|(_, value)| **value != json!([])) {
                 names.insert(name.clone());
                 collect_names(value, names);
@@ -179,8 +179,8 @@ fn every_member_that_the_gateway_adds_can_be_left_out() {
                 let named = AdjustableMemberSet::named_in_message(|word| word == name);
                 assert!(!named.is_empty(), "{client:?} to {provider:?}: `{name}` is not in the table");
                 let rest = build(named.without_containing_members());
-                // Reasoning is then sent under its other name, and effort as its other word. They are omitted if these
-                // are refused too.
+                // After a refusal, reasoning is sent under its other member name, and effort as another value. Both
+                // are omitted if the provider refuses these too.
                 let is_replaced = name.starts_with("reasoning") || name == "effort";
                 let rest = if is_replaced && names_of(&rest).contains(name) {
                     build(named.union(AdjustableMemberSet::from_member(AdjustableMember::Reasoning)))

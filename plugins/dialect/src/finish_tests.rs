@@ -20,8 +20,8 @@ fn chunk(choices: &str, more: &str) -> String {
     format!("data: {{\"choices\":[{choices}]{more}}}\n\n")
 }
 
-/// Returns the progress of a stream after these events, and true if its finish reason is unconfirmed; the events are
-/// split at each byte.
+/// Splits these events at each byte. Returns the progress of the stream after them, and true if its finish reason is
+/// unconfirmed; asserts that both are the same for each split.
 fn progress_after(client: Dialect, events: &[String]) -> (StreamProgress, bool) {
     let ask = sample_request(client, true);
     let abilities = OfferCapabilities::default();

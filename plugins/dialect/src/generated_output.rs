@@ -1,5 +1,4 @@
-//! Amount of output that one provider generated, and the bounds that follow from it for the usage which the provider
-//! reports.
+//! Amount of output that one provider generated. It gives bounds for the usage that the provider may report.
 
 use crate::echo::{BytesPerTokenId, EchoMeter};
 use crate::event::AnswerEvent;

@@ -63,8 +63,8 @@ pub fn find_stored_item<'a>(document: &'a [u8], id: &str) -> Option<&'a [u8]> {
         .find(|item| item_id(item).is_some_and(|own| own == id))
 }
 
-/// Returns the body with some elements of `input` replaced by items. `items` has for each item the index of the
-/// element, in ascending order.
+/// Returns the body with some elements of `input` replaced by items. Each element of `items` is the index in `input`
+/// and the item for that position; the indices are in ascending order.
 #[must_use]
 pub fn replace_references(body: &Bytes, items: &[(usize, Bytes)]) -> Bytes {
     let input = member_value(body, "input").unwrap_or_default();

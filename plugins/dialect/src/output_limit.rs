@@ -86,7 +86,7 @@ mod tests {
         format!("event: {kind}\ndata: {event}\n\n")
     }
 
-    /// Start of an endless stream, and the event that it repeats.
+    /// Returns the start of an endless stream, and the event that the stream repeats.
     fn endless(provider: Dialect, is_tool_call: bool) -> (String, String) {
         let text = "x".repeat(STEP);
         match (provider, is_tool_call) {

@@ -285,7 +285,8 @@ pub(crate) fn should_forward(
         ParameterEffect::Private => Ok(false),
         ParameterEffect::Tuning => Ok(abilities.accepts_parameter(name)),
         ParameterEffect::Constraint if abilities.accepts_parameter(name) => Ok(true),
-        // A parameter that switches reasoning off is not a constraint: it is read as a reasoning effort.
+        // A parameter that disables reasoning is not treated as a constraint, because it is translated to a reasoning
+        // effort.
         ParameterEffect::Constraint if reasoning_effort::is_zero_reasoning_budget(name, value) => Ok(false),
         ParameterEffect::Constraint if parameter.has_effect(value) => Err(unsupported_error(name)),
         ParameterEffect::Constraint => Ok(false),

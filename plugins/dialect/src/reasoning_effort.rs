@@ -148,8 +148,8 @@ pub(crate) fn is_zero_reasoning_budget(name: &str, value: &[u8]) -> bool {
     BUDGETS.contains(&name) && json_cursor::parse_float(value) == Some(0.0)
 }
 
-/// Returns the effort that the client requests and the effort that replaces it for chat providers, if it is one of
-/// [`EXACT_WORDS`].
+/// Returns the effort that the client requests, and its replacement for chat providers. `None` unless the effort is
+/// one of [`EXACT_WORDS`].
 pub(crate) fn effort_and_replacement(ask: &InferenceRequest) -> Option<(&'static str, &'static str)> {
     let member = |name, key| ask.member_value(name).and_then(|value| json_cursor::member_value(value, key));
     let value = match ask.dialect.request_body_format() {

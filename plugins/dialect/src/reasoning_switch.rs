@@ -14,8 +14,8 @@ fn switch_value(target: &AttemptTarget<'_>, effort: ReasoningEffort) -> Option<b
     effort.enabled.or(by_level).filter(|_| has_switch)
 }
 
-/// Returns true for the name `chat_template_kwargs` if [`write_reasoning`] writes this member, together with the
-/// switch.
+/// Returns true for the name `chat_template_kwargs` if [`write_reasoning_parameters`] writes this member, together
+/// with the switch.
 pub(crate) fn is_replaced_by_switch(target: &AttemptTarget<'_>, effort: ReasoningEffort, name: &str) -> bool {
     name == "chat_template_kwargs" && switch_value(target, effort).is_some()
 }
@@ -54,7 +54,8 @@ pub(crate) fn write_reasoning_parameters(
         (_, Some(level)) => level.chat_name(),
         (_, None) => return,
     };
-    // An effort that the client did not give as `reasoning_effort` is omitted if the provider has rejected this member.
+    // The client may have expressed the effort by another parameter than `reasoning_effort`. The effort is then
+    // omitted if the provider has rejected `reasoning_effort`.
     let is_own = ask.dialect.request_body_format() == RequestBodyFormat::Chat
         && ask.member_value("reasoning_effort").is_some();
     if abilities.accepts_parameter("reasoning_effort")

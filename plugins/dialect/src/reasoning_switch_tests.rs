@@ -71,7 +71,7 @@ fn every_spelling_of_no_thinking_reaches_an_offer_with_a_switch() {
             assert_eq!(body["thinking"], json!({"type": "disabled"}), "{client:?}: {members}");
         }
     }
-    // The members of the dialect come first.
+    // The members of the client's dialect have precedence over parameters of engines.
     let both = r#""thinking":{"type":"adaptive"},"enable_thinking":false"#;
     let body = sent(Dialect::Messages, Dialect::Chat, &["temperature"], both);
     assert_eq!(body["chat_template_kwargs"], json!({"enable_thinking": true}));

@@ -1,5 +1,5 @@
-//! Tests of members that the client sends itself, and that a request can lack after the provider has refused them: the
-//! gateway enforces their meaning, or they state the default.
+//! Tests of members that the client itself sends. After the provider has refused such a member, the gateway omits it:
+//! it enforces the meaning of the member itself, or the value is the default.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use crate::{find_translator, test_support};
@@ -145,7 +145,7 @@ fn a_choice_other_than_the_default_is_sent_although_the_member_was_refused() {
     for_each_pair(refused, |client, pair, target| {
         let mut ask = request(client, &json!([]));
         let body = String::from_utf8(ask.body.to_vec()).unwrap();
-        // The other word has the same length, so that the ranges of the members remain.
+        // The other word has the same length, so that the recorded ranges of the members remain valid.
         ask.body = body.replace("\"auto\"", "\"none\"").into();
         let sent = sent_body(pair, &ask, target);
         assert!(sent["tool_choice"].to_string().contains("none"), "{client:?} {sent}");

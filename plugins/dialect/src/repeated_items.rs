@@ -1,4 +1,4 @@
-//! Removal of items from a request that the conversation already has.
+//! Removal of those items of a request that are already part of the conversation.
 
 use crate::item_references::ItemReference;
 use crate::json_cursor::{elements, is_array, is_null, is_object, member_value, members, parse_string};
@@ -22,7 +22,8 @@ const CONTENT_MEMBERS: [&str; 10] = [
 ];
 /// Members of content that clients drop or add although the content stays the same.
 const IGNORED_MEMBERS: [&str; 2] = ["annotations", "logprobs"];
-/// Maximum depth at which values of different bytes are compared by their JSON value; deeper ones count as different.
+/// Maximum depth at which values whose bytes differ are compared by their JSON value. Deeper values with different
+/// bytes count as different.
 const MAX_DEPTH: u32 = 16;
 
 /// Returns true if an item of `input` has an id.
@@ -32,8 +33,9 @@ pub fn has_item_ids(body: &[u8]) -> bool {
 }
 
 /// Returns a body without the items of `input` that repeat an item of `previous_items` (elements of a JSON array
-/// without brackets) or an earlier item of the body. Only items with an id are compared. Two items with the same id are
-/// the same if their bytes are equal, or if the gateway created the id and type and content are equal.
+/// without brackets) or an earlier item of the body. Only items with an id are compared. Two items with the same id
+/// are the same if their bytes are equal, or if the gateway created the id, and the items have the same type and
+/// content.
 #[must_use]
 pub fn remove_repeated_items(body: &Bytes, previous_items: &[u8]) -> Bytes {
     let input = member_value(body, "input").unwrap_or_default();
@@ -64,8 +66,9 @@ pub fn remove_repeated_items(body: &Bytes, previous_items: &[u8]) -> Bytes {
     Bytes::from([before.unwrap_or_default(), &retained, after.unwrap_or_default()].concat())
 }
 
-/// Returns true if the later of two items with this id has no content that the earlier one lacks. Content is compared
-/// although ids of the gateway are unique, because a client may change the content of an item and keep its id.
+/// Returns true if two items with this id are the same item: the later one has no content that the earlier one lacks.
+/// Content is compared although ids of the gateway are unique, because a client may change the content of an item and
+/// keep its id.
 fn is_same_item(id: String, earlier: &[u8], later: &[u8]) -> bool {
     if earlier == later {
         return true;

@@ -16,16 +16,15 @@ pub(crate) struct RepetitionFilter {
     delivered: String,
     /// Number of delivered bytes that the continuation has repeated so far.
     matched: usize,
-    /// Log probabilities of the texts that are a repetition so far, each with the range of its text in the delivered
-    /// one.
+    /// Log probabilities of the repeated texts so far, each with the range of its text in `delivered`.
     logprobs: Vec<(Range<usize>, Bytes)>,
     /// Number of bytes of memory of the log probabilities.
     logprobs_bytes: usize,
 }
 
 impl RepetitionFilter {
-    /// Creates the filter; `None` for delivered text that a continuation may begin with: too little of it, or text that
-    /// repeats itself, such as rows of zeros.
+    /// Creates the filter. Returns `None` for delivered text that a correct continuation may itself begin with: short
+    /// text, or periodic text such as rows of zeros.
     pub(crate) fn new(delivered: String) -> Option<Self> {
         let is_usable = delivered.trim().len() >= MIN_BYTES && !is_periodic(delivered.as_bytes());
         is_usable.then(|| Self { delivered, matched: 0, logprobs: Vec::new(), logprobs_bytes: 0 })
@@ -65,8 +64,8 @@ impl RepetitionFilter {
         }
     }
 
-    /// Holds a text of this length back. The text itself is a part of the delivered one. Log probabilities are copied,
-    /// because they share the memory of the whole event.
+    /// Holds back a text of this length. The text is not stored, because it is a part of the delivered text. Log
+    /// probabilities are copied, because they share the memory of the whole event.
     fn hold(&mut self, length: usize, logprobs: Option<&Bytes>) {
         let range = self.matched..self.matched + length;
         self.matched = range.end;
@@ -76,7 +75,8 @@ impl RepetitionFilter {
         }
     }
 
-    /// Returns the texts that are no repetition, and the event behind them. Only answers of one choice are continued.
+    /// Returns the texts that were held back but are not a repetition, followed by `event`. Only answers of one
+    /// choice are continued.
     fn release(&mut self, event: AnswerEvent) -> Vec<AnswerEvent> {
         let choice = event.choice().unwrap_or_default();
         let (mut events, mut released) = (Vec::new(), 0);

@@ -1,5 +1,5 @@
-//! Tests of translated requests: calls without an input, schemas without a type, and a schema for the output under each
-//! of its possible names. Reasoning under either of its names.
+//! Tests of translated requests: calls without an input, schemas without a type, a schema for the output under each
+//! of its possible names, and reasoning under either of its names.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use crate::{find_translator, test_support};

@@ -197,8 +197,8 @@ impl ResponseConstraints {
 }
 
 impl ToolCallIds {
-    /// Returns the id of the next call: the given id, or a generated one if an earlier call has the same id, since a
-    /// result could otherwise not refer to exactly one call.
+    /// Returns the id of the next call: the given id, or a generated one if an earlier call has the same id. With
+    /// repeated ids, a result could not refer to exactly one call.
     pub(crate) fn deduplicate_id(&mut self, id: EscapedText, seed: &str, choice: u32) -> EscapedText {
         let next = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
         let made_up = (next..).map(|number| EscapedText::new(&generate_call_id(seed, choice, number)));
@@ -236,8 +236,8 @@ pub(crate) fn requests_logprobs(ask: &InferenceRequest) -> bool {
     }
 }
 
-/// Returns true if a sampling parameter may be sent: any if the offer lists no parameters, and otherwise only those
-/// that it lists, since the APIs of reasoning models answer 400 to others.
+/// Returns true if a sampling parameter may be sent. If the offer lists no parameters, all may be sent. Otherwise
+/// only the listed ones may be sent, because the APIs of reasoning models answer 400 to others.
 pub(crate) fn accepts_sampling_parameter(abilities: &OfferCapabilities, name: &str) -> bool {
     abilities.parameters.is_empty() || abilities.accepts_parameter(name)
 }

@@ -218,7 +218,7 @@ fn the_text_of_json_lines_is_delivered_before_the_last_line() {
         reply.push(Bytes::from(lines[..=whole].join("\n") + "\n"), &mut out).unwrap();
         assert_eq!(reply.progress(), StreamProgress::Committed, "{provider:?} to {client:?}");
         assert_eq!(delivered_text(client, &out.0.concat()), "Hel", "{provider:?} to {client:?}");
-        // Without line ends, a value is complete when the next one begins.
+        // Without line ends, the end of a value is detected only when the next value begins.
         let mut reply = find_translator(client, provider).unwrap().translate_stream(&ask, &target);
         let mut out = OutputBuffer::default();
         reply.push(Bytes::from(lines[..=whole].concat() + "{"), &mut out).unwrap();

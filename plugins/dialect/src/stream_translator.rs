@@ -119,8 +119,8 @@ impl StreamTranslator {
             finish_after_output: false,
             prompt_bytes: ask.prompt_bytes,
             usage_bounds,
-            // An echo of the prompt is text without generated tokens, so bytes of text would not show how many tokens a
-            // choice has.
+            // The bytes of an echoed prompt are not generated. With an echo, the size of a choice would therefore not
+            // show how many tokens were generated.
             choice_sizes: vec![ChoiceSize::default(); if n > 1 && !ask.echoes_prompt() { n } else { 0 }],
             measured_energy: None,
             output_bytes: 0,
@@ -282,7 +282,8 @@ impl StreamTranslator {
         self.delivered.record_event(event);
     }
 
-    /// Returns the bounds of the reported usage. Before the end of the answer, the report may be behind the output.
+    /// Returns the bounds of the reported usage. Before the end of the answer there is no lower bound, because the
+    /// provider may report usage later than output.
     fn current_bounds(&self) -> UsageBounds {
         let bounds = self.attempt_output.usage_bounds(&self.usage_bounds, self.finished.len());
         match self.progress >= StreamProgress::Finished {
@@ -303,9 +304,9 @@ impl StreamTranslator {
         }
     }
 
-    /// Ignores an error after all choices have finished. An error that the provider states is not ignored if the finish
-    /// reason came with text, and neither usage after the output nor the end event has arrived, because the answer may
-    /// be incomplete.
+    /// Ignores an error after all choices have finished. An error that the provider states is returned if the answer
+    /// may be incomplete: the finish reason came with text, and neither the end event nor usage after the output has
+    /// arrived.
     fn ignore_late_error(&mut self, result: Result<(), UpstreamError>) -> Result<(), UpstreamError> {
         let may_be_cut = self.progress == StreamProgress::Finished
             && !self.has_separate_final_usage()

@@ -51,8 +51,8 @@ enum SchemaName {
 }
 
 impl SchemaName {
-    /// Returns the name for an offer: `response_format` unless the offer lists only other names. For the responses
-    /// dialect, `response_format` is always right, because it is converted to the member that this dialect has.
+    /// Returns the name for an offer: `response_format` unless the offer lists only other names. A responses provider
+    /// always gets `response_format`, which is later converted to the member of that dialect.
     fn for_target(target: &AttemptTarget<'_>) -> Self {
         let lists = |name| target.capabilities.accepts_parameter(name);
         match () {
@@ -122,8 +122,9 @@ struct ConstraintMembers<'a> {
 /// Writes the constraints of a chat request for a chat provider, each after a comma.
 ///
 /// # Errors
-/// Returns `Unsupported` for a constraint that the offer does not accept, and for a constraint in addition to a
-/// response format that the offer gets in another member; `InvalidRequest` for an invalid schema.
+/// Returns `Unsupported` for a constraint that the offer does not accept. If the offer gets the response format in
+/// another member, also for any constraint in addition to a response format. Returns `InvalidRequest` for an invalid
+/// schema.
 pub(crate) fn write_constraints(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
@@ -241,8 +242,8 @@ impl<'a> ConstraintMembers<'a> {
         Ok(())
     }
 
-    /// Translates the members of `structured_outputs` one by one, if the offer does not accept `structured_outputs`, or
-    /// if the request also has older members.
+    /// Translates each member of `structured_outputs` separately. Called if the offer does not accept
+    /// `structured_outputs`, or if the request also has older members.
     fn translate_structured_outputs(
         &mut self,
         ask: &InferenceRequest,
@@ -286,8 +287,8 @@ fn has_response_format(ask: &InferenceRequest) -> bool {
     kind.is_some_and(|kind| !json::json_string_equals(kind, "text"))
 }
 
-/// Returns the schema of `response_format`: in `json_schema`, or in its own member `schema`, which some engines accept
-/// with the type `json_object`. `None` if any object is allowed.
+/// Returns the schema inside `response_format`, from its member `json_schema` or from its member `schema`, which some
+/// engines accept with the type `json_object`. `None` if any object is allowed.
 fn response_format_schema(ask: &InferenceRequest) -> Option<&[u8]> {
     let format = ask.member_value("response_format")?;
     let named = json_cursor::member_value(format, "json_schema");

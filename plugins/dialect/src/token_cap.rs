@@ -1,5 +1,5 @@
-//! Cap on the tokens of each choice. A choice that has used it up has ended, even if its provider states no finish
-//! reason.
+//! Cap on the tokens of each choice. A choice that has reached the cap has ended, even if its provider states no
+//! finish reason.
 
 use penstock_core::{AttemptTarget, InferenceRequest, TokenUsage, UsageSource};
 

@@ -20,7 +20,7 @@ fn number(seed: &mut u64) -> f32 {
     ((*seed >> 40) as f32 / (1_u32 << 24) as f32 - 0.5) * 0.12
 }
 
-/// Returns the numbers as Python engines write them (the `f64` of each `f32`), or in their shortest form.
+/// Returns an answer with numbers as Python engines write them (the `f64` of each `f32`), or in their shortest form.
 fn answer(long: bool) -> String {
     let mut seed = 7;
     let mut text = String::from(r#"{"object":"list","model":"e","data":["#);

@@ -50,8 +50,8 @@ impl AnswerUsage {
     }
 }
 
-/// Returns the input tokens of a `usage` object, under any of the names in use. The total counts only where the input is
-/// absent or 0, since some providers state only the total.
+/// Returns the input tokens of a `usage` object, under any of the names in use. The total is used only if the input
+/// is absent or 0, because some providers state only the total.
 fn tokens(usage: &[u8]) -> Option<u64> {
     let (mut total, mut input) = (None, None);
     let mut members = json::members(usage);

@@ -22,8 +22,8 @@ pub(crate) fn read_array(json: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     taken.map(|(taken, _)| taken)
 }
 
-/// Returns the bytes and the number of elements of the array of numbers at the start of `json`; `None` if a number does
-/// not fit an `f32`.
+/// Returns the length in bytes and the number of elements of the array of numbers at the start of `json`; `None` if a
+/// number does not fit an `f32`.
 pub(crate) fn measure_array(json: &[u8]) -> Option<(usize, usize)> {
     for_each_number(json, |rest| {
         let length = number_length(rest)?;
@@ -34,8 +34,8 @@ pub(crate) fn measure_array(json: &[u8]) -> Option<(usize, usize)> {
     })
 }
 
-/// Iterates over the array of numbers at the start of `json`; `number` returns the length of the number at the start of
-/// its input. Returns the bytes and the number of elements of the array.
+/// Iterates over the array of numbers at the start of `json`; `number` returns the length of the number at the start
+/// of its input. Returns the length in bytes and the number of elements of the array.
 #[inline(always)]
 fn for_each_number(json: &[u8], mut number: impl FnMut(&[u8]) -> Option<usize>) -> Option<(usize, usize)> {
     if json.first() != Some(&b'[') {

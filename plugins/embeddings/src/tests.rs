@@ -46,7 +46,7 @@ pub(super) fn ask(kind: ModelKind, body: &str) -> InferenceRequest {
             top_n: value["top_n"].as_u64().map(|most| usize::try_from(most).unwrap()),
             return_documents: value["return_documents"] == true,
         }),
-        // Kinds whose requests pass as they came.
+        // Requests for other kinds of models are forwarded unchanged.
         _ => InferenceTask::Passthrough(PassthroughTask {
             delivery: PassthroughDelivery::Complete,
             texts: list("input"),

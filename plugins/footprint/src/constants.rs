@@ -47,10 +47,11 @@ pub const REFERENCE_IMAGE_PIXELS: u64 = 1_048_576;
 pub const DEFAULT_PUE: Decimal = decimal(140, 2);
 /// Litres of water on site per kWh if none is published. Assumption; responses name it.
 pub const DEFAULT_WUE_LITRES_PER_KWH: Decimal = decimal(40, 2);
-/// Limit of plausible measurements: at most this many times the high end of the formula's range, and at least its low
-/// end divided by this ratio. A measurement of at most [`ALWAYS_PLAUSIBLE_JOULES`] is never too high.
+/// Limit of plausible measurements. The formula gives a range: a measurement may be at most this many times the high
+/// end, and must be at least the low end divided by this ratio. A measurement of at most [`ALWAYS_PLAUSIBLE_JOULES`]
+/// is never too high.
 pub const MAX_MEASURED_TO_FORMULA_RATIO: Decimal = decimal(10, 0);
-/// Joules at the building's meter up to which a measurement is never rejected: 1 Wh. The energy of small answers is
+/// Joules at the building's meter up to which a measurement is never too high: 1 Wh. The energy of small answers is
 /// little compared to the idle power of a machine.
 pub const ALWAYS_PLAUSIBLE_JOULES: Decimal = decimal(3600, 0);
 /// Maximum billed measured energy, as a multiple of the energy by formula.

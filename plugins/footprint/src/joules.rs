@@ -57,7 +57,8 @@ fn weighted_input(usage: &TokenUsage, context: bool) -> Decimal {
     whole.saturating_add(CACHED_TOKEN_ENERGY_SHARE.saturating_mul(Decimal::from(cached)))
 }
 
-/// Returns the joules of images; `steps` is the number of steps that `each` refers to, and the number that was used.
+/// Returns the joules of images. `steps` is a pair: the number of steps that `each` refers to, and the number of
+/// steps that were run.
 fn images(each: Decimal, count: u32, steps: Option<(u32, u32)>, pixels: Option<u64>) -> Decimal {
     let all = each.saturating_mul(Decimal::from(count));
     let (reference, taken) = steps.unwrap_or((1, 1));

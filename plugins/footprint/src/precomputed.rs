@@ -38,7 +38,8 @@ pub struct OfferFactors {
     gpu: JouleFactors,
     it: JouleFactors,
     facility: JouleFactors,
-    /// Factors for energy computed from time, at the boundary `it`: the GPUs have their share of the server's watts.
+    /// Factors for energy that is computed from time, at the boundary `it`. The energy of the GPUs is their share of
+    /// the server's watts.
     proxy: JouleFactors,
     boundary: Option<MeterBoundary>,
     unknown_boundary: ErrorRange,
@@ -109,8 +110,8 @@ impl OfferFactors {
             .unwrap_or_else(|| self.modelled_energy(work, work.throughput_tier))
     }
 
-    /// Returns the measurement; `None` if it is implausible, because it is many times the result of the formula or a
-    /// small part of it.
+    /// Returns the measurement; `None` if it is implausible: many times the energy by formula, or only a small part
+    /// of it.
     #[must_use]
     pub fn plausible_measurement(
         &self,
@@ -127,9 +128,9 @@ impl OfferFactors {
             .map(|_| measured)
     }
 
-    /// Returns the energy for the bill, kWh with twelve decimal places: that of the formula for ordinary service with
-    /// the PUE of this site, so that the customer can compute it. Measured energy is billed only if the contract says
-    /// so, and at most twice the energy by formula.
+    /// Returns the energy for the bill, kWh with twelve decimal places. It is the energy by formula for ordinary
+    /// service with the PUE of this site, so that the customer can compute it too. If the contract says so, measured
+    /// energy is billed instead, at most twice the energy by formula.
     #[must_use]
     pub fn billable_kwh(&self, sold: &AttemptWork, measured: Option<MeasuredEnergy>) -> Decimal {
         let (joules, factors, ..) = self.joules_by_formula(sold, false);

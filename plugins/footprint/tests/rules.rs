@@ -253,11 +253,11 @@ fn an_implausible_energy_measurement_is_ignored() {
     assert!(credible(1, "3600", MeterBoundary::Facility));
     assert!(!credible(1, "3600.001", MeterBoundary::Facility));
     assert!(!credible(1, "3600", MeterBoundary::Gpu), "it is 5,241.6 J at the building's meter");
-    // 10,000 J at the accelerators are 14,560 J in the building; four times that is the high end, and ten times the
-    // maximum.
+    // 10,000 J at the GPUs are 14,560 J at the building's meter. The high end of the range is four times that, 58,240
+    // J, and the maximum is ten times the high end.
     assert!(credible(10_000, "582400", MeterBoundary::Facility));
     assert!(!credible(10_000, "582400.001", MeterBoundary::Facility));
-    // A fourth of 14,560 J is the low end, and a tenth of that the minimum.
+    // The low end of the range is a fourth of 14,560 J, and the minimum is a tenth of the low end.
     assert!(credible(10_000, "728", MeterBoundary::Facility));
     for absurd in ["727.999", "0.001", "0.000000001", "0", "-1", "3600000000000000"] {
         assert!(!credible(10_000, absurd, MeterBoundary::Facility), "{absurd}");

@@ -5,8 +5,8 @@ use penstock_core::{ApiError, Dialect, ErrorCode, ErrorEnvelope};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 
-/// Returns an error in the envelope of a dialect. `param` has the name of the field in that dialect, unless it is the
-/// name that the client sent.
+/// Returns an error in the envelope of a dialect. The name in `param` is translated to the field name of that
+/// dialect, unless it is already the name that the client sent.
 #[must_use]
 pub fn error_envelope(dialect: Dialect, refusal: &ApiError, request_id: &str) -> Vec<u8> {
     match dialect.spec().http.error_envelope {

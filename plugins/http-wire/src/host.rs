@@ -1,5 +1,5 @@
-//! Host names in `Host` fields and `:authority`. A name under foreign control may resolve to this machine (DNS
-//! rebinding); an IP address or a loopback name cannot.
+//! Host names in `Host` fields and `:authority`. An attacker can let a host name resolve to this machine (DNS
+//! rebinding), but cannot do so with an IP address or a loopback name.
 
 use crate::http1_request::is_host;
 use core::net::IpAddr;

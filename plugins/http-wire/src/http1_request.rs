@@ -43,8 +43,8 @@ const MAX_EMPTY_LINES: usize = 2;
 pub struct LeadingEmptyLines(usize);
 
 impl LeadingEmptyLines {
-    /// Returns the number of bytes at the start of a head that are ignored. The caller removes them before it parses the
-    /// rest, so that no other parser sees them. Further empty lines are not ignored.
+    /// Returns the number of bytes at the start of a head that are ignored. The caller removes these bytes before it
+    /// parses the rest, so that no other parser sees them. Further empty lines are not ignored.
     pub fn ignored_prefix_length(&mut self, bytes: &[u8]) -> usize {
         let lines = bytes.chunks_exact(2).take(MAX_EMPTY_LINES - self.0).take_while(|line| *line == b"\r\n");
         let count = lines.count();
@@ -94,7 +94,7 @@ impl HeadParser {
             let Some(end) = found.map(|end| searched + end) else { break };
             let line = rest.get(..end).unwrap_or_default();
             self.at += end + 1;
-            // A request line that is too long is rejected before and after its end arrives, so that the error does not
+            // A request line that is too long is also rejected if its end has arrived. Otherwise the error would
             // depend on the pieces in which the bytes arrive.
             let longest =
                 if self.begun { usize::MAX } else { caps.target.saturating_add(REQUEST_LINE_OVERHEAD) };
@@ -139,8 +139,8 @@ impl HeadParser {
         self.old
     }
 
-    /// Returns the error for a line that is too long: for a request line the error of the target, otherwise the error
-    /// of the head.
+    /// Returns the error for a line that is too long: `TargetTooLong` if it is a request line that exceeds the limit
+    /// of the target, and otherwise `TooLarge`.
     fn size_error(&self, line: &[u8], caps: HeadLimits) -> HeadError {
         if !self.begun && line.len() > caps.target { HeadError::TargetTooLong } else { HeadError::TooLarge }
     }

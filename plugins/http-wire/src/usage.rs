@@ -38,14 +38,15 @@ pub fn parse_usage(object: &[u8]) -> Option<ReportedUsage> {
         && total.is_some()
         && total == input.zip(output).and_then(|(input, output)| sum(input, output))
     {
-        // The total shows that this engine counts reasoning in addition to the completion, not as a part of it.
+        // The total shows that this engine reports reasoning tokens in addition to completion tokens, not as a part
+        // of them.
         output = output.map(|output| output.saturating_add(reasoning));
     }
     ReportedUsage { input, cached, output, reasoning }.non_empty()
 }
 
-/// Parses a number of tokens; `None` for `null`. A value that is not such a number becomes [`u64::MAX`], which exceeds
-/// all bounds, so that the gateway counts the tokens itself and reports the offer.
+/// Parses a number of tokens; `None` for `null`. An invalid value becomes [`u64::MAX`], which exceeds all bounds. The
+/// gateway then counts the tokens itself and reports the offer.
 #[must_use]
 pub fn parse_token_count(value: &[u8]) -> Option<u64> {
     if value == b"null" {

@@ -53,15 +53,16 @@ pub(crate) fn is_base64(block: &[u8; 64]) -> bool {
     (base64_bytes(a) & base64_bytes(b) & base64_bytes(c) & base64_bytes(d)).all()
 }
 
-/// Vector mask of the letters, digits, `+` and `/`. Each range is moved to the least signed values, where one
-/// comparison finds it.
+/// Vector mask of the letters, digits, `+` and `/`. Each range of characters is shifted so that it begins at -128,
+/// the least signed value. One comparison then finds the whole range.
 #[inline]
 fn base64_bytes(bytes: u8x16) -> i8x16 {
     let each = |byte: u8| i8x16::new([byte.cast_signed(); 16]);
-    // The byte vector is cast instead of mapped, because a map that is not inlined is a call for each vector.
+    // The vector is cast as a whole. A `map` over its bytes would cost a function call for each vector if the
+    // compiler does not inline it.
     let bytes: i8x16 = bytemuck::cast(bytes);
     let letters = ((bytes | each(0x20)) + each(0x80 - b'a')).simd_lt(each(0x80 + 26));
-    // Digits are compared with `/`, the character before `0`.
+    // The range of the digits begins at `/`, the character before `0`, so that one comparison finds both.
     let digits = (bytes + each(0x80 - b'/')).simd_lt(each(0x80 + 11));
     letters | digits | bytes.simd_eq(each(b'+'))
 }

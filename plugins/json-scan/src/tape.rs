@@ -18,7 +18,7 @@ pub use value::{JsonTape, JsonValue, TapeNode, ValueKind};
 pub enum JsonErrorKind {
     /// Text that is not JSON.
     Syntax,
-    /// JSON with a number beyond the range of a double, or with half of a surrogate pair.
+    /// Valid JSON with a number beyond the range of a double, or with a lone surrogate.
     Unrepresentable,
     /// Objects and arrays nested deeper than [`StructureLimits::depth`].
     Depth,
@@ -44,7 +44,8 @@ impl JsonError {
         Self { offset, kind: JsonErrorKind::Syntax, reason }
     }
 
-    /// Creates an error for JSON that has no representation.
+    /// Creates an error for valid JSON with a value that cannot be represented (see
+    /// [`JsonErrorKind::Unrepresentable`]).
     #[must_use]
     pub const fn unrepresentable(offset: usize, reason: &'static str) -> Self {
         Self { offset, kind: JsonErrorKind::Unrepresentable, reason }

@@ -76,7 +76,7 @@ pub struct OpenReserves {
 }
 
 impl OpenReserves {
-    /// Applies an entry. The end of a reserve is ignored if the reserve was made before the first applied entry. If a
+    /// Applies an entry. The end of a reserve is ignored if the entry of the reserve was not applied before. If a
     /// reserve is applied again, the number of its last entry counts.
     pub fn apply_entry(&mut self, entry: &LedgerEntry) {
         match &entry.kind {
@@ -133,8 +133,8 @@ impl OpenReserves {
     }
 }
 
-/// Sums of the entries of one chain by account, up to some entry of the chain. The balance of an account is the sum
-/// over all chains; a reserve ends in the chain in which it was made.
+/// Sums of the entries of one chain by account, from its first entry up to the last applied one. The balance of an
+/// account is the sum over all chains; a reserve ends in the chain in which it was made.
 #[derive(Clone, Debug, Default)]
 pub struct ChainBalances {
     seq: u64,
@@ -224,8 +224,8 @@ impl ChainBalances {
         if same { Ok(()) } else { Err(EntryError::ReserveMismatch) }
     }
 
-    /// Returns the numbers of the corrected entries. For an entry of another chain, only the form of the number was
-    /// checked.
+    /// Returns the numbers of the corrected entries. If the corrected entry is in another chain, only the form of its
+    /// number was checked, not its existence.
     #[must_use]
     pub const fn corrected_entry_numbers(&self) -> &BTreeSet<u64> {
         &self.corrected

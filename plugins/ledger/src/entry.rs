@@ -89,7 +89,7 @@ pub enum CorrectedKind {
 pub enum EntryKind {
     /// Credit to an account, bought or free.
     Grant {
-        /// Unique name that makes a repeated request safe.
+        /// Idempotency key: a repeated request with the same id is not executed again.
         id: Arc<str>,
         /// Wallet that the amount belongs to.
         wallet: Wallet,
@@ -145,7 +145,7 @@ pub enum EntryKind {
     },
     /// Replacement of a charge or a grant by another amount.
     Correct {
-        /// Unique name that makes a repeated request safe.
+        /// Idempotency key: a repeated request with the same id is not executed again.
         id: Arc<str>,
         /// Number of the corrected entry.
         of: u64,

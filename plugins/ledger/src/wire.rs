@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Characters of a number with up to twenty digits, a scale of at most 28 and a decimal point.
+/// Upper bound on the characters of a number with up to twenty digits, a scale of at most 28 and a decimal point.
 const MAX_DECIMAL_CHARS: usize = 48;
 
 #[derive(Default, Serialize, Deserialize)]

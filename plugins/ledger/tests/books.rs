@@ -62,7 +62,7 @@ struct Request {
     wallet: Wallet,
     held: i64,
     ended: bool,
-    /// Number and amount of its settle.
+    /// Entry number and amount of the settle, if the request was settled.
     charge: Option<(u64, i64)>,
 }
 
@@ -171,7 +171,7 @@ impl World {
             }
             Step::Correct { nth, instead } => self.correct(nth, instead),
             Step::Crash => {
-                // The next process only has the text.
+                // After a crash, the next process has only the text of the ledger.
                 let mut open = OpenReserves::default();
                 let mut chain = HashChain::default();
                 split_lines(&self.text).for_each(|line| open.apply_entry(&chain.verify_next(line).unwrap()));

@@ -1,13 +1,13 @@
-//! Leased parts of the budgets of a key or an account, in a fleet whose gateways share them.
+//! Leased parts of the budgets of a key or an account, in a fleet whose gateways share these budgets.
 //!
-//! A gateway admits a request with a cost only against its parts, one of each budget. A part lasts over midnight: it is
-//! then a part of the budget of the new day.
+//! A gateway admits a request with a cost only if its leased part of each budget covers the cost. A leased part stays
+//! valid after midnight: it is then a part of the budget of the new day.
 //!
 //! ```text
 //! part in the store = left + unwritten
 //! ```
-//! A charge may exceed its reservation, so `left` may be negative. Such an excess is written as spending, but is not
-//! taken from the part in the store.
+//! A charge may exceed its reservation, so `left` may be negative. The excess is written to the store as spending,
+//! but is not subtracted from the leased part in the store.
 
 use crate::meter::{CostEstimate, LimitExceeded, LimitKind, UsageLimits, UsageMeter, to_micro_credits};
 use crate::token_bucket::RetryAfter;
@@ -37,14 +37,14 @@ pub(crate) struct BudgetLeases {
 /// micro-credits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeaseSpending {
-    /// Amounts that the parts of the day and of the month decrease by.
+    /// Amounts by which the leased parts of the day and the month decrease in the store.
     pub covered: (i64, i64),
-    /// Amounts that were spent beyond the parts of the day and of the month.
+    /// Amounts that were spent beyond the leased parts of the day and the month.
     excess: (i64, i64),
 }
 
 impl BudgetLease {
-    /// Returns the amount that may be reserved besides `reserved`.
+    /// Returns the amount that may be reserved in addition to `reserved`.
     pub(crate) fn available(&self, reserved: u64) -> i64 {
         self.left.saturating_sub_unsigned(reserved)
     }
@@ -107,7 +107,8 @@ impl BudgetLeases {
         }
     }
 
-    /// Recalls the parts of budgets that are lower than before: the parts of all gateways may exceed them.
+    /// Recalls the leased parts of budgets that are lower than before: the parts of all gateways together may exceed
+    /// the lower budget.
     pub(crate) fn recall_lowered(&mut self, before: &UsageLimits, after: &UsageLimits) {
         for period in [BudgetPeriod::Day, BudgetPeriod::Month] {
             if after.budget(period).is_some_and(|after| before.budget(period).is_none_or(|was| after < was)) {
@@ -116,8 +117,8 @@ impl BudgetLeases {
         }
     }
 
-    /// Adds an amount that was leased for a budget of `drawn_for`. The part becomes valid if the budget is still at
-    /// least as high. A recalled part stays recalled if the amount is 0.
+    /// Adds an amount that was leased when the budget was `drawn_for`. The leased part becomes valid if the budget is
+    /// still at least as high. A recalled part stays recalled if the amount is 0.
     pub(crate) fn add_drawn_amount(
         &mut self,
         limits: &UsageLimits,
@@ -184,7 +185,7 @@ impl UsageMeter {
         self.lease(period).stored_amount()
     }
 
-    /// Returns true if the leased part may not be spent, because the budget was lowered or there is none.
+    /// Returns true if the leased part may not be spent, because the budget was lowered or no longer exists.
     #[must_use]
     pub fn is_lease_recalled(&self, limits: &UsageLimits, period: BudgetPeriod) -> bool {
         limits.budget(period).is_none() || self.lease(period).is_recalled
@@ -196,8 +197,8 @@ impl UsageMeter {
         lease.left = lease.left.saturating_add(amount);
     }
 
-    /// Adds an amount that was leased while the budget was `drawn_for`. The leased part is valid again if the amount is
-    /// above 0 and the budget is still at least as high.
+    /// Adds an amount that was leased when the budget was `drawn_for`. A recalled part becomes valid again if the
+    /// amount is above 0 and the budget is still at least as high.
     pub fn add_drawn_lease(
         &mut self,
         limits: &UsageLimits,
@@ -208,7 +209,8 @@ impl UsageMeter {
         self.leases.get_or_insert_default().add_drawn_amount(limits, period, amount, drawn_for);
     }
 
-    /// Subtracts an amount from the leased part, to give it back, if that much is unreserved; returns true on success.
+    /// Subtracts an amount that goes back to the fleet from the leased part, if that much is unreserved; returns true
+    /// on success.
     pub fn try_reduce_lease(&mut self, period: BudgetPeriod, amount: i64) -> bool {
         let is_there = self.unreserved_lease(period) >= amount;
         if is_there {
@@ -224,7 +226,7 @@ impl UsageMeter {
         self.leases.as_mut().map_or(0, |leases| leases.take_recalled(period, reserved))
     }
 
-    /// Recalls the leased part of a budget: it has to be drawn again before it is spent.
+    /// Recalls the leased part of a budget: it may not be spent until a further lease succeeds.
     pub fn recall_lease(&mut self, period: BudgetPeriod) {
         self.leases.get_or_insert_default().period_lease_mut(period).is_recalled = true;
     }
@@ -249,8 +251,8 @@ impl UsageMeter {
         }
     }
 
-    /// Returns the exceeded budget with the longest wait. A budget counts as exceeded also if the leased part does not
-    /// cover the cost.
+    /// Returns the exceeded budget with the longest wait. A budget also counts as exceeded if its leased part does
+    /// not cover the cost.
     pub(crate) fn exceeded_budget(
         &self,
         limits: &UsageLimits,

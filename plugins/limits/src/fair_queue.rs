@@ -44,8 +44,8 @@ impl<W> FairQueue<W> {
     }
 
     /// Queues a waiter behind those of its account. If the queue already has `most` waiters, the newest waiter of the
-    /// account with the most waiters is evicted, provided that this account still has at least as many waiters
-    /// afterwards as the account of the new one.
+    /// account with the most waiters is evicted. The new waiter is refused if that account would then have fewer
+    /// waiters than the account of the new waiter.
     pub fn enqueue(&mut self, account: &Arc<str>, waiter: W, most: usize) -> EnqueueOutcome<W> {
         let mut evicted = None;
         if self.waiting >= most {

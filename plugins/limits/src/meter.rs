@@ -105,8 +105,8 @@ pub struct LimitReservation {
     permit: bool,
 }
 
-/// Provisional charge of a request whose maximum usage is not known yet; passed to [`UsageMeter::release_provisional`]
-/// exactly once.
+/// Provisional charge of a request whose maximum usage is not known yet; passed to
+/// [`UsageMeter::release_provisional_charge`] exactly once.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a provisional charge must be released"]
 pub struct ProvisionalCharge {
@@ -147,9 +147,9 @@ pub struct UsageMeter {
     working: u32,
     /// Total number of admitted requests.
     passed: u64,
-    /// Total of tokens, estimates of open requests included.
+    /// Total number of tokens used, including the estimates of open requests.
     used_tokens: i64,
-    /// Total requests and tokens that were admitted or refused.
+    /// Total numbers of requests and of tokens that clients demanded, whether admitted or refused.
     wanted: (u64, u64),
     /// Tokens of the largest request that was refused since the last synchronization.
     largest_refused: u64,
@@ -216,8 +216,9 @@ impl UsageMeter {
         worst.map_or(Ok(()), Err)
     }
 
-    /// Takes a request count and a concurrency permit for a request whose cost is not yet known, so that concurrent
-    /// requests stay within the limits. The caller must have called [`UsageMeter::check`] with a cost of zero.
+    /// Takes one request and one concurrency permit from the limits for a request whose cost is not yet known, so
+    /// that concurrent requests stay within the limits. The caller must have called [`UsageMeter::check_limits`] with
+    /// a cost of zero.
     pub fn acquire_provisional_charge(
         &mut self,
         limits: &UsageLimits,
@@ -247,7 +248,8 @@ impl UsageMeter {
         self.working = self.working.saturating_sub(u32::from(entered.permit));
     }
 
-    /// Reserves the maximum usage of a request from every limit. The caller must have called [`UsageMeter::check`].
+    /// Reserves the maximum usage of a request from every limit. The caller must have called
+    /// [`UsageMeter::check_limits`].
     pub fn reserve(
         &mut self,
         limits: &UsageLimits,

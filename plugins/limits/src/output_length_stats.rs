@@ -31,7 +31,7 @@ impl OutputLengthStats {
         let (index, count) = (usize::from(self.next), usize::from(self.count));
         let Some(oldest) = self.recent.get_mut(index) else { return };
         let oldest = std::mem::replace(oldest, tokens);
-        // Index of the oldest length in `sorted`. It is removed, and the new length is inserted at index `into`.
+        // Index in `sorted` of the oldest length, which is removed. The new length is inserted at index `into`.
         let out =
             if count < WINDOW_SIZE { count } else { self.sorted.partition_point(|known| *known < oldest) };
         let known = self.sorted.get(..count).unwrap_or_default();
@@ -51,8 +51,8 @@ impl OutputLengthStats {
         self.count = self.count.saturating_add(1).min(WINDOW_SIZE as u8);
     }
 
-    /// Returns the 90th percentile by nearest rank: the smallest length that at least 90 % do not exceed; 1,024 until
-    /// eight answers are recorded.
+    /// Returns the 90th percentile by nearest rank: the smallest recorded length such that at least 90 % of the
+    /// recorded lengths are at most this long. Returns 1,024 until eight answers are recorded.
     #[must_use]
     pub fn p90_tokens(&self) -> u64 {
         let count = usize::from(self.count);

@@ -1,26 +1,26 @@
 //! Limits that several gateways share: the usage of the other gateways, and the part of each limit that this gateway
 //! may use.
 //!
-//! Each gateway has its own meter. Once a second it synchronizes: it subtracts from its buckets what the other gateways
-//! have used since the last time, so that all buckets have the level that one common bucket would have. It may use a
-//! part of that level, its allowance, until the next synchronization, and reports the allowance to the others together
-//! with its usage. The others do not use this amount:
+//! Each gateway has its own meter. Once a second it synchronizes: it subtracts from its buckets what the other
+//! gateways have used since the last synchronization. So every bucket has the level that one common bucket would
+//! have. Until the next synchronization the gateway may use a part of that level, its allowance. It reports the
+//! allowance to the others together with its usage, and the others do not use this amount:
 //!
 //! ```text
 //! base      = level / 4n, at least 1 if the level exceeds n           n gateways
 //! part      = base + (level − n · base) · own demand / total demand   level / n without any demand
 //! allowance = min(part, level − announced allowances of the others − base for each that is silent), at least base
 //! ```
-//! So each gateway has a base, wherever the demand was before: a client that moves to another gateway is not refused
-//! there while the level is high.
+//! So each gateway always has at least the base, even if all demand was at other gateways before: a client that moves
+//! to another gateway is not refused there while the level is high.
 //!
-//! Some amounts cannot be divided: a level of fewer requests than gateways, and a request of more tokens than the part
-//! of its gateway. Then one gateway with demand after the other, see [`receives_remainder`], may use all that the
-//! others did not announce. In the second case the others use their base only.
+//! Some amounts cannot be divided: a level of fewer requests than gateways, and a request of more tokens than the
+//! part of its gateway. Then the gateways with demand take turns, see [`receives_remainder`]: one at a time may use
+//! all that the others did not announce. In the case of the large request, the others use only their base meanwhile.
 //!
-//! Requests in flight are not used up: a gateway whose requests follow one another would never give any of them to the
-//! others. So while another gateway has to refuse requests, the gateways that do not receive the remainder admit
-//! requests only up to their part of the limit.
+//! Permits for requests in flight do not refill over time: they come back only when a request ends. A gateway that
+//! starts a new request whenever one ends would never leave a permit to the others. So while another gateway has to
+//! refuse requests, the gateways that do not receive the remainder admit requests only up to their part of the limit.
 //!
 //! A gateway reports nothing about a key that it has not served. For the first request of the key it may use an equal
 //! part of the limit. Therefore the first synchronization after the first request leaves an equal part to each gateway
@@ -33,14 +33,14 @@ use std::hash::{Hash, Hasher};
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-/// Usage of one key or account at one gateway: totals since its meter was created, and current amounts.
+/// Usage of one key or account at one gateway: totals since the meter was created, and current amounts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UsageTotals {
     /// Number of admitted requests.
     pub requests: u64,
     /// Number of used tokens, estimates of open requests included.
     pub tokens: i64,
-    /// Requests that were admitted or refused.
+    /// Number of requests that were admitted or refused.
     pub wanted_requests: u64,
     /// Tokens of requests that were admitted or refused.
     pub wanted_tokens: u64,
@@ -54,7 +54,8 @@ pub struct UsageTotals {
     pub allowed: LimitAllowances,
 }
 
-/// Amounts of shared limits: those that one gateway, or several together, may use until the next synchronization.
+/// Amounts of the shared limits that one gateway, or several gateways together, may use until the next
+/// synchronization.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LimitAllowances {
     /// Number of requests, counted toward the limit on requests per minute.
@@ -103,13 +104,13 @@ pub struct LargestRefusedRequest {
     pub wanted: u64,
 }
 
-/// Time for which one gateway receives the remainder of the divided limits. A change of the gateway takes up to two
-/// seconds, until both gateways have synchronized.
+/// Time for which one gateway receives the remainder of the divided limits. A change to the next gateway takes up to
+/// two seconds, until both gateways have synchronized.
 const REST_PERIOD: Duration = Duration::from_secs(6);
 
 /// Returns true if the gateway `own` currently receives the remainder of the divided limits of `owner`. The gateways
-/// with demand, `own` and `peers`, each receive it once in a round, and each round begins with another one: requests
-/// that come at regular intervals must not find the same gateway each time.
+/// with demand (`own` and `peers`) receive it in turn. Each round of turns begins with a different gateway: otherwise
+/// requests that come at regular intervals could meet the same gateway's turn each time.
 #[must_use]
 pub fn receives_remainder(owner: &str, own: u32, peers: &[u32], now: Duration) -> bool {
     let before = peers.iter().filter(|peer| **peer < own).count();
@@ -136,11 +137,11 @@ pub(crate) enum SharingPhase {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LimitSharingState {
     pub(crate) phase: SharingPhase,
-    /// Total requests and tokens of the demand at the last synchronization.
+    /// Totals of requests and tokens of the demand, as of the last synchronization.
     wanted: (u64, u64),
     /// Amounts that may be used until the next synchronization.
     pub(crate) allowed: LimitAllowances,
-    /// Total requests and tokens of this gateway at the last synchronization.
+    /// Totals of requests and tokens used by this gateway, as of the last synchronization.
     used: (u64, i64),
     /// Requests in flight at the other gateways, including the ones that they may still admit.
     pub(crate) in_flight: u32,
@@ -162,8 +163,8 @@ struct SharedDemand {
 /// Division of the level of a limit between the gateways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Division {
-    /// Each gateway gets a part by its demand. If the level is at most the number of gateways, the one with
-    /// `receives_rest` gets all that the others did not announce.
+    /// Each gateway gets a part in proportion to its demand. If the level is at most the number of gateways, the
+    /// gateway with `receives_rest` gets all that the others did not announce.
     ByDemand { receives_rest: bool },
     /// All that the other gateways did not announce.
     Rest,
@@ -182,7 +183,7 @@ impl SharingPhase {
     }
 }
 
-/// Returns the part of a level that each gateway has without demand.
+/// Returns the base: the part of a level that each gateway has even without demand.
 fn base_share(level: u64, members: u64) -> u64 {
     (level / 4 / members).max(u64::from(level > members))
 }
@@ -222,9 +223,9 @@ fn allowance(level: u64, demand: SharedDemand, members: u32, silent: u64) -> u64
     part.min(rest)
 }
 
-/// Returns the division of a limit of tokens: if a gateway refused a request that is larger than its part of the whole
-/// limit, one gateway receives all that the others did not announce. For a request of more than half of the limit, half
-/// of it suffices.
+/// Returns the division of a token limit. If a gateway refused a request that is larger than its part of the whole
+/// limit, one gateway receives all that the others did not announce. For a request of more than half of the limit,
+/// half of the limit suffices.
 fn division_of_tokens(
     limit: u64,
     demand: [LargestRefusedRequest; 2],
@@ -306,8 +307,8 @@ impl LimitSharingState {
 }
 
 /// Returns the number of requests in flight up to which this gateway may admit further ones. If other gateways refuse
-/// requests and this one does not receive the remainder, it is this gateway's part of the limit; otherwise there is no
-/// such bound.
+/// requests and this one does not receive the remainder, the number is this gateway's part of the limit; otherwise
+/// there is no such bound.
 fn most_in_flight(limit: u32, demand: SharedDemand, peers: &PeerUsage) -> u32 {
     if peers.receives_rest || peers.refused_requests == 0 {
         return u32::MAX;
@@ -317,7 +318,7 @@ fn most_in_flight(limit: u32, demand: SharedDemand, peers: &PeerUsage) -> u32 {
     part.map_or(u32::MAX, |part| u32::try_from(part).unwrap_or(u32::MAX))
 }
 
-/// Splits an amount by its sign: returns the amount given back and the amount used.
+/// Splits an amount by its sign: a negative amount is given back, a positive one is used. Returns (given back, used).
 const fn split_sign(amount: i64) -> (u64, u64) {
     if amount < 0 { (amount.unsigned_abs(), 0) } else { (0, amount.unsigned_abs()) }
 }
@@ -332,9 +333,9 @@ impl LimitSharingState {
         (used >= self.allowed.requests).then_some(RetryAfter::After(MAX_SYNC_WAIT))
     }
 
-    /// Returns the time until the next synchronization if this gateway may not use this amount of tokens before it. An
-    /// amount of more than half of the limit is admitted if half of the limit is allowed and unused, since no gateway
-    /// is ever allowed the whole limit.
+    /// Returns the time until the next synchronization if this gateway may not use this amount of tokens before it.
+    /// An amount of more than half of the limit is admitted if half of the limit is allowed and unused, because no
+    /// gateway's allowance ever reaches the whole limit.
     pub(crate) fn token_wait(&self, limit: NonZeroU64, amount: u64, tokens: i64) -> Option<RetryAfter> {
         let used = u64::try_from(tokens.wrapping_sub(self.used.1)).unwrap_or(0);
         let left = self.allowed.tokens.saturating_sub(used);

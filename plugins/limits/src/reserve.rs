@@ -1,4 +1,4 @@
-//! Reservation from a key and its account together: both admit a request, or neither is changed.
+//! Reservation from a key and its account together: either both admit the request, or neither meter is changed.
 
 use crate::meter::{CostEstimate, LimitExceeded, LimitReservation, UsageLimits, UsageMeter, WorkClass};
 use std::time::Duration;
@@ -31,7 +31,7 @@ pub enum LimitOwner {
 }
 
 impl LimitOwner {
-    /// Returns the name in errors and metrics.
+    /// Returns the name that errors and metrics use.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -14,13 +14,13 @@ pub struct SpendTotals {
 /// Micro-credits spent in one window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct SpendWindow {
-    /// End of the window, seconds since 1970; stored, so that a request only compares.
+    /// End of the window in seconds since 1970. The end is stored, so a request only compares it with the clock.
     end: u64,
     micro: u64,
 }
 
 impl SpendWindow {
-    /// Adds spending. If the clock goes back, the spending counts in the newest window.
+    /// Adds spending. If the clock goes backwards, the spending still counts in the newest window.
     fn add(&mut self, period: BudgetPeriod, micro: u64, now: Duration) {
         if now.as_secs() >= self.end {
             *self = Self { end: period.end(now).as_secs(), micro: 0 };

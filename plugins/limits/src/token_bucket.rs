@@ -7,8 +7,8 @@
 //! taking n      : level − n · M, once level ≥ n · M
 //! waiting for n: ⌈(n · M − level) / L⌉ ns
 //! ```
-//! In any period of `t` seconds at most `L · (1 + t / 60)` can be taken, and so much is taken if there is enough
-//! demand.
+//! In any period of `t` seconds at most `L · (1 + t / 60)` can be taken; with enough demand, a bucket that was full
+//! gives exactly this amount.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -16,8 +16,8 @@ use std::time::Duration;
 /// Nanoseconds per minute.
 const MINUTE_NANOS: i128 = 60_000_000_000;
 
-/// Level of the bucket of one limit. The limit itself is an argument of each call, so that it can change while the debt
-/// remains.
+/// Level of the bucket of one limit. The limit itself is an argument of each call, so it can change without a change
+/// of the debt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenBucket {
     /// Level in tokens times nanoseconds of a minute; `i128::MAX` if full.
@@ -26,7 +26,7 @@ pub struct TokenBucket {
     updated_at: u64,
 }
 
-/// Time until a limit no longer blocks a request. The variants are ordered by their length.
+/// Time until a limit no longer blocks a request. The variants are in ascending order of this time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RetryAfter {
     /// Blocked until this gateway has leased more of the budget from its fleet.
@@ -82,8 +82,8 @@ impl TokenBucket {
         self.settle(limit, 0, amount, now);
     }
 
-    /// Replaces the amount taken by the amount actually used: returns the difference to the bucket, or takes more, into
-    /// debt if needed.
+    /// Replaces the amount taken by the amount actually used: puts the difference back into the bucket, or takes the
+    /// missing amount, into debt if needed.
     pub fn settle(&mut self, limit: NonZeroU64, taken: u64, used: u64, now: Duration) {
         let back = to_units(taken) - to_units(used);
         self.level = self.level(limit, now).saturating_add(back).min(full_level(limit));

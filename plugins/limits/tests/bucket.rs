@@ -8,7 +8,8 @@ use std::time::Duration;
 
 const START: u64 = 1_763_800_000_000;
 
-/// Level in sixty-thousandths of a token, so that a millisecond gains exactly the limit.
+/// Reference bucket. Its level is in sixty-thousandths of a token, so in a millisecond the level rises by exactly
+/// `limit`.
 struct ByHand {
     limit: i128,
     level: i128,
@@ -61,7 +62,8 @@ proptest! {
                 bucket.settle(most, amount, used, at(now));
                 hand.level = (hand.level + (i128::from(amount) - i128::from(used)) * 60_000).min(hand.limit * 60_000);
             } else if let Some(RetryAfter::After(wait)) = wait {
-                // The wait is exact to the nanosecond: the request passes then, and not just before.
+                // The wait is exact to the nanosecond: the request passes after it, and is refused one nanosecond
+                // earlier.
                 let then = at(now) + wait;
                 prop_assert_eq!(bucket.retry_after(most, amount, then), None);
                 prop_assert!(bucket.retry_after(most, amount, then - Duration::from_nanos(1)).is_some());

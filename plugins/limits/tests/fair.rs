@@ -106,8 +106,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Comparison with a plain list of admitted and waiting requests: the capacity is respected, every waiter gets
-    /// exactly one result, and no request that fits stays queued.
+    /// Compares with a plain list of admitted and waiting requests: the capacity is respected, every waiter gets
+    /// exactly one result, and no request that fits the capacity stays queued.
     #[test]
     fn no_waiter_is_lost_and_the_limit_is_never_exceeded(steps in prop::collection::vec(step(), 1..300)) {
         let mut app: AdmissionQueue<u64> = AdmissionQueue::new(SMALL);

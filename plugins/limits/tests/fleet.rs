@@ -1,5 +1,5 @@
-//! Limits that three gateways share, simulated: each gateway exchanges at its own, unsteady moments, its reports reach the
-//! others late, and demand is distributed in many ways.
+//! Simulation of limits that three gateways share: each gateway exchanges reports at its own irregular times, its
+//! reports reach the others late, and the demand is distributed in many ways.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
 
 use penstock_limits::{
@@ -11,20 +11,20 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
 
 const GATEWAYS: usize = 3;
-/// Milliseconds between two steps of the simulation, and those that a request takes.
+/// Milliseconds between two steps of the simulation, and duration of a request in milliseconds.
 const STEP: u64 = 20;
 const REQUEST: u64 = 200;
-/// Tokens of a request, and those that are reserved for it.
+/// Tokens that a request uses, and tokens that are reserved for it.
 const USED: ActualCost = ActualCost { input: 20, output: 80, money: penstock_core::MicroCredits(0) };
 const ESTIMATE: CostEstimate = CostEstimate { input: 20, output: 160, money: penstock_core::MicroCredits(0) };
 const SEEDS: u64 = 3;
 
-/// Limit that is shared: requests a minute, or tokens of as many requests.
+/// Shared limit: requests a minute, tokens a minute that suffice for this number of requests, or another kind below.
 #[derive(Clone, Copy, Debug)]
 enum Limit {
     Requests(u64),
     Tokens(u64),
-    /// Tokens a minute, and those of each request.
+    /// Limit in tokens a minute, and tokens of each request.
     LargeRequests(u64, u64),
     InFlight(u32),
 }
@@ -76,7 +76,7 @@ impl Limit {
 enum Skew {
     /// Percent for each gateway.
     Fixed([u64; GATEWAYS]),
-    /// All demand at one gateway for these milliseconds, then at the next one.
+    /// All demand at one gateway for this number of milliseconds, then at the next one.
     Moving(u64),
 }
 
@@ -117,7 +117,7 @@ impl Random {
 #[derive(Default)]
 struct Gateway {
     meter: UsageMeter,
-    /// Number and content of the report that the others read, and those on their way.
+    /// Number and content of the report that the others read now, and the reports that have not reached them yet.
     report: (u64, UsageTotals),
     sent: VecDeque<(u64, (u64, UsageTotals))>,
     /// Last report of each gateway, and the demand in it.
@@ -125,7 +125,7 @@ struct Gateway {
     /// Time of the last demand of each gateway, this one included.
     demanded_at: [Option<u64>; GATEWAYS],
     next_exchange: u64,
-    /// Demand in hundred-thousandths of a request.
+    /// Demand that is not yet sent as requests; 6,000,000 units are one request.
     due: u64,
     open: VecDeque<(u64, LimitReservation)>,
 }
@@ -144,7 +144,7 @@ struct Simulation {
     /// Admitted requests by second, and by gateway.
     admitted: Vec<u64>,
     by_gateway: [u64; GATEWAYS],
-    /// Most requests in flight at the end of a step, and their sum over all steps.
+    /// Maximum number of requests in flight at the end of a step, and the sum of these numbers over all steps.
     most_in_flight: usize,
     in_flight_steps: usize,
     refused: u64,
@@ -171,7 +171,7 @@ impl Simulation {
             simulation.deliver(at);
             for gateway in 0..GATEWAYS {
                 simulation.exchange(gateway, at);
-                // A minute has 60,000 milliseconds, and a share 100 percent.
+                // A minute has 60,000 milliseconds, and `skew` gives percents, so a request is 60,000 · 100 units.
                 simulation.gateways[gateway].due += demand * STEP * skew.percent(at, gateway);
                 while simulation.gateways[gateway].due >= 6_000_000 {
                     simulation.gateways[gateway].due -= 6_000_000;
@@ -213,7 +213,7 @@ impl Simulation {
             peers.allowed.tokens += now.allowed.tokens;
             peers.allowed.in_flight += now.allowed.in_flight;
             peers.silent += u32::from(now.wanted_requests == 0);
-            // A late report says nothing about the demand since the last one.
+            // The demand is updated only by a new report: an old one that is read again contains no new demand.
             if number != *seen {
                 demand.wanted_requests = now.wanted_requests - before.wanted_requests;
                 demand.wanted_tokens = now.wanted_tokens - before.wanted_tokens;
@@ -262,7 +262,8 @@ impl Simulation {
         }
     }
 
-    /// Returns the percentage of a full bucket and its refill that was admitted from one second to another.
+    /// Returns the admitted requests between two seconds as a percentage of a full bucket and its refill in that
+    /// time.
     fn percent(&self, from: usize, to: usize, limit: u64) -> u64 {
         let admitted: u64 = self.admitted[from..to].iter().sum();
         admitted * 100 / (limit + limit * (to - from) as u64 / 60)
@@ -286,7 +287,7 @@ fn gateways_together_admit_the_limit_under_every_skew() {
             for demand in [limit.requests() * 3 / 2, limit.requests() * 4] {
                 let run = Simulation::run(limit, skew, demand, 300, seed);
                 let percents = [60, 120, 300].map(|end| (end, run.percent(0, end, limit.requests())));
-                // A part of a burst is not admitted before all demand has been at its gateway for two seconds.
+                // Until all demand has been at its gateway for two seconds, a part of a burst is refused.
                 let has_full_demand = demand > limit.requests() * 2;
                 let least = |end| match skew {
                     _ if end == 300 => 96,
@@ -318,7 +319,7 @@ fn demand_below_three_quarters_of_the_limit_is_not_refused_under_any_skew() {
     }
 }
 
-/// Demands of the tests in which the limit is small: at all gateways alike, at two, and at one.
+/// Distributions of demand for tests with a small limit: equal at all gateways, unequal, at two gateways, and at one.
 const SMALL_SKEWS: [Skew; 4] = [
     Skew::Fixed([34, 33, 33]),
     Skew::Fixed([60, 30, 10]),
@@ -326,7 +327,7 @@ const SMALL_SKEWS: [Skew; 4] = [
     Skew::Fixed([100, 0, 0]),
 ];
 
-/// Asserts that each gateway with demand admits at least this part of all requests.
+/// Asserts that each gateway with demand admits at least one of every `part` admitted requests.
 fn assert_fair(run: &Simulation, skew: Skew, part: u64, case: &str) {
     let total: u64 = run.by_gateway.iter().sum();
     for (gateway, admitted) in run.by_gateway.into_iter().enumerate() {

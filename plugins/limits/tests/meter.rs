@@ -1,4 +1,4 @@
-//! Comparison of meters with a simple model, for any order of requests, settling and voiding.
+//! Comparison of meters with a simple model, for any order of admitting, settling and voiding requests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_core::MicroCredits;
@@ -43,7 +43,7 @@ fn ask_as(
     reserve_key_and_account(LimitedMeter { meter: key, limits }, account, cost, work, now)
 }
 
-/// Tokens and money as plain sums; requests and time are tested with the bucket.
+/// Reference model: plain sums of tokens and money. The tests of the bucket cover request limits and time.
 #[derive(Default)]
 struct Sums {
     open: Vec<(ReservationPair, CostEstimate)>,
@@ -189,7 +189,7 @@ fn a_refused_ask_takes_from_neither_the_key_nor_the_account() {
     assert_eq!((status.requests.unwrap().remaining, status.tokens.unwrap().remaining), (9, 900));
     assert_eq!((key.in_flight(), key.admitted_count(), account.admitted_count()), (1, 1, 1));
     key.void_reservation(first.key, &own, NOON);
-    // The request counts, although it was voided.
+    // The request still counts toward the request limit, although it was voided.
     let status = key.rate_limit_status(&own, NOON);
     assert_eq!((status.requests.unwrap().remaining, status.tokens.unwrap().remaining), (9, 1_000));
 }
@@ -277,7 +277,8 @@ fn a_budget_that_only_open_work_holds_is_no_wait_until_midnight() {
     assert_eq!(wait(&key, 70).1, RetryAfter::OnRelease);
     assert_eq!(wait(&key, 71).1, RetryAfter::After(Duration::from_secs(43_200)), "what is spent is spent");
     assert_eq!(wait(&key, 0).1, RetryAfter::OnRelease);
-    // The longest wait is returned: the day's budget would only wait for open requests.
+    // The longest wait is returned, that of the month's budget: for the day's budget, the end of open requests would
+    // suffice.
     let spent = UsageLimits { month: some(40), ..limits };
     let denied = ask(&mut key.clone(), &spent, &cost(1, 1, 20), NOON).unwrap_err().1;
     assert!(
@@ -399,7 +400,7 @@ fn spending_before_a_restart_counts_within_its_window_only() {
     assert_eq!(spend.spent_in(BudgetPeriod::Month, december), 0);
     let mut spend = spend;
     spend.add(5, december);
-    // If the clock goes back, there is no earlier window.
+    // If the clock goes back, the spending counts in the current windows of December.
     spend.add(5, NOON);
     assert_eq!(
         (spend.spent_in(BudgetPeriod::Day, december), spend.spent_in(BudgetPeriod::Month, december)),
@@ -411,7 +412,8 @@ fn spending_before_a_restart_counts_within_its_window_only() {
 fn windows_end_at_midnight_and_on_the_first() {
     let end = |period: BudgetPeriod, at| period.end(Duration::from_secs(at)).as_secs();
     assert_eq!(end(BudgetPeriod::Day, 1_763_812_800), 1_763_856_000);
-    // 2024-02-29T23:59:59 to the first of March; the last second of a year; 1970.
+    // 2024-02-29T23:59:59, whose month ends on the first of March; the last second of 2024; the first second of 2025;
+    // 1970.
     assert_eq!(end(BudgetPeriod::Month, 1_709_251_199), 1_709_251_200);
     assert_eq!(end(BudgetPeriod::Month, 1_735_689_599), 1_735_689_600);
     assert_eq!(end(BudgetPeriod::Month, 1_735_689_600), 1_738_368_000);

@@ -2,7 +2,7 @@
 //! through and never buffered; images and transcripts of all provider APIs (shapes) are converted into the types of the
 //! gateway's API.
 //!
-//! This crate reads no file or socket, and no input, however broken, causes a panic or exceeds its memory limits.
+//! This crate reads no file or socket. No input, even a malformed one, causes a panic or exceeds the memory limits.
 //!
 //! To add a shape, add a line to the `ADAPTERS` of [`image`] or [`speech`], a folder of golden cases in `testdata`, and
 //! code only for the differences.

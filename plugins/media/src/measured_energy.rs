@@ -18,8 +18,8 @@ pub(crate) fn read_energy(body: &[u8]) -> Option<MeasuredEnergy> {
     found
 }
 
-/// Adds the measured energy of several answers. Returns `None` if one of them lacks it, or if their meters have
-/// different boundaries.
+/// Adds the measured energy of several answers. Returns `None` if one answer has no measured energy, or if the meters
+/// of the answers have different boundaries.
 pub(crate) fn sum_energy<'b>(bodies: impl Iterator<Item = &'b [u8]>) -> Option<MeasuredEnergy> {
     let each: Option<Vec<MeasuredEnergy>> = bodies.map(read_energy).collect();
     let (first, rest) = each?.split_first().map(|(first, rest)| (*first, rest.to_vec()))?;

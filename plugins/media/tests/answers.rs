@@ -1,4 +1,4 @@
-//! Answers of providers with status 200: what is an image or audio, and what is not.
+//! Answers of providers with status 200: which ones are accepted as an image or audio, and which ones are errors.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use bytes::Bytes;

@@ -7,7 +7,7 @@ use penstock_core::{AudioInput, DurationBasis};
 use rust_decimal::Decimal;
 use sounds::{known, length};
 
-/// Returns a second of WAV, 8 kHz, 16 bits, mono, with another head.
+/// Returns a WAV file with one second of audio (8 kHz, 16 bits, mono), whose head states these values instead.
 fn wav(tag: u16, channels: u16, rate: u32, byte_rate: u32, block: u16, bits: u16) -> Vec<u8> {
     let mut bytes = sounds::wav(1000);
     bytes[20..22].copy_from_slice(&tag.to_le_bytes());
@@ -52,7 +52,7 @@ fn a_sample_of_a_law_and_u_law_is_a_byte_whatever_the_head_states() {
 
 #[test]
 fn no_rate_makes_a_wav_shorter_than_bytes_can_be() {
-    // 16,000 bytes and 58 of the heads, at 6,144,000 bytes a second, take 2.6 ms.
+    // 16,000 bytes of audio and 58 bytes of headers last 2.6 ms at 6,144,000 bytes a second, the maximum rate.
     for (rate, seconds) in [(192_000 * 8, "0.005"), (3_072_000, "0.003"), (u32::MAX, "0.003")] {
         assert_eq!(length(&wav(1, 1, rate, 16_000, 2, 16)), known(seconds), "{rate}");
     }
@@ -122,14 +122,14 @@ fn an_mp4_is_as_long_as_its_samples() {
             known("2.322")
         );
     }
-    // Stated lengths of samples, or a rate, that give less than the minimum duration of these frames.
+    // Stated sample lengths, or a stated rate, that give less than the minimum duration of these frames.
     for (rate, lengths) in [(44_100, [(100, 1)]), (u32::MAX, [(100, 1024)]), (44_100, [(1, 1024)])] {
         assert_eq!(length(&m4a(rate, 0, &lengths, b"mp4a", 100, 20_000)), known("1"), "{rate} {lengths:?}");
     }
     // If the stated frames are fewer, the bytes determine the length, at most 640 kbit/s.
     assert_eq!(length(&m4a(44_100, 1, &[(1, 1)], b"mp4a", 1, 20_000)), known("0.25"));
     assert_eq!(length(&m4a(44_100, 1, &[(1, 1)], b"alac", 1, 614_400)), known("0.1"));
-    // More than the bytes can contain.
+    // Stated duration that exceeds what the bytes can contain.
     assert_eq!(length(&m4a(44_100, 1, &[(u32::MAX, u32::MAX)], b"mp4a", 100, 20_000)), None);
 }
 
@@ -140,8 +140,8 @@ enum Order {
     IndexLast,
 }
 
-/// Returns an MP4 of Opus: the lengths of samples (count, ticks of 48 kHz) that it states, the first byte of each of its
-/// packets of 80 bytes, and the bytes in front of them.
+/// Returns an MP4 with Opus. Arguments: the stated lengths of samples (count, ticks of 48 kHz), the first byte of
+/// each packet of 80 bytes, and the bytes in front of the packets.
 fn opus_mp4(stated: &[(u32, u32)], packets: &[u8], front: &[u8], order: Order) -> Vec<u8> {
     let samples: Vec<u8> = packets.iter().flat_map(|toc| std::iter::once(*toc).chain([7; 79])).collect();
     let mdat = sounds::boxed(b"mdat", &[front, &samples].concat());
@@ -164,7 +164,7 @@ fn opus_mp4(stated: &[(u32, u32)], packets: &[u8], front: &[u8], order: Order) -
 
 #[test]
 fn opus_in_an_mp4_is_no_shorter_than_its_packets() {
-    // Packets of 20 ms whose table claims less, packets that are as short as claimed, and gaps between packets.
+    // Packets of 20 ms whose table states less, packets that are as short as stated, and gaps between packets.
     for (toc, ticks, seconds) in [
         (0xf8, 960, "2"),
         (0xf8, 942, "1.962"),
@@ -177,7 +177,7 @@ fn opus_in_an_mp4_is_no_shorter_than_its_packets() {
         (0xf8, 1_920, "4"),
     ] {
         for order in [Order::IndexFirst, Order::IndexLast] {
-            // The bytes in front of the packets would be packets of 120 ms.
+            // If the bytes in front of the packets were read as packets, they would last 120 ms.
             for front in [&[][..], &[0xff; 8]] {
                 let file = opus_mp4(&[(100, ticks)], &[toc; 100], front, order);
                 assert_eq!(length(&file), known(seconds), "{toc:x} {ticks} {order:?} {front:?}");
@@ -195,7 +195,7 @@ fn opus_in_an_mp4_is_no_longer_than_its_shortest_known_packet() {
         assert_eq!(length(&file), known("2.04"), "{order:?}");
         let file = opus_mp4(&[(100, 1)], &packets, &[], order);
         assert_eq!(length(&file), known("2"), "{order:?}");
-        // A chunk outside of the media says nothing.
+        // At a chunk position outside of the media no packets are found, so the stated duration counts.
         let mut file = opus_mp4(&[(100, 960)], &[0xff; 100], &[], order);
         let chunk = file.windows(4).position(|name| name == b"stco").unwrap() + 12;
         for at in [0u32, 20, u32::MAX] {

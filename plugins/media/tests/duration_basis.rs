@@ -17,7 +17,8 @@ fn decimal(text: &str) -> Decimal {
     text.parse().unwrap()
 }
 
-/// Returns a second of WAV whose data has another encoding, with a number of samples in its `fact` chunk.
+/// Returns a WAV file with one second of data in the encoding `tag`, whose `fact` chunk states this number of
+/// samples.
 fn wav(tag: u16, samples: u32) -> Vec<u8> {
     let mut bytes = sounds::wav(1000);
     bytes[20..22].copy_from_slice(&tag.to_le_bytes());
@@ -73,7 +74,7 @@ fn a_reported_duration_raises_a_stated_one_within_the_bytes() {
     let bytes = wav(0xff, 3200);
     let audio = input(&bytes);
     assert_eq!(audio.seconds, Some(decimal("0.4")));
-    // A second of 1,000 bytes is the longest.
+    // The longest accepted duration is a second for every 1,000 bytes.
     let longest = Decimal::from(bytes.len() as u64 / 1000 + 1);
     assert_eq!(audio.max_seconds(), longest);
     for (reported, charged) in [
@@ -86,7 +87,7 @@ fn a_reported_duration_raises_a_stated_one_within_the_bytes() {
     ] {
         assert_eq!(audio.charged_seconds(reported.map(decimal)), charged, "{reported:?}");
     }
-    // What was counted is charged, whatever the provider reports.
+    // A counted duration is charged, whatever the provider reports.
     let counted = input(&sounds::wav(1000));
     assert_eq!(
         (counted.max_seconds(), counted.charged_seconds(Some(decimal("10")))),

@@ -14,7 +14,7 @@ fn folders(path: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Compares with a golden file, or writes it where `PENSTOCK_BLESS` is set.
+/// Compares with a golden file, or writes the file if `PENSTOCK_BLESS` is set.
 fn golden(file: &Path, actual: &[u8]) {
     if std::env::var_os("PENSTOCK_BLESS").is_some() {
         fs::write(file, actual).unwrap();
@@ -23,7 +23,7 @@ fn golden(file: &Path, actual: &[u8]) {
     assert_eq!(String::from_utf8_lossy(&expected), String::from_utf8_lossy(actual), "{}", file.display());
 }
 
-/// Shapes with golden cases; speech has none, because it passes unchanged.
+/// Shapes with golden cases. Speech synthesis has none, because its audio is forwarded unchanged.
 fn form_shapes() -> impl Iterator<Item = &'static &'static dyn ProviderAdapter> {
     image::ADAPTERS
         .iter()

@@ -1,4 +1,5 @@
-//! Damaged files, and files that state less than they contain: decoders continue after the damage, so the rest counts.
+//! Damaged files, and files that state less than they contain. Decoders continue after the damage, so the audio after
+//! it counts too.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod sounds;
@@ -53,12 +54,12 @@ fn every_ogg_stream_counts() {
     };
     let heads: Vec<u8> = (0..100).flat_map(|serial| other(serial, head)).collect();
     assert_eq!(length(&[&heads[..], &file].concat()), known("2"));
-    // A hundred streams of two packets, 40 ms, and one of 2 seconds.
+    // A hundred streams of two packets (40 ms) each, and one stream of 2 seconds.
     let chained: Vec<u8> = (0..100).flat_map(|serial| other(serial, &sounds::opus(2, 40))).collect();
     assert_eq!(length(&[&chained[..], &file].concat()), known("6"));
-    // Each stream replaces the one with the same number.
+    // Each stream replaces the one with the same serial number, and all durations are added.
     assert_eq!(length(&[&file[..], &file, &file].concat()), known("6"));
-    // The first page lacks its mark.
+    // The first page lacks the flag that marks the start of a stream.
     let mut unmarked = file.clone();
     unmarked[5] = 0;
     assert_eq!(length(&unmarked), known("2"));
@@ -78,7 +79,7 @@ fn vorbis_is_no_shorter_than_its_packets() {
 fn a_large_comment_of_ogg_is_no_audio() {
     let file = sounds::opus(100, 2000);
     let pages = all(&file, b"OggS");
-    // Comments with a picture of 640 kB in pages of 60 kB.
+    // Comment header with a large picture, in ten pages of 60 kB.
     let mut comments = page(0, 9, 0, &[&b"OpusTags"[..], &[1; 60 * 1020 - 8]].concat());
     for _ in 0..9 {
         comments.extend(page(1, 9, 0, &[1; 60 * 1020]));
@@ -169,7 +170,8 @@ fn a_picture_in_a_tag_behind_the_frames_is_no_audio() {
     assert_eq!(measure(&[&frames[..], &ape, &picture, &old].concat()), "1.045");
     let lead = [&b"ID3\x04\0\0\0\x7a\x09\0"[..], &picture].concat();
     assert_eq!(measure(&[&lead[..], &frames].concat()), "1.045");
-    // A tag that states more bytes than the file has is no tag: its bytes count, at 80,000 per second.
+    // A tag that states more bytes than the file has does not count as a tag: its bytes count as audio, at 80,000
+    // bytes per second.
     assert_eq!(measure(&[&frames[..], &ape, &picture[..1_000_000]].concat()), "12.657");
 }
 
@@ -183,7 +185,7 @@ fn an_end_code_does_not_end_a_program_stream() {
     {
         assert_eq!(length(&insert(&file, packs[4], code)), whole, "{code:x?}");
     }
-    // The stream changes its number after a few packets.
+    // The audio stream changes its stream id after a few packets, so only the longer part counts.
     let mut other = file.clone();
     for at in all(&file, &[0, 0, 1, 0xc0]).into_iter().skip(3) {
         other[at + 3] = 0xc1;
@@ -213,8 +215,8 @@ fn mpeg_audio_in_wav_is_as_long_as_its_frames() {
     }
 }
 
-/// Returns AAC at 16 kHz with this number of samples. Its table states this duration for each sample. Its table of
-/// sizes has this name. The boxes have this number of bytes after their entries.
+/// Returns AAC at 16 kHz with `samples` samples, whose table states `ticks` as the duration of each. `sizes` is the
+/// name of the table of sample sizes; `padding` is the number of bytes after the entries of each table.
 fn aac(samples: u32, ticks: u32, sizes: &[u8; 4], padding: usize) -> Vec<u8> {
     let mut stts = vec![0, 0, 0, 0];
     stts.extend(samples.to_be_bytes());
@@ -268,7 +270,7 @@ fn an_mp4_continues_behind_what_is_no_box() {
     for junk in [&[0, 0, 0, 4, b'j', b'u', b'n', b'k'][..], &[0, 0, 0, 0, b'f', b'r', b'e', b'e'], b"\0\0"] {
         assert_eq!(length(&insert(&file, fragments[1] - 4, junk)), known("3"), "{junk:x?}");
     }
-    // The longest of several audio tracks counts.
+    // A run of samples with 300,000 additional bytes after its entries.
     let run = all(&file, b"trun")[2];
     let mut padded = insert(&file, run + 4 + 12 + 50 * 8, &vec![0; 300_000]);
     let (moof, traf) = (fragments[2] - 4, fragments[2] + 4);
@@ -287,7 +289,7 @@ fn a_metadata_block_without_end_hides_no_frames_of_flac() {
     file[4] = 0;
     let hidden = insert(&file, 42, &[0x81, 0xff, 0xff, 0xff]);
     assert_eq!(length(&hidden), known("1.858"));
-    // A complete block hides its content, as in decoders.
+    // Frames inside a complete metadata block do not count, as in decoders.
     let complete = insert(&file, 42, &[0x81, 0, 0x02, 0xbc]);
     assert_eq!(length(&complete), known("1.765"));
 }
@@ -341,7 +343,7 @@ proptest! {
     ) {
         let files = files();
         let mut bytes = files[which].clone();
-        // Parts of other files in the middle, damage, and noise at the end.
+        // Inserts parts of other files, damages bytes, and appends noise.
         for (at, other, from, length) in pieces {
             let other = &files[other];
             let from = from % other.len();

@@ -1,4 +1,4 @@
-//! Packets of Matroska audio count where its times do not show the length.
+//! Duration of Matroska audio from its packets, if the times of the blocks do not give it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod sounds;
@@ -31,7 +31,8 @@ fn packets_of_a_laced_block_count() {
         ("Xiph", [&[0x82, 2, 20, 20][..], &three].concat(), "3"),
         ("fixed", [&[0x84, 2][..], &three].concat(), "3"),
         ("EBML", [&[0x86, 2, 0x80 | 20, 0xbf][..], &three].concat(), "3"),
-        // Three packets like the first, which begins with the wrong lengths: 120 ms each.
+        // The packet lengths are unusable, so three packets count like the first one, which here begins with the
+        // bytes of the lengths: 120 ms each.
         ("broken", [&[0x82, 2, 255, 255][..], &three].concat(), "18"),
     ] {
         assert_eq!(length(&matroska(b"A_OPUS", &[], &[], &vec![block; 50])), known(seconds), "{name}");

@@ -1,4 +1,5 @@
-//! Detection of every format by its content, and its length, independent of the cuts; and bytes that are no audio.
+//! Detection of every format by its content, and measurement of its duration, independent of how the file is split;
+//! and bytes that are no audio.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod sounds;
@@ -53,7 +54,7 @@ fn every_cut_gives_the_same_length() {
     }
 }
 
-/// Every known beginning, and some that only look similar: as many bytes as the detection needs.
+/// First bytes of every known format, and of files that only look similar: as many bytes as the detection needs.
 fn beginnings() -> Vec<(Vec<u8>, Option<AudioFormat>)> {
     let ape = [&b"APETAGEX\xd0\x07\0\0\x08\0\0\0\x01\0\0\0\0\0\0\xa0\0\0\0\0\0\0\0\0"[..], &[7; 8]].concat();
     let id3 = [&b"ID3\x04\0\0\0\0\0\x05"[..], &[7; 5]].concat();
@@ -148,7 +149,7 @@ fn received_bytes_count_and_not_the_announced_ones() {
     let at = open.len() - 16_000 - 4;
     open[at..at + 4].copy_from_slice(&u32::MAX.to_le_bytes());
     assert_eq!(measure(&[&open]).unwrap().seconds, seconds("1"));
-    // The blocks of a recording determine its length; a duration in its head that was never corrected does not count.
+    // The blocks of a recording determine its duration; a wrong duration in its head does not count.
     assert_eq!(measure(&[&sounds::webm(130, Some(999_999.0))]).unwrap().seconds, seconds("2.6"));
 }
 

@@ -1,5 +1,5 @@
-//! Transcription forms as client libraries send them, with any order of parts and any split; and refused forms, whose
-//! errors name the invalid part.
+//! Transcription forms as client libraries send them, with the parts in any order and the bytes split anywhere; and
+//! refused forms, whose errors name the invalid part.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod sounds;

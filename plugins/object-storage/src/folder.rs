@@ -17,7 +17,8 @@ use tempfile::{NamedTempFile, TempPath};
 #[derive(Clone, Debug)]
 pub struct FolderStore {
     root: PathBuf,
-    /// Lock held while a subfolder is created and synced, so that no other call uses it in between.
+    /// Lock that is held while a subfolder is created and synced, so no other call uses a subfolder that is not
+    /// synced yet.
     creation: Arc<Mutex<()>>,
 }
 
@@ -61,14 +62,14 @@ impl FolderStore {
         }
         let synced = File::open(parent).and_then(|parent| parent.sync_all());
         if synced.is_err() {
-            // The next call creates and syncs it again.
+            // The next call creates and syncs the subfolder again.
             fs::remove_dir(folder).ok();
         }
         synced
     }
 
-    /// Creates an empty file to reserve the name, renames the complete file to it, and syncs the folder. These are
-    /// calls of the standard library, so that tests of power loss can observe them.
+    /// Creates an empty file to reserve the name, renames the complete file to it, and syncs the folder. All three
+    /// steps call the standard library, because the tests of power loss intercept these calls.
     fn publish(source: &Path, path: &Path) -> Result<()> {
         let folder = path.parent().unwrap_or(path);
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
@@ -117,7 +118,8 @@ impl ContentStore for FolderStore {
             after = names.last().cloned();
             let now = SystemTime::now();
             let objects: Vec<_> = names.into_iter().filter_map(|name| self.object_info(name, now)).collect();
-            // A page without objects would have no name from which the next page continues.
+            // A page without objects is never returned while more names follow, because the next page continues after
+            // the last name of this page.
             if !more || !objects.is_empty() {
                 return Ok(ObjectPage { objects, more });
             }

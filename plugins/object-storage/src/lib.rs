@@ -35,7 +35,7 @@ pub trait ContentStore: Debug + Send + Sync {
     /// Creates an object from bytes.
     ///
     /// # Errors
-    /// Same as [`ContentStore::create`].
+    /// Same as [`ContentStore::create_from_file`].
     fn create_from_bytes(&self, name: &str, bytes: Bytes) -> Result<()>;
 
     /// Creates an object from a complete temporary file, or replaces it as a whole. The temporary file is removed in
@@ -51,14 +51,14 @@ pub trait ContentStore: Debug + Send + Sync {
     /// Returns `NotFound` if there is no object of this name, and any other I/O error.
     fn open(&self, name: &str) -> Result<Box<dyn RandomAccessObject>>;
 
-    /// Deletes an object; a missing one is no error.
+    /// Deletes an object; a missing object is no error.
     ///
     /// # Errors
     /// Returns any I/O error.
     fn delete(&self, name: &str) -> Result<()>;
 
-    /// Deletes objects; a missing object is no error. After an error the remaining objects are still deleted, unless a
-    /// request for several of them was not answered: those of that request may remain.
+    /// Deletes objects; a missing object is no error. After an error the remaining objects are still deleted. If a
+    /// request for several objects was not answered, the objects of that request may remain.
     ///
     /// # Errors
     /// Returns the first I/O error.
@@ -72,11 +72,11 @@ pub trait ContentStore: Debug + Send + Sync {
     /// Returns any I/O error.
     fn list(&self, folder: &str, after: Option<&str>) -> Result<ObjectPage>;
 
-    /// Calls `each` with every object below a folder. All objects of one subfolder come in a row. Objects that are
-    /// created or deleted during the call may be missing.
+    /// Calls `each` with every object below a folder. All objects of one subfolder are visited consecutively. Objects
+    /// that are created or deleted during the call may be missing.
     ///
     /// # Errors
-    /// Returns any I/O error, and the first one of `each`.
+    /// Returns any I/O error, and the first error of `each`.
     fn for_each(&self, folder: &str, each: &mut dyn FnMut(ObjectInfo) -> Result<()>) -> Result<()> {
         let mut after: Option<String> = None;
         loop {
@@ -90,7 +90,7 @@ pub trait ContentStore: Debug + Send + Sync {
     }
 }
 
-/// Deletes objects one by one, also after one has failed; returns the first error.
+/// Deletes objects one by one, and continues after an error; returns the first error.
 fn delete_each(store: &(impl ContentStore + ?Sized), names: &[String]) -> Result<()> {
     names.iter().map(|name| store.delete(name)).fold(Ok(()), Result::and)
 }

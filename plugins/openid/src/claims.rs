@@ -5,8 +5,8 @@ use serde_json::Value;
 /// Maximum number of texts that are read from a claim.
 pub const MAX_CLAIM_TEXTS: usize = 1_000;
 
-/// Returns the texts of a claim: its text, or the texts of its list. A path such as `realm_access.roles` names a member
-/// of an object, unless a claim has the whole path as its name.
+/// Returns the texts of a claim: its string, or the strings of its list. A path such as `realm_access.roles` refers
+/// to a member of an object, unless a claim has the whole path as its name.
 #[must_use]
 pub fn claim_texts<'v>(claims: &'v Value, path: &str) -> Vec<&'v str> {
     let nested = || path.split('.').try_fold(claims, |value, name| value.get(name));

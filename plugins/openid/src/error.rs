@@ -1,4 +1,4 @@
-//! Errors of a sign-in, as sentences for the person who signs in. None contains a value of the provider.
+//! Errors of a sign-in, as sentences for the person who signs in. No message contains a value that the provider sent.
 
 use std::fmt;
 

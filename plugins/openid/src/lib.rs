@@ -1,4 +1,4 @@
-//! OpenID Connect without I/O: the provider's discovery document and keys, the URL to sign in at, the request for a
+//! OpenID Connect without I/O: the provider's discovery document and keys, the URL for the sign-in, the request for a
 //! token, and the verification of the ID token. The caller sends the requests and passes the current time.
 //!
 //! - `ProviderMetadata` and `KeySet` parse what a provider publishes; both limit the size of what they retain.

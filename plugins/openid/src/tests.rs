@@ -1,4 +1,4 @@
-//! Tests with keys that are made for each test.
+//! Tests with keys that are generated for each test.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
 use crate::*;
@@ -134,7 +134,7 @@ fn an_unsigned_or_foreign_token_is_refused() {
     assert_eq!(verify(&other.sign(&header(), &claims())), Err(OpenIdError::Signature));
     let unknown = json!({"alg": "ES256", "kid": "z"});
     assert_eq!(verify(&signer.sign(&unknown, &claims())), Err(OpenIdError::UnknownKey));
-    // An algorithm of another family than the key.
+    // The header states an algorithm that does not fit the key.
     assert!(verify(&signer.sign(&json!({"alg": "RS256", "kid": "a"}), &claims())).is_err());
     assert!(verify(&signer.sign(&json!({"alg": "ES384", "kid": "a"}), &claims())).is_err());
     let good = signer.sign(&header(), &claims());

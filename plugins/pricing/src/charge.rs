@@ -10,7 +10,8 @@ const PER_MILLION: Decimal = Decimal::from_parts(1, 0, 0, false, 6);
 /// Factor from the regular price to the price of a batch request: 0.5.
 const BATCH_FACTOR: Decimal = Decimal::from_parts(5, 0, 0, false, 1);
 
-/// Work that the client pays for: the work of the successful attempt, up to a disconnect of the client.
+/// Work that the client pays for: the work of the successful attempt; if the client disconnects, only the work until
+/// then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BilledWork {
     /// Input and output tokens; embeddings and rerank have no output.
@@ -71,18 +72,18 @@ impl RequestCharge {
     }
 }
 
-/// Computes the charge for sold work.
+/// Computes the charge for billed work.
 ///
 /// - `wallet`: requested wallet. The energy wallet pays only if the tariff is billed in energy; otherwise credits pay.
-/// - `batch`: true for half the price.
+/// - `batch`: true for a batch request, which costs half the price.
 /// - `billable_kwh`: energy for billing, kWh.
 /// - `eur_per_credit`: price of a credit, more than zero.
 ///
 /// If credits pay for a model billed in energy, the prices per token, image or minute apply if the tariff has them,
 /// otherwise the price per kWh.
 ///
-/// The charge never decreases with more work of one kind, such as more uncached tokens, so the charge for the maximum
-/// usage of a request is a safe reserve if cached tokens are not dearer than others.
+/// The charge never decreases with more work of one kind, such as more uncached tokens. So the charge for the maximum
+/// usage of a request is a safe reservation, if cached tokens do not cost more than others.
 #[must_use]
 pub fn compute_charge(
     tariff: &Tariff,

@@ -1,8 +1,8 @@
 //! Pricing of requests: quantities times a tariff, in credits or in energy.
 //!
 //! There are no floats. Amounts are multiplied exactly and rounded half-even once per request: credits to six places,
-//! EUR to eight, kilowatt-hours of the energy wallet to nine. An amount over its integer type becomes the maximum,
-//! which no balance covers; a negative price charges nothing.
+//! EUR to eight, kilowatt-hours of the energy wallet to nine. An amount that exceeds its integer type becomes the
+//! maximum of the type, which no balance covers; a negative price charges nothing.
 //!
 //! ```text
 //! EUR      = Σ qᵢ·pᵢ / 10⁶                (tokens; images and minutes: q·p)

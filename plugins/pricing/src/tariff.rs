@@ -34,7 +34,7 @@ impl BillingMode {
 pub struct Tariff {
     /// Price per million input tokens.
     pub input: Option<Decimal>,
-    /// Price per million input tokens from the provider's cache; `input` if absent.
+    /// Price per million input tokens from the provider's cache; if absent, `input` applies.
     pub cached_input: Option<Decimal>,
     /// Price per million output tokens.
     pub output: Option<Decimal>,
@@ -42,7 +42,7 @@ pub struct Tariff {
     pub image: Option<Decimal>,
     /// Price per minute of audio.
     pub minute: Option<Decimal>,
-    /// Price per kWh: of models billed in energy, and for the energy component that is stated for all others.
+    /// Price per kWh: for models billed in energy the charge, for all others the stated energy component.
     pub eur_per_kwh: Decimal,
     /// Billing unit of the model.
     pub billing: BillingMode,

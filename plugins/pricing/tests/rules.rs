@@ -199,7 +199,7 @@ proptest! {
     fn credits_are_the_nearest_of_the_exact_integer_sum(
         input in 0_u64..10_000_000, output in 0_u64..10_000_000, p in 0_u32..1_000_000, q in 0_u32..1_000_000,
     ) {
-        // Prices in 1e-4 EUR per million tokens: 1e-10 EUR per token, 1e-8 credits.
+        // Prices in units of 1e-4 EUR per million tokens. One unit is 1e-10 EUR, or 1e-8 credits, per token.
         let tariff = Tariff {
             input: Some(Decimal::new(p.into(), 4)),
             output: Some(Decimal::new(q.into(), 4)),

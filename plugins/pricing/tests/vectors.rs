@@ -12,7 +12,7 @@ fn decimal(value: &Value) -> Option<Decimal> {
     value.as_str().map(|text| text.parse().unwrap())
 }
 
-/// The vectors' prices are in credits.
+/// Tariff of a test vector. The vectors state prices in credits, the tariff has them in EUR.
 fn tariff(model: &Value, eur_per_credit: Decimal) -> Tariff {
     let eur = |name: &str| decimal(&model[name]).map(|credits| credits * eur_per_credit);
     let energy = model["bill"] == "energy";

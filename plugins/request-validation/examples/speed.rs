@@ -86,7 +86,8 @@ fn main() {
                 validate_chat_request(body, &limits).is_ok()
             });
             if kind == "prose" {
-                // The same request without two fields, under the rules of the other dialect.
+                // The same request with an unknown member instead of `stream_options`, under the rules of the other
+                // dialect.
                 let body =
                     Bytes::from(String::from_utf8_lossy(&body).replace("\"stream_options\"", "\"unknown\""));
                 measure("messages prose", &body, |body| {

@@ -20,8 +20,8 @@ impl Base64Validator {
         self.padding += padding;
     }
 
-    /// Counts characters without padding that follow; the scan of the body has already checked that they are in the
-    /// alphabet.
+    /// Counts the next `count` characters, which are not padding. The scan of the body has already checked that they
+    /// are in the alphabet.
     pub(crate) fn count_prevalidated_characters(&mut self, count: usize) {
         self.broken |= self.padding > 0 && count > 0;
         self.characters += count;
@@ -36,7 +36,7 @@ impl Base64Validator {
 /// True if there are only letters, digits, `+` and `/`.
 fn is_alphabet(bytes: &[u8]) -> bool {
     let (blocks, rest) = bytes.as_chunks::<64>();
-    // The loop has no branches, so that the compiler checks sixteen bytes with one vector instruction.
+    // The loop has no branches, so the compiler vectorizes it and checks sixteen bytes with one instruction.
     let foreign = |bytes: &[u8]| bytes.iter().fold(false, |foreign, byte| foreign | !is_base64_byte(*byte));
     !blocks.iter().any(|block| foreign(block)) && !foreign(rest)
 }

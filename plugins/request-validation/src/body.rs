@@ -33,12 +33,13 @@ pub(crate) fn validate_body<'b>(
     }
 }
 
-/// True for members whose value is validated and recorded as one node, without nodes for its content: JSON schemas,
-/// tool arguments, metadata. Readers find no members in such a value. The content of a top-level `input` gets nodes,
-/// because it is a conversation or the texts to embed; a nested `input` holds the arguments of a tool.
+/// True for members whose value is validated but recorded as one node, without nodes for its content: JSON schemas,
+/// tool arguments, metadata. So a reader cannot look up members inside such a value. The content of a top-level
+/// `input` gets nodes, because it is a conversation or the texts to embed; a nested `input` holds the arguments of a
+/// tool.
 #[inline]
 pub(crate) fn is_opaque_member(name: &[u8], depth: usize) -> bool {
-    // The length is compared first, because this runs for each key.
+    // The length is compared first for speed, because this function runs for each key.
     match name.len() {
         5 => name == b"input" && depth > 1,
         6 => name == b"schema",
@@ -72,7 +73,7 @@ fn scan_error(broken: JsonError, bounds: StructureLimits, tape: JsonTape<'_>, st
     refusal.with_details_member("byte", at)
 }
 
-/// Returns the predicate of a sentence about a document that could not be scanned.
+/// Returns the end of an error message whose subject is the document that could not be scanned.
 pub(crate) fn describe_scan_error(broken: JsonError, bounds: StructureLimits) -> String {
     match broken.kind {
         JsonErrorKind::Syntax => format!("is not valid JSON: {}", broken.reason),
@@ -82,8 +83,8 @@ pub(crate) fn describe_scan_error(broken: JsonError, bounds: StructureLimits) ->
     }
 }
 
-/// Path to the value at which parsing failed. It ends before a key that may be text written by the client, and after
-/// [`MAX_STEPS`] steps.
+/// Path to the value at which parsing failed. The path ends before a key that may contain private text of the client,
+/// or after [`MAX_STEPS`] steps.
 fn broken_path(root: JsonValue<'_>, style: PathStyle) -> String {
     let mut path = String::new();
     let mut open = root.is_unfinished().then_some(root);
@@ -110,7 +111,7 @@ fn broken_path(root: JsonValue<'_>, style: PathStyle) -> String {
 /// Maximum number of steps (keys and indices) of a path into an invalid document.
 const MAX_STEPS: usize = 8;
 
-/// Minimum length in bytes of a string whose range is kept for later readers of the body.
+/// Minimum length in bytes of a string whose byte range is stored for later readers of the body.
 const MIN_LONG_STRING: usize = 4096;
 
 /// Top-level member of the body.

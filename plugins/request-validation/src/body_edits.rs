@@ -26,7 +26,8 @@ impl BodyEdits {
         self.insert(value.range().end, after);
     }
 
-    /// Inserts members (`"a":1,`) at the start of an object that keeps at least one member.
+    /// Inserts members (`"a":1,`) at the start of an object. At least one member of the object must remain, because
+    /// the text ends with a comma.
     pub(crate) fn prepend_members(&mut self, object: JsonValue<'_>, members: impl Into<Bytes>) {
         self.insert(object.range().start + 1, members);
     }
@@ -57,8 +58,8 @@ impl BodyEdits {
         self.retain(array.items().map(|item| (item.range(), keep(item))))
     }
 
-    /// Removes the parts of a list whose flag is false, each together with one comma; returns the number of remaining
-    /// parts.
+    /// Removes the members or items whose flag is false, each together with one comma; returns the number that
+    /// remain.
     fn retain(&mut self, parts: impl Iterator<Item = (Range<usize>, bool)>) -> usize {
         let mut retained = 0;
         let mut previous_end = None;

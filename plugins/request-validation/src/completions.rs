@@ -35,7 +35,7 @@ const BOOLEANS: &[&str] = &["stream", "echo"];
 const MAX_CHOICES: usize = 1024;
 /// Default of `max_tokens`, as clients of this endpoint expect it.
 const DEFAULT_MAX_TOKENS: u64 = 16;
-/// Assumed number of bytes of text for each token id, since the text of an id is not known here.
+/// Assumed number of bytes of text for each token id, because the text of an id is not known here.
 const BYTES_PER_ID: usize = 4;
 
 const EXPECTED: &str = "a string, an array of strings, or token ids";
@@ -110,7 +110,7 @@ pub fn validate_text_completion_request(
 }
 
 /// Reads the cap on generated tokens: `max_tokens`, or else its name at other endpoints, or else
-/// [`DEFAULT_MAX_TOKENS`]. The value -1 means no cap, in `num_predict` also -2; 0 requires `echo`.
+/// [`DEFAULT_MAX_TOKENS`]. The value -1 means no cap, and so does -2 in `num_predict`; 0 requires `echo`.
 fn read_token_cap(top: &RootObject<'_>, echo: bool) -> Result<Option<u64>, ApiError> {
     let mut first = None;
     for name in ["max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "num_predict"]
@@ -126,8 +126,8 @@ fn read_token_cap(top: &RootObject<'_>, echo: bool) -> Result<Option<u64>, ApiEr
     Ok(first.unwrap_or(Some(DEFAULT_MAX_TOKENS)))
 }
 
-/// Validates `best_of`: it must be at least `n`, and in a stream not more, because the best text cannot be chosen after
-/// the texts were sent.
+/// Validates `best_of`, which must be at least `n`. In a stream it must equal `n`, because the best text cannot be
+/// chosen after the texts were sent.
 fn check_best_of(top: &RootObject<'_>, n: u32, best_of: Option<u32>, stream: bool) -> Result<(), ApiError> {
     match best_of {
         Some(best_of) if best_of < n => {

@@ -49,7 +49,7 @@ impl<'p> FieldPath<'p> {
         self.invalid_error(format_args!("expected {expected}, got {}", got.name()))
     }
 
-    /// Error for a string that is not one of the expected ones.
+    /// Error for a string other than the expected ones.
     pub(crate) fn unexpected_string_error(&self, expected: impl fmt::Display) -> ApiError {
         self.invalid_error(format_args!("expected {expected}, got another string"))
     }
@@ -84,8 +84,8 @@ impl fmt::Display for FieldPath<'_> {
     }
 }
 
-/// Returns the text of a key or string of the client if an error message may contain it: it is short and an identifier,
-/// so that it cannot be a prompt.
+/// Returns the text of a key or string of the client if an error message may contain it. It must be short and an
+/// identifier, so it cannot be a part of a prompt.
 pub(crate) fn quotable_name(value: &JsonValue<'_>) -> Option<String> {
     let text = value.text();
     is_quotable(&text).then(|| text.into_owned())

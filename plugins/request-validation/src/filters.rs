@@ -78,8 +78,8 @@ fn check_applicable(filters: &OfferFilters, kind: ModelKind, path: &FieldPath<'_
     Ok(())
 }
 
-/// Returns the number exactly as it is written, because prices are compared exactly; `rounded` if it has too many
-/// digits for a decimal.
+/// Returns exactly the number that the client wrote, because prices are compared exactly; returns `rounded` if the
+/// number has too many digits for a decimal.
 fn exact_decimal(value: Option<penstock_json_scan::tape::JsonValue<'_>>, rounded: f64) -> Decimal {
     let raw = value.map(|value| value.raw()).unwrap_or_default();
     let exact = Decimal::from_str_exact(raw).or_else(|_| Decimal::from_scientific(raw));

@@ -14,7 +14,8 @@ const MAX_IMAGES: i64 = 10;
 /// Maximum number of diffusion steps per image.
 const MAX_STEPS: i64 = 150;
 
-/// Validates a request of `/v1/images/generations`. The size is compared with those of the model later, not here.
+/// Validates a request of `/v1/images/generations`. The requested size is compared with the sizes of the model later,
+/// not here.
 ///
 /// Without `response_format`, models with names like `gpt-image-1` return base64, all others a URL. `size: "auto"` is
 /// the model's default; `width` and `height` are equivalent to `size`. `num_inference_steps` (or `steps`) needs an
@@ -80,7 +81,8 @@ pub fn validate_image_generation_with_default(
     Ok(InferenceRequest { prompt_bytes, filters, ..ask })
 }
 
-/// Model name prefixes whose clients expect `b64_json` by default: OpenAI's GPT Image models have no other format.
+/// Prefixes of model names for which clients expect `b64_json` by default: OpenAI's GPT Image models return no other
+/// format.
 const BASE64_NAMES: &[&str] = &["gpt-image-", "chatgpt-image-"];
 
 fn expects_base64(model: &str) -> bool {

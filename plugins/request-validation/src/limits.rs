@@ -9,8 +9,8 @@ pub struct RequestLimits {
     pub max_depth: usize,
     /// Maximum number of top-level members.
     pub max_fields: usize,
-    /// Maximum number of keys and values that the gateway reads (a JSON schema or tool arguments count as one). Limits
-    /// the memory used besides the body, at 16 bytes per value.
+    /// Maximum number of keys and values that the gateway reads (a JSON schema or tool arguments count as one). This
+    /// limits the memory used in addition to the body, which is 16 bytes per value.
     pub max_values: usize,
     /// Maximum number of stop sequences.
     pub max_stop: usize,

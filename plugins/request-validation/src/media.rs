@@ -36,10 +36,10 @@ pub(crate) fn validate_image_url(url: JsonValue<'_>, at: &FieldPath<'_>) -> Resu
     Err(at.invalid_error(format_args!("expected {expected}, got a string that is neither")))
 }
 
-/// Returns the first bytes of a string, unescaped: enough for a scheme and a media type.
+/// Returns the first bytes of a string, without JSON escapes: enough to contain a scheme and a media type.
 fn string_prefix<'d>(value: &JsonValue<'d>) -> Cow<'d, str> {
     let body = value.raw_inner_text();
-    // An escape that is cut at the end does no harm, because the last bytes are not compared.
+    // If an escape sequence is cut at the end, the result is still correct, because the last bytes are not compared.
     let start = (0..4).find_map(|back| body.get(..PREFIX_BYTES.min(body.len()) - back.min(body.len())));
     let start = start.unwrap_or_default();
     if value.kind() == ValueKind::EscapedString { Cow::Owned(unescape(start)) } else { Cow::Borrowed(start) }
@@ -115,7 +115,8 @@ pub(crate) fn validate_base64(
         proof.count_prevalidated_characters(known.len());
         proof.push(bytes.get(known.end..).unwrap_or_default());
     } else {
-        // Some clients escape `/` and `+`. Such a string is validated piece by piece, and the body is not changed.
+        // Some clients escape `/` and `+` in JSON strings. The pieces between the escapes are validated one by one,
+        // and the body is not changed.
         let mut skip = skip;
         for piece in string_pieces(body) {
             let mut buffer = [0; 4];

@@ -68,7 +68,7 @@ pub enum RefusedValues {
     NotFloat,
     /// Number format of vectors other than 32-bit floating point.
     NotFloat32,
-    /// Byte order other than the one of the machine, or little-endian.
+    /// Byte order other than `native` and `little`.
     BigEndian,
     /// Value other than `null` and `true`.
     NotTrue,
@@ -279,7 +279,8 @@ fn find_member(dialect: Dialect, name: &str) -> Option<&'static KnownMember> {
 /// Refuses members that would change the meaning of the request if they were dropped.
 ///
 /// # Errors
-/// Returns `Unsupported` with the member's name; for `thread`, in the form that its client library recognises.
+/// Returns `Unsupported` with the member's name; for `thread`, the error has the form that the client library
+/// recognises.
 pub(crate) fn refuse_unsupported_members(top: &RootObject<'_>, dialect: Dialect) -> Result<(), ApiError> {
     if dialect == Dialect::Messages && top.get("thread").is_some() {
         return Err(thread_error(&top.member_path("thread")));
@@ -305,10 +306,11 @@ fn refuse_members<'t>(
     found.map_or(Ok(()), Err)
 }
 
-/// Member that an endpoint refuses by a table beside [`KNOWN_MEMBERS`]: name, refused values, end of the error message.
+/// Member that a table other than [`KNOWN_MEMBERS`] lists as refused: name, refused values, end of the error message.
 pub type RefusedMember = (&'static str, RefusedValues, &'static str);
 
-/// Members that steer the answer at other endpoints and that `/v1/completions` does not have.
+/// Members that control the answer at other endpoints, and that `/v1/completions` refuses because it does not support
+/// them.
 pub const REFUSED_COMPLETION_MEMBERS: &[RefusedMember] = &[
     ("assistant_id", Present, "the gateway stores no assistants"),
     ("background", NonEmpty, "background responses are made at /v1/responses; use it, or a batch"),

@@ -1,5 +1,5 @@
-//! Tests that every member of the current client libraries has a treatment, and that members which ask for more than an
-//! answer are refused.
+//! Tests that the gateway defines a treatment for every member of the current client libraries, and that members
+//! which request unsupported features are refused.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use super::RefusedValues::{BigEndian, NonTextModalities, NotFloat, NotFloat32, NotTrue, RunnerOptions};
@@ -119,7 +119,7 @@ fn foreign_members_are_refused_at_every_conversation_endpoint() {
 
 #[test]
 fn values_of_foreign_members_without_an_effect_pass() {
-    // Ids for the traces of a client stand beside the whole history, and change nothing.
+    // Ids that clients send for their traces have no effect, because the request contains the whole history.
     let ids = r#""session_id":"s","conversation_id":"c","thread_id":"t","chat_id":"x","metadata":{"a":"b"},"user":"u""#;
     let text = r#""response_format":{"type":"text"},"text":{"format":{"type":"text"},"verbosity":"low"}"#;
     let runner =
@@ -129,7 +129,7 @@ fn values_of_foreign_members_without_an_effect_pass() {
     for members in [ids, text, runner, empty, r#""output_format":{"type":"text"},"modalities":["text"]"#] {
         for dialect in [Dialect::Chat, Dialect::Messages, Dialect::Responses] {
             let members = match dialect {
-                // Members of the dialect, which are validated there.
+                // In this dialect these are members with other valid values, so they are skipped here.
                 Dialect::Messages if members.contains("output_format") || members.contains("system") => {
                     continue;
                 }

@@ -1,5 +1,5 @@
-//! Validation of requests whose results pass through the gateway without a translation: speech and moderation. The
-//! request determines the most work that may be charged.
+//! Validation of requests whose results the gateway forwards without a translation: speech and moderation. The
+//! request determines the maximum work that may be charged.
 
 use crate::body::{RootObject, validate_body};
 use crate::field_path::{FieldPath, PathStyle};
@@ -18,7 +18,7 @@ use penstock_json_scan::tape::{JsonTape, JsonValue};
 use rust_decimal::Decimal;
 use std::ops::Range;
 
-/// Maximum characters of a text to be spoken.
+/// Maximum number of characters of a text to convert to speech.
 const MAX_CHARACTERS: usize = 100_000;
 /// Formats of speech with their content types, the default first.
 const SPEECH_FORMATS: [(&str, &str); 6] = [

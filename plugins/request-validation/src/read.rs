@@ -73,8 +73,8 @@ pub(crate) fn require_string<'d>(
     if value.is_string() { Ok(value) } else { Err(at.unexpected_type_error("a string", value.kind())) }
 }
 
-/// Returns true if a string holds arguments of a call. Engines express a call without arguments in several ways, such
-/// as by the text `null`.
+/// Returns true if a string contains arguments of a call. Engines express a call without arguments in several ways,
+/// such as by the text `null`; then the result is false.
 pub(crate) fn has_call_arguments(value: JsonValue<'_>) -> bool {
     const MAX_EMPTY_BYTES: usize = 64;
     let is_empty = || matches!(value.text().trim(), "" | "null" | r#""""#);
@@ -103,7 +103,8 @@ pub(crate) fn require_text_member<'d>(
 /// Maximum length of the name of a model or of a tool, in bytes of its text without escapes.
 pub(crate) const MAX_NAME_BYTES: usize = 256;
 
-/// Returns a member that must be the name of a model or a tool; `expected` describes it if it is absent.
+/// Returns a member that must be the name of a model or a tool. If the member is absent, the error message describes
+/// it by `expected`.
 pub(crate) fn require_name_member<'d>(
     member: Option<JsonValue<'d>>,
     at: &FieldPath<'_>,

@@ -57,8 +57,8 @@ pub(crate) fn read_bool_or_false(top: &RootObject<'_>, name: &str) -> Result<boo
     Ok(read::read_optional_bool(top.get(name), &top.member_path(name))?.unwrap_or(false))
 }
 
-/// Reads a cap on tokens, at least 1. Clients of llama.cpp and others send -1 for no cap, and in `num_predict` -2 for
-/// the window.
+/// Reads a cap on tokens, at least 1. Clients of llama.cpp and others send -1 for no cap; -2 in `num_predict` means
+/// up to the end of the context window.
 pub(crate) fn read_token_cap(top: &RootObject<'_>, name: &str) -> Result<Option<u64>, ApiError> {
     if top.get(name).is_some_and(|value| value.raw() == "-1" || name == "num_predict" && value.raw() == "-2")
     {

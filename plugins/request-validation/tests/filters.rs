@@ -1,4 +1,4 @@
-//! Tests of constraints on the provider, on every path.
+//! Tests of constraints on the provider, at every endpoint.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_core::{ApiError, ImageSize, InferenceRequest, InferenceTask};

@@ -170,7 +170,7 @@ fn depth_size_and_number_are_bounded() {
 fn no_rejection_repeats_client_input() {
     let secret = "my secret plan";
     for body in [CHAT, MESSAGES, RESPONSES] {
-        // The secret replaces one string of the body after the other: values and keys.
+        // Replaces one string of the body by the secret, for each string in turn: values and keys.
         let quotes: Vec<usize> = body.match_indices('"').map(|(at, _)| at).collect();
         for pair in quotes.windows(2) {
             let body = format!("{}{secret}{}", &body[..=pair[0]], &body[pair[1]..]);

@@ -68,7 +68,7 @@ fn lists_may_mix_the_forms_of_their_elements() {
         let (_, task) = rank(&json!({"model": "r", "query": "q", "documents": documents})).unwrap();
         assert_eq!(strings(&task.documents), texts);
     }
-    // An input that has neither form is named in the error.
+    // The error names the first input that fits neither form: texts and arrays of ids, or ids only.
     for (input, param) in [
         (json!(["x", 5]), "input[1]"),
         (json!(["x", null]), "input[1]"),
@@ -219,7 +219,7 @@ fn members_that_change_the_result_are_refused_or_kept_for_the_offer() {
         assert_eq!(ask.unlisted_task_parameter(|_| false), name, "{members}");
         assert_eq!(ask.unlisted_task_parameter(|_| true), None, "{members}");
     }
-    // A cap for each document tunes the result.
+    // A token cap per document does not need an offer that supports it.
     assert_eq!(rerank(r#""max_tokens_per_doc":512"#).unwrap().0.unlisted_task_parameter(|_| false), None);
     assert_eq!(rerank(r#""max_tokens_per_doc":0"#).unwrap_err().param.as_deref(), Some("max_tokens_per_doc"));
     assert_eq!(ask.unlisted_task_parameter(|name| name == "input_type"), None);

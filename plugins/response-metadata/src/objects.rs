@@ -1,12 +1,12 @@
-//! Annotation objects, in the contract's order of fields.
+//! Annotation objects, with their fields in the order of the API contract.
 
 use crate::json::{write_key, write_number, write_string};
 use rust_decimal::Decimal;
 
-/// Header with `environment_impact` if the body is not JSON.
+/// Name of the header that contains `environment_impact` if the body is not JSON.
 pub const IMPACT_HEADER: &str = "x-environment-impact";
 
-/// Header with `billing_cost` if the body is not JSON.
+/// Name of the header that contains `billing_cost` if the body is not JSON.
 pub const BILLING_HEADER: &str = "x-billing-cost";
 
 /// Electricity grid whose carbon intensity is the basis of the carbon figure.
@@ -23,7 +23,7 @@ pub struct GridInfo<'a> {
 /// Facts about the data centre of a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataCentreInfo<'a> {
-    /// Physical share of renewable electricity on its grid, percent.
+    /// Physical share of renewable electricity in the grid of the data centre, percent.
     pub renewable_percent: Decimal,
     /// Power usage effectiveness, published or assumed.
     pub pue: Decimal,
@@ -80,7 +80,7 @@ impl SiteJson {
 pub struct EnergyProvenance<'a> {
     /// Name of the method: `measured`, `benchmark` …
     pub method: &'a str,
-    /// Boundary of the method: `gpu`, `it` or `facility`.
+    /// Part of the data centre whose energy the method covers: `gpu`, `it` or `facility`.
     pub boundary: Option<&'a str>,
     /// Lower limit of the energy, kWh.
     pub energy_kwh_low: Decimal,
@@ -125,7 +125,7 @@ pub struct EnvironmentImpact<'a> {
 /// Charge of one answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BillingCost<'a> {
-    /// Billable energy at the price per kWh, EUR; for information unless the model is billed in energy.
+    /// Price of the billable energy in EUR; only for information unless the model is billed in energy.
     pub energy: Decimal,
     /// Credits deducted.
     pub credits: Decimal,

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 
 /// Inserts `members` (`"a":…,"b":…`, no braces) before the last `}` of a JSON object that comes in pieces. The pieces
-/// are sliced, not copied; white space after the object is dropped. Without `members`, and for a body that does not end
-/// with `}`, the body is returned unchanged.
+/// are sliced, not copied; white space after the object is dropped. The body is returned unchanged if `members` is
+/// empty or the body does not end with `}`.
 #[must_use]
 pub fn insert_members(mut body: Vec<Bytes>, members: &[u8]) -> Vec<Bytes> {
     let Some((piece, at)) = last_json_byte(&body) else { return body };

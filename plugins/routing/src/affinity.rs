@@ -1,15 +1,16 @@
-//! Affinity: a conversation goes to the offer that has the conversation's prefix in its cache, as long as that pays
-//! off.
+//! Affinity: a conversation goes to the offer that has the conversation's prefix in its cache, unless another offer
+//! is better despite the cache.
 //!
-//! Two rules work together; neither needs state that gateways share:
+//! Two rules work together. Neither needs shared state of several gateways:
 //!
 //! - **Record.** The offer that answered the session last gets the expected saving of the cached tokens in its score:
-//!   price, time and energy. If the others are better all the same, the session moves.
+//!   price, time and energy. If another offer is better even with this saving, the session moves.
 //! - **Rendezvous.** Among offers with similar scores, a session without a record goes to the one with the highest
-//!   [`rendezvous_weight`], so that several gateways choose the same one and a lost offer moves its own sessions only.
+//!   [`rendezvous_weight`]. So all gateways choose the same offer, and if an offer disappears, only its own sessions
+//!   move.
 //!
-//! Both are bounded by load: an offer with more than [`LOAD_LIMIT_FACTOR`] of its share of the requests in flight gets
-//! neither (consistent hashing with bounded loads, Mirrokni et al. 2016).
+//! Both rules are bounded by load: neither prefers an offer that has more than [`LOAD_LIMIT_FACTOR`] times its share
+//! of the requests in flight (consistent hashing with bounded loads, Mirrokni et al. 2016).
 
 use crate::breaker::OfferHealth;
 use crate::plan::Candidate;
@@ -18,15 +19,15 @@ use crate::score::{DEFAULT_MAX_IN_FLIGHT, RANK_WITHIN_CARBON_LIMIT, ScoredOffer}
 /// Load up to which an offer accepts a session, as a multiple of its share of all requests in flight.
 pub const LOAD_LIMIT_FACTOR: f64 = 1.25;
 
-/// Number of requests in flight up to which an offer always accepts a session: engines batch as many without slowing
-/// down, and a share of so few requests means little.
+/// Number of requests in flight up to which an offer always accepts a session: engines process this number in one
+/// batch without slowing down, and with so few requests a share is not meaningful.
 pub const MIN_LOAD_LIMIT_REQUESTS: u32 = 8;
 
 /// Session of a request, as a hash; the same on every gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SessionKey(pub u64);
 
-/// Expected saving by a cached prefix at an offer. Only for the comparison of offers.
+/// Expected saving by a cached prefix at an offer. Used only to compare offers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PromptCacheSaving {
     /// Saved part of the candidate's expected price, EUR.
@@ -53,7 +54,7 @@ pub const fn rendezvous_weight(session: SessionKey, offer: u64) -> u64 {
     mix(session.0 ^ mix(offer))
 }
 
-/// Returns a hash of bytes that is the same in every process and version. Not for secrets.
+/// Returns a hash of bytes that is the same in every process and version. Not suitable for secrets.
 #[must_use]
 pub fn stable_hash(seed: u64, bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
@@ -84,8 +85,9 @@ pub fn load_limit(total: u32, share: f64) -> u32 {
 }
 
 /// Returns for each candidate true if it may serve the session: it must be usable, within its load limit, and either
-/// have a score within `margin` of the best or have answered the session last. The load is shared among the candidates
-/// with such a score or answer. `scored` contains the scores without cache savings, in the order of `candidates`.
+/// have a score within `margin` of the best, or be the offer that answered the session last. The load limits are
+/// computed only from the candidates with such a score, and from the one that answered last. `scored` contains the
+/// scores without cache savings, in the order of `candidates`.
 pub(crate) fn session_eligibility(
     candidates: &[Candidate],
     scored: &[ScoredOffer],

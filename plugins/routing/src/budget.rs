@@ -8,8 +8,8 @@ const MILLI_PER_REQUEST: u64 = 200;
 /// Thousandths of a retry earned per second.
 const MILLI_PER_SECOND: u64 = 3_000;
 
-/// Retry budget over the last ten seconds (the current second and the nine before). A retry is granted while, itself
-/// included, `retries <= 0.2 * requests + 30`.
+/// Retry budget over the last ten seconds (the current second and the nine before). A retry is granted if afterwards
+/// `retries <= 0.2 * requests + 30` holds, with this retry included.
 ///
 /// If everything fails, providers therefore receive at most 1.2 times the requests plus 3 per second, and a gateway
 /// with few requests can still retry. A window of ten seconds allows one burst of retries when a provider stops

@@ -1,5 +1,5 @@
 //! Explanation of a plan: the order of the candidates with the terms of their scores. It uses the scores of
-//! [`plan`](crate::plan), so that an explanation and a request never differ in more than the shuffle of ties.
+//! [`plan`](crate::plan), so an explanation differs from the order of a request at most by the shuffle of ties.
 
 use crate::flavor::Flavor;
 use crate::plan::{Candidate, TIE_MARGIN, rank_candidates};

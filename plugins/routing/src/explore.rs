@@ -1,11 +1,11 @@
-//! Exploration: a small share of the requests goes first to an offer without recent measurements, so that a faster
-//! offer is found even if its price ranks it low.
+//! Exploration: a small share of the requests goes first to an offer without recent measurements. So the gateway
+//! finds a faster offer even if the price gives that offer a low rank.
 //!
 //! The cost is bounded: at most one request in [`REQUESTS_PER_EXPLORATION`], only under a flavor that
-//! [explores](crate::Flavor::allows_exploration), only to a healthy idle offer that has not just failed, at a price of
-//! at most [`MAX_EXPLORATION_PRICE_RATIO`] times that of the regular choice. One good answer ends the exploration of an
-//! offer for [`MAX_MEASUREMENT_AGE`]. The request itself is safe: if the explored offer fails, the plan continues with
-//! its regular order.
+//! [explores](crate::Flavor::allows_exploration), only to a healthy idle offer without recent failures, at a price of
+//! at most [`MAX_EXPLORATION_PRICE_RATIO`] times that of the regular choice. One good answer ends the exploration of
+//! an offer for [`MAX_MEASUREMENT_AGE`]. The request itself is safe: if the explored offer fails, the plan continues
+//! with its regular order.
 
 use crate::breaker::OfferHealth;
 use crate::plan::Candidate;
@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Age of measurements above which an offer may be explored again.
 pub const MAX_MEASUREMENT_AGE: Duration = Duration::from_secs(600);
 
-/// Number of requests of a model that could explore, after which one more exploration is allowed.
+/// Number of requests of a model that could explore, for each allowed exploration.
 pub const REQUESTS_PER_EXPLORATION: u64 = 50;
 
 /// Maximum price of an explored offer, as a multiple of the price of the regular choice.

@@ -5,15 +5,16 @@
 //! - [`plan`]: ranks candidates, best first;
 //! - [`explain_plan`]: the same ranking with the terms of each score;
 //! - [`choose_exploration()`]: directs a small share of the requests to offers without recent measurements;
-//! - [`affinity`] and [`request_session()`]: conversations that stay where their prefix is cached;
+//! - [`affinity`] and [`request_session()`]: conversations stay at the offer that has cached their prefix;
 //! - [`latency`]: recent latency of an offer, and statistics of a model's last hour;
 //! - [`breaker`]: ejection, cooldown and probing of offers;
 //! - [`budget`]: retry budget of the gateway;
 //! - [`retry`]: retry planner of one request.
 //!
-//! **Time.** Every `now` is a `Duration` since one origin that the gateway chooses once. The Unix epoch, read at start,
-//! plus monotonic time since then is suitable: it never goes back while the process lives, and statistics stored across
-//! a restart keep their age. If `now` does go back, no time has passed.
+//! **Time.** Every `now` is a `Duration` since one origin that the gateway chooses once. The Unix epoch, read at
+//! start, plus monotonic time since then is suitable: it never goes back while the process lives, and statistics
+//! stored across a restart keep their age. If `now` goes back nevertheless, the functions assume that no time has
+//! passed.
 //!
 //! **Randomness.** Every `seed` is a random number from the gateway; the same seed gives the same result.
 //!

@@ -1,14 +1,14 @@
 //! Plan of a request: the candidates in the order of preference.
 //!
-//! Order: first the usable offers by score, where a flavor with an intensity limit puts the offers above this limit
-//! last; then the offers in cooldown, the earliest end first; then the ejected offers, the fewest failures first. No
-//! offer is dropped.
+//! Order: first the usable offers by score, but with a flavor's intensity limit, the offers above this limit come
+//! after the other usable ones; then the offers in cooldown, the earliest end first; then the ejected offers, the
+//! fewest failures first. No offer is dropped.
 //!
-//! Offers with similar scores share the load by the power of two choices. Among the offers within [`TIE_MARGIN`] of the
-//! best remaining score, the one that the request's session prefers comes first ([`affinity`](crate::affinity)).
-//! Without a session, two of them are drawn at random and the less loaded one comes first. So a flavor does not send
-//! everything to one provider for a tiny advantage, and two gateways with the same statistics do not make the same
-//! choice every time.
+//! Offers with similar scores share the load by the power of two choices. Among the offers within [`TIE_MARGIN`] of
+//! the best remaining score, the one that the request's session prefers comes first ([`affinity`](crate::affinity)).
+//! Without a session, two of these offers are chosen at random, and the less loaded one comes first. So a flavor does
+//! not send all requests to one provider for a tiny advantage, and two gateways with the same statistics do not
+//! always make the same choice.
 
 use crate::affinity::{OfferAffinity, session_eligibility};
 use crate::breaker::OfferHealth;
@@ -111,7 +111,8 @@ pub(crate) fn rank_candidates(flavor: &dyn Flavor, candidates: &[Candidate]) -> 
     ranked
 }
 
-/// Scores the candidates for a session: the cache saving is included for an offer that is within its load limit.
+/// Scores the candidates for a session. The score includes the cache saving of an offer if that offer is within its
+/// load limit.
 fn score_with_session(flavor: &dyn Flavor, candidates: &[Candidate]) -> Vec<ScoredOffer> {
     let mut cold: Vec<Candidate> = candidates.to_vec();
     for one in &mut cold {
@@ -133,8 +134,8 @@ fn score_with_session(flavor: &dyn Flavor, candidates: &[Candidate]) -> Vec<Scor
     scored
 }
 
-/// Reorders a slice sorted by score, so that among offers with similar scores the one that the session prefers comes
-/// first; without a session, a random one.
+/// Reorders a slice that is sorted by score: among offers with similar scores, the one that the session prefers comes
+/// first; without a session, the less loaded of two random ones.
 fn shuffle_ties(mut run: &mut [ScoredOffer], dice: &mut SplitMix64) {
     while let Some(best) = run.first() {
         let limit = best.score + TIE_MARGIN;

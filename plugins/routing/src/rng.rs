@@ -1,4 +1,4 @@
-//! Pseudo-random numbers from a seed: splitmix64 (Steele, Lea, Flood 2014). Not for secrets.
+//! Pseudo-random numbers from a seed: splitmix64 (Steele, Lea, Flood 2014). Not suitable for secrets.
 
 /// Pseudo-random number generator with 64 bits of state.
 #[derive(Debug)]

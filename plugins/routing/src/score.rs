@@ -12,8 +12,8 @@
 //! seconds and its grams. A flavor's intensity limit is not affected by the saving: it compares the grids themselves.
 //!
 //! The terms are ratios to the best offer, not ranks: two offers that differ by one percent get scores that differ by
-//! one percent. "Best" covers the usable offers only, so that a cheap but unavailable offer does not make the others
-//! look equal.
+//! one percent. "Best" is the best value of the usable offers: a cheap but unavailable offer must not make the
+//! differences between the others look small.
 
 use crate::affinity::{OfferAffinity, PromptCacheSaving};
 use crate::breaker::OfferHealth;
@@ -27,8 +27,8 @@ pub(crate) const DEFAULT_MAX_IN_FLIGHT: u32 = 32;
 /// Upper limit of the failure ratio in a score.
 const MAX_FAILURE_RATIO: f64 = 0.9;
 
-/// Seconds added to every prediction, because differences of a few milliseconds, such as one new connection, carry no
-/// information about a provider.
+/// Seconds added to every prediction. So differences of a few milliseconds, for example by one new connection, have
+/// hardly any effect.
 const LATENCY_OFFSET: f64 = 0.05;
 
 /// Rank of usable offers within the flavor's limit of carbon intensity.
@@ -73,7 +73,7 @@ pub(crate) struct ScoredOffer {
 /// Returns rank and score of each candidate, in the order of `candidates`.
 pub(crate) fn score_candidates(flavor: &dyn Flavor, candidates: &[Candidate]) -> Vec<ScoredOffer> {
     let peers = PeerLatency::from_candidates(candidates);
-    // The field `score` contains the expected time until the best time of all offers is known.
+    // The field `score` temporarily contains the expected time, until the best time of all offers is known.
     let mut scored: Vec<ScoredOffer> = candidates
         .iter()
         .map(|one| {
@@ -127,7 +127,7 @@ struct BestTerms {
     time: f64,
     /// Lowest carbon intensity of a grid.
     ci: f64,
-    /// Lowest carbon intensity of a grid, times the share of the energy that is needed despite a cached prefix.
+    /// Lowest carbon intensity of a grid, times the share of the energy that is still needed with a cached prefix.
     carbon: f64,
     renewable: f64,
 }
@@ -171,8 +171,8 @@ fn renewable_share(one: &Candidate) -> f64 {
     if one.renewable.is_nan() { 0.0 } else { one.renewable.clamp(0.0, 1.0) }
 }
 
-/// Returns the requests in flight divided by the capacity. An unmeasured offer has capacity for one request until its
-/// first answer: its predicted time is a guess, and half of the traffic would be too much for a test.
+/// Returns the requests in flight divided by the capacity. An unmeasured offer counts as having capacity for one
+/// request until its first answer: its predicted time is a guess, so it must not get a large part of the traffic.
 fn load_ratio(one: &Candidate) -> f64 {
     let capacity = match (one.predicted_seconds, one.max_in_flight) {
         (None, _) => 1,
@@ -195,7 +195,7 @@ fn saving(one: &Candidate) -> PromptCacheSaving {
 
 fn expected_price(one: &Candidate) -> f64 {
     let saving = saving(one).price;
-    // `max` would turn an unknown price into zero.
+    // The subtraction is not written with `max`, because `max` would turn an unknown price (NaN) into zero.
     if saving > one.price { 0.0 } else { one.price - saving }
 }
 
@@ -235,8 +235,9 @@ impl PeerLatency {
         }
     }
 
-    /// Returns the assumed seconds of an unmeasured offer that could be chosen for `known`: at first the best of the
-    /// others, so that it is tried; then values that approach their median, as long as nothing is measured.
+    /// Returns the assumed seconds of an unmeasured offer; `known` is the time since the offer could first be chosen.
+    /// The result is at first the best value of the other offers, so the offer is tried. Later it approaches their
+    /// median, until a measurement exists.
     fn initial_seconds(&self, known: Duration) -> f64 {
         let hope = (-known.as_secs_f64() / HALF_LIFE.as_secs_f64()).exp2();
         self.median + (self.best - self.median) * hope

@@ -5,7 +5,7 @@ use penstock_core::{BodyMember, InferenceRequest, InferenceTask};
 use penstock_json_scan::json::{self, ObjectMemberEvent};
 use std::ops::{ControlFlow, Range};
 
-/// Headers with which clients name a conversation, lower case, in the order in which they are looked for.
+/// Headers with which clients name a conversation, in lower case and in the order of precedence.
 ///
 /// Headers that change with each request (`x-client-request-id`, `x-conversation-request-id`) are not among them.
 pub const SESSION_HEADERS: &[&str] = &[
@@ -47,7 +47,7 @@ mod source {
     pub(super) const CACHE_KEY_TAG: u64 = 1;
     /// Name from one of the [`SESSION_HEADERS`](super::SESSION_HEADERS).
     pub(super) const HEADER_TAG: u64 = 3;
-    /// Name from the member `metadata` or the top of the body.
+    /// Name from the member `metadata` or from a top-level member of the body.
     pub(super) const METADATA_TAG: u64 = 4;
     /// User id of a conversation that is identified by its beginning.
     pub(super) const USER_TAG: u64 = 5;
@@ -60,21 +60,21 @@ mod source {
 pub struct RequestSession {
     /// Hash that identifies the session on every gateway.
     pub key: SessionKey,
-    /// True if the session is identified by the beginning of the conversation and the request contains nothing more: no
-    /// answer of the model is part of a cached prefix yet.
+    /// True if the session is identified by the beginning of the conversation, and the request contains only this
+    /// beginning: so no provider has cached an answer of the model yet.
     pub is_first_turn: bool,
 }
 
-/// Returns the session that a request belongs to; `None` for work without a prefix that could be cached, and for a
-/// conversation that nothing distinguishes from others.
+/// Returns the session that a request belongs to; `None` for a request without a prefix that could be cached, and for
+/// a conversation that cannot be distinguished from others.
 ///
 /// `scope` is the id of the account: equal names of two accounts are two sessions. `headers` are the fields of the
 /// request, with names in lower case.
 ///
 /// The first of these that exists names the session: `prompt_cache_key`, [`SESSION_HEADERS`], a session in `metadata`
-/// or at the top of the body. Without them, a hash of the system prompt and the messages up to the first one of the
-/// user names it, together with `metadata.user_id` if that exists. `previous_response_id` is not used, because it
-/// differs from turn to turn; the beginning of the stored conversation stays the same.
+/// or in a top-level member of the body. Without them, a hash of the system prompt and the messages up to the first
+/// one of the user names it, together with `metadata.user_id` if that exists. `previous_response_id` is not used,
+/// because it differs from turn to turn; the beginning of the stored conversation stays the same.
 #[must_use]
 pub fn request_session<'h>(
     scope: &str,
@@ -122,7 +122,8 @@ fn session_header<'h>(headers: impl Iterator<Item = (&'h str, &'h [u8])>) -> Opt
     first.map(|(_, value)| value)
 }
 
-/// Returns the content of a top-level string, with its escapes; `None` if it is absent, empty or not a string.
+/// Returns the content of a top-level string as written in the JSON, with escapes; `None` if the member is absent,
+/// empty or not a string.
 fn string_member<'r>(request: &'r InferenceRequest, name: &str) -> Option<&'r [u8]> {
     session_member(request, name).and_then(string_content)
 }
@@ -137,8 +138,8 @@ fn string_content(value: &[u8]) -> Option<&[u8]> {
     value.strip_prefix(b"\"")?.strip_suffix(b"\"").filter(|content| !content.is_empty())
 }
 
-/// Returns the session and the user in `metadata`. Claude Code puts the session into the user string; such a string
-/// counts as the session. Any other user may have several conversations.
+/// Returns the session and the user in `metadata`. Claude Code writes the session into `user_id`: a value that
+/// contains "session" counts as the session. Any other value is only a user, who may have several conversations.
 fn metadata(request: &InferenceRequest) -> (Option<&[u8]>, Option<&[u8]>) {
     let Some(metadata) = session_member(request, "metadata") else { return (None, None) };
     let mut members = json::members(metadata);
@@ -208,8 +209,9 @@ fn hash_content(seed: u64, content: &[u8], member: &BodyMember) -> u64 {
     hash
 }
 
-/// Hash of a member of a content part. Marks of the cache move from message to message as a conversation grows, so they
-/// do not count, and a text is the same whether it is a string or the only part.
+/// Hash of a member of a content part. `cache_control` does not count, because clients move it from message to
+/// message as a conversation grows. `type` does not count either, so a text has the same hash as a string and as the
+/// only part.
 fn hash_part_member(seed: u64, key: &[u8], value: &[u8]) -> u64 {
     if matches!(key, b"type" | b"cache_control") { seed } else { hash_ends(seed, value) }
 }

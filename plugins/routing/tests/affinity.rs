@@ -1,4 +1,4 @@
-//! Tests of conversations that stay where their prefix is cached.
+//! Tests of conversations that stay at the offer that has cached their prefix.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_routing::{
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Identities of offers, as every gateway computes them.
+/// Hash of the identity of an offer, equal on every gateway.
 fn identity(offer: usize) -> u64 {
     stable_hash(0, format!("provider-{offer}").as_bytes())
 }
@@ -18,7 +18,7 @@ fn session(number: u64) -> SessionKey {
     SessionKey(stable_hash(1, &number.to_le_bytes()))
 }
 
-/// Equal offers with these requests in flight, for a session whose last answer came from `last`.
+/// Equal offers with these numbers of requests in flight, for a session whose last answer came from `last`.
 fn candidates(in_flight: &[u32], key: SessionKey, last: Option<usize>) -> Vec<Candidate> {
     let saving = PromptCacheSaving { price: 0.6, seconds: 0.5, energy: 0.4 };
     let one = |(offer, in_flight): (usize, &u32)| Candidate {
@@ -37,8 +37,8 @@ fn candidates(in_flight: &[u32], key: SessionKey, last: Option<usize>) -> Vec<Ca
     in_flight.iter().enumerate().map(one).collect()
 }
 
-/// Requests of many conversations at once over four equal offers; returns the share of later requests that met the
-/// offer with their prefix, and the number of answers of each offer.
+/// Simulates requests of many concurrent conversations at four equal offers. Returns the share of cache hits among
+/// the requests after the first of their conversation, and the number of answers of each offer.
 fn simulate_conversations(with_sessions: bool, in_flight_at_once: usize) -> (f64, [u32; 4]) {
     let (mut hits, mut later, mut answers) = (0, 0, [0; 4]);
     let mut last: HashMap<u64, usize> = HashMap::new();
@@ -82,7 +82,7 @@ fn conversations_meet_their_prefix_and_the_load_stays_even() {
 fn gateways_without_shared_state_choose_the_same_offer() {
     let mut chosen = [0; 4];
     for number in 0..1_000 {
-        // Another seed stands for another gateway; the load of each differs a little.
+        // The second plan, with another seed and slightly different loads, stands for another gateway.
         let first = plan(SPEED, &candidates(&[1, 2, 0, 1], session(number), None), 1);
         let other = plan(SPEED, &candidates(&[0, 1, 1, 2], session(number), None), 2);
         assert_eq!(first, other, "the order of failover is the same too");
@@ -134,7 +134,7 @@ fn a_much_better_offer_wins_over_a_cached_prefix() {
 #[test]
 fn the_saving_counts_in_each_term_of_the_score() {
     let none = PromptCacheSaving::default();
-    // Differences beyond the margin of a tie, against the offer with the cache.
+    // Savings that exceed the margin of a tie, for the offer with the cached prefix.
     for saving in [
         PromptCacheSaving { price: 0.5, ..none },
         PromptCacheSaving { seconds: 1.2, ..none },
@@ -146,7 +146,7 @@ fn the_saving_counts_in_each_term_of_the_score() {
             assert_eq!(plan(*flavor, &offers, 1)[0], 2, "{saving:?} {flavor:?}");
         }
     }
-    // A dearer offer stays the choice as long as the saving makes up for it.
+    // A more expensive offer is still chosen if the saving outweighs its price.
     let mut offers = candidates(&[0; 4], session(1), Some(2));
     offers[2].price = 1.4;
     assert_eq!(plan(BALANCED, &offers, 1)[0], 2);
@@ -177,7 +177,8 @@ proptest! {
         let chosen = plan(BALANCED, &with, number)[0];
         let total = in_flight.iter().sum::<u32>() + 1;
         let limit = load_limit(total, 1.0 / in_flight.len() as f64);
-        // Beyond the bound only the score itself can have chosen it, which may happen for some seed.
+        // An offer above its load limit can only be chosen by its score, so some seed must choose it without a
+        // session too.
         let by_score = (0..200).any(|seed| plan(BALANCED, &without, seed)[0] == chosen);
         prop_assert!(in_flight[chosen] < limit || by_score, "{in_flight:?} {chosen} {limit}");
     }

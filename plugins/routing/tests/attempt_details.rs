@@ -1,4 +1,4 @@
-//! Tests of the attempts in `details.attempts`, as customers read them.
+//! Tests of `details.attempts`, the list of failed attempts in an error for customers.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use penstock_core::{UpstreamError, UpstreamErrorKind};

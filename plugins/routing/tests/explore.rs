@@ -41,7 +41,7 @@ impl Offer {
     }
 }
 
-/// Number of requests per offer, for this many requests one after the other, each of duration `pace`.
+/// Returns the number of requests that each offer gets, for `requests` consecutive requests, one every `pace`.
 fn asked(flavor: &dyn Flavor, offers: &mut [Offer], requests: u64, pace: Duration) -> Vec<u64> {
     let mut counts = vec![0; offers.len()];
     let mut explorations = ExplorationBudget::new();
@@ -64,12 +64,13 @@ fn asked(flavor: &dyn Flavor, offers: &mut [Offer], requests: u64, pace: Duratio
     counts
 }
 
-/// Measured offer with 400 ms and 200 tokens/s, beside an unmeasured one with 20 ms and 2,000 tokens/s at not quite
-/// twice the price.
+/// Two offers: a measured one with 400 ms to the first token and 200 tokens/s, and an unmeasured one with 20 ms and
+/// 2,000 tokens/s at 1.9 times the price.
 fn slow_and_fast() -> Vec<Offer> {
     let mut offers = vec![Offer::new(1.0, 0.4, 200.0), Offer::new(1.9, 0.02, 2_000.0)];
     offers[0].answers(NOW);
-    // The initial optimistic estimate has expired, so only exploration can find the offer.
+    // The offer is known for a day, so its optimistic first estimate no longer applies, and only exploration can find
+    // it.
     offers[1].figures.time_since_first_seen(NOW - Duration::from_secs(86_400));
     offers
 }

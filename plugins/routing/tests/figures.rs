@@ -1,4 +1,4 @@
-//! Tests of the recorded latency and its expiry.
+//! Tests of the recorded latency, and of its expiry.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_routing::latency::{HALF_LIFE, STALE_AFTER};
@@ -28,7 +28,7 @@ fn a_newcomer_predicts_nothing() {
 #[test]
 fn a_prediction_is_the_first_token_plus_output_over_speed() {
     let mut figures = LatencyStats::new();
-    // 100 tokens after the first one in 2 s.
+    // 100 tokens after the first one, in 2 s.
     figures.observe(NOW, streamed(500, 101, 0.5, 2.5));
     assert!(close(figures.tokens_per_second(NOW), 50.0));
     assert!(close(figures.predict_seconds(NOW, 500, 1_000), 0.5 + 20.0));
@@ -51,7 +51,7 @@ fn an_old_observation_counts_half_after_the_half_life() {
     let mut figures = LatencyStats::new();
     figures.observe(NOW, streamed(1, 0, 1.0, 1.0));
     figures.observe(NOW + HALF_LIFE, streamed(1, 0, 4.0, 4.0));
-    // (0.5 * 1 + 1 * 4) / 1.5
+    // Weighted mean: (0.5 * 1 + 1 * 4) / 1.5.
     assert!(close(figures.seconds_to_first_token(NOW + HALF_LIFE, 1), 3.0));
 }
 
@@ -162,7 +162,7 @@ fn figures_move_to_another_clock_with_their_age() {
     assert_eq!(figures.time_since_first_seen(NOW), Duration::ZERO);
     figures.observe(NOW, streamed(1, 101, 1.0, 3.0));
     let written = NOW + Duration::from_secs(100);
-    // The other clock reads 5,000 s when this one reads `written`.
+    // The new clock shows 5,000 s when the old one shows `written`.
     let there = Duration::from_secs(5_000);
     let mut moved = figures.convert_clock(written, there);
     assert_eq!(moved.last_observation_age(there), Some(Duration::from_secs(100)));

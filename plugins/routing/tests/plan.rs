@@ -97,7 +97,8 @@ fn eco_ranks_more_than_twice_the_best_intensity_last_for_any_renewable_share() {
         predicted_seconds: Some(1.0),
         ..Candidate::new(offer)
     };
-    // Grids: nuclear with little wind; much wind with coal; an expensive one in between.
+    // Offers in three grids: nuclear power with little wind; much wind with coal, at the lowest price; values in
+    // between, at the highest price.
     let candidates = [grid(0, 30.0, 0.25, 9.0), grid(1, 330.0, 1.0, 1.0), grid(2, 59.0, 0.3, 50.0)];
     for seed in 0..50 {
         assert_eq!(plan(ECO, &candidates, seed)[2], 1);
@@ -159,7 +160,7 @@ fn the_power_of_two_choices_still_asks_the_middle_and_never_the_busiest() {
     for seed in 0..3_000 {
         first[plan(PRICE, &candidates, seed)[0]] += 1;
     }
-    // Of the three pairs, the least loaded offer wins two, the middle one wins one.
+    // Of the three possible pairs, the least loaded offer wins two, and the middle one wins one.
     assert!((1_800..2_200).contains(&first[0]) && (800..1_200).contains(&first[1]), "{first:?}");
     assert_eq!(first[2], 0);
 }

@@ -109,8 +109,8 @@ impl AccountStore {
     /// account, or `None` if it does not exist.
     ///
     /// # Errors
-    /// Same as [`Store::apply`]; `Guard` if concurrent changes of the account or of the audit log made all 32 attempts
-    /// fail.
+    /// Same as [`Store::apply`]; `Guard` if all 32 attempts failed because of concurrent changes of the account or of
+    /// the audit log.
     pub fn change(
         &self,
         id: &str,

@@ -1,6 +1,7 @@
-//! Audit log of administrative changes. An entry is written in the transaction of its change, so that neither exists
-//! without the other. Entries are numbered from 1 and hash-chained: each holds the SHA-256 of the previous one, and a
-//! head row names the last. An entry holds no secret: the code that creates it must ensure that.
+//! Audit log of administrative changes. An entry is written in the same transaction as its change, so neither exists
+//! without the other. Entries are numbered from 1 and form a hash chain: each contains the SHA-256 of the previous
+//! one, and a head row identifies the last. An entry must not contain a secret; the code that creates the entry
+//! ensures this.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -12,7 +13,7 @@ use crate::filtered_page::{MAX_FILTERED_ROWS, ScannedRows, filtered_page};
 use crate::versioned_json::{self, MAX_ATTEMPTS};
 use crate::{RowPage, RowScan, Store, StoreError, StoreTable, Transaction};
 
-/// Key of the head row, which names the last entry; entries have the key `e` and their number, big-endian.
+/// Key of the head row, which identifies the last entry. The key of an entry is `e` and its number, big-endian.
 const HEAD_KEY: &[u8] = b"head";
 const ENTRY_TAG: u8 = b'e';
 const WHAT: &str = "the audit log";
@@ -22,7 +23,7 @@ const WHAT: &str = "the audit log";
 pub struct ChangeDescription {
     /// Time of the change, Unix seconds.
     pub at: u64,
-    /// Author of the change, as far as known.
+    /// Author of the change, if known.
     pub who: String,
     /// Action, such as `key.revoke`.
     pub what: String,
@@ -100,7 +101,7 @@ impl AuditLog {
     /// Applies a transaction together with its audit entries.
     ///
     /// # Errors
-    /// Same as [`AuditLog::apply`].
+    /// Same as [`AuditLog::apply_with_entry`].
     pub(crate) fn apply_with_entries(
         &self,
         batch: &Transaction,
@@ -111,7 +112,8 @@ impl AuditLog {
         loop {
             left -= 1;
             match self.store.apply(batch.clone().append_operations(self.entries_operations(descriptions)?)) {
-                // A concurrent audit entry is retried; a failed guard of the caller is returned.
+                // If another entry was written concurrently, the transaction is retried. A failed guard of the caller
+                // is returned as an error.
                 Err(StoreError::Guard { step }) if step >= own && left > 0 => {}
                 applied => return applied,
             }
@@ -203,7 +205,8 @@ impl AuditLog {
     pub fn verify(&self) -> Result<Option<u64>, StoreError> {
         let (mut expected, mut sum) = (1_u64, String::new());
         let mut after = entry_key(0).to_vec();
-        // Last entry at an earlier end of the scan: a further scan has to find it.
+        // Number of the last entry according to the head row, when an earlier scan ended before it. The next scan has
+        // to find that entry.
         let mut known_last = 0;
         loop {
             let page =

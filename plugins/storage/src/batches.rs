@@ -1,5 +1,6 @@
-//! Batches in a store: their records, an index by account (newest first), an index of unfinished batches, and the lines
-//! of those that have their result. File contents are plain files outside the store.
+//! Batches in a store: their records, an index by account (newest first), an index of unfinished batches, and a
+//! bitmap of the finished lines of each unfinished batch. The contents of files are outside the store, as plain
+//! files.
 //!
 //! ```text
 //! batches  `b/` id                                          →  the record
@@ -11,8 +12,8 @@
 //! lines    id                                               →  a bit for each line that has its result
 //! ```
 //!
-//! Stores of earlier versions have `k/` rows, which list the batches of a key. They are not read;
-//! [`BatchStore::build_account_index`] adds the `a/` rows.
+//! Stores of earlier versions have `k/` rows, which list the batches of a key. These rows are not read;
+//! [`BatchStore::build_account_index`] adds the `a/` rows instead.
 
 mod claims;
 mod lists;
@@ -93,7 +94,8 @@ pub struct BatchError {
 /// answer are stored with the responses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackgroundRun {
-    /// Number of times that the run was started, without the starts that an orderly stop of the gateway interrupted.
+    /// Number of times that the run was started. Starts that a graceful shutdown of the gateway interrupted do not
+    /// count.
     pub starts: u32,
 }
 
@@ -130,7 +132,7 @@ pub struct BatchRecord {
     /// Number of requests (lines of the input file), in total and by outcome.
     #[serde(default)]
     pub counts: BatchCounts,
-    /// Time at which the first of its lines could start.
+    /// Time from which the first line of the batch could start.
     #[serde(default)]
     pub in_progress: Option<u64>,
     /// Completion time.
@@ -160,7 +162,7 @@ pub struct BatchRecord {
     /// Number of slices in which several gateways run the batch; `None` for a batch that one gateway runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slices: Option<u32>,
-    /// Slice that runs under a copy of the record of its batch; not stored.
+    /// Slice that this record represents in memory: a slice runs with a copy of the record of its batch. Not stored.
     #[serde(skip)]
     pub slice: Option<BatchSlice>,
 }
@@ -198,8 +200,8 @@ impl BatchStore {
     }
 
     /// Adds the missing account index rows of batches from earlier versions; returns the number of batches checked.
-    /// Once the index is complete, only unfinished batches are checked: a draining process of an earlier version may
-    /// have created them.
+    /// Once the index is complete, only unfinished batches are checked, because a draining process of an earlier
+    /// version may still have created some.
     ///
     /// # Errors
     /// Same as [`Store::scan`] and [`Store::apply`].
@@ -227,7 +229,7 @@ impl BatchStore {
         self.get_many(&self.unfinished_ids()?)
     }
 
-    /// Returns the bitmap of the lines of a batch that have their result; `None` if none has.
+    /// Returns the bitmap of the lines of a batch that have their result; `None` if no line has a result.
     ///
     /// # Errors
     /// Same as [`Store::get`].
@@ -292,9 +294,9 @@ impl IndexBackfill<'_> {
 }
 
 /// Returns the changed rows of a batch, to write as part of a larger commit. The bitmap `done` is written while the
-/// batch is unfinished. When the batch ends, the bitmap, its row in the index of unfinished batches, and the rows by
-/// which a fleet coordinates it are removed; for a background response, the record is removed too. For a slice, returns
-/// the rows of the slice: its record is not stored.
+/// batch is unfinished. When the batch ends, the bitmap is removed, together with the row in the index of unfinished
+/// batches and the rows by which a fleet coordinates the batch; for a background response, the record is removed too.
+/// For a slice, returns the rows of the slice, whose record is not stored.
 ///
 /// # Errors
 /// Returns `Corrupt` if the record cannot be encoded, which does not happen for records of this program.

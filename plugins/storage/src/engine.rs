@@ -1,18 +1,20 @@
-//! Table of the engines that keep a store in a folder.
+//! Table of the storage engines that store their data in a folder.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::{RepairOutcome, Store, StoreError, StoreOptions, sled};
 
-/// Function that copies the readable rows of a damaged store to a new one, and reports the rows of each chunk.
+/// Function that copies the readable rows of a damaged store to a new one, and reports the number of copied rows
+/// after each chunk.
 pub type RepairStoreFn =
     fn(&Path, &Path, StoreOptions, &mut dyn FnMut(u64)) -> Result<RepairOutcome, StoreError>;
 
-/// Function that opens the store in a folder, created if missing. A folder with a store of another engine is refused.
+/// Function that opens the store in a folder, and creates it if missing. A folder with a store of another engine is
+/// refused.
 pub type OpenStoreFn = fn(&Path, StoreOptions) -> Result<Arc<dyn Store>, StoreError>;
 
-/// Engine that keeps a store in a folder.
+/// Storage engine that stores its data in a folder.
 #[derive(Clone, Copy)]
 pub struct FolderEngine {
     /// Name in the configuration.

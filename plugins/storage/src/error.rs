@@ -13,8 +13,8 @@ pub enum StoreError {
         /// Directory of the store.
         path: PathBuf,
     },
-    /// Full disk. A transaction refused with this error may still be found, complete, after the store is reopened;
-    /// guards make a retry safe.
+    /// Full disk. A transaction that failed with this error may nevertheless be complete in the store after it is
+    /// reopened; guards make a retry safe.
     #[error("the disk of the store is full; writes resume automatically once there is free space")]
     Full,
     /// Row or file that does not match its checksum.
@@ -47,8 +47,8 @@ pub enum StoreError {
         /// Kind of the I/O error.
         kind: io::ErrorKind,
     },
-    /// Store of another process, which took it over in an upgrade, or store that was lost in an upgrade that failed. The
-    /// outcome of a transaction is unknown.
+    /// Store that another process took over in an upgrade, or that was lost in a failed upgrade. The outcome of a
+    /// transaction is unknown.
     #[error("{what}")]
     HandedOver {
         /// Sentence without its period that says why the store cannot be used.
@@ -61,7 +61,8 @@ pub enum StoreError {
     /// Database that cannot be reached; nothing was written.
     #[error("the database cannot be reached at the moment ({what})")]
     Unreachable {
-        /// Description of the failure, without credentials; when a store is opened or checked, with its address.
+        /// Description of the failure, without credentials. It contains the address if the failure occurs when a
+        /// store is opened or checked.
         what: String,
     },
     /// Database that another live process uses.
@@ -72,18 +73,19 @@ pub enum StoreError {
         /// Name of the other process: its host and process id.
         holder: String,
     },
-    /// Process that others took for dead. It gets this error for every write, and has to start again.
+    /// This process, which other processes consider dead. Every write fails with this error, and the process has to
+    /// be restarted.
     #[error("this process was taken for dead ({what}) and writes nothing more: start it again")]
     Evicted {
-        /// Description of what the others did.
+        /// Description of the step by which the others excluded this process.
         what: String,
     },
-    /// Database that lacks commits that it acknowledged to this process, such as a promoted standby that was behind.
-    /// The process has to start again, because rows that it has read may be gone.
+    /// Database that lacks commits that it acknowledged to this process, such as a promoted standby that lagged
+    /// behind. The process has to be restarted, because rows that it has read may be gone.
     #[error("the database lacks commits that it had acknowledged")]
     Reverted,
-    /// Database that refuses a statement or a connection, such as for missing rights or a wrong version; or options of
-    /// a database that are invalid.
+    /// Database that refuses a statement or a connection, for example because of missing rights or a wrong version;
+    /// or invalid options of a database.
     #[error("the database cannot be used: {what}")]
     Database {
         /// Description of the refusal, without contents and credentials.

@@ -2,8 +2,8 @@
 //! outside the store.
 //!
 //! Each file has up to three rows, written together: `f/<id>` is the record, `k/<key>\0<purpose><id>` lists it under
-//! its key, `e/<expiry time><id>` under its expiry time. Ids increase with the creation time, so that a list in id
-//! order is in time order and can resume after an id that is deleted.
+//! its key, `e/<expiry time><id>` under its expiry time. Ids increase with the creation time, so a list in id order
+//! is also in time order. A list can resume after the id of a file that has been deleted meanwhile.
 
 mod lists;
 mod removal;
@@ -95,12 +95,13 @@ pub struct FileRecord {
     pub filename: String,
     /// Purpose of the file.
     pub purpose: FilePurpose,
-    /// Size of the contents in bytes; committed bytes of a growing file.
+    /// Size of the contents in bytes; while the file grows, the bytes committed so far.
     pub bytes: u64,
     /// SHA-256 of the contents, 64 hex digits, once the file is complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
-    /// CRC32C over the checksums of the blocks; while the file grows, over those of its committed bytes.
+    /// CRC32C over the checksums of the blocks of the file; while the file grows, only of the blocks committed so
+    /// far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sums: Option<u32>,
     /// Creation time.
@@ -174,7 +175,7 @@ impl FileStore {
         }
     }
 
-    /// Returns the operations that add a file, for a transaction of the caller.
+    /// Returns the operations that add a file; the caller applies them in its own transaction.
     ///
     /// # Errors
     /// Returns `Format` if the id or the key is invalid.
@@ -204,7 +205,7 @@ impl FileStore {
         Ok((StoreTable::Files, Self::record_key(&file.id), versioned_json::encode(WHAT, file)?))
     }
 
-    /// Returns the key of the record's row in [`StoreTable::Files`], for guards.
+    /// Returns the key of the record's row in [`StoreTable::Files`], for transactions that guard this row.
     #[must_use]
     pub fn record_key(id: &str) -> Vec<u8> {
         [RECORD_PREFIX, id.as_bytes()].concat()
@@ -237,7 +238,7 @@ impl FileStore {
         rows.into_iter().map(|row| row.map(|row| versioned_json::decode(WHAT, &row)).transpose()).collect()
     }
 
-    /// Returns for each of several ids, in their order, true if the file is missing.
+    /// Returns a list with a value for each of `ids`, in the same order: true if there is no file with this id.
     ///
     /// # Errors
     /// Same as [`Store::get_many`].
@@ -255,8 +256,8 @@ impl FileStore {
         Ok(rows)
     }
 
-    /// Replaces the record of a file if the stored record still equals `was`; the index rows do not change. Returns
-    /// false if the record was changed or deleted by another writer.
+    /// Replaces the record of a file by `now` if the stored record still equals `was`. The index rows do not change.
+    /// Returns false if the record was changed or deleted by another writer.
     ///
     /// # Errors
     /// Same as [`Store::apply`].

@@ -1,5 +1,4 @@
-//! Pages of the rows that pass a filter. A page is full while further rows pass, however many rows the filter leaves
-//! out.
+//! Pages of the rows that pass a filter. Rows are read until the page is full, however many rows the filter rejects.
 
 use crate::{MAX_PAGE_ROWS, StoreError};
 
@@ -17,13 +16,14 @@ pub(crate) struct ScannedRows<C, T> {
 /// Page of the items that pass a filter.
 pub(crate) struct FilteredPage<C, T> {
     pub(crate) items: Vec<T>,
-    /// Position after which the next page starts; `None` on the last page. A page has fewer items than its limit,
-    /// although it is not the last one, only if it has read the maximum number of rows.
+    /// Position after which the next page starts; `None` on the last page. A page that is not the last one has fewer
+    /// items than its limit only if the maximum number of rows was read for it.
     pub(crate) next: Option<C>,
 }
 
-/// Calls `read` with a position and a maximum number of rows until `limit` rows pass the filter and one more shows that
-/// another page follows, or until `max_rows` rows are read.
+/// Reads one page of the rows that pass a filter. Calls `read` with a position and a maximum number of rows until
+/// `limit` rows have passed the filter and one more that passes shows that another page follows, or until `max_rows`
+/// rows are read.
 pub(crate) fn filtered_page<C: Clone, T>(
     mut after: Option<C>,
     limit: usize,

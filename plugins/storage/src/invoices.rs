@@ -1,7 +1,8 @@
 //! Issued invoices: consecutive numbers per series and year, and the documents as they were issued.
 //!
-//! A number and its document are written in one transaction, so that no number is lost or given twice, whatever fails:
-//! the counter of the series is replaced only if it has not changed since it was read. Documents never change.
+//! A number and its document are written in one transaction, which replaces the counter of the series only if the
+//! counter has not changed since it was read. So no number is skipped or used twice, whatever fails. Documents never
+//! change.
 //!
 //! | row | key | value |
 //! |---|---|---|
@@ -31,7 +32,7 @@ const MAX_PARTS: usize = 64;
 /// Maximum size of a document before its compression, in bytes.
 pub const MAX_DOCUMENT_BYTES: usize = 64 << 20;
 
-/// Issued invoice. Days are ISO 8601, amounts exact text.
+/// Issued invoice. Days are in ISO 8601; amounts are exact decimal numbers as text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InvoiceRecord {
     /// Invoice number as printed on the document.
@@ -61,7 +62,7 @@ pub struct InvoiceRecord {
 }
 
 impl InvoiceRecord {
-    /// Returns true if the invoice has days in common with a period.
+    /// Returns true if the period of the invoice overlaps the given period.
     fn has_days_of(&self, from: &str, to: &str) -> bool {
         &*self.from <= to && from <= &*self.to
     }
@@ -72,13 +73,14 @@ impl InvoiceRecord {
 pub enum IssueOutcome {
     /// New invoice.
     Issued(InvoiceRecord),
-    /// Earlier invoice for the same account and period.
+    /// No new invoice was issued: this earlier invoice is for the same account and period.
     Existing(InvoiceRecord),
-    /// Invoice of another period that has days in common.
+    /// No new invoice was issued: this earlier invoice is for another period, which overlaps the requested one.
     Overlapping(InvoiceRecord),
-    /// Another document of the account was issued meanwhile: the figures must be read again.
+    /// No invoice was issued, because another document of the account was issued meanwhile. The caller must read the
+    /// figures again.
     Changed,
-    /// Document that is too large to be stored.
+    /// No invoice was issued, because the document is too large to be stored.
     TooLarge,
 }
 
@@ -97,7 +99,7 @@ fn key(kind: u8, parts: &[&str]) -> Vec<u8> {
     key
 }
 
-/// Returns the key of the row of a number.
+/// Returns the key of the row of an invoice number.
 fn number_key(series: &str, year: u16, sequence: u64) -> Vec<u8> {
     let mut key = key(b'n', &[series, &year.to_string()]);
     key.extend_from_slice(&sequence.to_be_bytes());
@@ -140,8 +142,8 @@ impl InvoiceStore {
         }
     }
 
-    /// Returns the number of documents that were issued for an account. A document is issued only if this number has not
-    /// changed since its figures were read, so that no correction is on two documents.
+    /// Returns the number of documents that were issued for an account. A document is issued only if this number has
+    /// not changed since the figures of the document were read. So no correction appears on two documents.
     ///
     /// # Errors
     /// Same as [`Store::get`].
@@ -164,7 +166,7 @@ impl InvoiceStore {
         Ok(found.filter(|record| record.to == to))
     }
 
-    /// Returns an invoice of an account that has days in common with a period.
+    /// Returns an invoice of an account whose period overlaps the given period.
     ///
     /// # Errors
     /// Same as [`Store::scan`].
@@ -225,8 +227,8 @@ impl InvoiceStore {
         let log = AuditLog::new(self.store.clone());
         let mut left = MAX_ATTEMPTS;
         loop {
-            // Counters are read before the issued invoices: if another invoice is written in between, the guards on the
-            // counters fail.
+            // The counters are read before the issued invoices. If another invoice is written between the two reads,
+            // the guards on the counters fail.
             let counters = Counters::read(&*self.store, (&draft.series, draft.year), &draft.account)?;
             let issued = self.list(Some(&draft.account))?;
             if let Some(same) = issued.iter().find(|one| one.from == draft.from && one.to == draft.to) {
@@ -252,8 +254,8 @@ impl InvoiceStore {
     }
 }
 
-/// Counters that a document advances: the counter of its series, and the counter of its account. Each is a key and the
-/// row as read.
+/// Counters that the issue of a document increments: the counter of its series and the counter of its account. Each
+/// is the key of the row and its value as read.
 struct Counters([(Vec<u8>, Option<Vec<u8>>); 2]);
 
 impl Counters {

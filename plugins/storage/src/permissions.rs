@@ -10,7 +10,8 @@ const DIR_MODE: u32 = 0o700;
 /// Permission mode of files.
 const FILE_MODE: u32 = 0o600;
 
-/// Creates a directory and its missing parents for their owner only, and syncs the entry of each that it creates.
+/// Creates a directory and its missing parents with owner-only permissions. Syncs the parent of each created
+/// directory, so that its entry survives a power cut.
 ///
 /// # Errors
 /// Returns any I/O error.

@@ -44,8 +44,8 @@ pub(crate) fn decode<'a>(disk_key: &[u8], sealed: &'a [u8]) -> Result<&'a [u8], 
     Ok(value)
 }
 
-/// Computes the CRC32C over `key length (4 bytes, little-endian) | key | value`: with the length, bytes cannot move
-/// between key and value undetected.
+/// Computes the CRC32C over `key length (4 bytes, little-endian) | key | value`: because of the length, a shift of
+/// bytes between key and value is detected.
 pub(crate) fn checksum(disk_key: &[u8], value: &[u8]) -> u32 {
     let length = u32::try_from(disk_key.len()).unwrap_or(u32::MAX);
     let sum = crc32c::crc32c(&length.to_le_bytes());

@@ -1,5 +1,5 @@
-//! Amounts that a transaction adds to those of a row. Writers that add amounts do not overwrite each other, in whatever
-//! order their transactions are applied.
+//! Amounts that a transaction adds to the amounts in a row. Additions of several writers never overwrite each other,
+//! in whatever order their transactions are applied.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,20 +9,21 @@ use crate::ledger::BalanceRecord;
 use crate::spend::SpendRecord;
 use crate::{StoreError, counter_row, parse_counter};
 
-/// Upper limit of the bytes of a row with amounts.
+/// Maximum bytes of a row with amounts.
 const MAX_AMOUNT_BYTES: usize = 96;
 
 /// Amounts to add to a row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RowAddition {
-    /// Change of an account's balance. A sum beyond 64 bits stays at the limit, so that it never wraps around.
+    /// Change of an account's balance. A sum beyond 64 bits saturates at the limit.
     Balance(BalanceRecord),
-    /// Spending in the day and the month of its time. If the row is of a later day or month, the added amount of that
-    /// period is dropped; if the row is of an earlier one, the amount of the row is dropped.
+    /// Spending in the day and the month of its time. If the row is of a later day (or month), the added amount of
+    /// the day (or month) is dropped. If the row is of an earlier one, the amount in the row is dropped.
     Spend(SpendRecord),
     /// Change of a usage rollup, encoded as a [`penstock_core::usage_row::UsageRow`].
     Usage(Vec<u8>),
-    /// Change of a counter, see [`counter_row`]. A sum beyond 64 bits stays at the limit, so that it does not fail.
+    /// Change of a counter, see [`counter_row`]. A sum beyond 64 bits saturates at the limit, so the addition never
+    /// fails.
     Counter(i64),
 }
 
@@ -50,7 +51,8 @@ impl RowAddition {
                 let stored = current.map(SpendRecord::from_row).transpose()?.unwrap_or_default();
                 stored.merged_with(*spend).to_row()
             }
-            // Every failure is reported as an unknown format, because the caller only needs to rebuild the rollups.
+            // Every failure is reported as an unknown format: whatever the failure, the remedy is to rebuild the
+            // rollups.
             RowAddition::Usage(change) => add_usage_rows(current, change)
                 .map_err(|_| StoreError::corrupt("a usage rollup is in an unknown format")),
             RowAddition::Counter(change) => {

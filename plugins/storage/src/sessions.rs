@@ -14,15 +14,16 @@ const WHAT: &str = "a session";
 pub struct SessionRecord {
     /// Name of the user.
     pub user: String,
-    /// Generation of the user at the sign-in; the session is invalid under another.
+    /// Generation of the user at the sign-in. The session becomes invalid when the generation of the user changes.
     pub generation: u64,
     /// Time of the sign-in, Unix seconds.
     pub created: u64,
     /// Time of the last request, with an accuracy of a minute.
     pub seen: u64,
-    /// Token that every form of the session contains, against forged requests.
+    /// CSRF token, which every form of the session contains.
     pub form_token: String,
-    /// Digests of the forms that were sent last, so that none has an effect twice.
+    /// Digests of the forms that were submitted last. A form that is submitted again is recognised and has no second
+    /// effect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub used_forms: Vec<String>,
 }
@@ -51,7 +52,7 @@ impl SessionStore {
         SessionStore { store }
     }
 
-    /// Returns the session of a digest.
+    /// Returns the session for the SHA-256 digest of a session id.
     ///
     /// # Errors
     /// Same as [`Store::get`].

@@ -1,16 +1,16 @@
 //! Spending of keys and accounts in the current day and month, saved periodically so that a budget survives a restart.
 //! The ledger stays authoritative for money; these rows only limit spending.
 //!
-//! Writers add what was spent since their last write, so that the amounts of several writers sum up. Each addition has
-//! a number. After an unknown outcome the addition is tried again with the same number; the stored number shows whether
-//! it was applied before.
+//! Each writer adds the amounts spent since its last write, so the row has the sum of all writers. Each addition has
+//! a number. After an unknown outcome the addition is tried again with the same number; the stored number shows
+//! whether it was applied before.
 //!
 //! ```text
 //! spend  `k` id, `a` id      →  the amounts of a key or an account
 //! meta   `spends`            →  counter of the additions of a process that is alone
 //! meta   `spends/` incarnation    →  counter of those of a fleet member
 //! ```
-//! A fleet member takes what it adds from its parts of the budgets, in the same commit, see [`BudgetPool`].
+//! A fleet member subtracts the added amounts from its parts of the budgets in the same commit, see [`BudgetPool`].
 
 use parking_lot::Mutex;
 use penstock_core::calendar::BudgetPeriod;
@@ -51,8 +51,8 @@ pub struct SpendRecord {
 }
 
 impl SpendRecord {
-    /// Returns the sum of both records for the later of their days and months; the amount of an earlier day or month
-    /// has expired and is not added.
+    /// Returns the sum of both records. If they are of different days (or months), only the amount of the later day
+    /// (or month) counts, because the other one has expired.
     #[must_use]
     pub fn merged_with(self, other: SpendRecord) -> SpendRecord {
         let (early, late) = if self.at <= other.at { (self, other) } else { (other, self) };
@@ -77,8 +77,8 @@ impl SpendRecord {
         }
     }
 
-    /// Returns the amount spent in a period at `now`. It is 0 if the record's period has ended, and the amount of a
-    /// later period if the clock of the process that wrote the record is ahead.
+    /// Returns the amount spent in a period at `now`. It is 0 if the record's period has ended. If the clock of the
+    /// process that wrote the record is fast, it may be the amount of a later period.
     #[must_use]
     pub fn spent_in(self, period: BudgetPeriod, now: u64) -> u64 {
         let spent = match period {
@@ -138,15 +138,17 @@ pub struct SpendStore {
     /// Number of the fleet member; 0 for a process that is alone.
     incarnation: u32,
     number_key: Arc<[u8]>,
-    /// Additions that were accepted but may not be applied yet. The lock is held while they are applied.
+    /// Additions that [`SpendStore::add`] has accepted but that may not be in the store yet. The lock is held while
+    /// they are applied.
     pending: Arc<Mutex<PendingAdditions>>,
 }
 
 #[derive(Debug, Default)]
 struct PendingAdditions {
-    /// Number of the last applied addition, which no other store writes; `None` before it was read.
+    /// Number of the last applied addition; `None` until it has been read. No other `SpendStore` writes the row of
+    /// this number.
     last: Option<i64>,
-    /// Stored number before the first attempt of the first pending addition; `None` if it has not been attempted.
+    /// Number in the store before the first attempt to apply the first pending addition; `None` before that attempt.
     tried: Option<i64>,
     additions: VecDeque<Vec<SpendAddition>>,
 }
@@ -183,21 +185,22 @@ impl SpendStore {
         rows.map(|row| row.map(|row| SpendRecord::from_row(&row)).transpose()).collect()
     }
 
-    /// Adds amounts to spending records, many in one commit. Once `add` returns `Ok` the amounts are accepted: if the
-    /// store did not take them, the next call of `add` or `flush` applies them.
+    /// Adds amounts to spending records, many in one commit. `Ok` means that the amounts are accepted: if the store
+    /// could not write them, the next call of `add` or `flush` retries.
     ///
     /// # Errors
-    /// Returns the error of an earlier addition that can still not be applied; then nothing of this one is accepted.
+    /// Returns the error of an earlier addition that still cannot be applied; then nothing of this call is accepted.
     pub fn add(&self, spends: &[SpendAddition]) -> Result<(), StoreError> {
         let mut pending = self.pending.lock();
         self.apply_pending(&mut pending)?;
         pending.additions.extend(spends.chunks(MAX_ADDITIONS).map(<[_]>::to_vec));
-        // An error is ignored here: the next call returns it if it persists.
+        // An error is ignored here, because the amounts are retried by the next call, which returns the error if it
+        // persists.
         let _ = self.apply_pending(&mut pending);
         Ok(())
     }
 
-    /// Applies the accepted additions that are not known to be applied.
+    /// Applies the accepted additions that may not be in the store yet.
     ///
     /// # Errors
     /// Same as [`Store::apply`]; the rest stays accepted.
@@ -218,8 +221,8 @@ impl SpendStore {
                 let is_first_try = pending.tried.replace(last).is_none();
                 applied = last.wrapping_add(1);
                 match self.store.apply(self.addition(last, applied, addition)) {
-                    // A failed guard means that another process with the same number row has written, so nothing of the
-                    // attempt was applied.
+                    // A failed guard at the first attempt means that another process has written the same number row,
+                    // so nothing of this attempt was applied.
                     Err(error @ StoreError::Guard { .. }) if is_first_try => {
                         pending.tried = None;
                         attempts = attempts.checked_sub(1).ok_or(error)?;
@@ -234,7 +237,8 @@ impl SpendStore {
         Ok(())
     }
 
-    /// Returns the operations that apply an addition as number `applied`, after number `last`.
+    /// Returns the operations that apply an addition, if the number in the store is `last`, and set this number to
+    /// `applied`.
     fn addition(&self, last: i64, applied: i64, additions: &[SpendAddition]) -> Transaction {
         let (table, key) = (StoreTable::Meta, &*self.number_key);
         let numbered = match last {
@@ -242,7 +246,8 @@ impl SpendStore {
             _ => Transaction::new().require_value(table, key, counter_row(last)),
         };
         let numbered = numbered.put(table, key, counter_row(applied));
-        // A process that the others removed from the fleet no longer owns its parts, so they require that it is alive.
+        // An evicted process no longer owns its parts of the budgets. So additions that use parts require that the
+        // incarnation is alive.
         let has_parts = additions.iter().any(|addition| addition.from_parts != (0, 0));
         let numbered =
             if has_parts { numbered.append_operations(require_alive(self.incarnation)) } else { numbered };

@@ -1,5 +1,5 @@
-//! Trait of a storage engine. A further engine implements `Store`, gets a row in `FOLDER_ENGINES` if it keeps its store
-//! in a folder, and passes the conformance suite.
+//! Trait of a storage engine. To add an engine, implement `Store`, add a row to `FOLDER_ENGINES` if the engine stores
+//! its data in a folder, and pass the conformance suite.
 
 use crate::{StoreError, StoreTable, Transaction};
 
@@ -17,7 +17,7 @@ pub struct StoredRow {
     pub value: Vec<u8>,
 }
 
-/// Page of the rows of a table: in ascending key order, from [`Store::scan_back`] in descending order.
+/// Page of the rows of a table, in ascending key order; in descending order if [`Store::scan_back`] returned it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RowPage {
     /// Rows of the page.
@@ -52,24 +52,26 @@ impl RowScan {
 pub enum StoreHealth {
     /// Store that reads and writes.
     Ready,
-    /// Store that reads but refuses writes until the disk has free space again, and then resumes by itself.
+    /// The disk is full: the store reads but refuses writes until the disk has free space, and then resumes by
+    /// itself.
     Full,
-    /// Store whose writer has spent this many milliseconds on one group of transactions, more than the limit in the
-    /// options. The process should fail its readiness check and restart: recovery is safe, waiting is not.
+    /// The writer has spent this many milliseconds on one group of transactions, more than the limit in the options.
+    /// The process should fail its readiness check and restart: recovery after a restart is safe, but waiting may
+    /// take forever.
     Stuck {
         /// Time that the writer has spent on the current group of transactions, in milliseconds.
         milliseconds: u64,
     },
-    /// Database that has not answered for this many milliseconds. The store resumes by itself; what is in memory
-    /// remains usable, so neither a restart nor another process would help.
+    /// The database has not answered for this many milliseconds. The store resumes by itself once the database
+    /// answers. The data in memory remain usable until then, so a restart would not help.
     Unreachable {
         /// Milliseconds since the last answer.
         milliseconds: u64,
     },
-    /// Database that lacks commits that it had acknowledged. It refuses all writes of this process, which has to start
-    /// again.
+    /// The database has lost commits that it had acknowledged. The store refuses all writes, and the process must be
+    /// restarted.
     Reverted,
-    /// Store whose disk failed, or whose database another process took over. After a failed sync no further write is
+    /// The disk failed, or another process took over the database. After a failed sync no further write is
     /// acknowledged, and the process should restart; after other failures the store resumes by itself once the disk
     /// works again.
     Failed,
@@ -84,7 +86,8 @@ pub struct VerifyOutcome {
     pub bytes: u64,
     /// Number of rows that are damaged or of an unknown table or version.
     pub damaged: u64,
-    /// True if written rows are missing or hold an older value although no row that was read is damaged.
+    /// True if rows are missing or have an older value than the last one written, although none of the rows that were
+    /// read is damaged.
     pub missing: bool,
     /// Sentence for each of the first hundred damaged rows, and one for missing rows, without row contents.
     pub findings: Vec<String>,
@@ -133,8 +136,8 @@ pub trait Store: Send + Sync + std::fmt::Debug {
         limit: usize,
     ) -> Result<RowPage, StoreError>;
 
-    /// Returns the pages of several scans, in their order. An engine with a network round trip per call needs one for
-    /// all of them.
+    /// Returns the pages of several scans, in their order. An engine that needs a network round trip per call makes
+    /// only one for all scans.
     ///
     /// # Errors
     /// Same as `get`.

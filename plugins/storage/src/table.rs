@@ -2,12 +2,12 @@
 //!
 //! Tags are permanent on disk: a tag is never reused for another table, and a retired tag stays unused.
 
-/// Table, a kind of row. Keys of different tables never collide.
+/// Table of the store, with rows of one kind. Keys of different tables never collide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 #[non_exhaustive]
 pub enum StoreTable {
-    /// Metadata of the store itself: its format, counters.
+    /// Metadata of the store itself, such as its format and counters.
     Meta = 1,
     /// API keys by public id.
     Keys = 2,
@@ -25,7 +25,7 @@ pub enum StoreTable {
     Batches = 8,
     /// Lines of unfinished batches: a bit for each line that has its result.
     Lines = 9,
-    /// Names of ledger entries that make a repeated request safe.
+    /// Idempotency keys: names of ledger entries, by which a repeated request is recognised.
     Idempotency = 10,
     /// Balances by account: the sum of the ledger's entries.
     Balances = 11,

@@ -27,8 +27,8 @@ pub enum TransactionOp {
     Put(Vec<u8>),
     /// Write that removes the row, if it exists.
     Delete,
-    /// Write that adds to a counter, see [`counter_row`]; also a guard that the row is a counter or missing, and that
-    /// the sum is within the bounds and 64 bits.
+    /// Write that adds to a counter, see [`counter_row`]. It is also a guard: it fails if the row exists and is no
+    /// counter, or if the sum exceeds the bounds or 64 bits.
     Add {
         /// Amount to add to the counter; may be negative.
         by: i64,
@@ -37,8 +37,7 @@ pub enum TransactionOp {
         /// Maximum of the sum, if there is one.
         max: Option<i64>,
     },
-    /// Write that adds amounts to the amounts of a row; also a guard that the row is missing or has amounts of this
-    /// kind.
+    /// Write that adds amounts to the amounts of a row. It fails if the row exists and has no amounts of this kind.
     AddAmounts(RowAddition),
 }
 
@@ -188,8 +187,8 @@ impl Transaction {
         check_limit("the size of a transaction in bytes", self.byte_len(), MAX_TRANSACTION_BYTES)
     }
 
-    /// Evaluates the operations against `read`, which returns a row as it was before the transaction, and passes each
-    /// write to `write` once all guards hold.
+    /// Checks all guards and computes all writes; `read` returns a row as it was before the transaction. Passes the
+    /// writes to `write` only if all guards hold.
     ///
     /// # Errors
     /// Returns `Guard` with the index of the first failed guard, the error of `read`, or the error of a row to which

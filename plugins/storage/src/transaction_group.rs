@@ -8,8 +8,9 @@ use crate::{StoreError, Transaction, row};
 /// Writes by disk key; `None` removes the row.
 pub(crate) type WritesByKey = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
-/// Evaluates each transaction against `read`, which returns a stored row by disk key, and the earlier transactions of
-/// the group. Returns the result of each and the writes of those that succeeded, one for each row.
+/// Evaluates each transaction on the stored rows, which `read` returns by disk key, and on the writes of the earlier
+/// transactions of the group. Returns the result of each transaction, and the combined writes of those that
+/// succeeded, at most one for each row.
 pub(crate) fn evaluate_group<'a>(
     transactions: impl Iterator<Item = &'a Transaction>,
     mut read: impl FnMut(&[u8]) -> Result<Option<Vec<u8>>, StoreError>,

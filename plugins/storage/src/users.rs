@@ -22,7 +22,7 @@ pub enum UserRole {
     Operator,
     /// Accounts, balances, grants and statements.
     Finance,
-    /// Pages of operators except money, read only.
+    /// All pages of operators except those about money, read only.
     Viewer,
     /// The dashboard of one account, and nothing of the console.
     Account,
@@ -78,7 +78,7 @@ pub struct OidcIdentity {
     pub issuer: String,
     /// Id of the person, unique at the OpenID provider.
     pub subject: String,
-    /// True if role and account come from the claims of the provider; false if an invitation set them.
+    /// True if role and account come from the claims of the OpenID provider; false if an invitation has set them.
     pub has_claimed_role: bool,
 }
 
@@ -114,9 +114,9 @@ pub struct UserRecord {
 /// Result of [`UserStore::change_unless_last`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UserChangeOutcome {
-    /// The user after the change, or unchanged if there was nothing to change.
+    /// The user after the change; the unchanged user if there was no need for a change.
     Current(Box<UserRecord>),
-    /// Refusal of the change, because no other user satisfies the condition.
+    /// The change was refused, because after it no user would satisfy the condition.
     LastNeeded,
     /// There is no user with the given name.
     UnknownUser,

@@ -1,5 +1,5 @@
-//! Codec of versioned JSON rows, `{"v":1, …}`. Fields are only ever added, each with a default; a change of meaning
-//! gets a new version, which an older program rejects instead of misreading.
+//! Codec of versioned JSON rows, `{"v":1, …}`. A new field has a default, so the version stays the same. A change of
+//! meaning gets a new version, which an older program rejects instead of misreading it.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -53,7 +53,7 @@ pub(crate) enum RecordChange {
 /// Maximum number of attempts to change a row that other writers change concurrently.
 pub(crate) const MAX_ATTEMPTS: usize = 32;
 
-/// Changes a row by compare-and-swap. `change` is called again for each attempt; the operations it returns are part of
+/// Changes a row by compare-and-swap. `change` is called for each attempt; the operations that it returns are part of
 /// the transaction. Returns the current record and true if it was changed; `None` if there is no such row.
 pub(crate) fn change_record<T: Serialize + DeserializeOwned>(
     store: &dyn Store,

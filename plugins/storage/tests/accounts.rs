@@ -182,9 +182,10 @@ fn spends_add_up_within_their_day_and_month() {
         let acme = SpendOwner::Account("acme".to_owned());
         add(&other, &[(acme.clone(), of(1, 9)), (many[3].0.clone(), of(77, 10))]);
         add(&one, &[(acme.clone(), of(5, DAY)), (many[4].0.clone(), of(6, 40 * DAY))]);
-        // A writer with a slow clock adds to the month, not to the day that has begun.
+        // The clock of this writer is slow, so its spending is of the previous day: it counts for the month, but not
+        // for the new day.
         add(&other, &[(acme.clone(), of(7, DAY - 1)), (many[4].0.clone(), of(9, 9))]);
-        // Writes of the other store in between make the remembered number of each stale.
+        // The two stores write in turns, so the number that each of them has cached is outdated at every write.
         for n in 1..=6 {
             let writer = if n % 2 == 0 { &one } else { &other };
             add(writer, &[(many[7].0.clone(), of(n, 9))]);

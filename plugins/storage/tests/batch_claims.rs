@@ -131,7 +131,8 @@ fn the_number_of_open_batches_holds_for_insertions_at_the_same_time() {
                 let batches = batches.clone();
                 scope.spawn(move || {
                     let none = Transaction::new();
-                    // Insertions of other members may win several times.
+                    // The insertion fails while concurrent insertions of other members commit first, possibly several
+                    // times.
                     loop {
                         match batches.insert_within_limit(&record(&format!("b{n:02}")), &none, 5) {
                             Err(StoreError::Guard { .. }) => {}

@@ -86,7 +86,8 @@ fn a_batch_is_not_made_twice_nor_of_a_file_that_is_gone() {
 #[test]
 fn batches_of_an_earlier_version_are_listed_once_they_are_indexed() {
     let (store, batches) = batches();
-    // Rows of an earlier version, without the index by account; one account's name is a prefix of the other's.
+    // Rows as an earlier version writes them, without the index by account. The name of one account is a prefix of
+    // the name of the other.
     let insert = |store: &dyn Store, record: &BatchRecord| {
         commit(store, record_rows(record, None).unwrap());
         if !record.state.is_final() {

@@ -21,7 +21,7 @@ fn value(n: u32) -> Vec<u8> {
     vec![u8::try_from(n % 251).unwrap(); 400 + (n as usize * 37) % 600]
 }
 
-/// Creates and closes a store with rows 0 to `ROWS`, opened twice.
+/// Creates a store with the rows 0 to `ROWS`, written in two halves with a reopening in between, and closes it.
 fn make(path: &Path) {
     for half in 0..2 {
         let store = open(path, options()).unwrap();
@@ -44,7 +44,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Returns the number of rows; every value must be correct.
+/// Returns the number of rows that can be read; asserts that each of their values is correct.
 fn right(store: &dyn Store, what: &str) -> u32 {
     let mut there = 0;
     for n in 0..ROWS {
@@ -83,7 +83,7 @@ fn damaged_files_give_neither_a_false_value_nor_a_silent_gap() {
         let mut random = StdRng::seed_from_u64(round);
         let path = dir.path().join(round.to_string());
         copy(&original, &path);
-        // Mostly the log, which contains the rows.
+        // Mostly damages the log, because it contains the rows.
         let name = if random.random_bool(0.8) {
             "db".into()
         } else {

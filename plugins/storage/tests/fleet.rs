@@ -1,4 +1,5 @@
-//! The fleet protocol on the engines of one process: kills, pauses and unknown outcomes.
+//! The fleet protocol on the engines that run inside the test process: kills, pauses and commits with an unknown
+//! outcome.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
 
 #[path = "support/flaky.rs"]

@@ -195,7 +195,7 @@ fn a_key_change_is_reported_and_a_rotation_returns_the_new_key() {
         assert_eq!(keys.get(&changed.id).unwrap().as_ref(), Some(&changed));
         assert_eq!(changed.previous, Some(PreviousSecret { digest: KeyDigest([0xab; 32]), until: 99 }));
         keys.update_last_use(&changed.id, 7).unwrap();
-        // The last use is not an audited change.
+        // The update of the last use has no audit entry.
         let entries = penstock_storage::audit::AuditLog::new(store).list(0, 9).unwrap().entries;
         assert_eq!(entries.iter().map(|entry| entry.description.at).collect::<Vec<_>>(), [1, 2]);
         assert!(!serde_json::to_string(&entries).unwrap().contains("abab"), "no digest is told");

@@ -1,5 +1,5 @@
-//! SIGKILL at random moments: after reopening, transactions that a child acknowledged on its standard output are
-//! complete, and no other is partial. `PENSTOCK_KILL_ROUNDS` sets the number of kills.
+//! SIGKILL at random moments: after reopening, transactions that a child process acknowledged on its standard output
+//! are complete, and no other transaction is partial. `PENSTOCK_KILL_ROUNDS` sets the number of kills.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
 
@@ -75,7 +75,7 @@ fn no_kill_takes_an_acknowledged_batch_or_leaves_half_of_one() {
                 seen += 1;
                 left = left.saturating_sub(1);
                 if left == 0 {
-                    // Killed once; its remaining output is read to the end.
+                    // The child is killed only once; the loop then reads its remaining output to the end.
                     child.kill().unwrap();
                 }
             }
@@ -85,7 +85,8 @@ fn no_kill_takes_an_acknowledged_batch_or_leaves_half_of_one() {
         assert!(seen > 0, "round {round}: the child did not work");
         let store = open(&path, options()).unwrap();
         check(&*store, WORKERS, &acknowledged).unwrap_or_else(|why| panic!("round {round}: {why}"));
-        // A transaction written but not acknowledged may exist; from here on it counts.
+        // The last transaction may have been written without an acknowledgement. From here on it counts as
+        // acknowledged.
         for worker in 0..WORKERS {
             acknowledged.insert(worker, workload::head(&*store, worker).unwrap());
         }

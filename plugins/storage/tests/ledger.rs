@@ -40,7 +40,7 @@ fn a_commit_is_made_once_however_often_it_is_asked_for() {
         let ledger = LedgerStore::open(store.clone(), Some(dir.path())).unwrap();
         for n in 1..=50 {
             assert!(ledger.append(&group(n)).unwrap().replicated);
-            // The reply was lost: the same commit is retried.
+            // Simulates a lost reply: the same commit is retried.
             assert!(ledger.append(&group(n)).unwrap().replicated);
         }
         assert!(matches!(ledger.append(&group(40)), Err(StoreError::Guard { .. })), "an older one");

@@ -27,7 +27,7 @@ fn a_walk_over_everything_leaves_little_behind() {
         store.apply(rows.iter().fold(Transaction::new(), put)).unwrap();
     }
     drop(store);
-    // The log is large enough that opening scans every row.
+    // The log exceeds `compact_over_bytes`, so opening scans every row to decide about a compaction.
     let before = resident();
     let store = open(folder.path(), options()).unwrap();
     let opened = resident().saturating_sub(before);

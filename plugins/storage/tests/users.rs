@@ -51,7 +51,7 @@ fn an_administrator_stays_although_two_are_demoted_at_the_same_time() {
         for name in ["ada", "bob"] {
             users.insert(&administrator(name), &audited()).unwrap();
         }
-        // Another request demotes bob right after this one has seen that bob is an administrator.
+        // Simulates a concurrent request: bob is demoted right after this call has read that bob is an administrator.
         let is_first = Cell::new(true);
         let is_administrator = |user: &UserRecord| {
             let is_needed = user.role == UserRole::Admin;

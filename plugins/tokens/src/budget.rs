@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Limits of one token count: a maximum number of tokens and a stop signal.
 #[derive(Clone, Copy, Debug)]
 pub struct CountBudget<'s> {
-    /// Maximum number of tokens that is counted exactly. A count beyond it ends, and its result is this number plus
-    /// one.
+    /// Maximum number of tokens that is counted exactly. A count that exceeds it ends early, with this number plus
+    /// one as its result.
     pub max_tokens: u64,
     /// Stop signal, set by a caller that no longer needs the count.
     pub stop: &'s AtomicBool,
@@ -30,7 +30,7 @@ impl CountBudget<'static> {
 /// Reason why a count ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CountHalt {
-    /// Number of tokens exceeds the budget.
+    /// The number of tokens exceeds the budget.
     OverBudget,
     /// The stop signal ended the count.
     Stopped,
@@ -73,8 +73,8 @@ impl<'s> TokenMeter<'s> {
         Ok(())
     }
 
-    /// Ends the count if `bytes` more bytes of text must exceed the maximum, given that no token has more than
-    /// `longest` bytes. Without `longest`, checks only the tokens so far.
+    /// Ends the count if `bytes` more bytes of text are certain to exceed the maximum number of tokens, given that
+    /// each token has at most `longest` bytes. Without `longest`, checks only the tokens so far.
     pub(crate) fn check_bytes(&self, bytes: usize, longest: Option<usize>) -> Result<(), CountHalt> {
         let Some(longest) = longest else { return self.check() };
         let least = (bytes as u64).div_ceil(longest.max(1) as u64);

@@ -47,14 +47,14 @@ pub struct PromptMessage {
     pub calls: Vec<FunctionCall>,
     /// Id of the call that a tool message answers.
     pub call_id: Option<String>,
-    /// Name of the speaker, or of the function for a tool message; `None` if unknown.
+    /// Name of the speaker; for a tool message, name of the function. `None` if unknown.
     pub name: Option<String>,
 }
 
 /// Role of a speaker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SpeakerRole {
-    /// Operator of the application. The role `developer` is treated the same.
+    /// Instructions of the operator of the application. The role `developer` is treated the same.
     System,
     /// End user.
     #[default]
@@ -169,8 +169,8 @@ impl PromptConversation {
         messages::parse_conversation(body)
     }
 
-    /// Returns true if parsing the body needs memory of only a few times its size. A body with millions of JSON values
-    /// needs more, and is not parsed.
+    /// Returns true if the memory for parsing the body is at most a few times the size of the body. A body with
+    /// millions of JSON values needs more, and is not parsed.
     #[must_use]
     pub fn fits_parse_memory_limit(body: &[u8]) -> bool {
         read::fits_memory_limit(body)

@@ -32,7 +32,7 @@ pub enum CountMethod {
     Exact,
     /// Count by an engine that serves the model.
     Engine,
-    /// Estimate that is not too low.
+    /// Estimate that is never below the exact number.
     Estimate,
 }
 
@@ -57,7 +57,7 @@ pub enum CountError {
     /// The chat template refused the conversation with this message.
     #[error("the chat template refused the conversation: {0}")]
     Template(String),
-    /// Conversation has images, and the model has no image rule.
+    /// The conversation has images, but the model has no image rule.
     #[error("the model has no rule for images")]
     NoImageRule,
     /// The conversation has a part of a type that cannot be counted.
@@ -66,7 +66,7 @@ pub enum CountError {
     /// Rendering the prompt would take too much work.
     #[error("the conversation is too large to be counted")]
     TooLarge,
-    /// Stop signal of the budget ended the count.
+    /// The stop signal of the budget ended the count.
     #[error("the count was stopped")]
     Stopped,
 }
@@ -115,7 +115,7 @@ impl TokenCounter {
         Ok(Self { kind: CounterKind::Files { tokenizer, template }, images: None })
     }
 
-    /// Adds image settings, for a model that takes images.
+    /// Adds image settings, for a model that accepts images.
     #[must_use]
     pub fn with_images(mut self, images: ImageTokenSettings) -> Self {
         self.images = Some(images);
@@ -189,7 +189,7 @@ impl TokenCounter {
         if let Err(halt) = tokenizer.count_into(&prompt, &mut meter) {
             return Ok(Err(halt));
         }
-        // At most as many placeholders as images are subtracted, because a user may have written a placeholder as text.
+        // A user may have written a placeholder as text, so at most as many placeholders as images are subtracted.
         let marks = mark.map_or(0, |mark| prompt.matches(mark).count().min(count)) as u64;
         Ok(Ok(meter.tokens().saturating_sub(marks.saturating_mul(each))))
     }
@@ -219,8 +219,8 @@ impl TokenCounter {
     }
 }
 
-/// Renders the prompt of a conversation with a chat template alone, for an engine that tokenises text only. `config` is
-/// the content of `tokenizer_config.json`.
+/// Renders the prompt of a conversation with a chat template, without a tokenizer, for an engine that can only
+/// tokenise text. `config` is the content of `tokenizer_config.json`.
 ///
 /// # Errors
 /// Returns an error if the template or the configuration does not parse, or the template refuses the conversation.
@@ -243,8 +243,8 @@ fn compile_template(source: &str, config: &Map<String, Value>) -> Result<ChatTem
         .map_err(|why| TokenizerError(format!("chat template: {why}")))
 }
 
-/// Returns the `chat_template` of a configuration: a text, or of a list of named templates the entry `default`,
-/// otherwise the first entry.
+/// Returns the `chat_template` of a configuration. If it is a list of named templates, returns the template
+/// `default`, or else the first one.
 fn find_template(config: &Map<String, Value>) -> Result<Option<&str>, TokenizerError> {
     let invalid = || {
         TokenizerError(

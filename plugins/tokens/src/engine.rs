@@ -11,8 +11,8 @@
 //! | TGI | `/chat_tokenize` | – | `/tokenize`, for documents only |
 //! | TEI | – | – | `/tokenize` |
 //!
-//! For a dash in the table, the prompt can be rendered with [`crate::render_prompt`] and sent as text; not to TGI,
-//! which adds the special tokens of the prompt again.
+//! If the table has a dash, the prompt can be rendered with [`crate::render_prompt`] and sent as text. This does not
+//! work for TGI, which would add the special tokens of the prompt a second time.
 
 #[cfg(test)]
 mod tests;
@@ -50,7 +50,8 @@ pub enum CountInput<'b> {
     Chat(&'b [u8]),
     /// Body of a messages request.
     Messages(&'b [u8]),
-    /// Rendered prompt, which has its special tokens already. APIs without a setting for this do not count it.
+    /// Rendered prompt, which already contains its special tokens. APIs that cannot be configured not to add them
+    /// again do not count such a prompt.
     Prompt(&'b str),
     /// Text for an embedding: the tokenizer adds its usual special tokens.
     Document(&'b str),
@@ -77,7 +78,7 @@ pub enum CountProgress {
 /// Failure of a count by an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EngineError {
-    /// The engine cannot count this kind of input.
+    /// The engine has no API that counts this kind of input.
     #[error("the engine has no call for this")]
     Unsupported,
     /// The input is not a JSON object.
@@ -86,7 +87,7 @@ pub enum EngineError {
     /// The engine answered with this HTTP status.
     #[error("the engine answered {0}")]
     Status(u16),
-    /// Answer has no number of tokens.
+    /// The answer has no number of tokens.
     #[error("the engine's answer was not understood")]
     InvalidResponse,
 }
@@ -94,7 +95,7 @@ pub enum EngineError {
 /// Builds the first call. `model` is the engine's name for the model.
 ///
 /// # Errors
-/// Returns an error if the engine has no such call, or the input is no JSON object.
+/// Returns an error if the engine has no call for this kind of input, or the input is no JSON object.
 pub fn build_call(shape: TokenizeApi, model: &str, input: CountInput<'_>) -> Result<EngineCall, EngineError> {
     let (path, body) = match (shape, input) {
         (TokenizeApi::Vllm, CountInput::Chat(body)) => ("/tokenize", chat(model, body)?),
@@ -186,8 +187,8 @@ fn pick_members(model: &str, body: &[u8], members: &[&str]) -> Result<Map<String
     Ok(picked)
 }
 
-/// Returns a rendered prompt in the form that llama.cpp accepts: its server removes a begin-of-text token from the
-/// text, and the tokenizer adds it again.
+/// Returns a rendered prompt in the form that llama.cpp accepts: its server removes the begin-of-text token from the
+/// text, and the tokenizer adds it again, so the count stays the same.
 fn llama_text(text: &str) -> Value {
     json!({"content": text, "add_special": true, "parse_special": true})
 }

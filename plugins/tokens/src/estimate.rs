@@ -5,12 +5,13 @@
 //! the tokens of English prose.
 //!
 //! A text is encoded by `o200k`, and each token has a weight: the maximum number of tokens that any of four
-//! vocabularies (of 50 000 to 200 000 tokens, see `assets/README.md`) needs for its bytes. A piece of `n > 1` tokens
-//! may be merged differently by other tokenizers, which splits the tokens at both sides of a seam: it counts `2n - 1`
-//! more, and in ASCII at least one for two bytes. A word directly after a letter counts two more, or one if it has
-//! several tokens, and the end of a line counts one more; digits count their bytes, because many tokenizers split them
-//! differently. Beyond ASCII, where tokenizers define words differently, every sign and mark counts one more, and so
-//! does a piece without a space before it. Nothing counts more than its bytes, which no byte-level tokenizer exceeds.
+//! vocabularies (of 50 000 to 200 000 tokens, see `assets/README.md`) needs for its bytes. Other tokenizers may merge
+//! a piece of `n > 1` tokens differently, which can split the tokens on both sides of each boundary. So such a piece
+//! counts `2n - 1` more, and in ASCII at least one token for two bytes. A word directly after a letter counts two
+//! more, or one if it has several tokens, and the end of a line counts one more; digits count their bytes, because
+//! many tokenizers split them differently. Beyond ASCII, where tokenizers define words differently, every sign and
+//! mark counts one more, and so does a piece without a space before it. The estimate never exceeds the number of
+//! bytes, because a byte-level tokenizer has at most one token for each byte.
 
 #[cfg(test)]
 mod tests;
@@ -25,8 +26,9 @@ use serde::Serialize;
 use serde_json::json;
 use serde_json::ser::{PrettyFormatter, Serializer};
 
-/// Weights of the tokens, with four bits per token; of each two tokens, the even one has the low bits. 15 means the
-/// number of its bytes. See `assets/README.md`.
+/// Weights of the tokens, with four bits per token: a byte has the weight of an even token in its low bits, and that
+/// of the next token in its high bits. The value 15 means that the weight is the number of bytes of the token. See
+/// `assets/README.md`.
 static WEIGHTS: &[u8] = include_bytes!("../assets/o200k.weights");
 
 /// Tokens that templates add around a conversation: begin of text, default system text, dates, start of the next
@@ -40,7 +42,7 @@ const CALL_TOKENS: u64 = 24;
 const TOOLS_TOKENS: u64 = 640;
 /// Tokens that templates add around a tool.
 const TOOL_TOKENS: u64 = 16;
-/// Tokens of an image or other part of unknown size: the maximum of the served models.
+/// Tokens of an image or another part of unknown size: the maximum over all served models.
 const UNKNOWN_TOKENS: u64 = 16_384;
 
 /// Returns an upper bound of the tokens of any prompt of this size. `bytes` is the size of the JSON of messages,
@@ -63,8 +65,8 @@ pub fn estimate_conversation(
     estimate_conversation_within(conversation, images, &CountBudget::unlimited()).unwrap_or(none)
 }
 
-/// Estimates like [`estimate`], but at most the maximum of the budget plus one; `None` if the stop signal ended the
-/// estimate.
+/// Estimates like [`estimate`], but the result is at most the maximum of the budget plus one; `None` if the stop
+/// signal ended the estimate.
 #[must_use]
 pub fn estimate_conversation_within(
     conversation: &PromptConversation,
@@ -131,7 +133,7 @@ fn message_tokens(
     names.into_iter().flatten().try_for_each(|name| add_text(name, meter))
 }
 
-/// Returns the tokens of an image by that rule of the served models which gives the most tokens.
+/// Returns the maximum of the numbers of tokens that the rules of the served models give for an image.
 fn max_image_tokens(image: PromptImage) -> u64 {
     let rules = [
         ImageRule::Patches { px: 28, min: 4, max: UNKNOWN_TOKENS },
@@ -173,7 +175,7 @@ fn add_text(text: &str, meter: &mut TokenMeter<'_>) -> Result<(), CountHalt> {
     })
 }
 
-/// Returns the maximum number of tokens of a piece in other vocabularies. `before` is the last character of the
+/// Returns an upper estimate of the tokens of a piece in other vocabularies. `before` has the last character of the
 /// previous piece, and true if that piece is ASCII.
 fn piece_estimate(piece: &str, symbols: &[MergeSymbol], before: Option<(char, bool)>) -> u64 {
     if piece.bytes().any(|byte| byte.is_ascii_digit()) {

@@ -5,11 +5,12 @@
 //!
 //! - the system message is the library's own (identity, cut-off, date, effort, channels);
 //! - leading system messages become the instructions of the developer message, and tools its `functions` namespace;
-//!   without both there is no developer message. A later system message becomes a developer message of its own;
+//!   without instructions and tools there is no developer message. A later system message becomes a developer message
+//!   of its own;
 //! - reasoning goes to the channel `analysis`, text to `final` (to `commentary` if the message has calls), each call to
 //!   the recipient `functions.<name>`, which is also the author of its result;
 //! - if the last assistant message is in the channel `final`, reasoning before the first `final` message is dropped;
-//! - the prompt ends with `<|start|>assistant`, or with the message to be continued.
+//! - the prompt ends with `<|start|>assistant`, or with the message that the model has to continue.
 
 mod schema;
 

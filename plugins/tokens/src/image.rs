@@ -45,7 +45,8 @@ impl PromptImage {
     }
 }
 
-/// Limit of the number of tiles of an image, for which the grids are compared one by one.
+/// Upper limit of [`ImageRule::Tiles`]' maximum number of tiles; all grids up to this maximum are compared one by
+/// one.
 pub const MAX_TILES: u32 = 256;
 
 fn tile_count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
@@ -63,8 +64,9 @@ pub enum ImageRule {
         /// Tokens of an image.
         tokens: u64,
     },
-    /// Qwen-VL: both sides are rounded to full patches of `px` pixels (half to even), and the image is then scaled to
-    /// between `min` and `max` patches; each patch is a token. Qwen2.5-VL: 28, 4, 16384; Qwen3-VL: 32, 4, 16384.
+    /// Qwen-VL: both sides are rounded to full patches of `px` pixels (half to even), then the image is scaled so
+    /// that it has between `min` and `max` patches; each patch is a token. Qwen2.5-VL: 28, 4, 16384; Qwen3-VL: 32, 4,
+    /// 16384.
     Patches {
         /// Side of a patch in pixels.
         px: u32,
@@ -81,8 +83,9 @@ pub enum ImageRule {
         /// Longest side in pixels.
         longest: u32,
     },
-    /// InternVL: the image is split into at most `max` tiles, in the grid whose aspect ratio is closest to that of the
-    /// image. With more than one tile, a thumbnail of the image is added as one more tile. Values: 448, 256, 12.
+    /// InternVL: the image is split into at most `max` tiles, in the grid whose aspect ratio is closest to that of
+    /// the image. With more than one tile, a thumbnail of the image is added as one more tile. Usual values of `px`,
+    /// tokens per tile and `max`: 448, 256, 12.
     Tiles {
         /// Side of a tile in pixels.
         px: u32,
@@ -126,7 +129,7 @@ fn patches(width: u32, height: u32, px: u32, min: u64, max: u64) -> u64 {
     let px = f64::from(px.max(1));
     let (width, height) = (f64::from(width.max(1)) / px, f64::from(height.max(1)) / px);
     let (min, max) = (min as f64, max as f64);
-    // A side below half a patch rounds to 0; the image is enlarged later.
+    // A side shorter than half a patch is rounded to 0 here; the image is enlarged later.
     let (mut across, mut down) = (width.round_ties_even(), height.round_ties_even());
     if across * down > max {
         let shrink = (width * height / max).sqrt();
@@ -176,7 +179,7 @@ pub struct ImageTokenSettings {
     /// `<|image_pad|>`. Markers around it are text and counted as such.
     #[serde(default)]
     pub placeholder: Option<String>,
-    /// Tokens of an image whose size is unknown; the maximum of the rule if not set.
+    /// Tokens of an image whose size is unknown; if not set, the maximum of the rule.
     #[serde(default)]
     pub unknown: Option<u64>,
 }

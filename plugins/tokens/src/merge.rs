@@ -22,7 +22,7 @@ pub(crate) struct MergeSymbol {
     pub(crate) at: u32,
     /// Offset after the last byte.
     pub(crate) end: u32,
-    /// Rank and token that this symbol has when it is joined with the next one.
+    /// Rank of the merge with the next symbol, and the token that results; `None` if they cannot be merged.
     next: Option<(u32, u32)>,
 }
 
@@ -104,7 +104,7 @@ fn merge_by_heap(joins: &impl MergeRules, piece: &[u8], symbols: &mut Vec<MergeS
         push(joins, piece, symbols, &links, &mut heap, at);
     }
     while let Some(Reverse((_, at, token, right))) = heap.pop() {
-        // An entry of the heap is outdated unless both symbols are unchanged.
+        // An entry of the heap is outdated if one of its two symbols has changed since it was pushed.
         let current = links.alive.get(at) == Some(&true)
             && links.after.get(at) == Some(&right)
             && symbols.get(at).is_some_and(|s| s.next.is_some_and(|(_, joined)| joined == token));

@@ -5,8 +5,8 @@ use crate::vocabulary::Vocabulary;
 /// Number of bits of each number of a pair.
 const HALF: u32 = 18;
 
-/// Unpacks the first `tokens` tokens of a vocabulary, numbered by rank. A truncated file would give fewer tokens; tests
-/// compare every token.
+/// Unpacks the first `tokens` tokens of a vocabulary, numbered by rank. A truncated file would give fewer tokens
+/// without an error; tests compare every token.
 pub(crate) fn unpack(packed: &[u8], tokens: usize) -> Vocabulary {
     let mut vocabulary = Vocabulary::with_capacity(tokens);
     let (bytes, pairs) = packed.split_at_checked(256).unwrap_or_default();

@@ -9,7 +9,7 @@ use fancy_regex::Regex as Backtracking;
 use regex_automata::meta::Regex as Automaton;
 use regex_automata::{Anchored, Input};
 
-/// End of nearly every published pattern: a run of white space leaves its last character to the following word.
+/// End of nearly every published pattern: the last character of a run of white space belongs to the following word.
 const TRAILING: &str = r"|\s+(?!\S)|\s+";
 
 /// Compiled pattern. The default matches nothing: the entire text is one piece.
@@ -21,7 +21,8 @@ enum PatternEngine {
     /// No pattern: nothing matches, so the entire text is one piece.
     #[default]
     None,
-    /// Two patterns: all alternatives before [`TRAILING`], and `\s+`.
+    /// Automaton with two patterns, for an expression that ends in [`TRAILING`]: all alternatives before it, and
+    /// `\s+`.
     Words(Automaton),
     /// Pattern without look-around.
     Plain(Automaton),
@@ -101,7 +102,7 @@ fn words(
         let hit = automaton.find(here).or_else(|| automaton.find(Input::new(text).range(at..)));
         let Some(hit) = hit.filter(|hit| !hit.is_empty()) else { return Ok(()) };
         let mut end = hit.end();
-        // A run of at least two white-space characters leaves its last one to the following word.
+        // If a run has at least two white-space characters, its last one belongs to the following word.
         if hit.pattern().as_usize() == 1 && end < text.len() {
             let last = text.get(hit.start()..end).and_then(|space| space.chars().next_back());
             let shorter = end - last.map_or(0, char::len_utf8);

@@ -2,7 +2,8 @@
 //!
 //! Guarantees: the prompt is the one that an engine builds from the same messages and tools. If a template refuses a
 //! conversation, two fallback forms are tried, as in other gateways: later system messages become user messages, and
-//! then all system messages. A system text is never silently missing in the count.
+//! then all system messages. If the template drops a system text, the fallback forms are tried too, so the count
+//! never lacks a system text.
 
 mod fallback;
 mod json;
@@ -24,8 +25,8 @@ use std::borrow::Cow;
 use std::cell::Cell;
 
 thread_local! {
-    /// Time of the current rendering on this thread. Templates also read the time inside macros, which cannot read the
-    /// context.
+    /// Time of the current rendering on this thread. A thread-local, because templates also read the time inside
+    /// macros, which have no access to the rendering context.
     static NOW: Cell<i64> = const { Cell::new(0) };
 }
 
@@ -45,7 +46,7 @@ pub(crate) enum RenderError {
     Refused(String),
     /// Rendering would take too much work.
     TooLarge,
-    /// Budget of the count ended the rendering.
+    /// The budget of the count ended the rendering.
     Halted(CountHalt),
 }
 
@@ -93,7 +94,7 @@ impl ChatTemplate {
         })
     }
 
-    /// Renders the prompt like [`ChatTemplate::render`], but at most `most` bytes of it, for a count that may end
+    /// Renders the prompt like [`ChatTemplate::render`], but stops after `most` bytes, for a count that may end
     /// early.
     pub(crate) fn render_within(
         &self,

@@ -56,7 +56,7 @@ impl Vocabulary {
     /// Returns the token that the given bytes form.
     #[inline]
     pub(crate) fn find(&self, bytes: &[u8]) -> Option<u32> {
-        // A text that is longer than every token need not be hashed.
+        // Bytes longer than the longest token are no token, so they need not be hashed.
         if bytes.len() > self.longest {
             return None;
         }

@@ -3,12 +3,12 @@
 //!
 //! Two consecutive windows overlap. If both encode the same bytes of the overlap as one token, their encodings are
 //! joined there, and the result is the encoding of the complete piece. Reason: a sequence of tokens is the byte-pair
-//! encoding of its bytes exactly if every two neighbours, encoded separately, stay unchanged. (The first merge across a
-//! border of the sequence would also be the first across it when only the two neighbours are encoded.) All neighbours
-//! left of the common token are neighbours in the first window, all right of it in the second.
+//! encoding of its bytes exactly if every two neighbours, encoded separately, stay unchanged. (The first merge across
+//! the boundary of two neighbours would also happen if only these two were encoded.) All neighbours left of the
+//! common token are neighbours in the first window, all right of it in the second.
 //!
-//! No text is known for which two windows of a published vocabulary share no token. Should one be found, every byte of
-//! the overlap is counted as a token, in addition to the tokens of both windows: such a join never lowers the count,
+//! No text is known for which two windows share no token in a published vocabulary. For such a text, every byte of
+//! the overlap would be counted as a token, in addition to the tokens of both windows. This never lowers the count,
 //! and raises it by at most [`OVERLAP_BYTES`] plus the tokens of the overlap for each [`WINDOW_BYTES`] of text.
 
 #[cfg(test)]
@@ -48,7 +48,7 @@ pub(crate) fn count_piece(
             return meter.add(symbols.len().saturating_sub(skipped) as u64);
         }
         let wanted = to.saturating_sub(OVERLAP_BYTES);
-        // The next window must begin at the start of a token and at the start of a character.
+        // Start of the next window: it must be the start of a token and of a character.
         let begins = |symbol: &MergeSymbol| {
             let at = from + symbol.at as usize;
             at > from && floor_char_boundary(piece, at) == at
@@ -68,7 +68,7 @@ fn span(symbol: &MergeSymbol, from: usize) -> TokenSpan {
 }
 
 /// Joins the overlap of the previous window with this window: adds the tokens of the overlap up to the first common
-/// token, and returns the number of tokens of this window that are included in them.
+/// token, and returns the number of tokens at the start of this window that are already included in this sum.
 fn join_overlap(
     overlap: &[TokenSpan],
     symbols: &[MergeSymbol],

@@ -25,7 +25,7 @@ impl HourNumber {
     }
 }
 
-/// Outcome of the requests of a rollup.
+/// Outcome of the requests or ledger entries that a rollup sums up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum UsageOutcome {
     /// Requests with a charge.
@@ -94,7 +94,7 @@ impl fmt::Display for UsageOutcome {
     }
 }
 
-/// Dimensions of a rollup. A dimension that the entry does not name is empty.
+/// Dimensions of a rollup. A dimension is empty if the ledger entry does not name it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RollupDimensions {
     /// Account; empty for the whole gateway.

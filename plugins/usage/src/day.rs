@@ -1,7 +1,7 @@
 //! Rollups of whole days, added up from the rollups of their hours.
 //!
-//! The row of a day has the form of an hour's row. Its hour number is `2^31` plus the days since 1970-01-01: to an
-//! earlier version it is an hour of the far future, which no query reaches.
+//! The row of a day has the format of an hour's row, with `2^31` plus the days since 1970-01-01 as its hour number.
+//! Earlier versions take it for an hour in the far future, which no query reaches.
 
 use crate::cell::{HourNumber, RollupDimensions};
 use crate::row::{RowError, decode, hour_key_prefix, parse_row_key};
@@ -92,8 +92,8 @@ pub struct DayRollups {
 }
 
 impl DayRollups {
-    /// Adds the rollup of an hour with its row key. Returns the rollups of the day before, if this is the first one of
-    /// another day.
+    /// Adds the rollup of an hour with its row key. If the hour is the first one of another day, returns the complete
+    /// rollups of the previous day.
     ///
     /// # Errors
     /// Returns an error if the key has another form.

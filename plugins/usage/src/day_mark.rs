@@ -1,9 +1,9 @@
 //! Mark up to which the rollups of days are complete.
 //!
 //! Rollups of days are built from the rollups of hours after the day has ended. The mark has the last entry of each
-//! chain before the build began. The times of a chain's entries never decrease. So an entry that is added to a day
-//! after its build is noticed, whichever version of the gateway wrote it: its chain has a later last entry than the
-//! mark, and the days from the time in the mark on count as incomplete.
+//! chain before the build began. If an entry is added to a day after its build, its chain has a later last entry than
+//! the mark, whichever version of the gateway wrote it. Then all days from the time of the entry in the mark on count
+//! as incomplete, because the times of a chain's entries never decrease.
 
 use crate::cell::HourNumber;
 use crate::day::DayNumber;
@@ -24,15 +24,15 @@ pub struct ChainPosition {
 /// Progress of the day rollups: the first incomplete day, the last entry of each ledger chain, and a running build.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DayRollupWatermark {
-    /// First day without complete rollups, provided that no chain has entries after its position.
+    /// First day without complete rollups, provided that no chain has entries after its position in `chains`.
     pub until: DayNumber,
     /// Last entry of each chain when the build began.
     pub chains: BTreeMap<u32, ChainPosition>,
-    /// Build that is running: only it may write rows of days.
+    /// Running build, if any; only this build may write rows of days.
     pub build: Option<DayRollupBuild>,
 }
 
-/// Build of rollups of days that is running.
+/// Running build of the rollups of days.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DayRollupBuild {
     /// Random id of the build.
@@ -41,7 +41,7 @@ pub struct DayRollupBuild {
     pub started: u64,
 }
 
-/// Value of the mark's row: a rollup without sums for an earlier version, which ignores the other members.
+/// Value of the mark's row. Earlier versions ignore its members and read it as a rollup without sums.
 #[derive(Serialize, Deserialize)]
 struct MarkRow {
     v: u32,

@@ -31,9 +31,9 @@ pub fn data_center_location(terms: &str) -> Arc<str> {
     location.unwrap_or_default().into()
 }
 
-/// Returns the rollup dimensions of an entry, and its sums; `None` for reserves and pricing terms, which are not usage.
-/// `corrected` has the names of the charge that a correction replaces; `location` returns the location of pricing
-/// terms by their id.
+/// Returns the rollup dimensions of an entry, and its sums; `None` for reserves and pricing terms, which are not
+/// usage. `corrected` has the dimensions of the charge that a correction corrects; `location` returns the location of
+/// pricing terms by their id.
 pub fn entry_rollup(
     entry: &LedgerEntry,
     corrected: Option<&ChargeDimensions>,

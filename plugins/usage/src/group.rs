@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 pub enum UsageGrouping {
     /// Day in UTC.
     Day,
-    /// Week in UTC, by its Monday.
+    /// Week in UTC, named by the date of its Monday.
     Week,
     /// Month in UTC.
     Month,
@@ -130,7 +130,7 @@ impl UsageReport {
         Self { groupings, groups: BTreeMap::new(), total: UsageSums::default(), max_groups }
     }
 
-    /// Adds a rollup. Grants are not usage and are skipped.
+    /// Adds a rollup. Skips grants, because they are not usage.
     ///
     /// # Errors
     /// Returns an error if there are too many groups.

@@ -1,14 +1,14 @@
-//! Usage rollups: hourly sums of the ledger's entries by account, key, model, provider, location, outcome and class of the
-//! price.
+//! Usage rollups: hourly sums of the ledger's entries by account, key, model, provider, location, outcome and class of
+//! the price.
 //!
-//! A rollup is a pure function of the entries of its hour ([`entry_rollup`]), so that all rollups can be rebuilt from the
-//! ledger and compared with it. Each entry counts in two rollups: that of its account, and that of the whole gateway,
-//! whose account and key are empty, so that a sum over all accounts reads few rows.
+//! A rollup is a pure function of the entries of its hour ([`entry_rollup`]), so that all rollups can be rebuilt from
+//! the ledger and compared with it. Each entry counts in two rollups: that of its account, and that of the whole
+//! gateway, whose account and key are empty. So a sum over all accounts reads only few rows.
 //!
 //! | entry | outcome | figures |
 //! |---|---|---|
 //! | settle | `charged` | one request, tokens, images, seconds, amounts, footprint |
-//! | void | `failed`, `left` or `interrupted` | one request without a charge, footprint of its failed attempts |
+//! | void | `failed`, `left`, `cancelled` or `interrupted` | one request without a charge, footprint of attempts |
 //! | correct of a charge | `corrected` | the difference of the amounts, with the model of the charge |
 //! | grant, correct of a grant | `granted` | the granted amount |
 //!

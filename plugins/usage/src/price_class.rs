@@ -11,9 +11,9 @@ pub enum PriceClass {
     Standard,
     /// Half the prices of the tariff, for requests of batches, paid in credits.
     Batch,
-    /// Price of a kWh, paid from the energy wallet.
+    /// Full price per kWh, paid from the energy wallet.
     Energy,
-    /// Price of a kWh for half the energy, for requests of batches, paid from the energy wallet.
+    /// Full price per kWh but for only half of the energy, for requests of batches, paid from the energy wallet.
     BatchEnergy,
 }
 

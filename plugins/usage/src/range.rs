@@ -6,7 +6,7 @@ use penstock_core::calendar::UtcDay;
 
 /// Maximum number of days of a query.
 pub const MAX_RANGE_DAYS: u64 = 366;
-/// Number of days of a query that names no first day, the last one included.
+/// Number of days of a query without a first day, including the last day.
 const DEFAULT_DAYS: u64 = 30;
 const DAY_SECONDS: u64 = 86_400;
 
@@ -22,7 +22,7 @@ pub enum RangeError {
     /// The last day is before the first day.
     #[error("to: expected a day that is not before from")]
     ReversedDays,
-    /// Range with more than [`MAX_RANGE_DAYS`] days.
+    /// The range has more than [`MAX_RANGE_DAYS`] days.
     #[error("from: expected at most {MAX_RANGE_DAYS} days up to the day in to")]
     TooManyDays,
 }

@@ -47,8 +47,8 @@ pub fn hour_key_prefix(account: &str, hour: HourNumber) -> Vec<u8> {
     [&account_key_prefix(account), &hour.0.to_be_bytes()[..]].concat()
 }
 
-/// Returns the outcome in a row. Earlier versions cannot read rows of an outcome that they do not know, so a cancelled
-/// request is one that was left, with a mark of its own.
+/// Returns the outcome name that a row stores. Earlier versions cannot read rows with an unknown outcome, so a
+/// cancelled request is stored as `left`, with an additional member that marks it as cancelled.
 const fn stored_outcome(outcome: UsageOutcome) -> &'static str {
     match outcome {
         UsageOutcome::Cancelled => UsageOutcome::Disconnected.name(),
@@ -68,7 +68,8 @@ pub fn row_key(cell: &RollupDimensions) -> Vec<u8> {
     if cell.outcome == UsageOutcome::Cancelled {
         hash.update(b"\0cancelled");
     }
-    // The key of the first class is that of earlier versions, which know no classes.
+    // The default class adds no bytes to the hash, so its keys are the same as in earlier versions, which had no
+    // classes.
     if cell.price != PriceClass::default() {
         hash.update(b"\0");
         hash.update(cell.price.name().as_bytes());

@@ -3,8 +3,8 @@
 use penstock_ledger::{EntryKind, StatementSums};
 use rust_decimal::Decimal;
 
-/// Sums of a rollup: the sums of a statement, and in addition the requests of batches, the range of the carbon and the
-/// energy of failed attempts.
+/// Sums of a rollup: those of a statement, and also the number of batch requests, the lower and upper limits of the
+/// carbon, and the energy of failed attempts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UsageSums {
     /// Sums that a statement has too: requests, tokens, amounts and footprint.
@@ -37,7 +37,8 @@ impl UsageSums {
             | EntryKind::Terms { .. } => return sums,
         };
         sums.failed_kwh = failed_kwh;
-        // Entries of earlier versions have no range of carbon, so the figure itself is both the low and the high end.
+        // Entries of earlier versions have no carbon range, so the figure itself is both the lower and the upper
+        // limit.
         let ranged = !footprint.carbon_high_g.is_zero();
         sums.carbon_low_g = if ranged { footprint.carbon_low_g } else { footprint.carbon_g };
         sums.carbon_high_g = if ranged { footprint.carbon_high_g } else { footprint.carbon_g };

@@ -1,4 +1,4 @@
-//! Rows of rollups survive a round trip, and ranges and groups have limits.
+//! Tests that rows of rollups survive encoding and decoding, and that ranges and groups have limits.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
 
 use penstock_ledger::StatementSums;

@@ -89,8 +89,8 @@ pub(super) fn read(body: &[u8], memory: &PrefixCache) -> Result<ParsedRequest, R
     })
 }
 
-/// Returns true if the request asks for reasoning: decided by the switch of the chat template, otherwise by the effort,
-/// otherwise by the model's name.
+/// Returns true if the answer must have reasoning. The switch in `chat_template_kwargs` decides; without a switch,
+/// the effort; without both, the name of the model.
 fn wants_reasoning(body: &ChatBody, model: &str) -> bool {
     let switch = |name: &str| body.chat_template_kwargs.as_ref().and_then(|all| all.get(name)?.as_bool());
     let effort = || body.reasoning_effort.as_deref().map(|effort| effort != "none");

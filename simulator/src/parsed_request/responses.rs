@@ -8,7 +8,7 @@ use crate::tools::{DeclaredTool, ToolChoice};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// Members that the dialect does not have; the API that defined it refuses them as unknown.
+/// Members of other dialects, which the API that defined the responses dialect refuses as unknown.
 const UNKNOWN: [&str; 6] = ["messages", "stop", "max_tokens", "n", "response_format", "stream_options"];
 
 #[derive(Deserialize)]

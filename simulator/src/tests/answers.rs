@@ -1,4 +1,4 @@
-//! Content of the answers, and their reproducibility.
+//! Tests of the content of answers: equal requests get equal answers.
 
 use super::super::schema;
 use super::{CHAT, MESSAGES, ask, post, server};

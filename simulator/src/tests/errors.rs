@@ -1,4 +1,4 @@
-//! Other paths, and requests that are wrong.
+//! Tests of unknown paths and of invalid requests.
 
 use super::super::SimulatorOptions;
 use super::{CHAT, MESSAGES, SimulatedServer, ask, post, receive, send, server};

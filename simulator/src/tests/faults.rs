@@ -1,4 +1,4 @@
-//! Each fault does what it says, and nothing else.
+//! Tests that each fault has its documented effect and no other.
 
 use super::super::{EnergyShape, ErrorShape};
 use super::{CHAT, MESSAGES, SimulatedFault, ask, once, post, receive, send, server, streamed, with};

@@ -1,4 +1,4 @@
-//! HTTP/2 in clear text and over TLS.
+//! Tests of HTTP/2 without TLS and over TLS.
 
 use super::super::{SimulatorControl, SimulatorOptions};
 use super::{CHAT, SimulatedFault, SimulatedServer, ask, once, server, streamed};

@@ -1,4 +1,4 @@
-//! When faults happen, and what is counted.
+//! Tests of the conditions of faults, and of the counters.
 
 use super::{CHAT, FaultRule, MESSAGES, SimulatedFault, ask, once, post, receive, send, server};
 use serde_json::json;
@@ -114,6 +114,7 @@ async fn the_pace_is_the_configured_one() {
     server.control().set_pace(Duration::from_millis(30), 100.0);
     let seen = post(server.address, CHAT, &ask(&json!({ "max_tokens": 11, "stream": true }))).await;
     assert!(seen.whole);
-    // First token and ten more; only too early is wrong, a busy machine may be late.
+    // 30 ms for the first token and 10 ms for each of the ten others. Only an earlier end is an error, because a busy
+    // machine may be slower.
     assert!(begin.elapsed() >= Duration::from_millis(130));
 }

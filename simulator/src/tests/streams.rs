@@ -1,4 +1,4 @@
-//! Streams in the grammar of their dialect.
+//! Tests that streams follow the event grammar of their dialect.
 
 use super::{CHAT, MESSAGES, RESPONSES, ask, post, server, streamed};
 use serde_json::{Value, json};
@@ -87,7 +87,7 @@ async fn a_messages_stream_follows_the_whole_grammar() {
         assert_eq!(names.len(), events.len());
         assert_eq!(names[..2], ["message_start", "ping"]);
         assert_eq!(names[names.len() - 2..], ["message_delta", "message_stop"]);
-        // Blocks come one after the other, each opened and closed.
+        // Checks that content blocks do not overlap: each is opened and closed before the next.
         let mut opened: Vec<Value> = Vec::new();
         let mut open = false;
         for event in &events {

@@ -1,4 +1,5 @@
-//! Embeddings and rerank: the same again, at any provider, in the shapes of real ones.
+//! Tests that embeddings and rerank results are equal at repetition and at every provider, and have the formats of
+//! real engines.
 
 use super::super::SimulatorOptions;
 use super::{FaultRule, SimulatedFault, SimulatedServer, SimulatorControl, post, server};

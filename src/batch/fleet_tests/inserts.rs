@@ -1,20 +1,21 @@
-//! Inserts of batches whose answer of the store is lost, or comes before their commit.
+//! Tests of batch inserts for which the store reports an error, although it has committed the batch or commits it
+//! later.
 
 use super::*;
 use penstock_storage::{
     RowPage, SnapshotRow, StoreError, StoreHealth, StoreTable, Transaction, VerifyOutcome,
 };
 
-/// Store that commits a transaction and loses its answer, or has transactions in its queue after their answer.
+/// Store that commits a transaction but reports an error, or that reports an error first and commits later.
 #[derive(Debug)]
 struct LostAnswers {
     inner: Arc<dyn Store>,
-    /// Answer of the next transaction, which is committed nevertheless.
+    /// Error that is reported for the next transaction, although the transaction is committed.
     next_error: Mutex<Option<StoreError>>,
-    /// True while transactions stay in the queue, and their callers wait in vain.
+    /// True while transactions stay in `queue` and their callers receive an error.
     holds: AtomicBool,
     queue: Mutex<Vec<Transaction>>,
-    /// True if reads fail after the lost answer.
+    /// True if reads fail after `next_error` was reported.
     then_fails: AtomicBool,
     fails: AtomicBool,
 }
@@ -97,7 +98,8 @@ impl Unsure {
         Self { store, member }
     }
 
-    /// Creates a batch whose insert has this answer of the store; the record can be read then if `is_readable`.
+    /// Creates a batch whose insert is committed, although the store reports the error `answer`. Later reads of the
+    /// record fail unless `is_readable` is true.
     async fn create(
         &self,
         pair: &Pair,
@@ -117,7 +119,8 @@ impl Unsure {
         created.map_err(|refusal| refusal.code)
     }
 
-    /// Creates a batch whose insert stays in the queue; returns its id.
+    /// Creates a batch whose insert is reported as failed and stays in the store's queue; returns the id of the
+    /// batch.
     async fn create_later(&self, pair: &Pair) -> String {
         self.store.holds.store(true, Ordering::Release);
         let refused = self.create(pair, StoreError::Stuck, true).await.unwrap_err();
@@ -137,7 +140,7 @@ impl Unsure {
     }
 }
 
-/// Returns the ids of the batches that are noted for the next process.
+/// Returns the ids of the batches that a note asks the next process to cancel.
 fn noted_ids(pair: &Pair) -> Vec<String> {
     let folder = pair.app.config_snapshot().settings.storage.path.join("uncertain-batches");
     let entries = std::fs::read_dir(folder).unwrap();
@@ -212,7 +215,7 @@ async fn a_batch_that_is_stored_after_its_refusal_is_cancelled_by_the_next_proce
     let alone = Unsure::start(&pair, FleetMember::without_fleet());
     let id = alone.create_later(&pair).await;
     assert!(alone.member.context.batches.close().await);
-    // Only the insert is committed before the process ends.
+    // Commits only the insert, as if the process had ended before the cancellation that follows it in the queue.
     alone.commit_queue(1);
     let next = Member::alone(&pair.app, &pair.calls);
     next.executor.permits.add_permits(1_000);

@@ -223,7 +223,7 @@ async fn a_batch_in_slices_is_continued_if_other_gateways_do_not_see_it() {
     let pair = Pair::start_with(6).await;
     let id = pair.start_divided_batch(18).await;
     let [first, second] = &pair.members;
-    // By its hash, a whole batch would almost certainly belong to one of these.
+    // Without slices, the hash would almost certainly assign the batch to one of these 40 members.
     let store = &pair.app.stores.store;
     let join = |number: usize| join_fleet(store.clone(), pair.folder.path(), &format!("earlier-{number}"));
     let earlier: Vec<_> = (0..40).map(join).collect();

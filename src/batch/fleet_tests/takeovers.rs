@@ -96,7 +96,8 @@ async fn a_gateway_that_took_a_batch_in_slices_over_stops_if_another_has_ended_i
     }
     let end = pair.ended(&id).await;
     until("the first to finish", || !first.runs(&id)).await;
-    // A takeover without a commit yet, whose gateway was cut off until the end of the batch.
+    // Simulates a gateway that took the batch over, but was cut off before its first commit until the batch had
+    // ended.
     second.run(before, claims::HeldClaim { claim, takeover: claims::TakeoverKind::Forced });
     until("the second to stop", || !second.runs(&id)).await;
     assert_eq!(pair.record(&id), end);

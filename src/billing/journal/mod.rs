@@ -31,12 +31,12 @@ use tracing::Level;
 
 /// Maximum number of operations per read of the queue.
 const MAX_OPS: usize = 4_096;
-/// Size from which no further group is appended in one call. It limits the work of an attempt that fails.
+/// Size in bytes at which one call stops appending groups. It limits the work that is lost if the call fails.
 const MAX_APPEND_BYTES: usize = 1024 * 1024;
 /// Pause before groups that could not be appended are appended again, if no operation arrives earlier.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
-/// Additional bytes of the journal, beyond the operations that wait for the database: both of its files may be full of
-/// committed records.
+/// Additional size of the journal in bytes, beyond the operations that wait for the database: both files of the
+/// journal may be full of committed records.
 const COMMITTED_BYTES: u64 = 32 * 1024 * 1024;
 /// Factor by which the records of operations may be larger than the size estimate of these operations.
 const BYTES_PER_ESTIMATE: u64 = 2;
@@ -189,7 +189,7 @@ impl JournalWriter {
         }
     }
 
-    /// Returns the longest wait for operations; `None` without groups that have to be appended again.
+    /// Returns the longest wait for operations; `None` (no limit) if no group has to be appended again.
     fn patience(&self) -> Option<Duration> {
         (!self.unwritten.is_empty()).then_some(RETRY_PAUSE)
     }
@@ -207,7 +207,8 @@ impl JournalWriter {
         self.group.add(self.number, &bytes, action.terms.as_ref());
     }
 
-    /// Writes the group, of which `ticket` is the last operation, after the groups that could not be written before.
+    /// Writes the groups that could not be written before, and then the current group, whose last operation is
+    /// `ticket`.
     fn write(&mut self, ticket: u64) {
         let committed = self.state.committed.load(Ordering::Acquire);
         self.unwritten.retain(|group| group.last > committed);
@@ -237,7 +238,7 @@ impl JournalWriter {
 
     /// Appends the first groups that are not in the file.
     fn append(&mut self, committed: u64) -> Result<(), StoreError> {
-        // Each file of the journal must be readable without the other file.
+        // Each file of the journal must be readable without the other file, so a new file contains the terms again.
         if self.journal.starts_new_file(committed) {
             self.known_terms.clear();
         }
@@ -265,7 +266,8 @@ impl JournalWriter {
         Ok(())
     }
 
-    /// Drops the newest groups beyond the maximum size of the files, which the files cannot have at all.
+    /// Drops the newest unwritten groups until the rest fits into the maximum size of the files. Larger groups could
+    /// never be appended.
     fn drop_excess(&mut self) {
         let limit = self.state.limit.load(Ordering::Relaxed);
         let mut bytes: u64 = self.unwritten.iter().map(|group| group.frames.len() as u64).sum();

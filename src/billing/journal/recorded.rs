@@ -7,9 +7,9 @@ use penstock_storage::ledger::LedgerStore;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Number of entries before the end of a chain in which the charges are searched first.
+/// Number of entries at the end of a chain that are searched first for the charges.
 const FIRST_ENTRIES: u64 = 256;
-/// Difference by which the clock of the process may have been set back while it wrote, in seconds.
+/// Assumed maximum number of seconds by which the clock was set back while the process wrote.
 const CLOCK_SECONDS: u64 = 3_600;
 
 /// Returns the requests that a chain has charged since a time, Unix seconds.
@@ -54,7 +54,7 @@ fn first_time(store: &LedgerStore, after: u64) -> Result<Option<u64>, StoreError
     Ok(None)
 }
 
-/// Returns the entry of a line; a damaged one counts as none, so that its charge is reported.
+/// Parses the entry of a line. A damaged line counts as no entry, so that its charge is reported as lost.
 fn parse(line: &[u8]) -> Option<LedgerEntry> {
     HashChain::parse_unverified(line).ok().map(|(entry, _)| entry)
 }

@@ -79,10 +79,10 @@ fn log_gap(stored: &StoredJournal, position: u64) {
     }
 }
 
-/// Use of the journal's own records of what was committed.
+/// Use of the records in which the journal itself notes the committed operations.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CommittedRecords {
-    /// The store knows the position, and may lack commits that it had acknowledged.
+    /// Skip these records: the store has its own position, and may have lost commits that it had acknowledged.
     Ignore,
     Obey,
 }
@@ -137,9 +137,9 @@ fn count_missing(records: &[JournalRecord], position: u64) -> u64 {
     missing
 }
 
-/// Renames the folder of a journal that must not be replayed, and logs the charges that are not made. The records of a
-/// journal end before those of the last commits, so the ledger is asked which of the charges it has: after an orderly
-/// stop all of them.
+/// Renames the folder of a journal that must not be replayed, and logs the charges that are not made. The journal
+/// does not note its last commits. So the ledger is asked which of the charges it already has; after an orderly stop
+/// it has all of them.
 fn isolate_journal(
     store: &LedgerStore,
     folder: &Path,
@@ -148,7 +148,8 @@ fn isolate_journal(
 ) -> Result<(), StoreError> {
     let mut lost = match position {
         Some(position) => pending_actions(stored, position.number, CommittedRecords::Ignore),
-        // Another member may have written the chain since then, and the last group may be committed.
+        // The store has no position of this journal any more, because another member may have written the chain since
+        // then. The last group of the journal may be committed nevertheless.
         None => pending_actions(stored, 0, CommittedRecords::Obey),
     };
     lost.retain(|action| matches!(action.act, EntryKind::Settle { .. }));
@@ -267,7 +268,7 @@ mod tests {
             (&[3, 4, 8, 9], 7, 0, &[8, 9], 0),
             (&[3, 4, 8, 9], 4, 6, &[8, 9], 1),
             (&[3, 4, 8, 9], 9, 0, &[], 0),
-            // A gap before the first record is reported by itself.
+            // A gap before the first record is not counted here, because `log_gap` reports it.
             (&[7, 8], 4, 0, &[7, 8], 0),
             (&[5, 5, 6], 4, 0, &[5, 6], 0),
             (&[], 4, 0, &[], 0),

@@ -78,7 +78,7 @@ impl Database {
         self.open_at(name, Duration::ZERO)
     }
 
-    /// Starts a gateway whose clock is ahead.
+    /// Starts a gateway whose clock differs from the system clock by `offset`.
     fn open_at(&self, name: &str, offset: Duration) -> Gateway {
         let (store, clock) = (&self.store, ProcessClock::with_offset(offset));
         let settings = FleetSettings {
@@ -108,13 +108,13 @@ impl Database {
         Gateway { member, ledger, cache, spends, clock, principal }
     }
 
-    /// Changes the budget as gateways learn it.
+    /// Changes the budget in the key caches of these gateways.
     fn change(&self, gateways: &[&Gateway], limits: &KeyLimits) {
         let record = KeyRecord { limits: *limits, ..self.record.clone() };
         gateways.iter().for_each(|gateway| gateway.cache.set_key(&record));
     }
 
-    /// Returns the sum that all parts have.
+    /// Returns the sum of the leases of all members.
     fn leased(&self) -> i64 {
         let pool = BudgetPool { owner: SpendOwner::Key(self.record.id.clone()), period: BudgetPeriod::Day };
         -SharedFleet::new(self.store.clone()).available_amount(&pool.name()).unwrap()
@@ -166,13 +166,13 @@ impl Gateway {
         self.ledger.adjust_leases(is_written);
     }
 
-    /// Returns the pools that this gateway wants, with its number.
+    /// Returns the pools that this gateway wants, each with the number of its member.
     fn wanted_pools(&self) -> Vec<(u32, String)> {
         let pools = self.ledger.leases().unwrap().pools_wanted_from_peers();
         pools.into_iter().map(|pool| (self.member.member_number(), pool)).collect()
     }
 
-    /// Returns the number of requests that had to draw.
+    /// Returns the number of draws for which a request had to wait.
     fn total_request_draws(&self) -> u64 {
         self.ledger.leases().unwrap().total_request_draws()
     }
@@ -183,7 +183,7 @@ impl Gateway {
     }
 }
 
-/// Serves at all gateways until none serves any more; returns the number of requests.
+/// Serves requests at all gateways until all of them refuse; returns the number of served requests.
 async fn spend_all(gateways: &[Gateway], most: i64, charged: i64) -> i64 {
     let (mut served, mut idle_rounds) = (0, 0);
     while idle_rounds < 4 {
@@ -192,14 +192,14 @@ async fn spend_all(gateways: &[Gateway], most: i64, charged: i64) -> i64 {
             served += i64::from(gateway.serve(most, charged).await);
         }
         let is_idle = served == before;
-        // The seconds in which an amount that others want returns.
+        // If all gateways refuse, waits for four heartbeats, within which the other members return a wanted amount.
         for _ in 0..if is_idle { 4 } else { 1 } {
             let wanted: Vec<(u32, String)> = gateways.iter().flat_map(Gateway::wanted_pools).collect();
             gateways.iter().for_each(|gateway| gateway.beat(&wanted));
         }
         idle_rounds = if is_idle { idle_rounds + 1 } else { 0 };
         for gateway in gateways.iter().filter(|_| is_idle) {
-            // For a moment the pool counts as empty.
+            // Ends the short time for which a gateway treats the pool as empty without reading it.
             let mut pools = gateway.ledger.leases().unwrap().pools.lock();
             pools.values_mut().for_each(LeaseState::forget_empty_pool);
         }
@@ -260,7 +260,7 @@ async fn a_request_that_exceeds_the_rest_of_a_budget_draws_nothing() {
     assert!(!large.serve(10, 10).await && !large.serve(101, 101).await);
     assert_eq!(database.leased(), 0, "5 are left, at whichever member");
     assert!(small.serve(1, 1).await && large.serve(1, 1).await);
-    // A member that knows of the spending does not ask the store.
+    // A member whose key cache has loaded the spending refuses the request without a draw.
     database.stores.spends.add(std::slice::from_ref(&spent)).unwrap();
     let informed = database.open("3");
     assert!(!informed.serve(10, 10).await);
@@ -289,7 +289,7 @@ async fn a_lowered_budget_holds_at_once_where_it_is_known_and_a_raised_one_too()
     }
     assert!(gateways.iter().all(|gateway| gateway.available() > 100), "both have parts");
     database.change(&[&gateways[0], &gateways[1]], &limits(100));
-    // The spending is not written yet, but it is in the parts.
+    // The spending is not in the store yet, but the leases in memory include it.
     for gateway in gateways.iter().cycle().take(20) {
         charged += if gateway.serve(20, 20).await { 20 } else { 0 };
     }
@@ -373,7 +373,7 @@ async fn a_draw_with_an_unknown_outcome_is_found_in_the_store() {
     let gateway = database.open("1");
     assert!(gateway.serve(100, 60).await);
     let before = gateway.available();
-    // The store applied it, and its answer was lost.
+    // Simulates a draw that the store has applied, but whose result was lost.
     let pool = BudgetPool { owner: SpendOwner::Key(database.record.id.clone()), period: BudgetPeriod::Day };
     let at = gateway.clock.unix_seconds();
     let request = BudgetRequest { pool, limit: 100_000, wanted: 500, least: 1, returned: 0, at };

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use tokio::time;
 
 impl Leases {
-    /// Returns for each budget true if the leases of all members exceed what is unspent of it, so that this member has
-    /// to draw its lease again. Returns true for all budgets if the store fails. Blocks.
+    /// Returns for each budget true if the leases of all members together exceed its unspent amount. In this case,
+    /// this member has to draw its lease again. Returns true for all budgets if the store fails. Blocks.
     fn are_overleased(&self, budgets: &[(LeasedBudget, i64)]) -> Vec<bool> {
         let limits: Vec<_> = budgets.iter().map(|(budget, _)| (budget.pool(), budget.limit())).collect();
         let now = self.clock.calendar_now().as_secs();
@@ -43,13 +43,13 @@ impl Ledger {
     }
 
     /// Reserves the possible cost of a request from its key and account as
-    /// [`crate::limits::rate_limit::reserve_limits`] does. If only this member's leases of their budgets do not cover
-    /// the request, a member of a fleet draws for it. So a request that another limit refuses, or that exceeds what is
-    /// known to be left of a budget, draws nothing.
+    /// [`crate::limits::rate_limit::reserve_limits`] does. If the request is refused only because this member's
+    /// budget leases are too small, the member draws for it from the pools. A request that another limit refuses, or
+    /// that exceeds the known rest of a budget, draws nothing.
     ///
     /// # Errors
-    /// Returns the refusal of a limit, and which it is; 503 if this member may not spend its leases any more, or if the
-    /// database does not answer in time.
+    /// Returns the refusal, and the limit that caused it; 503 if this member may not spend its leases any more, or if
+    /// the database does not answer in time.
     pub async fn reserve_limits_with_draw(
         self: &Arc<Self>,
         mut entry: ProvisionalPermit,
@@ -61,7 +61,7 @@ impl Ledger {
         };
         let deadline = time::Instant::now() + DRAW_TIMEOUT;
         for _ in 1..MAX_RESERVE_ATTEMPTS {
-            // The term may also end during a draw.
+            // The lease term may also end during a draw.
             leases.ensure_spendable().map_err(|refusal| (None, refusal))?;
             let (hit, refusal) = match reserve_limits(&mut entry, cost) {
                 Err(refused) if refused.0.is_lease => refused,
@@ -71,7 +71,7 @@ impl Ledger {
             if !is_covered.map_err(|refusal| (None, refusal))? {
                 return Err((Some(hit), refusal));
             }
-            // Another request may reserve the drawn amount first.
+            // Another request may reserve the drawn amount first, so the loop draws again.
         }
         reserve_limits(&mut entry, cost).map_err(refuse)
     }
@@ -95,7 +95,8 @@ impl Ledger {
         for (index, balance) in lacking.iter().enumerate() {
             if self.ensure_covered(leases, balance, price, deadline).await? != LeaseCoverage::Covered {
                 leases.note_refused(balance, price);
-                // No request needs what was drawn from the budgets before, so it returns with the next heartbeat.
+                // The amounts that were drawn for the other budgets of the request are no longer needed, so they
+                // return with the next heartbeat.
                 for drawn in lacking.iter().take(index) {
                     leases.with_state(drawn, |state| state.is_fresh = false);
                 }

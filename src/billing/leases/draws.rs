@@ -71,7 +71,7 @@ impl Ledger {
         for _ in 1..MAX_RESERVE_ATTEMPTS {
             self.ensure_funded(account, need, deadline).await?;
             match self.reserve(account, key, request, need, true) {
-                // Another request has reserved the amount meanwhile.
+                // Another request has reserved the drawn amount meanwhile, so the loop draws again.
                 Err(refusal) if self.leases.is_some() && refusal.code == ErrorCode::InsufficientCredits => {}
                 reserved => return reserved,
             }

@@ -1,6 +1,7 @@
 //! Draws of a process that drains after it has handed over to this one. Both are the same member, so what the earlier
-//! process draws for its last requests is in this member's leases in the store, but not in this process. When the
-//! earlier process has ended, the store has more of a lease than the memory, as after a draw with an unknown outcome.
+//! process draws for its last requests is in this member's leases in the store, but not in this process. After the
+//! end of the earlier process, a lease may therefore be larger in the store than in memory, as after a draw with an
+//! unknown outcome.
 
 use super::super::Ledger;
 use super::pool::LeasedPool;

@@ -15,7 +15,7 @@ pub(super) const MAX_HEARTBEAT_DRAW_TIME: Duration = Duration::from_millis(300);
 pub(super) struct PendingRefill {
     pub(super) balance: LeasedBalance,
     pub(super) amount: i64,
-    /// Number of heartbeats in a row that had no time for it.
+    /// Number of heartbeats in a row that had no time for this draw.
     pub(super) skipped: u32,
 }
 

@@ -155,8 +155,8 @@ impl LeaseState {
         self.refused_at.is_some_and(|at| at.elapsed() < WANTED_TIME)
     }
 
-    /// Returns twice the price of a request that was refused lately, so that a lease below that price draws; 0 without
-    /// one.
+    /// Returns the target size of the lease after a recent refusal, or 0 without one. The target is twice the price
+    /// of the refused request, because a lease draws only below half of its target.
     pub(super) fn target_after_refusal(&self) -> i64 {
         if self.has_recent_refusal() { self.refused.saturating_mul(2) } else { 0 }
     }

@@ -258,7 +258,7 @@ async fn what_a_refused_request_of_another_member_needs_returns_at_once() {
         return_unused(&member, &first);
     }
     assert_eq!(first.account_balance("acme").available(Wallet::Credits), 0, "nothing was spent since");
-    // For a moment the pool counts as empty.
+    // For a short time, the member treats the pool as empty without reading it.
     let begun = Instant::now();
     while second.ensure_funded("acme", need(18_000), deadline()).await.is_err() {
         assert!(begun.elapsed() < EMPTY_POOL_CACHE_TIME * 40);
@@ -287,7 +287,7 @@ async fn a_draw_with_an_unknown_outcome_is_found_in_the_store() {
     let (member, ledger) = gateways.open("1");
     grant(&ledger, 100_000).await;
     assert!(serve(&ledger, "r", 100, 60).await);
-    // The store applied the draw, but its answer was lost.
+    // Simulates a draw that the store has applied, but whose result was lost.
     let request = PoolRequest { pool: credit_pool_name("acme"), wanted: 500, least: 1 };
     assert_eq!(member.draw_from_pool(&request), Ok(500));
     let leases = ledger.leases().unwrap();

@@ -1,4 +1,5 @@
-//! Draws with an unknown outcome: what the store has of a lease beyond the memory is added to it.
+//! Draws with an unknown outcome: if a lease is larger in the store than in memory, the difference is added in
+//! memory.
 
 use super::super::Ledger;
 use super::super::write_queue::WriteQueue;
@@ -13,7 +14,7 @@ use tokio::sync::OwnedMutexGuard;
 enum ChargesWritten {
     /// The write queue is empty.
     Queue,
-    /// The charges of this lease were written, and it has no others as long as its total is the same.
+    /// All charges of this lease are written. It has no new charges as long as its total does not change.
     Lease,
 }
 
@@ -42,8 +43,8 @@ impl UncertainLease {
 }
 
 impl Ledger {
-    /// Adds the amounts that draws with an unknown outcome got after all: the excess of a lease in the store over the
-    /// lease in memory, at a time when all its charges are written. Blocks.
+    /// Adds the amounts that draws with an unknown outcome got after all. Once all charges of a lease are written,
+    /// this amount is the excess of the lease in the store over the lease in memory. Blocks.
     pub(super) fn resolve_uncertain_draws(
         &self,
         leases: &Leases,
@@ -79,7 +80,7 @@ impl Ledger {
             let balance = self.leased_balance(pool);
             let total = balance.total();
             let written = match &balance {
-                // Charges after the last write of the spending do not change the part of the budget in the store.
+                // Charges since the last write of the spending do not change the lease of the budget in the store.
                 LeasedBalance::Budget(_) => has_written_spends.then_some(ChargesWritten::Lease),
                 LeasedBalance::Wallet(..) => match state.has_all_charges_written(total, pushed, written) {
                     true => Some(ChargesWritten::Lease),

@@ -20,7 +20,7 @@ pub struct RollupChanges {
     pub added: Vec<KeyedRow>,
 }
 
-/// Maximum number of cells that stay in memory after a commit.
+/// Maximum number of rollups that stay in memory after a commit.
 const MAX_CELLS: usize = 4_096;
 
 /// Rollups that the entries of the current commit change, and those that recent commits changed.
@@ -89,8 +89,8 @@ impl RollupCache {
         self.is_damaged
     }
 
-    /// Returns the changed rows with their new values. A repetition returns the same bytes. An unreadable row counts as
-    /// empty, since a damaged sum must not keep charges from being written.
+    /// Returns the changed rows with their new values. Another call for the same commit returns the same bytes. An
+    /// unreadable row counts as empty, since a damaged sum must not keep charges from being written.
     ///
     /// # Errors
     /// Returns an error if the store cannot be read; then nothing of the commit was written.
@@ -156,8 +156,8 @@ impl RollupCache {
         }
     }
 
-    /// Records that the changed rollups are in the store. Removes those of earlier hours from memory, or all of them
-    /// above `MAX_CELLS`.
+    /// Records that the changed rollups are in the store. Removes rollups of other hours from memory, or all rollups
+    /// if there are more than `MAX_CELLS`.
     pub fn mark_written(&mut self) {
         for cell in self.changed.drain(..) {
             let Some(cached) = self.cells.get_mut(&cell) else { continue };

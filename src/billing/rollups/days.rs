@@ -33,9 +33,10 @@ pub struct DayBuildResult {
 /// Returns an error if the store cannot be read.
 pub fn first_incomplete_day(store: &LedgerStore) -> Result<DayNumber, ReportError> {
     let Some(value) = store.rollup(&day_watermark_key())? else { return Ok(DayNumber::default()) };
-    // Without a readable mark no day is complete.
+    // Without a readable watermark, no day is complete.
     let Ok(mark) = DayRollupWatermark::decode(&value) else { return Ok(DayNumber::default()) };
-    // The mark was read before the tips: a build in between makes the result earlier, but never later.
+    // The watermark is read before the tips. If a build ends in between, the result may be too early, but never too
+    // late.
     bound_by_tips(store, &mark, &store.chains()?)
 }
 
@@ -60,7 +61,7 @@ pub fn build_days(store: &LedgerStore, now: u64, id: String) -> Result<Option<Da
     let value = store.rollup(&day_watermark_key())?;
     let mark = match value.as_deref().map(DayRollupWatermark::decode) {
         Some(Ok(mark)) => mark,
-        // A later version builds in another form.
+        // A later version has built the rollups in another format.
         Some(Err(RowError::NewerVersion)) => return Ok(None),
         Some(Err(RowError::InvalidFormat)) | None => DayRollupWatermark::default(),
     };
@@ -104,11 +105,12 @@ impl From<ReportError> for BuildError {
     }
 }
 
-/// Writes the rows of all days from the day of a running build up to `end`, which is excluded. `before` is the value of
-/// the mark before the build.
+/// Writes the rows of all days from the first day of a running build up to `end`, which is excluded. `before` is the
+/// value of the watermark before the build.
 ///
-/// All rows are written under the guard of the running build, and a build begins before it reads: of two builds, the
-/// later one therefore writes the last value of each row, and it reads everything up to its positions of the chains.
+/// The store accepts a row only while the watermark still names this build, and a build writes the watermark before
+/// it reads. So of two builds, the later one writes the last value of each row, and reads all entries up to the chain
+/// positions in its watermark.
 fn write_days(
     store: &LedgerStore,
     before: Option<&[u8]>,

@@ -148,7 +148,7 @@ pub(super) fn unreadable_row_error(error: RowError) -> ReportError {
 /// Returns an error if the store cannot be read.
 pub fn account_names(store: &LedgerStore) -> Result<Vec<Arc<str>>, ReportError> {
     let mut names = Vec::new();
-    // Start after all rows of the whole gateway, which have the empty account.
+    // Starts after the rows of the whole gateway, whose account name is empty.
     let mut after = b"\x01".to_vec();
     loop {
         let page = store.rollup_page(b"", Some(&after), 1)?;

@@ -218,7 +218,7 @@ fn count_rows(store: &LedgerStore, hour: HourNumber) -> Result<(u64, u64), Repor
     }
 }
 
-/// Returns true if a row is that of a day, or the mark of complete days.
+/// Returns true if a row is that of a day, or the watermark of complete days.
 fn is_row_of_days(key: &[u8]) -> bool {
     matches!(day_from_row_key(key), Ok(Some(_))) || key == day_watermark_key()
 }

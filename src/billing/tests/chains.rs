@@ -91,7 +91,7 @@ fn members_that_write_at_the_same_time_lose_and_double_nothing() {
                 let mut operations = Operations::new(seed);
                 for number in 0..150 {
                     operations.push_request(&member.ledger);
-                    // Each id is granted by one of the members.
+                    // All members request the same grant ids; each id is granted by one of them.
                     if number >= 100
                         && number % 5 == 0
                         && grant(&member.ledger, &format!("g{number}"), 1_000).is_ok()
@@ -114,7 +114,7 @@ fn members_that_write_at_the_same_time_lose_and_double_nothing() {
     assert_eq!(terms, 2, "each terms are recorded by one of the members");
     assert_eq!(all, entries(&book, false));
     assert!(all.is_sorted_by_key(|entry| (entry.at, entry.seq)), "in the order of time");
-    // The parts of the members and the pool are the balance.
+    // The balance is the pool plus the leases in the store, which the charges make negative here.
     let fleet = SharedFleet::new(store.clone());
     let parts = members.iter().flat_map(|member| {
         fleet.pool_parts(penstock_storage::fleet::Incarnation { id: member.incarnation, beat: 0 }).unwrap()
@@ -165,7 +165,7 @@ fn a_name_that_another_member_used_meanwhile_leaves_the_rest_of_the_group() {
         let again = scope.spawn(|| grant(&one.ledger, "same", 7));
         let own = scope.spawn(|| grant(&one.ledger, "own", 11));
         until("the group to be drafted", || slow.begun.load(Ordering::Acquire) > begun);
-        // The other member records the same terms and the same grant, while the first group is on its way.
+        // The other member records the same terms and the same grant, while the commit of the first group is blocked.
         reserve(&other.ledger, "elsewhere", 30).unwrap().settle(charge(5));
         let made = grant(&other.ledger, "same", 7).unwrap();
         assert_eq!(chain_of(made), 1);
@@ -180,7 +180,8 @@ fn a_name_that_another_member_used_meanwhile_leaves_the_rest_of_the_group() {
     one.ledger.close();
     other.ledger.close();
     let proof = assert_whole(&quick);
-    // Grants of first, same and own; the terms once; three charges and theirs of the other.
+    // Three grants (first, same, own), the terms once, and four charges with a reserve each: three of one member, one
+    // of the other.
     assert_eq!((proof.entries, proof.open_reservations), (3 + 1 + 2 * 4, 0));
     assert_eq!(stored_balance(&quick), 1_000 + 7 + 11 - 20 - 40 - 3 - 5);
     let book = LedgerStore::open_read_only(quick.clone());
@@ -295,7 +296,7 @@ fn a_claimed_chain_continues_after_a_crash_and_its_reservations_are_voided_once(
     assert_eq!(proof.open_reservations, 1, "that of the living member");
     of_other.settle(charge(40));
     assert_eq!(settled(&other.ledger).open_reservations, 0);
-    // The same process again still has its claim, and there is no reservation to void.
+    // If the same member starts again, it still has its claim, and there is no reservation to void.
     next.ledger.close();
     let again = continue_member(&store, next.incarnation, QUICK, None);
     assert_eq!((again.store.chain(), settled(&again).entries), (0, proof.entries + 2));

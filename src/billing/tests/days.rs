@@ -72,7 +72,7 @@ fn all_entries(store: &LedgerStore) -> Vec<LedgerEntry> {
     entries
 }
 
-/// Checks random periods of all accounts against hours and ledger.
+/// Checks that the rollups of days equal those of hours and the ledger, for random periods of all accounts.
 fn assert_periods(store: &LedgerStore, random: &mut StdRng) {
     let entries = all_entries(store);
     let first = DayNumber::from_unix(START).0 - 1;
@@ -97,7 +97,7 @@ fn assert_periods(store: &LedgerStore, random: &mut StdRng) {
     }
 }
 
-/// Checks the statements of random periods against the entries.
+/// Checks that statements of random periods equal those computed from the entries.
 fn assert_statements(store: &LedgerStore, random: &mut StdRng) {
     for account in [None, Some("acme")] {
         let day = |number: u64| UtcDay::from_unix(START + number * DAY);
@@ -184,7 +184,7 @@ fn a_late_entry_is_counted_at_once_and_its_day_is_built_again() {
     assert_eq!(after, hours_of(&book, "", whole));
     build(&book, newest(&book) + DAY).unwrap();
     assert_eq!((first_incomplete_day(&book).unwrap(), days_of(&book, "", whole)), (today, after));
-    // A gateway that joins writes a chain that the mark does not have.
+    // A gateway that joins writes a chain that the watermark does not contain.
     let third = member(&store);
     let mut operations = Operations::new(3);
     operations.step = 1;
@@ -221,7 +221,8 @@ fn a_build_that_ends_anywhere_is_continued() {
         assert_eq!(built.is_ok(), transactions == 3, "a build has a start, its rows and an end");
         assert_eq!(days_of(&book, "acme", whole), hours);
         store.lies.store(0, Ordering::Release);
-        // The mark of the first build stays until it counts as ended, unless only its end was reported as failed.
+        // The watermark names the first build as running until that build counts as abandoned, unless only the end of
+        // the build was reported as failed.
         build(&book, now + 599);
         assert_eq!(days_of(&book, "acme", whole), hours);
         build(&book, now + 600);
@@ -272,7 +273,7 @@ fn a_changed_row_of_a_day_is_found_and_a_rebuild_writes_it_again() {
         assert!(rebuild::verify(&book).unwrap().is_intact());
         build(&book, now);
     }
-    // An unreadable mark makes no day complete.
+    // With an unreadable watermark, no day is complete.
     store.apply(Transaction::new().put(StoreTable::Usage, day_watermark_key(), b"damaged".to_vec())).unwrap();
     assert_eq!(first_incomplete_day(&book).unwrap(), DayNumber(0));
     assert_equal_to_ledger(&book);

@@ -12,7 +12,7 @@ use penstock_usage::UsageRange;
 /// 2026-11-29T23:00:00Z.
 const START: u64 = 1_795_993_200;
 
-/// Records a charge a second in the chain of a new member, from `at` on.
+/// Records one charge per second in the chain of a new member, from `at` on.
 fn record_charges(store: &Arc<Flaky>, name: &str, at: u64, count: u64) {
     let incarnation = SharedFleet::new(store.clone()).join(name).unwrap().id;
     let claim = ChainClaim::take(&**store, incarnation).unwrap();

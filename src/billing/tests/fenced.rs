@@ -1,4 +1,5 @@
-//! Tests of outcomes on conditions: recorded completely, or their charges are voids and no row is written.
+//! Tests of outcomes with conditions: they are recorded completely, or their charges become voids and no row is
+//! written.
 
 use super::*;
 use penstock_storage::batches::{BatchClaim, ClaimState};
@@ -11,14 +12,14 @@ fn claim(incarnation: u32, number: u64) -> BatchClaim {
     BatchClaim { incarnation, number, commits: 0, state: ClaimState::Held }
 }
 
-/// Writes a claim, as a member that takes it.
+/// Writes a claim, like a member that takes the claim.
 fn set_claim(store: &Flaky, claim: BatchClaim) {
     let row = claim.row_write("b");
     let written = Transaction::new().put(row.table, row.key, row.value.unwrap());
     store.apply(written.put(StoreTable::Meta, COUNTER, counter_row(0))).unwrap();
 }
 
-/// Returns the commit of a row under a claim, which counts it.
+/// Returns the rows and conditions of a commit that requires the claim `held` and increases a counter.
 fn fenced(held: BatchClaim, value: &[u8]) -> (Vec<RowWrite>, CommitConditions) {
     let done = RowWrite { table: StoreTable::Batches, key: b"done".to_vec(), value: Some(value.to_vec()) };
     let counter = CounterChange { table: StoreTable::Meta, key: COUNTER.to_vec(), by: 5 };

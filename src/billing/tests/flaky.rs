@@ -13,9 +13,9 @@ use std::time::Duration;
 pub(super) struct Flaky {
     inner: Arc<dyn Store>,
     pub(super) full: AtomicBool,
-    /// Number of transactions that are committed and reported as failed.
+    /// Number of the next transactions that are committed, but reported as failed.
     pub(super) lies: AtomicU32,
-    /// Number of transactions before those that are reported correctly.
+    /// Number of transactions that are committed and reported correctly before those of `lies`.
     pub(super) passes: AtomicU32,
     /// Number of rows that were read one by one.
     pub(super) reads: AtomicU32,

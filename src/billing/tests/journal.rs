@@ -28,12 +28,12 @@ impl Folder {
         Self { database: open_in_memory(), dir: tempfile::tempdir().unwrap() }
     }
 
-    /// Folder of another gateway on the same database.
+    /// Returns the folder of another gateway on the same database.
     fn sibling(&self) -> Self {
         Self { database: self.database.clone(), dir: tempfile::tempdir().unwrap() }
     }
 
-    /// Folders of journals with charges that were not made.
+    /// Returns the renamed folders of journals whose charges were not made.
     fn unwritten(&self) -> Vec<PathBuf> {
         let files = std::fs::read_dir(self.dir.path()).unwrap().map(|file| file.unwrap().path());
         files.filter(|path| path.extension().is_some_and(|end| end == "unwritten")).collect()
@@ -66,7 +66,7 @@ impl Folder {
         LedgerStore::open_read_only(self.database.clone()).balance("acme").unwrap().unwrap().credits
     }
 
-    /// Rest of the pool and all parts: their sum must be the balance.
+    /// Returns the sum of the pool and of all leases, which must be equal to the balance.
     fn pool_and_parts(&self, process: &Process) -> i64 {
         let rest =
             SharedFleet::new(self.database.clone()).available_amount(&credit_pool_name("acme")).unwrap();
@@ -92,7 +92,7 @@ impl Process {
         runtime.block_on(self.ledger.wait_written_or_journaled(ticket));
     }
 
-    /// Loses the database permanently, and serves requests from the lease.
+    /// Simulates a permanent loss of the database, and serves requests from the lease.
     fn lose_database(&self) {
         self.connection.full.store(true, Ordering::Release);
         self.serve("first", 1, 10);
@@ -100,7 +100,7 @@ impl Process {
         self.serve("later", 19, 10);
     }
 
-    /// Ends the process, which cannot write any more.
+    /// Ends the process while it cannot write to the database.
     fn end(self) {
         self.ledger.close();
         assert!(!self.ledger.is_completely_written());
@@ -185,7 +185,7 @@ fn files_of_a_backup_are_not_replayed_again() {
     third.ledger.close();
     assert_eq!(folder.balance(), after - 10);
     drop(third);
-    // Numbers continue after those of the database.
+    // The numbers of the journal continue after those in the database, so nothing is replayed.
     let fourth = folder.start();
     assert_eq!(fourth.ledger.journal_snapshot().unwrap().replayed, 0);
     settled(&fourth.ledger);
@@ -224,8 +224,8 @@ fn after_an_orderly_stop_of_all_gateways_nothing_is_reported_as_lost() {
     first.serve("before", 5, 100);
     first.ledger.close();
     first.member.leave_fleet();
-    // Another gateway continues the chain, so the position of the journal is that of the other one, and many entries
-    // follow those of the journal.
+    // Another gateway continues the chain. So the journal position in the store is that of the other gateway, and
+    // many entries follow those of the first journal.
     let second = other.start();
     second.serve("second", 300, 1);
     second.ledger.close();

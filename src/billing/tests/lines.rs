@@ -22,7 +22,7 @@ fn batch_ends_and_their_rows_are_one_commit() {
     let ledger = open(&store, QUICK);
     grant(&ledger, "g1", 10_000_000).unwrap();
     store.stalls.store(true, Ordering::Release);
-    // More than fits in one commit.
+    // More operations than fit in one commit.
     let hold = |name: String| reserve(&ledger, &name, 100).unwrap();
     (0..4_000).for_each(|n| {
         hold(format!("before{n}")).settle(charge(1));
@@ -99,7 +99,7 @@ fn data_that_exceeds_a_commit_is_returned() {
         ledger.record_outcomes(vec![], rows(MAX_EXTRA_ROWS + 1, 10)).err().unwrap();
     assert_eq!((ends.len(), back.len()), (0, MAX_EXTRA_ROWS + 1));
     assert!(ledger.record_outcomes(vec![], rows(17, 64 * 1024)).is_err());
-    // A row that exceeds the store's limit.
+    // One byte more than 64 KiB exceeds the store's limit for a row.
     assert!(ledger.record_outcomes(vec![], rows(1, 64 * 1024)).is_ok());
     assert!(ledger.record_outcomes(vec![], rows(1, 64 * 1024 + 1)).is_err());
     assert!(ledger.record_outcomes(vec![], vec![row(&"k".repeat(513), None)]).is_err());

@@ -1,5 +1,5 @@
-//! Tests of the classes of prices: the quantities of an invoice's line times its unit prices are its amount, and
-//! rollups that an earlier version wrote without classes are valid.
+//! Tests of the classes of prices: the amount of an invoice line is the sum of its quantities times their unit
+//! prices. Rollups that an earlier version wrote without classes are valid.
 
 use super::rollups::START;
 use super::*;
@@ -134,7 +134,7 @@ fn rollups_without_classes_are_valid_and_a_rebuild_separates_them() {
     assert_eq!(merged.total, before.total);
     assert!(rebuild::rebuild(&book).unwrap().is_intact());
     assert_eq!(figures(&book), before);
-    // Other sums than those of all classes together are found.
+    // The verification finds sums that differ from the total of all classes.
     let rows = store.scan(StoreTable::Usage, b"acme\0", None, 1_000).unwrap().rows;
     let classes =
         rows.iter().filter(|row| String::from_utf8_lossy(&row.value).contains("\"price\":\"batch\""));

@@ -31,7 +31,7 @@ fn a_charge_is_corrected_once_and_verification_finds_manual_changes() {
     assert_eq!(ledger.balance("acme").credits.amount, 970);
     settled(&ledger);
     ledger.close();
-    // One digit of one amount is changed, in one block.
+    // Changes one digit of one amount in one block.
     let row = store.scan(StoreTable::Ledger, b"", None, 1).unwrap().rows.remove(0);
     let month = ledger.store.months().unwrap().remove(0);
     let block = ledger.store.month_blocks(&month, 0).unwrap().0.next().unwrap().unwrap();
@@ -74,7 +74,7 @@ fn a_checkpoint_proves_that_earlier_entries_are_unchanged() {
     };
     let proof = verify(&checkpoint);
     assert!(proof.is_intact() && proof.checkpoint != checkpoint, "{proof:?}");
-    // Another ledger with other entries, each of which follows from the one before.
+    // Another ledger with other entries, whose hash chain is valid.
     let other = open(&Flaky::over(open_in_memory()), QUICK);
     grant(&other, "g1", 999).unwrap();
     settled(&other);

@@ -94,7 +94,7 @@ fn an_incomplete_last_line_is_removed_once_the_ledger_is_rebuilt() {
         std::fs::write(&files[1], november).unwrap();
         let store: Arc<dyn Store> = open_in_memory();
         let rebuilt = rebuild_ledger(&store, dir.path()).map_err(|failed| failed.0)?;
-        // The files continue with the rebuilt store.
+        // The rebuilt store continues its ledger in the same replica files.
         LedgerStore::open(store, Some(dir.path())).unwrap();
         let left = files.map(|file| std::fs::read(file).unwrap()).concat();
         Ok::<_, String>((rebuilt.entries, rebuilt.shortened.len(), left))

@@ -312,7 +312,7 @@ fn a_store_without_rollups_gets_them_at_its_start() {
     (0..30).for_each(|_| operations.push_request(&ledger));
     ledger.close();
     let book = LedgerStore::open_read_only(store.clone());
-    // A version without rollups writes the tip without the mark, and no rows.
+    // Simulates a store of a version without rollups, which writes no rollup rows and does not mark the tip.
     book.clear_rollups().unwrap();
     assert!(!rebuild::verify(&book).unwrap().is_intact());
     let ledger = open(&store, QUICK);
@@ -360,7 +360,7 @@ fn a_commit_of_a_process_alone_reads_no_rollup_again() {
     push("next");
     let reads = store.reads.load(Ordering::Acquire) - before.0;
     let commits = u32::try_from(store.committed.lock().len() - before.1).unwrap();
-    // The length of the month; and two rollups, if an hour begins meanwhile.
+    // Each commit reads the length of the month. If a new hour begins meanwhile, two rollups are read too.
     assert!(commits >= 1 && reads <= commits + 2, "{reads} reads in {commits} commits");
 }
 

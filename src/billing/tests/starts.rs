@@ -10,7 +10,7 @@ fn reserves_left_open_by_a_crash_are_voided_and_charge_nothing() {
     reserve(&ledger, "paid", 100).unwrap().settle(charge(40));
     let open_ones: Vec<Hold> = (0..5).map(|n| reserve(&ledger, &format!("open{n}"), 100).unwrap()).collect();
     until("it to be written", || ledger.durability_snapshot().waiting == 0);
-    // The process has ended: nothing of it reaches the store.
+    // Simulates the end of the process: the dropped reservations no longer reach the store.
     ledger.close();
     drop(open_ones);
     let next = open(&store, QUICK);

@@ -9,7 +9,7 @@ const LONG: &str = "[ledger]\nwindow = \"1h\"\n";
 fn rows_without_a_waiter_are_written_with_later_ones() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, LONG);
-    // Written at once, since the caller of a grant waits for it; the writer is active then.
+    // The grant is written at once, because its caller waits for it. After that, the writer is active.
     grant(&ledger, "g1", 1_000).unwrap();
     let groups = store.committed.lock().len();
     let tickets: Vec<u64> =
@@ -71,7 +71,8 @@ fn a_batch_line_does_not_wait_for_the_window() {
 fn rows_beyond_a_full_group_do_not_wait_for_the_window() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, LONG);
-    // Two operations each: those of the first group, and more than fit in the second, during the first write.
+    // During the first write, which is blocked, pushes the operations of the first group and more than fit in the
+    // second one. Each request has two operations.
     store.stalls.store(true, Ordering::Release);
     (0..2_048 + 3_000).for_each(|n| {
         reserve(&ledger, &format!("before{n}"), 0).unwrap().settle(charge(0));

@@ -1,4 +1,5 @@
-//! Commit of a draft: it is tried until the store has the group, or until this process may not write any more.
+//! Commit of a draft of ledger entries. A failed commit is retried until the store has the group, or until this
+//! process may no longer write.
 
 use super::super::entry_effects::correction_balance_change;
 use super::super::extra_rows;
@@ -14,25 +15,26 @@ use penstock_storage::ledger::{CommitConflict, JournalPosition, LedgerCommit, Le
 use std::time::Duration;
 use tracing::Level;
 
-/// Pause before a failed commit is tried again.
+/// Pause before a failed commit is retried.
 const RETRY_PAUSE: Duration = Duration::from_millis(250);
-/// Number of retries at the end of the process.
+/// Number of retries while the process stops.
 const LAST_TRIES: u32 = 4;
 
 /// Outcome of the attempts to commit a group.
 enum CommitOutcome {
-    /// Group that is in the store; true if the replica has it too.
+    /// The group is in the store; true if it is in the replica too.
     Written(bool),
-    /// The group is not in the store, because other commits have used some of its names. Contains these names with the
-    /// numbers of their entries.
+    /// The group is not in the store, because other commits have already used some of its names. Contains these
+    /// names, each with the number of the entry that uses it.
     NamesUsed(Vec<(String, u64)>),
     /// The group is not in the store, because its conditions are not met.
     FenceLost,
-    /// The group will not be written by this process.
+    /// This process will not write the group.
     Lost,
 }
 
-/// Failure of an attempt, which decides whether another attempt is made.
+/// Failed attempt to commit. The variant decides if it is retried: after a pause (`Retry`), at once (`Repeat`), or
+/// not (`End`).
 enum FailedAttempt {
     Retry(String),
     Repeat,
@@ -40,7 +42,7 @@ enum FailedAttempt {
 }
 
 impl LedgerWriter {
-    /// Commits the draft; returns false if that is impossible and the writer ends.
+    /// Commits the draft. Returns false if the draft cannot be committed; the writer then ends.
     pub(super) fn commit(&mut self) -> bool {
         loop {
             let mut draft = std::mem::take(&mut self.draft);
@@ -86,7 +88,8 @@ impl LedgerWriter {
             hash: self.chain.hash,
             at: self.at,
             first_open: self.open.oldest_seq().unwrap_or(self.chain.seq + 1),
-            // Incomplete rollups remain marked as incomplete until they are rebuilt.
+            // The new group does not complete incomplete rollups: they remain marked as incomplete until they are
+            // rebuilt.
             are_rollups_complete: self.tip.is_none_or(|tip| tip.are_rollups_complete),
         };
         let (spent, credited) = draft.take_pool_amounts();
@@ -111,7 +114,7 @@ impl LedgerWriter {
         }
     }
 
-    /// Tries to append a group until the store has committed it, or never will.
+    /// Retries the append of a group until the store has committed it, or until the outcome is final.
     fn append_group(&mut self, group: &mut LedgerCommit, draft: &mut GroupBuilder) -> CommitOutcome {
         let mut tries = LAST_TRIES;
         let mut logged = false;
@@ -135,8 +138,8 @@ impl LedgerWriter {
                 }
             };
             self.queue.set_failing();
-            // The callers of adjustments get an error now. The adjustments stay in the group, and take effect once it
-            // is written.
+            // The callers of adjustments get an error now. The adjustments stay in the group, and take effect once
+            // the group is written.
             draft.adjustments_mut().for_each(drop_reply);
             if !logged {
                 tracing::error!(name: "ledger_not_written", why);
@@ -158,8 +161,8 @@ impl LedgerWriter {
         }
     }
 
-    /// Adds the changed rollups to a group: as new values if this process is the only writer, otherwise as changes that
-    /// the store adds.
+    /// Adds the changed rollups to a group: as complete new values if this process is the only writer, otherwise as
+    /// differences that the store adds to its values.
     fn add_rollups(&mut self, group: &mut LedgerCommit) -> Result<(), StoreError> {
         if self.store.claim().is_some() {
             let changes = self.rollups.changes(&self.store)?;
@@ -167,7 +170,7 @@ impl LedgerWriter {
         } else {
             group.rollups = self.rollups.changed_row_values(&self.store)?;
         }
-        // The next start of the gateway rebuilds incomplete rollups.
+        // Marks incomplete rollups, which the next start of the gateway rebuilds.
         group.new_tip.are_rollups_complete &= !self.rollups.is_damaged();
         Ok(())
     }
@@ -197,7 +200,7 @@ impl LedgerWriter {
             }
             error => {
                 if matches!(error, StoreError::Corrupt { .. }) && self.store.claim().is_some() {
-                    // Changes cannot be added to an unreadable rollup, so the rollup is replaced.
+                    // The store cannot add changes to an unreadable rollup, so the next attempt replaces the rollup.
                     self.rollups.forget_cached_values();
                 }
                 FailedAttempt::Retry(error.to_string())
@@ -205,7 +208,7 @@ impl LedgerWriter {
         }
     }
 
-    /// Ends all writing, because other gateways declared this one dead and may own its chain now.
+    /// Ends all writing of this process. Other gateways declared it dead, and may own its chain now.
     fn fence(&self) -> CommitOutcome {
         self.queue.set_fenced();
         tracing::event!(name: "ledger_fenced", Level::ERROR, {});
@@ -213,14 +216,14 @@ impl LedgerWriter {
     }
 }
 
-/// Answers the caller of an adjustment whose outcome is unknown.
+/// Answers the caller of an adjustment with an error: the outcome of the adjustment is unknown.
 fn drop_reply(adjustment: &mut AdminAdjustment) {
     let (dropped_reply, _) = std::sync::mpsc::channel();
     std::mem::replace(&mut adjustment.reply, dropped_reply).send(Err(AdjustmentError::OutcomeUnknown)).ok();
 }
 
 /// Applies the committed adjustments of a draft to the balances in memory, and answers their callers. In a fleet the
-/// amounts are in the pools, so the balances do not change.
+/// shared pools have the amounts, so the balances in memory do not change.
 fn reply_to_all(draft: GroupBuilder, in_fleet: bool) {
     for DraftedAdjustment { adjustment, seq, .. } in draft.adjustments {
         if !in_fleet {

@@ -1,12 +1,13 @@
-//! Commits with conditions. Each is a separate group, so that a condition that is not met affects no other charge.
+//! Commits with conditions. Outcomes with conditions are committed as a group of their own, so that a condition that
+//! is not met affects no other charge.
 
 use super::super::fenced_outcomes::FencedOutcomes;
 use super::super::write_op::WriteOp;
 use super::LedgerWriter;
 
 impl LedgerWriter {
-    /// Adds an operation to the draft, after a commit if it does not fit; commits outcomes with conditions at once.
-    /// Returns false if the writer ends.
+    /// Adds an operation to the draft; if the operation does not fit, commits the draft first. Commits outcomes with
+    /// conditions at once. Returns false if the writer ends.
     pub(super) fn add_operation_to_draft(&mut self, op: WriteOp) -> bool {
         let op = match op {
             WriteOp::Fenced(lines) => return self.write_fenced(*lines),
@@ -20,8 +21,8 @@ impl LedgerWriter {
         true
     }
 
-    /// Commits the draft, and then the outcomes with conditions. Returns false if that is impossible and the writer
-    /// ends.
+    /// Commits the draft, and then the outcomes with conditions. Returns false if a commit is impossible; the writer
+    /// then ends.
     fn write_fenced(&mut self, lines: FencedOutcomes) -> bool {
         if self.draft.queued_bytes > 0 && !self.commit() {
             return false;

@@ -1,5 +1,6 @@
-//! Second draft of a group, after other gateways have used some of its names. The entries with these names are left
-//! out, and the other entries get the numbers and hashes that follow. The store contains nothing of the first draft.
+//! Second draft of a group, for the case that other gateways have already used some of its names. The entries with
+//! these names are left out, and the other entries get new numbers and hashes without gaps. The store contains no
+//! part of the first draft.
 
 use super::super::entry_effects::replacement_void;
 use super::super::fenced_outcomes::CommitConditions;
@@ -12,13 +13,14 @@ use std::collections::{HashMap, HashSet};
 
 /// First draft of a group of ledger entries, which a later draft replaces.
 struct FirstDraft {
-    /// Names that are used, with the numbers of their entries.
+    /// Names that other commits have already used, each with the number of its entry.
     used: HashMap<String, u64>,
     /// Names that the entries of the first draft use.
     names: HashSet<String>,
     /// Adjustments of the draft by the numbers of their entries.
     adjustments: HashMap<u64, DraftedAdjustment>,
-    /// Entries of the adjustments after the second draft, by their numbers in the first draft.
+    /// Entry that each adjustment has after the second draft, by the number of the adjustment's entry in the first
+    /// draft.
     numbers: HashMap<u64, AdjustmentEntry>,
 }
 
@@ -26,12 +28,13 @@ struct FirstDraft {
 enum AdjustmentEntry {
     /// Number of the entry in the second draft.
     Drafted(u64),
-    /// Entry of another commit, which used the name first.
+    /// Number of the entry of another commit, which used the name first.
     Used(u64),
 }
 
 impl LedgerWriter {
-    /// Replaces a group by a draft without the entries whose names are used. Adjustments of such names are answered.
+    /// Replaces a group by a second draft without the entries whose names are already used. The callers of
+    /// adjustments with such names get their answer now.
     pub(super) fn redraft(&mut self, group: LedgerCommit, draft: GroupBuilder, used: Vec<(String, u64)>) {
         self.rewind_drafts(&group);
         let mut first = FirstDraft {
@@ -65,7 +68,7 @@ impl LedgerWriter {
         }
     }
 
-    /// Replaces a group of batch outcomes by a draft with voids in place of its charges and without its rows.
+    /// Replaces a group of batch outcomes by a draft that has a void in place of each charge, and no rows.
     pub(super) fn redraft_without_charges(&mut self, group: &LedgerCommit, draft: &GroupBuilder) {
         self.rewind_drafts(group);
         self.is_fence_lost = true;
@@ -81,7 +84,7 @@ impl LedgerWriter {
                 continue;
             };
             match &kind {
-                // The terms are recorded again with the next charge that refers to them.
+                // The writer forgets the terms, so the next charge that refers to them records them again.
                 EntryKind::Terms { id, .. } => drop(self.known_terms.remove(id)),
                 kind => {
                     let void = replacement_void(kind, "claim_lost").unwrap_or_else(|| kind.clone());
@@ -91,8 +94,8 @@ impl LedgerWriter {
         }
     }
 
-    /// Returns to the state before the first draft, except for the open reservations: an entry that is applied again
-    /// replaces its reservation, and entries that are left out have none.
+    /// Restores the state before the first draft, except for the open reservations. An entry that is applied again
+    /// replaces its reservation, and an entry that is left out has no reservation.
     fn rewind_drafts(&mut self, group: &LedgerCommit) {
         self.chain = chain_end(&self.store, self.tip);
         self.at = self.tip.map_or(0, |tip| tip.at);

@@ -1,4 +1,5 @@
-//! Source of the writer's operations: the queue, or the journal's thread, which takes them from the queue first.
+//! Source of the writer's operations: the queue or, if there is a journal, the journal thread, which takes the
+//! operations from the queue and passes them on.
 
 use super::super::journal::JournalState;
 use super::super::write_queue::{DrainedOps, MAX_GROUP_OPERATIONS, WriteQueue};
@@ -14,8 +15,8 @@ pub(in super::super) struct JournaledOps {
 }
 
 impl JournaledOps {
-    /// Takes the operations that the journal thread passed on next, and those that wait behind them, up to the size of
-    /// a group. Returns no operations if nothing arrives for `patience`; returns `None` once the journal thread has
+    /// Takes the next operations from the journal thread, and those that wait behind them, up to the size of a group.
+    /// Returns an empty list if no operations arrive within `patience`. Returns `None` once the journal thread has
     /// ended and all operations were taken.
     fn collect(&self, patience: Option<Duration>) -> Option<DrainedOps> {
         let first = match patience {

@@ -1,5 +1,5 @@
-//! Access to the ledger: through the running gateway, or directly in its store when none runs. Requests and answers are
-//! the same.
+//! Access to the ledger: through the running gateway, or directly in its store when none runs. Both take the same
+//! requests and return the same answers.
 
 use crate::admin::request::{AdminRequest, LedgerReply};
 use crate::admin::routes::{self, RouteHandler};
@@ -41,8 +41,8 @@ impl LedgerBackend {
                     debt: i64::MAX,
                     backlog: usize::MAX,
                     slow: Duration::from_secs(1),
-                    // Grants and corrections are the only entries with a time of this process; the gateway itself
-                    // reports if the clock is incorrect.
+                    // The clock is not checked here. Only grants and corrections get their time from this process,
+                    // and the gateway itself reports an incorrect clock.
                     max_clock_lead: Duration::MAX,
                 };
                 let ledger = Ledger::open(vault.ledger.clone(), &settings, ProcessClock::start())?;

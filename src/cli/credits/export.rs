@@ -37,7 +37,7 @@ pub(super) struct ExportArgs {
 /// Position in the ledger from which an export continues.
 #[derive(Clone, Debug)]
 enum ExportPosition {
-    /// Number of the last exported entry, from which the export continues in the order of time.
+    /// Number of the last exported entry. The export continues after it, in the order of time.
     Entry(u64),
     /// Number of the last exported entry of each chain.
     Chains(BTreeMap<u32, u64>),
@@ -59,8 +59,8 @@ impl FromStr for ExportPosition {
     }
 }
 
-/// Writes the position in the form that the gateway parses: a list of several numbers begins with 0, so that it differs
-/// from a single number.
+/// Writes the position in the form that the gateway parses. A list of several numbers begins with 0, which
+/// distinguishes it from a single number.
 impl fmt::Display for ExportPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -84,7 +84,8 @@ impl ExportPosition {
         }
     }
 
-    /// Returns a sentence with the option that continues the export; empty if the last entry number is sufficient.
+    /// Returns a sentence with the option that continues the export; empty if the last entry number suffices as
+    /// position.
     fn hint(&self) -> String {
         match self {
             Self::Chains(ends) if ends.len() > 1 => format!(" Continue later with --after {self}."),
@@ -141,7 +142,8 @@ const COLUMNS: [&str; 30] = [
 const HEADING: [&str; 11] =
     ["ENTRY", "TIME", "ACT", "ACCOUNT", "KEY", "WALLET", "AMOUNT", "EUR", "MODEL", "PROVIDER", "ID"];
 
-/// Returns the cells of an entry in the table. The id is that of the request, grant, correction or terms.
+/// Returns the table cells of an entry. The cell with the id contains the id of the request, grant, correction or
+/// terms.
 fn table_row(entry: &Value) -> Vec<String> {
     let time = entry.get("at").and_then(Value::as_u64);
     let wallet = entry.get("wallet").and_then(Value::as_str).and_then(Wallet::from_name);

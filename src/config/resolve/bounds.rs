@@ -29,7 +29,7 @@ impl SettingsResolver<'_> {
         );
     }
 
-    /// Checks that a size is at least `least`; below that every request or every answer would be refused.
+    /// Checks that a size limit is at least `least`: a lower limit would refuse every request or every answer.
     fn check_minimum(&mut self, size: ByteSize, least: u64, spot: &KeyPath<'_>) {
         if size.0 < least {
             let least = format_size(least);
@@ -41,7 +41,7 @@ impl SettingsResolver<'_> {
         }
     }
 
-    /// Checks that a size is at most `most`; a longer line could not be read.
+    /// Checks that a size limit is at most `most`: a batch line longer than `most` cannot be read.
     fn check_maximum(&mut self, size: ByteSize, most: u64, spot: &KeyPath<'_>) {
         if size.0 > most {
             let most = format_size(most);

@@ -37,7 +37,7 @@ impl SettingsResolver<'_> {
         })
     }
 
-    /// Returns an access key, or else the identity that is exchanged for one.
+    /// Returns the written access key or, without one, the web identity that the gateway exchanges for an access key.
     fn resolve_credentials(
         &mut self,
         raw: &BucketConfig,
@@ -82,7 +82,7 @@ impl SettingsResolver<'_> {
             return None;
         }
         if let Err(why) = open_regular_file(&token_file) {
-            // Something else writes the file, perhaps not before the gateway starts.
+            // Only a warning: another program writes the file, perhaps after the gateway has started.
             let why =
                 format!("The file {} cannot be read: {}.", token_file.display(), describe_io_error(&why));
             self.report_warning(&spot.child("token_file"), why, "");
@@ -91,7 +91,8 @@ impl SettingsResolver<'_> {
         Some(BucketCredentialSettings::WebIdentity { token_file, role, endpoint: service?.into() })
     }
 
-    /// Checks the endpoint of the token service, by default that of the store; returns it as scheme, host and port.
+    /// Checks the endpoint of the token service; without a written one, uses the endpoint of the bucket's store.
+    /// Returns it as scheme, host and port.
     fn check_token_service(
         &mut self,
         written: Option<&str>,
@@ -110,7 +111,7 @@ impl SettingsResolver<'_> {
         Some(origin(&url))
     }
 
-    /// Returns a URL that has no path.
+    /// Parses a URL that must not have a path.
     fn check_url(&mut self, written: &str, example: &str, at: &KeyPath<'_>) -> Option<BaseUrl> {
         let like = format!("Write something like \"{example}\".");
         match parse_base_url(written) {

@@ -20,7 +20,7 @@ const UNKNOWN: &str = "The catalogue has no model with this id.";
 /// Maximum number of unknown names for which a similar name is suggested; each suggestion compares the name with all
 /// models.
 const SUGGESTED: usize = 100;
-/// Maximum number of patterns that are compared with each other.
+/// Maximum number of patterns for which each pair is compared.
 const COMPARED: usize = 128;
 
 impl SettingsResolver<'_> {
@@ -166,8 +166,9 @@ impl SettingsResolver<'_> {
         (found.len() == raw.image_sizes.len()).then_some(found)
     }
 
-    /// Returns the tariffs of later price changes with their times; each is based on the tariff before it. `base`
-    /// returns the tariff on which the first change, at the given time, is based.
+    /// Returns the tariffs of later price changes, each with the time from which it applies. Each tariff is based on
+    /// the one before it. For the first change, `base` returns the tariff on which it is based, at the time of the
+    /// change.
     pub fn resolve_price_changes(
         &mut self,
         changes: &[raw::DatedPriceConfig],
@@ -287,12 +288,12 @@ const fn convert_billing(raw: raw::ModelBilling) -> BillingMode {
     }
 }
 
-/// Returns the tariff of the written prices. Missing prices are taken from `other`, except that of cached input if an
-/// input price is written.
+/// Returns the tariff of the written prices. Missing prices are taken from `other`, with one exception: if an input
+/// price is written, a missing price of cached input is not taken from `other`.
 pub fn merge_tariff(raw: &raw::PriceConfig, other: &Tariff) -> Tariff {
     let price =
         |price: Option<raw::ExactDecimal>, other: Option<Decimal>| price.map(|price| price.0).or(other);
-    // An input price without a price for cached input applies to both.
+    // An input price without a price for cached input applies to all input, cached or not.
     let cached = if raw.input.is_some() { None } else { other.cached_input };
     Tariff {
         input: price(raw.input, other.input),

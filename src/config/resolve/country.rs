@@ -18,7 +18,7 @@ const OTHER_COUNTRIES: [(&str, &str); 44] = [
     ("US", "The United States"), ("ZA", "South Africa"),
 ];
 
-/// Returns the name of a member state; if the code is not that of a member state, the reason and the correction.
+/// Returns the name of a member state. If the code belongs to no member state, returns the reason and the correction.
 pub fn eu_country_name(code: &str) -> Result<&'static str, (String, String)> {
     if let Some(name) = eu_member_state_name(code) {
         return Ok(name);

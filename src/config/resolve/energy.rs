@@ -34,8 +34,8 @@ impl SettingsResolver<'_> {
             }),
             ..EnergyProfile::new(kind)
         };
-        // The site is a placeholder, which completes the check of the profile and adds no mistakes. The sites of
-        // providers are checked elsewhere.
+        // The site is a placeholder without mistakes, which the check of the profile requires. The sites of providers
+        // are checked elsewhere.
         let nowhere = ServiceSite {
             pue: None,
             wue: None,

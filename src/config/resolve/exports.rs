@@ -6,7 +6,8 @@ use super::SettingsResolver;
 use super::key_path::KeyPath;
 
 impl SettingsResolver<'_> {
-    /// Resolves `[storage.export]`; `None` if the folder cannot be used. `files` has a folder that is archived.
+    /// Resolves `[storage.export]`; `None` if the folder cannot be used. The folder must not be inside or above an
+    /// archived folder, such as that of `files`.
     pub fn resolve_store_exports(
         &mut self,
         raw: &ConfigFile,

@@ -14,7 +14,7 @@ use std::time::UNIX_EPOCH;
 
 /// Number of hours of a day.
 const HOURS: usize = 24;
-/// Maximum size of the file of forecasts in bytes: a year of every zone.
+/// Maximum size of the file of forecasts in bytes, sufficient for a year of forecasts of every zone.
 const MAX_FORECAST_BYTES: u64 = 64 << 20;
 /// Maximum carbon intensity, in grams of CO2e per kWh; no grid emits more.
 const MAX_GRAMS_PER_KWH: u32 = 5_000;

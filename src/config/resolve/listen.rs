@@ -101,8 +101,8 @@ impl SettingsResolver<'_> {
         ServedHosts::new(written.iter().map(String::as_str).chain(public).chain([machine.trim()]))
     }
 
-    /// Parses a public base URL: scheme and host, as clients write them before `/v1`. The remedies for URLs of
-    /// providers do not apply to it.
+    /// Parses a public base URL: scheme and host, as clients write them before `/v1`. The error messages differ from
+    /// those about URLs of providers, whose corrections would not fit.
     pub fn resolve_public_url(&mut self, text: &str, spot: &KeyPath<'_>) -> Option<Box<str>> {
         const REMEDY: &str = "Write only scheme and host, such as \"https://api.example.eu\".";
         match url::parse_base_url(text) {
@@ -226,8 +226,8 @@ impl SettingsResolver<'_> {
     }
 }
 
-/// Returns true if two sockets cannot be bound at the same time. `[::]` stands for all IPv4 addresses too, and
-/// `0.0.0.0` for no IPv6 address.
+/// Returns true if two sockets cannot be bound at the same time. `[::]` includes all IPv4 addresses too, but
+/// `0.0.0.0` includes no IPv6 address.
 fn is_same_socket(a: SocketAddr, b: SocketAddr) -> bool {
     let is_any = |ip: IpAddr, of_both: bool| ip.is_unspecified() && (of_both || ip.is_ipv6());
     let (one, other) = (a.ip().to_canonical(), b.ip().to_canonical());

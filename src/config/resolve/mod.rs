@@ -61,7 +61,8 @@ pub struct DefinedNames {
     known: HashSet<String>,
     /// Paths of values that were replaced by a placeholder because the written values are invalid.
     pub guessed: HashSet<String>,
-    /// Paths of invalid values that were removed: they are written, so nothing is missing there.
+    /// Paths of invalid values that were removed. The operator has written them, so they must not be reported as
+    /// missing.
     pub removed: HashSet<String>,
 }
 
@@ -220,7 +221,8 @@ impl<'a> SettingsResolver<'a> {
 }
 
 impl SettingsResolver<'_> {
-    /// Returns true if one of these values is written, but was removed because it is invalid: its mistake is reported.
+    /// Returns true if one of these values is written, but was removed as invalid. In that case its mistake has been
+    /// reported already.
     fn is_reported(&self, paths: &[&str]) -> bool {
         paths.iter().any(|path| self.names.removed.contains(*path))
     }

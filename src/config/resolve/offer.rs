@@ -102,7 +102,7 @@ impl SettingsResolver<'_> {
         model: &ModelSettings,
         spot: &KeyPath<'_>,
     ) -> Vec<(u64, Tariff)> {
-        // This call only checks the days of the offer's own price changes; the tariffs are computed below.
+        // This call only checks the days of the offer's own price changes; the code below computes the tariffs.
         let own =
             self.resolve_price_changes(&raw.price_changes, &spot.child("price_changes"), |_| model.tariff);
         let mut days: Vec<u64> = own.iter().chain(&model.later_tariffs).map(|(day, _)| *day).collect();
@@ -130,7 +130,8 @@ impl SettingsResolver<'_> {
         }
     }
 
-    /// Returns the context window of an offer, by default that of its model; a larger one is a mistake.
+    /// Returns the context window of an offer, by default that of its model. A window larger than that of the model
+    /// is a mistake.
     fn resolve_context_length(
         &mut self,
         raw: &raw::OfferConfig,

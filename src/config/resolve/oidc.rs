@@ -68,7 +68,7 @@ impl SettingsResolver<'_> {
         Some(std::iter::once("openid".into()).chain(further).collect())
     }
 
-    /// Returns the values of each role; an empty value, or one that gives two roles, is a mistake.
+    /// Returns the claim values that give each role. An empty value, or a value that gives two roles, is a mistake.
     fn resolve_roles(
         &mut self,
         raw: &OidcConfig,

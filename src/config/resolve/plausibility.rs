@@ -9,9 +9,9 @@ use penstock_core::ModelKind;
 use penstock_pricing::Tariff;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Seconds from 1970 to the year 2100. A later creation time is written in milliseconds.
+/// Seconds from 1970 to the year 2100. A larger creation time was probably written in milliseconds.
 const YEAR_2100: u64 = 4_102_444_800;
-/// Seconds by which clocks may differ.
+/// Seconds by which clocks may differ before a creation time counts as a mistake.
 const CLOCK_TOLERANCE: u64 = 24 * 3600;
 
 impl SettingsResolver<'_> {

@@ -191,7 +191,7 @@ impl SettingsResolver<'_> {
         })
     }
 
-    /// Parses a URL of a provider, and warns if `unencrypted` applies to it.
+    /// Parses a URL of a provider. If it is plain HTTP to another machine, warns with the text `unencrypted`.
     fn resolve_provider_url(&mut self, text: &str, unencrypted: &str, spot: &KeyPath<'_>) -> Option<BaseUrl> {
         match url::parse_base_url(text) {
             Ok(base) => {
@@ -305,7 +305,7 @@ impl SettingsResolver<'_> {
         })
     }
 
-    /// Resolves image hosts. They must not have a path: every path on such a host may be fetched.
+    /// Resolves image hosts. Their URLs must not have a path, because every path on such a host may be fetched.
     fn resolve_image_hosts(&mut self, raw: &raw::ProviderConfig, spot: &KeyPath<'_>) -> Option<Vec<BaseUrl>> {
         let unencrypted = "Images cross the network unencrypted.";
         let mut found = Vec::with_capacity(raw.image_hosts.len());

@@ -69,7 +69,7 @@ impl SettingsResolver<'_> {
         if let Some(text) = (self.environment.env)(name) {
             return Some(text);
         }
-        // The text may be the secret itself.
+        // The written name may be the secret itself, so the message must not show it.
         if !is_variable_name(name) {
             let why = "It is not the name of an environment variable: letters, digits and `_`.";
             let fix = "Write the name of the variable that contains the secret.";

@@ -145,7 +145,7 @@ pub fn routing_settings(raw: &ConfigFile) -> RoutingSettings {
     }
 }
 
-/// Returns the number of worker threads; 0 in the configuration stands for one per core.
+/// Returns the number of worker threads. A 0 in the configuration means one thread per core.
 pub fn thread_count(wanted: u32) -> usize {
     match usize::try_from(wanted) {
         Ok(0) | Err(_) => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),

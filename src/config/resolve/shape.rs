@@ -7,7 +7,7 @@ use super::SettingsResolver;
 use super::key_path::KeyPath;
 use penstock_core::{ModelKind, ProviderAdapter};
 
-/// All shapes, in groups; the first one of each kind of work is its default.
+/// All shapes, grouped by crate. The first shape for each kind of work is the default of that kind.
 const SHAPES_BY_CRATE: &[&[&dyn ProviderAdapter]] = &[
     penstock_embeddings::ADAPTERS,
     penstock_media::image::ADAPTERS,

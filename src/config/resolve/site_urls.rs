@@ -7,8 +7,8 @@ use penstock_http_wire::host::ServedHosts;
 use std::net::SocketAddr;
 
 impl SettingsResolver<'_> {
-    /// Returns the base URL of the dashboard: the public URL, or that of its first address; `None` if the dashboard is
-    /// off.
+    /// Returns the base URL of the dashboard: the public URL or, without one, the URL of the first listen address.
+    /// Returns `None` if the dashboard is off.
     pub fn dashboard_url(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> Option<String> {
         let first = match &raw.console.listen {
             OneOrMany::One(one) => Some(one),
@@ -25,8 +25,8 @@ impl SettingsResolver<'_> {
         })
     }
 
-    /// Returns the base URL of the operators' console: that of the sign-in by OpenID Connect, or that of the admin
-    /// listener at `admin`.
+    /// Returns the base URL of the operators' console: the URL for the sign-in by OpenID Connect or, without one, the
+    /// URL of the admin listener at `admin`.
     pub fn operators_console_url(
         &mut self,
         raw: &ConfigFile,
@@ -41,7 +41,8 @@ impl SettingsResolver<'_> {
     }
 }
 
-/// Returns the base URL of an address; for one that stands for all interfaces, of the first host name that is served.
+/// Returns the base URL of an address. If the address stands for all interfaces, the URL has the first served host
+/// name.
 fn site_url(scheme: &str, address: SocketAddr, hosts: &ServedHosts) -> String {
     if address.ip().is_unspecified() {
         let host = hosts.first_host_name().unwrap_or("localhost");

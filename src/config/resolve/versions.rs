@@ -15,7 +15,8 @@ const MEMBER_SECTIONS: &[&str] =
 
 /// Size of the hash of a setting in a report, with its punctuation, in bytes.
 const HASH_BYTES: usize = 10;
-/// Maximum size of the settings of one section in a report, in bytes; a larger section is named as a whole.
+/// Maximum size of the settings of one section in a report, in bytes. For a larger section, a report has only the
+/// hash of the whole section.
 const MAX_SECTION_BYTES: usize = 5_000;
 /// Maximum size of all settings in a report, in bytes.
 const MAX_SETTING_BYTES: usize = 15_000;

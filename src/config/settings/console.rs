@@ -10,7 +10,7 @@ use std::path::PathBuf;
 /// Dashboard for account holders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConsoleSettings {
-    /// Addresses of its listeners; none if it is off.
+    /// Addresses of the dashboard's listeners; empty if the dashboard is off.
     pub listen: Vec<SocketAddr>,
     /// Public scheme and host, without a slash at the end.
     pub public_url: Option<Box<str>>,
@@ -39,15 +39,15 @@ impl ConsoleSettings {
 /// Sign-in by OpenID Connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenIdSettings {
-    /// URL of the provider, as its tokens name it.
+    /// Issuer URL of the OpenID provider, exactly as its tokens contain it.
     pub issuer: Box<str>,
     /// Parsed issuer URL of the OpenID provider.
     pub base: BaseUrl,
-    /// Id of this gateway at the provider.
+    /// OAuth client id of this gateway at the OpenID provider.
     pub client_id: Box<str>,
-    /// Secret of the gateway at the provider; `None` for a public client.
+    /// OAuth client secret of this gateway; `None` for a public client.
     pub client_secret: Option<SecretText>,
-    /// CA certificates that verify the provider instead of the system's, PEM.
+    /// Path of the CA certificates that verify the provider instead of the system's, PEM.
     pub ca: Option<PathBuf>,
     /// Name of the provider on the sign-in pages.
     pub name: Box<str>,

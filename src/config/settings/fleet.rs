@@ -5,14 +5,15 @@ use std::time::Duration;
 /// Settings of several gateways that share a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FleetSettings {
-    /// Name of this gateway for operators; `None` for the host and the process.
+    /// Name of this gateway for operators; if `None`, the host name and the process id are used.
     pub name: Option<String>,
-    /// Time without a heartbeat after which other members take over the batches of a member.
+    /// Time without a heartbeat after which other members take over the batches of the silent member.
     pub claim: Duration,
-    /// Time without a heartbeat after which other members evict a member and take its leases back.
+    /// Time without a heartbeat after which other members evict the silent member and return its leases to the pools.
     pub lease: Duration,
-    /// Spending that is leased in advance for a prepaid account, as a time at the present rate.
+    /// Amount that a gateway leases in advance for a prepaid account, given as the time for which the amount lasts at
+    /// the present rate of spending.
     pub advance: Duration,
-    /// Maximum time without the database for which known keys are accepted; `None` for no limit.
+    /// Maximum time for which known keys are accepted while the database cannot be reached; `None` for no limit.
     pub stale: Option<Duration>,
 }

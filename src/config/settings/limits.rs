@@ -7,7 +7,7 @@ use std::time::Duration;
 pub struct LimitSettings {
     /// Maximum number of client connections.
     pub connections: usize,
-    /// Maximum number of connections of one client that is not on this machine.
+    /// Maximum number of connections of one client. Clients on this machine have no such limit.
     pub connections_per_client: usize,
     /// Maximum size of a request head, in bytes.
     pub head: usize,
@@ -17,9 +17,11 @@ pub struct LimitSettings {
     pub target: usize,
     /// Maximum number of concurrent streams of an HTTP/2 connection.
     pub h2_streams: u32,
-    /// Maximum number of reset streams of an HTTP/2 connection, minus those that were answered.
+    /// Maximum number of HTTP/2 streams that a client may reset on a connection. Each answered stream compensates for
+    /// one reset.
     pub h2_resets: usize,
-    /// Maximum number of frames without data per second of an HTTP/2 connection, minus those that belong to answers.
+    /// Maximum number of frames without data per second of an HTTP/2 connection. Responses raise the limit, because a
+    /// client sends such frames for the bytes that it receives.
     pub h2_frames: usize,
     /// Maximum size of a JSON body, in bytes.
     pub json_body: usize,
@@ -27,19 +29,19 @@ pub struct LimitSettings {
     pub audio_body: usize,
     /// Maximum nesting depth of a JSON body.
     pub json_depth: usize,
-    /// Timeout of a complete request head, from the first byte (HTTP/1.1).
+    /// Timeout for receiving a complete request head, from its first byte (HTTP/1.1).
     pub request_head: Duration,
-    /// Timeout without data within a request body.
+    /// Maximum time without data while a request body is received.
     pub body_idle: Duration,
-    /// Timeout of a complete request body.
+    /// Timeout for receiving a complete request body.
     pub body: Duration,
-    /// Timeout of a complete form with audio or a file.
+    /// Timeout for receiving a complete form with audio or a file.
     pub upload: Duration,
     /// Timeout of an idle client connection.
     pub keep_alive: Duration,
     /// Timeout of a blocked write to a client, and of sent data without acknowledgement.
     pub client_write: Duration,
-    /// Interval of comments in a stream that waits.
+    /// Interval of the comments that a stream sends while it waits for data, as keep-alive.
     pub heartbeat: Duration,
     /// Maximum size of an unstreamed answer of a provider, in bytes.
     pub response_buffer: usize,
@@ -52,8 +54,8 @@ pub struct OverloadSettings {
     pub requests: usize,
     /// Maximum memory for request bodies and unstreamed answers, in bytes.
     pub bytes: usize,
-    /// Maximum number of requests in each queue: for the gateway, for the token count of a long prompt, and for each
-    /// provider.
+    /// Maximum number of waiting requests in each queue: that of the gateway, that of token counts of long prompts,
+    /// and that of each provider.
     pub queue: usize,
     /// Maximum time that a request waits for capacity before it is refused.
     pub wait: Duration,

@@ -113,7 +113,8 @@ pub struct Settings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigVersion(pub Box<str>);
 
-/// Maximum number of listening sockets, the admin listener and the dashboard included: an upgrade hands over no more.
+/// Maximum number of listening sockets, including those of the admin listener and the dashboard. An upgrade cannot
+/// hand over more sockets to the new process.
 pub const MAX_LISTENERS: usize = 64;
 
 /// Listeners. No two share an address; at least one of `http` and `https` is set.
@@ -269,7 +270,7 @@ pub struct BillingSettings {
 /// Settings of the ledger, which records charges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LedgerSettings {
-    /// Time for which a charge waits for further charges, so that they share one write to the disk.
+    /// Time for which a charge waits for more charges, so that all of them share one write to the disk.
     pub window: Duration,
     /// True if the last bytes of an answer wait until its charge is on the disk.
     pub answers_wait_for_disk: bool,
@@ -279,7 +280,7 @@ pub struct LedgerSettings {
     pub backlog: usize,
     /// Time after which an unfinished write counts as a failure of the store.
     pub slow: Duration,
-    /// Maximum time by which the last entry of the ledger may be ahead of the clock.
+    /// Maximum time by which the time of the ledger's last entry may be later than the clock.
     pub max_clock_lead: Duration,
 }
 

@@ -31,7 +31,7 @@ pub struct ModelSettings {
     pub fallbacks: Vec<Box<str>>,
     /// True if another provider continues a stream that breaks.
     pub rescue: bool,
-    /// True if conversations go to the offer that has their beginning cached.
+    /// True if a conversation is routed to the offer that has its beginning in the prompt cache.
     pub affinity: bool,
     /// Maximum number of choices of one request to a provider.
     pub max_n: Option<u32>,
@@ -105,7 +105,7 @@ pub struct Provider {
     pub health: Option<HealthCheckSettings>,
     /// HTTP version of the connections.
     pub http: HttpVersion,
-    /// CA certificates that verify its certificate instead of the system's, PEM.
+    /// CA certificates that verify the provider's certificate instead of those of the system, PEM.
     pub ca: Option<PathBuf>,
     /// Client certificate chain and key that the gateway presents, PEM.
     pub client: Option<(PathBuf, PathBuf)>,
@@ -117,7 +117,7 @@ pub struct Provider {
     pub max_n: Option<u32>,
     /// Token counting API of its engine, if it may be used.
     pub token_count_api: Option<engine::TokenizeApi>,
-    /// Other hosts from which its images may be fetched.
+    /// Other hosts from which the images that the provider generates may be fetched.
     pub image_hosts: Vec<BaseUrl>,
     /// Additional headers of every request, with lower-case names.
     pub headers: Vec<(Box<str>, SecretText)>,
@@ -187,15 +187,15 @@ pub struct BaseUrl {
 /// Timeouts of requests to a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeoutSettings {
-    /// Timeout of the TCP connection, and again of the TLS handshake.
+    /// Timeout of the TCP connection; the TLS handshake has the same timeout again.
     pub connect: Duration,
     /// Timeout of the response head of a stream.
     pub first_byte: Duration,
-    /// Timeout of the response head of an unstreamed request, which arrives after the generation.
+    /// Timeout of the response head of an unstreamed request. The head arrives only after the generation is complete.
     pub plain: Duration,
     /// Time from the response head of a stream to its first content token.
     pub first_token: Duration,
-    /// Maximum time without progress, in a stream after its first content token.
+    /// Maximum time without progress in a stream, after its first content token.
     pub idle: Duration,
     /// Timeout of a complete attempt.
     pub total: Duration,

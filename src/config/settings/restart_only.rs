@@ -14,8 +14,8 @@ pub struct RestartOnlySettings(Vec<(&'static str, String)>);
 
 impl Settings {
     /// Collects the settings that take effect only at the next start or upgrade. The pattern below names every field,
-    /// so that the compiler demands a decision for each new field; a reload can change the fields that the pattern
-    /// ignores.
+    /// so that the compiler demands a decision for each new field. The fields that the pattern ignores can be changed
+    /// by a reload.
     #[must_use]
     pub fn restart_only(&self) -> RestartOnlySettings {
         let Self {
@@ -163,7 +163,8 @@ fn file_values(files: &FileSettings) -> [(&'static str, String); 3] {
     ]
 }
 
-/// Returns the simulated providers as text, without ports: port 0 stands for a port that was free at the start.
+/// Returns the simulated providers as text, without ports. A configured port 0 was replaced by a free port at the
+/// start, so ports cannot be compared.
 fn simulated_providers(simulators: &[SimulatorSettings]) -> String {
     let simulated = simulators
         .iter()

@@ -34,7 +34,7 @@ pub struct CircuitBreakerSettings {
     pub minimum: u32,
     /// Time window of `error_rate`.
     pub window: Duration,
-    /// Duration of the first ejection; it is doubled for each further consecutive ejection.
+    /// Duration of the first ejection; each consecutive ejection lasts twice as long as the one before.
     pub first_ejection: Duration,
     /// Maximum duration of an ejection.
     pub max_ejection: Duration,

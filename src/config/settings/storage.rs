@@ -11,7 +11,8 @@ use std::time::Duration;
 pub struct StorageSettings {
     /// Folder of the store; created at the first start.
     pub path: PathBuf,
-    /// Disk space held in reserve, in bytes; freed when the disk is full so that work can end in an orderly way.
+    /// Size of a reserve file, in bytes. The file is deleted when the disk is full, so that work can still end in an
+    /// orderly way.
     pub ballast_bytes: u64,
     /// Engine of the store.
     pub engine: StorageEngine,
@@ -77,7 +78,7 @@ pub enum BucketCredentialSettings {
         /// Secret of the key.
         secret: SecretText,
     },
-    /// Temporary access keys, for which a token in a file is exchanged.
+    /// Temporary access keys, which the gateway gets in exchange for a token in a file.
     WebIdentity {
         /// File that contains the token.
         token_file: PathBuf,
@@ -99,11 +100,11 @@ pub struct BucketSettings {
     pub region: Box<str>,
     /// Folder in the bucket; empty for none.
     pub prefix: Box<str>,
-    /// True if the bucket is in the host name.
+    /// True if requests have the bucket in the host name, and not in the path.
     pub is_virtual_host: bool,
     /// Credentials that sign requests.
     pub credentials: BucketCredentialSettings,
-    /// File of the root certificates, PEM; `None` for those of the system.
+    /// File of the root certificates, PEM; if `None`, those of the system are used.
     pub ca_file: Option<PathBuf>,
 }
 

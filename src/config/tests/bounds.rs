@@ -1,4 +1,4 @@
-//! Values of the right type that are still invalid.
+//! Tests of values that have the right type but are invalid.
 
 use super::{mistakes, tells, with};
 
@@ -79,7 +79,7 @@ fn there_are_no_more_listeners_than_an_upgrade_hands_over() {
         let lines = [addresses("127.0.0", http), addresses("127.0.1", dashboard)];
         with(&format!("[listen]\nhttp = [{}]\n[console]\nlisten = [{}]", lines[0], lines[1]), "", "", "")
     };
-    // One more is the admin listener.
+    // The admin listener counts as one more listener.
     assert_eq!(mistakes(&listen(60, 3)), []);
     tells(&listen(61, 3), "listen.http", "has 65 listeners, and at most 64", "fewer addresses");
     tells(&listen(1, 250), "console.listen", "has 252 listeners, and at most 64", "fewer addresses");
@@ -116,8 +116,8 @@ fn texts_have_at_most_the_length_of_the_schema() {
     tells(&address, "invoice.address[1]", "at most 200 characters", "");
 }
 
-/// Keywords of JSON Schema that the checker enforces, and those that only describe. `oneOf` and `const` are names of
-/// variants, which the deserializer checks.
+/// Keywords of JSON Schema that the checker enforces, and those that only describe. The deserializer, not the
+/// checker, enforces `oneOf` and `const`, which list the names of enum variants.
 const KEYWORDS: [&str; 22] = [
     "$schema",
     "additionalProperties",

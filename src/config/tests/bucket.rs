@@ -3,7 +3,7 @@
 use super::super::settings::{BucketCredentialSettings, BucketSettings};
 use super::{load, mistakes, tells, with};
 
-/// Configuration with a bucket whose `line` replaces the default of the same key.
+/// Returns a configuration with a bucket, in which `line` replaces the default line of the same key.
 fn store(line: &str) -> String {
     let defaults = [
         "endpoint = \"https://S3.example.eu/\"",
@@ -63,7 +63,7 @@ fn a_bucket_that_cannot_be_used_is_refused_by_name() {
     assert!(open.warnings.iter().any(|warning| warning.key == "files.store.endpoint"), "{:?}", open.warnings);
 }
 
-/// Configuration with a bucket at `endpoint` and a web identity with these `members`.
+/// Returns a configuration with a bucket at `endpoint`, and with a web identity that has these `members`.
 fn identity(endpoint: &str, members: &str) -> String {
     let bucket = format!("endpoint = \"{endpoint}\"\nbucket = \"penstock\"\nweb_identity = {{ {members} }}");
     with(&format!("[files.store]\n{bucket}"), "", "", "")

@@ -1,4 +1,4 @@
-//! `conf/penstock.toml` shows the defaults, and has every key.
+//! Tests that `conf/penstock.toml` shows the defaults, and has every key.
 
 use super::super::raw::ConfigFile;
 use super::super::schema::SCHEMA;
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 const REFERENCE: &str = include_str!("../../../conf/penstock.toml");
 
-/// The reference with its examples enabled.
+/// Returns the text of `conf/penstock.toml` with its commented-out examples enabled.
 fn uncommented() -> String {
     let line = |line: &str| match line.strip_prefix('#') {
         Some(rest) if !rest.starts_with([' ', '#']) => rest.to_owned(),
@@ -24,7 +24,8 @@ fn keys_of_schema(schema: &Value, path: &str, found: &mut BTreeSet<String>) {
     }
     for (name, inner) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
         let path = format!("{path}.{name}");
-        // A reference to a secret, a header and a price have the same keys everywhere.
+        // The members of these keys are not collected, because they are the same everywhere: a secret's reference,
+        // headers, a price, `https`.
         let leaf = inner.get("format").is_some() || ["headers", "price", "https"].contains(&name.as_str());
         found.insert(path.clone());
         if !leaf {
@@ -78,7 +79,7 @@ fn the_examples_of_the_reference_show_the_defaults_of_their_blocks() {
     compare(&offers["items"], &written["providers"][0]["offers"][0], "providers.offers");
 }
 
-/// Every key with a default that is a plain value shows it.
+/// Asserts that the file shows the default of every key whose default is a plain value.
 fn compare(schema: &Value, written: &Value, path: &str) {
     for (name, inner) in schema["properties"].as_object().unwrap() {
         let path = format!("{path}.{name}");

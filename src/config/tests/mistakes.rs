@@ -337,7 +337,8 @@ fn a_default_model_is_there_and_does_the_work() {
     assert_eq!(settings.default_models.count_tokens.as_deref(), Some("m1"));
 }
 
-/// A suggestion for each of them would take time in proportion to their product.
+/// A similar name is suggested only for the first unknown names: to compare all of them with all models would take
+/// quadratic time.
 #[test]
 fn thousands_of_unknown_models_are_all_reported() {
     let offers = |of: std::ops::Range<usize>| {

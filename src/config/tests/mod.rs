@@ -1,4 +1,4 @@
-//! The configuration as users write it.
+//! Tests of the configuration as operators write it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod bounds;
@@ -19,7 +19,7 @@ fn load(text: &str) -> Result<LoadedConfig, Diagnostics> {
     load_text("penstock.toml", text, ResolveEnv { env: &env })
 }
 
-/// A valid configuration: one model at one provider, with more lines for each.
+/// Returns a valid configuration: one model at one provider, with additional lines for each block.
 fn with(top: &str, model: &str, provider: &str, offer: &str) -> String {
     let parameters = match model.contains("supported_parameters") {
         true => "",
@@ -57,14 +57,15 @@ fn mistakes(text: &str) -> Vec<Diagnostic> {
     }
 }
 
-/// The one mistake of a text.
+/// Returns the mistake of a text that must have exactly one.
 fn mistake(text: &str) -> Diagnostic {
     let mut all = mistakes(text);
     assert_eq!(all.len(), 1, "{all:#?}");
     all.remove(0)
 }
 
-/// Checks that the one mistake of a text has this key, and that its messages contain these words.
+/// Asserts that a text has exactly one mistake, with this key, and that its reason and its correction contain these
+/// words.
 #[track_caller]
 fn tells(text: &str, key: &str, why: &str, fix: &str) {
     let found = mistake(text);

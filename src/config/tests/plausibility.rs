@@ -1,15 +1,15 @@
-//! Warnings about entries that are valid and probably not meant.
+//! Tests of warnings about entries that are valid but probably unintended.
 
 use super::{load, with};
 
-/// Returns the keys and the remedies of the warnings about these keys.
+/// Returns the reasons and the corrections of the warnings about keys that end with `about`.
 fn warnings(text: &str, about: &str) -> Vec<String> {
     let loaded = load(text).unwrap_or_else(|found| panic!("{text}: {:?}", found.mistakes));
     let found = loaded.warnings.into_iter().filter(|warning| warning.key.ends_with(about));
     found.map(|warning| format!("{} {}", warning.reason, warning.remedy)).collect()
 }
 
-/// Checks that one warning about a key has these words, and that the other text has none.
+/// Asserts that `text` causes one warning about a key, with these words, and that `without` causes none about it.
 fn warns(text: &str, about: &str, words: &[&str], without: &str) {
     let found = warnings(text, about);
     assert_eq!(found.len(), 1, "{text}: {found:?}");

@@ -1,4 +1,4 @@
-//! Secrets and files: by reference, read once, never shown.
+//! Tests of secrets and files: given by reference, read once, never shown.
 
 use super::super::settings::ClientCertificatePolicy;
 use super::super::{ConfigSource, ResolveEnv};
@@ -159,7 +159,7 @@ fn clients_certificates_are_asked_for_only_where_somebody_issues_them() {
     assert!(load(&https("")).is_ok());
 }
 
-/// Runs `load` on a thread of its own, so that a read that does not end fails the test.
+/// Runs `load` on another thread, so that a read that never ends fails the test and does not block it.
 fn load_in_time<T: Send + 'static>(load: impl FnOnce() -> T + Send + 'static) -> T {
     let (tell, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || tell.send(load()));

@@ -102,7 +102,7 @@ fn admin_key(id: &str, rest: &str) -> String {
     format!("/admin/keys/{}{rest}", percent_encode(id))
 }
 
-/// Returns the question before a rotation after which the previous secret is invalid at once.
+/// Returns the question to confirm before a rotation that makes the previous secret invalid at once.
 fn confirm_rotation(request: &ConsoleRequest, id: &str) -> Option<Confirmation> {
     (request.form_or_query_value("overlap_seconds") == "0").then(|| Confirmation {
         question: "Give the key {0} a new secret? Requests with the present one are refused at once.",

@@ -159,8 +159,8 @@ async fn read_statement(page: &PageContext<'_>) -> Result<Value, ApiError> {
     page.get_from_admin_api("/admin/statement", &query).await
 }
 
-/// Returns seller and customer of a statement. A customer that the configuration does not have has the name of the
-/// account.
+/// Returns seller and customer of a statement. If the configuration has no customer for the account, the customer has
+/// the account's name.
 async fn statement_parties(page: &PageContext<'_>) -> Result<Value, ApiError> {
     let account = account(page);
     let mut parties = exports::report_parties(page, &json!({ "account": account }));

@@ -31,9 +31,9 @@ use std::time::Duration;
 pub const PLAYGROUND_PATH: &str = "/dashboard/playground";
 /// Maximum length of a prompt, in bytes.
 const MAX_PROMPT_BYTES: usize = 16 << 10;
-/// Largest number of generated tokens that the form allows as a limit, so that an answer arrives in time.
+/// Maximum value of the form's limit on generated tokens. It is low, so that an answer arrives in time.
 const MAX_TOKENS: u64 = 2_048;
-/// Default of this limit in the form.
+/// Default value of the form's limit on generated tokens.
 const DEFAULT_TOKENS: u64 = 512;
 /// Timeout of an answer, below the timeout of a request to the dashboard.
 const WITHIN: Duration = Duration::from_secs(50);
@@ -72,7 +72,7 @@ fn form_blocks(
     };
     let field = refused.and_then(|refusal| Some((form_field(refusal.param.as_deref()?), &*refusal.message)));
     form.restore_values(&request.form, field);
-    // The digest is that of this request, and not of an earlier one.
+    // The form contains the digest of this request, not that of an earlier request.
     if let Some(field) = form.fields.iter_mut().find(|field| field.name == QUOTED_REQUEST_FIELD) {
         field.value = quoted.unwrap_or_default();
     }
@@ -91,7 +91,8 @@ fn form_field(member: &str) -> &str {
     }
 }
 
-/// Returns a digest of what is sent, so that only a request whose quote was shown is sent.
+/// Returns a digest of the request that the form describes. By this digest, the gateway sends only a request whose
+/// quote was shown.
 fn request_digest(request: &ConsoleRequest) -> String {
     let mut digest = Sha256::new();
     for name in ["key", "model", "flavor", "prompt", "max_tokens"] {
@@ -198,7 +199,8 @@ fn chat_body(request: &ConsoleRequest) -> Result<Bytes, ApiError> {
     Ok(Bytes::from(body.to_string()))
 }
 
-/// Returns the principal of a key of the person's account. `text` is the id of the key, or the name of one key alone.
+/// Returns the principal of a key of the person's account. `text` is the id of the key, or a name that only this key
+/// has.
 async fn chosen_key(
     console: &Console,
     backend: &dyn ConsoleBackend,

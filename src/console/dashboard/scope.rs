@@ -1,5 +1,6 @@
-//! Admin API, restricted to one account. The table [`ROUTES`] has the restriction of each request; a request without a
-//! row is refused with 404. So are requests for objects of other accounts, as for objects that do not exist.
+//! Admin API, restricted to one account. The table [`ALLOWED_ADMIN_ROUTES`] has the restriction of each request. A
+//! request without a row is refused with 404. A request for an object of another account gets the same 404 as for an
+//! object that does not exist.
 
 use crate::console::session::log_internal_error;
 use crate::console::{BackendRequest, ConsoleBackend};
@@ -18,8 +19,8 @@ pub enum AccountRestrictionRule {
     Body,
     /// The segment `{id}` of the path must be the account's own id.
     Itself,
-    /// The segment `{id}` of the path is the id of an object. The object is read first, at this path, and must belong
-    /// to the account.
+    /// The segment `{id}` of the path is the id of an object. The object is first read at the path that this variant
+    /// contains, and must belong to the account.
     OwnedBy(&'static str),
 }
 
@@ -117,7 +118,8 @@ impl ConsoleBackend for AccountBackend<'_> {
     }
 }
 
-/// Returns an error of the admin API for an account holder: details of internal errors are for the operator's log.
+/// Returns an error of the admin API without internal details, for an account holder. The details are written to the
+/// operator's log.
 fn without_internals(error: ApiError) -> ApiError {
     if error.code == ErrorCode::Internal { log_internal_error(&error) } else { error }
 }

@@ -1,4 +1,4 @@
-//! Tests of the limits of an account: no request reaches another account's objects.
+//! Tests of the restriction to one account: no request reaches an object of another account.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
 use super::scope::{ALLOWED_ADMIN_ROUTES, AccountBackend, AccountRestrictionRule};

@@ -113,7 +113,7 @@ impl Console {
             Ok(answer) => answer,
             Err(refused) => self.sign_in_page(request, Some(&refused)),
         };
-        // The cookie is deleted, so that the provider's response is accepted once.
+        // The cookie is deleted, so that the provider's response is accepted only once.
         Ok(answer.with_cookie(self.pending_cookie("", 0)))
     }
 
@@ -180,8 +180,7 @@ impl Console {
         Ok(OpenIdPerson::new(&token, settings))
     }
 
-    /// Returns the link to the page of the provider that ends the provider's own session, for a person who signed in
-    /// there.
+    /// Returns a link to the provider's page that ends the session at the provider, for a person who signed in there.
     pub(super) async fn provider_sign_out_link(
         &self,
         request: &ConsoleRequest,

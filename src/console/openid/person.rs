@@ -112,7 +112,8 @@ impl OpenIdPerson {
         if is_same(&user) {
             return Ok(user);
         }
-        // The change raises the user's generation, so that a role that was taken away ends the sessions too.
+        // The change raises the user's generation, which ends the user's sessions. So sessions with a role that was
+        // taken away end too.
         let changed = stores.users.change(&user.name, |user| {
             if is_same(user) {
                 return None;
@@ -178,7 +179,8 @@ impl OpenIdPerson {
         }
     }
 
-    /// Returns the user of this name, if another sign-in of the same person has just created it.
+    /// Returns the user of this name if it belongs to this person: another sign-in of the same person may have just
+    /// created it.
     fn existing(&self, stores: &OpenStorage, name: &str) -> Result<UserRecord, ApiError> {
         let found = stores.users.get(name).map_err(store_error_response)?;
         found.filter(|user| self.is(user)).ok_or_else(|| {

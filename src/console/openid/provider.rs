@@ -15,8 +15,7 @@ use tokio::sync::Mutex;
 const MAX_AGE: Duration = Duration::from_secs(3_600);
 /// Minimum interval between two reads of the keys because of a token with an unknown key.
 const KEY_INTERVAL: Duration = Duration::from_secs(10);
-/// Time for which a failure to read the documents is returned without a new attempt, so that visitors do not wait for
-/// each other.
+/// Time for which a failure to read the documents is cached, so that visitors do not each wait for a failing attempt.
 const FAILURE_AGE: Duration = Duration::from_secs(1);
 
 /// Failure of a request to the OpenID provider during a sign-in.
@@ -86,8 +85,8 @@ impl OpenIdProvider {
         Ok(self.known(now, None).await?.metadata)
     }
 
-    /// Returns the documents; the keys are read again if they lack the key `wanted`. Only one request at a time reads
-    /// them, the others wait.
+    /// Returns the documents; reads the keys again if the key `wanted` is not among them. Only one request at a time
+    /// reads the documents, the others wait for it.
     async fn known(
         &self,
         now: Duration,

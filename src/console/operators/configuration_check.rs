@@ -13,12 +13,12 @@ use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::users::UserRole::{Admin, Operator};
 use serde_json::{Value, json};
 
-/// Maximum size of a pasted configuration, in bytes; the help text of its field has it too.
+/// Maximum size of a pasted configuration, in bytes. The help text of the form field states the same size.
 const MAX_TEXT_BYTES: usize = 512 * 1024;
 /// Maximum number of notices of one kind: mistakes, warnings or included files.
 const MAX_NOTICES: usize = 100;
 
-/// Validates a pasted configuration and compares it with the running one. The form keeps what was pasted.
+/// Validates a pasted configuration and compares it with the running one. The form still shows the pasted text.
 ///
 /// # Errors
 /// Returns 403 if the role may not do this.
@@ -48,7 +48,8 @@ pub async fn check_configuration(
     pages::render_page(console, backend, request, active, CONFIGURATION_PATH, status, blocks).await
 }
 
-/// Returns the status and the result of a text: the difference to the running settings, or the mistakes.
+/// Returns the HTTP status and the blocks for a pasted configuration: the difference to the running settings, or the
+/// mistakes.
 fn check_text(text: &str, running: &crate::config::Settings) -> (u16, Vec<Block>) {
     let loaded = match load_text("pasted", text, ResolveEnv { env: &|name| std::env::var(name).ok() }) {
         Ok(loaded) => loaded,
@@ -74,7 +75,7 @@ fn check_text(text: &str, running: &crate::config::Settings) -> (u16, Vec<Block>
     (200, blocks)
 }
 
-/// Returns the first notices, and the number of further ones as a notice.
+/// Returns the first notices and, if there are more, a notice with the number of further ones.
 fn notices(mut all: impl ExactSizeIterator<Item = Block>) -> Vec<Block> {
     let mut shown: Vec<Block> = all.by_ref().take(MAX_NOTICES).collect();
     if all.len() > 0 {

@@ -40,8 +40,8 @@ pub async fn routing_page(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError
     }
 }
 
-/// Returns the value that a past request has for a parameter of the explanation; empty if it is unknown. A request that
-/// was not answered may have 0 input tokens, which is no number of a prompt.
+/// Returns the value that a past request has for a parameter of the explanation; empty if it is unknown. The number
+/// of input tokens is unknown if it is 0, because a request that was not answered may have 0.
 fn past_value(request: &Value, name: &str) -> String {
     let member = match name {
         "prompt_tokens" => "input_tokens",
@@ -55,7 +55,8 @@ fn past_value(request: &Value, name: &str) -> String {
     }
 }
 
-/// Returns the forms, and the explanation of the request that `given` describes; without a model, of the first one.
+/// Returns the forms, and the explanation of the request that `given` describes. If `given` names no model, the
+/// explanation is about the first model.
 async fn explanation(
     page: &PageContext<'_>,
     models: &Value,

@@ -15,8 +15,9 @@ pub struct Http1ConnectionState {
     stop: ShutdownWatch,
     /// True if flushes are skipped, because more bytes follow immediately.
     pub(super) corked: AtomicBool,
-    /// True once the proxy has received the request. Before that, only Pingora writes: it refuses some heads that the
-    /// guard accepts. These bytes are dropped, and the guard refuses the request in the dialect of the caller.
+    /// True once the proxy has received the request. Before that, all writes come from Pingora, which refuses some
+    /// heads that the guard accepts. These writes are dropped, and the guard itself refuses the request in the
+    /// dialect of the caller.
     pub(super) admitted: AtomicBool,
     pub(super) returned: Mutex<Option<ReturnedStream>>,
     /// Bytes of the request body that arrived together with the head.
@@ -78,9 +79,9 @@ impl Http1ConnectionState {
         self.body_prefix.load(Ordering::Relaxed)
     }
 
-    /// Calls `poll`, which polls a read of the stream, and lets body bytes of a known length go directly into `body`
-    /// meanwhile. Ready with `None` if bytes have arrived, and with the result of `poll` if the read has ended, for
-    /// instance because the body was truncated.
+    /// Calls `poll`, which polls a read of the stream. During the call, body bytes of a known length are read
+    /// directly into `body`. Ready with `None` if bytes have arrived. Ready with the result of `poll` if the read has
+    /// ended, for instance because the body was truncated.
     pub fn poll_body_into<T>(&self, body: &mut BytesMut, poll: impl FnOnce() -> Poll<T>) -> Poll<Option<T>> {
         let before = body.len();
         *self.body_target.lock() = Some(std::mem::take(body));

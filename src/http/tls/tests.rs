@@ -1,4 +1,4 @@
-//! Sentences about certificates and keys that cannot be used.
+//! Tests of the error messages about certificates and keys that cannot be used.
 #![allow(clippy::unwrap_used)]
 
 use super::*;

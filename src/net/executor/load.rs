@@ -57,7 +57,8 @@ impl WorkerLoad {
 
     /// Takes one of the migrations of this tick; returns false if none is left.
     fn take_migration(&self) -> bool {
-        // The load comes first, because usually no migration is left and the update is not needed.
+        // The plain load comes before the atomic update, because usually no migration is left and the update is not
+        // needed.
         self.migrations_left.load(Ordering::Relaxed) > 0
             && self
                 .migrations_left

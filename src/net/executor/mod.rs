@@ -197,8 +197,8 @@ mod tests {
         stay
     }
 
-    /// Returns the number of connections that leave the first thread in a tick with these busy shares, and the busy
-    /// share of the other thread after it.
+    /// Returns the number of connections that leave the first thread in a tick, if the two threads have these busy
+    /// shares. Also returns the busy share of the other thread after the tick.
     fn leavers(busy: u32, other: u32) -> (usize, u32) {
         let threads = unmeasured();
         let _stay = idle(&threads, 16);
@@ -313,14 +313,14 @@ mod tests {
                 assert!(BufferedSocket::is_movable_between_threads(&stream));
                 assert!(has_migrated().await);
                 let mut stream = BufferedSocket::register_moved(stream).unwrap();
-                // The task waits here and is woken on its new thread.
+                // The task waits here, and its new thread resumes it.
                 let byte = stream.read_u8().await.unwrap();
                 stream.write_all(&[byte]).await.unwrap();
             }),
         );
         client.write_all(b"1").unwrap();
         until(|| threads.workers[1].load.open_connections() == 1);
-        // A task that still waited on a socket of the first thread would never be woken.
+        // A task that still waited on a socket of the first thread would never resume.
         threads._ends.remove(0);
         assert!(gone.recv().is_err());
         client.write_all(b"2").unwrap();

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 /// Checks the longest prompt of a text completion. Returns its token count if it might not fit into all windows with
-/// the full length of the answer. Arrays of token ids are counted without a tokenizer; without one, the provider
-/// decides on texts.
+/// the full length of the answer. Arrays of token ids are counted even without a tokenizer. For texts without a
+/// tokenizer, the provider decides.
 ///
 /// # Errors
 /// Returns a refusal if a prompt fits no window, if too many other counts are waiting, or on an internal error.

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 #[derive(Default)]
 pub struct LineDownstream {
     cancel: CancellationToken,
-    /// Token that is cancelled before `cancel` if the line is sent again later.
+    /// Token that is cancelled before `cancel` if the line is to be sent again later.
     interrupted: CancellationToken,
     permit_recall_token: CancellationToken,
     /// Principal of the batch's key; `None` for a choice.
@@ -66,8 +66,8 @@ pub struct LineReport {
 }
 
 impl LineDownstream {
-    /// Creates a batch line or a background response that uses this key; `cancel` cancels it, and `interrupted` is
-    /// cancelled before if it is sent again later.
+    /// Creates a batch line or a background response that uses this key. `cancel` cancels it. If it is to be sent
+    /// again later, `interrupted` is cancelled before `cancel`.
     #[must_use]
     pub fn for_batch(
         principal: Arc<Principal>,
@@ -121,14 +121,14 @@ impl LineDownstream {
         self.cancel.is_cancelled()
     }
 
-    /// Returns true if the line is sent again later: its permit was recalled, the gateway stops, or another gateway
-    /// continues the batch.
+    /// Returns true if the line is to be sent again later, because its permit was recalled, the gateway stops, or
+    /// another gateway continues the batch.
     #[must_use]
     pub fn is_interrupted(&self) -> bool {
         self.interrupted.is_cancelled() || (self.was_permit_recalled() && !self.is_cancelled())
     }
 
-    /// Returns the name of the end of the line, if it ended because it was cancelled or interrupted. A choice ends like a
+    /// Returns the name of the reason why the line ended, if it was cancelled or interrupted. A choice ends like a
     /// request whose client has left.
     #[must_use]
     pub fn close_reason(&self) -> &'static str {
@@ -145,7 +145,7 @@ impl LineDownstream {
         self.permit_recall_token.is_cancelled()
     }
 
-    /// Returns the signal that asks the line to release its permit to an interactive request. For a choice, it is that
+    /// Returns the signal that asks the line to release its permit to an interactive request. A choice has the signal
     /// of the exchange that requested all choices; a background response has none.
     #[must_use]
     pub fn permit_recall_token(&self) -> Option<CancellationToken> {

@@ -93,7 +93,7 @@ fn head(status: u16) -> ResponseHead {
     ResponseHead::new(status, &RequestId::random())
 }
 
-/// Reads a request body of which `ahead` bytes arrive with the head, and the rest byte by byte.
+/// Reads a request body of which the first `prefetched` bytes arrive with the head, and the rest byte by byte.
 async fn body(fields: &str, sent: &[u8], prefetched: usize) -> Result<Vec<u8>> {
     let head = format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
     let (behind, later) = sent.split_at(prefetched);
@@ -305,10 +305,10 @@ async fn http_1_0_has_no_interim_response() {
     }
 }
 
-/// Returns true if the work ends without further input.
+/// Returns true if the future completes without further input.
 async fn over(work: impl Future<Output = ()>) -> bool {
     let mut work = std::pin::pin!(work);
-    // Bytes of a pipe are available at once, but a task may read them in several steps.
+    // The bytes of a pipe are available at once, but a task may need several polls to read them.
     for _ in 0..200 {
         if std::future::poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx).is_ready())).await {
             return true;

@@ -80,7 +80,7 @@ pub(super) async fn count_prompt(
     }
 }
 
-/// Sends `body`, which states the count, with the method of the count in the head.
+/// Sends `body`, which states the count; a header field of the response names the method of the count.
 pub(super) async fn send_token_count(x: &mut Exchange<'_>, count: &TokenCount, body: String) -> WriteOutcome {
     x.record.status = 200;
     let head = x.new_response_head(200).with_field("x-token-count-method", count.method.name());

@@ -79,8 +79,8 @@ const ACTIONS_NOT_OFFERED: &[(&str, &str)] = &[(
     "Compaction of conversations is not offered; ask for a summary at /v1/responses.",
 )];
 
-/// Returns the 404 of a path that has an endpoint for other methods only, if it is an action of another service, or
-/// names something below an object whose ids have no slashes.
+/// Returns the 404 for a path that matches an endpoint only with other methods. The path must be an action of another
+/// service, or lead below an object whose ids have no slashes; otherwise returns `None`.
 pub(super) fn unknown_action_error(path: &str) -> Option<ApiError> {
     if let Some((_, sentence)) = ACTIONS_NOT_OFFERED.iter().find(|(action, _)| *action == path) {
         return Some(ApiError::with_message(ErrorCode::NotFound, *sentence));
@@ -92,7 +92,8 @@ pub(super) fn unknown_action_error(path: &str) -> Option<ApiError> {
     (!is_action).then(|| unknown_subpath_error(object, path))
 }
 
-/// Returns true if a path leads below an object of this pattern. Ids of models may have slashes.
+/// Returns true if a path leads below an object of this pattern. Models are excluded, because their ids may have
+/// slashes.
 pub(super) fn is_below_object(pattern: &str, path: &str) -> bool {
     pattern.ends_with("/*")
         && pattern != "/v1/models/*"
@@ -150,15 +151,16 @@ pub(super) fn suggested_path(path: &str) -> Option<&'static str> {
 }
 
 fn suggest(segments: &[&str]) -> Option<(&'static str, &'static str)> {
-    // A method of Google's API, as in `models/m:generateContent`, is a name of its own.
+    // A method of Google's API, such as `generateContent` in `models/m:generateContent`, is looked up by its own
+    // name.
     let method = segments.last().and_then(|last| last.rsplit_once(':')).map(|(_, method)| method);
     let method =
         ALIASES.iter().find(|(name, ..)| method.is_some_and(|method| name.eq_ignore_ascii_case(method)));
     if let Some((_, right, more)) = method {
         return Some((right, more));
     }
-    // Tries all segments first, then fewer and fewer of them down to the last: the first segments may be a repeated
-    // base path.
+    // Tries all segments first, then leaves out one leading segment after the other: the first segments may be a
+    // repeated base path.
     for from in 0..segments.len() {
         let rest = segments.get(from..)?;
         let endpoint =
@@ -179,15 +181,16 @@ fn suggest(segments: &[&str]) -> Option<(&'static str, &'static str)> {
     None
 }
 
-/// Returns the number of edits between these segments and an endpoint's path after its version; `None` if there are too
-/// many for a misspelling.
+/// Returns the number of edits between these segments and an endpoint's path without its version; `None` if there are
+/// too many edits for a misspelling.
 fn misspelling_distance(path: &str, segments: &[&str]) -> Option<usize> {
     let pattern = endpoint_pattern(path)?;
     if pattern.contains('*') || pattern.split('/').count() != segments.len() {
         return None;
     }
     let mut sum = 0;
-    // In a longer path, the other segments confirm the meaning of a short segment.
+    // In a path of several segments, each segment may have an edit, however short it is: the other segments confirm
+    // the meaning.
     let least = usize::from(segments.len() > 1);
     for (part, segment) in pattern.split('/').zip(segments) {
         let most = (part.len() / LETTERS_PER_EDIT).max(least);
@@ -203,7 +206,7 @@ fn misspelling_distance(path: &str, segments: &[&str]) -> Option<usize> {
     Some(sum)
 }
 
-/// Number of letters of a segment for each edit that makes a misspelling of it.
+/// Number of letters of a segment for each edit that still counts as a misspelling.
 const LETTERS_PER_EDIT: usize = 5;
 
 /// Returns the number of insertions, deletions and replacements of letters that make two words equal, ignoring case.
@@ -259,12 +262,12 @@ fn lacks_version_prefix(path: &str) -> bool {
     path.split('/').find(|segment| !segment.is_empty()).is_some_and(|segment| !is_prefix(segment))
 }
 
-/// Returns an endpoint's path after its version.
+/// Returns an endpoint's path without its version.
 fn endpoint_pattern(path: &str) -> Option<&str> {
     path.strip_prefix("/v1/").or_else(|| path.strip_prefix("/v2/"))
 }
 
-/// Returns true if these segments match an endpoint's path after its version. A `*` matches one segment.
+/// Returns true if these segments match an endpoint's path without its version. A `*` matches one segment.
 fn matches_endpoint(path: &str, segments: &[&str]) -> bool {
     let Some(pattern) = endpoint_pattern(path) else { return false };
     pattern.split('/').count() == segments.len()

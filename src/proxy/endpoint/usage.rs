@@ -9,7 +9,7 @@ use http::Method;
 use penstock_auth::KeyScope;
 use penstock_core::{ApiError, ErrorCode};
 
-/// Value of the parameter `key` that means the key of the request.
+/// Value of the query parameter `key` that selects the API key which sends the request.
 const OWN_KEY: &str = "self";
 
 /// Endpoint of the account's usage.

@@ -54,9 +54,9 @@ impl Exchange<'_> {
         Ok(body)
     }
 
-    /// Acquires a permit of admission control for the body, and sends `100 Continue` to a client that waits for it;
-    /// returns the announced length. `held` is the maximum number of bytes in memory of a body that is spooled to the
-    /// disk; these bytes count from the start.
+    /// Acquires a permit of admission control for the body, and sends `100 Continue` to a client that waits for it.
+    /// Returns the announced length. `held` is set for a body that is spooled to the disk: the maximum number of its
+    /// bytes in memory. The permit covers these bytes from the start.
     ///
     /// # Errors
     /// Returns a refusal if the body is larger than `cap`, or if admission control has no permit.
@@ -106,8 +106,8 @@ impl Exchange<'_> {
         self.admission_permit.get_or_insert_with(|| overload.acquire_for_batch_line()).reserve_bytes(bytes)
     }
 
-    /// Releases the permit of admission control and the memory that the request held. For a request that only waits
-    /// from now on.
+    /// Releases the permit of admission control and the memory that the request held. Called when the request has no
+    /// work left and only waits.
     pub(crate) fn release_admission(&mut self) {
         self.admission_permit = None;
     }
@@ -168,8 +168,8 @@ impl Exchange<'_> {
         })
     }
 
-    /// Reads the rest of a body up to `MAX_DRAINED_BODY`: a connection that is closed with unread bytes is reset, and
-    /// the client may then lose the refusal.
+    /// Reads and discards the rest of a refused body of at most `MAX_DRAINED_BODY` bytes. If the connection were
+    /// closed with unread bytes, it would be reset, and the client could lose the refusal.
     pub(super) async fn drain_body(&mut self) {
         let awaits = !self.caller.header_field(header::EXPECT).unwrap_or_default().is_empty();
         let is_small = self.content_length().ok().flatten().is_some_and(|length| length <= MAX_DRAINED_BODY);
@@ -240,7 +240,7 @@ async fn read_to_buffer(
         if body.len() > cap {
             return Err(body_too_large_error(cap));
         }
-        // The buffer grows by more than the bytes that were read.
+        // The capacity counts and not the length, because the buffer grows by more than the bytes that were read.
         let held = body.capacity();
         if let Some(permit) = permit.as_deref_mut().filter(|_| announced.is_none() && held > reserved) {
             permit.reserve_bytes(held - reserved)?;

@@ -31,8 +31,8 @@ use std::time::{Duration, Instant};
 
 /// Status of a request that did not arrive in time.
 const REQUEST_TIMEOUT_STATUS: u16 = 408;
-/// Maximum size in bytes of a response of the gateway itself that does not count as memory, so that a small response is
-/// not refused for lack of memory after its work is done.
+/// Maximum size in bytes of a response of the gateway itself that does not count as memory. A small response is thus
+/// never refused for lack of memory after its work is done.
 const UNCOUNTED_RESPONSE: usize = 16 << 10;
 /// Write timeout of a refusal.
 const REFUSAL_WRITE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -59,8 +59,8 @@ pub struct ExchangeState {
     pub dialect: Dialect,
     /// Principal of the API key; set before any endpoint runs.
     pub principal: Arc<Principal>,
-    /// Class of work, which selects the limits: a batch line is subject to the budgets only, not to the limits per
-    /// minute.
+    /// Class of work, which selects the limits. A batch line is subject only to the budgets, and not to the limits
+    /// per minute.
     pub work: WorkClass,
     /// Permit of admission control, with the memory that the request holds; `None` until a body is expected.
     admission_permit: Option<AdmissionPermit>,
@@ -139,7 +139,7 @@ impl Exchange<'_> {
             caller.header_field(header::ORIGIN),
             &state.config.settings.listen.cors,
         );
-        // Bytes after a refused CONNECT may be meant for a tunnel.
+        // CONNECT is refused, and the bytes after it may be meant for a tunnel, so they are not read as a request.
         state.keep_alive = caller.may_keep_alive() && caller.method() != http::Method::CONNECT;
         state.dialect = dialect;
         state.record.dialect = dialect;
@@ -185,7 +185,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Returns the use of the connection after the response.
+    /// Returns the next use of the connection: another request, or one of the ways to close it.
     pub(crate) fn connection_reuse(&mut self, ended: WriteOutcome) -> ConnectionReuse {
         match ended {
             WriteOutcome::Disconnected => ConnectionReuse::Abort,
@@ -199,8 +199,8 @@ impl Exchange<'_> {
 }
 
 impl Exchange<'_> {
-    /// Finds the key of a request that is refused before its authentication, so that the response carries the status of
-    /// its limits.
+    /// Finds the key of a request that is refused before its authentication. The response can then carry the status
+    /// of the key's limits.
     fn find_key(&mut self) {
         if let Ok(principal) = self.authenticate() {
             self.record.key = Some(principal.public_id.clone());
@@ -234,8 +234,8 @@ impl Exchange<'_> {
         Ok(())
     }
 
-    /// Reserves like [`Exchange::reserve_limits`], for a request with a cost. If the leased parts of the budgets do not
-    /// cover the cost, a member of a fleet first draws from the budgets in the database.
+    /// Reserves like [`Exchange::reserve_limits`], for a request with a cost. If the leased parts of the budgets do
+    /// not cover the cost, a member of a fleet first leases a further part of the budgets from the database.
     ///
     /// # Errors
     /// Same as for [`Exchange::reserve_limits`]; a 503 if the database of a fleet does not answer.
@@ -364,8 +364,8 @@ impl Exchange<'_> {
             self.caller.set_keep_alive(false);
             self.keep_alive = false;
         }
-        // The memory of the request is no longer counted from here on; a refusal is small enough for any receive
-        // window.
+        // A refusal has a short write timeout, because the memory of the request is no longer counted from here on. A
+        // refusal fits any receive window.
         self.caller.set_h2_write_timeout(REFUSAL_WRITE_TIMEOUT);
         // Both permits are released before the client receives the refusal, so that they are free for a retry.
         self.limits_permit = None;

@@ -32,9 +32,9 @@ pub(super) enum AcquireOutcome {
 }
 
 impl FailoverRun<'_, '_> {
-    /// Acquires a permit of the provider if its breaker allows a request: `held_permit`, or another one. If the
-    /// provider is full, batch work waits in the queue; other requests get the permit of a batch line or continue with
-    /// the next provider.
+    /// Acquires a permit of the provider if its breaker allows a request. A `held_permit` is used if there is one. If
+    /// the provider is at its concurrency limit, batch work waits in the queue; other requests get the permit of a
+    /// batch line or continue with the next provider.
     pub(super) async fn acquire_permit(
         &mut self,
         offer: &Arc<OfferState>,
@@ -108,9 +108,9 @@ impl FailoverRun<'_, '_> {
         Ok(permit)
     }
 
-    /// Returns the reason why the provider must not be called now, regardless of its permits. This check is repeated
-    /// after a wait for a permit, because the provider may have failed meanwhile. `None` allows a request; if the
-    /// breaker is half open, this request is a probe.
+    /// Returns the reason why the provider must not be called now, or `None` if it may be called; permits are not
+    /// checked here. If the breaker is half open, the allowed request is a probe. The check is repeated after a wait
+    /// for a permit, because the provider may have failed during the wait.
     fn blocked_by_breaker(&self, offer: &OfferState) -> Option<AcquireOutcome> {
         let (now, mut breaker) = (self.now(), offer.breaker.lock());
         if let Some(retry_at) = breaker.cooldown_until(now) {
@@ -119,7 +119,7 @@ impl FailoverRun<'_, '_> {
         (!breaker.try_acquire(now) && !self.candidates.all_ejected).then_some(AcquireOutcome::Unavailable)
     }
 
-    /// Returns the longest wait for a permit. A line with a single candidate waits until it is cancelled.
+    /// Returns the longest wait for a permit. A batch line with a single candidate waits until it is cancelled.
     fn permit_timeout(&self) -> Duration {
         match (self.candidates.batch, self.exchange.work) {
             (true, WorkClass::BatchLine) if self.candidates.entries.len() == 1 => Duration::MAX,

@@ -185,7 +185,7 @@ async fn send(
         }
     };
     match upstream.read_head().await {
-        // After a failed write only an error status is used.
+        // If writing the request failed, only an error status is used, and not a success status.
         Ok(status) if !written && is_answer_status(status) => Err(reset(0)),
         Ok(status) => Ok((upstream, status)),
         Err(TransportError::Malformed) => Err((UpstreamError::new(UpstreamErrorKind::Malformed), 0)),
@@ -243,8 +243,10 @@ async fn read_error(
     AttemptError::Fault(fault)
 }
 
-/// Replaces the path that a provider of another dialect names by the client's own. The provider's numbers of messages
-/// differ from the client's, except those of a tool call, which the gateway has found in the client's request.
+/// Replaces the parameter path in the error of a provider by the name of this parameter in the client's dialect. If
+/// the dialects differ, the position in the conversation is left out, because the provider's message numbers are not
+/// those of the client's request. The exception is the path of a tool call, which the gateway has determined from the
+/// client's request.
 fn name_own_member(request: &InferenceRequest, provider: Dialect, refusal: &mut ApiError) {
     let Some(path) = refusal.param.clone() else { return };
     if path.contains(".tool_calls[") && request.dialect.request_body_format() == RequestBodyFormat::Chat {
@@ -346,8 +348,9 @@ pub fn header_text(value: &[u8]) -> Option<String> {
     std::str::from_utf8(value).ok().map(|value| value.trim().to_owned())
 }
 
-/// Reads and decodes the next bytes of a response body; `None` at its end. Waits at most until `alarm` or the deadline
-/// of the attempt; the failure is then `silent`, unless the deadline of the request has passed.
+/// Reads and decodes the next bytes of a response body; `None` at its end. Waits at most until `alarm` or the
+/// deadline of the attempt. After that it returns a failure of the kind `silent`, or `DeadlineExceeded` if the
+/// deadline of the request has passed.
 pub async fn read_body_piece(
     run: &mut FailoverRun<'_, '_>,
     answering: &mut UpstreamResponse,
@@ -372,7 +375,8 @@ pub async fn read_body_piece(
 }
 
 impl<T> WaitOutcome<T> {
-    /// Converts a wait without a result into the failure of an attempt.
+    /// Converts the outcome of a wait that gave no usable result into the error of the attempt. `silent` is the kind
+    /// of error if the deadline of the wait has passed before `deadline`, the deadline of the request.
     pub fn into_attempt_error(self, silent: UpstreamErrorKind, deadline: Instant) -> AttemptError {
         match self {
             Self::Disconnected => AttemptError::Disconnected,

@@ -50,7 +50,8 @@ pub async fn attempt_buffered(
 pub struct SentRequest {
     /// Format of the request and of its response.
     pub wire_format: WireFormat,
-    /// Adjustment with which the request was built. Other requests may change that of the offer before the response.
+    /// Adjustment with which the request was built. It is stored here, because other requests may change the
+    /// adjustment of the offer before the response arrives.
     pub adjustment: RequestAdjustment,
     /// Time at which the request was sent.
     pub asked: Instant,
@@ -182,7 +183,8 @@ pub async fn call_provider(
     let cap = run.exchange.config.settings.limits.response_buffer;
     let mut remaining_bytes = cap.saturating_sub(received);
     for call in calls {
-        // The head arrives when the response is complete; some providers send white space until then.
+        // Most providers send the head only when the response is complete. Others send the head early, and then white
+        // space until the response is complete.
         let due = clock::cached_now() + timeouts.plain;
         let mut answering =
             attempt::send_and_read_head(run, offer, wire_format, call, timeouts.plain).await?;
@@ -202,7 +204,7 @@ fn response_headers(answering: &UpstreamResponse, wire_format: WireFormat) -> Ve
 }
 
 /// Reads a complete body of at most `cap` bytes. The first byte that is not white space must arrive before `due`.
-/// `idle` is the longest pause: until that byte between any bytes, after it between bytes that are not white space.
+/// `idle` is the longest pause between two reads. After that first byte, white space does not end a pause.
 pub async fn read_complete_body(
     run: &mut FailoverRun<'_, '_>,
     answering: &mut UpstreamResponse,
@@ -212,7 +214,7 @@ pub async fn read_complete_body(
     let mut body = BytesMut::new();
     let mut only: Option<Bytes> = None;
     let (mut begun, mut alarm) = (false, clock::cached_now() + idle);
-    // After a long wait for the head, the body still has the idle timeout.
+    // Even after a long wait for the head, the body gets the complete idle timeout.
     let due = due.max(alarm);
     loop {
         let until = if begun { alarm } else { alarm.min(due) };

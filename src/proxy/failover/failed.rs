@@ -153,7 +153,8 @@ impl FailoverRun<'_, '_> {
         let now = self.now();
         self.record_outcome(offer, fault, now);
         self.record_failure(offer, fault, rescue, now);
-        // The output was delivered, and another provider could not translate it either.
+        // Malformed output of the model is charged as far as it was delivered: the output of another provider could
+        // not be translated either.
         self.settled.charges_delivered |= fault.kind == UpstreamErrorKind::ModelOutput;
         let budget = &mut self.exchange.app.retry_budget.lock();
         if !self.progress.has_content() {
@@ -191,7 +192,8 @@ impl FailoverRun<'_, '_> {
         }
         if let Some(refusal) = &fault.api_error {
             attempt::log_provider_refusal(self, offer, refusal);
-            // The error of a provider that failed at a rescue does not replace the error of the broken stream.
+            // If a provider fails while it rescues a broken stream, its error does not replace the error that broke
+            // the stream.
             if !rescue {
                 self.refusal = Some((**refusal).clone());
             }

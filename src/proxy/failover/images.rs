@@ -33,7 +33,7 @@ pub fn count_images(whole: &BufferedResponse) -> u32 {
     u32::try_from(whole.images.len()).unwrap_or(u32::MAX)
 }
 
-/// Builds the response body, without the objects of the settlement, which are added later.
+/// Builds the response body without `environment_impact` and `billing_cost`, which are added later.
 pub async fn build_image_response(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,
@@ -190,7 +190,7 @@ fn image_request(
     own: Option<&Arc<Provider>>,
 ) -> pingora_error::Result<RequestHeader> {
     let mut head = match own {
-        // Shapes use the headers of the chat dialect.
+        // A provider adapter uses the headers of the chat dialect.
         Some(provider) => request_head::authenticated_head("GET", provider, Dialect::Chat, path)?,
         None => request_head::unauthenticated_head("GET", base, path)?,
     };
@@ -198,8 +198,8 @@ fn image_request(
     Ok(head)
 }
 
-/// Sends the request. Any status other than 200 is an error, also a redirect. The error contains true if the connection
-/// came from the pool.
+/// Sends the request. Any status other than 200 is an error, also a redirect. The error comes with true if a pooled
+/// connection was reset, so that the request can be retried on another connection.
 async fn send_image_request(
     route: &UpstreamRoute,
     head: RequestHeader,

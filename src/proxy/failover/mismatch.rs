@@ -16,7 +16,7 @@ use penstock_routing::{RetryAction, RetryPlanner};
 use std::sync::Arc;
 
 impl FailoverRun<'_, '_> {
-    /// Returns the adjustments of a request to what its offer is known to refuse.
+    /// Returns the adjustments of the request: it leaves out or changes the parts that its offer is known to refuse.
     pub(super) fn request_adjustment(&self, offer: &OfferState) -> RequestAdjustment {
         let named = offer.offer.capabilities.reasoning_name.is_some();
         let mut adjust = offer.learned.request_adjustment(|| self.now(), named);
@@ -107,7 +107,8 @@ impl FailoverRun<'_, '_> {
         }
     }
 
-    /// Returns the refused members that the gateway can leave out of the request, beside those of `omissions`.
+    /// Returns the refused members that the gateway can leave out of the request, in addition to those of
+    /// `omissions`.
     fn removable_members(
         &self,
         offer: &OfferState,
@@ -135,7 +136,8 @@ impl FailoverRun<'_, '_> {
         if !removable.is_empty() {
             return Some(removable.without_containing_members());
         }
-        // In some dialects, the reasoning that the request repeats has no name that could be replaced.
+        // In some dialects, reasoning that the client sends back has no member name that could be replaced. If the
+        // provider refuses it, the reasoning itself is left out.
         let is_replayed = named.contains(AdjustableMember::ReasoningName)
             && !known.contains(AdjustableMember::Reasoning)
             && leaves(&AdjustableMember::Reasoning);
@@ -225,8 +227,8 @@ impl FailoverRun<'_, '_> {
         RetryAction::ReturnError
     }
 
-    /// Handles an offer that returned fewer choices than requested: a stream continues and requests the missing
-    /// choices, and a buffered response is requested again.
+    /// Handles an offer that returned fewer choices than requested: for a stream that has begun, the missing choices
+    /// are requested one by one; otherwise, all choices are requested again, one by one.
     pub(super) fn handle_fewer_choices(&mut self, offer: &OfferState, whole: u32) {
         self.record_single_choice_offer(offer);
         if self.progress.has_content() {
@@ -238,7 +240,8 @@ impl FailoverRun<'_, '_> {
     }
 }
 
-/// Returns the members of the gateway that a provider's refusal may mean; `None` for another outcome.
+/// Returns the members added by the gateway that may be the cause of a provider's refusal; `None` if the outcome is
+/// no refusal.
 fn refused_members(done: &Result<WriteOutcome, AttemptError>) -> Option<RefusedMembers> {
     match done {
         Err(AttemptError::Fault(fault)) if fault.kind == UpstreamErrorKind::Caller => {

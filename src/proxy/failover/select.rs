@@ -124,7 +124,8 @@ struct AbleOffer<'l> {
 }
 
 impl CandidateSet {
-    /// Creates a set without candidates. `line` is true for a batch line, `given` if the client chose the flavor.
+    /// Creates a set without candidates. `line` is true for a batch line. `given` is true if the client chose the
+    /// flavor.
     pub fn new(
         model: Arc<ModelState>,
         ask: &InferenceRequest,
@@ -170,15 +171,16 @@ impl CandidateSet {
         moment: SelectionTime,
     ) -> Result<(), ApiError> {
         let now = moment.steady;
-        // A very small request has one token, since otherwise all offers would have the same price.
+        // A very small request counts as one token. With 0 tokens, all offers would have the same price.
         let prompt = u64::try_from(ask.prompt_bytes.div_ceil(BYTES_PER_TOKEN).max(1)).unwrap_or(u64::MAX);
         let output = expected_output_tokens(live, model, ask, now);
         let able = self.capable_offers(live, model, ask, moment)?;
-        // If there are no token counts and no filters, no offer is preferred.
+        // True if no offer is preferred for its context window or its filters.
         let all_equal = able.iter().all(|one| !one.unsure && one.fit == WindowFit::Full);
         let small = is_small(ask, prompt);
-        // The first turn of a small request explores: otherwise a short prompt that is repeated would always use the
-        // offer of its first answer, and the other offers would not be measured.
+        // A small request on the first turn of a session may go to an unmeasured offer (exploration). Otherwise a
+        // short prompt that is repeated would always use the offer of its first answer, and the other offers would
+        // not be measured.
         let is_first_turn =
             small && flavor.allows_exploration() && self.session.is_some_and(|session| session.is_first_turn);
         let is_unmeasured =
@@ -186,7 +188,8 @@ impl CandidateSet {
         let session = self
             .planned_session(live, model, now)
             .filter(|_| !(is_first_turn && able.iter().any(is_unmeasured)));
-        // Exploration would lose the cached prefix of a longer conversation, so it is not allowed here.
+        // A session that has an answer stays at its offer: exploration would lose the cached prefix of the
+        // conversation.
         let is_held = !is_first_turn && session.is_some_and(|session| session.record.is_some());
         let explores =
             all_equal && self.entries.is_empty() && !self.batch && flavor.allows_exploration() && !is_held;

@@ -1,5 +1,6 @@
-//! Settlement of a response: its usage, energy and price. If nothing was delivered, nothing is charged, and a client
-//! pays only once for a response. The charge of a batch line is recorded later, together with its response.
+//! Settlement of a response: computes its usage, energy and price, and charges the client. A response is charged only
+//! once, and only if a part of it was delivered. The charge of a batch line is recorded later, together with its
+//! response.
 
 use super::{ChoiceUsage, FailoverRun};
 use crate::billing::Hold;
@@ -56,7 +57,8 @@ impl FailedAttemptEnergy {
         }
     }
 
-    /// Adds the energy of work that is not charged separately.
+    /// Adds the energy of a choice that is not settled by itself: its request failed, or another offer than the first
+    /// one answered it.
     pub fn add_uncharged_work(&mut self, part: &ChoiceUsage) {
         self.merge(Self(Some(part.offer.pricing.failed_attempt_energy(part.own, part.took))));
     }
@@ -161,8 +163,8 @@ pub fn settle_success(
     )
 }
 
-/// Settles a complete response. `done` is the work that is charged, `own` the work of this offer, which is less if
-/// other offers did a part. Returns the members that are injected into the response.
+/// Settles a complete response. `done` is the work that is charged. `own` is the work of this offer; it is less than
+/// `done` if other offers did a part. Returns the members that are injected into the response.
 pub fn settle_usage(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,
@@ -322,13 +324,14 @@ pub fn end_failed_request(run: &mut FailoverRun<'_, '_>) {
     void_reservation(run, "failed");
 }
 
-/// Voids the reservation of a request whose client disconnected, or of a line of a batch that was cancelled or
+/// Voids the reservation of a request whose client disconnected, or of a batch line whose batch was cancelled or
 /// interrupted.
 pub fn void_disconnected(run: &mut FailoverRun<'_, '_>) {
     void_reservation(run, close_reason(run));
 }
 
-/// Returns the name of the end of a request whose client left, or whose batch cancelled or interrupted it.
+/// Returns the reason why a request ended early, as the ledger names it: its client left, or its batch cancelled or
+/// interrupted it.
 pub fn close_reason(run: &FailoverRun<'_, '_>) -> &'static str {
     run.exchange.caller.in_process_line().map_or("left", |line| line.close_reason())
 }
@@ -337,7 +340,8 @@ pub fn close_reason(run: &FailoverRun<'_, '_>) -> &'static str {
 pub fn void_reservation(run: &mut FailoverRun<'_, '_>, why: &'static str) {
     if let Some(hold) = run.hold.take() {
         let footprint = run.failed_usage.0.as_ref().map(AttemptEnergy::footprint);
-        // The footprint consists of the failed attempts only, so `failed_kwh` does not repeat their energy.
+        // The complete footprint is that of the failed attempts. `failed_kwh` is 0, so that their energy does not
+        // count twice.
         let footprint = RequestFootprint {
             failed_kwh: Decimal::ZERO,
             ..footprint.as_ref().map(to_ledger_footprint).unwrap_or_default()

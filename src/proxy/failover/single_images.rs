@@ -12,12 +12,12 @@ use penstock_core::{
 };
 use std::sync::Arc;
 
-/// Member that an offer of single images does not accept.
+/// Member that an offer with one image per request does not accept.
 const MULTIPLE: AdjustableMemberSet = AdjustableMemberSet::from_member(AdjustableMember::MultipleChoices);
 
 impl FailoverRun<'_, '_> {
-    /// Requests the images one by one if the provider may have refused the request because of their number. The offer
-    /// is remembered if it accepts that.
+    /// Requests the images one by one if the provider may have refused the request because of their number. If the
+    /// provider then makes the images, the limit of one image per request is remembered for the offer.
     pub(super) async fn retry_with_single_images(
         &mut self,
         offer: &Arc<OfferState>,

@@ -1,5 +1,5 @@
-//! Storage of a response whose request asks for it. It is stored after its settlement and before the client has read
-//! its end, so that the client's next request can continue the response.
+//! Storage of a response whose request asks for it. It is stored after its settlement, and before the client receives
+//! its end. The client's next request can therefore continue it.
 
 use super::FailoverRun;
 use crate::storage::responses::RESPONSE_ID_PREFIX;
@@ -14,7 +14,7 @@ use tokio::time::timeout;
 /// background.
 const MAX_WAIT: Duration = Duration::from_secs(2);
 
-/// Returns the input of a request whose response is to be stored; `None` if it is not.
+/// Returns the input of a request whose response is to be stored; `None` if the response is not stored.
 pub(super) fn input_to_store<'r>(run: &FailoverRun<'r, '_>) -> Option<&'r StoredInput> {
     run.request.responses.as_deref()?.stored_input.as_ref()
 }

@@ -60,7 +60,8 @@ pub async fn attempt_stream(
             )
             .ok_or(UpstreamError::new(UpstreamErrorKind::Malformed))?,
     };
-    // Output that cannot be compared with the delivered text is not requested.
+    // A rescue fails here if the translation cannot compare the new output with the delivered text. No request is
+    // sent then.
     if run.progress.has_content()
         && !reply.start_rescue(&attempt::translation_parameters(run, offer, dialect, created), how)
     {
@@ -109,7 +110,7 @@ fn build_call(
 }
 
 /// Returns true if the provider announces the length of an answer that is passed on as bytes. Such an answer is sent
-/// with its length, and its head contains the objects of the settlement.
+/// with its length, and its head contains `environment_impact` and `billing_cost`.
 fn is_complete(run: &FailoverRun<'_, '_>, answering: &UpstreamResponse) -> bool {
     let length = answering.exchange.header("content-length").and_then(attempt::header_text);
     let length = length.and_then(|length| length.parse::<usize>().ok());
@@ -145,7 +146,8 @@ async fn copy_stream(
             times.add_client_delay(clock::cached_now().saturating_duration_since(before));
         }
         match fault.or_else(|| count_memory(run, buffered).err()) {
-            // The stream is complete except for its usage.
+            // After its end event, the stream is complete except perhaps for its usage, so an error no longer
+            // matters.
             Some(_) if progress == StreamProgress::Ended => return Ok(()),
             Some(fault) => return Err(AttemptError::Fault(fault)),
             None if over => return Ok(()),
@@ -202,7 +204,8 @@ async fn read_event(
             Ok(decode_piece(answering, piece).unwrap_or_default())
         }
         WaitOutcome::Ready(Ok(piece)) => decode_piece(answering, piece),
-        // A stream that has sent its finish reason is complete, even if it does not end properly.
+        // A stream that has sent its finish reason is complete, even if its connection breaks or stays silent after
+        // that.
         WaitOutcome::Ready(Err(_)) | WaitOutcome::Deadline if progress >= StreamProgress::Finished => {
             Ok(None)
         }
@@ -212,9 +215,9 @@ async fn read_event(
     }
 }
 
-/// Returns the error of a stream that stopped before its finish reason: by its connection, by the total time of the
-/// attempt (`is_total`), or by silence. The delivered part is charged if the client or the gateway's own clock is the
-/// cause.
+/// Returns the error of a stream that stopped before its finish reason: its connection broke, the attempt took longer
+/// than its total time (`is_total`), or the provider was silent. The delivered part is charged if the client or the
+/// gateway's own clock is the cause.
 fn stopped_stream_error<T>(
     run: &mut FailoverRun<'_, '_>,
     times: &StreamDeadlines,
@@ -230,7 +233,7 @@ fn stopped_stream_error<T>(
         }
         WaitOutcome::Deadline if is_total => {
             run.settled.charges_delivered |= has_more;
-            // The client used most of the time, so this is not a fault of the provider.
+            // The provider waited for the client most of the time, so it is not at fault.
             if times.client_delay > elapsed / 2 {
                 return AttemptError::Fault(UpstreamError::new(UpstreamErrorKind::DeadlineExceeded));
             }

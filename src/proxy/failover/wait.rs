@@ -50,10 +50,10 @@ impl ClientWatch {
         self.last_write = Some(at);
     }
 
-    /// Waits for `work`, at most until `alarm`; after that the same work can be awaited again. Each call checks the
-    /// clock and the client, even if the work is always ready. If the work is ready when the deadline has passed, its
-    /// result is still returned, because then the thread was busy and the provider was not silent. A caller that calls
-    /// this in a loop has to check the time between the calls.
+    /// Waits for `work`, at most until `alarm`. After a timeout, the same work can be awaited again. Each call checks
+    /// the clock and the client, even if the work is always ready. If the work is ready when the deadline has passed,
+    /// its result is still returned, because then the thread was busy and the provider was not silent. A caller that
+    /// calls this in a loop has to check the time between the calls.
     pub async fn wait_for_work<T>(
         &mut self,
         caller: &mut Downstream<'_>,

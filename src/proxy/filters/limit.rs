@@ -46,7 +46,7 @@ fn max_cost(
         return CostEstimate { input, output, money: MicroCredits(0) };
     }
     let billing = &x.config.settings.billing;
-    // For budgets, the estimate of a response without a cap is at least as high as that of the credit reservation.
+    // For budgets, a response without a cap is estimated at no fewer tokens than the reservation of credits assumes.
     let usual = habits.usual_output_tokens.max(billing.reserve_output_tokens);
     let offers = || chosen.entries.iter().filter_map(|entry| x.config.offers.get(entry.offer));
     let with_credits = billing.prepaid || !offers().all(|offer| offer.pricing.is_priced_by_energy(at));

@@ -27,8 +27,8 @@ impl ResponseBodyFilter for MeterUsage {
         let work = reply.non_token_work();
         let metered = ResponseUsage {
             charged_work: work.unwrap_or(WorkDone::Tokens(usage)),
-            // The first part of a rescued response is the work of another provider, so the own work is only that of
-            // this attempt.
+            // The first part of a rescued response is the work of another provider, so the work of this provider is
+            // only that of this attempt.
             provider_work: work.unwrap_or_else(|| WorkDone::Tokens(reply.attempt_usage())),
             measured: reply.measured_energy(),
             observation: reply.offer_observation(),

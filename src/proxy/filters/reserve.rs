@@ -1,9 +1,10 @@
 //! Reservation of credits: the maximum price of a request is reserved before the connection to a provider.
 //!
-//! The number of input tokens is bounded by the bytes of the input, and `max_tokens` bounds the output. A prepaid
-//! account that sends no `max_tokens` gets the largest one that its balance covers, at least
-//! `billing.reserve_output_tokens`, so that no answer costs more than was reserved. For other accounts the output is
-//! then an estimate (`billing.reserve_output_tokens`); if the response is longer, the excess is charged too.
+//! The number of input tokens is bounded by the bytes of the input, and `max_tokens` bounds the output. If a request
+//! of a prepaid account has no `max_tokens`, it gets the largest one that the balance covers, at least
+//! `billing.reserve_output_tokens`. No answer then costs more than was reserved. For other accounts, the output of a
+//! request without `max_tokens` is an estimate (`billing.reserve_output_tokens`); if the response is longer, the
+//! excess is charged too.
 
 use super::request::{InferenceContext, RequestFilter};
 use crate::billing::{Hold, ReserveAmounts};
@@ -56,7 +57,7 @@ fn reservation_of(
             None => need,
             Some(most) => ReserveAmounts {
                 credits: most.credits.max(need.credits),
-                // The energy wallet can pay only if it may pay for each of the candidates.
+                // An amount of energy is reserved only if each of the candidates may be paid from the energy wallet.
                 energy: most.energy.zip(need.energy).map(|(one, other)| one.max(other)),
                 eur: most.eur.max(need.eur),
             },
@@ -69,7 +70,8 @@ fn reservation_of(
 /// states no limit.
 ///
 /// # Errors
-/// Returns a refusal if the account has too few credits, or if too much of the ledger is unwritten.
+/// Returns a refusal if the account has too few credits, or if too many operations of the ledger are not on the disk
+/// yet.
 async fn reserve_credits(
     x: &Exchange<'_>,
     ask: &InferenceRequest,
@@ -137,8 +139,8 @@ fn max_work(offer: &OfferState, ask: &InferenceRequest, usual: u64) -> WorkDone 
     }
 }
 
-/// Returns the maximum work of an image or audio request: the number of images, or the seconds of the file as measured
-/// or as possible for its size.
+/// Returns the maximum work of an image or audio request: the number of images, or the seconds of the audio file. If
+/// its duration was not measured, it is the longest duration that its size allows.
 pub(super) fn max_media_work(offer: &OfferState, ask: &InferenceRequest) -> WorkDone {
     match &ask.task {
         InferenceTask::GenerateImages(draw) => image_work(draw.n, draw, ask, offer),

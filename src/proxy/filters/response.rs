@@ -77,7 +77,7 @@ pub struct BufferedBody {
     pub settled: Vec<u8>,
     /// Body for the client.
     pub downstream: Vec<Bytes>,
-    /// Members that are sent in the head, since the body is not JSON.
+    /// JSON members for the header fields of a response whose body is not JSON.
     pub head_members: Vec<u8>,
 }
 
@@ -103,7 +103,7 @@ pub trait ResponseContext: Send {
     /// Failure of an attempt.
     type Error: From<UpstreamError> + Send;
 
-    /// Returns the translation of a streamed body; `None` if no byte may pass.
+    /// Returns the translation of a streamed body; `None` if no byte of the provider may reach the client.
     fn translation(&mut self) -> Option<&mut (dyn StreamTranslation + 'static)>;
 
     /// Records the time and the progress of a stream, after `bytes` more bytes from the provider.

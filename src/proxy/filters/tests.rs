@@ -1,4 +1,4 @@
-//! Tests of the order of the filter lists, and that removing a filter removes its behaviour.
+//! Tests of the filter lists: the order of the filters, and the loss of a filter's behaviour when it is removed.
 #![allow(clippy::unwrap_used)]
 
 use super::response::ResponseBodyFilterChain;
@@ -24,7 +24,7 @@ const STREAM: &str = concat!(
     "data: [DONE]\n\n",
 );
 
-/// Response context that only records its settlement.
+/// Response context for tests; its settlement is only recorded.
 struct TestResponse {
     reply: Option<Box<dyn StreamTranslation>>,
     noted: usize,

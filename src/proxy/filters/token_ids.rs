@@ -1,5 +1,5 @@
-//! Token ids in a request for embeddings: the provider receives the text that they stand for, if the setting of the
-//! model says so.
+//! Token ids as the input of an embeddings request. If the setting of the model says so, the gateway decodes them and
+//! sends the text to the provider.
 
 use super::candidates::find_model;
 use super::request::{InferenceContext, RequestFilter};
@@ -49,8 +49,8 @@ async fn replace_token_ids(
             decode_token_ids(ask, encoding)
         }
         TokenIdPolicy::Text(encoding) => {
-            // The text of a token id can be longer than its digits, up to 128 bytes. Therefore each account decodes one
-            // request at a time, and the decoded text counts as memory like a body.
+            // The text of a token id can be longer than its digits, up to 128 bytes. Therefore only one request per
+            // account is decoded at a time, and the decoded text counts as memory like a body.
             let ask =
                 x.token_count_context().run_with_permit(move |_| decode_token_ids(ask, encoding)).await??;
             x.reserve_memory(ask.prompt_bytes)?;

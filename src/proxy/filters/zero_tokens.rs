@@ -14,7 +14,7 @@ use penstock_limits::CostEstimate;
 use penstock_routing::split_flavor;
 use std::ops::ControlFlow;
 
-/// Filter that answers a request for zero tokens, and ends the chain.
+/// Filter that answers a request for zero tokens; the filters after it do not run.
 pub struct AnswerZeroTokens;
 
 impl RequestFilter for AnswerZeroTokens {

@@ -74,7 +74,7 @@ impl ResponseHead {
         head.with_field(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED)
     }
 
-    /// Adds the CORS headers of a preflight response. `asked` has the request headers that the preflight names.
+    /// Adds the CORS headers of a preflight response. `asked` is the value of `Access-Control-Request-Headers`.
     #[must_use]
     pub fn with_preflight(self, origin: &CrossOrigin, asked: Option<&[u8]>) -> Self {
         let head = self.with_cors(origin);
@@ -88,7 +88,7 @@ impl ResponseHead {
     }
 }
 
-/// Returns the valid field names of `Access-Control-Request-Headers` (RFC 9110 section 5.6.2), joined again.
+/// Returns the list in `Access-Control-Request-Headers` without its invalid field names (RFC 9110 section 5.6.2).
 fn join_field_names(asked: &[u8]) -> String {
     let mut names = String::new();
     for name in asked

@@ -100,8 +100,8 @@ impl ResponseHead {
         self.parts.headers.try_append(name.into_name(), value).ok();
     }
 
-    /// Adds `x-should-retry: false` if a retry does not help (`after` is `None`), or if the wait before it is longer
-    /// than the minute for which client libraries wait at most.
+    /// Adds `x-should-retry: false` if a retry does not help (`after` is `None`), or if the wait before the retry is
+    /// longer than `MAX_RETRY_AFTER`.
     pub(super) fn with_should_retry(self, after: Option<u32>) -> Self {
         if after.is_some_and(|seconds| seconds <= MAX_RETRY_AFTER) {
             return self;
@@ -109,9 +109,9 @@ impl ResponseHead {
         self.with_field("x-should-retry", "false")
     }
 
-    /// Adds the status of the limits: in the headers of the caller's dialect, and in three that all dialects share.
-    /// `reset` is the time at which a refused request may be retried, in Unix seconds, instead of the time at which the
-    /// limit is fully restored.
+    /// Adds the status of the limits in the headers of the caller's dialect, and in three headers that all dialects
+    /// have. For a refused request, `reset` is the time at which it may be retried, in Unix seconds; it replaces the
+    /// time at which the limit is fully restored.
     #[must_use]
     pub fn with_rate_limits(
         mut self,

@@ -17,7 +17,8 @@ use std::time::Duration;
 
 /// Maximum size in bytes of a body that is copied and sent together with its head.
 const MAX_COALESCED_BYTES: usize = 16 * 1024;
-/// Size in bytes of the slices of a long body. A slow reader is noticed between two slices.
+/// Size in bytes of the slices in which a long body is written. A client that reads too slowly is noticed between two
+/// slices.
 const SLICE_BYTES: usize = 64 * 1024;
 
 impl ResponseHead {
@@ -139,8 +140,8 @@ pub async fn send_refusal(
         head = head.with_numeric_field(header::RETRY_AFTER, seconds.into());
     }
     if refusal.code == ErrorCode::Conflict || refusal.is_final {
-        // Client libraries retry a response with status 409 or 503 automatically. The conflict would remain, and output
-        // of a model that cannot be passed on would only be generated again.
+        // Client libraries retry a response with status 409 or 503 automatically. A retry would not help here: a
+        // conflict would remain, and unusable output of a model would only be generated again.
         head = head.with_field("x-should-retry", "false");
     }
     let is_limit = refusal.code == ErrorCode::RateLimited;

@@ -17,7 +17,7 @@ impl FileManager {
     /// Deletes the contents of a file.
     ///
     /// # Errors
-    /// Returns any I/O error; contents that remain then are leftovers.
+    /// Returns any I/O error; the contents that remain then are deleted later.
     pub(super) fn delete_contents(&self, record: &FileRecord) -> std::io::Result<()> {
         match std::fs::remove_file(self.contents_path(&record.id)) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
@@ -32,7 +32,7 @@ impl FileManager {
         self.bucket.as_deref()
     }
 
-    /// Probes a bucket that did not answer the last call, so that its state is current even if no file is accessed.
+    /// Probes a bucket that did not answer the last call. So its state stays up to date even if no file is accessed.
     /// Blocks.
     pub fn probe_unavailable_bucket(&self) {
         let Some(bucket) = self.bucket().filter(|bucket| !bucket.is_available()) else { return };
@@ -79,7 +79,8 @@ impl FileManager {
         Ok(LineReader::starting_at(self.open_contents(record)?, offset))
     }
 
-    /// Reads bytes of a file as long as the file exists: a deletion of the file ends its open downloads.
+    /// Reads bytes of a file. The read fails once the file is deleted, so a deletion ends the open downloads of the
+    /// file.
     ///
     /// # Errors
     /// Returns `NotFound` as a disk error if the file was deleted, and an error if bytes are damaged or the disk fails.

@@ -1,6 +1,6 @@
-//! File format of a complete file, by which damaged bytes are detected before they are served: `contents | a CRC32C per
-//! 64 KiB block | footer`. The record of the file has the checksum of the table of CRCs, by which a replaced file is
-//! detected.
+//! File format of a complete file, by which damaged bytes are detected before they are served: `contents | a CRC32C
+//! per 64 KiB block | footer`. The record of the file has the checksum of the table of these CRCs. If the file is
+//! replaced by another one, this checksum does not match.
 
 use penstock_object_storage::RandomAccessObject;
 use std::io::{Error, ErrorKind, Result};
@@ -47,8 +47,8 @@ impl BlockChecksums {
         self.checksums().fold(0, |sum, block| crc32c::crc32c_append(sum, &block.to_le_bytes()))
     }
 
-    /// Computes the checksums of a growing file, which has no table yet, from its first `bytes`. Passes these bytes to
-    /// `read`.
+    /// Computes the checksums of a growing file, which has no table yet, from its first `bytes` bytes. Also passes
+    /// these bytes to `read`.
     ///
     /// # Errors
     /// Returns `InvalidData` if the file is shorter, or if the table does not have the checksum `sum`; and any I/O
@@ -114,7 +114,7 @@ pub fn read_table(file: &dyn RandomAccessObject, bytes: u64, sum: u32) -> Result
     Ok(sums.iter().map(|sum| u32::from_le_bytes(*sum)).collect())
 }
 
-/// Returns the error for bytes that differ from those that were written.
+/// Returns the error for stored bytes that are damaged: they differ from those that were written.
 #[must_use]
 pub fn damaged_error() -> Error {
     Error::from(ErrorKind::InvalidData)

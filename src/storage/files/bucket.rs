@@ -28,13 +28,14 @@ use tempfile::{NamedTempFile, TempPath};
 pub const COMPLETE_FILES_FOLDER: &str = "files";
 /// Object with the ID of the store to which the bucket belongs.
 const STORE_ID_OBJECT: &str = "store-id";
-/// Characters of the SHA-256 in the name of an object.
+/// Number of characters of the SHA-256 in the name of an object.
 const DIGEST_CHARS: usize = 16;
 
 /// Bucket with the contents of files.
 pub struct FileBucket {
     contents: Arc<dyn ContentStore>,
-    /// Client of the bucket, for its probe, its uploads and its figures; `None` over a folder.
+    /// Client of the bucket, for probes, uploads and request counts; `None` if a folder serves as the bucket, as in
+    /// tests.
     pub(super) bucket: Option<Bucket>,
     store: FileStore,
     /// Local folder of temporary files.
@@ -215,7 +216,8 @@ impl FileBucket {
                     .to_owned(),
             ));
         }
-        // Another gateway of a fleet may have chosen an ID first, for the same bucket.
+        // The store has no ID yet, but another gateway of the fleet may insert one at the same time. For the same
+        // bucket, it is the same ID.
         let chosen = self.store.get_or_insert_directory_id(&noted).map_err(database)?;
         if chosen == noted { Ok(()) } else { Err(other_store()) }
     }
@@ -286,7 +288,8 @@ impl FileBucket {
     pub(super) fn open_output(&self, record: &FileRecord) -> Result<OutputFile> {
         let contents = self.usable_content_store()?;
         let (file, local) = NamedTempFile::new_in(&self.upload_folder)?.into_parts();
-        // A batch may wait for hours. The lock on its temporary file tells the sweep that the file is not left over.
+        // A batch may wait for hours. The shared lock on its temporary file shows the cleanup of leftovers that the
+        // file is in use.
         file.lock_shared()?;
         fetch_committed_bytes(&**contents, record, &file)?;
         let segments = SegmentWriter::new(contents.clone(), self.upload_folder.clone(), record, local);
@@ -301,7 +304,8 @@ impl FileBucket {
         self.usable_content_store().map(|_| ())
     }
 
-    /// Copies the contents of a record to a file, in the form that they have in a folder without a bucket.
+    /// Copies the contents of a record to a file, in the file format that is used in the folder if no bucket is
+    /// configured.
     ///
     /// # Errors
     /// Returns `NotFound` if they are missing, and any I/O error.
@@ -314,7 +318,7 @@ impl FileBucket {
         }
     }
 
-    /// Stores the contents of a record that are in the folder.
+    /// Stores the contents of a record in the bucket; so far they were only in the folder.
     ///
     /// # Errors
     /// Returns `AlreadyExists` if they are stored already, and any I/O error.
@@ -362,7 +366,7 @@ impl FileBucket {
     }
 }
 
-/// Returns true for the error of a missing segment, and false for an error of the bucket.
+/// Returns true if the error means that a segment is missing, and false for an error of the bucket itself.
 fn is_missing_segment(error: &Error) -> bool {
     error.kind() == ErrorKind::InvalidData && BucketError::from_io_error(error).is_none()
 }

@@ -39,7 +39,7 @@ impl SweepSchedule {
 /// Outcome of a sweep.
 #[derive(Debug, Default)]
 pub struct SweepOutcome {
-    /// Number of deleted objects and ended uploads; those of a request that failed in part are not counted.
+    /// Number of deleted objects and aborted uploads. A request that fails for some objects is not counted at all.
     pub swept: u64,
     /// First error of the bucket or of the store. The next sweep tries again.
     pub first_error: Option<FileError>,
@@ -58,7 +58,7 @@ impl SweepOutcome {
 
 impl FileBucket {
     /// Returns true if a sweep of the leader is due, and then counts the sweep as made. Called every minute on each
-    /// gateway, so that a gateway that becomes the leader knows of outages of the store.
+    /// gateway, so that a gateway that becomes the leader also knows of earlier outages of the store.
     pub fn claim_due_sweep(
         &self,
         now: Duration,
@@ -69,10 +69,10 @@ impl FileBucket {
         self.schedule.lock().is_due(now, interval, is_store_ready, is_leader)
     }
 
-    /// Deletes leftovers of uploads and batches that are older than `age`, since the records of younger ones may still
-    /// be written. The age of an object is by the clock of the store; that of an incomplete upload counts from the time
-    /// at which this process saw it first. An object that cannot be deleted, and one whose record is damaged, do not
-    /// end the sweep.
+    /// Deletes leftovers of uploads and batches that are older than `age`. For younger ones, the record may still be
+    /// written. The age of an object is by the clock of the store; that of an incomplete upload counts from the time
+    /// at which this process saw it first. The sweep continues after an object that cannot be deleted, and after a
+    /// damaged record.
     pub fn sweep(&self, records: &FileStore, age: Duration) -> SweepOutcome {
         let mut outcome = SweepOutcome::default();
         self.sweep_folder(
@@ -149,7 +149,7 @@ fn is_stale_segment(records: &FileStore, object: &ObjectInfo) -> Result<bool, St
     }
 }
 
-/// Record that belongs to a name in the bucket.
+/// Result of looking up the record that belongs to the name of an object.
 enum FoundRecord {
     /// The name is not that of a file.
     Foreign,

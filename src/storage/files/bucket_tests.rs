@@ -1,4 +1,5 @@
-//! Tests of contents in a bucket, over a folder: two gateways with folders of their own share a store and the bucket.
+//! Tests of contents in a bucket, for which a folder is used: two gateways with folders of their own share a store
+//! and the bucket.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use super::*;
@@ -69,7 +70,7 @@ impl SharedBucket {
         page.objects.into_iter().map(|object| object.name).collect()
     }
 
-    /// Makes all objects older than the age at which they count as left over.
+    /// Sets the modification time of all objects into the past, so that they are old enough to count as leftovers.
     pub(super) fn age(&self) {
         let old = SystemTime::now() - Duration::from_secs(4_000);
         for name in self.names("files").into_iter().chain(self.names("parts")) {
@@ -177,7 +178,8 @@ fn another_gateway_continues_results_from_the_last_commit() {
     second.append(b"end\n").unwrap();
     let whole = second.finalize(&now, NOW).unwrap();
     shared.commit(&now, &whole);
-    // The first gateway also completes the file too late, which replaces nothing.
+    // The first gateway also completes the file, but too late: the completed file of the second gateway is not
+    // replaced.
     first.finalize(&record, NOW).unwrap();
     assert_eq!(read(&one, &whole).unwrap(), b"a\nbb\nccc\ndddd\nend\n");
     assert_eq!((shared.names("files").len(), shared.names("parts").len()), (2, 5));

@@ -23,8 +23,8 @@ pub struct DeletionOutcome {
 }
 
 impl FileManager {
-    /// Deletes incomplete uploads and contents without a record, unless another process uses them (`in_hand`), and
-    /// counts the bytes of existing files.
+    /// Deletes incomplete uploads and contents without a record, unless another process may still use them
+    /// (`in_hand`), and counts the bytes of existing files.
     pub(super) fn delete_leftovers(&self, in_hand: bool) -> Result<(), String> {
         let failed = |error: &dyn std::fmt::Display| {
             format!("The folder of the files {} cannot be used: {error}.", self.folder.display())
@@ -138,7 +138,7 @@ impl FileManager {
     }
 
     fn try_remove_contents(&self, file: &FileRecord) -> Result<(), FileError> {
-        // The archives are cleared before and after the deletion, because an export at this moment may copy the file in
+        // The file is removed from the archives before and after its deletion, because an export may copy the file in
         // between.
         self.delete_from_archives(&file.id);
         let deleted = self.delete_contents(file);

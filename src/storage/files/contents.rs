@@ -89,7 +89,7 @@ impl FileContents {
 /// Line of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileLine {
-    /// Number of the line, from 1, if the reader started at the beginning of the file.
+    /// Number of the line, from 1. It is correct only if the reader started at the beginning of the file.
     pub number: u64,
     /// Offset of the first byte.
     pub offset: u64,
@@ -108,7 +108,7 @@ pub enum NextLine {
     End,
 }
 
-/// Line reader that keeps one read and one line in memory.
+/// Line reader. At most the bytes of one read and one line are in memory.
 #[derive(Debug)]
 pub struct LineReader {
     contents: FileContents,
@@ -137,7 +137,8 @@ impl LineReader {
     /// Creates a reader that starts at the offset of a line.
     #[must_use]
     pub fn starting_at(contents: FileContents, offset: u64) -> Self {
-        // A line after the start of the file has no byte order mark.
+        // Only the first line of a file can have a byte order mark. The reader removes it from line 1, so a later
+        // start counts as line 1 already.
         Self { at: offset, number: u64::from(offset > 0), ..Self::new(contents) }
     }
 

@@ -1,4 +1,5 @@
-//! Sweep of the uploads in parts that were never completed, such as those of a gateway that was killed.
+//! Sweep of the multipart uploads to the bucket that were never completed, such as those of a gateway that was
+//! killed.
 
 use super::FileError;
 use super::bucket::{COMPLETE_FILES_FOLDER, FileBucket, is_file_object};
@@ -10,7 +11,7 @@ use std::collections::HashMap;
 use std::io::{ErrorKind, Result};
 use std::time::{Duration, Instant};
 
-/// Folders whose objects may be uploaded in parts.
+/// Folders of the bucket whose objects may be stored by a multipart upload.
 const UPLOAD_FOLDERS: [&str; 4] = [COMPLETE_FILES_FOLDER, SEGMENT_FOLDER, RESPONSES_FOLDER, IMAGES_FOLDER];
 
 /// Incomplete uploads of the last sweep, with the time at which this process saw each first. The age of an upload is
@@ -41,9 +42,9 @@ impl SeenUploads {
 }
 
 impl FileBucket {
-    /// Ends the incomplete uploads that this process saw first at least `age` ago, so that none is of a running
-    /// process. A store that does not allow to list uploads needs a lifecycle rule instead. Returns the number of ended
-    /// uploads.
+    /// Aborts the incomplete uploads that this process saw first at least `age` ago; so no upload of a running
+    /// process is aborted. If the object store does not allow the client to list uploads, a lifecycle rule of the
+    /// store has to do this instead. Returns the number of ended uploads.
     ///
     /// # Errors
     /// Returns the first error of the bucket; the next call continues.
@@ -64,12 +65,12 @@ impl FileBucket {
     }
 }
 
-/// Ends uploads, also after one could not be ended. Returns their number, or the first error.
+/// Aborts all uploads, even if one of them fails. Returns their number, or the first error.
 fn end_each(uploads: &[IncompleteUpload], end: impl Fn(&IncompleteUpload) -> Result<()>) -> Result<u64> {
     uploads.iter().map(end).fold(Ok(()), Result::and).map(|()| uploads.len() as u64)
 }
 
-/// Returns true if an upload has a name that gateways give to objects. Others in the bucket are not ended.
+/// Returns true if an upload has a name that gateways give to objects. Other uploads in the bucket are not aborted.
 fn is_own_upload(name: &str) -> bool {
     is_file_object(name) || is_segment_object(name) || is_response_object(name) || is_image_object(name)
 }

@@ -66,8 +66,8 @@ const UPLOAD_FOLDER: &str = "aside";
 /// Parts of the program that use files, such as batches.
 #[async_trait]
 pub trait FileConsumers: Send + Sync {
-    /// Returns the files among `ids` that a running consumer reads or writes; all `ids` if this is unknown. These
-    /// files are protected from expiry.
+    /// Returns those of `ids` whose files a running consumer reads or writes; all `ids` if this is unknown. The
+    /// returned files are not deleted when they expire.
     fn used_files<'i>(&self, ids: &[&'i str]) -> HashSet<&'i str>;
 
     /// Ends all consumers of a file that the client wants to delete.
@@ -270,8 +270,8 @@ impl FileManager {
         }
         .map_err(FileError::Disk)?;
         if let Err(error) = self.insert_record(&record, bounds) {
-            // On a full disk, the space is needed at once. After other errors, the record may have been stored
-            // nevertheless, and then needs its contents; otherwise, a later sweep deletes them.
+            // If the disk is full, the contents are deleted at once to free their space. After other errors they
+            // stay, because the record may have been stored nevertheless; if it was not, a later sweep deletes them.
             if matches!(error, FileError::Quota(_) | FileError::Store(StoreError::Full)) {
                 self.delete_contents(&record).ok();
             }
@@ -281,8 +281,8 @@ impl FileManager {
         Ok(record)
     }
 
-    /// Adds results to the used bytes of a key; a negative number releases bytes. Returns the counter changes that have
-    /// to be committed with the results; returns none if the bytes are counted in memory.
+    /// Adds results to the used bytes of a key; a negative number releases bytes. Returns the counter changes that
+    /// have to be committed with the results; returns no changes if the bytes are counted in memory only.
     #[must_use]
     pub fn add_used_bytes(&self, key: &str, bytes: i64) -> Vec<CounterChange> {
         if self.shared.is_some() {

@@ -1,7 +1,7 @@
-//! Growing output file of a batch. Bytes are appended and synced here. The record of the file states how many bytes are
-//! committed; it is written in the same commit as the charges of these results. Bytes beyond that number are not
-//! results, and are truncated when the file is opened again. With a bucket, the file is a temporary one, and each sync
-//! stores the appended bytes as a segment in the bucket. All calls block.
+//! Growing output file of a batch. Bytes are appended and synced here. The record of the file states how many bytes
+//! are committed; the record is written in the same commit as the charges of the results in these bytes. Bytes beyond
+//! that number are not results, and are truncated when the file is opened again. With a bucket, the file is a
+//! temporary one, and each sync stores the appended bytes as a segment in the bucket. All calls block.
 
 use super::block_checksums::BlockChecksums;
 use super::segments::{OutputCheckpoint, SegmentWriter};
@@ -79,7 +79,8 @@ impl OutputFile {
         }
     }
 
-    /// Returns the record with all bytes that were appended so far, which has to be committed after a sync.
+    /// Returns the updated record, which includes all bytes that were appended so far. The caller commits it after a
+    /// sync.
     #[must_use]
     pub fn updated_record(&self, record: &FileRecord) -> FileRecord {
         FileRecord { bytes: self.bytes, sums: Some(self.sums.table_checksum()), ..record.clone() }

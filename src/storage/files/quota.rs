@@ -24,7 +24,7 @@ pub struct UploadLimits {
 /// Limit that an upload exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuotaExceeded {
-    /// Limit of all files, or of the disk; the error for clients is the same.
+    /// Limit of all files, or of the disk; clients get the same error for both.
     Gateway,
     /// Limit of the key's files, in bytes.
     Key(u64),
@@ -120,8 +120,8 @@ pub struct QuotaReservation {
     quota: Arc<DiskQuota>,
     key: Box<str>,
     bytes: u64,
-    /// Bytes that the store has counted, which will include the bytes of this file; `None` if all bytes are counted in
-    /// memory.
+    /// Usage that the store has counted; it will include this file once the file is stored. `None` if all bytes are
+    /// counted in memory.
     counted: Option<UsedBytes>,
 }
 
@@ -132,8 +132,8 @@ impl QuotaReservation {
         Self { quota, key: key.into(), bytes: 0, counted: None }
     }
 
-    /// Adds the bytes that the store has counted to the usage of the reservation. Such a reservation ends once the file
-    /// is stored, since the store then counts it.
+    /// Adds the usage that the store has counted to the usage in memory. The reservation then ends once the file is
+    /// stored, because the store counts the file from then on.
     #[must_use]
     pub(super) fn with_stored_usage(mut self, counted: UsedBytes) -> Self {
         self.counted = Some(counted);

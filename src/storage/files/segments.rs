@@ -19,7 +19,8 @@ use tempfile::{NamedTempFile, TempPath};
 
 /// Folder in the bucket that contains the segments.
 pub const SEGMENT_FOLDER: &str = "parts";
-/// Number of segments after which they are stored again as one, so that a takeover has to read only few segments.
+/// Number of segments that are merged into one. A gateway that takes over the batch then has to read only few
+/// segments.
 const MERGED_SEGMENTS: usize = 256;
 /// Bytes per read of a segment.
 const READ_SIZE: u64 = 1 << 20;
@@ -33,7 +34,7 @@ pub struct OutputCheckpoint {
     pub sums: u32,
 }
 
-/// Segment of an output file: its bytes between two lengths.
+/// Segment of an output file: the bytes that were appended between two checkpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Segment {
     start: OutputCheckpoint,
@@ -129,7 +130,7 @@ impl SegmentWriter {
         ignore_existing(created)
     }
 
-    /// Stores the complete file, with its table, as the object of the record.
+    /// Stores the complete file, with its table of checksums, as the object that belongs to the record.
     ///
     /// # Errors
     /// Returns any I/O error.
@@ -139,7 +140,8 @@ impl SegmentWriter {
     }
 }
 
-/// Treats an object that exists already as stored, because its name contains the checksums of its bytes.
+/// Ignores the error that the object already exists. Its name contains checksums of its bytes, so the existing object
+/// has the same bytes.
 fn ignore_existing(created: Result<()>) -> Result<()> {
     match created {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
@@ -237,7 +239,8 @@ fn committed_segments(contents: &dyn ContentStore, record: &FileRecord) -> Resul
     Ok(chain)
 }
 
-/// Lists the segments of a file by their ends. If several segments have the same end, the longest is returned.
+/// Returns the segments of a file, with their ends as the keys of the map. Of several segments with the same end, the
+/// longest is in the map.
 fn list_segments(contents: &dyn ContentStore, id: &str) -> Result<HashMap<OutputCheckpoint, Segment>> {
     let folder = segment_folder(id);
     let mut by_end: HashMap<OutputCheckpoint, Segment> = HashMap::new();

@@ -1,5 +1,6 @@
 //! Files of a fleet: several gateways use one store of records and one folder of contents. Used bytes are counters in
-//! the store, and contents without a record are deleted by one gateway, once they are too old to be of an upload.
+//! the store, and contents without a record are deleted by one gateway, once they are so old that they cannot belong
+//! to an upload in progress.
 
 use super::{FILE_ID_PREFIX, FileContents, FileError, FileManager, FileOwner, UPLOAD_FOLDER};
 use crate::config::settings;
@@ -13,7 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// File whose modification time is the present time of the folder's file server.
+/// File that is written to read the clock of the folder's file server, from its modification time.
 const PROBE_FILE: &str = ".time";
 /// Longest wait for the gateway that creates the folder. A client of NFS may not see a new file for half a minute.
 const FOLDER_ID_WAIT: Duration = Duration::from_secs(35);
@@ -45,7 +46,7 @@ impl FileManager {
         Ok(files)
     }
 
-    /// Returns a reservation for an upload of this key, in addition to the bytes that the store has counted.
+    /// Returns an empty reservation for an upload of this key, with the usage that the store has counted.
     pub(super) fn new_upload_reservation(&self, key: &str) -> Result<QuotaReservation, FileError> {
         let reservation = QuotaReservation::new(self.quota.clone(), key);
         match &self.shared {
@@ -76,8 +77,8 @@ impl FileManager {
     /// the old one.
     ///
     /// # Errors
-    /// Returns `InvalidData` if results are damaged, and any I/O error. Contents of the copy that remain then are
-    /// leftovers.
+    /// Returns `InvalidData` if results are damaged, and any I/O error. An incomplete copy may remain then; it is
+    /// deleted later as a leftover.
     pub fn copy_output_to_new_file(&self, record: &FileRecord, now: Duration) -> io::Result<FileRecord> {
         let results = self.open_contents(record)?;
         let owner = FileOwner { key: &record.key, account: &record.account };
@@ -108,9 +109,10 @@ impl FileManager {
         }
     }
 
-    /// Deletes uploads and contents in the folder that have had no record and no write for `age`, both in this call and
-    /// in the previous one, because a record may be committed late after an outage of the database. Called by one
-    /// gateway of a fleet, or by each gateway if contents are in a bucket. Returns the number of deleted files; blocks.
+    /// Deletes incomplete uploads, and contents without a record, that were not written for `age`. They are deleted
+    /// only if the previous call has found them too, because a record may be committed late after an outage of the
+    /// database. Called by one gateway of a fleet, or by each gateway if contents are in a bucket. Returns the number
+    /// of deleted files; blocks.
     ///
     /// # Errors
     /// Returns any I/O error, and the store's error as text.
@@ -141,11 +143,11 @@ impl FileManager {
         Ok(deleted)
     }
 
-    /// Returns the time of the file server, since the clocks of gateways may differ.
+    /// Returns the time of the file server. The clocks of the gateways are not used, because they may differ.
     fn server_time(&self) -> io::Result<SystemTime> {
         let path = self.folder.join(PROBE_FILE);
         let probe = File::create(&path)?;
-        // Truncating an empty file would not change its modification time.
+        // A byte is written, because truncating an empty file would not change its modification time.
         io::Write::write_all(&mut &probe, b".")?;
         probe.sync_all()?;
         probe.metadata()?.modified()

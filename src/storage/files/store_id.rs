@@ -12,15 +12,15 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Interval at which the folder's ID is read while another gateway has to write it.
+/// Interval at which a gateway reads the folder's ID while it waits for another gateway to write it.
 const ID_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Name of the file that contains the ID of the store.
 pub(super) const STORE_ID_FILE: &str = ".store";
 
 impl FileManager {
-    /// Checks that the folder belongs to the store, and writes the ID where it is missing. In a fleet, the gateway that
-    /// chose the ID writes it. The other gateways wait for it at most for `wait`, since their folder may be a different
-    /// one.
+    /// Checks that the folder belongs to the store, and writes the ID where it is missing. In a fleet, the gateway
+    /// that chose the ID writes it. The other gateways do not write it, because their folder may be a different one:
+    /// they wait for the ID for at most `wait`.
     ///
     /// # Errors
     /// Returns a sentence that tells the operator what to do.
@@ -92,8 +92,8 @@ impl FileManager {
     }
 }
 
-/// Writes the ID of a store to the folder of its contents, unless the folder has an ID. An import calls the function,
-/// because the gateways of a fleet do not write a missing ID: the folder of one may not be that of the others.
+/// Writes the ID of a store to the folder of its contents, unless the folder has an ID. Called by an import, because
+/// a gateway of a fleet does not write a missing ID to its folder: the other gateways may have a different folder.
 ///
 /// # Errors
 /// Returns any I/O error.
@@ -106,7 +106,7 @@ fn write_id(path: &Path, id: &str) -> std::io::Result<()> {
     let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
     let written = file.and_then(|mut file| file.write_all(id.as_bytes()).and_then(|()| file.sync_all()));
     if written.is_err() {
-        // A partial ID would look like that of another store.
+        // A partly written ID is deleted, because it would look like the ID of another store.
         fs::remove_file(path).ok();
     }
     written

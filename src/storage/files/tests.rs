@@ -1,5 +1,5 @@
-//! Tests of files after each possible end of an upload or a batch, and of reads, which only return bytes that were
-//! written.
+//! Tests of files: the state after each possible end of an upload or a batch, and reads, which must never return
+//! damaged bytes.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use super::block_checksums::BLOCK_BYTES;
@@ -222,8 +222,8 @@ fn a_folder_of_another_store_is_neither_used_nor_swept() {
     let record = upload(&directory.open(), &lines(3));
     let folder = directory.folder.path().join("files");
     let id = fs::read_to_string(folder.join(store_id::STORE_ID_FILE)).unwrap();
-    // The store was lost and replaced by an empty store, once with the ID file and once by a version that did not write
-    // it.
+    // The store is lost and replaced by an empty store. The folder has its ID file in the first case, and none in the
+    // second, as from a version that did not write it.
     let lost = TestDirectory { folder: directory.folder, store: open_in_memory() };
     for stamp in [Some(&id), None] {
         match stamp {
@@ -335,7 +335,7 @@ impl FileManager {
     }
 }
 
-/// Test user of the listed files.
+/// Consumer of files for tests, which uses the listed files.
 struct Running(parking_lot::Mutex<Vec<String>>);
 
 #[async_trait]

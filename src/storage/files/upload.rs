@@ -77,7 +77,7 @@ impl FileUpload {
         })
     }
 
-    /// Adds the next bytes. An invalid line is reported when the upload is stored, with all others.
+    /// Adds the next bytes. Invalid lines are not reported here, but all together when the upload is stored.
     ///
     /// # Errors
     /// Returns an error if there is no space, a line is too long, or the disk fails.

@@ -1,7 +1,8 @@
 //! Cache of generated images, each at an unguessable URL for a limited time. Images that are not fetched in this time
-//! are deleted. When the cache is full, the oldest image of the account with the most bytes, or at the maximum number
-//! of images with the most images, is evicted first, so that an account with many images only reduces the lifetime of
-//! its own images. A gateway of a fleet also writes its images where the other gateways can read them.
+//! are deleted. When the cache is full, an image of the account with the highest usage is evicted, the oldest first.
+//! Usage means bytes if the limit on bytes is reached, and images if the limit on their number is reached. So an
+//! account with many images shortens only the lifetime of its own images. A gateway of a fleet also writes its images
+//! where the other gateways can read them.
 
 use super::names::ImageNameGenerator;
 use super::shared::SharedImages;
@@ -45,7 +46,7 @@ pub struct ImageMetadata<'a> {
     pub lifetime: Duration,
 }
 
-/// Space that a new image needs.
+/// Space that a new image needs: its account, its bytes, and the limit of the cache in bytes.
 #[derive(Clone, Copy)]
 pub(super) struct RequiredSpace<'a> {
     pub(super) account: &'a str,
@@ -176,8 +177,8 @@ impl CacheState {
         self.images.get(name).filter(|entry| entry.expires_at > now).cloned()
     }
 
-    /// Drops expired images. A reload may have changed the lifetime, so later images may expire before earlier ones,
-    /// and all of them are checked.
+    /// Drops expired images. All images are checked: after a reload that changed the lifetime, newer images may
+    /// expire before older ones.
     fn remove_expired(&mut self, now: Duration) {
         if self.images.values().all(|entry| entry.expires_at > now) {
             return;
@@ -208,7 +209,8 @@ impl CacheState {
         }
     }
 
-    /// Returns the index of the oldest image of the account with the most usage; the new image counts too.
+    /// Returns the index of the oldest image of the account with the highest usage, as `weigh` measures it. The new
+    /// image counts as `coming` for its account.
     fn eviction_index(
         &self,
         account: &str,
@@ -279,14 +281,14 @@ mod tests {
         let there: Vec<bool> = names.iter().map(|(name, _)| shelf.get(name, LIFE).is_some()).collect();
         assert_eq!(there, [false, false, true, true]);
         assert!(names.iter().map(|(_, gone)| *gone).eq([0, 0, 1, 1]), "those that went early are told");
-        // The eviction of an image frees the space that the next image needs.
+        // The spool has a limit of 100 bytes, so each new image needs the space of an evicted one.
         let narrow = SpoolFactory::new(folder.path().to_owned(), 4, 100);
         let shelf = cache();
         for _ in 0..5 {
             insert(&shelf, &narrow, &[7; 40], of("a", LIFE), 100).await;
         }
         assert_eq!((shelf.len(), narrow.used_bytes()), (2, 80));
-        // An image above the limit is cached nevertheless.
+        // An image that alone exceeds the limit is cached nevertheless.
         let (large, _) = insert(&shelf, &spools, &[7; 400], of("a", LIFE), 100).await;
         assert!(shelf.get(&large, LIFE).is_some() && shelf.len() == 1);
     }
@@ -302,7 +304,7 @@ mod tests {
         }
         assert!(shelf.get(&theirs, LIFE).is_some());
         assert_eq!((shelf.len(), gone), (MAX_IMAGES, 601 - MAX_IMAGES));
-        // The limit on bytes is enforced like the limit on the number of images.
+        // At the limit on bytes, too, only images of the account with the highest usage are evicted.
         insert(&shelf, &spools, &[7; 900], of("a", LIFE), 1_000).await;
         assert!(shelf.get(&theirs, LIFE).is_some() && shelf.len() < MAX_IMAGES);
     }

@@ -23,7 +23,7 @@ impl ImageNameGenerator {
     pub(super) fn new(pepper: &Pepper) -> Self {
         let secret = Salt::new(HKDF_SHA256, SALT).extract(&pepper.0);
         let derived = secret.expand(&[LABEL], hmac::HMAC_SHA256).map(hmac::Key::from);
-        // The derivation fails only for keys that are longer than 255 digests.
+        // HKDF fails only if the derived key is longer than 255 digests, which is not the case here.
         Self(derived.unwrap_or_else(|_| hmac::Key::new(hmac::HMAC_SHA256, &pepper.0)))
     }
 

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 pub(super) const MAX_CONCURRENT_LOADS: usize = 8;
 /// Longest time for which an answer waits until its image is written.
 const SHARE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Divisor of the limit on images: loaded images may use a quarter of it.
+/// Divisor of the limit on the bytes of this gateway's own images: loaded images may use a quarter of that limit.
 const LOADED_SHARE: u64 = 4;
 
 impl ImageCache {

@@ -99,7 +99,7 @@ fn the_limit_of_a_key_holds_over_the_gateways_after_each_count() {
     assert!(one.used_bytes() <= 10_000 && one.used_bytes() >= 8_000, "{}", one.used_bytes());
 }
 
-/// Shared files from which nothing can be removed.
+/// Shared files for tests; removing a file always fails.
 struct Undeletable(SharedFiles);
 
 impl ResponseFiles for Undeletable {
@@ -195,7 +195,7 @@ fn an_unfinished_response_is_not_evicted_before_its_end() {
         assert!(one.size(KEY, id).unwrap().is_some(), "{id}");
     }
     assert!(other.used_bytes() <= 5_000, "{}", other.used_bytes());
-    // All are unfinished: the limit is exceeded rather than that one of them is lost.
+    // Unfinished responses are never evicted, even if they exceed the limit.
     for number in 20..26 {
         let id = format!("resp_{number}");
         one.insert_unfinished((KEY, &id), window, &document, narrow).unwrap();
@@ -203,12 +203,12 @@ fn an_unfinished_response_is_not_evicted_before_its_end() {
     one.sweep(now(), narrow.settings, SweepRole::Remover).unwrap();
     assert!((20..26).all(|number| one.size(KEY, &format!("resp_{number}")).unwrap().is_some()));
 
-    // After its end a response is evicted like any other, and both of its objects are removed.
+    // Once it has ended, the response can be removed like any other, with both of its objects.
     one.finish((KEY, "resp_1"), now(), TEXT, narrow).unwrap();
     assert_eq!(other.get(KEY, "resp_1", now(), DAY).unwrap().as_deref(), Some(TEXT));
     assert!(other.delete(KEY, "resp_1").unwrap() && other.size(KEY, "resp_1").unwrap().is_none());
     assert!(other.delete(KEY, "resp_2").unwrap() && one.size(KEY, "resp_2").unwrap().is_none());
-    // An unfinished response without a run expires some time after its window.
+    // An unfinished response that no gateway processes any more expires some time after its time window.
     assert!(one.sweep(now() + LATER, narrow.settings, SweepRole::Remover).unwrap() > 0);
     assert_eq!(one.used_bytes(), 0);
 }
@@ -218,7 +218,7 @@ fn an_object_left_from_an_unfinished_response_is_evicted_with_it() {
     let fleet = Fleet::new();
     let store = fleet.gateway(0);
     let (document, narrow) = (vec![b'x'; 1_000], limits(3_500, 1 << 20));
-    // A crash may leave both objects.
+    // A crash may leave both objects of a response: the unfinished and the finished one.
     store.insert_unfinished((KEY, "resp_a"), now() + 86_400, &document, narrow).unwrap();
     store.insert((KEY, "resp_a"), now(), &document, narrow).unwrap();
     for number in 0..4 {

@@ -41,7 +41,7 @@ impl LocalFiles {
         self.0.join(name.key).join(name.id)
     }
 
-    /// Writes a file under another name first, so that it appears complete or not at all.
+    /// Writes a file under a temporary name and renames it, so that the file appears complete or not at all.
     fn write_file(&self, name: ResponseName<'_>, sealed: &[u8], retained_since: u64) -> Result<()> {
         let (folder, path) = (self.0.join(name.key), self.path(name));
         penstock_storage::create_dir(&folder)?;
@@ -90,7 +90,7 @@ impl ResponseFiles for LocalFiles {
         }
         if !removed.is_empty() {
             sync_folder(&folder)?;
-            // Removing the folder fails if it has other files.
+            // If the folder still has files, it is not removed, and the error is ignored.
             fs::remove_dir(&folder).ok();
         }
         Ok(removed)
@@ -108,7 +108,7 @@ impl ResponseFiles for LocalFiles {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
         for entry in entries {
             let entry = entry?;
-            // A file may be removed after the folder was listed.
+            // A file that was removed after the folder was listed is skipped.
             let (Ok(metadata), Ok(id)) = (entry.metadata(), entry.file_name().into_string()) else {
                 continue;
             };
@@ -150,7 +150,8 @@ fn found<T>(result: Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// Writes and syncs a file for its owner only. Its modification time is that of the response, by which it expires.
+/// Writes and syncs a file for its owner only. Its modification time is set to `retained_since`, by which the
+/// response expires.
 fn write_synced(path: &Path, bytes: &[u8], retained_since: u64) -> Result<()> {
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     file.write_all(bytes)?;

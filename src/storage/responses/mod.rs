@@ -52,13 +52,14 @@ pub struct ResponseStore {
     earlier: Option<LocalFiles>,
     cipher: DocumentCipher,
     usage: StoredResponseBytes,
-    /// Lock of the call that evicts responses beyond the limits. While it is held, other calls evict none.
+    /// Lock of the call that evicts responses beyond the limits. While one call holds it, other calls skip the
+    /// eviction.
     eviction: Mutex<()>,
 }
 
 impl ResponseStore {
-    /// Opens or creates the folder. Unfinished files of a crash are removed, unless a process that still drains writes
-    /// them (`taken_over`). With `shared` contents, new responses are stored in these contents.
+    /// Opens or creates the folder. Partly written files of a crash are removed, unless a process that still drains
+    /// may be writing them (`taken_over`). With `shared` contents, new responses are stored in these contents.
     ///
     /// # Errors
     /// Returns a sentence for the operator if the folder cannot be used.
@@ -82,7 +83,7 @@ impl ResponseStore {
         };
         let (cipher, usage) = (DocumentCipher::new(pepper), StoredResponseBytes::default());
         let store = Self { files, earlier, cipher, usage, eviction: Mutex::default() };
-        // In a fleet, the first sweep counts the files.
+        // Without a fleet, the files are counted here; in a fleet, the first sweep counts them.
         if store.earlier.is_none() {
             store.count_stored_bytes().map_err(failed)?;
         }
@@ -120,7 +121,7 @@ impl ResponseStore {
         self.write(name, retained_since, document, limits, ResponseStage::Unfinished)
     }
 
-    /// Replaces a background response that has not ended by its end.
+    /// Replaces an unfinished background response by its final document.
     ///
     /// # Errors
     /// Returns the errors of [`ResponseStore::insert`].
@@ -155,7 +156,8 @@ impl ResponseStore {
         };
         self.files.write(name, &sealed, retained_since, stage)?;
         self.usage.replace_bytes(key, replaced, bytes);
-        // The response is stored. If this returned an error, the caller might repeat the write without a charge.
+        // A failed eviction is only logged, because the response is already stored. After an error, the caller might
+        // repeat the write without a charge.
         if let Err(error) = self.evict(key, Some(id), settings, self.files.max_evictions_per_write()) {
             tracing::error!(name: "responses_not_swept", why = %error);
         }
@@ -207,7 +209,8 @@ impl ResponseStore {
         self.usage.total_bytes()
     }
 
-    /// Searches the current files and then the earlier ones; `None` for ids that cannot name a file.
+    /// Looks up a response in the current files, and then in the files from before this gateway joined its fleet;
+    /// `None` for ids that cannot name a file.
     fn find<T>(
         &self,
         key: &str,

@@ -30,14 +30,16 @@ pub(super) struct ResponseFile {
     pub(super) bytes: u64,
     /// Start of the retention, Unix seconds; in a bucket, the time of the last write.
     pub(super) retained_since: u64,
-    /// Time of the last write in nanoseconds, which orders the files of a second; 0 if it is unknown.
+    /// Time of the last write in nanoseconds, which orders files with the same second in `retained_since`; 0 if it is
+    /// unknown.
     pub(super) written_at: i64,
     /// False for a background response that has not ended.
     pub(super) has_ended: bool,
 }
 
 impl ResponseFile {
-    /// Returns the entry of an ended response, by whose id its file can be removed.
+    /// Returns an entry with the id and the length of an ended response. Its other fields are not set, so it serves
+    /// only to remove the file.
     pub(super) fn for_ended_response(id: &str, bytes: u64) -> Self {
         Self { id: id.to_owned(), bytes, retained_since: 0, written_at: 0, has_ended: true }
     }
@@ -48,9 +50,9 @@ impl ResponseFile {
 pub(super) enum ResponseStage {
     /// Background response that has not ended.
     Unfinished,
-    /// End of a background response, whose unfinished file is replaced.
+    /// Background response that has ended; its file replaces the unfinished one.
     Finished,
-    /// Response that is stored once, with its answer.
+    /// Response that is stored only once, when it is complete.
     Complete,
 }
 
@@ -80,7 +82,7 @@ pub(super) trait ResponseFiles: Send + Sync {
     /// Calls `each` for every key that has files, with these files.
     fn for_each_key(&self, each: &mut dyn FnMut(&str, Vec<ResponseFile>) -> Result<()>) -> Result<()>;
 
-    /// Returns the maximum number of files that a write evicts; a sweep evicts the others.
+    /// Returns the maximum number of files that one write may evict. The next sweep evicts the rest.
     fn max_evictions_per_write(&self) -> usize;
 
     /// Returns true if `keep_free` bytes of the disk stay free after a file of this length was written.

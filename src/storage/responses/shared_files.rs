@@ -1,6 +1,6 @@
 //! Stored responses of a fleet: objects `responses/<key>/<id>` next to the contents of files. A background response
-//! that has not ended is the object `responses/<key>/<id>.open`, because a list of objects shows nothing but names,
-//! sizes and ages.
+//! that has not ended is the object `responses/<key>/<id>.open`: the name has to show it, because a list of objects
+//! has only names, sizes and ages.
 
 use super::RESPONSES_FOLDER;
 use super::response_files::{ResponseFile, ResponseFiles, ResponseName, ResponseStage};
@@ -28,8 +28,9 @@ fn open_object_name(name: ResponseName<'_>) -> String {
 }
 
 impl SharedFiles {
-    /// Looks up the object of a response. A response that ends meanwhile changes from one object to the other, so the
-    /// first one is looked up again.
+    /// Looks up the object of a response. The object of the ended response is looked up first, then the object of the
+    /// unfinished one. The response may end between these two look-ups, so the object of the ended response is looked
+    /// up again.
     fn find<T>(
         &self,
         name: ResponseName<'_>,
@@ -58,7 +59,8 @@ impl ResponseFiles for SharedFiles {
         }
         self.0.write(&object_name(name), &[sealed])?;
         if stage == ResponseStage::Finished {
-            // An object that remains is removed when its response is deleted, evicted or expires.
+            // If this removal fails, the unfinished object is removed later, when its response is deleted, evicted or
+            // expires.
             self.0.content_store()?.delete_objects(&[open_object_name(name)]).ok();
         }
         Ok(())

@@ -16,15 +16,16 @@ pub enum SweepRole {
     Counter,
 }
 
-/// Returns true if the bucket cannot be reached, so that the contents of the other keys cannot be reached either.
+/// Returns true if the error means that the bucket cannot be reached. Then the responses of the other keys cannot be
+/// reached either.
 fn is_unreachable(error: &Error) -> bool {
     BucketError::from_io_error(error).is_some_and(BucketError::is_unreachable)
 }
 
 impl ResponseStore {
     /// Removes the responses that have expired at `now`, Unix seconds, and those beyond the limits, and counts the
-    /// remaining responses again. A [`SweepRole::Counter`] removes only expired responses of its own from before it
-    /// joined the fleet. Returns the number of expired responses that were removed.
+    /// remaining responses again. A [`SweepRole::Counter`] removes only expired responses in this gateway's own
+    /// folder, from before it joined the fleet. Returns the number of expired responses that were removed.
     ///
     /// A response that cannot be removed does not end the sweep, unless the bucket cannot be reached.
     ///
@@ -78,11 +79,10 @@ impl ResponseStore {
         })
     }
 
-    /// Removes the oldest responses of a key beyond the limit of the key, and responses of the keys with the most bytes
-    /// beyond the limit of all keys; at most `most` responses. A tenth of the limit is freed at once, because the files
-    /// have to be listed each time. The response `newest` of the key is not removed, nor are responses that have not
-    /// ended, except in a bucket, where these cannot be told apart. If another call is evicting, this call does
-    /// nothing.
+    /// Removes the oldest responses of a key beyond the limit of the key, and responses of the keys with the most
+    /// bytes beyond the limit of all keys; at most `most` responses. Usage is reduced to nine tenths of the limit, so
+    /// that the next writes do not have to list the files again. The response `newest` of the key and responses that
+    /// have not ended are not removed. If another call is evicting, this call does nothing.
     pub(super) fn evict(
         &self,
         key: &str,
@@ -108,7 +108,8 @@ impl ResponseStore {
             let newest = newest.filter(|_| *largest == *key);
             let freed = self.evict_oldest(&largest, newest, &mut left, excess_of_all)?;
             if freed == 0 && self.usage.total_bytes() > settings.disk {
-                // No file was left to remove. The next sweep counts the bytes of the key again.
+                // The key has no file that can be removed, so its bytes no longer count here. The next sweep counts
+                // them again.
                 self.usage.set_bytes(&largest, 0);
             }
         }
@@ -116,8 +117,8 @@ impl ResponseStore {
     }
 
     /// Removes the oldest responses of a key, at most `left`, until enough bytes are freed; returns the freed bytes.
-    /// `excess` returns the bytes to free from the used bytes of the key. The used bytes are counted again first,
-    /// because other gateways of a fleet remove files too.
+    /// `excess` computes the number of bytes to free from the used bytes of the key. The used bytes are counted again
+    /// first, because other gateways of a fleet remove files too.
     fn evict_oldest(
         &self,
         key: &str,
@@ -126,7 +127,7 @@ impl ResponseStore {
         excess: impl FnOnce(u64) -> u64,
     ) -> Result<u64> {
         let mut files = self.files.files_of_key(key)?;
-        // Of two objects of a response, that of its beginning is removed first.
+        // If a response has an unfinished and a finished object, the unfinished one is removed first.
         let order =
             |file: &ResponseFile| (file.retained_since, file.written_at, file.id.clone(), file.has_ended);
         files.sort_by_cached_key(order);
@@ -134,7 +135,7 @@ impl ResponseStore {
         self.usage.set_bytes(key, used);
         let excess = excess(used);
         let mut freed = 0;
-        // In a bucket, an ended response may still have the object of its beginning.
+        // In a bucket, an ended response may still have its unfinished object, which is removed too.
         let ended: HashSet<String> =
             files.iter().filter(|file| file.has_ended).map(|file| file.id.clone()).collect();
         let oldest: Vec<_> = files

@@ -128,7 +128,7 @@ fn the_oldest_of_the_largest_key_are_evicted() {
     }
     assert_eq!(store.get(KEY, "resp_1", 30, DAY).unwrap(), None);
     assert!(store.get(KEY, "resp_20", 30, DAY).unwrap().is_some());
-    // Responses of another key evict those of the key with the most bytes, and not its own.
+    // Another key stores responses: those of the key with the most bytes are evicted, and not those of the other key.
     for number in 1..=7 {
         insert(OTHER_KEY, number);
         assert!(store.used_bytes() <= 15_000);
@@ -150,7 +150,7 @@ fn responses_of_one_second_are_evicted_in_the_order_in_which_they_were_stored() 
     let store = open(folder.path());
     let document = vec![b'x'; 1_000];
     let exists = |id: &str| store.get(KEY, id, 100, DAY).unwrap().is_some();
-    // The ids do not have the order of the time.
+    // The ids are not in the order of their creation.
     let ids: Vec<String> = (0..40u64).map(|number| format!("resp_{}", number * 7_919 % 1_000)).collect();
     for (number, id) in ids.iter().enumerate() {
         store.insert((KEY, id), 100, &document, limits(10_000, 15_000)).unwrap();

@@ -56,7 +56,7 @@ pub(super) fn find_pepper(storage: &StorageSettings, store: &Arc<dyn Store>) -> 
 }
 
 /// Compares the pepper of this gateway with that of the keys in a database, by its check value. Returns a warning if
-/// this gateway has none yet.
+/// this gateway has no pepper yet.
 ///
 /// # Errors
 /// Returns a sentence for the operator if the peppers differ, or if the pepper cannot be read.

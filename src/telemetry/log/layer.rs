@@ -29,7 +29,8 @@ fn add_fields(line: LogLine, event: &Event<'_>) -> LogLine {
 /// Visitor of the fields of an event.
 struct LineVisitor {
     line: LogLine,
-    /// True for the line of an exchange, whose displayed values are decimal numbers. They are text elsewhere.
+    /// True for the line of an exchange. Values logged with `Display` are decimal numbers in this line, and text in
+    /// all other lines.
     is_exchange: bool,
 }
 
@@ -46,7 +47,7 @@ impl Visit for LineVisitor {
         self.line.flag(field.name(), value);
     }
 
-    /// Appends a time in milliseconds, the only fractions of binary floating point.
+    /// Appends a time in milliseconds; no other field is an `f64`.
     fn record_f64(&mut self, field: &Field, value: f64) {
         self.line.millis(field.name(), value);
     }
@@ -70,7 +71,7 @@ pub(super) mod tests {
     use tracing_subscriber::Registry;
     use tracing_subscriber::layer::SubscriberExt;
 
-    /// Layer that collects the lines in both formats.
+    /// Layer for tests that collects the line of each event in both formats.
     struct Collector(Arc<Mutex<Vec<String>>>);
 
     impl<S: Subscriber> Layer<S> for Collector {

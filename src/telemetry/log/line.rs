@@ -12,7 +12,7 @@ use tracing::Level;
 const USUAL: usize = 512;
 
 thread_local! {
-    /// Unix second of the last line, with its formatted text.
+    /// Cache of the formatted time: the Unix second of the thread's last line, and its text.
     static SECOND: RefCell<(u64, String)> = const { RefCell::new((0, String::new())) };
     /// Buffer of the thread's last line, reused for the next line.
     static MADE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
@@ -60,7 +60,8 @@ impl LogLine {
         line
     }
 
-    /// Appends the time by RFC 3339 with milliseconds, UTC. Each thread formats a second once.
+    /// Appends the time in the format of RFC 3339, UTC, with milliseconds. The text of a second is cached for further
+    /// lines of the thread.
     fn time(&mut self, since: Duration) {
         SECOND.with_borrow_mut(|(of, text)| {
             if *of != since.as_secs() || text.is_empty() {
@@ -81,14 +82,14 @@ impl LogLine {
         self.end_member(quoted);
     }
 
-    /// Appends the key of a member and the marks before its value, with capacity for the value.
+    /// Appends the key of a member with the punctuation around it, and reserves capacity for the value.
     fn begin_member(&mut self, key: &str, quoted: bool, length: usize) {
         let (before, between): (&[u8], &[u8]) = match (self.json, quoted) {
             (true, true) => (b",\"", b"\":\""),
             (true, false) => (b",\"", b"\":"),
             (false, _) => (b" ", b"="),
         };
-        // No separator before the first one.
+        // The first member has no separator before it.
         let before = before.get(usize::from(self.text.len() <= 1)..).unwrap_or_default();
         self.text.reserve(key.len() + length + 8);
         for part in [before, key.as_bytes(), between] {
@@ -139,7 +140,8 @@ impl LogLine {
 
     /// Appends milliseconds with three decimals.
     pub(super) fn millis(&mut self, key: &str, value: f64) {
-        // The product is exact, because microseconds of a century have fewer digits than a float.
+        // Rounding gives the exact microseconds, because even a century of them has fewer digits than an `f64` can
+        // represent.
         let micros = (value * 1_000.0).round() as u64;
         self.number(key, micros / 1_000);
         self.text.push(b'.');

@@ -1,6 +1,6 @@
 //! Log on standard error: one line per event, without prompts, completions or keys. Events are those of `tracing`: a
 //! filter of `tracing-subscriber` passes the events of this workspace up to the configured level, and a layer formats
-//! them. Events of other crates are not written, since they may contain heads and addresses.
+//! them. Events of other crates are not written, since they may contain header fields and addresses.
 //!
 //! Lines are queued and written by the thread of `tracing-appender`, so that a slow terminal never slows a request. If
 //! it cannot keep up, lines are dropped and counted.

@@ -16,9 +16,9 @@ use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuar
 
 /// Maximum bytes of lines in the queue.
 const MAX_QUEUED_BYTES: usize = 4 << 20;
-/// Maximum number of lines in the queue, which allocates 32 bytes for each of them at its start.
+/// Maximum number of lines in the queue. The queue allocates 32 bytes for each possible line when it is created.
 const MAX_QUEUED_LINES: usize = 8 << 10;
-/// Time during which lines are collected.
+/// Time for which lines are collected before they are written together.
 const BATCH_INTERVAL: Duration = Duration::from_millis(100);
 /// Time that the end of the process waits for the last lines.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
@@ -33,7 +33,7 @@ pub fn flush_log() {
     QUEUE.wait_until_written(Instant::now() + FLUSH_TIMEOUT);
 }
 
-/// Makes the writer thread write all lines so far without a pause. Does not wait.
+/// Makes the writer thread write all queued lines now, without a pause. Does not wait until they are written.
 pub fn request_flush() {
     QUEUE.request_flush();
 }
@@ -48,7 +48,7 @@ pub(super) fn send_line(line: &[u8]) {
     }
 }
 
-/// Limits of the queue, and its state as the thread and waiting callers see it.
+/// State of the queue, shared by the writer thread and its callers: the admitted lines and bytes, and the signals.
 struct LineQueue {
     /// Lines that were accepted and are not written yet.
     lines: AtomicUsize,
@@ -79,7 +79,7 @@ impl LineQueue {
     /// Queues a line, or counts it as dropped.
     fn push(&self, worker: &Worker, line: &[u8]) {
         if self.admit(line.len()) {
-            // The queue is never full, since fewer lines are admitted than fit in.
+            // The queue is never full here, because `admit` refuses lines before its capacity is reached.
             worker.queue.clone().write_all(line).ok();
         }
     }
@@ -124,7 +124,8 @@ impl LineQueue {
         true
     }
 
-    /// Pauses the thread, so that many lines are joined into one write, and a wake-up for each is saved.
+    /// Pauses the thread. Lines that arrive in the pause are joined into one write, which saves a wake-up of the
+    /// thread per line.
     fn pause(&self) {
         let mut is_flushing = self.is_flushing.lock();
         if self.is_empty() {
@@ -137,7 +138,7 @@ impl LineQueue {
     }
 }
 
-/// Writer of the thread, which collects lines until the queue is empty.
+/// Writer in the writer thread. It collects lines until the queue is empty, and then writes them at once.
 struct BatchWriter<W> {
     queue: &'static LineQueue,
     out: W,
@@ -186,7 +187,8 @@ struct Worker {
     _guard: WorkerGuard,
 }
 
-/// Starts the thread. `tracing-appender` panics if the system refuses it, so another thread is tried first.
+/// Starts the thread. `tracing-appender` panics if the system refuses to create the thread. So a thread that does no
+/// work is started first; if that fails, its error is returned.
 fn spawn_worker(queue: &'static LineQueue, out: impl Write + Send + 'static) -> io::Result<Worker> {
     thread::Builder::new().name(THREAD_NAME.to_owned()).spawn(|| {})?.join().ok();
     let out = BatchWriter { queue, out, text: Vec::new(), lines: 0 };
@@ -200,7 +202,7 @@ fn spawn_worker(queue: &'static LineQueue, out: impl Write + Send + 'static) -> 
 /// Thread of the writer, if it was started.
 struct WriterThread {
     worker: OnceLock<Worker>,
-    /// True once a refusal was logged. Locked while the thread is started.
+    /// True once a failed start of the thread was logged. The lock is held while the thread is started.
     is_refused: Mutex<bool>,
 }
 
@@ -209,7 +211,8 @@ impl WriterThread {
         Self { worker: OnceLock::new(), is_refused: Mutex::new(false) }
     }
 
-    /// Returns the thread if it runs, or can be started now. `out` gets the line about a refusal.
+    /// Returns the writer thread; starts it if it does not run. If the start fails, the failure is logged to `out`
+    /// once, and `None` is returned.
     fn get_or_start(
         &self,
         start: impl FnOnce() -> io::Result<Worker>,
@@ -218,8 +221,8 @@ impl WriterThread {
         if let Some(worker) = self.worker.get() {
             return Some(worker);
         }
-        // The lock is taken while another thread starts the writer, or while this thread does and logs a panic in
-        // between; the line is then written directly.
+        // The lock is not free while another thread starts the writer thread, or if this thread itself starts it and
+        // a panic in between is logged. Then the caller writes the line directly.
         let mut is_refused = self.is_refused.try_lock()?;
         if self.worker.get().is_none() {
             match start() {
@@ -272,7 +275,7 @@ mod tests {
         let (worker, read, open) = start(&QUEUE);
         QUEUE.push(&worker, b"first\n");
         assert_eq!(read.recv().unwrap(), "first\n");
-        // The output hangs with the first line, which still counts.
+        // The output blocks on the first line, which still counts towards the limit.
         let line = [b'x'; 1 << 10];
         (0..MAX_QUEUED_BYTES / line.len() + 2).for_each(|_| QUEUE.push(&worker, &line));
         assert_eq!(QUEUE.dropped.load(Ordering::Acquire), 3);
@@ -312,7 +315,7 @@ mod tests {
         let (worker, read, open) = start(&QUEUE);
         QUEUE.push(&worker, b"one\n");
         assert_eq!(read.recv().unwrap(), "one\n");
-        // The output hangs with the first line.
+        // The output still blocks on the first line, so the second one waits in the queue.
         QUEUE.push(&worker, b"two\n");
         QUEUE.request_flush();
         assert!(!QUEUE.is_empty());

@@ -1,4 +1,5 @@
-//! Successors that are stand-ins: `cat`, which runs until its input ends, and a thread of the test that speaks for it.
+//! Tests with a stand-in for the successor: its process is `cat`, which runs until its input ends, and a thread of
+//! the test writes its messages.
 #![allow(clippy::unwrap_used)]
 
 use super::*;
@@ -6,7 +7,7 @@ use parking_lot::Mutex;
 use std::path::Path;
 use std::process::ChildStdin;
 
-/// Returns a successor whose process runs as long as the input, and the other end of its connection.
+/// Returns a successor whose process runs until the returned input is dropped, and the other end of its connection.
 fn stand_in() -> (Successor, ChildStdin, UnixStream) {
     let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     let (stream, other_end) = UnixStream::pair().unwrap();

@@ -1,4 +1,4 @@
-//! Processor time of parsing, building and reloading configurations with many offers.
+//! Test of the processor time for parsing, building and reloading configurations with many offers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
 use super::*;

@@ -1,4 +1,5 @@
-//! Failover between the addresses of a host, and flow control between the streams of one HTTP/2 connection.
+//! Tests of the failover between the addresses of a host, and of flow control among the streams of one HTTP/2
+//! connection.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use super::*;

@@ -9,8 +9,8 @@ fn pair() -> (Http1Exchange, DuplexStream) {
     (Http1Exchange::new(Box::new(gateway_end)), provider_end)
 }
 
-/// Reads an answer that a provider sends in these chunks before it closes. Returns status and body, and true if the
-/// connection is reusable.
+/// Reads an answer that a provider sends in these chunks before it closes the connection. Returns status and body,
+/// and true if the connection is reusable.
 async fn receive(pieces: &[&[u8]]) -> (Result<(u16, Vec<u8>), TransportError>, bool) {
     let (gateway_end, mut provider_end) = duplex(1);
     let mut http1 = Http1Exchange::new(Box::new(gateway_end));
@@ -48,7 +48,8 @@ async fn an_answer_is_the_same_for_every_split() {
         (format!("HTTP/1.1 200 OK\r\n\r\n{text}"), false),
     ];
     for (sent, reusable) in cases {
-        // Split at each byte by a pipe of one byte, then in one write.
+        // First the answer is split at each byte, by a pipe with a capacity of one byte; then it is sent in one
+        // write.
         assert_eq!(receive(&[sent.as_bytes()]).await, (Ok((200, expected.clone())), reusable));
         let (mut http1, mut provider_end) = pair();
         provider_end.write_all(sent.as_bytes()).await.unwrap();

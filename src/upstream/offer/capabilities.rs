@@ -60,8 +60,9 @@ impl OfferState {
         self.offer.max_output.unwrap_or(window).min(window)
     }
 
-    /// Returns the cap on tokens that is sent for a text completion without one: the maximum of the offer, because
-    /// engines generate only 16 tokens otherwise. `None` for other requests, and for offers without text completions.
+    /// Returns the `max_tokens` that the gateway sends for a text completion whose client set none: the maximum of
+    /// the offer. Without it, engines generate only 16 tokens. `None` for other requests, and for offers without text
+    /// completions.
     pub fn default_completion_max_tokens(&self, ask: &InferenceRequest) -> Option<u64> {
         let is_open = matches!(ask.task, InferenceTask::Complete(_)) && ask.max_tokens.is_none();
         (is_open && self.offer.capabilities.completions).then(|| self.max_output_tokens())
@@ -100,7 +101,8 @@ fn unsupported_size(sizes: &[ImageSize], draw: &ImageTask) -> Option<ApiError> {
     Some(ApiError::invalid("size", sentence).with_details_member("sizes", known))
 }
 
-/// Returns an error that names the request field that needs a capability which the offer does not have.
+/// Returns an error if the request needs a capability that the offer lacks. The error names the request field that
+/// needs it.
 fn missing_capability_error(offer: &OfferSettings, ask: &InferenceRequest) -> Option<ApiError> {
     let (needs, client) = (&ask.required, ask.dialect);
     let accepts = |parameter: &str| offer.capabilities.accepts_parameter(parameter);

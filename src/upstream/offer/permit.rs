@@ -27,7 +27,8 @@ impl Drop for OfferPermit {
     }
 }
 
-/// Waiters in the queues of several offers, of which the first permit is taken. They leave the queues on drop.
+/// Waiters of one request in the queues of several offers. The request takes the first permit that becomes free. On
+/// drop, all waiters leave their queues.
 pub struct OfferWaiters(pub(super) Vec<(Arc<OfferState>, PermitWaiter)>);
 
 impl OfferWaiters {

@@ -1,9 +1,9 @@
 //! Service discovery for `pingora_load_balancing`: offers and providers as its backends.
 //!
-//! `pingora_load_balancing` identifies a backend by its address and weight, and ignores `ext`, so that another price or
-//! key at the same address would not be a change. The selections here do not use weights. Therefore the weight encodes
-//! what distinguishes backends: the index of an offer, since two providers may have the same address. For providers,
-//! whose pool continues to exist after a reload, the weight also encodes the generation of the configuration.
+//! `pingora_load_balancing` identifies a backend by its address and weight, and ignores `ext`. It would not notice
+//! another price or key at the same address. The selections here do not use weights, so the weight encodes what
+//! distinguishes backends: the index of an offer, since two providers may have the same address. For providers, whose
+//! pool continues to exist after a reload, the weight also encodes the generation of the configuration.
 
 use super::is_closed;
 use crate::upstream::offer::OfferState;
@@ -20,7 +20,7 @@ use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-/// Maximum number of providers in one generation, which the weight can encode.
+/// Maximum number of providers that the weight can encode in one generation.
 const PROVIDERS: usize = 1 << 24;
 
 /// Discovery of the offers of one model in one configuration.

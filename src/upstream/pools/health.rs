@@ -1,10 +1,11 @@
 //! Active health checks: inexpensive requests to providers that do not depend on the requests of clients. They detect
-//! that a provider works again without a risk for a client's request, and that it fails before a client notices.
+//! a recovered provider without risking a client's request, and a failed provider before a client notices the
+//! failure.
 //!
-//! One registry serves the whole process. Its equivalence key is the provider: a provider is checked once, however many
-//! offers it has, and two providers with the same address have separate health. The registry stores the result of the
-//! last check and reports changes. Each offer's circuit breaker gets every result, and ejects the offer when its
-//! threshold is reached.
+//! One registry serves the whole process. Its unit is the provider: a provider is checked once, however many offers
+//! it has, and two providers with the same address have separate health. The registry stores the result of the last
+//! check and reports changes. Each offer's circuit breaker gets every result, and ejects the offer when its threshold
+//! is reached.
 //!
 //! `pingora_load_balancing` has one interval and one pair of thresholds per registry, and a pass over the providers
 //! waits for all of its checks. Therefore passes are frequent and never wait for a provider: [`ProviderCheck`] starts

@@ -71,7 +71,7 @@ impl ModelPool {
         let _guard = self.publishing.lock().await;
         let (_running, shutdown) = watch::channel(false);
         let (ready, _) = watch::channel(false);
-        // Without an update frequency, the group runs only once, until its selectors are rebuilt.
+        // Without an update frequency, `run` updates the group only once, and returns when the selectors are rebuilt.
         self.group.run(shutdown, Some(ServiceReadyNotifier::new(ready))).await;
         // A breaker may have changed after discovery read it.
         let backends = self.group.backends();
@@ -91,7 +91,7 @@ impl ModelPool {
             ready || self.offer(backend).is_some_and(|offer| is_callable(offer, request.now))
         };
         let accepted = self.group.select_with(selector, &request.encode(), usize::MAX, accept);
-        // Ejected candidates are last, so the first candidate tells whether any is accepted.
+        // Ejected candidates are last, so all candidates are ejected if the first one is.
         OfferPlan { entries: take_last_order(), all_ejected: accepted.is_none() }
     }
 
@@ -122,12 +122,11 @@ impl ModelPool {
 
 /// Publishes several pools at once. Blocks.
 ///
-/// `pingora_load_balancing` builds each selector on a blocking thread, and drops the previous selector on another. The
-/// runtime that is created here has a single blocking thread. With thousands of selectors this thread is always busy,
-/// so that no selector has to wake a thread.
+/// `pingora_load_balancing` builds each selector on a blocking thread, and drops the previous selector on another.
+/// The runtime that is created here has a single blocking thread. With thousands of selectors, this thread is always
+/// busy; this saves the cost of waking a thread for each selector.
 ///
-/// # Errors
-/// Returns an error if the runtime cannot be built; no pool is published then.
+/// # Errors Returns an error if the runtime cannot be built; no pool is published then.
 pub fn publish_pools(pools: &[Arc<ModelPool>]) -> std::io::Result<()> {
     let runtime = Builder::new_current_thread().enable_time().max_blocking_threads(1).build()?;
     runtime.block_on(async {

@@ -31,7 +31,7 @@ pub struct PlanRequest<'a> {
     pub seed: u64,
     /// Permission to explore an offer with too few measurements.
     pub exploration: ExplorationMode,
-    /// Session of the request; `None` where offers with similar scores share the load at random.
+    /// Session of the request; `None` if offers with similar scores share the load at random.
     pub session: Option<SessionHistory>,
     /// Indexes of the candidates, ascending.
     pub offers: &'a [usize],
@@ -74,8 +74,8 @@ impl PlanRequest<'_> {
     }
 }
 
-/// Encodes a session in three words: its kind, with the tokens of the record above the lowest two bits; its key; and
-/// the offer of the record.
+/// Encodes a session in three words: first its kind in the lowest two bits, with the tokens of the record above them;
+/// then its key; then the offer of the record.
 fn encode_session(session: Option<SessionHistory>) -> [u64; 3] {
     match session {
         None => [0; 3],
@@ -201,14 +201,14 @@ thread_local! {
     static LAST_ORDER: Cell<Vec<PlannedOffer>> = const { Cell::new(Vec::new()) };
 }
 
-/// Takes the entries of the selection that the current thread made last. A selection returns a single backend, while a
-/// plan has all of them; as extension of the backend, they would be copied several times.
+/// Takes the entries of the selection that the current thread made last. A selection can return only one backend, but
+/// a plan needs the entries of all. In an extension of the backend, the entries would be copied several times.
 pub(super) fn take_last_order() -> Vec<PlannedOffer> {
     LAST_ORDER.take()
 }
 
-/// Iterator over the backends in the order of one request; most requests need only the first. The entries of the whole
-/// order are left for [`take_last_order`].
+/// Iterator over the backends in the order of one request; most requests need only the first. The entries of the
+/// whole order are stored for [`take_last_order`].
 pub struct OfferOrder {
     selection: Arc<FlavorSelector>,
     entries: Vec<PlannedOffer>,

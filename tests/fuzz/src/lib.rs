@@ -1,7 +1,7 @@
 //! Fuzz targets, and their shared helpers: input cut into pieces, a provider to translate for, pieces parsed as JSON.
 //!
-//! A target panics when a guarantee is broken. The cuts are derived from the input itself, so that one file reproduces
-//! a finding, and the files of `testdata` folders serve as seeds without changes.
+//! A target panics when a guarantee is broken. The cuts are derived from the input itself. Therefore one file
+//! reproduces a finding, and the files of `testdata` folders serve as seeds without changes.
 
 #![allow(
     clippy::expect_used,
@@ -57,13 +57,13 @@ pub fn choice(bytes: &[u8]) -> Option<(u16, &[u8])> {
     Some((u16::from_le_bytes(*first), rest))
 }
 
-/// Returns true if this bit of the choice is set.
+/// Returns true if this bit of `choice` is set.
 #[must_use]
 pub const fn bit(choice: u16, bit: u16) -> bool {
     choice >> bit & 1 == 1
 }
 
-/// Returns the capabilities of a provider, by the bits of the choice.
+/// Returns the capabilities of a provider, as selected by the bits of `choice`.
 #[must_use]
 pub fn abilities(choice: u16) -> OfferCapabilities {
     let parameters = ["temperature", "tools", "response_format", "reasoning_effort", "logprobs", "top_k"];
@@ -113,7 +113,7 @@ pub fn target(dialect: Dialect, abilities: &OfferCapabilities) -> AttemptTarget<
     }
 }
 
-/// Parses the pieces together as one JSON document, and panics if they are none.
+/// Parses the pieces together as one JSON document, and panics if they are not valid JSON.
 #[must_use]
 pub fn json(pieces: &[Bytes]) -> Value {
     let bytes = pieces.concat();

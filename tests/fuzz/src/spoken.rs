@@ -1,8 +1,8 @@
-//! Content of a request in either dialect: the texts of each side, the tool calls with their arguments, the tool names.
-//! A translation must have the same content.
+//! Content of a request in either dialect: the texts of the assistant and of all other roles, the tool calls with
+//! their arguments, the tool names. A translation must have the same content.
 //!
-//! Allowed losses: reasoning; empty texts; a billing header among the blocks of a system prompt; white space at the end
-//! of the assistant's last text; characters of a tool name that the other dialect does not allow; content that is
+//! Allowed losses: reasoning; empty texts; a billing header among the blocks of a system prompt; white space at the
+//! end of the assistant's last text; characters of a tool name that the other dialect does not allow; content that is
 //! neither text nor call, such as images and the calls of another vendor's server tools. Texts in the middle of the
 //! conversation may move within the user's side, but never to the assistant's side, where texts keep their order.
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 /// Start of the billing block that a coding agent adds to a system prompt.
 const BILLING: &str = "x-anthropic-billing-header";
 
-/// Name of a tool; for a call also the arguments, `None` if they are not JSON.
+/// Name of a tool; for a tool call also its arguments, which are `None` if they are not JSON.
 type Tool = (String, Option<Value>);
 
 /// Content of one request.
@@ -144,7 +144,7 @@ impl Spoken {
     }
 }
 
-/// Parses the arguments of a call, which are a JSON text; empty ones and `null` are an empty object.
+/// Parses the arguments of a call, which are a string with JSON; an empty string and `null` count as an empty object.
 fn arguments_of(value: &Value) -> Option<Value> {
     let arguments = text(value);
     let arguments = if arguments.trim().is_empty() { "{}" } else { &arguments };

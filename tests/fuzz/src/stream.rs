@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 
 const OBJECTS: &[u8] = br#""environment_impact":{"energy_kwh":0.000012},"billing_cost":{"credits":0.034}"#;
 
-/// Returns a request of this client dialect, with options by the bits of the choice.
+/// Returns a request of this client dialect, with the options that the bits of `choice` select.
 #[must_use]
 pub fn ask(client: Dialect, choice: u16) -> InferenceRequest {
     let stop = if choice & 4 == 0 { "" } else { r#","STOP":["ab","\n\n"]"# };
@@ -80,7 +80,8 @@ pub fn feed(
     reply.end(out).err().map(|fault| fault.kind)
 }
 
-/// Ends an answer as the gateway does: with the objects of the answer, or with an error event.
+/// Ends a stream as the gateway does: with the objects `environment_impact` and `billing_cost`, or with an error
+/// event.
 pub fn finish(
     reply: &mut dyn StreamTranslation,
     fault: Option<UpstreamErrorKind>,
@@ -202,7 +203,7 @@ pub fn events(dialect: Dialect, stream: &[u8]) -> Vec<AnswerEvent> {
     events
 }
 
-/// Returns the events of a stream after the constraints of the request.
+/// Returns the events of a stream after the constraints of the request were applied to them.
 #[must_use]
 pub fn shaped(
     ask: &InferenceRequest,
@@ -259,8 +260,8 @@ pub fn stream(provider: Dialect, choice: u16, stream: &[u8]) {
         if run.out.is_empty() {
             continue;
         }
-        // Between equal dialects the bytes pass unchanged: the output is only as well-formed as the input, but each
-        // event must still be well-formed.
+        // If client and provider have the same dialect, the bytes pass unchanged: the output is only as well-formed
+        // as the input, but each event must still be well-formed.
         let passed = pair.client_dialect() == Dialect::Messages && provider == Dialect::Messages;
         if passed && conformance::check_messages_stream(stream).is_err() {
             agrees(&run.out);
@@ -280,8 +281,8 @@ pub fn stream(provider: Dialect, choice: u16, stream: &[u8]) {
     debug_assert!(find_translator(Dialect::Chat, provider).is_some());
 }
 
-/// Returns true for arguments that no continuation makes valid JSON. The decoder of chat answers, which reads the client's
-/// stream here, may take fragments of such arguments for repetitions of all arguments so far.
+/// Returns true if the arguments are not the beginning of any valid JSON. The decoder of chat answers, which reads
+/// the client's stream here, may misinterpret fragments of such arguments as repetitions of all arguments so far.
 fn is_invalid(arguments: &str) -> bool {
     let error = serde_json::from_str::<serde::de::IgnoredAny>(arguments).err();
     error.is_some_and(|error| !error.is_eof())
@@ -289,7 +290,7 @@ fn is_invalid(arguments: &str) -> bool {
 
 fn compare(expected: &CandidateContent, got: &CandidateContent, client: Dialect, whole: bool) {
     if client == Dialect::Messages {
-        // The messages dialect has no member for a refusal, which becomes text.
+        // The messages dialect has no member for a refusal, so the translation makes it text.
         if whole && expected.refusal.is_empty() {
             assert_eq!(got.text, expected.text, "text");
         }
@@ -309,15 +310,15 @@ fn compare(expected: &CandidateContent, got: &CandidateContent, client: Dialect,
         assert!(names(expected).starts_with(&names(got)), "tools were made up");
     }
     for ((_, arguments), (_, got)) in expected.tools.iter().zip(&got.tools).filter(|_| whole && is_readable) {
-        // Clients parse the arguments of a complete call, so white space is completed to `{}`; an incomplete call must not
-        // be completed.
+        // Clients parse the arguments of a complete call, so the translation appends `{}` to arguments of white space
+        // only. It must not complete the arguments of an incomplete call.
         let is_blank = arguments.bytes().all(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r'));
         match client {
             Dialect::Chat if is_blank && expected.called => {
                 assert_eq!(*got, format!("{arguments}{{}}"), "arguments")
             }
             Dialect::Chat => assert_eq!(got, arguments, "arguments"),
-            // The translation drops text after a complete object of arguments.
+            // The translation drops text that follows a complete JSON object in the arguments.
             Dialect::Responses => {
                 assert!(arguments.starts_with(got) || (is_blank && got.trim() == "{}"), "arguments");
             }

@@ -1,4 +1,4 @@
-//! Provider slots of batch lines: preemption, queue order, and free waits.
+//! Provider slots of batch lines: preemption, queue order, and waits that do not count towards time limits.
 
 use super::{CHAT, ask, begin, code, enter, line_response};
 use crate::harness::gateway::{PATIENT, Running};
@@ -36,7 +36,7 @@ async fn the_youngest_line_releases_its_slot_to_a_request_at_once() {
     provider.until_calls(1).await;
     let young = begin(&running, &running.client.key, CHAT, &running.ask(), &cancel);
     provider.until_calls(2).await;
-    // The request waits at most one second for the slot of a line, and would be rejected then.
+    // The line has one second to release its slot; after that, the gateway would reject the request.
     let answer = running.client.post(CHAT, &running.ask()).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     let mut gone = within("the younger line", young).await.unwrap();
@@ -45,7 +45,7 @@ async fn the_youngest_line_releases_its_slot_to_a_request_at_once() {
     enter(&running, &mut gone, b"yielded").await;
     assert!(!old.is_finished(), "the older one stays");
     assert_eq!(provider.calls(), 3);
-    // The line gets its slot back once it is free.
+    // After the end of the request, the released slot can be used by lines again.
     assert_eq!(ask(&running, &running.ask()).await.status, 200);
     cancel.cancel();
     assert_eq!(within("the older line", old).await.unwrap().ending, LineDisposition::Cancelled);
@@ -104,7 +104,7 @@ async fn a_wait_for_a_provider_slot_does_not_count_as_line_time() {
     let began = Instant::now();
     let held = tokio::spawn(async move { client.post(CHAT, &body).await });
     provider.until_calls(1).await;
-    // The permit is free when the time of the first request is over; the time of a line begins only then.
+    // The permit becomes free when the first request times out. The time limit of the line starts only then.
     let done = ask(&running, &running.ask()).await;
     assert_eq!(done.status, 200, "{}", line_response(&done));
     assert!(began.elapsed() >= Duration::from_secs(2));

@@ -1,5 +1,5 @@
-//! Charges for the delivered part of a stream that fails without a fault of its provider: the gateway's own clock or the
-//! words of the model ended it.
+//! Charges for the delivered part of a stream that fails without a fault of its provider: it ended because of a time
+//! limit of the gateway, or because of the model's output.
 
 use super::{CHAT, balance, entries, of};
 use crate::harness::gateway::{PATIENT, Running};
@@ -13,7 +13,7 @@ const RESPONSES: &str = "/v1/responses";
 const COMPLETIONS: &str = "/v1/completions";
 const SPEECH: &str = "/v1/audio/speech";
 
-/// Total time of a request: long enough for a first token on a busy machine.
+/// Time limit of a whole request; long enough for a first token on a busy machine.
 const SHORT_TOTAL: &str = "[routing]\ntotal = \"2s\"";
 
 fn body(path: &str) -> Value {
@@ -105,7 +105,7 @@ async fn speech_that_outlasts_the_total_time_is_charged_as_delivered() {
         if format == "sse" {
             assert!(end(SPEECH, &open.finish().await).1 > 1.9);
         } else {
-            // The body is cut without its last chunk.
+            // The client's body ends without its last chunk.
             provider.until_left(1).await;
         }
         let charges = of(&running, "settle").await;

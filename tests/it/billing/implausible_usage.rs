@@ -1,5 +1,5 @@
-//! Providers that report impossible usage and models with invalid output: the charge, and the party that the failure
-//! counts against.
+//! Providers that report impossible usage and models with invalid output: the charge, and whether the failure counts
+//! against the provider.
 
 use super::{CHAT, balance, of, one};
 use crate::harness::batch_jobs::{batch, ended, line_with, results};
@@ -12,11 +12,11 @@ use crate::transcriptions;
 use serde_json::{Value, json};
 
 const ABSURD: u64 = 2_147_483_647;
-/// The gateway's own count of "Hi": a token for four bytes of the messages.
+/// The gateway's own count for a prompt with "Hi": one token per four bytes of the messages.
 const PROMPT: u64 = 8;
 const MESSAGES: &str = "/v1/messages";
 
-/// Charge for the only answer: prompt and output tokens, whether the gateway counted, micro-credits.
+/// Charge for the only answer: prompt tokens, output tokens, true if the gateway counted them, and micro-credits.
 async fn charged(running: &crate::harness::gateway::Running) -> (u64, u64, bool, i64) {
     let charges = of(running, "settle").await;
     assert_eq!(charges.len(), 1, "{charges:?}");
@@ -82,10 +82,10 @@ fn tokens(input: impl Into<Value>, output: impl Into<Value>) -> Value {
 async fn output_is_counted_up_to_the_allowed_maximum() {
     let long = "word ".repeat(40);
     assert_eq!(answered(&long, Some(50), tokens(11, 50)).await, (11, 50, false));
-    // Above the limit the gateway counts, one token per four bytes.
+    // If the reported output exceeds the limit, the gateway counts itself: one token per four bytes.
     assert_eq!(answered(&long, Some(51), tokens(11, 52)).await, (11, 50, true));
     assert_eq!(answered("Hello", Some(50), tokens(11, ABSURD)).await, (11, 2, true));
-    // Output beyond the allowed maximum is free.
+    // Output tokens beyond `max_tokens` are not charged.
     assert_eq!(answered(&long, Some(10), tokens(11, 11)).await, (11, 10, true));
 }
 
@@ -97,7 +97,7 @@ async fn output_is_counted_up_to_the_bound_of_its_bytes() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_prompt_counts_up_to_its_bytes() {
-    // The bytes of the messages in the body, and 1,024 for the template.
+    // Highest plausible prompt tokens: one per byte of the messages in the body, and 1,024 for the chat template.
     let most = r#"[{"role":"user","content":"Hi"}]"#.len() as u64 + 1_024;
     assert_eq!(answered("Hello", Some(50), tokens(most, 2)).await, (most, 2, false));
     assert_eq!(answered("Hello", Some(50), tokens(most + 1, 2)).await, (PROMPT, 2, true));
@@ -162,7 +162,8 @@ async fn a_line_of_a_batch_is_bounded_too() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn embeddings_are_bounded_by_their_texts() {
     let ask = json!({"model": "e", "input": "Hi"});
-    // The body and 128 for the input; or the window, if it is smaller.
+    // Highest plausible tokens: the bytes of the body and 128 for the input, or the context window if that is
+    // smaller.
     let bytes = ask.to_string().len() as u64 + 128;
     for (window, most) in [(4_096, bytes), (150, 150)] {
         let provider = Provider::start().await;
@@ -186,7 +187,7 @@ async fn rerank_is_bounded_by_its_documents_and_the_query_beside_each() {
     let provider = Provider::start().await;
     let running = Bench::new().kind("rerank").provider("p", &provider).start().await;
     let ask = json!({"model": "m", "query": "What?", "documents": ["A pipe.", "A gate."]});
-    // The body, and the query (in quotes) and 128 for each document.
+    // Highest plausible tokens: the bytes of the body, and for each document the bytes of the quoted query and 128.
     let most = ask.to_string().len() as u64 + 2 * (7 + 128);
     let mut own = None;
     for stated in [most, most + 1, ABSURD, u64::MAX] {
@@ -254,8 +255,8 @@ fn tool_ask(stream: bool) -> Value {
         "tools": [{"name": "f", "input_schema": {"type": "object"}}]})
 }
 
-/// A prompt can make a model write arguments that are no object: the client pays, no other provider is tried, and no
-/// offer is ejected.
+/// A prompt can make a model write tool arguments that are not a JSON object. The client pays, the gateway tries no
+/// other provider, and ejects no offer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_whose_model_writes_no_object_is_paid_and_asked_of_one_provider() {
     let (first, second) = (Provider::start().await, Provider::start().await);
@@ -307,7 +308,8 @@ async fn a_plain_answer_has_arguments_that_are_no_object_and_is_paid() {
     assert_eq!((provider.calls(), charged(&running).await.3), (1, 11 * 100 + 7 * 200));
 }
 
-/// More calls than the gateway passes on: the delivered output is paid, and no other provider is tried.
+/// A model writes more tool calls than the gateway passes on: the client pays for the delivered output, and the
+/// gateway tries no other provider.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_of_too_many_calls_is_paid_and_not_rescued() {
     let (first, second) = (Provider::start().await, Provider::start().await);

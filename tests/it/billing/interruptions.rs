@@ -46,7 +46,7 @@ async fn after_a_failover_the_attempt_that_answered_is_paid_and_all_are_counted(
     let answer = running.client.post(CHAT, &ask).await;
     assert_eq!(answer.header("x-penstock-provider"), Some("good"));
     let charges = of(&running, "settle").await;
-    // At the price of the offer that served: 18 tokens at 50 EUR a million.
+    // Charged at the price of the offer that answered: 18 tokens at 50 EUR a million.
     assert_eq!((charges.len(), charges[0]["amount"].as_i64()), (1, Some(90_000)));
     assert_eq!(charges[0]["provider"], "good");
     let alone = one(plain("Hello")).await.1.chat().await.json();

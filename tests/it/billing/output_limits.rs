@@ -1,4 +1,4 @@
-//! Answers that ignore their limit on tokens, and the limit that a prepaid account gets without one of its own.
+//! Answers that ignore their limit on tokens, and the limit for requests of a prepaid account that set none.
 
 use super::{CHAT, PREPAID, balance, entries, grant, of};
 use crate::harness::gateway::PATIENT;

@@ -128,7 +128,7 @@ pub async fn served(rotation: &ClientRotation, provider: &Provider, planted: &Pl
     answers
 }
 
-/// Tests every kind of failure; no answer repeats a planted word.
+/// Sends requests that fail in every way, and asserts that no answer repeats a planted word.
 pub async fn failed(
     rotation: &ClientRotation,
     (first, second): (&Provider, &Provider),
@@ -144,7 +144,8 @@ pub async fn failed(
         )
     };
     for status in [400, 401, 429, 500] {
-        // One request of each dialect over each protocol. More 429 answers in a row would mean ever longer waits.
+        // One request of each dialect over each protocol. For 429, only one request: several 429 answers in a row
+        // would cause ever longer waits.
         let one = round % 4;
         for variant in if status == 429 { one..one + 1 } else { 0..4 } {
             for _ in 0..4 {

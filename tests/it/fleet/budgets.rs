@@ -1,4 +1,5 @@
-//! Budgets that are spent at all gateways at once: never more than the budget, and nearly all of it.
+//! Budgets that are spent at all gateways at once: they never spend more than the budget, and can spend nearly all of
+//! it.
 
 use super::gateways::Fleet;
 use crate::harness::script::plain;
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const GATEWAYS: usize = 3;
 /// Clients of each gateway.
 const CLIENTS: usize = 4;
-/// Micro-credits of the budgets: some hundred requests.
+/// Size of the budgets in micro-credits; enough for some hundred requests.
 const BUDGET: i64 = 800_000;
 /// Longest time from the first refusal until all but one percent is spent.
 const SPENT_WITHIN: Duration = Duration::from_secs(5);
@@ -28,7 +29,7 @@ fn credits(micro: i64) -> f64 {
     micro as f64 / 1e6
 }
 
-/// Seconds until the budgets begin anew.
+/// Seconds until midnight, when the daily budgets are reset.
 fn seconds_to_midnight() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     86_400 - now.as_secs() % 86_400
@@ -57,7 +58,7 @@ impl Budgeted {
         self.charged.load(Ordering::Acquire)
     }
 
-    /// Asks at a gateway; returns false if the budget refuses.
+    /// Sends a request to a gateway; returns false if it is refused because of the budget.
     async fn ask(client: &Client, charged: &AtomicI64) -> bool {
         let answer = client.post("/v1/chat/completions", &question()).await;
         match answer.status {
@@ -65,13 +66,14 @@ impl Budgeted {
                 charged.fetch_add(micro_credits(&answer), Ordering::AcqRel);
             }
             402 => assert_eq!(answer.json()["error"]["code"], "BILLING_4002", "{}", answer.text()),
-            // On a busy machine a draw may take longer than a request waits; a new limit per minute is shared first.
+            // Other refusals are allowed. On a busy machine, leasing a part of the budget may take longer than a
+            // request waits (503). A new limit per minute has to be divided between the gateways first (429).
             status => assert!([429, 503].contains(&status), "{}", answer.text()),
         }
         answer.status != 402
     }
 
-    /// Asks once at each gateway in turn until so much is charged.
+    /// Sends requests to the gateways in turn, until `micro` micro-credits are charged.
     async fn spend(&self, micro: i64) {
         within("the charges", async {
             while self.charged() < micro {
@@ -83,8 +85,8 @@ impl Budgeted {
         .await;
     }
 
-    /// Asks at all gateways at once until all but one percent of the budget is charged; returns the time since the first
-    /// refusal.
+    /// Sends requests to all gateways at the same time until all but one percent of the budget is charged; returns
+    /// the time since the first refusal.
     async fn spend_all(&self, budget: i64) -> Duration {
         let mut tasks = tokio::task::JoinSet::new();
         for n in 0..CLIENTS * self.fleet.homes.len() {
@@ -105,7 +107,7 @@ impl Budgeted {
         tasks.join_all().await.into_iter().max().unwrap_or_default()
     }
 
-    /// Asks at each gateway until all refuse, and checks what is charged.
+    /// Sends requests to each gateway until all of them refuse, and checks the sum of the charges.
     async fn check_spent(&self, budget: i64) {
         for gateway in 0..self.fleet.homes.len() {
             let client = self.fleet.at(gateway, &self.key);
@@ -128,7 +130,8 @@ impl Budgeted {
         until_answered("the spending of the key", is_written).await;
     }
 
-    /// Changes the limits at the first gateway, and waits until all know them, which the requests per minute show.
+    /// Changes the limits at the first gateway, and waits until all gateways have them. A request limit in the
+    /// answers shows that a gateway has the new limits.
     async fn change(&self, budget: i64, requests: u64) {
         let limits = json!({"budget_per_day": credits(budget), "requests_per_minute": requests});
         let (path, body) = (format!("/admin/keys/{}", self.id), json!({"limits": limits}).to_string());
@@ -144,12 +147,12 @@ impl Budgeted {
         }
     }
 
-    /// Returns the sum of the parts that the gateways have of the budget.
+    /// Returns the sum of the parts of the budget that the gateways have leased.
     fn leased(&self) -> i64 {
         -self.amount(&format!("'fleet/pool/budget/day/key/{}'::bytea", self.id)).unwrap_or(0)
     }
 
-    /// Returns the part of the budget that a member has; `None` without one.
+    /// Returns the part of the budget that a member has leased; `None` if it has none.
     fn part(&self, member: u64) -> Option<i64> {
         let (prefix, pool) = ("'fleet/part/'::bytea", format!("'budget/day/key/{}'::bytea", self.id));
         self.amount(&format!("{prefix} || int4send({member}) || {pool}"))
@@ -163,7 +166,7 @@ impl Budgeted {
         row.lines().next().map(amount)
     }
 
-    /// Returns the number of the member that a gateway is.
+    /// Returns the member number of a gateway in the fleet.
     async fn member(&self, gateway: usize) -> u64 {
         let status = self.fleet.admin(gateway).get("/status").await.json();
         status["fleet"]["member"].as_u64().unwrap_or_else(|| panic!("{status}"))
@@ -190,7 +193,8 @@ async fn the_parts_of_a_killed_gateway_return_and_the_budget_holds() {
     // A budget does not count spending that a killed process had not written.
     budgeted.until_written(0).await;
     let member = budgeted.member(GATEWAYS - 1).await;
-    // Without this part, less than 99 percent of the budget could be spent.
+    // The test needs a killed member that has leased a large part. If that part were lost, less than 99 percent of
+    // the budget could be spent.
     let has_part = || async { budgeted.part(member).is_some_and(|part| part > BUDGET / 50) };
     until_answered("the part of the gateway", has_part).await;
     let mut killed = budgeted.fleet.gateways.pop().unwrap();

@@ -18,21 +18,21 @@ use tokio::task::JoinSet;
 const GATEWAYS: usize = 3;
 const CLIENTS: usize = 2;
 const GRANTED: f64 = 10_000.0;
-/// Answers of the fleet that are awaited before and during a fault.
+/// Number of answers of the fleet that the test waits for before and during a fault.
 const ANSWERS: usize = 20;
 
 /// Fault, and the gateway that it affects.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     Kill(usize),
-    /// All gateways but this one are killed at once.
+    /// All gateways except this one are killed at the same time.
     KillOthers(usize),
-    /// Stopped until the other gateways have evicted it, then continued.
+    /// The process is suspended until the other gateways have evicted it, and then continued.
     Suspend(usize),
     CrashDatabase,
     /// The gateway is killed while the database is stopped.
     CrashDatabaseAndKill(usize),
-    /// The gateway is killed while the network carries nothing.
+    /// The gateway is killed while the network carries no bytes.
     SilenceAndKill(usize),
     CutAndKill(usize),
 }
@@ -52,7 +52,7 @@ struct Load {
     clients: Vec<Client>,
     /// Locked for reading by each request in flight; locked for writing while the load is paused.
     pause: RwLock<()>,
-    /// For each gateway, true if the others may have evicted it: its answers may stay without a charge.
+    /// For each gateway, true if the other gateways may have evicted it. Its answers are then possibly never charged.
     may_be_buried: [AtomicBool; GATEWAYS],
     charges: Mutex<Charges>,
     answers: [AtomicUsize; GATEWAYS],
@@ -79,7 +79,7 @@ impl Load {
         }
     }
 
-    /// Waits until each of these gateways has answered some more requests.
+    /// Waits until each of these gateways has answered [`ANSWERS`] more requests.
     async fn until_answered(&self, gateways: impl IntoIterator<Item = usize>) {
         for gateway in gateways {
             let before = self.answers[gateway].load(Ordering::SeqCst);
@@ -124,7 +124,8 @@ impl Chaos {
     }
 
     async fn restart(&mut self, gateway: usize) {
-        // Behind a pooler, the first connection after a restart of the server may be broken.
+        // The start is repeated if it fails: with a connection pooler, the first connection after a restart of the
+        // server may be broken.
         self.fleet.gateways[gateway] = self.fleet.homes[gateway].run_again().await;
     }
 
@@ -177,7 +178,8 @@ impl Chaos {
         self.restart(gateway).await;
     }
 
-    /// Suspends a gateway until the others have evicted it; it serves nothing more, and is replaced.
+    /// Suspends a gateway until the others have evicted it. After that, it serves no more requests, and a new process
+    /// replaces it.
     async fn suspend(&mut self, gateway: usize) {
         let others = || (0..GATEWAYS).filter(|other| *other != gateway);
         let before = self.evictions(others()).await;
@@ -186,17 +188,17 @@ impl Chaos {
         let is_evicted = || async { self.evictions(others()).await > before };
         until_answered("the burial", is_evicted).await;
         self.fleet.gateways[gateway].signal("CONT");
-        // A evicted gateway ends, so that its service manager starts it again.
+        // An evicted gateway exits, so that its service manager starts it again.
         let ended = self.fleet.gateways[gateway].until_ended().await;
         assert!(!ended.success() && self.fleet.gateways[gateway].output().contains("restart_needed"));
         self.restart(gateway).await;
-        // No request of the former process is in flight.
+        // Locked for writing, `pause` shows that no request to the former process is in flight any more.
         let paused = self.load.pause.write().await;
         self.load.may_be_buried[gateway].store(false, Ordering::SeqCst);
         drop(paused);
     }
 
-    /// Number of evictions by the gateways that answer.
+    /// Sum of the evictions that these gateways have made.
     async fn evictions(&self, asked: impl Iterator<Item = usize>) -> u64 {
         let mut evictions = 0;
         for gateway in asked {

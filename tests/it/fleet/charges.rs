@@ -1,4 +1,4 @@
-//! Requests that may end without an answer, and the comparison of their answers with the entries of the ledger.
+//! Requests that may end without an answer, and the comparison of the answers with the entries of the ledger.
 
 use super::gateways::question;
 use crate::harness::Client;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Longest wait for an answer: a suspended gateway gives none.
+/// Longest wait for an answer; a suspended gateway never answers.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// End of a request.
@@ -37,9 +37,9 @@ pub struct ChargedAnswer {
 pub struct Charges {
     /// Charges of answers, by request.
     certain: BTreeMap<String, i64>,
-    /// Charges of answers of gateways that may have been evicted.
+    /// Charges of answers of gateways that may have been evicted; the ledger may lack them.
     uncertain: BTreeMap<String, i64>,
-    /// Number of requests without an answer, which may be charged.
+    /// Number of requests without an answer; each of them may have been charged.
     pub lost: usize,
     /// Highest charge of an answer in micro-credits.
     highest: i64,
@@ -110,7 +110,7 @@ pub async fn try_ask(client: &Client) -> Outcome {
         socket.write_all(request.as_bytes()).await?;
         socket.read_to_end(&mut bytes).await
     };
-    // Bytes that arrived before an error count.
+    // An answer that arrived completely before an error or the timeout is valid.
     tokio::time::timeout(PATIENCE, exchange).await.ok();
     parse(&bytes).unwrap_or(Outcome::Lost)
 }

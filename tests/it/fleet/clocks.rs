@@ -1,4 +1,5 @@
-//! A member whose clock is an hour ahead: both members report it, and limits, balances and leases are right nevertheless.
+//! A member whose clock is an hour fast: both members report the difference, and limits, balances and leases are
+//! right nevertheless.
 
 use super::gateways::{Fleet, ask, served};
 use crate::harness::{Client, until, until_answered};
@@ -7,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tokio::task::JoinSet;
 
-/// Seconds that the clock of a member is ahead.
+/// Seconds by which the clock of one member is fast.
 const CLOCK_OFFSET: u64 = 3_600;
-/// Library that sets the calendar of its process forward.
+/// C source of a preloaded library that sets the calendar clock of its process forward.
 const SHIM: &str = "
 #define _GNU_SOURCE
 #include <sys/syscall.h>
@@ -31,7 +32,7 @@ fn shim(into: &Path) -> PathBuf {
     library
 }
 
-/// Seconds of the warnings about clocks of a gateway.
+/// Clock differences in seconds, from the warnings `fleet_clock_differs` in a gateway's log.
 fn warnings(log: &str) -> Vec<u64> {
     let lines = log.lines().filter(|line| line.contains("fleet_clock_differs"));
     let seconds = |line: &str| {

@@ -1,5 +1,5 @@
-//! Costs of a fleet member: transactions and bytes of its connections, and processor time per request beside a gateway
-//! with the embedded store. `docs/fleet.md` has the figures of a run with `PENSTOCK_FULL=1`.
+//! Costs of a fleet member: transactions and bytes of its connections, and processor time per request, compared with
+//! a gateway with the embedded store. `docs/fleet.md` has the figures of a run with `PENSTOCK_FULL=1`.
 
 use super::gateways::{Fleet, ask, served};
 use crate::harness::process::{Home, Process, catalogue, optimised};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Clients of a gateway at the same time.
+/// Number of concurrent clients of a gateway.
 const CLIENTS: usize = 4;
 /// Members of the measured fleet.
 const MEMBERS: usize = 2;
@@ -46,13 +46,13 @@ impl Load {
     }
 }
 
-/// Transactions and bytes a second and a member.
+/// Transactions and bytes per second and member.
 struct Rates {
     transactions: f64,
     bytes: f64,
 }
 
-/// Measures for a span of time, which is the unit of the result.
+/// Measures the rates during a span of time.
 async fn rates(fleet: &Fleet, span: Duration) -> Rates {
     let read = || {
         let statement = "select pg_stat_force_next_flush(); \
@@ -65,14 +65,14 @@ async fn rates(fleet: &Fleet, span: Duration) -> Rates {
     let (transactions_after, bytes_after, ended) = read();
     let members = MEMBERS as f64 * (ended - begun).as_secs_f64();
     Rates {
-        // The first reading is in the second one.
+        // The two readings are transactions too, and are subtracted.
         transactions: (transactions_after - transactions - 2.0) / members,
         bytes: (bytes_after - bytes) / members,
     }
 }
 
-/// Measures up to four spans until one has fewer transactions than the bound; returns the last one. The server counts
-/// transactions up to a second late, and its own maintenance too.
+/// Measures up to four spans until one has fewer transactions than the bound; returns the last one. A single span may
+/// exceed the bound: the server counts transactions up to a second late, and counts its own maintenance too.
 async fn rates_below(bound: f64, fleet: &Fleet, span: Duration) -> Rates {
     let mut measured = rates(fleet, span).await;
     for _ in 0..3 {
@@ -84,7 +84,7 @@ async fn rates_below(bound: f64, fleet: &Fleet, span: Duration) -> Rates {
     measured
 }
 
-/// Processor time of a request in milliseconds, and the number of requests, over a span of load.
+/// Processor time per request in milliseconds, and the number of requests, measured under load for a span of time.
 async fn processor_time(process: &Process, client: &Client, span: Duration) -> (f64, u64) {
     let (ticks, begun) = (process.ticks(), Instant::now());
     let load = Load::start(std::slice::from_ref(client));
@@ -102,10 +102,10 @@ async fn a_member_costs_the_database_and_the_processor_little() {
     fleet.grant(0, "100000").await;
     let clients: Vec<Client> = (0..MEMBERS).map(|gateway| fleet.at(gateway, &key)).collect();
 
-    // The tasks that run every 30 seconds have more weight in the short form.
+    // Tasks that run every 30 seconds weigh more in the short spans of the short form, so its bounds are higher.
     let (idle_bound, loaded_bound) = if is_long_run() { (4.5, 12.0) } else { (6.0, 16.0) };
     let idle = rates_below(idle_bound, &fleet, span).await;
-    // A backend of a command that has ended may still be there.
+    // Excludes `psql`, since the server process of a finished command may still exist.
     let statement =
         "select count(*) from pg_stat_activity where usename = 'penstock' and application_name <> 'psql'";
     let connections: usize = fleet.server.query(statement).parse().unwrap();

@@ -1,5 +1,6 @@
 //! Gateways that are killed during uploads, deletions, and the assembly of batch outputs in a bucket. Afterwards each
-//! record of a file has its object, what was acknowledged is there or gone, and the sweep leaves nothing else.
+//! file record has its object, acknowledged uploads exist, acknowledged deletions are complete, and the sweep has
+//! removed all other objects.
 
 mod stored;
 
@@ -29,15 +30,15 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const SEEN_WITHIN: Duration = Duration::from_secs(if cfg!(debug_assertions) { 3 } else { 1 });
 /// Lines of a batch.
 const LINES: usize = 40;
-/// Number from which the contents of an upload have more than two parts.
+/// Uploads are numbered. An upload with this number or a higher one is so large that it needs more than two parts.
 const LARGE: usize = 1 << 40;
-/// Kills from one upload in parts to the next, and from one time of long results to the next.
+/// Number of kills between two uploads in parts, and between two periods with long results.
 const LARGE_EACH: [usize; 2] = if cfg!(debug_assertions) { [2, 50] } else { [4, 40] };
 
 /// Files and batches of the clients.
 #[derive(Default)]
 struct Known {
-    /// Acknowledged uploads by id, with the number of their contents.
+    /// Acknowledged uploads: the number that determines the contents, by file id.
     uploads: BTreeMap<String, usize>,
     /// Files whose deletion was sent.
     deletions: BTreeSet<String>,
@@ -51,7 +52,7 @@ struct Known {
 struct Load {
     clients: Vec<Client>,
     known: Mutex<Known>,
-    /// Gateways whose next upload is a large one.
+    /// For each gateway, true if its next upload has to be a large one.
     large_due: [AtomicBool; GATEWAYS],
     stop: AtomicBool,
 }
@@ -134,7 +135,8 @@ impl Load {
         }
     }
 
-    /// Deletes a file at a gateway, and waits until another one has noticed, if both live.
+    /// Deletes a file at a gateway, and waits until another gateway no longer shows it, if neither was killed
+    /// meanwhile.
     async fn delete(&self, id: &str, at: usize, seen_at: usize) {
         self.known.lock().unwrap().deletions.insert(id.to_owned());
         let path = format!("/v1/files/{id}");
@@ -203,7 +205,7 @@ async fn kill_gateways(fleet: &mut Fleet, load: &Load, rng: &mut StdRng, kills: 
     for kill in 0..kills {
         let gateway = rng.random_range(0..GATEWAYS);
         load.large_due[gateway].store(kill % LARGE_EACH[0] == 0, Ordering::SeqCst);
-        // Some outputs of batches are uploaded in parts.
+        // For some kills, the answers are so long that batch outputs are uploaded in parts.
         let words = if kill % LARGE_EACH[1] == 10 { 50_000 } else { 5 };
         fleet.provider.always(plain(&"word ".repeat(words)));
         let last = bucket_requests(fleet, gateway).await + rng.random_range(1..8);
@@ -215,7 +217,7 @@ async fn kill_gateways(fleet: &mut Fleet, load: &Load, rng: &mut StdRng, kills: 
     }
 }
 
-/// Starts all gateways again with an age of leftovers that all have reached.
+/// Starts all gateways again with a minimum age for the sweep that all leftover objects have reached.
 async fn restart_and_sweep(mut fleet: Fleet) -> Fleet {
     fleet = fleet.stop().await;
     for (gateway, home) in fleet.homes.iter().enumerate() {
@@ -245,7 +247,7 @@ async fn until_deleted(
     begun.elapsed()
 }
 
-/// Runs the load while gateways are killed; returns what the clients know.
+/// Runs the load while gateways are killed; returns the uploads, deletions and batches that the clients know.
 async fn killed(fleet: &mut Fleet, key: &str, kills: usize, seed: u64) -> Known {
     let load = Arc::new(Load {
         clients: (0..GATEWAYS).map(|gateway| fleet.at(gateway, key)).collect(),
@@ -263,7 +265,7 @@ async fn killed(fleet: &mut Fleet, key: &str, kills: usize, seed: u64) -> Known 
     kill_gateways(fleet, &load, &mut StdRng::seed_from_u64(seed), kills).await;
     load.stop.store(true, Ordering::SeqCst);
     within("the end of the load", tasks.join_all()).await;
-    // Some batches were created although their answer was lost.
+    // Waits for all batches in the list: some were created although the client got no answer.
     let are_ended = || async {
         let batches = load.clients[0].get("/v1/batches?limit=100").await.json();
         batches["data"].as_array().unwrap().iter().all(|batch| batch["status"] == "completed")

@@ -112,7 +112,7 @@ impl Fleet {
         self.homes.push(home);
     }
 
-    /// Starts another gateway with a changed command.
+    /// Starts another gateway, after `around` has changed its command.
     pub async fn add_with(&mut self, around: impl FnOnce(&mut Command)) {
         let home = self.home();
         self.gateways.push(home.run_with(around).await);
@@ -182,7 +182,7 @@ impl Fleet {
 
     /// Returns the amounts that the gateways have leased of the account's credits, in micro-credits.
     fn leases(&self, account: &str) -> Vec<i64> {
-        // The number of the gateway is left out of the key.
+        // The query ignores the member number in the key, so that it finds the leases of all gateways.
         let statement = format!(
             "select encode(value, 'hex') from penstock.meta where overlay(key placing ''::bytea from 12 for 4) = \
              'fleet/part/credits/{account}'::bytea"
@@ -205,7 +205,7 @@ impl Fleet {
         until_answered("the leases", is_funded).await;
     }
 
-    /// Returns the entries of the ledger; for stopped gateways.
+    /// Returns the entries of the ledger; the gateways must be stopped.
     pub fn exported_entries(&self) -> Vec<Value> {
         let exported = self.homes[0].command(&["credits", "export"]);
         succeeded(&exported);
@@ -213,12 +213,12 @@ impl Fleet {
         lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// Stops all gateways in order, and checks the books.
+    /// Stops all gateways gracefully, and verifies the ledger.
     pub async fn verify(self) {
         self.stop().await;
     }
 
-    /// Stops all gateways in order, checks the books, and leaves the database running.
+    /// Stops all gateways gracefully, verifies the ledger, and leaves the database running.
     pub async fn stop(mut self) -> Self {
         for gateway in &mut self.gateways {
             gateway.signal("TERM");
@@ -246,8 +246,8 @@ pub async fn ask(client: &Client) -> Answer {
     client.post(CHAT, &question()).await
 }
 
-/// Sends requests until the answer has this status, and returns that answer. On a busy machine a draw may take longer
-/// than a request waits, and the answer is 503.
+/// Sends requests until the answer has this status, and returns that answer. Earlier answers may have a status of
+/// `before`: on a busy machine, leasing credits may take longer than a request waits, which gives 503.
 pub async fn until_status(client: &Client, expected: u16, before: &[u16]) -> Answer {
     within("the status of an answer", async {
         loop {

@@ -1,4 +1,4 @@
-//! The journal of a member: gateways are killed while the database is away, and lose no charge of an answer.
+//! Journal of a fleet member: gateways that are killed while the database is unreachable lose no charge of an answer.
 
 use super::gateways::{Fleet, served};
 use super::outage::Served;

@@ -1,5 +1,6 @@
-//! Limits of requests and tokens, with the demand distributed between three gateways in different ways, at the same time,
-//! each by a key of its own: the fleet admits what one gateway would, and refuses nothing below three quarters.
+//! Limits of requests and tokens, with demand that is distributed between three gateways in different ways. All
+//! distributions run at the same time, each with its own key. The fleet admits as much as one gateway would, and
+//! refuses no request while the demand is below three quarters of the limit.
 
 use super::gateways::{Fleet, ask, served};
 use crate::harness::{Client, is_long_run};
@@ -95,7 +96,8 @@ enum Unit {
     Tokens,
 }
 
-/// Creates a key with a limit of as many requests a minute, and returns its demand.
+/// Creates a key with a limit of `limit` requests per minute, and returns a demand of `percent` percent of that
+/// limit.
 async fn demand(fleet: &Fleet, unit: Unit, limit: u64, skew: Skew, tokens: u64, percent: u64) -> Demand {
     let limits = match unit {
         Unit::Requests => json!({"requests_per_minute": limit}),
@@ -107,7 +109,7 @@ async fn demand(fleet: &Fleet, unit: Unit, limit: u64, skew: Skew, tokens: u64, 
     Demand { skew, clients, requests_per_second: (limit * percent) as f64 / 6_000.0 }
 }
 
-/// Runs all demands at the same time: above the limit, and below a higher one.
+/// Runs all demands at the same time: for each distribution, one above its limit and one below its limit.
 async fn run_all(
     fleet: &Fleet,
     limits: [u64; 2],
@@ -146,7 +148,7 @@ async fn a_limit_is_that_of_the_fleet_under_every_skew() {
     fleet.until_funded().await;
     let results = run_all(&fleet, limits, tokens, span).await;
     fleet.verify().await;
-    // Late exchanges, which a busy machine makes, leave a part of the limit unused for a while.
+    // On a busy machine, the gateways exchange their reports late; a part of the limit then stays unused for a while.
     let least = if is_long_run() { 0.95 } else { 0.75 };
     for (is_over, unit, skew, tally) in results {
         if !is_over {
@@ -169,9 +171,9 @@ async fn a_limit_is_that_of_the_fleet_under_every_skew() {
     }
 }
 
-/// Compares the admitted requests with the least and with what one gateway would admit.
+/// Checks that the admitted amount is at least `least`, and not above the amount that one gateway would admit.
 fn check(used: f64, least: f64, allowed: f64) -> Result<(), String> {
-    // One more request may begin with a fraction of it left.
+    // A request is admitted while any fraction of the limit is left, so one request may exceed the limit.
     if used > 1.05 * allowed + 1.0 {
         return Err(format!("{used} admitted of {allowed}"));
     }

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 /// Interval of the heartbeats.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Keys of each report: those with limits that were used in the last two minutes.
+/// Number of keys in each report. A gateway reports the keys with limits that were used in the last two minutes.
 const REPORTED_KEYS: usize = 20;
-/// Clock ticks of a second of processor time.
+/// Clock ticks per second of processor time.
 const TICKS: f64 = 100.0;
 
 fn settings() -> FleetSettings {
@@ -61,7 +61,7 @@ fn run_member(
     let member =
         FleetMember::join(SharedFleet::new(store), &settings(), &options.folder.join("member")).unwrap();
     joined.fetch_add(1, Ordering::SeqCst);
-    // Gateways do not start at the same moment.
+    // Distributes the starts over the interval, because real gateways do not start at the same moment.
     let phase = INTERVAL.mul_f64(number as f64 / members as f64);
     let mut next = Instant::now() + phase;
     let (mut durations, mut known) = (Vec::new(), 0);
@@ -74,7 +74,7 @@ fn run_member(
         durations.push(begun.elapsed());
         next += INTERVAL;
     }
-    // The last ones to end may not know those that have ended.
+    // `known` is the maximum so far, because members that have already ended are no longer listed.
     assert!(known >= members, "{known} of {members} members were known");
     durations
 }

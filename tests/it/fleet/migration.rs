@@ -1,5 +1,5 @@
-//! Moves of a store from the embedded engine to PostgreSQL and back, by export and import: rows, contents of files, and
-//! what the gateways show of them are the same, and the ledger's chains hold.
+//! Moves of a store from the embedded engine to PostgreSQL and back, by export and import: rows, contents of files,
+//! and the data that the gateways show are the same, and the ledger's hash chains are valid.
 
 use super::gateways::succeeded;
 use crate::files::content;
@@ -40,7 +40,7 @@ fn home(provider: &Provider, database: Option<&PostgresServer>) -> Home {
     home
 }
 
-/// Exports the store of a home; returns the archive and the time.
+/// Exports the store of a home; returns the archive and the duration.
 fn exported(home: &Home, name: &str) -> (PathBuf, Duration) {
     let (archive, begun) = (home.path().join(name), Instant::now());
     succeeded(&home.command(&["store", "export", archive.to_str().unwrap()]));
@@ -112,7 +112,7 @@ fn a_row_that_is_lost_added_or_changed_is_a_difference() {
     }
 }
 
-/// Returns the entries of the ledger, after a check of its chains.
+/// Returns the entries of the ledger, after a check of its hash chains.
 fn ledger(home: &Home) -> Vec<String> {
     for command in [["credits", "verify"], ["usage", "verify"], ["store", "verify"]] {
         succeeded(&home.command(&command));
@@ -144,7 +144,7 @@ async fn view(home: &Home, key: &str) -> Value {
     }
     let mut keys = admin.get("/admin/keys").await.json();
     for key in keys["data"].as_array_mut().unwrap() {
-        // Uses are written with a delay.
+        // The last use of a key is written with a delay, so it is not compared.
         key.as_object_mut().unwrap().retain(|name, _| !name.starts_with("last_use") && name != "usage");
     }
     json!({

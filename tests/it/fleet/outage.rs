@@ -65,7 +65,7 @@ impl Served {
     }
 }
 
-/// Checks that a request that needs the database is refused soon, with the time of the next try.
+/// Checks that a request that needs the database is refused soon, with the header `retry-after`.
 async fn assert_refused(asked: impl Future<Output = Answer>) {
     let begun = Instant::now();
     let answer = asked.await;
@@ -151,7 +151,7 @@ async fn leases_and_known_keys_end_when_the_database_stays_away() {
     fleet.until_funded().await;
     fleet.network.as_ref().unwrap().set(Network::Silent);
     let begun = Instant::now();
-    // Three quarters of the lease, from the last heartbeat on.
+    // Leased credits may be used for three quarters of the lease time after the last heartbeat.
     let refusal = until_refused(&client, &mut answers).await;
     assert!(refusal.text().contains("balance"), "{}", refusal.text());
     let leased = begun.elapsed();

@@ -1,5 +1,5 @@
-//! A standby of the database is promoted that lacks the last commits: the gateways restart, and write them again from
-//! their journals.
+//! Promotion of a standby database that lacks the last commits: the gateways restart, and write the missing entries
+//! again from their journals.
 
 use super::charges::{Outcome, try_ask};
 use super::gateways::{Fleet, served};
@@ -27,7 +27,8 @@ async fn commits_that_a_promoted_standby_lacks_are_written_again_once() {
     fleet.provider.streams(interrupted(&go));
     for round in 0..if is_long_run() { 10 } else { 1 } {
         fleet.server.copy();
-        // Committed by the server that is lost: with `ledger.sync = "answer"` each answer waited for that.
+        // Charges that only the lost server has: with `ledger.sync = "answer"`, each answer waits for the commit of
+        // its charge there.
         for _ in 0..20 {
             for gateway in 0..GATEWAYS {
                 charged.ask(&fleet.at(gateway, &key)).await;
@@ -38,14 +39,14 @@ async fn commits_that_a_promoted_standby_lacks_are_written_again_once() {
             streams.push(open_stream(&fleet.at(0, &key)).await);
         }
         fleet.server.promote_copy();
-        // Requests in flight may finish, one after the other, and are in the journal.
+        // Requests in flight may still finish; their charges are written to the journal.
         fleet.gateways[0].wait_for_line("restart_needed").await;
         for mut stream in streams {
             go.notify_one();
             charged.add(&stream_charge(within("the end of a stream", stream.finish()).await));
         }
         for gateway in 0..GATEWAYS {
-            // The next commit finds that the last ones are missing.
+            // The next commit of the gateway detects that the new server lacks earlier commits.
             let client = fleet.at(gateway, &key);
             while fleet.gateways[gateway].ended().is_none() {
                 if let Outcome::Answered(answer) = try_ask(&client).await {

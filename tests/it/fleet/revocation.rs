@@ -11,12 +11,13 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 const GATEWAYS: usize = 3;
-/// Longest time until every gateway refuses a revoked key. Without load it is the interval of the reads, 500 ms.
+/// Longest time until every gateway refuses a revoked key. Without load, it takes at most 500 ms, the interval at
+/// which gateways read changes.
 const REFUSED_WITHIN: Duration = Duration::from_secs(if cfg!(debug_assertions) { 3 } else { 1 });
 /// Longest time until the streams of a revoked key have ended.
 const CUT_WITHIN: Duration = Duration::from_secs(if cfg!(debug_assertions) { 6 } else { 3 });
 
-/// Asks until the key is refused; returns the time.
+/// Sends requests until the key is refused; returns the elapsed time.
 async fn time_until_refused(client: Client) -> Duration {
     let begun = Instant::now();
     within("the refusal of a revoked key", async {

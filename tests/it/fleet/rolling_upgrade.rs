@@ -28,7 +28,7 @@ pub async fn open_stream(client: &Client) -> OpenResponse {
     client.stream_until(CHAT, &ask, "Hel").await
 }
 
-/// Returns the answer of a whole stream with the object of its charge as its body.
+/// Checks that a stream is complete. Returns its answer with the event that contains `billing_cost` as the body.
 pub fn stream_charge(answer: Answer) -> Answer {
     let text = answer.text();
     assert!(answer.whole && text.contains("[DONE]"), "{text}");
@@ -38,7 +38,7 @@ pub fn stream_charge(answer: Answer) -> Answer {
     Answer { body: charged.to_string().into_bytes(), ..answer }
 }
 
-/// Balancer that sends requests to the gateways in turn, but to none that was taken out of rotation.
+/// Balancer that sends requests to the gateways in turn, but skips gateways that were taken out of rotation.
 struct Balancer {
     /// For each gateway, true if it is in rotation; locked for reading by the requests in flight.
     in_rotation: Vec<RwLock<bool>>,
@@ -51,7 +51,7 @@ impl Balancer {
         *self.in_rotation[gateway].write().await = in_rotation;
     }
 
-    /// Sends requests until the load ends; returns the answers, and the number of those of each gateway.
+    /// Sends requests until the load ends; returns each answer with the index of its gateway.
     async fn send_requests(&self, first: usize) -> Vec<(usize, Answer)> {
         let mut answers = Vec::new();
         for gateway in (0..GATEWAYS).cycle().skip(first) {
@@ -138,7 +138,7 @@ async fn gateways_that_are_upgraded_in_turn_refuse_nothing_and_charge_each_answe
             let next = upgrade(&load.fleet.homes[gateway]).await;
             load.fleet.until_all_are_known().await;
             load.finish_stream(stream).await;
-            // The former process ends after its last stream.
+            // The former process exits after its last stream has ended.
             match process.replace(next) {
                 Some(former) => former.until_gone().await,
                 None => assert!(load.fleet.gateways[gateway].until_ended().await.success(), "round {round}"),

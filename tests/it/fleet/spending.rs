@@ -1,4 +1,5 @@
-//! Prepaid accounts that are spent at all gateways, and then at one: what the others have leased returns to it.
+//! Prepaid accounts that are first spent at all gateways, and then at one: the credits that the others have leased
+//! become available to it.
 
 use super::gateways::Fleet;
 use crate::harness::script::plain;
@@ -7,9 +8,10 @@ use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
 const GATEWAYS: usize = 3;
-/// Micro-credits of an account: some hundred requests.
+/// Granted micro-credits of an account; enough for some hundred requests.
 const GRANTED: i64 = 2_000_000;
-/// Longest time for which requests of an account are refused although the other gateways have its credits.
+/// Longest time for which requests of an account are refused although the account still has credits, which the other
+/// gateways have leased.
 const REFUSED_FOR: Duration = Duration::from_secs(10);
 
 fn question() -> Value {

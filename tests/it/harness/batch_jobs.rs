@@ -135,7 +135,7 @@ pub fn assert_charged<'a>(home: &Home, results: impl Iterator<Item = &'a Value>)
     assert_eq!(once, results);
 }
 
-/// Releases all waiting tasks, repeatedly, until `work` is done.
+/// Notifies all scripts that wait for `go`, again and again, until `work` is done.
 pub async fn let_go<T>(go: &Notify, work: impl Future<Output = T>) -> T {
     tokio::pin!(work);
     loop {

@@ -1,11 +1,11 @@
-//! Browser without scripts: pages, forms and one cookie, against the operators' console or the dashboard.
+//! Simulated browser without JavaScript, for the operators' console or the dashboard: pages, forms and one cookie.
 
 use super::gateway::Running;
 use super::{Answer, Client};
 use penstock_core::percent;
 use serde_json::{Value, json};
 
-/// Password of every person of the tests.
+/// Password of every user in the tests.
 pub const PASSWORD: &str = "correct horse battery";
 
 /// Browser with at most one cookie.
@@ -50,7 +50,8 @@ impl Browser {
         shown
     }
 
-    /// Sends a form whose action has to be confirmed: first without the confirmation, which asks.
+    /// Sends a form whose action has to be confirmed: first without the confirmation, to get the page that asks for
+    /// it, then with it.
     pub async fn confirm(&mut self, path: &str, form: &[(&str, &str)]) -> Answer {
         let asked = self.post(path, form).await;
         assert_eq!(asked.status, 303, "{}", asked.text());
@@ -84,7 +85,7 @@ pub fn between(text: &str, start: &str, end: &str) -> String {
     rest.split_once(end).unwrap().0.to_owned()
 }
 
-/// Invites a person and lets the person choose a password.
+/// Invites a user, and chooses a password for this user; returns the signed-in browser.
 pub async fn signed_in(running: &Running, name: &str, role: &str) -> Browser {
     accept(running, Browser::new(running), json!({"name": name, "role": role})).await
 }

@@ -36,7 +36,7 @@ impl Bench {
         Self::default()
     }
 
-    /// Lines before everything: tables such as `[routing]`.
+    /// Adds lines at the start of the configuration: tables such as `[routing]`.
     pub fn settings(mut self, toml: &str) -> Self {
         self.top.push_str(toml);
         self.top.push('\n');
@@ -62,7 +62,7 @@ impl Bench {
         self
     }
 
-    /// Whole blocks at the end: other models, other providers.
+    /// Adds blocks at the end of the configuration, such as further models or providers.
     pub fn more(mut self, toml: &str) -> Self {
         self.rest.push_str(toml);
         self.rest.push('\n');
@@ -139,7 +139,7 @@ impl Bench {
         Running { gateway, client, folder }
     }
 
-    /// Starts again on the folder and the key of a stopped gateway.
+    /// Starts a gateway with the folder and the key of a stopped one.
     pub async fn restart(self, (folder, key): (tempfile::TempDir, String)) -> Running {
         let gateway = Box::pin(self.gateway(&folder)).await;
         let client = Client { address: gateway.http_addresses[0], key };
@@ -152,7 +152,7 @@ impl Bench {
             let settings = settings.clone();
             Arc::new(move || Ok(LoadedConfig { settings: settings.clone(), warnings: Vec::new() }))
         };
-        // The previous gateway may use the store slightly longer than its stop takes.
+        // Repeats the start: a previous gateway may lock the store for a short time after its stop has returned.
         let mut started = RunningGateway::start(settings.clone(), source.clone()).await;
         super::within("the store", async {
             while matches!(&started, Err(why) if why.contains("another process")) {
@@ -184,7 +184,7 @@ impl Running {
         self.client.post("/v1/chat/completions", &self.ask_stream()).await
     }
 
-    /// Another key, as the admin listener would make it.
+    /// Creates another key, as the admin listener would, and returns its client.
     pub async fn key(&self, wanted: &Value) -> Client {
         let made = keys::create_key(&self.gateway.app, wanted).await.unwrap();
         Client { address: self.client.address, key: made["key"].as_str().unwrap().to_owned() }

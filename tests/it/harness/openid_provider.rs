@@ -33,7 +33,7 @@ pub enum TokenScript {
     Broken,
 }
 
-/// Request of a browser at the authorization endpoint.
+/// Authorization request of a browser, which a later token request uses.
 #[derive(Clone, Debug)]
 struct Grant {
     nonce: String,
@@ -119,7 +119,7 @@ impl OpenIdServer {
         )
     }
 
-    /// Claims of the next person, without those that every token has.
+    /// Sets the claims of the next user, in addition to the claims that every token has.
     pub fn person(&self, claims: Value) {
         self.script.lock().claims = claims;
     }

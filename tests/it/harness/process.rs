@@ -1,4 +1,4 @@
-//! Gateway binary in its own process, ended by its process id.
+//! Gateway binary in its own process, which a test ends by its process id.
 
 use super::certificates::TestCertificate;
 use super::{Client, Provider, until};
@@ -10,14 +10,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Returns the command of the binary with these arguments.
 pub fn penstock(arguments: &[&str]) -> Command {
-    // Another build of it may be tested, such as an optimised one.
+    // The environment variable selects another build of the binary, such as an optimised one.
     let built = || env!("CARGO_BIN_EXE_penstock").into();
     let mut command = Command::new(std::env::var_os("PENSTOCK_BINARY").unwrap_or_else(built));
     command.args(arguments).stdin(Stdio::null());
     command
 }
 
-/// Checks whether that binary is optimised, as far as known: figures of another are printed, not enforced.
+/// Returns true if the binary is assumed to be optimised. For a debug build, tests print their measurements, but do
+/// not enforce bounds.
 pub fn optimised() -> bool {
     std::env::var_os("PENSTOCK_BINARY").is_some() || !cfg!(debug_assertions)
 }
@@ -32,7 +33,7 @@ pub fn complaint(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// Returns an unused address in the loopback network, which no other test uses.
+/// Returns an unused loopback address that no other test uses.
 pub fn address() -> SocketAddr {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let (process, number) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -45,7 +46,7 @@ pub fn address() -> SocketAddr {
 pub struct Home {
     pub http: SocketAddr,
     pub admin: SocketAddr,
-    /// Another line of `[listen]`, or none.
+    /// Further line of `[listen]`, or an empty string.
     tls: String,
     folder: tempfile::TempDir,
 }
@@ -81,7 +82,7 @@ impl Home {
         self.path().join("data")
     }
 
-    /// Writes the configuration; `rest` is everything but listeners and store.
+    /// Writes the configuration; `rest` is everything except listeners and store.
     pub fn write(&self, rest: &str) {
         let text = format!(
             "[listen]\nhttp = \"{}\"\nadmin = \"{}\"\n{}[storage]\npath = \"data\"\nballast = \"0B\"\n{rest}",
@@ -117,7 +118,7 @@ impl Home {
         self.run_with(|_| {}).await
     }
 
-    /// Starts the gateway as a service manager does: again if it ends before it is ready.
+    /// Starts the gateway as a service manager does: starts it again if it exits before it is ready.
     pub async fn run_again(&self) -> Process {
         super::within("the gateway to be ready", async {
             loop {
@@ -133,7 +134,7 @@ impl Home {
         .await
     }
 
-    /// Starts the gateway with a changed command, and waits until it is ready.
+    /// Starts the gateway after `around` has changed its command, and waits until it is ready.
     pub async fn run_with(&self, around: impl FnOnce(&mut Command)) -> Process {
         self.until_ready(self.spawn_with(around)).await
     }
@@ -176,7 +177,7 @@ impl Home {
     }
 }
 
-/// Runs a command with this limit of descriptors, which it may raise to `most`.
+/// Changes a command so that it runs with a soft limit of `now` file descriptors and a hard limit of `most`.
 pub fn limited(command: &mut Command, now: u32, most: u32) {
     let line = "ulimit -Sn $0 && ulimit -Hn $1 && shift && exec \"$@\"";
     let mut shell = Command::new("sh");
@@ -188,7 +189,7 @@ pub fn limited(command: &mut Command, now: u32, most: u32) {
 /// Value of `{ env = "PENSTOCK_IT_SECRET" }` in a gateway's process.
 pub const SECRET: &str = "provider-key-that-nobody-may-see";
 
-/// A model `m` and a provider `a` of it, as a whole configuration without the gateway's part.
+/// A model `m` and a provider `a` of it, as a complete configuration except listeners and store.
 pub fn catalogue(provider: &Provider, lines: &str) -> String {
     format!(
         "[[models]]\nid = \"m\"\nkind = \"chat\"\ncontext_length = 131072\n\
@@ -206,7 +207,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Output so far, of both streams.
+    /// Output so far, of stdout and stderr.
     pub fn output(&self) -> String {
         std::fs::read_to_string(&self.out).unwrap()
     }
@@ -236,7 +237,8 @@ impl Process {
     /// Returns the used processor time, in ticks of a hundredth of a second.
     pub fn ticks(&self) -> u64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
-        // After the name, which is in brackets: the user's and the system's are the twelfth and the next.
+        // The name in brackets may contain blanks. After it, the fields 12 and 13 are the user time and the system
+        // time.
         let rest = stat.rsplit(')').next().unwrap();
         rest.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum()
     }
@@ -246,7 +248,7 @@ impl Process {
         std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
     }
 
-    /// Exit status, if it has ended.
+    /// Exit status of the process; `None` while it runs.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().unwrap()
     }

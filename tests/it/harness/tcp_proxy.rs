@@ -10,12 +10,12 @@ use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// State of the network between both sides.
+/// State of the network between client and server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Network {
     /// Bytes pass.
     Open,
-    /// Open connections are closed, and new ones at once.
+    /// Open connections are closed; new connections are closed at once.
     Cut,
     /// Connections stay open, and no bytes pass.
     Silent,
@@ -62,7 +62,7 @@ impl Drop for TcpProxy {
     }
 }
 
-/// Carries one connection until a side or the network closes it.
+/// Forwards the bytes of one connection until the client, the server or the network closes it.
 async fn carry(
     mut client: TcpStream,
     server: &Path,

@@ -24,7 +24,8 @@ async fn forbidden() -> (u16, Arc<AtomicUsize>) {
     (port, came)
 }
 
-/// Addresses that lead, or might be thought to lead, to the forbidden port. `good` is the provider's own host and port.
+/// URLs that lead to the forbidden port, in all spellings of the host that some parser might accept. `good` is the
+/// provider's own host and port.
 fn hostile(bad: u16, good: &str) -> Vec<String> {
     let mut table = Vec::new();
     let hosts = [
@@ -174,7 +175,7 @@ async fn a_providers_address_leads_nowhere_but_where_it_may() {
         assert!(!answer.text().contains(&bad.to_string()), "{url:?} was told: {}", answer.text());
     }
     assert_eq!(allowed.seen().len(), before);
-    // Only addresses of the provider itself were followed, without an injected header line.
+    // The gateway has sent requests only to addresses of the provider itself, and no URL has injected a header line.
     for seen in provider.seen() {
         assert!(seen.header("host") == Some(provider.address.to_string().as_str()), "{seen:?}");
         assert!(matches!(seen.method.as_str(), "GET" | "POST"));

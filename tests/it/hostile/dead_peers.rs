@@ -1,9 +1,9 @@
 //! Clients that vanish without closing their connection, as in a power or network failure: neither data nor
 //! acknowledgements come from them, so only `client_write` detects it.
 //!
-//! The client's socket drops packets with too few hops left, an option without privileges; with the highest bound it
-//! drops all packets of loopback. The data that such a client has sent must have arrived before: it would be
-//! retransmitted.
+//! The test sets a minimum `ttl` for packets that the client's socket accepts, which needs no privileges. With the
+//! highest minimum, the socket drops all loopback packets. Data that the client has sent must arrive before that;
+//! otherwise the client would retransmit it.
 
 use super::stalled_readers::let_go;
 use super::{CHAT, full};
@@ -39,7 +39,7 @@ fn vanish(socket: &impl AsFd) {
     nix::sys::socket::setsockopt(socket, LeastHops, &u8::MAX).unwrap();
 }
 
-/// Checks whether data sent from this address is unacknowledged.
+/// Returns true if data that was sent from this address is unacknowledged.
 fn unheard(from: SocketAddr) -> bool {
     let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
     let row = |line: &str| {
@@ -53,7 +53,8 @@ fn patience() -> Duration {
     if full() { Duration::from_secs(30) } else { Duration::from_secs(1) }
 }
 
-/// Allowed delay: a retransmission or a probe has to be due, and the machine may be busy.
+/// Asserts that the gateway noticed the dead client after `client_write`, and not much later: the allowed delay
+/// covers the next retransmission or probe, and a busy machine.
 fn bounded(what: &str, took: Duration) {
     eprintln!("{what}: gone after {took:.1?}");
     assert!(took >= patience() - Duration::from_millis(100), "{what}: {took:?}");
@@ -87,8 +88,9 @@ async fn asked(running: &Running, body: &serde_json::Value, marker: &[u8]) -> Tc
     socket
 }
 
-/// Unacknowledged data ends the connection: a small write that fits into its socket, or a larger answer that waits for
-/// it. Meanwhile the gateway reads no more from the provider than the sockets on the way can hold.
+/// Tests that unacknowledged data ends the connection: a small write that fits into the socket buffer, or a larger
+/// answer whose writes wait. Meanwhile the gateway reads no more from the provider than the sockets on the way can
+/// hold.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_that_vanishes_is_let_go_with_its_provider() {
     for pieces in [1, PIECES] {
@@ -110,8 +112,8 @@ async fn a_reader_that_vanishes_is_let_go_with_its_provider() {
     }
 }
 
-/// Idle clients get no data, so the gateway probes them: an idle connection, one that waits for its answer, and one
-/// with HTTP/2.
+/// Tests the keep-alive probes of clients that get no data: an idle connection, one that waits for its answer, and
+/// one with HTTP/2.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn silent_clients_that_vanish_are_found_by_probes() {
     let (provider, certified) = (Provider::start().await, TestCertificate::make());

@@ -61,7 +61,8 @@ async fn a_client_cannot_take_a_header_from_the_providers_request() {
         let head = format!(
             "POST {CHAT} HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {key}\r\n{extra}Content-Length: {length}\r\n\r\n"
         );
-        // The bytes after the body are a separate request, neither part of the body nor of a tunnel.
+        // The bytes after the body must be handled as a separate request, neither as a part of the body nor as a
+        // tunnel.
         let bytes = format!("{head}{body}GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n");
         let before = provider.seen().len();
         let heard = say(running.client.address, bytes.as_bytes()).await;

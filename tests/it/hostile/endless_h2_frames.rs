@@ -30,8 +30,8 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&[a, b, c, kind, flags][..], &stream.to_be_bytes(), payload].concat()
 }
 
-/// A flood: the bytes written after a request, the bytes repeated with the stream's number, and true if the gateway
-/// must reset the stream before.
+/// Flood of a provider: bytes that are written once after a request, and bytes that are repeated, both for the
+/// stream's number. With `after_reset`, the flood waits until the gateway has reset the stream.
 #[derive(Clone, Copy)]
 struct Flood {
     name: &'static str,
@@ -104,7 +104,8 @@ async fn serve(mut socket: TcpStream, flood: Flood, sent: &AtomicUsize) -> std::
     let (mut read, mut write) = socket.into_split();
     let (begun, window) = (Arc::new(Notify::new()), Arc::new(AtomicUsize::new(25 << 20)));
     let (begin, wider) = (begun.clone(), window.clone());
-    // Reads as long as it writes: a client whose bytes are not read would stop too.
+    // The provider reads while it writes. Otherwise the gateway could not send its frames, and would stop for this
+    // reason.
     let reader = tokio::spawn(async move {
         loop {
             let mut head = [0; 9];
@@ -135,7 +136,8 @@ async fn serve(mut socket: TcpStream, flood: Flood, sent: &AtomicUsize) -> std::
         let again = (flood.again)(1);
         block = again.repeat((16 << 10) / again.len().min(16 << 10));
         if again[3] == DATA {
-            // Within its window: beyond it the connection would end for that.
+            // Sends data only within the flow-control window; otherwise the connection would end because of that
+            // violation.
             let take = |window: usize| window.checked_sub(block.len());
             while window.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_err() {
                 if reader.is_finished() {

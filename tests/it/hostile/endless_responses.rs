@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 const SSE: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
 const JSON: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
 
-/// Timeouts after which the gateway gives a provider up.
+/// Short timeouts of a provider, after which the gateway ends the exchange.
 const TIGHT_TIMEOUTS: &str = r#"timeouts = { connect = "20s", first_byte = "1s", plain = "1s", first_token = "1s", idle = "1s", total = "3s" }"#;
 /// Timeouts that no test reaches.
 const LONG: &str = r#"timeouts = { connect = "20s", first_byte = "10m", plain = "10m", first_token = "10m", idle = "10m", total = "10m" }"#;
@@ -37,7 +37,7 @@ fn flood(first: &[&str], again: &str) -> Flood {
 enum ExpectedEnd {
     /// Error status, before any output.
     Refused,
-    /// With an error event, after some text.
+    /// Ends with an error event, after some text.
     Broken,
     /// With a complete answer.
     Whole,
@@ -82,7 +82,7 @@ fn plains() -> Vec<(&'static str, Flood)> {
     ]
 }
 
-/// A gateway whose model `m` is the flooding one's and `good` another's.
+/// Starts a gateway with the model `m` at the flooding provider, and the model `good` at another provider.
 async fn start(endless: &EndlessProvider, good: &Provider, lines: &str) -> crate::harness::gateway::Running {
     let block = format!(
         "[[models]]\nid = \"good\"\nname = \"G\"\nkind = \"chat\"\ncreated = 1\ncontext_length = 1000\n\
@@ -97,7 +97,7 @@ async fn start(endless: &EndlessProvider, good: &Provider, lines: &str) -> crate
     bench.provider_at("a", &endless.base(), lines, "").more(&block).start().await
 }
 
-/// Returns answers to honest requests until `over` is true; at least three.
+/// Sends requests for the model `good` until `over` is true, at least three; returns the number of answers.
 async fn beside(client: &Client, over: &AtomicBool) -> usize {
     let body = json!({"model": "good", "messages": [{"role": "user", "content": "Hi"}]});
     let mut answered = 0;
@@ -108,7 +108,8 @@ async fn beside(client: &Client, over: &AtomicBool) -> usize {
     answered
 }
 
-/// Sends a request to the flooding provider, and others in parallel; returns the answer of the first.
+/// Sends a request to the flooding provider, and requests to the other provider in parallel; returns the answer of
+/// the flooding provider's request.
 async fn answer(flood: Flood, path: &str, body: &Value, lines: &str) -> crate::harness::Answer {
     let (endless, good) = (EndlessProvider::start(flood).await, Provider::start().await);
     let running = start(&endless, &good, lines).await;
@@ -128,7 +129,7 @@ async fn answer(flood: Flood, path: &str, body: &Value, lines: &str) -> crate::h
 
 fn holds(name: &str, answer: &crate::harness::Answer, end: ExpectedEnd) {
     let text = answer.text();
-    // The error event of a stream that was charged has the objects too.
+    // The error event of a charged stream contains `environment_impact` too, so it alone does not show success.
     let success = text.contains("environment_impact") && !text.contains("\"error\"");
     match end {
         ExpectedEnd::Refused => assert_eq!(answer.status, 503, "{name}: {text}"),
@@ -234,8 +235,8 @@ async fn the_process_ends_while_providers_flood() {
     }
 }
 
-/// Runs a client that sends chunks of one byte as fast as they are read, until it gets an answer; returns the first
-/// line of the answer.
+/// Runs a client that sends chunks of one byte as fast as the gateway reads them, until it gets an answer; returns
+/// the first line of the answer.
 async fn upload(client: &Client, path: &str, kind: &str, first: &str) -> String {
     let mut socket = TcpStream::connect(client.address).await.unwrap();
     let head = format!(
@@ -310,7 +311,7 @@ async fn checks_and_counts_of_an_endless_provider_end() {
     );
     let good = Provider::start().await;
     let running = start(&endless, &good, &lines).await;
-    // A check needs only the status: a body that is too large to be read completely does not make it fail.
+    // A health check needs only the status; it passes although the body is too large to be read completely.
     assert_eq!(checked(&running).await["check"], "good");
     let count = running.client.post("/v1/messages/count_tokens", &running.ask()).await;
     assert_eq!(
@@ -322,7 +323,7 @@ async fn checks_and_counts_of_an_endless_provider_end() {
     running.stop().await;
 }
 
-/// The first provider in the status, once a check has ended.
+/// Returns the status of the first provider, once a health check has ended.
 async fn checked(running: &crate::harness::gateway::Running) -> Value {
     let ended = async {
         loop {
@@ -336,7 +337,7 @@ async fn checked(running: &crate::harness::gateway::Running) -> Value {
     within("a check to end", ended).await
 }
 
-/// A check fails if its body ends neither before the timeout nor at the size limit.
+/// Tests that a health check fails if its body neither ends before the timeout nor reaches the size limit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_check_whose_body_does_not_end_in_time_is_bad() {
     let provider = Provider::start().await;

@@ -1,4 +1,4 @@
-//! Floods of HTTP/2 frames: each ends its connection or is bounded, memory stays small, and other requests are
+//! Floods of HTTP/2 frames: each flood ends its connection or is bounded, memory stays small, and other requests are
 //! answered.
 
 use super::raw_h2::{
@@ -22,12 +22,12 @@ const BURST: usize = 64;
 type InitialFrames = Box<dyn Fn(&str) -> Vec<u8> + Send + Sync>;
 type RepeatedFrames = Box<dyn Fn(u32, &str) -> Vec<u8> + Send + Sync>;
 
-/// Kind of flood: bytes written once, and bytes repeated with an increasing number.
+/// Kind of flood: bytes written once, and bytes that are repeated with an increasing stream number.
 struct Flood {
     name: &'static str,
     first: InitialFrames,
     again: RepeatedFrames,
-    /// True if the gateway must close the connection in any run.
+    /// True if the gateway must always close the connection, even if the machine is too busy for a strong flood.
     ended: bool,
 }
 
@@ -106,7 +106,8 @@ async fn pour(
     until: Instant,
 ) -> (bool, usize) {
     let (mut read, mut write) = Raw::connect(address, root).await.split();
-    // The client has to read, or the full socket would hide the effect; one kind of flood tests exactly that.
+    // The client reads, because a full socket would stop the flood. One kind of flood tests a client that never
+    // reads.
     let reads = !flood.name.ends_with("never read");
     let reader = tokio::spawn(async move {
         while reads && next(&mut read).await.is_some() {}
@@ -140,8 +141,8 @@ struct Target {
     lasts: Duration,
 }
 
-/// Floods until the time is over; returns the number of ended connections, and of frames sent. Reconnects after each
-/// end.
+/// Floods until the time is over; connects again whenever the connection ends. Returns the number of ended
+/// connections, and the number of frames sent.
 async fn pour_on(flood: Flood, target: Target) -> (usize, usize) {
     let Target { address, root, key, lasts } = target;
     let until = Instant::now() + lasts;
@@ -157,7 +158,8 @@ async fn pour_on(flood: Flood, target: Target) -> (usize, usize) {
 }
 
 /// Starts the flood in its own thread, so that its processor time does not delay the honest requests. The long form
-/// measures them; there the flood only takes the remaining processor time, as if it came from another machine.
+/// of the test measures the honest requests. There the flood gets the lowest priority, so that it takes only the
+/// remaining processor time, as if it came from another machine.
 fn flooding(flood: Flood, target: Target) -> std::thread::JoinHandle<(usize, usize)> {
     std::thread::spawn(move || {
         if full() {
@@ -184,7 +186,7 @@ async fn a_flood_ends_its_connection_and_nothing_grows() {
     let https = crate::harness::process::address();
     home.write(&format!(
         "[limits]\nh2_frames = {}\n{}\n[listen.https]\naddress = \"{https}\"\ncertificate = {:?}\nkey = {:?}\n",
-        // The short form may run on a machine that is too busy to flood.
+        // The limit of the short form is low, because it may run on a machine that is too busy for a strong flood.
         if full() { 2000 } else { 100 },
         catalogue(&provider, ""),
         certified.chain,
@@ -224,7 +226,8 @@ async fn a_flood_ends_its_connection_and_nothing_grows() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_window_that_stays_shut_holds_little_and_not_for_long() {
     let (provider, certified) = (Provider::start().await, TestCertificate::make());
-    // The connection idles when its streams are gone; the default is longer than a test waits.
+    // A short `keep_alive`: the connection becomes idle when its streams have ended, and the default is longer than a
+    // test waits.
     let write = if full() { "30s" } else { "1s" };
     let settings = &format!("[limits]\nclient_write = \"{write}\"\nkeep_alive = \"2s\"");
     let bench = crate::harness::Bench::new().settings(settings).listen(&certified.https());

@@ -19,9 +19,9 @@ use crate::hostile::CHAT;
 enum ExpectedEnd {
     /// The connection ends.
     Connection,
-    /// The stream ends with an error, or the connection does, which is always allowed.
+    /// The stream ends with an error. Ending the connection is allowed too.
     Stream,
-    /// The stream is refused: with a status of 4xx, or as above.
+    /// The stream is refused with a 4xx status, or ends as for `Stream`.
     Refused,
     /// Neither the stream nor the connection ends.
     Nothing,
@@ -36,7 +36,8 @@ fn open(stream: u32) -> Vec<u8> {
     frame(HEADERS, END_HEADERS, stream, &pseudo("POST", "/v1/nothing-here"))
 }
 
-/// Returns the frames until the stream has ended and another was answered, and true; or false if the connection ends.
+/// Sends these bytes and a separate request. Returns the received frames, and true if the separate request was
+/// answered, or false if the connection ended.
 async fn heard(raw: &mut Raw, bytes: &[u8], ends: ExpectedEnd) -> (Vec<ReceivedFrame>, bool) {
     // A separate request shows that the connection still works.
     const OWN: u32 = 0x7fff_fff1;
@@ -59,7 +60,7 @@ fn status_4xx(head: &ReceivedFrame) -> bool {
     match head.payload[0] {
         0x80.. => matches!(head.payload[0] & 0x7f, 12 | 13),
         _ => {
-            // A literal, in digits or in their Huffman code, where a 4 is 0b011010.
+            // The literal is in digits or Huffman-coded; the Huffman code of the digit 4 is 0b011010.
             let value = &head.payload[2..];
             value.first() == Some(&b'4') || value.first().is_some_and(|byte| byte >> 2 == 0b01_1010)
         }
@@ -127,7 +128,7 @@ async fn heads_that_break_a_rule_are_refused() {
     assert_eq!(play(invalid_header_blocks).await, 84);
 }
 
-/// Heads at their limits get the errors of HTTP/2.
+/// Tests heads at and above their limits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_header_block_over_its_limits_gets_the_status_of_the_limit() {
     let (provider, certified) = (Provider::start().await, TestCertificate::make());
@@ -158,12 +159,13 @@ async fn a_header_block_over_its_limits_gets_the_status_of_the_limit() {
         let (answer, _) = send.send_request(request, true).unwrap();
         let answer = crate::harness::within("an answer", answer).await.unwrap();
         assert_eq!(answer.status(), status, "{} bytes, {fields} fields, {size}", path.len());
-        // The library refuses a head of twice the limit, without an error body.
+        // The HTTP/2 library itself refuses a head of twice the limit, without the gateway's error body.
         let worded = answer.headers().contains_key("x-request-id");
         assert_eq!(worded, size < 2 * 4096, "{status} {size}");
     }
     driver.abort();
-    // One table entry, referenced repeatedly: the gateway refuses the bomb by its size before all of it is unpacked.
+    // HPACK bomb: one long table entry is referenced repeatedly. The gateway refuses it by its decoded size before it
+    // has decoded all of it.
     let mut raw = Raw::begun(running.gateway.https_address.unwrap(), &certified.root).await;
     let bomb = [pseudo("GET", "/"), indexed_field("x", &"y".repeat(2000)), vec![0xbe; 12_000]].concat();
     let (frames, alive) = heard(&mut raw, &frame(HEADERS, END_HEADERS | END_STREAM, 1, &bomb), Refused).await;

@@ -1,5 +1,5 @@
-//! Hostile clients: each is bounded in time and memory by a setting and does not affect others. `PENSTOCK_FULL=1`
-//! chooses the long forms.
+//! Hostile clients: a setting bounds the time and memory of each, and other clients are not affected.
+//! `PENSTOCK_FULL=1` chooses the long forms.
 
 mod addresses;
 mod connection_limits;
@@ -29,12 +29,12 @@ use tokio::net::TcpStream;
 
 const CHAT: &str = "/v1/chat/completions";
 
-/// Checks whether the long form was requested.
+/// Returns true if the long form of the tests was requested.
 pub fn full() -> bool {
     std::env::var_os("PENSTOCK_FULL").is_some_and(|value| value == "1")
 }
 
-/// Writes as much as the gateway accepts, and reads until the other side closes.
+/// Writes as many of the bytes as the gateway accepts, and reads until the gateway closes the connection.
 async fn say(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut socket = TcpStream::connect(address).await.unwrap();
     // The gateway may refuse early and close before all bytes are written.
@@ -42,7 +42,7 @@ async fn say(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     within("the connection to close", rest(&mut socket)).await
 }
 
-/// Reads until the other side closes; returns all bytes.
+/// Reads until the gateway closes the connection; returns all bytes.
 async fn rest(socket: &mut (impl AsyncRead + Unpin)) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut piece = [0; 16 * 1024];
@@ -52,7 +52,7 @@ async fn rest(socket: &mut (impl AsyncRead + Unpin)) -> Vec<u8> {
     bytes
 }
 
-/// The statuses of the answers in a row of bytes.
+/// Returns the statuses of the HTTP/1.1 answers that follow each other in these bytes.
 fn statuses(bytes: &[u8]) -> Vec<u16> {
     let text = String::from_utf8_lossy(bytes);
     text.split("HTTP/1.1 ").skip(1).filter_map(|rest| rest.get(..3)?.parse().ok()).collect()
@@ -63,7 +63,8 @@ fn ask(text: &str) -> String {
     format!(r#"{{"model":"m","messages":[{{"role":"user","content":"{text}"}}]}}"#)
 }
 
-/// Returns the durations of honest requests, one after the other, until `over` returns true; asserts that all succeed.
+/// Sends honest requests one after the other, at least `least`, until `over` returns true. Asserts that all succeed,
+/// and returns their durations.
 async fn honest(client: &Client, least: usize, mut over: impl FnMut() -> bool) -> Vec<Duration> {
     let body: serde_json::Value = serde_json::from_str(&ask("Hi")).unwrap();
     let mut took = Vec::new();
@@ -81,8 +82,8 @@ fn percentile(sorted: &[Duration], share: f64) -> Duration {
     sorted[((sorted.len() - 1) as f64 * share).round() as usize]
 }
 
-/// Prints the durations; in the long form also asserts that other requests are hardly slower. A short run on a busy
-/// machine shows only that all requests were answered.
+/// Prints the durations; in the long form also asserts that requests during the attack are hardly slower than before.
+/// A short run on a busy machine shows only that all requests were answered.
 fn unharmed(what: &str, before: &[Duration], during: &[Duration]) {
     let (calm, under) = (percentile(before, 0.99), percentile(during, 0.99));
     eprintln!(

@@ -75,7 +75,7 @@ async fn empty_lines_before_a_request_line_are_ignored_wherever_they_are_cut() {
         assert_eq!(statuses(&heard), [200, 404, 404], "{cut}: {}", String::from_utf8_lossy(&heard));
     }
     assert_eq!(provider.seen().len(), all.len() + 1);
-    // Further empty lines, and other bytes that look like one, are refused.
+    // More than one empty line before a request is refused, and so are bytes that resemble an empty line.
     for prefix in ["\r\n\r\n\r\n", "\n", "\r", " \r\n", "\r\n\n", "\0\r\n"] {
         let head = format!("{prefix}{missing}");
         for cut in 0..=prefix.len() + 1 {
@@ -88,7 +88,8 @@ async fn empty_lines_before_a_request_line_are_ignored_wherever_they_are_cut() {
     }
 }
 
-/// A request whose framing other servers may read differently is the last of its connection, whatever follows it.
+/// Tests requests whose framing other servers may interpret differently: such a request is the last of its
+/// connection, and the bytes after it are not answered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_answered_behind_a_chunked_body() {
     let provider = Provider::start().await;
@@ -106,7 +107,8 @@ async fn nothing_is_answered_behind_a_chunked_body() {
     assert_eq!(provider.seen().len(), all.len() + 1);
 }
 
-/// Heads that the guard accepts and Pingora's parser does not: the refusal is the gateway's own.
+/// Tests heads that the gateway's guard accepts but Pingora's parser refuses: the client still gets an error in the
+/// gateway's format.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_head_that_only_pingora_refuses_is_refused_in_the_callers_dialect() {
     let provider = Provider::start().await;

@@ -41,7 +41,7 @@ pub fn setting(id: u16, value: u32) -> Vec<u8> {
     [&id.to_be_bytes()[..], &value.to_be_bytes()].concat()
 }
 
-/// A field that is not put into the table, spelled out.
+/// Header field as a literal that is never indexed.
 pub fn field(name: &str, value: &str) -> Vec<u8> {
     [vec![0x10], string(name), string(value)].concat()
 }
@@ -69,7 +69,7 @@ fn string(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// The four fields that begin with a colon.
+/// Pseudo-header fields of a request.
 pub fn pseudo(method: &str, path: &str) -> Vec<u8> {
     [
         field(":method", method),
@@ -80,7 +80,7 @@ pub fn pseudo(method: &str, path: &str) -> Vec<u8> {
     .concat()
 }
 
-/// Returns the complete head of a GET that gets an answer.
+/// Returns the complete head of a valid GET request, which the gateway answers.
 pub fn get(stream: u32) -> Vec<u8> {
     frame(HEADERS, END_STREAM | END_HEADERS, stream, &pseudo("GET", "/v1/nothing"))
 }

@@ -9,9 +9,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-/// Time for which a slow client may continue after its rejection.
+/// Time after its rejection within which a slow client that continues to send is disconnected.
 const SILENCE: Duration = Duration::from_secs(2);
-/// Allowed delay of the end on a busy machine. Other clients would get ten seconds in total.
+/// Allowed delay of the disconnect on a busy machine. In total it stays below the ten seconds that other clients
+/// have.
 const LATE: Duration = Duration::from_secs(6);
 /// Pause between two bytes: well below any idle timeout.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -48,7 +49,8 @@ async fn a_client_that_sends_on_after_a_rejection_holds_no_permit() {
     let (provider, _certified, running) = start(settings).await;
     let mut work = JoinSet::new();
     let key = &running.client.key;
-    // A head, a long body, and one so short that it would be read completely after a mere refusal.
+    // A slow head, a long slow body, and a body that is so short that a gateway without this protection would read
+    // all of it.
     let kinds = [
         ("POST / HTTP/1.1\r\nHost: a\r\nx: ".to_owned(), b'y'),
         (begun(key, 8 << 20), b' '),

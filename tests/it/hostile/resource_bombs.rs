@@ -10,7 +10,8 @@ use tokio::net::TcpStream;
 
 /// Allowed growth of the process, in KiB.
 const GROWTH: u64 = 40 << 10;
-/// Maximum processor time of a refusal. Without optimisation, and beside other tests, it is only printed.
+/// Maximum processor time of a refusal. In unoptimised builds, and when other tests run at the same time, it is only
+/// printed.
 const WORK: Duration = Duration::from_millis(50);
 
 /// Cost of a rejected body: peak memory, processor time.
@@ -58,7 +59,7 @@ async fn bombs_are_refused_in_bounded_memory() {
     let (client, _) = home.key();
     assert_eq!(client.post(CHAT, &serde_json::from_str(&ask("Hi")).unwrap()).await.status, 200);
 
-    // A gigabyte of zeros in a megabyte.
+    // Decompression bomb: a gigabyte of zeros, compressed to a megabyte.
     let mut zipped = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     let zeros = vec![0; 1 << 20];
     for _ in 0..if full() { 1024 } else { 64 } {

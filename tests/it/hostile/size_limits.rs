@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 
 const LIMITS: &str = "[limits]\nhead = \"2KiB\"\nhead_fields = 20\ntarget = \"256B\"\njson_body = \"1KiB\"\njson_depth = 16\nkeep_alive = \"300ms\"";
 
-/// A head with a body, of a request that a provider would answer.
+/// Complete valid request with an additional header line `extra`.
 fn request(client: &Client, target: &str, extra: &str, body: &str) -> Vec<u8> {
     let (key, length) = (&client.key, body.len());
     format!(

@@ -24,7 +24,7 @@ pub(super) async fn start(settings: &str) -> (Provider, TestCertificate, Running
     (provider, certified, running)
 }
 
-/// Time until the peer closed, and its response; `drip` is written byte by byte meanwhile.
+/// Writes `drip` byte by byte until the gateway closes the connection; returns the time until then, and the response.
 async fn until_closed(mut socket: TcpStream, drip: &'static [u8], pause: Duration) -> (Duration, Vec<u8>) {
     let began = Instant::now();
     let (mut read, mut write) = socket.split();
@@ -47,8 +47,8 @@ async fn until_closed(mut socket: TcpStream, drip: &'static [u8], pause: Duratio
     (began.elapsed(), heard)
 }
 
-/// Returns settings in which only these timeouts can end a connection: all others are much longer than the test's
-/// bounds.
+/// Returns settings with these short timeouts. All other timeouts are much longer than the test's bounds, so only
+/// these can end a connection.
 fn clocks(tight: &[(&str, &str)]) -> String {
     let all = ["request_head", "body_idle", "body", "upload", "keep_alive", "client_write"].map(|clock| {
         let span = tight.iter().find(|(known, _)| *known == clock).map_or("50s", |(_, span)| *span);
@@ -73,7 +73,7 @@ enum Kind {
     Silent,
     Head,
     Body,
-    /// A body that never stops for long and never ends.
+    /// Body that is sent byte by byte with short pauses, and never ends.
     Drip,
     /// A form for this path that stops.
     Form(&'static str),
@@ -130,7 +130,7 @@ async fn each_slow_connection_ends_by_its_own_setting() {
     ] {
         let app = start(&clocks(&[(clock, "500ms")])).await;
         work.spawn(async move {
-            // Destructured as a whole, because a dropped gateway ends.
+            // The whole tuple is moved into the task, because the gateway stops when it is dropped.
             let (provider, _certified, running) = app;
             let (took, heard) = slow(running.client.clone(), kind, Duration::from_millis(20)).await;
             assert_eq!(heard, expected, "{kind:?}");
@@ -164,7 +164,8 @@ async fn a_second_head_that_drips_has_no_more_time_than_a_first() {
 async fn under_tls_and_http2_silence_ends_too() {
     let (provider, certified, running) = start(&clocks(&[("request_head", "400ms")])).await;
     let address = running.gateway.https_address.unwrap();
-    // No handshake, a slow one, and a complete one without HTTP/2 after it.
+    // Connections without a TLS handshake, with a slow one, and with a complete one after which the client sends
+    // nothing.
     for drip in [&b""[..], b"\x16"] {
         let socket = TcpStream::connect(address).await.unwrap();
         let (took, _) = until_closed(socket, drip, Duration::from_millis(50)).await;
@@ -216,7 +217,7 @@ async fn a_body_over_http2_that_stops_ends_by_body_idle() {
         assert_eq!(answer.status(), 408, "{path}");
         assert!(began.elapsed() < LATE, "{path}: {:?}", began.elapsed());
         drop((body, answer));
-        // The gateway ends the connection: its client would continue.
+        // The gateway ends the connection, since the client leaves it open.
         within("the connection to end", driver).await.unwrap().ok();
         assert!(send.ready().await.is_err() && began.elapsed() < LATE * 2, "{path}: {:?}", began.elapsed());
     }
@@ -226,13 +227,14 @@ async fn a_body_over_http2_that_stops_ends_by_body_idle() {
 /// Number of readers in the long form that start a stream and stop reading.
 const READERS: usize = 50;
 
-/// Tests many slow connections of all kinds, with honest requests in parallel. The long form has the default settings,
-/// 2,000 connections, and readers that stop.
+/// Tests many slow connections of all kinds, with honest requests in parallel. The long form has the default
+/// settings, 2,000 connections, and clients that stop reading.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_of_slow_connections_is_not_noticed_by_others() {
     let tight = "[limits]\nrequest_head = \"1s\"\nbody_idle = \"1500ms\"\nbody = \"2s\"\nkeep_alive = \"1s\"";
     let (settings, many, most, pause) = match full() {
-        // By default, only harmless idle connections and slowly read answers may last longer than 15 seconds.
+        // With the default settings, only idle connections and slowly read answers may last longer than 15 seconds;
+        // both are harmless.
         true => (
             "[limits]\nbody = \"15s\"\nclient_write = \"6s\"",
             2000,

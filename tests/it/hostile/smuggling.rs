@@ -1,5 +1,5 @@
 //! Ambiguous requests, generated from combinations: an ambiguous body length gets 400 and ends the connection; an
-//! accepted request is exactly one request to a provider, framed anew, with the declared body.
+//! accepted request becomes exactly one request to a provider, with the declared body and framing by the gateway.
 
 use crate::harness::{Bench, Client, Provider};
 use crate::hostile::{CHAT, ask, full, say, statuses};
@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
-/// Claim of a header line about the framing; `{n}` is the length of the body.
+/// Framing that a header line declares: none, a length, chunks, or something ambiguous. `{n}` in a line stands for
+/// the length of the body.
 #[derive(Clone, Copy, PartialEq)]
 enum LengthClaim {
     Nothing,
@@ -111,7 +112,7 @@ const FIRST: &[(&str, bool)] = &[
     ("POST http://test@other/v1/chat/completions HTTP/1.1\r\n", false),
 ];
 
-/// One request; `one` is true if its framing has only one meaning.
+/// One request; `one` is true if its framing is unambiguous.
 struct SmugglingCase {
     name: String,
     bytes: Vec<u8>,
@@ -132,7 +133,7 @@ fn case(
         true => format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len()),
         false => body.clone(),
     };
-    // A stated length is the number of the bytes that follow.
+    // A declared length always equals the number of bytes that are sent as the body.
     let fields = lines.map(|(line, _)| line.replace("{n}", &framed.len().to_string()));
     let (length, coded) = (
         lines.iter().filter(|(_, says)| *says == Length).count(),
@@ -147,7 +148,8 @@ fn case(
         ask("smuggled").len(),
         ask("smuggled")
     );
-    // The last request of its connection: the bytes after it are not a pipelined request.
+    // With `Connection: close`, no request may follow, so the gateway must not treat the bytes after the body as a
+    // request.
     let head = format!(
         "{}Host: test\r\nConnection: close\r\nAuthorization: Bearer {key}\r\n{}{}\r\n",
         first.0, fields[0], fields[1]
@@ -168,7 +170,7 @@ fn corpus(key: &str) -> Vec<SmugglingCase> {
     for (at, before) in LINES.iter().enumerate() {
         for (next, after) in LINES.iter().enumerate() {
             for chunked in [false, true] {
-                // In the short form a third of the pairs, and all that have one meaning.
+                // The short form has a third of the pairs, and all pairs without an ambiguous line.
                 let plain = before.1 != Two && after.1 != Two;
                 if plain || (at + next) % step == 0 {
                     cases.push(case(key, cases.len(), FIRST[0], [*before, *after], chunked));
@@ -186,7 +188,7 @@ fn corpus(key: &str) -> Vec<SmugglingCase> {
     cases
 }
 
-/// Responses to each, many at a time.
+/// Sends the cases over many connections at a time; returns each case with the response bytes.
 async fn play(client: &Client, cases: Vec<SmugglingCase>) -> Vec<(SmugglingCase, Vec<u8>)> {
     let (cases, mut work) = (Arc::new(parking_lot::Mutex::new(cases)), JoinSet::new());
     for _ in 0..64 {
@@ -255,7 +257,7 @@ async fn an_ambiguous_request_is_rejected_and_a_clear_one_is_sent_once() {
     assert!(answered.len() > 30 && refused > 5000);
 }
 
-/// Checks whether a body can be read.
+/// Expected result of reading a body.
 #[derive(Clone, Copy, PartialEq)]
 enum Readable {
     Yes,
@@ -273,7 +275,7 @@ fn chunked(body: &str) -> Vec<(String, Readable)> {
         (whole(&n.to_uppercase()), Yes),
         (whole(&format!("000{n}")), Yes),
         (whole(&format!("{n};a=b")), Yes),
-        // Blanks behind a size, with which some clients pad it.
+        // Blanks after the chunk size; some clients pad the size with them.
         (whole(&format!("{n} ")), Yes),
         (whole(&format!("{n}\t")), Yes),
         (whole(&format!("{n} \t  ")), Yes),

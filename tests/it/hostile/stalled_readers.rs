@@ -1,5 +1,5 @@
-//! Clients that stop reading: their provider is not read further, they are disconnected after `client_write`, and are
-//! charged for the delivered output.
+//! Clients that stop reading: the gateway stops reading from their provider, disconnects them after `client_write`,
+//! and charges the delivered output.
 
 use crate::harness::certificates::{TestCertificate, connect};
 use crate::harness::gateway::Running;
@@ -31,8 +31,8 @@ pub(super) fn long(pieces: usize) -> Script {
 }
 
 /// Starts a stream, reads only its beginning, and stays connected; returns the time until the gateway ends the
-/// connection. The client detects the end by occasional writes, because it would have to read the data before the end
-/// otherwise.
+/// connection. The client detects the end by occasional writes; a read would return the unread data first, and so end
+/// the stall.
 pub(super) async fn stopped(client: &Client, body: &str, pause: Duration) -> Duration {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4 << 10).unwrap();
@@ -86,7 +86,8 @@ fn bounded(what: &str, took: Duration, read: u64, tokens: u64) {
     eprintln!("{what}: let go after {took:.1?}, {read} bytes delivered, {tokens} tokens charged");
     assert!(took >= patience() - Duration::from_millis(100), "{took:?}");
     assert!(took < patience() * 2 + Duration::from_secs(10), "{took:?}");
-    // At most the sent output is charged, and that is limited: the provider has more than twice as much.
+    // At most the sent output is charged. The sockets limit it to less than half of the output that the provider
+    // would send.
     assert!(tokens > 0, "what was delivered is charged");
     assert!((tokens as usize) < PIECES * PIECE / 2, "{tokens}");
 }
@@ -109,7 +110,7 @@ async fn over_http1_a_reader_that_stops_is_let_go() {
     let began = Instant::now();
     let (took, tokens) = let_go(&provider, &running, began).await;
     bounded("HTTP/1.1", took, some.len() as u64, tokens);
-    // Only the bytes in the sockets are left.
+    // After the end of the connection, the client can read only the bytes that were in the socket buffers.
     let mut rest = 0;
     while let Ok(read @ 1..) = within("the rest", socket.read(&mut some)).await {
         rest += read as u64;
@@ -158,11 +159,11 @@ async fn over_http2_a_reader_that_stops_is_let_go_and_its_neighbours_go_on() {
     driver.abort();
 }
 
-/// Tests a client that reads nothing, not even below HTTP/2: the gateway ends its connection too.
+/// Tests a client that reads no bytes from its socket at all: the gateway ends this connection too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_that_is_never_read_ends() {
     let (provider, _certified, running) = start().await;
-    // Answers with a length fill the socket: the client sends requests and never reads.
+    // The client sends requests and never reads, so the large answers fill the socket.
     provider.always(crate::harness::script::plain(&"y".repeat(1 << 20)));
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4 << 10).unwrap();

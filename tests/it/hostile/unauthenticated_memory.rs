@@ -1,5 +1,5 @@
-//! Memory of clients before authentication, compared with the figures of `penstock check`; and independence of the
-//! streams of one connection.
+//! Memory of clients before authentication, compared with the figures of `penstock check`; and tests that the streams
+//! of one connection do not block each other.
 
 use super::raw_h2::{
     ACK, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, PREFACE, RST, Raw, SETTINGS, field, frame,
@@ -21,7 +21,7 @@ const CONNECTIONS: usize = 16;
 /// Maximum memory that an unoptimised build may need in addition to the counted memory, in KiB.
 const BESIDE: u64 = 8 << 10;
 
-/// KiB of a line of `penstock check`.
+/// Number of KiB in a line of the output of `penstock check`.
 fn check_figure(check: &Output, line: &str) -> u64 {
     let text = String::from_utf8(check.stdout.clone()).unwrap();
     let words = text.lines().find_map(|row| row.trim().strip_prefix(line)).expect(line);
@@ -31,8 +31,8 @@ fn check_figure(check: &Output, line: &str) -> u64 {
     (number * unit.unwrap().1) as u64
 }
 
-/// Opens a connection that sends a hundred requests with the largest heads, as many bytes of bodies as it may in small
-/// frames, and accepts no answers.
+/// Opens a connection that sends a hundred requests with the largest allowed heads, sends as many body bytes in small
+/// frames as flow control allows, and accepts no answers.
 async fn greedy(address: std::net::SocketAddr, certified: &TestCertificate) -> Raw {
     let mut raw = Raw::connect(address, &certified.root).await;
     raw.send(&[PREFACE, &frame(SETTINGS, 0, 0, &setting(4, 0))].concat()).await;
@@ -80,7 +80,7 @@ async fn unauthenticated_clients_stay_within_the_memory_of_check() {
     drop(held);
 }
 
-/// HTTP/2 requests whose heads exceeded the bound.
+/// Number of HTTP/2 requests that were refused because their heads exceeded the memory bound.
 async fn refused(admin: &Client) -> u64 {
     let text = admin.get("/metrics").await.text();
     let line = text
@@ -113,7 +113,8 @@ async fn a_stream_that_was_given_up_and_ends_late_holds_up_no_other() {
     let mut raw = Raw::begun(running.gateway.https_address.unwrap(), &certified.root).await;
     raw.send(&[whole(1, &key), whole(3, &key)].concat()).await;
     until("two to wait", || waiting() == 2).await;
-    // The queued request does not learn of the reset yet; the client may start another stream.
+    // The gateway does not detect the reset of the queued request yet, but the client may already start another
+    // stream.
     raw.send(&[frame(RST, 0, 3, &[0, 0, 0, 8]), whole(5, &key)].concat()).await;
     raw.send(&frame(PING, 0, 0, b"are you?")).await;
     while let Some(heard) = raw.hear().await {

@@ -52,7 +52,7 @@ async fn a_certificate_changes_in_its_file_and_no_handshake_fails() {
     let running = home.run().await;
     let (client, _) = home.key();
     let client = at(&client, https);
-    // All certificates are under one root, so that a client trusts whichever is shown.
+    // All certificates are under one root, so that a client trusts each of them.
     let (stop, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let root = used.root.clone();
     let asking: Vec<_> = (0..4)
@@ -88,7 +88,8 @@ async fn a_certificate_changes_in_its_file_and_no_handshake_fails() {
         within("a client", client).await.unwrap();
     }
     eprintln!("{swaps} certificates, {} handshakes and requests, none failed", asked.load(Ordering::SeqCst));
-    // A key of another certificate changes nothing, and is reported.
+    // A key that does not belong to the certificate is reported, and the gateway continues to use the previous
+    // certificate.
     let good = seen.last().unwrap().clone();
     let original = fs::read(&used.key).unwrap();
     let refusals = || running.output().matches("does not belong to the certificate").count();
@@ -130,7 +131,7 @@ async fn a_provider_s_credential_and_root_change_in_their_files() {
     assert_eq!(provider.last().header("authorization"), Some("Bearer second-secret"));
     assert!(!running.output().contains("-secret\""), "neither is told");
     drop(running);
-    // The same for the root of the provider's certificate.
+    // Repeats the test with the file of the root certificate for a provider.
     let server = SimulatedServer::start(SimulatorOptions { tls: two.files(), ..SimulatorOptions::default() })
         .await
         .unwrap();

@@ -15,7 +15,7 @@ fn ask() -> Value {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn as_many_connections_are_held_as_the_system_allows_at_most() {
-    // This process has the ends of the clients and of the provider.
+    // The limit of this process is raised, because it opens the sockets of both the clients and the provider.
     penstock::telemetry::fd_limit::raise_limit();
     let provider = Provider::start().await;
     provider.always(vec![sse(), role(), text("One "), ScriptStep::Hang]);
@@ -46,7 +46,8 @@ async fn where_none_is_left_no_provider_is_blamed_and_the_log_says_why() {
     let running = home.run_with(|command| limited(command, 256, 256)).await;
     let (client, _) = home.key();
     let mut first = TcpStream::connect(home.http).await.unwrap();
-    // More connections than the gateway accepts: each closed one permits another silent one.
+    // Opens more connections than the gateway can accept, so that it uses all descriptors: when one is closed, it
+    // accepts another one.
     let mut crowd = Vec::new();
     for _ in 0..400 {
         crowd.push(TcpStream::connect(home.http).await.unwrap());

@@ -1,4 +1,4 @@
-//! Kept-alive HTTP/1.1 connections at a stop.
+//! Persistent HTTP/1.1 connections when the gateway stops.
 
 use crate::harness::script::{ScriptStep, done, finish, role, sse, stream, text};
 use crate::harness::{Bench, Client, Provider, until, within};
@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
-/// The end of a body without a length.
+/// End of a chunked body.
 const END: &str = "\r\n0\r\n\r\n";
 
 /// Keep-alive connection of a client.
@@ -45,7 +45,7 @@ impl PersistentConnection {
         }
     }
 
-    /// Checks whether the last response announces the end of the connection.
+    /// Returns true if the last response has `connection: close`.
     fn is_last(&self) -> bool {
         let (head, _) = self.received.split_once("\r\n\r\n").unwrap();
         head.to_ascii_lowercase().contains("connection: close")
@@ -57,13 +57,13 @@ impl PersistentConnection {
     }
 }
 
-/// Sends requests until the connection has to end.
+/// Script of a stream that waits after its first text, until the test continues it.
 fn held(go: &Arc<Notify>) -> Vec<ScriptStep> {
     vec![sse(), role(), text("One"), ScriptStep::Wait(go.clone()), finish("stop"), done(), ScriptStep::End]
 }
 
-/// Tests that the grace period of a connection starts with its last exchange, not with the signal. One connection after
-/// the other is idle for that time here, so the last answer ends long after a period from the signal.
+/// Tests that the grace period of a connection starts with its last exchange, not with the signal. The connections
+/// become idle one after the other, so the last answer ends later than one grace period after the signal.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_keep_alive_connection_may_make_a_last_request_after_a_stop() {
     let (provider, earlier, later) = (Provider::start().await, Arc::default(), Arc::default());
@@ -93,7 +93,7 @@ async fn a_keep_alive_connection_may_make_a_last_request_after_a_stop() {
 
     later.notify_one();
     third.until(END).await;
-    // A client with a short pause; the gateway must not end the connection in that time.
+    // The client pauses for a short time; the gateway must not close the connection during the pause.
     for _ in 0..20 {
         assert_eq!(admin.get("/readyz").await.status, 503);
     }

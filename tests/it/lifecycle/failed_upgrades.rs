@@ -28,7 +28,8 @@ async fn a_new_process_that_does_not_start_leaves_the_old_one_serving() {
     home.write(&good.replace("\"FR\"", "\"US\""));
     until_failed(&home, 1).await;
     assert_eq!(client.post(CHAT, &ask("m", false)).await.status, 200);
-    // The new process has the store already when it fails: the folder of its files cannot be created.
+    // The new process fails after it has got the store from the old process: the folder for its files cannot be
+    // created.
     std::fs::write(home.path().join("wall"), "").unwrap();
     home.write(&format!("[files]\npath = \"wall/files\"\n{good}"));
     until_failed(&home, 2).await;
@@ -64,7 +65,7 @@ async fn when_the_new_process_dies_streams_go_on_and_nothing_is_charged_twice() 
     assert_eq!(old.until_ended().await.code(), Some(0));
     assert!(log_text(&home).contains("\"handover_lost\""), "and it is said that they are not charged");
     let mut again = home.run().await;
-    // The entries that void open reserves at the start are written soon, and before the process ends.
+    // At its start the gateway voids open reserves. The stop waits until these entries are written.
     again.signal("TERM");
     again.until_ended().await;
     assert_eq!(charges(&home), 0);

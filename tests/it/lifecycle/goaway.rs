@@ -1,4 +1,4 @@
-//! GOAWAY at a stop, and the streams that it still allows.
+//! GOAWAY when the gateway stops, and the streams that are still allowed after it.
 
 use super::load_clients::{charges, log_text};
 use super::open_streams::{ask, waits};
@@ -31,7 +31,7 @@ struct ObservedConnection {
     raw: Raw,
     /// Bodies of answers, by stream.
     bodies: BTreeMap<u32, String>,
-    /// Streams that ended as they should.
+    /// Streams that ended without a reset.
     ended: BTreeSet<u32>,
     /// Last stream ids of the received GOAWAY frames.
     farewells: Vec<u32>,
@@ -59,7 +59,8 @@ impl ObservedConnection {
         assert!(self.raw.send(&[head, frame(DATA, END_STREAM, stream, body.as_bytes())].concat()).await);
     }
 
-    /// Answers the ping that was sent with the GOAWAY: from then on no request is on its way.
+    /// Answers the ping that was sent with the GOAWAY: after that, the gateway knows that no earlier request is still
+    /// in transit.
     async fn answer(&mut self) {
         let ping = self.ping.take().expect("a ping");
         self.raw.send(&frame(PING, ACK, 0, &ping)).await;
@@ -190,22 +191,25 @@ async fn an_idle_connection_gets_goaway_at_once_and_delays_no_stop() {
             idle.answer().await;
             idle.until(|idle| idle.closed).await;
             assert_eq!(idle.farewells, [ANY, 1]);
-            // The client closes the connection, as clients do after the peer has closed it.
+            // The client closes its end of the connection, as clients do after the gateway has closed the other end.
             drop(idle);
         }
         stage.ends().await;
         let took = begun.elapsed();
         eprintln!("stopped after {took:?} with an idle connection that answers: {answers}");
-        // If the client does not answer the ping, the gateway waits as long as for any idle connection.
+        // If the client does not answer the ping, the gateway waits for the idle time that every connection has at a
+        // stop.
         assert!(took <= Duration::from_secs(if answers { 1 } else { 3 }), "{took:?}");
     }
 }
 
-/// A client that gets a GOAWAY directly after it has connected treats that as a failure.
+/// Tests that a new connection may make its first request: clients treat a GOAWAY directly after connecting as a
+/// failure.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_connection_may_make_its_first_request() {
     let mut stage = TestGateway::set().await;
-    // The gateway accepts this connection before the next one, whose handshake proves it.
+    // The gateway accepts connections in order. Once the handshake of the next connection is complete, it has
+    // accepted this one too.
     let socket = TcpStream::connect(stage.listeners.https).await.unwrap();
     let h2 = stage.listeners.h2(&stage.client.key).await.unwrap();
     stage.stop().await;
@@ -215,15 +219,15 @@ async fn a_new_connection_may_make_its_first_request() {
     let late = stage.listeners.over(socket).await.unwrap();
     let answer = stage.client.open_over(late, "POST", CHAT, &[], &body).await.finish().await;
     assert_eq!((answer.status, answer.whole), (200, true), "{}", answer.text());
-    // The GOAWAY comes before the first answer.
+    // The client gets the GOAWAY before the first answer, so it refuses to start a second stream.
     let second = h2.begin(CHAT, "application/json", body).await;
     assert!(second.is_err_and(|why| is_unprocessed(&why)));
     stage.ends().await;
     assert_eq!(charges(&stage.home), 2);
 }
 
-/// Tests a client that reads more slowly than the gateway sends, and so opens its windows all the time. If the gateway
-/// closed the connection with unread input, a reset would destroy the end of the answer.
+/// Tests a client that reads more slowly than the gateway sends, and so sends window updates all the time. If the
+/// gateway closed the connection with unread input, a reset would destroy the end of the answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_end_of_a_long_answer_reaches_a_client_that_reads_it_late() {
     let mut stage = TestGateway::set().await;

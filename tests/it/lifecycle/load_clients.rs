@@ -1,5 +1,5 @@
-//! Load generators over kept-alive and new connections that count failures, and successive processes observed by their
-//! log.
+//! Load generators over persistent and new connections, which count failures; helpers that observe successive gateway
+//! processes in their log.
 
 use super::transports::{Connection, GatewayListeners, Request, RequestFailure, TRANSPORTS, Transport};
 use crate::harness::process::Home;
@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 pub struct RequestOutcomes {
     pub answered: AtomicUsize,
     pub refused: AtomicUsize,
-    /// Requests over HTTP/2 that were repeated: the connection had a GOAWAY.
+    /// HTTP/2 requests that were sent again on another connection, because of a GOAWAY.
     pub anew: AtomicUsize,
     /// First failures.
     pub failures: parking_lot::Mutex<Vec<String>>,
@@ -53,7 +53,7 @@ impl ClientLoad {
         Self { tally, clients, rate, begun: Instant::now() }
     }
 
-    /// Returns the number of requests that are due by now if no request had to wait.
+    /// Returns the number of requests that would have been sent by now if no request had to wait.
     pub fn due(&self) -> usize {
         (self.begun.elapsed().as_secs_f64() * f64::from(self.rate) * self.clients.len() as f64) as usize
     }
@@ -120,7 +120,7 @@ async fn once(
     connection.ask(request).await
 }
 
-/// Process that the test did not start itself; it is killed when this is dropped.
+/// Gateway process that another gateway has started. It is killed when this value is dropped.
 pub struct SpawnedProcess(pub u32);
 
 impl SpawnedProcess {
@@ -152,7 +152,7 @@ pub fn signal(process: u32, name: &str) {
     assert!(Command::new("sh").args(["-c", &line]).status().unwrap().success());
 }
 
-/// Returns true if the process has ended, even if its parent has not collected its status.
+/// Returns true if the process has ended, even if it is still a zombie.
 pub fn is_gone(process: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat"));
     stat.map_or(true, |stat| stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z')))
@@ -175,7 +175,7 @@ pub fn processes(home: &Home) -> Vec<u32> {
 
 /// Signals the running process to upgrade; returns the next one, once it serves and the log says so.
 pub async fn upgrade(home: &Home) -> SpawnedProcess {
-    // The process may serve a moment before its log says so.
+    // The log line may come shortly after the process has started to serve.
     until("the line of who serves", || !processes(home).is_empty()).await;
     let before = processes(home);
     let handed_over = log_text(home).matches("\"handed_over\"").count();
@@ -190,7 +190,7 @@ pub async fn upgrade(home: &Home) -> SpawnedProcess {
     SpawnedProcess(*processes(home).last().unwrap())
 }
 
-/// Returns the actions in the ledger's second copy, by request.
+/// Returns the ledger actions (such as `settle`) of each request, from the ledger's second copy.
 pub fn acts(home: &Home) -> BTreeMap<String, Vec<String>> {
     let mut acts: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for file in std::fs::read_dir(home.storage().join("ledger")).unwrap() {

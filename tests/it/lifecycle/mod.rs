@@ -14,7 +14,7 @@ mod startup;
 mod transports;
 mod upgrade;
 
-/// The goal's size, or a small one.
+/// Returns the full size in the long form of the tests, otherwise the reduced size.
 pub fn size(full: usize, reduced: usize) -> usize {
     if is_full() { full } else { reduced }
 }

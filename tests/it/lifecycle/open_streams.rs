@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 
 /// Streams of one HTTP/2 connection.
 const TOGETHER: usize = 5;
-/// Connections that are opened at one time.
+/// Number of connections that are opened at the same time.
 const AT_ONCE: usize = 50;
 
 pub fn ask(model: &str, stream: bool) -> Value {
@@ -36,7 +36,7 @@ pub struct Streams {
 /// Stream whose first token was read.
 enum OpenStream {
     One(OpenResponse),
-    /// The exchange keeps its connection open.
+    /// HTTP/2 stream with its client; while a stream has the client, the connection stays open.
     Shared(H2Response, Arc<H2Client>),
 }
 
@@ -51,7 +51,7 @@ impl Streams {
         Self::with(provider, (0..count).map(one).collect()).await
     }
 
-    /// Opens streams: about half over HTTP/2, some on each connection, the others alternately over TLS and plain HTTP.
+    /// Opens streams. About half use HTTP/2, several per connection; the others alternate between TLS and plain HTTP.
     pub async fn through(
         listeners: &GatewayListeners,
         client: &Client,

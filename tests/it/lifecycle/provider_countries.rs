@@ -46,7 +46,7 @@ fn exactly_the_member_states_are_accepted_as_locations() {
 fn a_provider_elsewhere_ends_the_start_before_a_port_is_bound() {
     let home = Home::new();
     home.write(&block("US"));
-    // Another socket uses the port: a start that continued so far would report that.
+    // Another socket uses the port. A gateway that tried to bind the port would report that.
     let _taken = std::net::TcpListener::bind(home.http).unwrap();
     let begun = Instant::now();
     let output = home.command(&["run"]);

@@ -34,7 +34,7 @@ async fn reloads_under_load_break_nothing() {
         home.write(text);
         running.signal("HUP");
         until("the reload", || log_text(&home).matches("\"reloaded\"").count() == number + 1).await;
-        // Each configuration serves a request before the next one is loaded.
+        // Waits until each configuration has served a request before the next one is loaded.
         until("a request with it", || provider.calls() > before).await;
     }
     assert_eq!(streams.end().await, 0, "they end with the configuration that they began with");
@@ -60,7 +60,7 @@ async fn a_stop_under_load_answers_all_that_was_taken_and_ends_with_the_last_str
     let crowd = ClientLoad::start(&listeners, &client.key, &ask("m", false), size(30, 6), 10);
     until("some answers", || crowd.tally.answered() > 20).await;
     running.signal("TERM");
-    // From now on no process listens: only new connections may fail.
+    // From now on no process listens. New connections may fail, but no request on an open connection.
     until("the door to close", || !crowd.tally.failures.lock().is_empty()).await;
     assert!(running.ended().is_none(), "it waits for its streams");
     assert_eq!(home.admin().get("/readyz").await.status, 503, "and says that it does");

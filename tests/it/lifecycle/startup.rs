@@ -42,11 +42,12 @@ async fn the_first_answer_comes_within_300_ms() {
         took[took.len() / 2],
         took.last()
     );
-    // The goal is 0.3 s for an optimised binary without other load; this run may have neither.
+    // The goal is 0.3 s for an optimised binary without other load; this run may have an unoptimised binary or other
+    // load.
     let most = if is_full() && optimised() { 300 } else { 5_000 };
     assert!(took[took.len() / 2] <= Duration::from_millis(most), "{took:?}");
     eprintln!("memory: {ready} KiB when it is ready, {answered} KiB at most after the first answer");
-    // Unoptimised code is several times larger, and is loaded from its file while it runs.
+    // Unoptimised builds are not checked: their code is several times larger, and loaded code counts as memory.
     assert!(!optimised() || ready.max(answered) < IDLE, "{ready} KiB, {answered} KiB");
 }
 

@@ -92,7 +92,7 @@ pub enum Connection {
 /// Reason why a request has no response.
 #[derive(Debug)]
 pub enum RequestFailure {
-    /// Request that the gateway did not process: its connection had a GOAWAY.
+    /// Request that the gateway did not process, because it had sent GOAWAY.
     Unheard,
     Failed(String),
 }

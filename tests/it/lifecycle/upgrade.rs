@@ -34,7 +34,7 @@ async fn upgrades_under_load_refuse_nothing_and_cut_nothing() {
     let (mut heirs, mut generations): (Vec<SpawnedProcess>, Vec<(u32, Streams)>) = (Vec::new(), Vec::new());
     let (mut broken, mut gone, mut took) = (0, Vec::new(), Vec::new());
     for number in 0..upgrades {
-        // Each process has half of the streams: those of two processes are open at any time.
+        // Each process gets half of the streams. The streams of two processes are open at the same time.
         let half = Streams::through(&listeners, &client, &slow, streams / 2).await;
         generations.push((*processes(&home).last().unwrap(), half));
         let begun = Instant::now();
@@ -70,7 +70,7 @@ async fn upgrades_under_load_refuse_nothing_and_cut_nothing() {
     );
     assert_eq!(refused, 0, "{:?}", tally.failures.lock());
     assert_eq!(broken, 0);
-    // The absence of refusals proves little if there were few requests.
+    // Requires a minimum number of requests; with few requests, the absence of refusals would prove little.
     assert!(!is_full() || answered >= due / 3, "{answered} of {due}");
     assert!(*longest <= Duration::from_secs(2), "{gone:?}");
     let lines = log_text(&home);
@@ -83,7 +83,7 @@ async fn upgrades_under_load_refuse_nothing_and_cut_nothing() {
     }
 }
 
-/// Tests clients that connect all the time; none of them may be refused.
+/// Tests clients that open connections all the time during upgrades; none may be refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_handshake_is_in_vain_while_the_socket_changes_hands() {
     let provider = Provider::start().await;
@@ -114,7 +114,7 @@ async fn no_handshake_is_in_vain_while_the_socket_changes_hands() {
     let mut heirs: Vec<SpawnedProcess> = Vec::new();
     for number in 0..upgrades {
         heirs.push(upgrade(&home).await);
-        // Only the new process is left, and serves.
+        // Waits until the previous process has exited, so that only the new process serves.
         match number {
             0 => assert!(before.until_ended().await.success()),
             _ => heirs[number - 1].until_gone().await,
@@ -144,7 +144,7 @@ async fn uploads_batches_and_keys_outlive_an_upgrade() {
     let _first = home.run().await;
     let (client, id) = home.key();
     let (other, _) = home.key();
-    // At this moment an upload is incomplete, a batch is running, and a stream is open.
+    // Prepares the state before the upgrade: an incomplete upload, a running batch, and an open stream.
     let lines = batch_jobs::lines(200);
     let batch = batch_jobs::batch(&client, &lines).await;
     let body = format!(
@@ -236,7 +236,7 @@ async fn charges_around_a_handover_count_once_in_the_budgets() {
         within("a client", client).await.unwrap();
     }
     let shown = admin.get(&format!("/admin/keys/{id}")).await.json();
-    // The month and not the day, because midnight may pass.
+    // Compares the spending of the month, not of the day, because midnight may pass.
     let spent: f64 = shown["now"]["spent_this_month"].as_str().unwrap().parse().unwrap();
     let charged = charged.load(Ordering::SeqCst);
     assert_eq!((spent * 1e6).round() as usize, charged, "twice, or not at all: {shown}");

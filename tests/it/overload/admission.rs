@@ -97,7 +97,7 @@ async fn a_full_provider_queues_accounts_fairly_and_then_gives_503() {
     assert!(refused.header("retry-after").is_some());
     let (client, last) = (modest.clone(), ask("modest"));
     tasks.push(tokio::spawn(async move { client.post(CHAT, &last).await }));
-    // The newest request of the greedy account was evicted for it.
+    // The modest account's request took the place of the greedy account's newest request in the queue.
     let gone = tasks.remove(3).await.unwrap();
     assert_eq!(gone.status, 503);
     for call in 1..=4 {
@@ -180,7 +180,8 @@ async fn a_waiting_batch_request_yields_to_a_synchronous_one() {
     provider.until_calls(1).await;
     let mut patient = running.ask();
     patient["model"] = json!("m:batch");
-    // With this request both permits would be held, and it would block the next request.
+    // A batch-flavor request is refused, because it would take the last free permit and block the next urgent
+    // request.
     let refused = running.client.post(CHAT, &patient).await;
     assert_eq!(refused.status, 503, "{}", refused.text());
     go.notify_one();

@@ -61,7 +61,8 @@ async fn twenty_batches_of_long_lines_stay_within_their_memory() {
     assert!(grown < GROWTH, "grown by {grown} KiB from {idle} KiB");
 }
 
-/// Requests to another provider hold seven of eight permits: of twenty lines one runs at a time.
+/// Tests an almost full gateway: requests to another provider hold seven of eight permits, so the twenty batch lines
+/// run one at a time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn while_the_gateway_is_almost_full_a_batch_runs_one_line() {
     let (provider, other) = (Provider::start().await, Provider::start().await);
@@ -76,7 +77,7 @@ async fn while_the_gateway_is_almost_full_a_batch_runs_one_line() {
     );
     let bench = Bench::new().settings("[overload]\nrequests = 8").provider("a", &provider).more(&elsewhere);
     let running = bench.start().await;
-    // The batch has its own account: the last permit is for accounts without one.
+    // The batch belongs to another account, because the last permit is reserved for accounts that hold none.
     let owner = of_account(&running, "batches").await;
     let text: String = (0..20)
         .map(|number| {

@@ -1,4 +1,5 @@
-//! Buffered provider bytes of a stream count like a body: incomplete events and held output.
+//! Bytes of a provider's stream that the gateway buffers count towards the memory limit, as bodies do: incomplete
+//! events, and output that is not sent yet.
 
 use super::{CHAT, until_empty};
 use crate::harness::gateway::Running;
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio::sync::Notify;
 
-/// Bytes of the event; two of them fit into what the gateway may hold.
+/// Size of a large event in bytes. The memory limit of the gateway allows two such events.
 const LONG: usize = 700_000;
 
 /// Returns an event whose end is delayed.
@@ -58,7 +59,7 @@ async fn events_that_are_not_whole_have_a_bound_together() {
     until_empty(&running).await;
 }
 
-/// Tests that a started stream ends with an error event, and is not charged.
+/// Tests that a started stream ends with an error event when too many bytes are buffered, and is not charged.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_running_stream_ends_with_an_error_where_too_many_bytes_are_buffered() {
     let (provider, go) = (Provider::start().await, Arc::new(Notify::new()));

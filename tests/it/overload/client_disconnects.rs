@@ -1,4 +1,4 @@
-//! Disconnects are noticed within a second, and the delivered output is charged.
+//! Disconnects of clients under load: the gateway notices them within a second, and the delivered output is charged.
 
 use super::{CHAT, form, percentile, timed, until_empty};
 use crate::harness::script::{ScriptStep, role, sse, text};

@@ -1,5 +1,5 @@
-//! Fairness: an account with a hundred times the load of each other one hardly affects them, and a backlog of batches
-//! does not delay synchronous requests.
+//! Fairness: an account with a hundred times the load of every other account hardly affects the others, and a backlog
+//! of batches does not delay synchronous requests.
 
 use super::{CHAT, form, full, of_account, percentile, thinker, timed};
 use crate::harness::{Bench, Client, batch_jobs, gateway::Running};
@@ -25,8 +25,8 @@ fn brief_request() -> Value {
     json!({"model": "m", "max_tokens": 4, "messages": [{"role": "user", "content": "Hi"}]})
 }
 
-/// Sends requests of some clients, each at its pace; returns the duration of each answer. Asserts that all are
-/// answered.
+/// Sends requests of several clients, each with one request per `pace`; returns the duration of each answer. Asserts
+/// that all are answered.
 async fn paced(clients: &[Client], pace: Duration, lasts: Duration) -> Vec<Duration> {
     let (began, mut asked) = (Instant::now(), JoinSet::new());
     for (index, client) in clients.iter().enumerate() {
@@ -57,11 +57,11 @@ async fn nine_accounts_hardly_notice_a_tenth_that_takes_all_it_can() {
         modest.push(of_account(&running, &format!("modest-{number}")).await);
     }
     let greedy = of_account(&running, "greedy").await;
-    // A third of the rate that the permits allow without the greedy client.
+    // The modest clients together send a third of the requests that the permits allow.
     let pace = Duration::from_secs(4);
     let mut alone = paced(&modest, pace, lasts).await;
 
-    // A hundred times as many requests, whatever their answers.
+    // The greedy account sends a hundred times as many requests, without waiting for the answers.
     let (stop, served) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let mut flood = JoinSet::new();
     let (stopped, counted) = (stop.clone(), served.clone());

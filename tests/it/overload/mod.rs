@@ -18,17 +18,17 @@ use std::time::{Duration, Instant};
 
 pub const CHAT: &str = "/v1/chat/completions";
 
-/// Checks whether the long form was requested.
+/// Returns true if the long form of the tests was requested.
 pub fn full() -> bool {
     std::env::var_os("PENSTOCK_FULL").is_some()
 }
 
-/// The short or the long form.
+/// Returns the value for the requested form of the tests, short or long.
 pub fn form<T>(reduced: T, long: T) -> T {
     if full() { long } else { reduced }
 }
 
-/// Returns the value that this share of the values does not exceed.
+/// Returns a percentile of the durations.
 pub fn percentile(times: &mut [Duration], hundredths: usize) -> Duration {
     times.sort_unstable();
     let at = (times.len() * hundredths).div_ceil(100).clamp(1, times.len()) - 1;
@@ -60,7 +60,7 @@ pub async fn of_account(running: &Running, account: &str) -> Client {
     running.key(&json!({"account": account})).await
 }
 
-/// Waits until the gateway holds no state of any request.
+/// Waits until no request is in flight, waits, or holds memory in the gateway.
 pub async fn until_empty(running: &Running) {
     let app = &running.gateway.app;
     crate::harness::until("no request to be in flight", || {

@@ -8,10 +8,10 @@ use penstock::net::fault_injection::InjectionPoint;
 use serde_json::json;
 use std::process::Command;
 
-/// Set in the process that only runs the panics.
+/// Environment variable that is set in the process that runs only the panics.
 const ALONE: &str = "PENSTOCK_IT_PANICS";
-/// Number of descriptors that may be open or closed at any time: idle connections to the provider, both ends of each,
-/// and one file of the store.
+/// Number of descriptors by which the count may vary: both ends of the idle connections to the provider, and one file
+/// of the store.
 const COMING_AND_GOING: usize = 12;
 /// Allowed growth of memory after nine thousand panics, in KiB: less than one KiB each.
 const GROWTH: u64 = 8 << 10;
@@ -38,7 +38,7 @@ async fn a_panic_ends_only_its_own_request_and_releases_its_resources() {
     for at in InjectionPoint::STREAM_POINTS {
         for _ in 0..each {
             app.fault_injector.arm(at, 1);
-            // A separate connection, which must not leave any state either.
+            // Each request has its own connection, which must not leave any state either.
             let broken = running.chat_stream().await;
             if at == InjectionPoint::Stream {
                 assert_eq!(broken.status, 200);
@@ -66,7 +66,7 @@ async fn a_panic_ends_only_its_own_request_and_releases_its_resources() {
     assert!(metrics.contains(&format!("penstock_panics_total {}", each * 3)), "{metrics}");
 }
 
-/// Tests that the first phase of the proxy is guarded like the others.
+/// Tests that a panic in the first phase of the proxy is caught as in the other phases.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_panic_before_the_endpoint_is_known_is_answered_too() {
     let provider = Provider::start().await;
@@ -119,8 +119,8 @@ async fn a_line_of_a_batch_that_panics_is_asked_again_and_is_not_asked_for_ever(
     until_empty(&running).await;
 }
 
-/// Runs a test of this binary again in its own process, and prints its output. The memory that a backtrace allocates is
-/// not the gateway's.
+/// Runs a test of this binary again in its own process, and prints its output. Backtraces are disabled, because their
+/// memory would count as memory of the gateway.
 fn again(test: &str) {
     let me = std::env::current_exe().unwrap();
     let ran = Command::new(me)
@@ -136,7 +136,7 @@ fn again(test: &str) {
     output.lines().filter(|line| line.starts_with("panics: ")).for_each(|line| eprintln!("{line}"));
 }
 
-/// Sends requests that panic, at each injection point in rotation, up to the given number.
+/// Sends requests that cause panics, with these numbers; the number selects the injection point.
 async fn panics(running: &Running, all: std::ops::Range<usize>) {
     for number in all {
         running
@@ -169,6 +169,6 @@ async fn ten_thousand_leave_no_descriptor_and_no_memory_behind() {
         "panics: {open} descriptors after {some}, {} after {many}; grown by {grown} KiB over {baseline}",
         descriptors()
     );
-    // After a few panics, memory has reached its normal size.
+    // The baseline is measured after a few panics, when memory has reached its normal size.
     assert!(grown <= GROWTH || !full(), "grown by {grown} KiB over {baseline}");
 }

@@ -14,11 +14,13 @@ use tokio::time::{MissedTickBehavior, interval};
 
 /// Failures in a row that eject a provider.
 const FAILURES: usize = 5;
-/// Requests for its own model, and for the other one.
+/// Pause between requests for the model of the failing provider, and between requests for the model of the healthy
+/// provider.
 const PACE: Duration = Duration::from_millis(20);
 const OTHERS: Duration = Duration::from_millis(10);
-/// Allowed change of the others' p99, beside a tenth: client, gateway and both providers share two cores, and an
-/// answer takes about a millisecond, of which a tenth is less than one time slice of another thread.
+/// Allowed change of the p99 of the other model's requests, in addition to a tenth. Client, gateway and both
+/// providers share two cores; an answer takes about a millisecond, and a tenth of that is less than one time slice of
+/// another thread.
 const NOISE: Duration = Duration::from_millis(1);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -26,7 +28,7 @@ async fn when_all_fail_they_are_asked_little_more_than_clients_ask() {
     let requests = form(150, 20_000);
     let mut bench = Bench::new();
     let mut providers = Vec::new();
-    // Ejection would hide the effect of the budget, so it is disabled.
+    // Ejection is disabled, because it would hide the effect of the retry budget.
     bench = bench.settings("[routing.breaker]\nconsecutive = 1000\nminimum = 100000\nerror_rate = 1");
     for id in ["a", "b", "c"] {
         let provider = Provider::start().await;
@@ -43,7 +45,8 @@ async fn when_all_fail_they_are_asked_little_more_than_clients_ask() {
     }
     let took = began.elapsed().as_secs_f64();
     let calls: usize = providers.iter().map(Provider::calls).sum();
-    // The budget covers the last ten seconds, which include those before the first request.
+    // The retry budget allows some retries per second, counted over the last ten seconds. At the first request, the
+    // ten seconds before it count too.
     let most = 1.2 * requests as f64 + 3.0 * (took + 10.0);
     eprintln!("storm: {requests} requests, {calls} calls in {took:.1} s, at most {most:.0}");
     assert!(calls as f64 <= most, "{calls} calls, at most {most}");
@@ -63,7 +66,7 @@ async fn after_the_first_token_only_stream_failover_calls_a_provider() {
     }
 }
 
-/// Returns a good answer whose connection is closed afterwards.
+/// Returns a script with a good answer, after which the provider closes the connection.
 fn parting() -> Script {
     let head = vec![("content-type", "application/json".into()), ("connection", "close".into())];
     vec![
@@ -73,7 +76,7 @@ fn parting() -> Script {
     ]
 }
 
-/// Requests the healthy provider's own model until stopped; returns the start and duration of each.
+/// Sends requests for the healthy provider's own model until stopped; returns start and duration of each request.
 fn beside(client: Client, stop: Arc<AtomicBool>) -> JoinHandle<Vec<(Instant, Duration)>> {
     let ask = json!({"model": "n", "messages": [{"role": "user", "content": "Hi"}]});
     tokio::spawn(async move {
@@ -93,13 +96,14 @@ fn beside(client: Client, stop: Arc<AtomicBool>) -> JoinHandle<Vec<(Instant, Dur
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_provider_is_left_alone_at_once_and_found_again() {
     let (dead, good) = (Provider::start().await, Provider::start().await);
-    // The gateway keeps no connection to this provider: a closed idle one would be a call without a failure.
+    // The gateway has no idle connection to this provider: a request on a closed idle connection would be a call that
+    // does not count as a failure.
     dead.always(parting());
     let rest_max = form("1s", "30s");
     let settings = format!(
         "[routing.breaker]\nconsecutive = {FAILURES}\nrest_max = \"{rest_max}\"\n[routing]\nquick_retry = \"1ms\""
     );
-    // The other provider is the cheapest, so it is always tried first.
+    // The healthy provider is more expensive, so the failing provider is always tried first.
     let dear = "price = { input = 50.0, output = 50.0 }\n[[providers.offers]]\nmodel = \"n\"";
     let running = Bench::new()
         .settings(&settings)
@@ -136,7 +140,7 @@ async fn a_dead_provider_is_left_alone_at_once_and_found_again() {
     }
     let ejected = Instant::now();
     assert_eq!(dead.calls() - calls, FAILURES, "not one more than it takes");
-    // Long enough for increasing ejection times.
+    // The provider fails long enough for increasing ejection times.
     let dying = Instant::now() + Duration::from_secs(form(3, 70));
     while Instant::now() < dying {
         assert_eq!(asked().await, "good");
@@ -150,7 +154,7 @@ async fn a_dead_provider_is_left_alone_at_once_and_found_again() {
     let back = revived.elapsed();
     stop.store(true, Ordering::Relaxed);
 
-    // All of them, including those during its failures and during each probe.
+    // All requests for the other model count, including those during the failures and during each probe.
     let times = others.await.unwrap();
     let of = |from: Instant, to: Instant| -> Vec<Duration> {
         times.iter().filter(|(began, _)| (from..to).contains(began)).map(|(_, took)| *took).collect()

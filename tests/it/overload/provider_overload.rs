@@ -1,5 +1,5 @@
-//! Four times the capacity of a provider: as many good answers as at the peak, the rest rejected at once, in bounded
-//! memory.
+//! Requests at four times the capacity of a provider: as many good answers per second as at its peak, immediate
+//! rejection of the rest, bounded memory.
 
 use super::{CHAT, form, full, percentile, thinker};
 use crate::harness::process::Home;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// Concurrency limit of the provider, and its delay: both give the peak of good answers a second.
+/// Concurrency limit of the provider, and its delay: together they determine the peak of good answers per second.
 const MAX_IN_FLIGHT: usize = 4;
 const THINKS: Duration = Duration::from_millis(500);
 /// Allowed growth of the process, in KiB.
@@ -32,7 +32,8 @@ async fn four_times_the_peak_is_answered_as_the_peak_is() {
         Arc::new(json!({"model": "m", "max_tokens": 4, "messages": [{"role": "user", "content": "Hi"}]}));
     assert_eq!(client.post(CHAT, &ask).await.status, 200);
 
-    // The peak: as many clients as slots, each with the next request as soon as it has its answer.
+    // Measures the peak, with as many clients as slots. Each client sends its next request as soon as it has its
+    // answer.
     let (good, until) = (Arc::new(AtomicUsize::new(0)), Instant::now() + lasts);
     let mut clients = JoinSet::new();
     for _ in 0..MAX_IN_FLIGHT {
@@ -50,7 +51,7 @@ async fn four_times_the_peak_is_answered_as_the_peak_is() {
     let peak = good.load(Ordering::Relaxed) as f64 / lasts.as_secs_f64();
     let idle = process.memory("VmRSS");
 
-    // Four times that rate, each request at its due time, regardless of earlier answers.
+    // Sends requests at four times the peak rate, each at its due time, without waiting for earlier answers.
     let (rate, began) = (4.0 * peak, Instant::now());
     let mut asked = JoinSet::new();
     let count = (rate * lasts.as_secs_f64()) as u32;
@@ -80,7 +81,8 @@ async fn four_times_the_peak_is_answered_as_the_peak_is() {
         }
     }
     let grown = process.memory("VmHWM").saturating_sub(idle);
-    // The queue needs slightly longer to empty than to fill.
+    // The rate is measured up to the last good answer, because queued requests are still answered after the load has
+    // ended.
     let goodput = f64::from(served) / last.duration_since(began).as_secs_f64();
     let (half, most) = (percentile(&mut refused, 50), percentile(&mut refused, 99));
     eprintln!(
@@ -89,7 +91,7 @@ async fn four_times_the_peak_is_answered_as_the_peak_is() {
         100.0 * goodput / peak,
         refused.len()
     );
-    // During the gate the machine has other load.
+    // The short form has a lower bound, because the machine may have other load.
     assert!(goodput >= form(0.7, 0.9) * peak, "{goodput} of {peak}");
     assert!(refused.len() as u32 > count / 2);
     assert!(most <= Duration::from_millis(10) || !full(), "{most:?}");

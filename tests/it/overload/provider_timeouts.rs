@@ -50,7 +50,7 @@ impl SilentPhase<'_> {
         format!("{own}\ntimeouts = {{ {} }}", all.join(", "))
     }
 
-    /// Number of cancellations; `None` without a provider to count them.
+    /// Number of cancelled requests or connections; `None` if no provider exists that could count them.
     fn left(&self) -> Option<usize> {
         match self {
             Self::Nobody(_) => None,
@@ -92,7 +92,7 @@ async fn tried(clock: &str, silent: SilentPhase<'_>, ask: &Value, path: &str) ->
     let bench = Bench::new().settings(never);
     let running = bench.provider_at("a", &silent.base(), &silent.lines(clock), "").start().await;
     let (mut late, mut leaving, mut body) = (Vec::new(), Vec::new(), String::new());
-    // During the gate the machine has other load: one of several trials has to be in time.
+    // In the short form, the machine may have other load, so it is enough if one of several trials is in time.
     let is_late = |late: &[Duration]| !full() && late.iter().all(|late| *late > LATE);
     for trial in 1.. {
         if trial > form(3, 100) && (trial > 20 || !is_late(&late)) {
@@ -109,8 +109,8 @@ async fn tried(clock: &str, silent: SilentPhase<'_>, ask: &Value, path: &str) ->
         let good = ["\"finish_reason\":\"stop\"", "message_stop"];
         assert!(!good.iter().any(|end| body.contains(end)), "{clock}: {body}");
         if silent.left().is_some() {
-            // From the timeout to the moment at which the provider noticed; the client may get its answer before or
-            // after.
+            // Measures the time from the timeout until the provider noticed the cancellation. The client may get its
+            // answer earlier or later.
             let left = until("the gateway to leave", || silent.left() >= Some(trial));
             leaving.push(took - CLOCK + timed(left).await.1);
         }

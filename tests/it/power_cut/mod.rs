@@ -1,6 +1,6 @@
-//! Power cuts during files and batches: a gateway runs while a preloaded shim records its disk calls; then disks are
-//! built as a cut at some moment could have left them, and a gateway starts on each. Acknowledged state must be
-//! present, nothing may be partial, and batches complete with each line charged once.
+//! Power cuts during files and batches: a gateway runs while a preloaded library (shim) records its disk calls. Then
+//! the test builds disk images as a power cut at some moment could have left them, and starts a gateway on each.
+//! Acknowledged state must be present, nothing may be partial, and batches complete with each line charged once.
 //!
 //! `PENSTOCK_POWERCUT_ROUNDS=20 cargo test --test it power_cut` is the long form.
 
@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::task::JoinSet;
 use verification::StateVerifier;
 
-/// Cut points a round; each is tried under every policy.
+/// Number of cut points per round; each is tried with every policy for unsynced data.
 const CUTS: usize = 12;
 
 /// Returns the folder of the disk images: in memory if there is space, since their verification syncs often.
@@ -47,7 +47,7 @@ pub fn shim(into: &Path) -> PathBuf {
 /// Disk calls of a gateway while the recorded client uses it.
 struct Recorded {
     events: Vec<Event>,
-    /// End of each event in the trace.
+    /// Position of the end of each event in the trace.
     ends: Vec<u64>,
     story: RecordedActions,
     settings: String,
@@ -75,8 +75,8 @@ async fn recorded(provider: &Provider) -> (Home, Recorded) {
     (home, Recorded { events, ends, story, settings })
 }
 
-/// Returns the cuts: a quarter each after an acknowledgement, at a change of names, after a sync during a batch, and at
-/// random; none before there is a key.
+/// Returns the cut points. A quarter is after an acknowledgement, a quarter at a change of file names, a quarter
+/// after a sync during a batch, and a quarter at random. No cut is before the creation of the key.
 fn cuts(recorded: &Recorded, random: &mut StdRng) -> Vec<usize> {
     let behind = |at: u64| recorded.ends.partition_point(|end| *end <= at);
     let (first, last) = (behind(recorded.story.begin), recorded.events.len());
@@ -136,7 +136,8 @@ async fn no_power_cut_takes_a_file_or_a_result_or_charges_one_twice() {
     let rounds = std::env::var("PENSTOCK_POWERCUT_ROUNDS").map_or(1, |rounds| rounds.parse().unwrap());
     for round in 0..rounds {
         let (home, recorded) = recorded(&provider).await;
-        // The record is complete: its replay to the end gives the files that the gateway left on the disk.
+        // Asserts that the record is complete: a replay of all events gives the files that the gateway left on the
+        // disk.
         let all = home.path().join("all");
         let last = recorded.events.len();
         image(&recorded.events, last, Policy::KeepAll, &mut StdRng::seed_from_u64(0), &all);
@@ -174,7 +175,8 @@ async fn try_all(recorded: Arc<Recorded>, round: u64) {
     assert!(failures.is_empty(), "round {round}: {} failed\n{}", failures.len(), failures.join("\n"));
 }
 
-/// Tests the test itself: without the recorded syncs of files, a cut must lose acknowledged contents.
+/// Tests the verification itself: if the recorded syncs of files are ignored, it must find lost acknowledged
+/// contents.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn contents_that_are_not_synced_are_missed() {
     let provider = Provider::start().await;

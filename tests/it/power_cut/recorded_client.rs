@@ -15,7 +15,7 @@ pub enum Acknowledgement {
     Deleted { id: String },
     /// A batch exists.
     Created { batch: Value },
-    /// These bytes of results were read.
+    /// The client has read these results of the batch.
     Results { batch: Value, text: String },
     /// Final state.
     Ended { batch: Value },
@@ -62,7 +62,7 @@ impl RecordingClient<'_> {
         self.tell(Acknowledgement::Deleted { id: id.to_owned() });
     }
 
-    /// Creates a batch that runs and has some results.
+    /// Creates a batch, and waits until it has some results.
     async fn works(&mut self, input: &str) -> Value {
         let batch = self.create(input).await;
         let started = |now: &Value| now["request_counts"]["completed"].as_u64() > Some(5);

@@ -8,10 +8,10 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub struct StateVerifier<'a> {
-    /// With the image as its storage folder.
+    /// Home of a gateway that has the disk image as its storage folder.
     pub home: Home,
     pub story: &'a RecordedActions,
-    /// Position of the power cut in the log.
+    /// Position of the power cut in the trace.
     pub position: u64,
 }
 
@@ -57,7 +57,7 @@ impl StateVerifier<'_> {
         self.charges(&charged)
     }
 
-    /// Returns true if the deletion of the file had begun.
+    /// Returns true if the client had started to delete the file before the power cut.
     fn may_be_gone(&self, file: &str) -> bool {
         self.story.deletes.iter().any(|(id, at)| id == file && self.position > *at)
     }
@@ -97,7 +97,7 @@ impl StateVerifier<'_> {
         Ok(())
     }
 
-    /// Checks that no file is partial, and that none is unknown.
+    /// Checks that no file is partial, and that the client knows every file.
     async fn whole(&self, client: &Client) -> Result<(), String> {
         for file in list(client, "/v1/files").await? {
             let given = client.get(&format!("/v1/files/{}/content", text(&file["id"]))).await;

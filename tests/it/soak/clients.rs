@@ -1,5 +1,5 @@
-//! Clients of the soak test at a steady rate: complete readers, disconnecting ones, invalid requests, and a client with
-//! batch after batch. Each records its responses.
+//! Clients of the soak test at a steady rate: clients that read complete answers, clients that disconnect, invalid
+//! requests, and a client that runs one batch after the other. Each records its responses.
 
 use crate::harness::Client;
 use crate::harness::batch_jobs::{CHAT, cancel, create, ended, lines, upload};
@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 pub struct Seen {
     /// Requests of whole, good answers.
     pub good: Mutex<BTreeSet<String>>,
-    /// Requests with a partial answer: the client disconnected, or the stream broke.
+    /// Ids of requests with a partial answer: the client disconnected, or the stream broke.
     pub partial: Mutex<BTreeSet<String>>,
-    /// Results of batches with status 200, by their request.
+    /// Request ids of batch results with status 200.
     pub lines: Mutex<BTreeSet<String>>,
     /// Good requests that failed because their providers did.
     pub failed: AtomicU64,
@@ -94,7 +94,7 @@ async fn whole(client: &Client, seen: &Seen, path: &str, ask: &Value) {
     }
 }
 
-/// Checks whether a rejection reports an attempt.
+/// Returns true if a rejection lists at least one attempt at a provider.
 fn tried(refusal: &str) -> bool {
     let refusal: Value = serde_json::from_str(refusal).unwrap_or_default();
     refusal["error"]["details"]["attempts"].as_array().is_some_and(|attempts| !attempts.is_empty())

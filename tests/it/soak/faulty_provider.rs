@@ -13,7 +13,7 @@ use std::time::Duration;
 const PIECES: u64 = 6;
 const PACE: Duration = Duration::from_millis(10);
 
-/// Responses of a provider by kind.
+/// Numbers of a provider's responses, by kind.
 #[derive(Default)]
 pub struct ResponseCounts {
     calls: AtomicU64,
@@ -83,7 +83,7 @@ fn slow(script: Script) -> Script {
     slow
 }
 
-/// A provider, and what it did.
+/// Starts a faulty provider; returns it with the counts of its responses.
 pub async fn start() -> (Provider, Arc<ResponseCounts>) {
     let tally = Arc::new(ResponseCounts::default());
     let own = tally.clone();

@@ -2,7 +2,7 @@
 //! and the counts of client, provider, gateway and ledger agree at the end.
 //!
 //! 15 seconds in the brief form, an hour with `PENSTOCK_FULL=1`. `PENSTOCK_SOAK_SECONDS` and `PENSTOCK_SOAK_RATE`
-//! override it, `PENSTOCK_BINARY` names an optimised build.
+//! override duration and rate, `PENSTOCK_BINARY` names an optimised build.
 
 mod clients;
 mod faulty_provider;
@@ -21,10 +21,11 @@ use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio::time::{MissedTickBehavior, interval};
 
-/// Requests at the same time, at most.
+/// Maximum number of concurrent requests.
 const AT_ONCE: usize = 500;
-/// Allowed growth of memory from the middle to the end: in an hour the amount that a machine under load moves by
-/// itself; before, what is made once for each thread, and the page cache of the store (8 MiB), are still being filled.
+/// Allowed growth of memory from the middle to the end: for a run of an hour, the amount by which memory varies
+/// anyway under load. The bound of shorter runs is higher, because allocations that are made once per thread, and the
+/// page cache of the store (8 MiB), still grow.
 const GROWTH_KIB: u64 = 24 << 10;
 const GROWTH_REDUCED_KIB: u64 = 64 << 10;
 
@@ -99,7 +100,8 @@ async fn load(client: Client, seen: Arc<Seen>, rate: u64, over: Arc<AtomicBool>,
     drop(permits.acquire_many(u32::try_from(AT_ONCE).unwrap()).await.unwrap());
 }
 
-/// Makes one provider after the other unavailable for a while, and reloads the configuration.
+/// Changes the faults for this round: one provider after the other is unavailable for a round, and in every fourth
+/// round the configuration is reloaded instead.
 async fn weather(process: &Process, tallies: &[Arc<ResponseCounts>], round: usize) {
     for (number, tally) in tallies.iter().enumerate() {
         tally.away.store(round % 4 == number, Ordering::Relaxed);
@@ -139,7 +141,8 @@ async fn an_hour_of_everything_leaves_no_trace_and_every_side_counts_the_same() 
     tallies.iter().for_each(|tally| tally.away.store(false, Ordering::Relaxed));
     work.await.unwrap();
     jobs.await.unwrap();
-    // Some idle connections to providers remain for a while; connections of the whole run would be thousands.
+    // Some idle connections to providers remain for a while; if connections were never closed, there would be
+    // thousands.
     let most = marks[0].descriptors + 64;
     until("connections to close", || process.descriptors() <= most).await;
     let last = mark(&home, &process, &seen, begun).await;
@@ -155,12 +158,12 @@ async fn an_hour_of_everything_leaves_no_trace_and_every_side_counts_the_same() 
     assert!(last.series <= 5_000, "{} series", last.series);
     watch.is_flat(seconds, busiest.load(Ordering::Relaxed));
     let (asked, failed) = (Seen::count(&seen.asked), Seen::count(&seen.failed));
-    // An unavailable provider costs a few failed answers each time; there are no other failures.
+    // Each time a provider becomes unavailable, a few requests fail; there are no other failures.
     let few = if seconds >= 600 { 50 } else { 4 };
     assert!(failed * few <= asked, "{failed} of {asked} failed");
-    // No provider is tried if one is down, the second is still in cooldown and the third returned 429. This happens
-    // shortly after a change of the faults, which is most of a short run. At other times, a gateway that refuses
-    // without an attempt is at fault.
+    // A request is refused without an attempt if one provider is down, the second is still in cooldown and the third
+    // returned 429. This happens shortly after a change of the faults, so it is frequent in a short run. At other
+    // times, a refusal without an attempt is an error of the gateway.
     let untried = Seen::count(&seen.untried);
     eprintln!("{failed} of {asked} failed, for {untried} of them nobody was asked");
     assert!(seconds < 600 || untried * 500 <= asked, "{untried} of {asked} refused without an attempt");
@@ -170,7 +173,7 @@ async fn an_hour_of_everything_leaves_no_trace_and_every_side_counts_the_same() 
     ledger(&home, &seen);
 }
 
-/// The sum of a metric's series whose labels hold all of these.
+/// Sum of a metric's time series that have all of these labels.
 fn sum(metrics: &str, name: &str, labels: &[&str]) -> u64 {
     let of = |line: &&str| {
         line.starts_with(name)
@@ -187,7 +190,7 @@ fn no_fault_of_its_own(metrics: &str) {
     assert!(counted("penstock_panics_total ") && counted("penstock_requests_total{"));
     assert_eq!(sum(metrics, "penstock_panics_total", &[]), 0, "panics");
     assert_eq!(sum(metrics, "penstock_requests_total", &["status=\"500\""]), 0, "answers with 500");
-    // The permits exceed the number of all clients: the gateway has no reason to refuse any request.
+    // The gateway has more permits than there are clients, so it has no reason to refuse a request.
     assert_eq!(sum(metrics, "penstock_overload_refused_total", &[]), 0, "refused for overload");
     assert_eq!(sum(metrics, "penstock_connections_refused_total", &[]), 0, "connections refused");
     assert_eq!(sum(metrics, "penstock_limited_total", &[]), 0, "refused by a limit");
@@ -206,7 +209,7 @@ fn counts(metrics: &str, seen: &Seen, tallies: &[Arc<ResponseCounts>]) {
         (good..=good + partial).contains(&asked),
         "{asked} good ones by the gateway, {good} by the client"
     );
-    // A line that was answered and then cancelled has no result.
+    // A line that was answered but then cancelled is counted as answered, and has no result.
     let cancelled = sum(metrics, "penstock_batch_results_total", &["outcome=\"cancelled\""]);
     assert_eq!(sum(metrics, "penstock_batch_results_total", &["outcome=\"completed\""]), results);
     assert!(

@@ -1,4 +1,4 @@
-//! Samples of the process's memory and descriptors: the trend of the one and the maximum of the other.
+//! Samples of the process's memory and descriptors: the trend of the memory and the maximum number of descriptors.
 
 use crate::harness::process::Process;
 use std::time::{Duration, Instant};
@@ -7,15 +7,17 @@ use std::time::{Duration, Instant};
 const OFTEN: f64 = 10.0;
 /// Minimum number of samples in a run.
 const LOOKS: f64 = 60.0;
-/// Allowed growth of memory in an hour under load, in KiB; the goal is a megabyte in a day …
+/// Allowed growth of memory in an hour under load, in KiB; the goal is a megabyte per day. Short runs may exceed it,
+/// see [`WAVE`].
 const SLOPE: f64 = 1024.0;
-/// … but temporary changes bend the line of a shorter run. In an hour at 150 requests per second, memory moved within 4
-/// MiB, because of archives, provider failures and memory that threads had freed. A wave of that height bends the line
-/// most if exactly one fills the measured time: by 1.9 times half the height, 3.8 MiB, with a quarter added for other
-/// effects. So an hour, of which the second half is measured, may show 11 MiB per hour, which is 21 bytes per request;
-/// a day 1.4 MiB.
+/// Additional growth in KiB that temporary changes may simulate in a short run. In an hour at 150 requests per
+/// second, memory moved within 4 MiB, because of archives, provider failures and memory that threads had freed. A
+/// wave of that height tilts the regression line most if exactly one wave fills the measured time: by 1.9 times half
+/// the height, 3.8 MiB; a quarter is added for other effects. A run of an hour, of which the second half is measured,
+/// may therefore show 11 MiB per hour, which is 21 bytes per request; a run of a day 1.4 MiB per hour.
 const WAVE: f64 = 5.0 * 1024.0;
-/// Minimum length of a run whose slope is meaningful, in seconds: one-time allocations happen before its middle.
+/// Minimum length of a run whose slope is meaningful, in seconds: in such a run, one-time allocations are over before
+/// the middle.
 const LONG: u64 = 3_600;
 /// Descriptors that do not depend on the load: batches, their connections, archives in progress.
 const BESIDES: usize = 64;
@@ -41,7 +43,7 @@ impl ResourceMonitor {
         Self { begun, idle: process.descriptors(), looks: Vec::new() }
     }
 
-    /// Samples for this duration: a twelfth of the run.
+    /// Takes samples for this duration, which is a twelfth of the run.
     pub async fn over(&mut self, process: &Process, span: Duration) {
         let end = Instant::now() + span;
         let pause = Duration::from_secs_f64((span.as_secs_f64() * 12.0 / LOOKS).min(OFTEN));
@@ -55,8 +57,8 @@ impl ResourceMonitor {
         }
     }
 
-    /// Prints and checks the usage of a run of this length: memory hardly rises under load, and the running requests,
-    /// at most `busiest`, explain the descriptors.
+    /// Prints and checks the usage of a run of this length: memory hardly rises under load, and there are not more
+    /// descriptors than `busiest` concurrent requests need.
     pub fn is_flat(&self, seconds: u64, busiest: usize) {
         let half = &self.looks[self.looks.len() / 2..];
         let slope = slope(half);
@@ -76,8 +78,8 @@ impl ResourceMonitor {
             seconds < LONG || slope <= bound,
             "memory grows by {slope:.0} KiB an hour, more than {bound:.0}"
         );
-        // Each request has its client's connection, and each of three providers may keep as many idle ones as it ever
-        // used.
+        // Each request has its client's connection, and each of three providers may have as many idle connections as
+        // it ever used.
         let explained = self.idle + 4 * busiest + BESIDES;
         assert!(most <= explained, "{most} descriptors, {explained} explained");
     }

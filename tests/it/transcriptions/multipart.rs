@@ -1,5 +1,5 @@
-//! Audio forms in transit: complete for any framing, rejected with the name of the invalid part, and removed on
-//! disconnect.
+//! Forms with audio: the provider gets them complete for any framing; an error names the invalid part; a disconnect
+//! removes the upload.
 
 use super::{PATH, Part, TYPE, error, form, hears, nothing_is_left, parts, send, transcription};
 use crate::harness::certificates::{TestCertificate, connect};
@@ -179,7 +179,7 @@ async fn a_client_that_leaves_leaves_nothing_behind() {
     drop(open);
     nothing_is_left(&running).await;
     assert_eq!(provider.calls(), 0);
-    // A client that disconnects while a provider works.
+    // A client disconnects while a provider processes the upload.
     provider.then(crate::harness::script::silent());
     let open = running.client.open("POST", PATH, &[TYPE], &body).await;
     within("the call", provider.until_calls(1)).await;

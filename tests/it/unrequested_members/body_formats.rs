@@ -1,4 +1,4 @@
-//! Bodies in another format than the requested one.
+//! Response bodies of providers in another format than the requested one.
 
 use super::{CHAT, MESSAGES};
 use crate::harness::script::{ScriptStep, completion, json_answer, plain, role, sse, stream, text};

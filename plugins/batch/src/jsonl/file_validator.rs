@@ -83,7 +83,7 @@ impl FileValidator {
                 let mut held = std::mem::take(&mut self.buffer);
                 held.extend_from_slice(head);
                 self.validate_line(&held);
-                // The buffer is kept for the next long line, unless it has become very large.
+                // The buffer is reused for the next incomplete line, unless it has become very large.
                 if held.capacity() <= RETAINED_CAPACITY {
                     held.clear();
                     self.buffer = held;

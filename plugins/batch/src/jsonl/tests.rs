@@ -280,7 +280,7 @@ proptest! {
         parse_line(&bytes, URLS).ok();
     }
 
-    /// Compares the line parser with serde_json.
+    /// Checks that the line parser reads the values that serde_json has written.
     #[test]
     fn a_line_reads_as_a_parser_would(id in "\\PC{1,20}", body in "\\PC{0,40}") {
         let value = serde_json::json!({"custom_id": id, "method": "POST", "url": "/v1/rerank", "body": {"q": body}});

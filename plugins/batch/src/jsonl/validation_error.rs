@@ -18,7 +18,8 @@ pub struct LineError {
 }
 
 impl LineError {
-    /// Creates an error of the whole file, which [`LineError::with_line`] moves to a line.
+    /// Creates an error without a line number; [`LineError::with_line`] sets the number. Without a number, the error
+    /// is about the whole file.
     pub(super) fn new(code: &'static str, param: Option<&'static str>, message: impl Into<String>) -> Self {
         Self { line: 0, code, param, message: message.into() }
     }

@@ -43,9 +43,10 @@ const COLUMNS: &[CsvColumn] = &[
     ("grid", false),
     ("contracts", false),
 ];
-/// Disclosure requirement of the CSV's figures.
+/// Name of the disclosure requirement that the figures of the CSV fulfil.
 const STANDARD: &str = "ESRS E1-6 scope 3 category 1";
-/// Kinds of rows: name, member of the report, and member of the row with its name.
+/// Kinds of CSV rows: name of the kind, member of the report that lists the rows, and member of a row that has its
+/// name.
 const KINDS: [(&str, &str, &str); 4] = [
     ("country", "countries", "country"),
     ("provider", "providers", "provider"),
@@ -53,7 +54,7 @@ const KINDS: [(&str, &str, &str); 4] = [
     ("account", "accounts", "account"),
 ];
 
-/// Form with the period, and with the account where all accounts can be reported.
+/// Form that selects the period, and the account if the page can report all accounts.
 #[must_use]
 pub fn carbon_report_form(path: &str, from: &str, to: &str, account: Option<&str>) -> Form {
     let mut form = Form::new(path, "Period", "Show")
@@ -171,7 +172,7 @@ fn tiles(total: &Value) -> Vec<Tile> {
     ]
 }
 
-/// Returns the share of a part of the energy.
+/// Returns a part of the energy as a percentage of all energy; `part` is the member with the part.
 fn share(total: &Value, part: &str) -> Text {
     match (number(total, part), number(total, "energy_kwh")) {
         (Some(part), Some(energy)) if energy > 0.0 => {

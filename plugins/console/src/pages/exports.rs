@@ -83,7 +83,8 @@ pub fn usage_csv(usage: &Value, dimensions: &[&'static str], with_money: bool, s
     table.into_text()
 }
 
-/// Members of an entry of the ledger that are amounts of its wallet: their columns in credits and in kWh.
+/// Members of a ledger entry that are amounts in the unit of its wallet, each with its column for credits and its
+/// column for kWh.
 const WALLET_COLUMNS: [(&str, [&str; 2]); 5] = [
     ("charged", ["charged_credits", "charged_kwh"]),
     ("granted", ["granted_credits", "granted_kwh"]),

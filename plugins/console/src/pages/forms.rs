@@ -30,7 +30,8 @@ pub fn accept_invitation_form(root: &str, token: &str) -> Form {
         .with_field(field("again", "The same password again"))
 }
 
-/// Maximum size of the models to choose from, in bytes of HTML; with more of them, a form takes the id of a model.
+/// Maximum size of the models to choose from, in bytes of HTML; if they are larger, a form has a text field for the
+/// id of a model instead.
 const MAX_OPTION_BYTES: usize = 12_000;
 
 /// Field that selects one of the models, given by their ids and names.
@@ -169,7 +170,7 @@ pub fn account_state_form(account: &Value) -> Form {
     Form { is_irreversible: true, ..form }
 }
 
-/// Roles of the console that a user can be given; a user of an account stays one.
+/// Roles of the console that a user can get. A user of an account cannot get one of them.
 const CONSOLE_ROLES: [(&str, &str); 4] =
     [("viewer", "Viewer"), ("operator", "Operator"), ("finance", "Finance"), ("admin", "Administrator")];
 /// Role of a user of an account.

@@ -58,7 +58,7 @@ pub fn grid_intensity_blocks(grid: &Value) -> Vec<Block> {
         return Vec::new();
     }
     // Zones are sorted by the number of their batch requests; zones without requests keep the order of their names.
-    // Zones of former providers are among the others.
+    // Zones of former providers have no name and are added up with the further zones.
     let total = |zone: &Value| values(zone, "batch_requests").into_iter().sum::<f64>();
     zones.sort_by(|one, other| total(other).total_cmp(&total(one)));
     let (named, mut others): (Vec<&Value>, Vec<&Value>) =

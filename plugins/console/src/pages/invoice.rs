@@ -144,7 +144,8 @@ fn facts(invoice: &Value) -> Vec<Text> {
     ]
 }
 
-/// Name of a line: its model and the class of its price. Lines of invoices of earlier versions have no class.
+/// Name of an invoice line: its model and its price class, such as batch. Lines written by earlier versions have no
+/// price class.
 fn line_name(line: &Value) -> Text {
     let model = text(line, "model").into();
     match line.get("price_class").map(Value::as_str) {

@@ -10,7 +10,7 @@ use serde_json::Value;
 /// Maximum number of groups with a line of their own; the answers of all further groups are added up.
 const MAX_LINES: usize = 5;
 
-/// Form that groups the plot by model or by provider; `by` is the selected group.
+/// Form that groups the plot by model or by provider; `by` is the selected grouping.
 #[must_use]
 pub fn latency_grouping_form(path: &str, by: &str) -> Form {
     let groups = FieldKind::choice(&[("model", "Model"), ("provider", "Provider")]);

@@ -47,7 +47,7 @@ pub fn overview_figures_json(
     json!({ "tiles": tiles, "notices": notices }).to_string()
 }
 
-/// Reports of failed health checks, of which the first fits several providers.
+/// Texts of the notice about failed health checks: for several providers, and for one.
 const SUSPECTS: [&str; 2] = [
     "suspect: the last health check of {0} failed, and of {1} more",
     "suspect: the last health check of {0} failed",

@@ -9,7 +9,8 @@ use serde_json::Value;
 /// Name of the form field that the two buttons set, and its value for a quote instead of a request.
 pub const QUOTE_ACTION: (&str, &str) = ("action", "quote");
 
-/// Maximum number of keys to choose from; with more of them, the form takes the name or the id of a key.
+/// Maximum number of keys to choose from; with more of them, the form has a text field for the name or the id of a
+/// key instead.
 const MAX_KEYS: usize = 50;
 
 /// Values that can be selected in the playground form.

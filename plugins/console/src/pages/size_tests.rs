@@ -7,7 +7,7 @@ use crate::{Block, Language, NavLink, Page, SignedInUser};
 use penstock_core::calendar::UtcDay;
 use serde_json::json;
 
-/// Name of 256 bytes, each of which has five in HTML.
+/// Name of 254 bytes, almost all of which are characters that take five bytes in HTML.
 fn long_name(number: usize) -> String {
     format!("{number:04}{}", "\"'<>&".repeat(50))
 }
@@ -42,7 +42,8 @@ fn page(language: Language, blocks: Vec<Block>) -> Page {
     }
 }
 
-/// Checks the first part of a page and others, in the language with the longest texts.
+/// Checks the size of a page with the first rows and with later rows of its tables, in the language with the longest
+/// texts.
 fn assert_small(name: &str, blocks: &[Block]) {
     for position in ["0.0", "0.7", "1.1"] {
         let mut page = page(Language::French, blocks.to_vec());

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 /// Maximum number of series of a chart; all further groups share one more series.
 const MAX_SERIES: usize = 5;
 
-/// Members of a row that count requests: with a charge, and without one.
+/// Members of a row that count its requests: charged ones, and those that are not charged.
 pub(super) const REQUEST_COUNT_MEMBERS: &[&str] = &["requests", "requests_not_charged"];
 /// Maximum number of rows of the table with the values of each step and group.
 const MAX_VALUE_ROWS: usize = 60;
@@ -79,7 +79,7 @@ impl UsageView {
         if self.by == "day" { step.to_owned() } else { format!("{step},{}", self.by) }
     }
 
-    /// Returns the member of a row with its group.
+    /// Returns the name of the member of a row that has its group.
     fn group_member(&self) -> &str {
         if self.by == "day" { self.step.dimension() } else { &self.by }
     }

@@ -48,7 +48,7 @@ const EXCEPTIONS: &[&str] = &[
     "You are the user {} already; sign in without the invitation.",
     "max_tokens: expected a whole number from 1 to {MAX_TOKENS}.",
     "prompt: expected 1 to {MAX_PROMPT_BYTES} bytes of text.",
-    // Names with their ids, days with their times.
+    // Formats of a name with its id, and of a day with its time.
     "{name} ({id})",
     "{rounded} ({exact})",
     "{year}-{month}-{date} {time} UTC",
@@ -172,7 +172,7 @@ fn missing(folder: &Path) -> Vec<String> {
         let name = path.to_string_lossy().into_owned();
         let is_code = path.extension().is_some_and(|kind| kind == "rs");
         let of_tests = name.ends_with("tests.rs") || name.contains("/texts/");
-        // Each language is named in itself.
+        // Not checked: `language.rs` has the name of each language in that language.
         if !is_code || of_tests || name.ends_with("language.rs") {
             continue;
         }
@@ -224,7 +224,8 @@ fn every_name_of_a_state_is_in_the_table() {
     assert!(checked >= 40, "{checked}");
 }
 
-/// Problems that the status reports, as the overview shows them; with values in the table.
+/// Checks that the table has the problems that the status reports and the overview shows. Problems with placeholders
+/// are not checked.
 #[test]
 fn every_problem_of_the_status_is_in_the_table() {
     let own = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -250,7 +251,7 @@ fn no_template_has_prose_of_its_own() {
         }
         let mut plain = String::new();
         let mut rest = template.as_str();
-        // Text outside of tags, expressions and blocks.
+        // Collects the text outside of tags, expressions and blocks.
         while let Some(start) = rest.find(['<', '{']) {
             plain.push_str(&rest[..start]);
             let end = match &rest[start..start + 2] {
@@ -259,7 +260,7 @@ fn no_template_has_prose_of_its_own() {
                 _ => ">",
             };
             let inside = &rest[start..];
-            // A tag ends after the expressions in it.
+            // The end of a tag is searched for after the expressions in the tag, because they may contain `>`.
             let mut from = 0;
             if end == ">" {
                 while let Some(open) = inside[from..].find('{') {

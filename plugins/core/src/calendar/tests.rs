@@ -5,7 +5,7 @@ use super::*;
 
 const DAY_SECONDS: u64 = 86_400;
 
-/// Lengths of the twelve months, calculated independently.
+/// Lengths of the twelve months in days, calculated without the tested code.
 fn lengths(year: u64) -> [u64; 12] {
     let leap = year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);
     [31, if leap { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]

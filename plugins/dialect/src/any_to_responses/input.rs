@@ -65,7 +65,7 @@ struct InputItems<'o, 'b> {
     /// Messages that were joined to form each remaining message of the assistant.
     earlier: std::slice::Iter<'o, Vec<EarlierAnswerMessage>>,
     reasoning_count: u64,
-    /// True if the texts of users begin with their names.
+    /// True if the text of each user message is written with the user's name at its beginning.
     names_users: bool,
     /// True if `detail` is written for images whose `detail` the client left out.
     has_image_detail: bool,
@@ -254,8 +254,8 @@ impl InputItems<'_, '_> {
     }
 }
 
-/// Splits the text of an answer into the messages that were joined to form it, with their phases; `None` if there are
-/// none, or their lengths and separators do not match the text.
+/// Splits the text of an answer into the messages that were joined to form it, with their phases. Returns `None` if
+/// `joined` is empty, or if the recorded lengths and the separators do not match the text.
 fn split_messages<'t>(
     text: &'t [u8],
     joined: &[EarlierAnswerMessage],

@@ -11,7 +11,7 @@ fn message(phase: &str, text: &str) -> Value {
         "content": [{"type": "output_text", "text": text, "annotations": []}]})
 }
 
-/// Complete response with a commentary and an answer.
+/// Complete response with two messages: a commentary and the final answer.
 fn response() -> Value {
     json!({"object": "response", "status": "completed",
         "output": [message("commentary", "I will look."), message("final_answer", "Done.")],
@@ -144,7 +144,8 @@ fn phases_of_earlier_messages_reach_the_provider() {
             json!([{"role": "assistant", "phase": "commentary", "content": "I \"look\"."},
                 {"role": "assistant", "phase": "final_answer", "content": "Done."}]),
         ),
-        // Other text than that of the messages, such as one that was shortened.
+        // The recorded length does not match the text, for example because the client shortened it: the text is not
+        // split.
         (12, json!([{"role": "assistant", "content": "I \"look\".\n\nDone."}])),
     ] {
         let earlier_messages = joined(bytes);

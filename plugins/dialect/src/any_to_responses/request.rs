@@ -82,8 +82,8 @@ fn write_reasoning(
     out.push_str(r#","reasoning":{"#);
     if let Some(effort) = effort {
         out.push_str(r#""effort":"#);
-        // An effort that only the responses dialect has was replaced in the chat body. The original is written, unless
-        // the provider has rejected it.
+        // The chat body has a replacement for an effort that only the responses dialect has. The original effort is
+        // written here, unless the provider has rejected it.
         let allows_exact = target.allows_member(AdjustableMember::ExactEffort);
         let exact = effort_and_replacement(ask).filter(|_| allows_exact);
         match exact.filter(|(_, replaced)| json::json_string_equals(effort, replaced)) {

@@ -6,7 +6,7 @@ use penstock_core::*;
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// Members of the chat dialect that this one does not have.
+/// Members of the chat dialect that the responses dialect does not have.
 const CHAT_ONLY: [&str; 9] = [
     "messages",
     "max_tokens",

@@ -22,7 +22,7 @@ enum ChatRole {
     Tool,
 }
 
-/// One message: its original bytes and its contents after the changes.
+/// Message of the request: its original bytes, and its contents after the changes for the provider.
 #[derive(Debug)]
 struct RewrittenMessage<'a> {
     role: ChatRole,

@@ -76,8 +76,8 @@ fn continuation_mark(
     }
 }
 
-/// Returns true if the messages contain something that this provider may reject in its present form: reasoning, long
-/// tool call ids, images in tool results, or system messages after the first message.
+/// Returns true if the messages must be rewritten for this provider, because they contain reasoning, or tool call
+/// ids, images in tool results or late system messages that the provider does not accept.
 const fn needs_rewriting(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> bool {
     let (abilities, history) = (target.capabilities, ask.history);
     history.reasoning

@@ -10,20 +10,20 @@ use bytes::Bytes;
 use penstock_core::{AdjustableMember, ApiError, AttemptTarget, BodyMember, InferenceRequest};
 use penstock_json_scan::json;
 
-/// Members that are forwarded to every provider, except tools of an empty list, and a response format that is the
+/// Members that are forwarded to every provider, except an empty list of tools, and a response format that is the
 /// default or is written under another name.
 const ALWAYS_FORWARDED: &[&str] = &["tools", "tool_choice", "response_format"];
 /// Members that are forwarded unless the catalogue lists the model's parameters without them.
 const FORWARDED_BY_DEFAULT: &[&str] =
     &["temperature", "top_p", "seed", "frequency_penalty", "presence_penalty"];
-/// Members that are forwarded only if the catalogue lists them, like parameters that tune sampling.
+/// Members that are forwarded only if the catalogue lists them. The same applies to parameters that tune sampling.
 const FORWARDED_IF_LISTED: &[&str] = &["parallel_tool_calls"];
 /// Members that contain a reasoning effort. They are not forwarded under these names.
 const EFFORT_MEMBERS: &[&str] = &["enable_thinking", "thinking_budget"];
 /// Members that have no meaning without tools; some engines then answer 400.
 const TOOL_MEMBERS: &[&str] = &["tools", "tool_choice", "parallel_tool_calls"];
-/// Members that are refused if the offer does not list them. They are not dropped, because the answer would lack its
-/// log probabilities, or ignore the bias.
+/// Members that the gateway refuses if the offer does not list them. The gateway does not drop them, because the
+/// answer would then lack the log probabilities, or ignore the bias.
 const REFUSED_IF_UNLISTED: &[&str] = &["logprobs", "top_logprobs", "logit_bias"];
 
 /// Builds the request body for a chat provider; `delivered` is the partial answer that it must continue.
@@ -37,7 +37,8 @@ pub(super) fn build_request(
 ) -> Result<Vec<Bytes>, ApiError> {
     let given = response_constraints::upstream_stop_sequences(&ask.stop, target);
     if given.len() < ask.stop.len() && response_constraints::requests_logprobs(ask) {
-        // If the gateway cuts a text at a stop sequence, the log probabilities of its tokens can no longer be assigned.
+        // The request is refused: if the gateway itself cuts the text at a stop sequence, the log probabilities no
+        // longer match the tokens of the text.
         let most = given.len();
         let sentence = format!("With `logprobs` this model takes at most {most} stop sequences.");
         return Err(ApiError::unsupported("stop", sentence));

@@ -23,7 +23,7 @@ enum OutputRole {
 
 struct OutputMessage<'a> {
     role: OutputRole,
-    /// Name of the speaker, the inside of a JSON string.
+    /// Name of the speaker (`name` of the message), as the body of a JSON string without quotes.
     name: Option<&'a [u8]>,
     /// Tool results, which go before the blocks.
     tool_results: Vec<OutputBlock<'a>>,
@@ -162,8 +162,8 @@ impl<'a> MessagesConversation<'a> {
                 if !blocks.is_empty() || seen.has_calls() {
                     self.check_assistant_message()?;
                 }
-                // A tool call and its result must be in consecutive turns, so a turn with an unanswered call is
-                // continued.
+                // A tool call and its result must be in consecutive turns. If the last turn has an unanswered call,
+                // this message continues that turn.
                 let is_open = !self.pending_calls.is_empty();
                 self.add_tool_calls(index, seen, &mut blocks)?;
                 if is_open {
@@ -291,7 +291,7 @@ impl<'a> MessagesConversation<'a> {
     }
 }
 
-/// Returns true if two names, insides of JSON strings, are equal after unescaping.
+/// Returns true if two names are equal after unescaping; both are bodies of JSON strings without quotes.
 fn is_same_name(one: Option<&[u8]>, other: Option<&[u8]>) -> bool {
     one == other || one.zip(other).is_some_and(|(one, other)| json::unescape(one) == json::unescape(other))
 }

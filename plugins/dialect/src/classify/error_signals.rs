@@ -154,7 +154,7 @@ impl ErrorSignals {
         ])
     }
 
-    /// Returns true if the provider refuses the content, and not if it could not check the content.
+    /// Returns true if the provider refuses the content; false if the provider could not run its content check.
     pub(super) fn is_content_refused(&self) -> bool {
         self.contains_any(CONTENT_REFUSAL_PHRASES) && !self.contains_any(CONTENT_CHECK_OUTAGE_PHRASES)
     }
@@ -323,8 +323,8 @@ pub(super) fn word_positions<'t>(text: &'t str, word: &'t str) -> impl Iterator<
     text.match_indices(word).map(|(at, _)| at).filter(alone)
 }
 
-/// Maximum bytes of a phrase that must be a whole word, because it could be a part of an unrelated one, as `oom` is of
-/// "room".
+/// Maximum bytes of a phrase that must be a whole word, because it could be a part of an unrelated one, as `oom` is
+/// of "bloom".
 const MAX_WHOLE_WORD_BYTES: usize = 5;
 
 /// Returns true if the text contains the phrase; a phrase of at most [`MAX_WHOLE_WORD_BYTES`] only as a whole word.

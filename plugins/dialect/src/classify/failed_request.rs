@@ -3,8 +3,8 @@
 use crate::json_cursor;
 use std::borrow::Cow;
 
-/// Request whose error is classified. Its text is ignored where the error repeats it, and its length shows whether an
-/// error about the context window can be true.
+/// Request whose error is classified. The classification ignores text of the request that the error repeats. The
+/// length of the request shows whether an error about the context window can be true.
 #[derive(Clone, Copy, Debug)]
 pub struct FailedRequest<'r> {
     /// Body that the provider received, as [`join_sent_body`] returns it.

@@ -1,4 +1,5 @@
-//! Tests of error objects inside good answers, and of parts of words in messages.
+//! Tests of error objects in responses with status 200, and of error messages that contain parts of the request's
+//! words.
 #![allow(clippy::unwrap_used)]
 
 use super::*;

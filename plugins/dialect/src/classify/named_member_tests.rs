@@ -77,7 +77,7 @@ fn a_path_names_the_member_at_its_end() {
         for (status, body) in refusals(path) {
             let named = named(status, &body).without_containing_members();
             assert!(named.contains(extra), "{extra:?}: {body}");
-            // The last word of such a path may also be the name of another member.
+            // The last word of a path to one of these two members is also a name of a broader member.
             let is_shared = matches!(extra, AdjustableMember::ExactEffort | AdjustableMember::ReasoningName);
             let broader = [AdjustableMember::ReasoningObject, AdjustableMember::Thinking];
             let is_alone = broader.iter().all(|broad| !named.contains(*broad));
@@ -134,7 +134,7 @@ fn a_refusal_that_names_no_member_may_mean_each_added_one() {
         (400, json!({"error": {"message": "The request is invalid"}})),
         (400, json!({"error": {"message": "Unknown parameter", "param": "min_tokens"}})),
         (400, json!({"error": {"message": "Unknown field in messages"}})),
-        // Members that no client may send and the gateway never adds.
+        // Errors about members that the gateway never adds.
         (400, json!({"error": {"message": "Unknown parameter: 'foo'"}})),
         (
             422,

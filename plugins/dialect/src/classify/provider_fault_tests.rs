@@ -134,7 +134,7 @@ fn words_of_the_client_are_no_failure_of_the_provider() {
             json!({"detail": [{"type": "string_type", "loc": ["body"], "msg": "Bad", "input": words}]});
         assert_eq!(kind(422, &echo, "x"), UpstreamErrorKind::Caller, "{words}");
     }
-    // A code of its own is the provider's, for any prompt.
+    // A member `code` comes from the provider, even if the prompt contains the same word.
     let limited = json!({"error": {"message": "Slow", "code": "rate_limit_exceeded"}});
     assert_eq!(kind(400, &limited, "Explain rate_limit_exceeded"), UpstreamErrorKind::Status(429));
     for text in [
@@ -215,7 +215,7 @@ fn a_failure_without_counts_is_about_the_length_only_of_a_long_input() {
         assert_eq!(kind(text, 8192, "{}"), provider, "{text}");
         assert_eq!(kind(text, 8000, r#"{"max_tokens":200}"#), caller, "{text}");
     }
-    // A window in the message precedes that of the catalogue.
+    // The context window that the message states takes precedence over that of the catalogue.
     let text = "the prompt is too long for the context length of 4096 tokens";
     assert_eq!((kind(text, 4097, "{}"), kind(text, 4000, "{}")), (caller, provider));
     let counted = "prompt is too long: 9000 tokens > 8192 maximum";
@@ -224,7 +224,7 @@ fn a_failure_without_counts_is_about_the_length_only_of_a_long_input() {
 
 #[test]
 fn the_search_for_phrases_takes_no_longer_for_a_text_that_repeats_them() {
-    // The work is linear in the text of the error, and the request is read once for all phrases.
+    // The time is linear in the length of the error text, and the request is read only once for all phrases.
     let known = |status: u16, text: &str, prompt: &str| {
         let body = json!({"error": {"message": text}}).to_string();
         let request = json!({"messages": [{"role": "user", "content": prompt}]}).to_string();
@@ -237,7 +237,7 @@ fn the_search_for_phrases_takes_no_longer_for_a_text_that_repeats_them() {
     assert_eq!(known(400, &long, "Hi"), UpstreamErrorKind::Caller);
     let accented = format!("model {} not found", "\u{e9}".repeat(50));
     assert_eq!(known(400, &accented, "Hi"), UpstreamErrorKind::Credentials(404));
-    // Of several phrases, one that the request does not have counts.
+    // If the error has several phrases, the one that the request does not contain decides.
     let two = "server is busy; insufficient balance";
     assert_eq!(known(400, two, "Is the SERVER IS BUSY?"), UpstreamErrorKind::Credentials(402));
     assert_eq!(known(400, two, "insufficient balance"), UpstreamErrorKind::Status(503));

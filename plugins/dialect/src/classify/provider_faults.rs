@@ -242,7 +242,7 @@ const PHRASES: &[(u16, &[&str])] = &[
 ];
 
 /// Words of a message about a file that the engine could not load from a URL of the client. The phrases of such a
-/// message are not believed, because they may be about the other server.
+/// message are ignored, because they may be about the client's file server.
 const DOWNLOAD_WORDS: [&str; 7] =
     ["url=", "from url", "download", "fetch", "image_url", "load image", "load audio"];
 /// Maximum bytes of the word that `*` stands for.

@@ -163,8 +163,9 @@ fn is_member_name(quoted: &str) -> bool {
         || !AdjustableMemberSet::named_in_message(|word| word == name).is_empty()
 }
 
-/// Returns the text without the marked words. A run directly before another number is kept: an engine's own sentence
-/// with its numbers may also be in the request, for example in a log.
+/// Returns the text without the marked words. A run of words directly before a number that the request does not have
+/// remains, because it is the engine's own sentence. The request may contain the same sentence with other numbers,
+/// for example in a log.
 fn without_words(text: &str, words: &[Word], is_repeated: &[bool]) -> String {
     let mut out = String::with_capacity(text.len());
     let mut copied = 0;

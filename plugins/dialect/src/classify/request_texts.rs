@@ -134,7 +134,8 @@ pub(super) struct RequestTexts<'t> {
     searched_bytes: Cell<usize>,
 }
 
-/// Minimum bytes of a part of a word that is compared with the request.
+/// Minimum bytes of a word that is also compared with parts of words. A shorter word is compared with whole words
+/// only.
 const MIN_PART_LETTERS: usize = 4;
 
 impl<'t> RequestTexts<'t> {
@@ -163,7 +164,7 @@ impl<'t> RequestTexts<'t> {
             let letters: Vec<char> = word.chars().collect();
             let is_pair = |pair: &[char]| pair.iter().copied().all(is_unspaced_script);
             let occurs = |part: &[char]| self.contains_text(&part.iter().collect::<String>());
-            // Three letters with such a pair are found by the pair.
+            // Three letters that contain such a pair need no search of their own, because the pair is searched for.
             let mut others =
                 letters.windows(3.min(letters.len())).filter(|part| !part.windows(2).any(is_pair));
             return letters.windows(2).filter(|pair| is_pair(pair)).any(occurs) || others.any(occurs);
@@ -226,11 +227,11 @@ mod tests {
             let texts = RequestTexts::new(&text, b"{}");
             let repeated = words.iter().filter(|word| texts.may_contain_word(word)).count();
             assert!(texts.searched_bytes.get() <= MAX_SEARCHED_BYTES);
-            // Words beyond the bound count as repeated.
+            // After the limit of searched bytes, each further word counts as repeated.
             let searched = MAX_SEARCHED_BYTES / text.len();
             assert_eq!(repeated, words.len().saturating_sub(searched).max(1), "{}", words.len());
         }
-        // A message of usual length is compared with the largest request.
+        // A message of usual length can be compared with the largest request within the limit.
         let texts = RequestTexts::new(&text, b"{}");
         assert!(pairs(30).all(|word| !texts.may_contain_word(&word)));
         assert!(RequestTexts::new(&text, b"{}").may_contain_word("\u{6211}\u{6211}"));

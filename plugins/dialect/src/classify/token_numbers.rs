@@ -48,8 +48,8 @@ impl ErrorSignals {
     }
 
     /// Returns the tokens of the input, given the size of the window. Returns `None` if the reported number is only a
-    /// lower bound: an engine that stops counting once the answer does not fit reports "at least" a number that leaves
-    /// one token less than requested.
+    /// lower bound. Some engines stop counting as soon as the requested answer no longer fits, and report "at least"
+    /// the number counted so far.
     pub(super) fn exact_input_tokens(&self, window: u64) -> Option<u64> {
         if let Some(input) = self.input_tokens_from_overflow(window) {
             return Some(input);
@@ -69,8 +69,9 @@ impl ErrorSignals {
         overflow.filter(|tokens| *tokens > 0 || !self.is_zero_requested)
     }
 
-    /// Adds the request that caused the error: what the error repeats of it is ignored, and a limit of 0 that it
-    /// contains is no sign of a full window.
+    /// Considers the request that caused the error. Removes the text that the error repeats from the request. Records
+    /// whether the request itself sets the limit on generated tokens to 0, because a refused 0 is then no sign of a
+    /// full window.
     pub(super) fn with_request(mut self, request: &[u8]) -> Self {
         self.text = request_echo::remove_echo(&self.text, request);
         let is_zero = |name: &&str| json_cursor::member_value(request, name) == Some(b"0");

@@ -62,10 +62,10 @@ fn a_message_names_the_call_where_the_client_wrote_it() {
         (refusal.param, refusal.message.into_owned())
     };
     assert_eq!(fault(item).0, Some("input[0].arguments".to_owned()));
-    // The call is in a stored response before the request.
+    // The truncated call is in the stored response that the request continues, and not in the client's body.
     let (param, message) = fault(r#"{"input":"go on","previous_response_id":"resp_1"}"#);
     assert!(param.is_none() && message.contains("tool call") && !message.contains("messages["), "{message}");
-    // The provider did not receive the call that the client sent.
+    // The client sent the truncated call, but the gateway did not send it to the provider.
     let request = FailedRequest { sent: b"{}", client: sent.as_bytes(), max_input_tokens: u64::MAX };
     let error = classify_error(500, None, b"It broke.", 1, request);
     assert_eq!(error.kind, UpstreamErrorKind::Status(500));

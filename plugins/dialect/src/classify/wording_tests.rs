@@ -1,4 +1,4 @@
-//! Tests of wordings of the same failure by different engines and names.
+//! Tests of the different wordings in which engines report the same failure.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use super::*;
@@ -219,7 +219,7 @@ fn names_of_members_and_words_of_an_api_are_no_prompt() {
         assert_eq!(sentence(request.clone(), text), text);
     }
     for (request, text, passed) in [
-        // Names that are no common words may be those of machines or persons.
+        // Words other than common ones are removed, because they may be names of machines or persons.
         (&speech, "The voice nova does not exist", "The voice … does not exist"),
         (&speech, "Unknown voice. Available voices: af_bella, am_adam", "Unknown voice. Available voices:"),
         (&speech, "input My secret plan is too long", "input … is too long"),
@@ -229,12 +229,12 @@ fn names_of_members_and_words_of_an_api_are_no_prompt() {
     ] {
         assert_eq!(sentence(request.clone(), text), passed, "{text}");
     }
-    // A name below the top, and a value with spaces, are texts of the client.
+    // A member name below the top level, and a value with spaces, count as texts of the client and are removed.
     let nested =
         serde_json::json!({"tools": [{"parameters": {"properties": {"lookup": {}}}}], "voice": "a lamp"});
     assert_eq!(sentence(nested.clone(), "property lookup is missing"), "property … is missing");
     assert_eq!(sentence(nested, "voice lamp is missing"), "voice … is missing");
-    // A word of an API that the prompt contains too is part of the prompt.
+    // A word of the API is removed if the prompt contains it too.
     let both = serde_json::json!({"input": "nova is mine", "voice": "nova"});
     assert_eq!(sentence(both, "The voice nova does not exist"), "The voice … does not exist");
 }

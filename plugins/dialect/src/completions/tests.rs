@@ -255,8 +255,8 @@ fn log_probabilities_of_a_stream_are_joined_in_a_buffered_answer() {
     );
 }
 
-/// Returns the counted output and the delivered part of a stream of this text without usage, which is the same however
-/// the stream is cut.
+/// Returns the counted output tokens and the delivered usage of a stream with this text and without usage; asserts
+/// that both are the same wherever the stream is split.
 fn counted_stream(ask: &InferenceRequest, text: &str) -> (u64, DeliveredUsage) {
     let abilities = abilities(true);
     let choice = json!({"index": 0, "text": text, "finish_reason": "stop"});
@@ -286,12 +286,12 @@ fn an_echo_is_not_counted_as_output() {
     let echoed = ask(json!(prompt), true);
     let (tokens, part) = counted_stream(&echoed, &(prompt.clone() + "ok"));
     assert_eq!((tokens, part.bytes, part.usage.output, part.is_empty), (1, 2, 1, false));
-    // A prompt of which only the echo was delivered is charged without output.
+    // If only the echo of the prompt was delivered, the output is 0 tokens.
     let (tokens, part) = counted_stream(&echoed, &prompt);
     assert_eq!((tokens, part.bytes, part.is_empty), (0, 0, false));
     let (tokens, _) = counted_stream(&ask(json!(prompt), false), &prompt);
     assert_eq!(tokens, prompt.len().div_ceil(4) as u64);
-    // The text of token ids is assumed to have four bytes for each.
+    // For a prompt of token ids, the echo is assumed to have four bytes per token id.
     let (tokens, _) = counted_stream(&ask(json!([1, 2, 3]), true), "abcdefghijklmnop");
     assert_eq!(tokens, 1);
     let body = |usage: Value| {
@@ -306,7 +306,7 @@ fn an_echo_is_not_counted_as_output() {
         read.usage().unwrap()
     };
     assert_eq!(plain(Value::Null).output, 1);
-    // 64 tokens of a choice may have no text.
+    // A provider may count up to 64 tokens without text for each choice.
     assert_eq!(plain(json!({"prompt_tokens": 9, "completion_tokens": 66})).output, 66);
     let claimed = plain(json!({"prompt_tokens": 9, "completion_tokens": 67}));
     assert_eq!((claimed.output, claimed.source), (1, UsageSource::Overstated));

@@ -41,7 +41,7 @@ impl BodyFormat {
 pub(crate) struct EventStreamNormalizer {
     format: BodyFormat,
     object: BytesMut,
-    /// Number of bytes of the object in which the end of its first value or line was searched for.
+    /// Number of bytes of the object that were already scanned for the end of its first value or line.
     scanned_bytes: usize,
     first_line: FirstLine,
     scanner: ValueScanner,
@@ -226,9 +226,9 @@ fn is_json_lines(body: &[u8]) -> bool {
     matches!(rest.get(start_of(rest)), Some(b'{' | b'[')) && is_json_value(value)
 }
 
-/// Returns false if the body has no opening bracket after a closing one, with only white space between them, not even
-/// in a string. This check takes much less time than the search for the end of the first value, and suffices for most
-/// answers.
+/// Returns true if an opening bracket follows a closing one with only white space between them, even inside a string.
+/// Otherwise the body has a single value. This check is much faster than the search for the end of the first value,
+/// and suffices for most answers.
 fn may_have_two_values(body: &[u8]) -> bool {
     memchr::memchr2_iter(b'{', b'[', body).any(|at| {
         let mut before = body.get(..at).unwrap_or_default().iter().rev();

@@ -3,7 +3,7 @@
 
 use penstock_core::{FinishReason, UpstreamError, UpstreamErrorKind};
 
-/// Parts by which an unknown finish reason is that of a content filter.
+/// Words that show that an unknown finish reason comes from a content filter.
 const FILTER_PARTS: &[&str] = &[
     "blocked",
     "blocklist",
@@ -15,7 +15,7 @@ const FILTER_PARTS: &[&str] = &[
     "safety",
     "toxic",
 ];
-/// Parts by which an unknown finish reason is that of an abort by the engine.
+/// Words that show that an unknown finish reason means an abort by the engine.
 const ABORT_PARTS: &[&str] = &[
     "abort",
     "aborted",
@@ -32,7 +32,7 @@ const ABORT_PARTS: &[&str] = &[
     "timed",
     "timeout",
 ];
-/// Parts by which an unknown finish reason is that of a limit on the output.
+/// Words that show that an unknown finish reason means a limit on the output.
 const LIMIT_PARTS: &[&str] = &["budget", "length", "limit", "max", "truncated"];
 
 /// Parses a finish reason of a chat or messages provider. A word of unknown meaning is read as `Stop`.

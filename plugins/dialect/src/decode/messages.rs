@@ -42,7 +42,7 @@ pub struct MessagesDecoder {
     /// Content blocks in order.
     blocks: Vec<DecodedBlock>,
     tool_count: u32,
-    /// Bytes of inputs in the start events of open blocks.
+    /// Number of bytes of the tool inputs that arrived in the start events of open blocks.
     buffered_input_bytes: usize,
     usage_counter: UsageCounter,
 }
@@ -319,8 +319,8 @@ impl super::DialectDecoder for MessagesDecoder {
     }
 }
 
-/// Returns the index in the start event of a block that follows `count` other blocks. `None` if the index is absent or
-/// out of order: it must be `count`, or any index after the first block if no block is open.
+/// Returns the index in the start event of a block that follows `count` other blocks. Returns `None` if the index is
+/// absent or out of order. The index must be `count`; after the first block, any index is valid if no block is open.
 pub(crate) fn valid_block_index(seen: &EventMembers<'_>, count: usize, is_any_open: bool) -> Option<usize> {
     seen.index.filter(|index| *index == count || (count > 0 && !is_any_open))
 }

@@ -44,7 +44,8 @@ pub trait DialectDecoder: Send {
     /// Returns the errors of [`DialectDecoder::push`].
     fn end(&mut self, events: &mut Vec<AnswerEvent>) -> Result<(), UpstreamError>;
 
-    /// Returns the name under which the provider sent reasoning, if the dialect has several names and one has arrived.
+    /// Returns the member name under which the provider sent reasoning. `None` if no reasoning has arrived, or if the
+    /// dialect has only one name for it.
     fn reasoning_name(&self) -> Option<ReasoningName> {
         None
     }
@@ -135,8 +136,8 @@ fn comment_event(event: &SseEvent) -> Option<AnswerEvent> {
     Some(usage::parse_energy_comment(comment).map_or(AnswerEvent::Ping, AnswerEvent::Energy))
 }
 
-/// Returns the error that an event reports in its `error:` field or by its name. The name does not count if the data
-/// has a type of the dialect (`has_known_type`).
+/// Returns the error that an event reports, in its `error:` field or by the event name `error`. The event name is
+/// ignored if the data has a type of the dialect (`has_known_type`).
 pub(crate) fn event_error(event: &SseEvent, has_known_type: bool) -> Option<UpstreamError> {
     let data = event.error_data().filter(|_| event.error.is_some() || !has_known_type)?;
     Some(classify::classify_in_band_error(data))

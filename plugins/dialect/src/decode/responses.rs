@@ -1,9 +1,10 @@
 //! Decoder of the responses dialect.
 //!
 //! The order of events is checked where it affects the meaning: the start of the response is first, and deltas come
-//! only for an open item of their kind. Text that the deltas lack is taken from the event that ends a part, an item or
-//! the response, or else from the event that starts an item. If an end event contradicts the deltas, the stream is
-//! malformed. Unknown events and items, such as the calls of tools that a provider runs itself, are ignored.
+//! only for an open item of their kind. The rest of a text, beyond what the deltas had, is taken from the event that
+//! ends a part, an item or the response, or else from the event that starts an item. If an end event contradicts the
+//! deltas, the stream is malformed. Unknown events and items, such as the calls of tools that a provider runs itself,
+//! are ignored.
 
 #[cfg(test)]
 mod bounds_tests;
@@ -172,7 +173,8 @@ impl DecodedOutput {
         Ok(items.len() - 1)
     }
 
-    /// Closes an item, and emits content that the deltas lacked. An item without an opening event is opened first.
+    /// Closes an item, and emits the rest of its content, beyond what the deltas had. An item without an opening
+    /// event is opened first.
     fn finish_item(
         &mut self,
         data: &Bytes,
@@ -260,8 +262,9 @@ impl DecodedOutput {
         Ok(())
     }
 
-    /// Emits the text that the complete items in `output` have and the deltas lacked, and then the texts from the start
-    /// of items that `output` does not repeat. Returns `ModelOutput` for more than [`MAX_ITEMS`] items.
+    /// Emits the rest of each text of the complete items in `output`, beyond what the deltas had. Then emits the
+    /// texts from the start of items that `output` does not repeat. Returns `ModelOutput` for more than [`MAX_ITEMS`]
+    /// items.
     fn push_output(
         &mut self,
         source: &Bytes,

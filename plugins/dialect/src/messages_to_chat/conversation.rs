@@ -269,8 +269,8 @@ impl<'a> ConversationWriter<'a> {
                     serialize::write_system(&[text], out);
                 }
             }
-            // A turn with system texts before its tool results writes them at its end, so a later system text must be
-            // added to them.
+            // This turn has only tool results, and its system texts are written after them. A later system text joins
+            // these system texts.
             (_, Some(OpenMessage::User(turn))) if turn.parts.is_empty() && !turn.system_texts.is_empty() => {
                 turn.system_texts.append(&mut texts);
             }

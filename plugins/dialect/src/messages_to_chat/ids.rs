@@ -26,7 +26,7 @@ pub(crate) fn portable_call_id(id: &[u8]) -> Cow<'_, [u8]> {
     if is_portable_call_id(&decoded) {
         return decoded;
     }
-    // Two different hashes of the id make a collision of two ids unlikely.
+    // The new id consists of two different hashes, so that a collision with another id is unlikely.
     let (one, other) = (fnv1a(&decoded), fnv1a_update(fnv1a(b"id"), &decoded));
     Cow::Owned(format!("call_{one:016x}{other:016x}").into_bytes())
 }
@@ -60,8 +60,9 @@ pub(crate) fn nine_char_call_id(id: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(digits.collect())
 }
 
-/// Shortens a tool name (body of a JSON string) for chat providers. A name over 64 bytes is replaced by its end and its
-/// hash, like that of a tool of a responses client, so that both have the same name at a provider.
+/// Shortens a tool name (body of a JSON string) for chat providers. A name over 64 bytes is replaced by its end and
+/// its hash. The names of responses clients are shortened in the same way, so that a tool always has the same name at
+/// a provider.
 pub(crate) fn shorten_tool_name(name: &[u8]) -> Cow<'_, [u8]> {
     if name.len() <= MAX_FUNCTION_NAME_BYTES {
         return Cow::Borrowed(name);

@@ -16,8 +16,8 @@ use crate::{json_cursor, test_support, translators};
 use penstock_core::*;
 use std::path::{Path, PathBuf};
 
-/// Returns the translators whose golden cases are run here, and their folders. Those between chat dialects and those of
-/// responses clients have tests of their own.
+/// Returns the translators whose golden cases are run here, and their folders. The translator from chat to chat and
+/// the translators of responses clients have tests of their own.
 fn translated_pairs() -> impl Iterator<Item = (String, &'static dyn Translator)> {
     let pairs = translators().filter(|pair| pair.client_dialect() != Dialect::Responses);
     let pairs = pairs

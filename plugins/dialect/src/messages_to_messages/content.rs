@@ -22,7 +22,7 @@ pub(super) enum RewrittenBlock<'a> {
 
 /// Edit of a part of a block.
 pub(super) enum BlockEdit<'a> {
-    /// Replacement of a tool result's content by the same content with its own edits, such as without blank texts.
+    /// Replacement of a tool result's content by its edited form, for example without blank texts.
     Content(EditedContent<'a>),
     /// Replacement of an id by one with characters that every provider accepts.
     PortableId,
@@ -74,7 +74,7 @@ impl<'a> EditedContent<'a> {
         content
     }
 
-    /// Restores the original content of a message that has only blank texts, which were dropped.
+    /// Restores the original content of a message if all its texts were blank and no block is left.
     pub(super) fn restore_if_empty(mut self) -> Self {
         if !self.blocks.is_empty() {
             return self;

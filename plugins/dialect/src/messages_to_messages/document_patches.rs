@@ -45,7 +45,8 @@ impl<'a> DocumentPatches<'a> {
         self.edits.push((end..end, member.into()));
     }
 
-    /// Removes the items of a list whose flag is true, each with the comma after it, or at the end the one before it.
+    /// Removes the list items whose flag is true, each with the comma after it. For items at the end of the list,
+    /// removes the comma before them instead.
     fn remove_items(&mut self, items: impl Iterator<Item = (Range<usize>, bool)>) {
         let (mut retained_end, mut run, mut end) = (None, None, 0);
         for (item, gone) in items {

@@ -36,7 +36,7 @@ impl HiddenBlocks {
         index.is_some_and(|index| self.0.binary_search(&index).is_ok())
     }
 
-    /// Returns the index that a block which is not hidden has for the client.
+    /// Returns the index that the client receives for a block that is not hidden.
     pub(super) fn client_index(&self, index: usize) -> usize {
         index - self.0.partition_point(|hidden| *hidden < index)
     }

@@ -178,7 +178,8 @@ impl StreamPassthrough {
     /// event, and it writes the end of the answer too.
     fn end_cut_answer(&mut self, shadow: OutputBuffer, out: &mut OutputBuffer) -> Result<(), UpstreamError> {
         if self.has_foreign_events {
-            // The shadow translator numbers the blocks in another way.
+            // The blocks of the shadow translator have other indices than those of the client. So the shadow
+            // translator cannot write the end of the answer.
             return Err(UpstreamError::invalid_model_output());
         }
         self.is_rescued = true;
@@ -287,8 +288,8 @@ impl StreamPassthrough {
         }
     }
 
-    /// Records a delta: it replaces the input of its block's start event, or contains the signature that was missing
-    /// there.
+    /// Records that a delta replaces the input of its block's start event, or that it has the signature of its
+    /// thinking block.
     fn record_delta(&mut self, seen: &EventMembers<'_>) {
         if !self.early_inputs.is_empty() {
             self.early_inputs.retain(|(index, _)| Some(*index) != seen.index);

@@ -163,8 +163,8 @@ pub(super) fn has_implausible_usage_details(usage: &[u8], known: &TokenUsage) ->
             .is_some_and(|details| exceeds(details, known.input))
 }
 
-/// Replaces the usage by `known` if one of the two counts that every client reads is missing or implausible, or if its
-/// details exceed its totals.
+/// Replaces the usage by `known` in two cases: one of the two counts that every client reads is missing or
+/// implausible, or the details exceed the totals.
 fn repair_usage(
     patches: &mut DocumentPatches<'_>,
     message: &[u8],
@@ -265,7 +265,8 @@ pub(super) fn repair_block_start(
     repair_block(&mut patches, opened, |_| String::new());
     let mut words = None;
     if let Some(name) = text_member(opened) {
-        // If a member is repeated, the first one is used, as in the shadow translator, and all of them are emptied.
+        // If the object has the member several times, the first value is used, as in the shadow translator. All
+        // values are emptied.
         for reported in json_cursor::members(opened)
             .filter(|(key, _)| key == name)
             .filter_map(|(_, reported)| nonempty_string(reported))

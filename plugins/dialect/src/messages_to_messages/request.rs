@@ -141,8 +141,8 @@ fn engine_parameters<'a>(
     Ok(passed)
 }
 
-/// Returns true if every tool schema begins with its `type`, as nearly all do. This check is fast, because the tools
-/// are not parsed; it may be false for tools with white space or escapes, which are then parsed.
+/// Returns true if every tool schema begins with its `type`, as nearly all do. The check is fast, because it does not
+/// parse the tools. It may return false for tools with white space or escapes; these tools are then parsed.
 fn have_schema_types(tools: &[u8]) -> bool {
     let count = |text: &[u8]| memchr::memmem::find_iter(tools, text).count();
     // The JSON Schema member `type` is a string or a list.
@@ -193,7 +193,7 @@ fn has_tools(ask: &InferenceRequest) -> bool {
     ask.member_value("tools").is_some_and(|tools| json_cursor::elements(tools).next().is_some())
 }
 
-/// Returns true if the provider does not get all stop sequences of the request, so that the gateway enforces the others.
+/// Returns true if the provider does not get all stop sequences of the request. The gateway then enforces the others.
 pub(super) fn needs_stop_sequence_enforcement(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> bool {
     response_constraints::upstream_stop_sequences(&ask.stop, target).len() < ask.stop.len()
 }

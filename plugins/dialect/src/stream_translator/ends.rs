@@ -30,8 +30,8 @@ impl StreamTranslator {
         }
     }
 
-    /// Returns true if all choices have output, and as many tokens as they may have by the reported usage, although one
-    /// has no finish reason. A provider that continues an answer has another cap.
+    /// Returns true if a choice has no finish reason, but all choices have output and have reached the token cap,
+    /// according to the reported usage. False for a provider that continues an answer, because it has another cap.
     pub(super) fn is_at_cap(&self) -> bool {
         let has_output = self.output_bytes > 0 && self.choice_sizes.iter().all(|size| size.bytes > 0);
         has_output
@@ -40,7 +40,8 @@ impl StreamTranslator {
             && self.token_cap.is_reached_by_reported_usage(self.usage().as_ref())
     }
 
-    /// Returns the error of a truncated stream; a provider that returns fewer choices than requested is not at fault.
+    /// Returns the error of a truncated stream. If the provider only returned fewer choices than requested, the error
+    /// has the number of complete choices, because the provider is then not at fault.
     pub(super) fn truncation_error(&self) -> UpstreamError {
         let choices = self.finished.iter().copied().zip(self.choice_sizes.iter().map(|size| size.bytes));
         let answered =
@@ -64,7 +65,7 @@ impl StreamTranslator {
         Ok(())
     }
 
-    /// Records the finish reason of a choice. That of the first choice is the one of the whole answer.
+    /// Records the finish reason of a choice. The finish reason of the first choice is also that of the whole answer.
     pub(super) fn record_finish(&mut self, choice: u32, reason: FinishReason) {
         if let Some(finished) = self.finished.get_mut(choice as usize) {
             *finished = true;
@@ -81,8 +82,8 @@ impl StreamTranslator {
         self.finished.iter().all(|finished| *finished)
     }
 
-    /// Updates the progress when all choices have a finish reason. A finish reason without output and without usage is
-    /// not enough, because some engines send it with the role, before the output.
+    /// Updates the progress when all choices have a finish reason. Finish reasons count only after output or usage,
+    /// because some engines send them with the role, before the output.
     pub(super) fn update_progress(&mut self) {
         let is_answered = self.progress > StreamProgress::Pending || self.usage_after_output;
         let is_trusted = self.finish_confidence == FinishConfidence::Trusted

@@ -36,8 +36,8 @@ pub struct ChatStreamWriter {
 }
 
 impl ChatStreamWriter {
-    /// Creates a writer for all `n` choices, or for one of several choices that are requested separately. In the second
-    /// case it writes neither roles nor an end, because the writer of all choices writes them.
+    /// Creates a writer for all `n` choices, or for one of several choices that are requested separately. The writer
+    /// of one choice writes neither roles nor an end, because the writer of all choices writes them.
     #[must_use]
     pub fn new(face: &ResponseIdentity, n: u32, include_usage: bool, choices: ChoiceSelection) -> Self {
         let (only_choice, has_started) = match choices {

@@ -44,7 +44,8 @@ pub struct MessagesStreamWriter {
     pending_bytes: usize,
     finish_reason: Option<(FinishReason, Option<EscapedText>)>,
     has_tool_call: bool,
-    /// True if more follows complete tool arguments, or too much is buffered, so that the answer ends with an error.
+    /// True if text follows complete tool arguments, or if too much text is buffered. The answer then ends with an
+    /// error.
     is_invalid: bool,
 }
 

@@ -40,7 +40,8 @@ pub trait DialectWriter: Send {
     /// Appends the output that precedes the content of all choices.
     fn write_start(&mut self, _out: &mut Vec<u8>) {}
 
-    /// Records the finish reason of a choice that another request answered.
+    /// Records the finish reason of a choice that was requested separately, and whose output another writer has
+    /// written.
     fn record_separate_choice_finish(&mut self, _choice: u32, _finish: FinishReason) {}
 
     /// Returns true if the client sees [`AnswerEvent::Reasoning`]; a rescue compares only visible text.
@@ -52,8 +53,8 @@ pub trait DialectWriter: Send {
         false
     }
 
-    /// Returns true if the dialect cannot express the answer, since the model wrote invalid tool arguments. Called at
-    /// the end of the answer; [`DialectWriter::write_end`] then ends it with an error.
+    /// Returns true if the dialect cannot express the answer, because the model wrote invalid tool arguments. Called
+    /// at the end of the answer; [`DialectWriter::write_end`] then ends the answer with an error.
     fn has_invalid_output(&self) -> bool {
         false
     }

@@ -41,7 +41,7 @@ impl ProviderAdapter for OpenAiEmbeddings {
                 vec![Bytes::from([br#"{"model":"#, json_string(target.model).as_slice()].concat())];
             body.push(Bytes::from_static(br#","input":"#));
             match ask.members.get("input") {
-                // Sends the input in the bytes of the client's request, without a new serialization.
+                // The input is copied as bytes from the client's request, and not serialized again.
                 Some(field) if embed.is_verbatim && inputs.len() == all => {
                     body.push(ask.body.slice(field.value.clone()));
                 }

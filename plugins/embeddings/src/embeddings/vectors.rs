@@ -33,7 +33,8 @@ enum VectorLocation {
 struct VectorItem {
     location: VectorLocation,
     index: Option<usize>,
-    /// True if its object has all members that the client expects, with the index of its position in the list.
+    /// True if the provider's object can be sent unchanged: it has all members that the client expects, and its
+    /// `index` is its position in the list.
     complete: bool,
 }
 
@@ -201,7 +202,7 @@ pub(super) fn write_vectors(parts: Vec<AnswerVectors>, out: &mut Vec<Bytes>) {
     if let [AnswerVectors { provider_body: given, untouched: Some(array), .. }] = parts.as_slice() {
         return out.push(given.slice(array.clone()));
     }
-    // Consecutive small texts between the vectors share one buffer.
+    // The short texts between the vectors share one buffer.
     let mut between = Vec::with_capacity(64 * parts.iter().map(AnswerVectors::len).sum::<usize>() + 2);
     let mut pieces: Vec<(Range<usize>, Bytes)> = Vec::new();
     for (index, (part, location)) in

@@ -1,5 +1,6 @@
-//! Rerank: the code that the adapters of all provider APIs share. Scores are scaled, sorted and cut here, whatever the
-//! provider does; documents are taken from the request, so providers do not return them.
+//! Rerank: the code that the adapters of all provider APIs share. The gateway itself scales and sorts the scores and
+//! applies `top_n`, whatever the provider does. Documents are taken from the request, so providers do not return
+//! them.
 
 pub(crate) mod standard;
 pub(crate) mod tei;

@@ -23,7 +23,7 @@ pub struct StandardRerank {
     parameters: &'static [&'static str],
 }
 
-/// Member by which a provider leaves documents out of its answer.
+/// Request member that makes a provider leave the documents out of its answer.
 const WITHOUT_DOCUMENTS: &str = r#","return_documents":false"#;
 
 const fn variant(name: &'static str, extra: &'static str) -> StandardRerank {

@@ -36,8 +36,8 @@ impl ProviderAdapter for TeiRerank {
         target: &AttemptTarget<'_>,
     ) -> Result<Vec<UpstreamRequest>, ApiError> {
         let rerank = task(ask).ok_or_else(|| ApiError::invalid("documents", "documents: expected texts."))?;
-        // The engine can return logits or probabilities. If the gateway applies the sigmoid, it asks for logits, so
-        // that the sigmoid is applied only once.
+        // The engine can return logits or probabilities. If the gateway applies the sigmoid, the request asks for
+        // logits: otherwise the sigmoid would be applied twice.
         let raw = target.capabilities.score_transform == RerankScoreTransform::Sigmoid;
         let call = |documents: &[Bytes]| {
             let mut body = vec![Bytes::from_static(br#"{"query":"#), rerank.query.clone()];
@@ -71,8 +71,8 @@ impl ProviderAdapter for TeiRerank {
     }
 }
 
-/// Returns the transformation of the scores in an answer. The engine returns probabilities unless `raw_scores` asks for
-/// logits, so they are not transformed if a provider refused this member.
+/// Returns the transformation of the scores in an answer. The engine returns probabilities unless `raw_scores` asks
+/// for logits. If the provider refused `raw_scores`, the scores are therefore not transformed.
 const fn answer_transform(target: &AttemptTarget<'_>) -> RerankScoreTransform {
     if target.allows_member(AdjustableMember::RawScores) {
         target.capabilities.score_transform

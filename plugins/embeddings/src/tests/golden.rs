@@ -3,10 +3,10 @@
 //! | file | |
 //! |---|---|
 //! | `ask.json` | what the client sends |
-//! | `target.json` | what is special to the offer; `headers` of the answers |
-//! | `sent.json` | what the provider is sent, a line for each call |
-//! | `got.json`, `got.2.json` … | what it answers to each |
-//! | `answered.json` | what the client gets, and what is known of the answer; or the fault |
+//! | `target.json` | properties of the offer that differ from the default; `headers` of the answers |
+//! | `sent.json` | requests to the provider, one line for each call |
+//! | `got.json`, `got.2.json` … | the provider's answer to each call |
+//! | `answered.json` | the client's answer with its metadata, or the error of the provider's answer |
 //!
 //! With `PENSTOCK_BLESS` set, `sent.json` and `answered.json` are written.
 

@@ -230,7 +230,7 @@ fn logits_and_probabilities_are_never_confused() {
     assert!(whole(RerankScoreTransform::Sigmoid, raw).is_ok());
 }
 
-/// Returns the answer of an engine that reads `raw_scores` like text-embeddings-inference.
+/// Returns the answer of an engine that implements `raw_scores` in the same way as text-embeddings-inference.
 fn engine_scores(request: &UpstreamRequest, logits: &[f64]) -> UpstreamAnswer {
     let request: Value = serde_json::from_slice(&request.body.concat()).unwrap();
     let raw = request["raw_scores"] == true;

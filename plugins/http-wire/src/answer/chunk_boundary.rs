@@ -31,7 +31,7 @@ enum BoundaryState {
 }
 
 impl ChunkedBodyScanner {
-    /// Scans the next bytes and returns how many of them belong to the body: all, unless the body ends among them.
+    /// Scans the next bytes and returns how many of them belong to the body: all of them until the body ends.
     ///
     /// # Errors
     /// Returns the violated rule of RFC 9112 §7.1, or an error if a line or the trailers exceed their size limit.

@@ -6,7 +6,8 @@ use bytes::{Bytes, BytesMut};
 
 /// Maximum length of a line with a chunk size and its extensions, or of a trailer, in bytes without its CR LF.
 pub(super) const MAX_LINE_BYTES: usize = 4 * 1024;
-/// Maximum number of digits of a chunk size, leading zeros included: other parsers have this limit or overflow.
+/// Maximum number of digits of a chunk size, leading zeros included. Some other parsers have this limit too, and
+/// others overflow on longer numbers.
 const MAX_SIZE_DIGITS: usize = 15;
 /// Maximum bytes of all trailers.
 pub(super) const MAX_TRAILER_BYTES: usize = 16 * 1024;
@@ -47,8 +48,8 @@ impl ChunkDecoder {
     /// Decodes the next part of the body, and removes its bytes and its framing from the front of the buffer.
     ///
     /// # Errors
-    /// Returns the violated rule of RFC 9112 §7.1, or an error if a line or the trailers exceed their size limit; the
-    /// bytes after it cannot be interpreted.
+    /// Returns the violated rule of RFC 9112 §7.1, or an error if a line or the trailers exceed their size limit;
+    /// after an error, further bytes cannot be interpreted.
     pub fn decode_next(&mut self, buffer: &mut BytesMut) -> Result<ChunkStep, MalformedMessage> {
         loop {
             match self.state {

@@ -1,8 +1,8 @@
 //! HTTP/1.1 response heads, and the end of the response body. The head stays in its original bytes, and fields are
 //! looked up on demand.
 //!
-//! Rules: RFC 9112 §6.3 and §7.1. An ambiguous response is rejected, or its connection is closed after it, so that its
-//! bytes are never read as another response.
+//! Rules: RFC 9112 §6.3 and §7.1. An ambiguous response is rejected, or its connection is closed afterwards. So bytes
+//! of one response are never read as a part of another.
 
 mod chunk_boundary;
 mod chunk_decoder;
@@ -85,9 +85,9 @@ impl Http1ResponseHead {
     }
 }
 
-/// Scan of a head that arrives in pieces, which decides after each piece if the head is parsed: parsing it every time
-/// would take quadratic time. A head is parsed if its blank line may have arrived, and whenever its length has
-/// doubled, so that an invalid head is rejected early.
+/// Scan of a head that arrives in pieces. It decides after each piece whether to parse the head, because parsing
+/// after every piece would take quadratic time. A head is parsed if its blank line may have arrived, and whenever its
+/// length has doubled, so that an invalid head is rejected early.
 #[derive(Debug, Default)]
 pub struct ResponseHeadScan {
     /// Number of bytes searched for a blank line.
@@ -115,8 +115,8 @@ impl ResponseHeadScan {
     }
 }
 
-/// Parser settings that tolerate folded values and blanks before a colon, which do not change the meaning of any parsed
-/// header field.
+/// Parser settings that tolerate folded values and blanks before a colon. Neither changes the meaning of a header
+/// field that the gateway reads.
 fn lenient_config() -> httparse::ParserConfig {
     let mut config = httparse::ParserConfig::default();
     config.allow_spaces_after_header_name_in_responses(true);

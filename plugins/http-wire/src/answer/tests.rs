@@ -105,7 +105,7 @@ fn a_head_received_byte_by_byte_is_parsed_a_few_times() {
         assert!(reads <= 18, "{reads}");
         assert_eq!(parse_bytewise(text.get(..text.len() - 1).unwrap().as_bytes()).1, None);
     }
-    // For any split, a parse is due when the head is complete.
+    // At any split, `should_parse` returns true when the head is complete.
     let text = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n";
     for cut in 0..text.len() {
         let mut scan = ResponseHeadScan::default();
@@ -115,7 +115,8 @@ fn a_head_received_byte_by_byte_is_parsed_a_few_times() {
     assert!(!ResponseHeadScan::default().should_parse(b""));
 }
 
-/// Body decoded from the pieces, or the error, and the remaining bytes.
+/// Body decoded from the pieces, true if the body has ended, and the number of bytes left in the buffer; or the
+/// error.
 fn decode_body(pieces: &[&[u8]]) -> Result<(Vec<u8>, bool, usize), MalformedMessage> {
     let (mut chunks, mut buffer, mut body) = (ChunkDecoder::default(), BytesMut::new(), Vec::new());
     let mut over = false;

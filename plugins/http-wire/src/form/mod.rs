@@ -169,7 +169,8 @@ impl MultipartParser {
         if self.parts > MAX_PARTS {
             return Err(MultipartError::TooManyParts);
         }
-        // The line end is not removed from the input, because it also ends a part head without headers.
+        // The line end stays in the input. In a part head without headers, it is the first half of the blank line
+        // that ends the head.
         *rest = rest.split_off(padding);
         self.state = MultipartState::Head;
         Ok(true)
@@ -190,7 +191,8 @@ impl MultipartParser {
         let part = PartHead::parse(head.get(2..).unwrap_or_default()).ok_or(MultipartError::InvalidHead)?;
         self.events.push_back(MultipartEvent::Part(part));
         self.state = MultipartState::Content;
-        // The blank line is consumed with the head: even after empty content, the delimiter has a line end of its own.
+        // The blank line is removed with the head. It cannot be a part of the next delimiter, which begins with a
+        // line end of its own even after empty content.
         Ok(true)
     }
 }

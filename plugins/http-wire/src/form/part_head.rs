@@ -69,8 +69,8 @@ pub(super) fn header_parameter(mut text: &str, name: &str) -> Option<String> {
     }
 }
 
-/// Reads a quoted string up to the closing quote; returns it with the remaining text. A backslash escapes only a quote
-/// or itself, because Windows file names contain others.
+/// Reads a quoted string up to the closing quote; returns it with the remaining text. A backslash escapes only a
+/// quote or another backslash, because Windows file names contain backslashes before other characters.
 fn unquote(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut letters = text.char_indices().peekable();

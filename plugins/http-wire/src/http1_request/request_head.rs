@@ -25,7 +25,7 @@ impl Http1RequestHead {
         span_bytes(&self.bytes, self.scan.method)
     }
 
-    /// Path without the query; `*` for this target, and the whole target of a CONNECT request.
+    /// Path without the query. `*` for the target `*` (of OPTIONS), and the whole target of a CONNECT request.
     #[must_use]
     pub fn path(&self) -> &str {
         let path = self.text(self.scan.target.path);

@@ -224,7 +224,7 @@ impl SseDecoder {
     }
 
     /// Returns the event that ends before the current line, if it has data, a comment or an error. The standard drops
-    /// an event without data; one named `error` is a report nevertheless.
+    /// an event without data, but an event named `error` is returned too, because it reports an error.
     fn take_event(&mut self) -> Option<SseEvent> {
         let size = std::mem::take(&mut self.line);
         let fields = std::mem::take(&mut self.fields);

@@ -15,9 +15,9 @@ pub enum ObjectMemberEvent<'a> {
     End,
 }
 
-/// Visits the members of each object of the array `json`, until `visit` returns [`ControlFlow::Break`], whose value is
-/// returned. If the value of the member `nested` is an array, its objects are visited instead of the member. Elements
-/// that are no objects are skipped.
+/// Visits the members of each object of the array `json`, until `visit` returns [`ControlFlow::Break`]. Returns the
+/// value of that break. If the value of the member `nested` is an array, the objects in that array are visited
+/// instead of the member. Elements that are no objects are skipped.
 ///
 /// Each byte is scanned once, and strings are only searched for their end: the JSON must be valid. Malformed JSON ends
 /// the visit silently, or yields pieces of it. `known_strings` are ranges of strings with their quotes, sorted; these

@@ -38,7 +38,7 @@ struct JsonScanner<'b, F> {
 /// opaque member is validated, and recorded as one node without children.
 ///
 /// # Errors
-/// Returns the first error, and the nodes recorded so far, which show the value that contains it.
+/// Returns the first error, and the nodes recorded so far, which show the value that contains the error.
 pub fn scan(
     bytes: &[u8],
     bounds: StructureLimits,
@@ -176,7 +176,7 @@ impl<F: Fn(&[u8], usize) -> bool> JsonScanner<'_, F> {
     fn close_container(&mut self) {
         self.at += 1;
         let Some(open) = self.open.pop() else { return };
-        // The content of an opaque value is not recorded; only the end of its node is set.
+        // Values inside an opaque value have no nodes; only the node of the opaque value itself gets an end.
         if self.open.last().is_some_and(|outer| outer.opaque) {
             return;
         }

@@ -9,7 +9,8 @@ use crate::block::{
 use std::ops::Range;
 use wide::u8x16;
 
-/// Number of bytes without a special byte after which a string may be long base64.
+/// Number of consecutive bytes without quotes, backslashes and control characters after which the scanner checks if
+/// the string is base64.
 const PLAIN_BEFORE_BASE64: usize = 4096;
 /// Maximum number of bytes between the last complete block of base64 and the closing quote.
 pub(super) const MAX_BASE64_TAIL_BYTES: usize = 64;
@@ -21,8 +22,8 @@ pub struct StringEnd {
     pub quote: usize,
     /// True if the string has escapes.
     pub escaped: bool,
-    /// Position from which all bytes are letters of base64, except for the last [`MAX_BASE64_TAIL_BYTES`]; the position of
-    /// the quote if this is unknown.
+    /// Position from which all bytes are base64 characters, except for the last [`MAX_BASE64_TAIL_BYTES`]; the
+    /// position of the quote if this is unknown.
     pub base64: usize,
 }
 
@@ -31,7 +32,7 @@ impl StringEnd {
         Self { quote, escaped, base64: quote }
     }
 
-    /// Records a range of letters of base64, if it lasts until the end.
+    /// Records a range of base64 characters, if it lasts until the end of the string.
     fn with_base64(self, letters: Option<Range<usize>>) -> Self {
         let letters = letters.filter(|letters| self.quote - letters.end <= MAX_BASE64_TAIL_BYTES);
         Self { base64: letters.map_or(self.quote, |letters| letters.start), ..self }
@@ -103,8 +104,8 @@ const U: u8x16 = u8x16::new([b'u'; 16]);
 /// Bit that stands for the last byte of a block in a mask of 64 bits.
 const LAST: u64 = 1 << 63;
 
-/// Position after the blocks of 64 bytes from `at` that have only letters of base64. Such bytes are plain: images are
-/// validated in the pass that looks for the ends of strings.
+/// Position after the blocks of 64 bytes from `at` that have only base64 characters. These characters need no escape,
+/// so the pass that looks for the ends of strings validates images too.
 fn base64_end(bytes: &[u8], at: usize) -> usize {
     let blocks = bytes.get(at..).unwrap_or_default().as_chunks::<64>().0;
     at + blocks.iter().take_while(|block| is_base64(block)).count() * 64
@@ -127,7 +128,8 @@ fn escaped_by(backslashes: u64) -> u64 {
     (series ^ ODD) ^ backslashes
 }
 
-/// Validates `\uXXXX` escapes of the block at `at`, in which each bit marks a `u`; returns the end of the last escape.
+/// Validates the `\uXXXX` escapes of the block at `at`. Each bit of `letters` marks the `u` of an escape. Returns the
+/// end of the last escape.
 fn unicode_escapes_end(bytes: &[u8], at: usize, mut letters: u64) -> Result<usize, JsonError> {
     let mut end = at;
     while letters != 0 {

@@ -4,7 +4,7 @@
 use super::{JsonError, JsonErrorKind, JsonTape, JsonValue, StructureLimits, TapeNode, ValueKind};
 use proptest::prelude::*;
 
-/// Scans with the members `schema`, and `input` below the top, as opaque ones.
+/// Scans with these opaque members: `schema` in any object, and `input` in any object but the outermost.
 fn scan(bytes: &[u8], bounds: StructureLimits) -> Result<Vec<TapeNode>, (JsonError, Vec<TapeNode>)> {
     super::scan(bytes, bounds, |name, depth| name == b"schema" || (name == b"input" && depth > 1))
 }
@@ -170,7 +170,7 @@ fn depth_is_bounded_and_costs_no_machine_stack() {
     assert_eq!(depth("[", "]", 129, 128), Err("objects and arrays nested deeper than allowed"));
     assert_eq!(depth("[", "]", 10_000, 128), Err("objects and arrays nested deeper than allowed"));
     assert_eq!(depth("[", "]", 2_000_000, 3_000_000), Ok(()));
-    // Values that are not recorded count as well.
+    // The limit also counts the depth of values that are not recorded, inside opaque ones.
     let inside = format!("{{\"input\":{}{}}}", "[".repeat(128), "]".repeat(128));
     assert!(scan(inside.as_bytes(), BOUNDS).is_err());
 }
@@ -181,7 +181,8 @@ fn the_number_of_recorded_values_is_bounded_and_opaque_ones_count_once() {
     assert!(scan(b"[1,2,3,4]", bounds).is_ok());
     assert_eq!(scan(b"[1,2,3,4,5]", bounds).unwrap_err().0.reason, "more values than allowed");
     assert!(scan(b"{\"schema\":[1,2,3,4,5,6,7,8,{\"a\":[1]}],\"b\":1}", bounds).is_ok());
-    // A tool's arguments are opaque, what becomes an embedding is not.
+    // `input` is opaque in an inner object, such as the arguments of a tool call. It is not opaque in the outermost
+    // object, such as an embeddings request.
     assert!(scan(b"[{\"input\":[1,2,3,4,5,6,7,8]}]", bounds).is_ok());
     assert!(scan(b"{\"input\":[1,2,3,4,5,6,7,8]}", bounds).is_err());
 }

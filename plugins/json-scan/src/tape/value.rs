@@ -51,8 +51,8 @@ pub struct TapeNode {
     pub next: u32,
     /// Type of the value.
     pub kind: ValueKind,
-    /// Long string: offset after the opening quote from which all bytes are letters of base64, except for the last 64;
-    /// 0 if this is unknown.
+    /// For a long string, offset after the opening quote from which all bytes are base64 characters, except for the
+    /// last 64; 0 if this is unknown.
     pub base64_from: u16,
 }
 

@@ -56,7 +56,8 @@ fn gateways_where_a_key_is_first_used_at_once_admit_no_more_than_its_limit() {
     meters.iter_mut().for_each(|meter| meter.apply_peer_usage(&limits, &unheard, now));
     admit(&mut meters);
     assert_eq!(meters.iter().map(|meter| meter.usage_totals().requests).sum::<u64>(), 60);
-    // A client of one gateway has the rest after the second exchange.
+    // If only one gateway serves a key, that gateway may use all but the bases of the others after the second
+    // exchange.
     let mut alone = UsageMeter::default();
     alone.begin_limit_sharing(&limits, 3, now);
     for expected in [20, 20, 54] {

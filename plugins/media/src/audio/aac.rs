@@ -29,8 +29,8 @@ impl FrameConfig {
         let core = sample_rate(&mut take)?;
         take(4)?;
         if matches!(kind, 5 | 29) {
-            // An extension (SBR, parametric stereo) follows the sample rate of the core codec, so this is the rate of
-            // the extension.
+            // With an extension (SBR, parametric stereo), the rate above is that of the core codec, and the rate of
+            // the extension follows here.
             sample_rate(&mut take)?;
             kind = take(5)?;
         }

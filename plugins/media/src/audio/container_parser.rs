@@ -17,7 +17,7 @@ pub(super) enum ParserStep {
 /// Duration of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AudioDuration {
-    /// Number of ticks, with ticks per second; the rate is more than zero.
+    /// Number of ticks, and number of ticks per second (`rate`), which is more than zero.
     Ticks { ticks: u64, rate: u64 },
     /// File does not contain the duration.
     Unknown,
@@ -91,7 +91,7 @@ impl ExcludedBytes {
         self.sum = self.sum.saturating_add(std::mem::take(&mut self.pending));
     }
 
-    /// Ends the file; `missing` is the number of bytes that the last element lacks.
+    /// Ends the file; `missing` is the number of bytes that the file lacks to complete the last element.
     pub(super) fn end_file(&mut self, missing: u64) {
         if missing == 0 {
             self.confirm_element();
@@ -141,7 +141,7 @@ pub(super) struct ParserDriver {
     /// Buffered bytes of the file; the bytes before `start` are already parsed.
     held: Vec<u8>,
     start: usize,
-    /// Number of bytes still to be skipped.
+    /// Number of bytes of the file still to be skipped.
     pass: u64,
     /// Number of bytes needed for the next step.
     need: usize,
@@ -165,7 +165,8 @@ impl ParserDriver {
                 self.held.extend_from_slice(left);
                 return;
             }
-            // Only the bytes that are missing in the current element are buffered, to keep the copies small.
+            // Only the bytes that the current element still needs are copied into the buffer; the rest is parsed in
+            // place.
             let lacks = self.need.saturating_sub(held).max(1).min(bytes.len());
             let (completes, rest) = bytes.split_at(lacks);
             self.held.extend_from_slice(completes);
@@ -174,8 +175,8 @@ impl ParserDriver {
             let left = self.advance(held.get(self.start..).unwrap_or_default()).len();
             self.held = held;
             self.start = self.held.len() - left;
-            // The unparsed bytes move to the front only when half of the buffer is parsed, so that the total time is
-            // linear.
+            // The unparsed bytes move to the front only when more than half of the buffer is parsed; so the total
+            // time is linear.
             if self.start > self.held.len() / 2 {
                 self.held.drain(..self.start);
                 self.start = 0;
@@ -183,7 +184,7 @@ impl ParserDriver {
         }
     }
 
-    /// Parses the bytes as far as possible; returns the rest.
+    /// Parses the bytes as far as possible; returns the unparsed rest.
     fn advance<'b>(&mut self, mut input: &'b [u8]) -> &'b [u8] {
         loop {
             let passed = usize::try_from(self.pass).unwrap_or(usize::MAX).min(input.len());

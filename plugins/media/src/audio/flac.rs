@@ -20,7 +20,8 @@ pub(super) struct FlacParser {
     info: Option<(u32, u64)>,
     /// Ticks of all frames so far.
     ticks: u64,
-    /// Ticks of frames inside the current metadata block. They count only if the file ends before the block.
+    /// Ticks of frames found inside the current metadata block. They count only if the file ends before the block is
+    /// complete.
     block_ticks: u64,
 }
 
@@ -28,7 +29,7 @@ pub(super) struct FlacParser {
 enum FlacState {
     #[default]
     Start,
-    /// State at the header of a metadata block.
+    /// State before the header of a metadata block.
     Blocks,
     /// State inside a metadata block of which `left` bytes remain; `last` is true for the last block before the frames.
     Block {
@@ -151,7 +152,7 @@ const RESERVED_SAMPLE_SIZE: u32 = 3;
 pub(super) fn parse_frame_header(input: &[u8]) -> Option<(usize, u32, u32)> {
     let head = be32(input, 0)?;
     let field = |shift: u32, mask: u32| head >> shift & mask;
-    // Checks of the sync code, the reserved bits, the channel assignment and the sample size.
+    // Checks the sync code and the reserved bits, then the channel assignment and the sample size.
     if head >> 18 != 0x3ffe || field(17, 1) != 0 || field(0, 1) != 0 {
         return None;
     }
@@ -186,7 +187,7 @@ pub(super) fn parse_frame_header(input: &[u8]) -> Option<(usize, u32, u32)> {
     (*input.get(at)? == checksum).then_some((at + 1, samples, hertz))
 }
 
-/// Returns the number of bytes of a number that is encoded like UTF-8, up to seven bytes.
+/// Returns the length in bytes, at most seven, of a number that is encoded like a character in UTF-8.
 fn number(bytes: &[u8]) -> Option<usize> {
     let length = match bytes.first()?.leading_ones() {
         0 => 1,

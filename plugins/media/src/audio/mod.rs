@@ -1,11 +1,11 @@
 //! Format and duration of an audio upload, from its content.
 //!
 //! Bytes are pushed as they arrive; file names and content types are ignored. Formats: WAV (also RF64), MPEG audio
-//! (MP3, MPGA; bare or in an MPEG program stream), MP4 and M4A (also fragmented), WebM and Matroska, Ogg, FLAC. Nothing
-//! is decoded: headers are parsed, frames are counted, the rest is skipped, and at most twice [`MAX_BUFFERED_BYTES`]
-//! are buffered for any input, in time linear in its length. A duration in a header counts only within the limits that
-//! frames and bytes set. After lost sync parsing continues as in decoders; bytes that belong to no element count as
-//! audio.
+//! (MP3, MPGA; bare or in an MPEG program stream), MP4 and M4A (also fragmented), WebM and Matroska, Ogg, FLAC.
+//! Nothing is decoded: headers are parsed, frames are counted, the rest is skipped. For any input at most twice
+//! [`MAX_BUFFERED_BYTES`] are buffered, and the time is linear in its length. A duration in a header is used only if
+//! it is plausible for the frames and bytes of the file. After lost sync the parser searches the next element, like
+//! decoders; bytes that belong to no element count as audio.
 
 mod aac;
 mod bits;
@@ -111,14 +111,14 @@ pub enum AudioError {
 pub struct AudioMeter {
     state: MeterState,
     bytes: u64,
-    /// Bytes of tags before the file.
+    /// Number of bytes of the tags in front of the audio file.
     tags: u64,
 }
 
 #[derive(Debug)]
 enum MeterState {
-    /// Start of the file until its format is known. `pass` is the number of bytes of a tag that are still to be
-    /// skipped; `tagged` is true after a tag.
+    /// Buffered start of the file, until its format is known. `pass` is the number of bytes of a tag that are still
+    /// to be skipped; `tagged` is true after a tag.
     Start { held: Vec<u8>, pass: u64, tagged: bool },
     /// Recognised audio format.
     Audio(AudioFormat, ParserDriver),
@@ -132,7 +132,7 @@ impl Default for MeterState {
     }
 }
 
-/// Number of bytes that identify every format, and the length of every tag in front of it.
+/// Number of bytes that suffice to identify any format, and to read the length of any tag in front of the file.
 const MAGIC_LENGTH: usize = mpeg::TAG_HEADER_BYTES;
 
 impl AudioMeter {
@@ -216,8 +216,8 @@ const fn minimum_byte_rate(format: AudioFormat) -> u64 {
     }
 }
 
-/// Returns the minimum duration of a file of this size, in seconds with three decimals. Bytes of elements that the file
-/// declares as no audio count at the rate of uncompressed audio.
+/// Returns the minimum duration of a file of this size, in seconds with three decimals. Bytes of elements that the
+/// file declares as no audio count as well, but at the rate of uncompressed audio.
 fn minimum_seconds(floor: MinimumDuration, bytes: u64) -> Decimal {
     let of = |bytes, rate: u64| seconds(bytes, rate.max(1)).unwrap_or_default();
     let sounding = of(bytes.saturating_sub(floor.excluded), floor.rate);

@@ -1,6 +1,7 @@
-//! MP4, M4A, QuickTime: the sum of the sample durations of the longest audio track and its fragments, but at least the
-//! minimum for its number of samples and bytes. Boxes may come in any order, even the index after the media. Tables of
-//! any length are summed as they arrive. The duration in the track's header is used only without a sample table.
+//! MP4, M4A, QuickTime: the duration is the sum of the sample durations of the longest audio track and its fragments,
+//! but at least the minimum for the number of samples and bytes. Boxes may come in any order, even the index after
+//! the media. Tables of any length are summed as they arrive. The duration in the track's header is used only without
+//! a sample table.
 
 use super::bits::{be32, be64};
 use super::container_parser::{AudioDuration, ContainerParser, ExcludedBytes, MinimumDuration, ParserStep};
@@ -10,7 +11,7 @@ use super::mp4_track::{
 };
 use penstock_core::DurationBasis;
 
-/// Limit on the number of tracks. With more the duration is unknown.
+/// Limit on the number of tracks. With more tracks the duration is unknown.
 const MOST_TRACKS: usize = 64;
 
 /// Parser of an MP4 or QuickTime file.
@@ -63,7 +64,7 @@ const PARSED_BOXES: [&[u8; 4]; 14] = [
 ];
 /// Top-level boxes that are searched after lost sync.
 const TOP_BOXES: [&[u8; 4]; 3] = [b"moof", b"moov", b"mdat"];
-/// Maximum number of bytes that are parsed of a box, and of a box with the configuration of a codec.
+/// Maximum number of bytes that are parsed of a box in general, and of a box with the configuration of a codec.
 const MAX_PARSED: u64 = 64;
 const MAX_DESCRIPTION: u64 = 1024;
 
@@ -71,7 +72,7 @@ impl ContainerParser for Mp4Parser {
     fn duration_basis(&self) -> DurationBasis {
         let opus_packet = self.shortest_opus_packet();
         let mut audio = self.tracks.iter().filter(|track| track.is_audio);
-        // Every audio track must be countable, because a decoder may choose any of them.
+        // The duration is counted only if all audio tracks are countable, because a decoder may choose any of them.
         if audio.any(|track| !track.has_known_frame_duration(self.fragments_of(track), opus_packet)) {
             DurationBasis::Stated
         } else {
@@ -127,8 +128,8 @@ impl ContainerParser for Mp4Parser {
 }
 
 impl Mp4Parser {
-    /// Returns the duration of the shortest known packet of Opus in ticks. Only without other tracks, the first samples
-    /// are known to be packets of the audio.
+    /// Returns the duration of the shortest known packet of Opus in ticks. Returns `None` for a file with several
+    /// tracks, because there the first samples may belong to another track.
     fn shortest_opus_packet(&self) -> Option<u64> {
         if self.tracks.len() == 1 { self.media.shortest_opus_packet_ticks() } else { None }
     }
@@ -182,7 +183,7 @@ impl Mp4Parser {
             let most = if name == b"stsd" { MAX_DESCRIPTION } else { MAX_PARSED };
             let read = (size - head).min(most) as usize;
             let head = head as usize;
-            // Waits for the whole content; if the file ends before, the box is ignored.
+            // Waits for all bytes of the content that are read; if the file ends before, the box is ignored.
             let Some(content) = input.get(head..head + read) else { return ParserStep::Need(head + read) };
             self.excluded.begin_element(size);
             if let Some((passed, state)) = self.read(name, content, size - head as u64) {
@@ -195,7 +196,7 @@ impl Mp4Parser {
         ParserStep::Skip(size)
     }
 
-    /// Keeps the first samples of a box, and skips all further samples.
+    /// Buffers the first samples of a box, and skips all further samples.
     fn read_media(&mut self, input: &[u8], left: u64) -> ParserStep {
         let (count, is_more_wanted) = self.media.keep_bytes(input, left);
         if is_more_wanted {
@@ -262,7 +263,7 @@ impl Mp4Parser {
             self.state = Mp4State::Box;
             return self.next_box(input);
         }
-        // The names of all top-level boxes that are searched begin with `m`, four bytes after the start of the box.
+        // The searched boxes have names that begin with `m`. The name is four bytes after the start of the box.
         let rest = input.get(5..).unwrap_or_default();
         ParserStep::Skip(memchr::memchr(b'm', rest).map_or(input.len() - 4, |at| at + 1) as u64)
     }
@@ -361,8 +362,8 @@ impl Mp4Parser {
     }
 }
 
-/// Returns the duration in ticks and the ticks per second of a header box. A duration with all bits set is unknown and
-/// becomes 0.
+/// Reads the duration in ticks and the number of ticks per second from a header box. A duration with all bits set is
+/// unknown and becomes 0.
 fn length(content: &[u8], long: bool) -> Option<(u64, u32)> {
     let at = if long { 20 } else { 12 };
     let ticks = number(content, at + 4, long)?;

@@ -2,10 +2,11 @@
 
 use super::opus;
 
-/// Maximum number of bytes that are kept of a box `mdat`, and of boxes of which bytes are kept.
+/// Maximum number of bytes that are buffered of a box `mdat`, and maximum number of boxes of which bytes are
+/// buffered.
 const MAX_WINDOW: usize = 1024;
 const MAX_WINDOWS: usize = 16;
-/// Maximum number of packets whose position is kept.
+/// Maximum number of packets whose position is stored.
 const MAX_PACKETS: usize = 64;
 
 /// Positions of packets in the file, and the buffered parts of its boxes `mdat`.
@@ -42,8 +43,8 @@ impl MdatPackets {
     }
 
     /// Begins a box `mdat` whose content has `size` bytes. Returns the number of bytes before the part to buffer;
-    /// `None` if no part of the box is buffered. The part begins at the first chunk, if that is known and in this
-    /// box.
+    /// `None` if no part of the box is buffered. The part begins at the first chunk, if the position of that chunk is
+    /// known and in this box.
     pub(super) fn begin_mdat(&mut self, position: u64, size: u64) -> Option<u64> {
         if size == 0 || self.windows.len() >= MAX_WINDOWS {
             return None;
@@ -64,8 +65,8 @@ impl MdatPackets {
         (count, count < left && window.len() < MAX_WINDOW)
     }
 
-    /// Returns the duration in ticks of the shortest of the known packets of Opus; `None` if none is known. Packets may
-    /// have different durations, and the duration is used for all of them.
+    /// Returns the duration in ticks of the shortest known Opus packet; `None` if no packet is known. Callers use
+    /// this duration for all packets, although packets may have different durations.
     pub(super) fn shortest_opus_packet_ticks(&self) -> Option<u64> {
         // If the first sample of a chunk is missing, the positions of its later samples are unknown.
         let mut next = self.first_chunk.filter(|chunk| self.packet_ticks(*chunk).is_some());
@@ -81,7 +82,7 @@ impl MdatPackets {
         packets.filter(|ticks| *ticks > 0).min()
     }
 
-    /// Returns the duration of the packet at this position, if its first bytes were kept.
+    /// Returns the duration of the packet at this position, if its first bytes are buffered.
     fn packet_ticks(&self, position: u64) -> Option<u64> {
         self.windows.iter().find_map(|(start, window)| {
             let offset = usize::try_from(position.checked_sub(*start)?).ok()?;

@@ -15,7 +15,8 @@ pub(super) struct Mp4Track {
     pub rate: u32,
     /// Duration in ticks as the header of the track states it, without fragments.
     pub header_duration: u64,
-    /// True if the track has a table of sample durations. If it has several, the one with the longest sum counts.
+    /// True if the track has a table of sample durations. If the track has several tables, the one with the longest
+    /// sum counts.
     pub has_table: bool,
     longest: u64,
     current: u64,
@@ -41,7 +42,7 @@ impl Mp4Codec {
     /// Reads the codec from the table of sample descriptions (`stsd`) of a track.
     pub(super) fn parse(content: &[u8]) -> Option<Self> {
         let known = Self::from_name(content.get(12..16)?, content);
-        // Samples may refer to a description after the first.
+        // Samples may refer to a later description than the first one.
         let later = || {
             let names: [&[u8]; 2] = [b"mp4a", b"Opus"];
             let found = names.into_iter().find(|name| memchr::memmem::find(content, name).is_some());
@@ -64,15 +65,15 @@ impl Mp4Codec {
         }
     }
 
-    /// Returns true if the codec may be uncompressed or lossless, which is also assumed of an unknown codec.
+    /// Returns true if the codec may be uncompressed or lossless. An unknown codec may be.
     pub(super) const fn may_be_lossless(self) -> bool {
         matches!(self, Self::Other | Self::Plain(_))
     }
 
     /// Returns the minimum duration of this number of samples. If the configuration states the duration of a sample,
-    /// this is the sum without two samples, which may be trimmed. Otherwise a sample of a lossy codec counts 10 ms,
-    /// less than any frame. A sample of Opus lasts as long as the shortest of the known packets (`opus_packet`, in
-    /// ticks), or else counts 2.5 ms.
+    /// the minimum is the sum of all but two samples, which may be trimmed. Otherwise a sample of a lossy codec
+    /// counts 10 ms, less than any frame. A sample of Opus lasts as long as the shortest of the known packets
+    /// (`opus_packet`, in ticks), or else counts 2.5 ms.
     fn minimum(self, samples: u64, opus_packet: Option<u64>) -> AudioDuration {
         match self {
             Self::Lossy(Some(config)) | Self::Plain(config) => of_frames(config, samples.saturating_sub(2)),
@@ -153,11 +154,11 @@ impl Mp4Track {
         self.current = self.current.saturating_add(u64::from(count) * u64::from(ticks));
     }
 
-    /// Returns true if each sample is a frame of a known duration, so that the number of samples limits what the file
-    /// can state. `fragments` and `opus_packet` are as in [`Self::duration`].
+    /// Returns true if each sample is a frame of a known duration. Then the number of samples limits the duration
+    /// that the file can state. `fragments` and `opus_packet` are as in [`Self::duration`].
     pub(super) fn has_known_frame_duration(&self, fragments: (u64, u64), opus_packet: Option<u64>) -> bool {
         let has_frames = match self.coding {
-            // A sample of PCM may have any number of bytes.
+            // A sample of PCM may have any number of bytes, so the number of PCM samples gives no reliable duration.
             Mp4Codec::Lossy(Some(config)) | Mp4Codec::Plain(config) => config.samples > 1,
             Mp4Codec::Opus => opus_packet.is_some(),
             Mp4Codec::Lossy(None) | Mp4Codec::Other => false,
@@ -165,8 +166,9 @@ impl Mp4Track {
         has_frames && self.samples.saturating_add(fragments.1) > 0
     }
 
-    /// Returns the duration of the track and its fragments. `fragments` holds their ticks and their number of samples,
-    /// `opus_packet` the duration of a packet if it is Opus. A packet of Opus has at least one of the `media_bytes`.
+    /// Returns the duration of the track and its fragments. `fragments` holds the ticks and the number of samples of
+    /// the fragments, `opus_packet` the duration of a packet if the codec is Opus. An Opus packet has at least one
+    /// byte, so there are at most `media_bytes` packets.
     pub(super) fn duration(
         &self,
         fragments: (u64, u64),

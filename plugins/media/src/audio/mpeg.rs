@@ -1,12 +1,12 @@
 //! MPEG audio: every frame is counted, so that the duration of variable bit rates is exact. Noise between frames is
-//! skipped. A tag after the first frame is searched for frames, because decoders ignore the stated length of such a
-//! tag. The first frame does not count if it only holds an encoder's description of the stream (`Xing`, `Info`,
-//! `VBRI`).
+//! skipped. Tags after the first frame are searched for frames too, because decoders ignore the stated length of such
+//! tags. The first frame does not count if it contains only a description of the stream by the encoder (`Xing`,
+//! `Info`, `VBRI`).
 
 use super::bits::{be32, le32};
 use super::container_parser::{AudioDuration, ContainerParser, MinimumDuration, ParserStep};
 
-/// Ticks per second: every sample rate of MPEG audio divides it.
+/// Ticks per second: a multiple of every sample rate of MPEG audio.
 const RATE: u64 = 14_112_000;
 /// Kilobits per second by index: one row for each of the layers I, II and III of version 1 and layer I of version 2,
 /// and one for layers II and III of version 2.
@@ -76,8 +76,8 @@ impl FrameHeader {
 
 /// Number of bytes that identify a tag and its length.
 pub(super) const TAG_HEADER_BYTES: usize = 16;
-/// Number of bytes of a tag in which at most one frame header appears by chance: 17 bits of a header that matches the
-/// stream are given, so such a header appears once in 131,072 random bytes.
+/// Number of bytes of a tag in which at most one frame header is expected by chance. In a header that matches the
+/// stream 17 bits are fixed, so random bytes contain such a header about once in 131,072 bytes.
 const CHANCE: u64 = 16_384;
 
 /// Returns the length of an ID3v2 tag at this position, from its first [`TAG_HEADER_BYTES`] bytes. Decoders skip such a tag
@@ -176,8 +176,8 @@ impl MpegParser {
             if self.matches_stream(&frame) {
                 return self.count(frame, input);
             }
-            // Frames of another kind (version, layer, sample rate) are accepted if a second one follows: decoders
-            // accept them too.
+            // A frame of another kind (version, layer, sample rate) is accepted if a second frame of that kind
+            // follows: decoders accept it too.
             if input.len() < frame.length + TAG_HEADER_BYTES {
                 return ParserStep::Need(frame.length + TAG_HEADER_BYTES);
             }
@@ -243,7 +243,7 @@ impl ContainerParser for MpegParser {
     }
 
     fn end(&mut self, mut input: &[u8], missing: u64) -> AudioDuration {
-        // The last frames of a file count, although no following frame confirms them.
+        // The last frames of a file count even if no frame follows that confirms them.
         while missing == 0 && !input.is_empty() {
             let frame =
                 FrameHeader::parse(input).filter(|frame| self.kind.is_none_or(|kind| kind == frame.kind));

@@ -1,5 +1,5 @@
-//! MPEG program streams: the frames of the longest audio stream in its packets. An end code does not end the file,
-//! because decoders continue after it.
+//! MPEG program streams: the duration is that of the longest audio stream, whose frames are in packets. An end code
+//! does not end the file, because decoders continue after it.
 
 use super::bits::be16;
 use super::container_parser::{
@@ -37,7 +37,7 @@ impl ContainerParser for ProgramStreamParser {
     fn step(&mut self, input: &[u8]) -> ParserStep {
         let Some(&[zero, none, one, id]) = input.first_chunk::<4>() else { return ParserStep::Need(4) };
         if (zero, none, one) != (0, 0, 1) || id < END {
-            // After padding between packs, or after lost sync, the parser searches the next start code.
+            // Padding between packs, or lost sync: the parser searches the next start code.
             let rest = input.get(1..).unwrap_or_default();
             return ParserStep::Skip(memchr::memchr(0, rest).map_or(input.len(), |at| at + 1) as u64);
         }
@@ -66,7 +66,8 @@ impl ContainerParser for ProgramStreamParser {
             return ParserStep::Skip(whole as u64);
         }
         if !is_audio {
-            // Video packets may state no length, so the bytes after their head are searched for start codes.
+            // A video packet may state the length 0; then only its head is skipped, and the bytes after it are
+            // searched for start codes.
             return self.exclude(whole);
         }
         let Some(packet) = input.get(6..whole) else { return ParserStep::Need(whole) };

@@ -1,6 +1,6 @@
-//! Ogg: the last position of each audio stream, compared with the duration of its packets if they state one. The
-//! durations of chained streams are added. Pages are searched everywhere, even inside other pages, because decoders
-//! continue with the next page after an error.
+//! Ogg: the duration is the last position of each audio stream, compared with the duration of its packets if the
+//! codec's packets state one. The durations of chained streams are added. Pages are searched everywhere, even inside
+//! other pages, because decoders continue with the next page after an error.
 
 use super::bits::{le32, le64};
 use super::container_parser::{AudioDuration, ContainerParser, MinimumDuration, ParserStep};
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 const RATE: u64 = 48_000;
 /// Maximum number of streams that are open at the same time. With more streams the duration is unknown.
 const MOST_STREAMS: usize = 4096;
-/// Number of bytes of a page before its table of segments.
+/// Number of bytes in a page before its table of segments.
 const HEAD: usize = 27;
 /// Number of bytes that are read of a stream's first packet.
 const FIRST_PACKET: usize = 80;
@@ -29,7 +29,7 @@ pub(super) struct OggParser {
     /// Bytes of headers and of streams without audio.
     excluded: u64,
     /// Position in the file, and the end of the last page from which bytes were excluded. Apparent pages inside that
-    /// page exclude no bytes, so that no byte is excluded twice.
+    /// page exclude no further bytes, so no byte is excluded twice.
     offset: u64,
     excluded_until: u64,
 }

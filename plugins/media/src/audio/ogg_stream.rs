@@ -130,8 +130,8 @@ impl OggStream {
         PacketKind::Audio
     }
 
-    /// Returns the number of played samples. This is the last position; but if the packets have more samples than the
-    /// position and what is trimmed at both ends, it is the number of samples in the packets.
+    /// Returns the number of played samples. Usually this is the last position. If the packets have more samples than
+    /// this position and the trimming at both ends explain, it is the number of samples in the packets.
     pub(super) fn played_samples(&self) -> u64 {
         let declared = self.position.saturating_sub(self.skip);
         let trimmed = match self.codec {

@@ -9,7 +9,7 @@ const MOST_MODES: usize = 64;
 /// Bits of a mode: block flag, types of window and transform, mapping.
 const MODE_BITS: usize = 41;
 
-/// Values from the headers of a Vorbis stream that determine the duration of its packets.
+/// Values that determine the duration of the packets of a Vorbis stream, from its headers.
 #[derive(Clone, Debug)]
 pub(super) struct VorbisHeaders {
     pub rate: u32,
@@ -73,7 +73,8 @@ impl VorbisHeaders {
         if last == 0 { 0 } else { u64::from((last + block) / 4) }
     }
 
-    /// Returns the number of samples by which timestamps may be lower than the packets, at both ends together.
+    /// Returns the maximum number of trimmed samples, at both ends together: the timestamps may state this many fewer
+    /// than the packets contain.
     pub(super) fn max_trimmed_samples(&self) -> u64 {
         u64::from(self.blocks.into_iter().max().unwrap_or_default()) * 2
     }

@@ -9,7 +9,7 @@ use super::container_parser::{
 use super::mpeg::MpegParser;
 use penstock_core::DurationBasis;
 
-/// Data sizes that mean that the length was unknown when the header was written.
+/// Values of the data size by which a header says that the length was still unknown.
 const OPEN_ENDED: [u32; 2] = [0, u32::MAX];
 
 /// Maximum bytes per second of other codecs: 320 kbit/s.
@@ -27,7 +27,8 @@ pub(super) struct WavParser {
     block: u32,
     /// Number of samples, from the fact chunk.
     samples: u64,
-    /// True if the file may have more than 32 bits of data; `long` is then the length of the data, if it is stated.
+    /// True for RF64, whose data may be longer than a 32-bit size can state; `long` is then the length of the data,
+    /// if the file states it.
     is_long: bool,
     long: Option<u64>,
     /// Parser of the frames, for MPEG audio.
@@ -115,7 +116,7 @@ impl WavParser {
                     (self.state, self.data) = (WavState::Frames, 0);
                     return ParserStep::Skip(8);
                 }
-                // A padding byte makes odd data even.
+                // A padding byte follows data of odd length.
                 let padding = if self.data < u64::from(u32::MAX) { self.data % 2 } else { 0 };
                 return ParserStep::Skip(self.data.saturating_add(8 + padding));
             }
@@ -124,7 +125,8 @@ impl WavParser {
         skip_chunk(size)
     }
 
-    /// Parses the bytes after the data. Other chunks have no audio; bytes that are not a chunk count as data.
+    /// Parses the bytes after the data. Chunks other than data chunks contain no audio; bytes that are not a chunk
+    /// count as data.
     fn trailing_chunk(&mut self, input: &[u8]) -> ParserStep {
         if !input.iter().take(4).all(|byte| matches!(byte, b' '..=b'~')) {
             self.state = WavState::Rest;

@@ -1,6 +1,6 @@
-//! WebM and Matroska: the end of the last audio block, or the duration of the packets if it is longer. Browsers record
-//! without a duration and without the sizes of segment and clusters. Clusters are searched inside other elements too,
-//! and after lost sync, because decoders continue with the next cluster after an error.
+//! WebM and Matroska: the duration is the end of the last audio block, or the duration of the packets if that is
+//! longer. Recordings of browsers lack the duration and the sizes of segment and clusters. Clusters are searched
+//! inside other elements too, and after lost sync, because decoders continue with the next cluster after an error.
 
 use super::container_parser::{AudioDuration, ContainerParser, ExcludedBytes, MinimumDuration, ParserStep};
 use super::webm_track::{self, TrackKind, WebmCodec, WebmTrack};
@@ -42,7 +42,7 @@ const USUAL_SCALE: u64 = 1_000_000;
 const MOST_TRACKS: usize = 64;
 /// Maximum number of bytes that are read of a block or of the private data of a codec.
 const MOST_READ: u64 = 128 << 10;
-/// Number of bytes that are read of a block with a single packet.
+/// Number of bytes that are read of a block that has a single packet.
 const BLOCK_START: u64 = 32;
 /// Maximum duration in nanoseconds that is trimmed from the first and last packets.
 const MAX_TRIM: u128 = 240_000_000;
@@ -111,7 +111,7 @@ struct Lost;
 impl ContainerParser for WebmParser {
     fn duration_basis(&self) -> DurationBasis {
         let mut audio = self.tracks.iter().filter(|track| track.kind == TrackKind::Audio);
-        // Every audio track must have a known duration, because a decoder may choose any of them.
+        // The duration is counted only if it is known for all audio tracks, because a decoder may choose any of them.
         if audio.any(|track| track.duration() == AudioDuration::Unknown) {
             DurationBasis::Stated
         } else {
@@ -151,7 +151,8 @@ impl ContainerParser for WebmParser {
             return AudioDuration::Unknown;
         }
         let scale = self.scale.unwrap_or(USUAL_SCALE);
-        // The last block counts as long as the time between the last two blocks, if it states no duration.
+        // If the last block states no duration, it lasts as long as the time between the starts of the last two
+        // blocks.
         let usual = self.last.zip(self.before).map_or(0, |(last, before)| last.saturating_sub(before));
         let last = self.last.map_or(0, |last| last.saturating_add(usual.min(1_000_000_000 / scale.max(1))));
         let declared = AudioDuration::from_ticks(self.end.max(last).saturating_mul(scale), 1_000_000_000);

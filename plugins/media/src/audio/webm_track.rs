@@ -105,7 +105,7 @@ impl WebmTrack {
                     at += length;
                 }
             }
-            // The stated packet lengths are unusable, so each packet counts like the first one.
+            // The stated packet lengths are unusable, so every packet counts as long as the first one.
             None => (0..count).for_each(|_| self.count(content.get(2..).unwrap_or_default())),
         }
     }
@@ -150,8 +150,8 @@ impl WebmTrack {
     }
 }
 
-/// Returns the start of the packets and the lengths of all but the last; `content` starts at the flags of the block.
-/// `None` if the lengths exceed the block.
+/// Returns the start of the packets and the lengths of all packets but the last; `content` starts at the flags of the
+/// block. Returns `None` if the lengths exceed the block.
 fn packet_lengths(content: &[u8]) -> Option<(usize, Vec<usize>)> {
     let lacing = content.first()? >> 1 & 3;
     let count = usize::from(*content.get(1)?) + 1;

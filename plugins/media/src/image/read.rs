@@ -50,7 +50,7 @@ fn malformed() -> UpstreamError {
     UpstreamError::new(UpstreamErrorKind::Malformed)
 }
 
-/// Reads one image: a string, or an object with one of several members.
+/// Reads one image: a string, or an object with a member for the image.
 fn read_image(body: &Bytes, element: &[u8]) -> Option<GeneratedImage> {
     if element.first() == Some(&b'"') {
         return Some(GeneratedImage {
@@ -92,8 +92,8 @@ fn string_content(body: &Bytes, string: &[u8]) -> Option<Bytes> {
     }
 }
 
-/// Returns a URL if the text looks like one or comes from a member for URLs (`named`), otherwise base64 data. Returns
-/// `None` if the data is not an image.
+/// Returns a URL if the text looks like one or is the value of a member for URLs (`named`), otherwise its base64
+/// data. Returns `None` if the data is not an image.
 fn image_source(text: Bytes, named: bool) -> Option<ImageSource> {
     let inline = text.starts_with(b"data:");
     if text.starts_with(b"https://") || text.starts_with(b"http://") || (named && !inline) {

@@ -107,7 +107,8 @@ impl ProviderAdapter for ImageShape {
         for answer in &answers {
             pictures.extend(read::read_images(&answer.body)?);
         }
-        // Engines may generate more images than requested, to fill a batch. The additional images are not charged.
+        // Engines may generate more images than requested, to fill a batch. The additional images are dropped and not
+        // charged.
         pictures.truncate(usize::try_from(task.n).unwrap_or(usize::MAX));
         let count = u32::try_from(pictures.len()).unwrap_or(u32::MAX);
         Ok(BufferedResponse {
@@ -127,7 +128,8 @@ impl ProviderAdapter for ImageShape {
 }
 
 /// Returns the name of the request member for the number of diffusion steps; `None` if the provider accepts none. The
-/// API `automatic1111` always accepts it, the others if the catalogue lists one of its names.
+/// API `automatic1111` always accepts the member; the other APIs accept it if the catalogue lists one of the member's
+/// names for the offer.
 #[must_use]
 pub fn diffusion_steps_member(
     shape: &dyn ProviderAdapter,

@@ -1,4 +1,4 @@
-//! Writer of the client's answer with images.
+//! Writer of the answer with images that the client receives.
 
 use bytes::Bytes;
 

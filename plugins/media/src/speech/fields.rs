@@ -19,7 +19,7 @@ pub(super) struct TranscriptionFields {
     script: Option<TranscriptFormat>,
     segments: bool,
     words: bool,
-    /// Names of the non-repeatable fields that were received.
+    /// Names of the received fields that must not be repeated.
     seen: Vec<String>,
 }
 
@@ -65,15 +65,15 @@ impl TranscriptionFields {
             "include[]" | "include" => {
                 return Err(unsupported_field("include", "log probabilities are not available"));
             }
-            // Fields that select a provider are refused, because ignoring them could select a provider that the client
-            // excludes.
+            // Fields that select a provider are refused. If the gateway ignored them, it could select a provider that
+            // the client excludes.
             "filters" | "mode" | "custom_weights" => {
                 return Err(unsupported_field(name, "the choice of the provider cannot be constrained here"));
             }
             "task" if text != "transcribe" => {
                 return Err(unsupported_field(name, "audio is transcribed, not translated"));
             }
-            // Fields of other services that do not change the result are ignored.
+            // Fields of other services are ignored if they do not change the result.
             _ => {
                 if let Some(sentence) = foreign_field_error(name).filter(|_| !is_off(text)) {
                     return Err(unsupported_field(name, sentence));
@@ -153,8 +153,8 @@ fn stream(name: &str, text: &str) -> Result<(), ApiError> {
     }
 }
 
-/// Returns the reason to refuse a field of other services that would change the transcript and is sent to no provider;
-/// `None` for other fields.
+/// Returns the error text for a field of other services that would change the transcript, but that no provider
+/// receives; `None` for other fields.
 fn foreign_field_error(name: &str) -> Option<&'static str> {
     Some(match name.strip_suffix("[]").unwrap_or(name) {
         "translate" | "to_language" | "target_language" => "audio is transcribed, not translated",
@@ -182,7 +182,7 @@ fn foreign_field_error(name: &str) -> Option<&'static str> {
     })
 }
 
-/// Returns true for a switch that is off.
+/// Returns true for a field value that means "off".
 fn is_off(text: &str) -> bool {
     matches!(text.to_ascii_lowercase().as_str(), "false" | "0" | "no" | "none" | "off" | "[]" | "{}")
 }

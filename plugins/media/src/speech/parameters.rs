@@ -1,4 +1,4 @@
-//! Members of a speech request that are sent to the providers whose offer lists them.
+//! Members of a speech request that are sent only to the providers whose offer lists them.
 
 use penstock_core::{ApiError, InferenceRequest, InferenceTask, ModelKind, OfferCapabilities};
 
@@ -6,8 +6,8 @@ use penstock_core::{ApiError, InferenceRequest, InferenceTask, ModelKind, OfferC
 pub(super) const ALWAYS_FORWARDED_MEMBERS: &[&str] =
     &["input", "voice", "response_format", "speed", "instructions", "language"];
 
-/// Members of vLLM-Omni, Kokoro, Chatterbox, Fish Speech and hosts of such models that change the voice or the audio.
-/// An offer without the member in `supported_parameters` cannot answer a request with it.
+/// Members that change the voice or the audio, of vLLM-Omni, Kokoro, Chatterbox, Fish Speech and hosts of such
+/// models. An offer without the member in `supported_parameters` cannot answer a request with it.
 pub const OFFER_DEPENDENT_PARAMETERS: &[&str] = &[
     "audio_prompt",
     "cfg_scale",
@@ -49,8 +49,8 @@ pub(super) fn is_forwarded_to_offer(name: &str, abilities: &OfferCapabilities) -
         || (OFFER_DEPENDENT_PARAMETERS.contains(&name) && abilities.accepts_parameter(name))
 }
 
-/// Returns the refusal of a speech request with a member of [`OFFER_DEPENDENT_PARAMETERS`] that is neither off nor empty and
-/// that the offer does not list; `None` if it has no such member.
+/// Returns the error for a speech request with a member of [`OFFER_DEPENDENT_PARAMETERS`] that the offer does not
+/// list; `None` without such a member. Members that are off or empty are ignored.
 #[must_use]
 pub fn unsupported_parameter_error(
     ask: &InferenceRequest,

@@ -1,4 +1,5 @@
-//! Request formats of transcription providers: one form each, with the audio as the last part, read from the spool.
+//! Request formats of transcription providers: each request is a form whose last part is the audio, read from the
+//! spool.
 
 use super::transcript::Transcript;
 use super::write;
@@ -48,7 +49,7 @@ enum FormDialect {
     Verbose,
     /// Provider that supports only `json`: the text without timestamps.
     Text,
-    /// Segments by a separate field, which excludes `language`; no prompt.
+    /// Mistral: segments are requested by a separate field, which excludes `language`; a prompt is not supported.
     Mistral,
 }
 
@@ -89,7 +90,7 @@ impl ProviderAdapter for TranscriptionShape {
                     return Err(unsupported_field("response_format", "this provider returns no segments"));
                 }
                 parts.common_fields(task);
-                // All other providers have `json` as their default format.
+                // A provider that refuses this field (`plain`) has `json` as its default format.
                 if !plain {
                     parts.field("response_format", "json");
                 }

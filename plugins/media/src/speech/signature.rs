@@ -3,10 +3,10 @@
 
 use crate::audio::{adts_frame_length, id3_tag_length, is_mpeg_audio, mpeg_frame_length};
 
-/// Number of bytes that every signature at the start of a file fits into.
+/// Number of bytes at the start of a file that contain the whole signature of any format.
 const SIGNATURE_BYTES: usize = 16;
-/// Maximum bytes of a tag that is read to see which audio follows it. Behind a longer one MPEG audio is assumed, which
-/// alone has tags with pictures.
+/// Maximum length of a tag that is read to detect the audio after it. After a longer tag MPEG audio is assumed,
+/// because only MPEG audio has tags with pictures.
 const MAX_TAG_BYTES: u64 = 64 << 10;
 /// Length of the head of a page of Ogg, without its table of segments.
 const OGG_HEAD_BYTES: usize = 27;
@@ -39,9 +39,9 @@ pub(super) enum FirstBytesOutcome {
     Undecided,
 }
 
-/// Checks the first bytes of an answer against the requested content type. WAV is accepted for any format with a
-/// header, because some engines know no other. If `all` is true, no more bytes follow, and the outcome is never
-/// `Undecided`.
+/// Checks the first bytes of an answer against the requested content type. WAV is accepted for any requested format
+/// that has a header, because some engines support only WAV. If `all` is true, no more bytes follow, and the outcome
+/// is never `Undecided`.
 pub(super) fn check_first_bytes(
     start: &[u8],
     requested: Option<&'static str>,
@@ -68,8 +68,8 @@ pub(super) fn check_first_bytes(
     accepted.map_or(FirstBytesOutcome::Refused, FirstBytesOutcome::Accepted)
 }
 
-/// Checks the start of raw audio: any bytes but those of a file, which a client would play as noise. Two samples may
-/// look like the header of a frame, so two frames in a row are required.
+/// Checks the start of raw audio. Any bytes are accepted, except those of an audio file, which a client would play as
+/// noise. Two samples may look like the header of a frame, so only two frames in a row count as a file.
 fn check_raw_start(start: &[u8], all: bool) -> FirstBytesOutcome {
     let frames = [mpeg_frame_length, adts_frame_length];
     for read in frames {
@@ -101,7 +101,8 @@ fn detect_format(start: &[u8], all: bool) -> Option<Option<SpeechFormat>> {
     match behind.map(|length| start.get(length..).filter(|audio| audio.len() >= SIGNATURE_BYTES)) {
         None => Some(Some(SpeechFormat::Mpeg)),
         Some(Some(audio)) if audio.starts_with(b"fLaC") => Some(Some(SpeechFormat::Flac)),
-        // Decoders search for the first frame of MPEG audio, which zeros may precede.
+        // Without a known format after the tag, the audio is MPEG: zeros may precede its first frame, which decoders
+        // search.
         Some(Some(audio)) => Some(frame_format(audio).or(Some(SpeechFormat::Mpeg))),
         Some(None) if all => Some(Some(SpeechFormat::Mpeg)),
         Some(None) => None,

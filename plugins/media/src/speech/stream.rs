@@ -1,5 +1,5 @@
-//! Speech that is forwarded while it arrives: as bytes, or as events `speech.audio.delta` and `speech.audio.done`. Its
-//! duration is measured in the forwarded bytes.
+//! Speech that is forwarded while it arrives: as bytes, or as events `speech.audio.delta` and `speech.audio.done`.
+//! The duration is measured in the forwarded bytes.
 
 use super::synthesis::{SpeechMeter, check_audio};
 use base64::Engine as _;
@@ -23,14 +23,14 @@ const EXTRA_BYTES: u64 = 1 << 20;
 pub(super) struct SpeechTranslation {
     meter: SpeechMeter,
     delivery: PassthroughDelivery,
-    /// Content type of the requested format; after the first output, of the actual audio.
+    /// Content type of the requested format; after the first output, the type of the actual audio.
     content_type: Option<&'static str>,
     progress: StreamProgress,
     /// First bytes, held back until they are recognised as audio.
     start: BytesMut,
     passed: u64,
     max_bytes: u64,
-    /// Tokens of the text by the count of the gateway.
+    /// Tokens of the input text, as counted by the gateway.
     input: TokenUsage,
 }
 

@@ -1,4 +1,4 @@
-//! Tests of streamed speech. Each answer is also split at every byte.
+//! Tests of streamed speech. Each answer also arrives split at every byte.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
 use super::*;
@@ -27,7 +27,7 @@ fn ask(content_type: &'static str, delivery: PassthroughDelivery) -> InferenceRe
     }
 }
 
-/// Output, result and work of an answer that arrives in these pieces.
+/// Returns the output, the result and the billed work of an answer that arrives in these pieces.
 fn run<'p>(
     ask: &InferenceRequest,
     pieces: impl Iterator<Item = &'p [u8]>,
@@ -115,13 +115,13 @@ fn an_error_text_and_silence_pass_nothing() {
 
 #[test]
 fn a_part_is_charged_by_its_bytes_and_nothing_beyond_the_reserve() {
-    // The header states the length of the complete audio.
+    // The header states the length of the complete audio, but only a part arrives: only that part is charged.
     let (request, audio) = (ask("audio/wav", PassthroughDelivery::Bytes), wav(10_000));
     let (mut stream, mut out) = (SpeechTranslation::new(&request).unwrap(), OutputBuffer::default());
     stream.push(Bytes::copy_from_slice(&audio[..1_600]), &mut out).unwrap();
     let Some(WorkDone::Audio { seconds }) = stream.non_token_work() else { panic!("no audio") };
     assert!(seconds > Decimal::ZERO && seconds <= Decimal::new(2_134, 3), "{seconds}");
-    // The duration cannot be measured in this format; it is two seconds by the length of the text.
+    // The duration cannot be measured in this format; the estimate from the length of the text is two seconds.
     let aac = [&[0xff, 0xf1][..], &[0xff; 900]].concat();
     assert_eq!(run(&ask("audio/aac", PassthroughDelivery::Bytes), aac.chunks(7)).2, Decimal::from(2));
     let long = vec![0_u8; 48_000 * 60];
@@ -179,7 +179,7 @@ fn ogg(packet: &[u8]) -> Vec<u8> {
     [&head, packet, &[0; 64]].concat()
 }
 
-/// Tag of this length before other bytes.
+/// Tag of this length, followed by `audio`.
 fn tagged(length: u8, audio: &[u8]) -> Vec<u8> {
     [&b"ID3\x04\0\0\0\0\0"[..], &[length], &vec![0; usize::from(length)], audio].concat()
 }
@@ -192,7 +192,8 @@ fn audio_is_known_by_its_first_bytes() {
     let flac = [&b"fLaC\0\0\0\x22"[..], &[1; 64]].concat();
     let mp4 = [&b"\0\0\0\x20ftypM4A "[..], &[1; 64]].concat();
     let webm = [&b"\x1a\x45\xdf\xa3"[..], &[1; 64]].concat();
-    // Content types for a request of MP3, Opus, AAC, FLAC and raw audio; empty if another provider is to be asked.
+    // Expected content types if the client requests MP3, Opus, AAC, FLAC or raw audio; empty if the answer is refused
+    // and another provider is tried.
     let cases: [(&[u8], [&str; 5]); 12] = [
         (&wav(50), ["audio/wav", "audio/wav", "audio/wav", "audio/wav", ""]),
         (&mpeg, ["audio/mpeg", "", "", "", ""]),

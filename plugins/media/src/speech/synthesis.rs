@@ -1,5 +1,6 @@
-//! Request `POST /audio/speech` of engines that generate speech (vLLM-Omni, Kokoro, LocalAI and hosted ones). The audio
-//! passes unchanged after a check that it is audio; its charged length is measured in the audio itself.
+//! Request `POST /audio/speech` of engines that generate speech (vLLM-Omni, Kokoro, LocalAI and hosted ones). The
+//! gateway checks that the answer is audio and forwards it unchanged. The charged duration is measured in the audio
+//! itself.
 
 use super::parameters::is_forwarded_to_offer;
 use super::signature::{FirstBytesOutcome, RAW_AUDIO_CONTENT_TYPE, check_first_bytes};
@@ -99,7 +100,7 @@ impl ProviderAdapter for SpeechAdapter {
 }
 
 /// Checks whether the start of an answer is audio of the requested content type, and returns its content type; `None`
-/// if more bytes are needed, which is never the case for `all` bytes.
+/// if more bytes are needed, which never happens if `all` is true.
 ///
 /// # Errors
 /// Returns `InBandError` for the text of an error object, `Malformed` for anything else that is not audio.
@@ -136,8 +137,8 @@ fn is_text_type(content_type: Option<&str>) -> bool {
     name.starts_with("text/") || ["json", "xml", "html"].iter().any(|end| name.ends_with(end))
 }
 
-/// Returns true for UTF-8 without control characters. Audio samples do not pass this check: even silence has bytes of
-/// only zeros or only ones.
+/// Returns true for UTF-8 without control characters. Audio samples never pass this check: even silence consists of
+/// bytes whose bits are all zeros or all ones.
 fn is_text(body: &[u8]) -> bool {
     let start = body.get(..SEARCHED_BYTES).unwrap_or(body);
     let text = match std::str::from_utf8(start) {
@@ -189,9 +190,9 @@ impl SpeechMeter {
     }
 
     /// Returns the seconds with three decimals, and resets the meter. The duration is measured, or estimated from the
-    /// length of the text if the format does not allow a measurement, and is at most the reserved duration. Unless the
-    /// audio `is_complete`, its bytes also limit the duration, because a header may state the duration of the complete
-    /// audio.
+    /// length of the text if the format does not allow a measurement, and is at most the reserved duration. If the
+    /// audio is not complete, the number of received bytes also limits the duration, because a header may state the
+    /// duration of the complete audio.
     pub(super) fn take_seconds(&mut self, is_complete: bool) -> Decimal {
         let bytes = Decimal::from(std::mem::take(&mut self.bytes));
         let audio = std::mem::take(&mut self.audio);

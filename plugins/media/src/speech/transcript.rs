@@ -33,7 +33,8 @@ pub(super) struct TranscriptSegment {
     pub more: Map<String, Value>,
 }
 
-/// Length of the windows in which engines recognise speech, in seconds. Times may exceed the audio by part of a window.
+/// Length of the windows in which engines recognise speech, in seconds. The times of segments and words may exceed
+/// the audio by part of a window.
 const WINDOW_SECONDS: u64 = 30;
 
 /// Members of a segment that clients know, apart from times and text.
@@ -87,8 +88,8 @@ impl Transcript {
 }
 
 impl Transcript {
-    /// Limits the times of segments and words to the charged length of the audio, plus the length of one window,
-    /// because an engine may have recognised the end in a window that exceeds the audio.
+    /// Limits the times of segments and words to the charged length of the audio plus the length of one window: the
+    /// window in which an engine recognises the end may extend past the audio.
     pub(super) fn limit_times(&mut self, seconds: Decimal) {
         let limit = seconds.ceil().to_u64().unwrap_or(u64::MAX).saturating_add(WINDOW_SECONDS);
         let limit_millis = limit.saturating_mul(1000);
@@ -126,7 +127,8 @@ fn segment(value: &Value) -> Option<TranscriptSegment> {
     let text = value.get("text")?.as_str()?.trim();
     let pair = |index: usize| value.get("timestamp")?.get(index);
     let start = value.get("start").or_else(|| pair(0)).and_then(millis)?;
-    // A segment without an end gets its own start as the end, and later the start of the next segment.
+    // A segment without an end first ends at its own start; `normalize_times` later moves the end to the start of the
+    // next segment.
     let end = value.get("end").or_else(|| pair(1)).and_then(millis).unwrap_or(start);
     let members = value.as_object()?.iter();
     let more = members.filter(|(name, _)| KNOWN_MEMBERS.contains(&name.as_str()));

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Returns the content type of a transcript that is not JSON; `None` for JSON. With a transcript that is not JSON, the
+/// Returns the content type of a transcript that is not JSON; `None` for JSON. If the transcript is not JSON, the
 /// objects `environment_impact` and `billing_cost` are sent as headers.
 #[must_use]
 pub const fn content_type(script: TranscriptFormat) -> Option<&'static str> {
@@ -126,14 +126,14 @@ fn vtt(cues: &[TranscriptSegment]) -> String {
     out
 }
 
-/// Formats a time, always with hours, so that every reader accepts it.
+/// Formats a time, always with hours, because some players require them.
 fn format_time(millis: u64, point: char) -> String {
     let (seconds, rest) = (millis / 1000, millis % 1000);
     format!("{:02}:{:02}:{:02}{point}{rest:03}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
-/// Returns the text of a subtitle without empty lines and `-->`, which players would take for the end of the subtitle
-/// or for its times.
+/// Returns the text of a subtitle without empty lines and without `-->`. Players would read an empty line as the end
+/// of the subtitle, and `-->` as a line of times.
 fn cue_text(text: &str) -> String {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     lines.collect::<Vec<_>>().join("\n").replace("-->", "->")

@@ -3,7 +3,7 @@
 
 use penstock_media::audio::AudioMeter;
 
-/// Returns the measured length, and asserts that it does not depend on the cuts.
+/// Returns the measured duration in seconds, and asserts that it does not depend on how the file is split.
 pub fn length(bytes: &[u8]) -> Option<String> {
     let measure = |pieces: &[&[u8]]| {
         let mut meter = AudioMeter::default();
@@ -42,7 +42,7 @@ pub fn wav(millis: u32) -> Vec<u8> {
     bytes
 }
 
-/// Returns MPEG-1 layer III frames at 44.1 kHz, alternating 128 and 64 kbit/s, of 1152 samples each.
+/// Returns MPEG-1 layer III frames of 1152 samples each at 44.1 kHz, alternately with 128 and 64 kbit/s.
 pub fn mp3(frames: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     for index in 0..frames {
@@ -102,7 +102,7 @@ fn track(id: u32, kind: &[u8; 4], rate: u32, ticks: u32) -> Vec<u8> {
     track_with(id, kind, rate, ticks, &[])
 }
 
-/// Returns a track whose table of samples has these boxes.
+/// Returns a track box whose sample table contains the boxes `table`.
 fn track_with(id: u32, kind: &[u8; 4], rate: u32, ticks: u32, table: &[u8]) -> Vec<u8> {
     let mut tkhd = vec![0; 12];
     tkhd.extend(id.to_be_bytes());
@@ -131,8 +131,8 @@ pub fn mp4(millis: u32) -> Vec<u8> {
     [boxed(b"ftyp", b"M4A \0\0\0\0"), large, boxed(b"moov", &moov.concat())].concat()
 }
 
-/// Returns an M4A with tables of samples: the rate and length stated in its head, the lengths of samples (count,
-/// ticks), the codec, the number of samples, and the bytes of media.
+/// Returns an M4A with sample tables. Arguments: the rate and length stated in its head, the lengths of samples
+/// (count, ticks), the codec, the number of samples, and the number of bytes of media.
 pub fn m4a(
     rate: u32,
     stated: u32,
@@ -147,7 +147,7 @@ pub fn m4a(
     [boxed(b"ftyp", b"M4A \0\0\0\0"), moov, boxed(b"mdat", &vec![9; media])].concat()
 }
 
-/// Returns the index of an M4A, with more boxes in its table of samples.
+/// Returns the index of an M4A, with the boxes `more` in its sample table.
 pub fn m4a_index(rate: u32, stated: u32, lengths: &[(u32, u32)], codec: &[u8; 4], more: &[u8]) -> Vec<u8> {
     let mut stts = vec![0; 4];
     stts.extend((lengths.len() as u32).to_be_bytes());
@@ -162,7 +162,8 @@ pub fn m4a_index(rate: u32, stated: u32, lengths: &[(u32, u32)], codec: &[u8; 4]
     boxed(b"moov", &[header(b"mvhd", 600, 1), track_with(1, b"soun", rate, stated, &table)].concat())
 }
 
-/// Returns a fragmented MP4: fragments of one second each, the last with its own lengths.
+/// Returns a fragmented MP4 with fragments of one second each; the last fragment states the lengths of its samples
+/// itself.
 pub fn fragmented(seconds: u32) -> Vec<u8> {
     let mut trex = vec![0; 4];
     trex.extend([0, 0, 0, 7, 0, 0, 0, 1]);
@@ -268,13 +269,13 @@ pub fn flac_frame(number: u8, length: usize, sample_size: u8) -> Vec<u8> {
     bytes
 }
 
-/// Returns FLAC whose head states this rate and number of samples, followed by this number of frames of 4096 samples of
-/// 16 bits.
+/// Returns FLAC whose head states `rate` and `stated` samples, followed by `frames` frames of 4096 samples of 16
+/// bits.
 pub fn framed_flac(rate: u32, stated: u64, frames: u8) -> Vec<u8> {
     flac_of_sample_size(rate, stated, frames, 4)
 }
 
-/// Returns the same with the code of the sample size in the headers of the frames.
+/// Same as [`framed_flac`], with this code of the sample size in the headers of the frames.
 pub fn flac_of_sample_size(rate: u32, stated: u64, frames: u8, sample_size: u8) -> Vec<u8> {
     let mut bytes = b"fLaC\x80\0\0\x22".to_vec();
     bytes.extend([16, 0, 16, 0, 0, 0, 0, 0, 0, 0]);
@@ -286,7 +287,8 @@ pub fn flac_of_sample_size(rate: u32, stated: u64, frames: u8, sample_size: u8) 
     bytes
 }
 
-/// Returns Opus in Ogg: this number of packets of 20 ms, each in its own page, with page positions that do not match.
+/// Returns Opus in Ogg: this number of packets of 20 ms, each in its own page. The page positions state `millis`
+/// instead of the duration of the packets.
 pub fn opus(packets: u64, millis: u64) -> Vec<u8> {
     let mut head = b"OpusHead\x01\x01".to_vec();
     head.extend(312u16.to_le_bytes());

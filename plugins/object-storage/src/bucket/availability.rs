@@ -1,5 +1,5 @@
 //! Limits on calls to a bucket: a maximum number of concurrent calls, and only one call each second while the store
-//! cannot be reached, so that callers do not wait for a store that is unavailable.
+//! cannot be reached. So callers do not wait for an unavailable store.
 
 use super::error::BucketError;
 use parking_lot::{Condvar, Mutex};
@@ -65,7 +65,7 @@ impl CallLimiter {
         self.changed.notify_all();
     }
 
-    /// Returns true if the last call was answered.
+    /// Returns true if the store answered the last call.
     pub fn is_available(&self) -> bool {
         self.state.lock().retry_at.is_none()
     }

@@ -63,8 +63,8 @@ impl BucketHttpClient {
         Ok(Self { client, timeouts: options.timeouts, counters, clock, has_conditional_completion: false })
     }
 
-    /// Returns the client with the condition, in requests that complete an upload in parts, that no object of the
-    /// name exists. The S3 client cannot add this header, which its signature need not cover.
+    /// Returns a client that completes an upload in parts only if no object of the name exists. It adds the header of
+    /// this condition itself: the S3 client cannot add it, and the signature need not cover it.
     #[must_use]
     pub fn with_conditional_completion(self) -> Self {
         Self { has_conditional_completion: true, ..self }

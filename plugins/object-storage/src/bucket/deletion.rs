@@ -1,4 +1,5 @@
-//! Deletion of many objects: with one request for each page of them, or one by one if the store refuses such requests.
+//! Deletion of many objects: with one request for each page of objects, or one by one if the store refuses bulk
+//! requests.
 
 use super::Bucket;
 use super::error::BucketError;
@@ -38,8 +39,8 @@ impl Bucket {
         match self.delete_in_bulk(paths) {
             Ok(()) => Ok(()),
             Err(error @ BucketError::Unreachable(_)) => Err(error.into()),
-            // A refusal of the bulk request may concern one object: its own request shows that. If no single request is
-            // refused, the store does not support bulk deletion.
+            // The bulk request may be refused because of one object; then a request for that object alone fails too.
+            // If no single request is refused, the store does not support bulk deletion.
             Err(error) => {
                 delete_each(self, names)?;
                 if matches!(error, BucketError::Refused(_)) {

@@ -8,9 +8,9 @@ use thiserror::Error;
 const MAX_CODE: usize = 40;
 /// Maximum length of the description of a transport error in a message, in bytes.
 const MAX_CAUSE: usize = 120;
-/// Error codes after which a later try may succeed, whatever the status is. A response with status 200 can have the
-/// first two in its body. The others say that credentials have expired, which the issuer of the token renews, or that
-/// the token service could not ask that issuer.
+/// Error codes after which a later retry may succeed, whatever the HTTP status is. A response with status 200 can
+/// have one of the first two in its body. The others mean that the credentials have expired, and their issuer will
+/// renew them, or that the token service could not reach that issuer.
 const TEMPORARY_CODES: [&str; 6] = [
     "InternalError",
     "SlowDown",
@@ -32,8 +32,8 @@ pub enum BucketError {
     /// Object that differs from the one that was opened.
     #[error("the object was replaced")]
     Replaced,
-    /// Store that cannot be reached, does not answer in time, or fails, or a token that has expired or cannot be read;
-    /// a later try may succeed.
+    /// Store that cannot be reached, does not answer in time, or fails, or a token that has expired or cannot be
+    /// read. A later retry may succeed.
     #[error("the store of files cannot be reached: {0}")]
     Unreachable(String),
     /// Request that the store refuses; a retry without a change would not help.
@@ -104,12 +104,14 @@ impl From<object_store::Error> for BucketError {
     }
 }
 
-/// Returns true if a later try of a request with this answer may succeed. A store that answers 501 lacks the feature.
+/// Returns true if a later retry may succeed after a response with this status. Status 501 is permanent: the store
+/// lacks the feature.
 pub(super) const fn is_temporary_status(status: u16) -> bool {
     matches!(status, 408 | 429 | 500 | 502..)
 }
 
-/// Returns the text of the error and all its causes. Not for messages, since it contains URLs and bodies.
+/// Returns the text of the error and all its causes. The text must not appear in messages, because it contains URLs
+/// and bodies.
 fn full_text(error: &object_store::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -41,7 +41,7 @@ impl IncompleteUploadLister {
         Self { connector, url, region: options.region.clone() }
     }
 
-    /// Returns the XML of the first page of a folder's incomplete uploads.
+    /// Returns the XML of the first page of the list of a folder's incomplete uploads.
     async fn list(&self, store: &AmazonS3, folder: &str) -> std::result::Result<String, BucketError> {
         let failed = |what: &str| BucketError::Unreachable(what.to_owned());
         let credential = store.credentials().get_credential().await.map_err(BucketError::from)?;
@@ -82,7 +82,7 @@ impl Bucket {
         Ok(named.collect())
     }
 
-    /// Ends an incomplete upload, and deletes its parts; a missing one is no error.
+    /// Aborts an incomplete upload, and deletes its parts; a missing upload is no error.
     ///
     /// # Errors
     /// Returns any I/O error.
@@ -95,7 +95,8 @@ impl Bucket {
     }
 }
 
-/// Returns the keys and IDs of a list. Names of objects have no character that XML or a URL escapes.
+/// Returns the keys and IDs of a list. Names of objects contain no characters that are escaped in XML or in a URL, so
+/// nothing is unescaped.
 fn parse(xml: &str) -> impl Iterator<Item = (&str, &str)> {
     let uploads = xml.split("<Upload>").skip(1);
     uploads.filter_map(|upload| {

@@ -9,7 +9,8 @@ use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Maximum number of objects that one call reads, those of other programs included: other calls wait for its permit.
+/// Maximum number of objects that one call reads, including those of other programs. A longer call would hold its
+/// permit too long, for which other calls wait.
 const MAX_READ_OBJECTS: usize = 10 * MAX_PAGE_OBJECTS;
 
 /// Objects with valid names that one call has read.

@@ -38,7 +38,7 @@ use store_clock::StoreClock;
 use tempfile::TempPath;
 use upload::UploadMode;
 
-/// Size in bytes above which an object is uploaded in parts, and size of each part.
+/// Size in bytes above which an object is uploaded in parts; also the size of each part.
 pub const UPLOAD_PART_BYTES: u64 = 8 << 20;
 /// Number of times that a failed request is sent again.
 const MAX_RETRIES: usize = 3;
@@ -55,7 +55,7 @@ struct BucketInner {
     bulk_store: Arc<AmazonS3>,
     /// The same store, with a client that completes an upload in parts only if there is no object of its name.
     creating_store: Arc<AmazonS3>,
-    /// True until the store refuses to delete many objects with one request.
+    /// True until the store refuses a request that deletes many objects.
     has_bulk_deletion: AtomicBool,
     prefix: String,
     runtime: BucketRuntime,
@@ -123,7 +123,7 @@ impl Bucket {
     /// if the store answers. Blocks.
     #[must_use]
     pub fn recheck_availability(&self) -> bool {
-        // Any answer will do, also that there is no such object.
+        // Any answer of the store suffices, even that the object does not exist.
         self.exists(&self.prefixed("reachable")).ok();
         self.is_available()
     }

@@ -30,15 +30,15 @@ pub enum BucketCredentials {
         /// Secret of the key.
         secret: String,
     },
-    /// Temporary access keys of a security token service, for a token that another service issues and renews
-    /// (`AssumeRoleWithWebIdentity`).
+    /// Temporary access keys, which a security token service issues in exchange for a token
+    /// (`AssumeRoleWithWebIdentity`). Another service issues and renews this token.
     WebIdentity(WebIdentity),
 }
 
 /// Identity that is exchanged for temporary access keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebIdentity {
-    /// File of the token, which is read for each exchange.
+    /// File with the token; the file is read again for each exchange.
     pub token_file: PathBuf,
     /// Role that the keys have, such as `arn:aws:iam::123456789012:role/penstock`.
     pub role: String,

@@ -24,8 +24,8 @@ pub enum ProbeError {
 }
 
 impl Bucket {
-    /// Creates, reads, lists and deletes a small object. Checks that an existing object is not replaced, that a deleted
-    /// one is not returned, and that the store sends its time.
+    /// Creates, reads, lists and deletes a small object. Checks that creating an object does not replace an existing
+    /// one, that a deleted object is not returned, and that the store sends its time.
     ///
     /// # Errors
     /// Returns a sentence for the operator.

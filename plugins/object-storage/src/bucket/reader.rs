@@ -1,5 +1,5 @@
-//! Reader of one object of a bucket. Sequential reads fetch more than was asked for, so that small reads cost few
-//! requests.
+//! Reader of one object of a bucket. Sequential reads fetch more bytes than the caller requests, so many small reads
+//! need few requests.
 
 use super::Bucket;
 use super::error::BucketError;
@@ -29,7 +29,7 @@ pub struct BucketReader {
     fetched: Mutex<FetchedBytes>,
 }
 
-/// Bytes that the last request fetched, kept for the next reads.
+/// Bytes that the last request fetched, cached for the next reads.
 #[derive(Debug, Default)]
 struct FetchedBytes {
     offset: u64,
@@ -52,7 +52,7 @@ impl BucketReader {
             Ok((length, tag, answer.bytes().await?))
         });
         let (length, tag, bytes) = match opened {
-            // A store refuses any range of an empty object.
+            // A store refuses any range of an empty object, so the length is checked by a `HEAD` request.
             Err(error @ BucketError::Refused(_)) => match bucket.head(&path) {
                 Ok((meta, _)) if meta.size == 0 => (0, meta.e_tag, Bytes::new()),
                 _ => return Err(error),
@@ -74,9 +74,9 @@ impl BucketReader {
         })?;
         match bytes.len() as u64 {
             length if length == wanted => Ok(bytes),
-            // Without a tag the request also reads another object of the same name.
+            // Without a tag the request may have read another object that replaced this one.
             _ if !has_tag => Err(BucketError::Replaced),
-            // The tag excludes another object, so the response was cut.
+            // The tag ensures that this object was read, so the response is truncated.
             length => Err(BucketError::Unreachable(format!("a response has {length} of {wanted} bytes"))),
         }
     }

@@ -9,7 +9,7 @@ use tokio::runtime::{Builder, Runtime};
 /// Asynchronous runtime with its own thread, on which the requests to a bucket run.
 #[derive(Debug)]
 pub struct BucketRuntime {
-    /// Runtime of the thread; `None` while this value is dropped.
+    /// Runtime of the thread; `None` only while this value is being dropped.
     runtime: Option<Runtime>,
 }
 
@@ -44,7 +44,7 @@ impl BucketRuntime {
 
 impl Drop for BucketRuntime {
     fn drop(&mut self) {
-        // Dropping a runtime must not block on a thread of another runtime.
+        // A blocking drop would panic on a thread of another runtime, so the runtime is shut down in the background.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }

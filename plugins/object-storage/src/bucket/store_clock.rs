@@ -1,5 +1,5 @@
-//! Clock of a store, by the dates of its answers. The clocks of gateways may differ from it and from each other, so the
-//! age of an object is the difference between two times of the store.
+//! Clock of a store, from the dates in its answers. The clocks of gateways may differ from the store's clock and from
+//! each other, so the age of an object is the difference between two times of the store.
 
 use http::HeaderMap;
 use http::header::DATE;

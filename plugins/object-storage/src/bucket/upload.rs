@@ -1,5 +1,5 @@
-//! Creation of objects: small ones by one request, larger ones in parts. The request that creates the object is
-//! conditional.
+//! Creation of objects: small ones by one request, larger ones in parts. The request that creates the object has a
+//! condition: no object of the name exists.
 
 use super::Bucket;
 use super::error::BucketError;
@@ -28,8 +28,8 @@ pub(super) enum UploadMode {
 }
 
 impl Bucket {
-    /// Creates or replaces an object. If the object exists because an earlier attempt of the same call was applied,
-    /// this is a success.
+    /// Creates or replaces an object. If the object exists because the store applied an earlier attempt of the same
+    /// call, the call succeeds.
     pub(super) fn put(
         &self,
         path: &Path,
@@ -67,7 +67,7 @@ impl Bucket {
         let mark = UploadMark::new();
         let part_size = self.0.part_size.max(length.div_ceil(MAX_PARTS));
         match self.upload_parts(path, &mut file, part_size, mode, &mark) {
-            // The last request may have been applied although its response was lost.
+            // The store may have applied the last request although its response was lost.
             Err(error) if self.has_mark(path, &mark) => {
                 drop(error);
                 Ok(())
@@ -91,14 +91,14 @@ impl Bucket {
         let uploaded = match self.send_parts(path, &id, file, part_size) {
             Ok(parts) => match self.complete(path, &id, parts, mode) {
                 Err(BucketError::AlreadyExists) => Err(self.conflict_error(path, mode).into()),
-                // The object may exist because of this upload.
+                // The object may exist because of this upload, so its parts are not aborted.
                 Err(error) => return Err(error.into()),
                 Ok(()) => Ok(()),
             },
             Err(error) => Err(error),
         };
         if uploaded.is_err() {
-            // Parts of an upload that is not aborted remain until a rule of the bucket removes them.
+            // If the abort fails, the parts remain until a rule of the bucket removes them.
             let (location, id) = (path.clone(), id);
             self.call(move |store| async move { store.abort_multipart(&location, &id).await }).ok();
         }
@@ -121,8 +121,8 @@ impl Bucket {
         }
     }
 
-    /// Creates the object from the parts. In the mode `Create` the request has a condition, which some stores ignore;
-    /// without it for a store that refuses the condition.
+    /// Creates the object from the parts. In the mode `Create` the request has the condition that no object exists.
+    /// Some stores ignore it; if a store refuses it, the request is sent again without it.
     fn complete(
         &self,
         path: &Path,
@@ -144,9 +144,9 @@ impl Bucket {
         request(self.0.store.clone())
     }
 
-    /// Returns the error of a request to create an object that the store refused because of another object or request.
-    /// Status 409 means that another request for the object is in progress, which may fail or delete it, so that only
-    /// an object that is there counts as existing.
+    /// Returns the error of a request to create an object that the store refused because of another object or
+    /// request. Status 409 means that another request for the object is in progress, which may fail or delete the
+    /// object. So the error is `AlreadyExists` only if a `HEAD` request finds the object.
     fn conflict_error(&self, path: &Path, mode: UploadMode) -> BucketError {
         match self.head(path) {
             Ok(_) if mode == UploadMode::Create => BucketError::AlreadyExists,

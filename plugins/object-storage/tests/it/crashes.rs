@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 const ROUNDS: usize = 3;
 const UPLOADERS: usize = 3;
-/// Acknowledged objects of a round before the server is killed.
+/// Number of acknowledged objects in a round after which the server is killed.
 const BEFORE_KILL: usize = 12;
 
 /// Name, length and seed of an object.
@@ -29,7 +29,7 @@ fn an_acknowledged_object_survives_a_kill_and_any_other_is_whole_or_absent() {
         assert!(BucketError::from_io_error(&refused).unwrap().is_unreachable(), "{refused}");
         assert!(!bucket.is_available());
         server.restart();
-        // The first call after a second without calls detects that the server runs again.
+        // While the server cannot be reached, one call a second is sent. The first one after the restart succeeds.
         while bucket.probe().is_err() {
             std::thread::yield_now();
         }
@@ -39,7 +39,7 @@ fn an_acknowledged_object_survives_a_kill_and_any_other_is_whole_or_absent() {
         let bytes = read_all(&*bucket.open(name).unwrap()).unwrap();
         assert!(bytes == contents(*length, *seed), "{name} is as it was acknowledged");
     }
-    // Their client could not end the uploads in parts.
+    // The client could not abort these uploads in parts, because the server was killed.
     let incomplete = || {
         let of_round = |round: usize| bucket.list_incomplete_uploads(&round.to_string()).unwrap();
         (0..ROUNDS).flat_map(of_round).collect::<Vec<_>>()
@@ -59,8 +59,8 @@ fn an_acknowledged_object_survives_a_kill_and_any_other_is_whole_or_absent() {
     }
 }
 
-/// Uploads small objects and objects in parts, and kills the server meanwhile. Returns the acknowledged and the other
-/// objects.
+/// Uploads small objects and objects in parts, and kills the server meanwhile. Returns the objects whose upload was
+/// acknowledged, and those whose upload failed.
 fn upload_until_killed(
     bucket: &Bucket,
     server: &mut SeaweedServer,

@@ -14,7 +14,7 @@ use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tempfile::TempPath;
 
-/// One SeaweedFS at a time: it takes some hundred MiB of memory.
+/// Lock for one SeaweedFS server at a time: a server takes some hundred MiB of memory.
 static SERVER: Mutex<()> = Mutex::new(());
 
 fn one_server() -> MutexGuard<'static, ()> {

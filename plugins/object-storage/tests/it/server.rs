@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 /// Behaviour of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behaviour {
-    /// Answers each request with status 200 and an entity tag, whatever its conditions are.
+    /// Ignores the conditions of a request: answers each one with status 200 and an entity tag.
     IgnoresConditions,
     /// Reads the request and never answers.
     Stalls,
@@ -19,16 +19,16 @@ pub enum Behaviour {
     /// Closes the connection in the middle of the body.
     EndsEarly,
     /// Answers the first request with the end of an object of 100,000 bytes, and later ones with fewer bytes than the
-    /// range that the head states, with an entity tag or without one.
+    /// head of the response states. The answers have an entity tag only if `has_tag`.
     ShortRanges { has_tag: bool },
     /// Sends bytes that are not HTTP.
     Garbage,
-    /// Answers with this status, and an error with a text that must not be repeated.
+    /// Answers with this status, and an error text that the messages of the client must not repeat.
     Fails(u16),
-    /// Answers that there is no such bucket.
+    /// Answers that the bucket does not exist.
     LacksBucket,
-    /// Lists an object that was created ten minutes before the date of the answer, with the date or without it, and
-    /// objects with invalid names.
+    /// Lists an object that was created ten minutes before the date of the answer, and objects with invalid names.
+    /// The answer has the date only if `has_date`.
     Lists { has_date: bool },
     /// Deletes objects, but refuses to delete several with one request.
     LacksBulkDeletion,
@@ -40,8 +40,9 @@ pub enum Behaviour {
     ListsOthers,
     /// Refuses to create an object because of another request for it, which leaves an object if `exists`.
     Conflicts { exists: bool },
-    /// Takes uploads in parts. The object is missing when the upload begins, and another upload creates it meanwhile if
-    /// `is_overtaken`. Refuses a condition of the last request if it does not know it.
+    /// Accepts uploads in parts. The object is missing when the upload begins; if `is_overtaken`, another upload
+    /// creates the object meanwhile. Without `knows_condition` the server refuses a last request that has the
+    /// condition.
     TakesParts { is_overtaken: bool, knows_condition: bool },
 }
 
@@ -165,7 +166,7 @@ fn answer(mut stream: &TcpStream, behaviour: Behaviour, request: &str, number: u
         Behaviour::HasEmptyObject if request.starts_with("HEAD ") => stream.write_all(FOUND).ok(),
         Behaviour::HasEmptyObject => refuse(stream, 416, "InvalidRange"),
         Behaviour::ListsOthers => list_others(stream, request),
-        // The first request looks for the object before the upload in parts begins.
+        // The first `HEAD` request comes before the upload in parts begins, so only later ones find the object.
         Behaviour::Conflicts { exists: true } | Behaviour::TakesParts { is_overtaken: true, .. }
             if request.starts_with("HEAD ") && number > 0 =>
         {
@@ -183,7 +184,7 @@ fn answer(mut stream: &TcpStream, behaviour: Behaviour, request: &str, number: u
 const FOUND: &[u8] =
     b"HTTP/1.1 200 OK\r\netag: \"1\"\r\nlast-modified: Thu, 01 Jan 2026 00:00:00 GMT\r\ncontent-length: 0\r\n\r\n";
 
-/// Returns true for the request that creates an object: of its bytes, or of the parts of an upload.
+/// Returns true for a request that creates an object, either from its bytes or from the parts of an upload.
 fn is_creation(request: &str) -> bool {
     match request.contains("uploadId=") {
         true => request.starts_with("POST "),
@@ -244,7 +245,8 @@ fn list(mut stream: &TcpStream, has_date: bool) -> Option<()> {
     stream.write_all(head.as_bytes()).ok()
 }
 
-/// Lists the next thousand of 12,000 objects with invalid names; the number of an object is its token too.
+/// Lists the next thousand of 12,000 objects with invalid names. The number of an object also is the continuation
+/// token after it.
 fn list_others(stream: &TcpStream, request: &str) -> Option<()> {
     const COUNT: usize = 12_000;
     let query = request.split(['?', '&', ' ']);

@@ -16,7 +16,7 @@ const ROLE: &str = "arn:aws:iam::123456789012:role/penstock";
 /// Answer of the token service.
 #[derive(Clone, Copy)]
 enum Answer {
-    /// Access key of the store, which expires after so many seconds.
+    /// Access key of the store, which expires after `lifetime` seconds.
     Key { lifetime: i64 },
     /// Refusal with status 403.
     Refusal,
@@ -92,7 +92,7 @@ fn a_token_is_exchanged_for_a_key_and_read_again_when_the_key_expires() {
     let token = folder.path().join("token");
     std::fs::write(&token, "first-token").unwrap();
 
-    // A key of an hour serves every request.
+    // A key that is valid for an hour is used for all requests: the token is exchanged once.
     let (service, queries) = token_service(Answer::Key { lifetime: 3_600 });
     let bucket = Bucket::new(&identity_options(store.port, service, &token)).unwrap();
     bucket.probe().unwrap();
@@ -107,7 +107,7 @@ fn a_token_is_exchanged_for_a_key_and_read_again_when_the_key_expires() {
     }
     assert!(query.contains("RoleArn=arn%3Aaws%3Aiam%3A%3A123456789012%3Arole%2Fpenstock"), "{query}");
 
-    // A key that has expired is exchanged again, with the token that is in the file then.
+    // An expired key is replaced by a new exchange, for which the token is read from the file again.
     let (service, queries) = token_service(Answer::Key { lifetime: -1 });
     let bucket = Bucket::new(&identity_options(store.port, service, &token)).unwrap();
     bucket.open("a/object").unwrap();
@@ -124,7 +124,8 @@ fn a_failing_exchange_is_named_without_its_text() {
     let token = folder.path().join("token");
     std::fs::write(&token, "hush-token").unwrap();
     let missing = folder.path().join("missing");
-    // A token that something else renews is a matter of time, too.
+    // The last field is true if a later retry may succeed. This includes an expired token, because another service
+    // renews the token.
     let cases = [
         (Answer::Refusal, &token, "status 403, AccessDenied", false),
         (Answer::Nonsense, &token, "not of a security token service", false),
@@ -142,7 +143,7 @@ fn a_failing_exchange_is_named_without_its_text() {
         assert!(cause.contains(expected), "{cause}");
         assert!(!cause.contains("hush") && !cause.contains("127.0.0.1"), "{cause}");
     }
-    // A service that is not there is a matter of time.
+    // A token service that cannot be reached is a temporary error.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut options = identity_options(port, port, &token);
     options.timeouts.retry_period = std::time::Duration::ZERO;
@@ -167,7 +168,7 @@ fn a_token_service_with_tls_is_verified_although_the_store_has_none() {
         ca_file: Some(ca_file.clone()),
         ..options("http://127.0.0.1:1", "identity")
     };
-    // The server answers through TLS, but has no keys.
+    // The server of this address uses TLS, but it is not a token service.
     let error = Bucket::new(&options).unwrap().open("a/object").unwrap_err();
     assert!(error.to_string().contains("not of a security token service"), "{error}");
     let (_, other_root) = tls_server();

@@ -1,5 +1,6 @@
-//! SeaweedFS, a real S3-compatible server, on ports of this machine. A shell runs it and ends it with the test process,
-//! whose pipe it reads. Commands are lines: `kill` ends the server at once; `start` starts it.
+//! SeaweedFS, a real S3-compatible server, on ports of this machine. A shell runs the server. The shell reads
+//! commands from a pipe of the test process, and ends the server when that process ends. Commands are lines: `kill`
+//! ends the server at once; `start` starts it.
 
 use penstock_object_storage::{AddressingStyle, BucketCredentials, BucketOptions, BucketTimeouts};
 use std::io::{BufRead, BufReader, Write};
@@ -47,7 +48,7 @@ stop
 /// Running server.
 pub struct SeaweedServer {
     pub port: u16,
-    /// `None` once the shell has to end.
+    /// Input of the shell; `None` once the shell has to end.
     commands: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
     shell: Child,
@@ -62,7 +63,7 @@ impl SeaweedServer {
         let found = Command::new(script.unwrap()).stderr(Stdio::inherit()).output().unwrap();
         assert!(found.status.success(), "SeaweedFS is installed");
         let weed = String::from_utf8(found.stdout).unwrap();
-        // Another process may take a port between its choice and the start.
+        // Another process may take a chosen port before the server starts, so the start is retried.
         (0..MAX_STARTS).find_map(|_| Self::try_start(weed.trim())).unwrap()
     }
 

@@ -13,7 +13,8 @@ use std::collections::{HashMap, HashSet};
 #[derive(Default)]
 pub(super) struct SeenToolCalls<'d> {
     ids: HashSet<Cow<'d, str>>,
-    /// Number of the last legacy call by function name; legacy calls have no id.
+    /// Number of the last legacy call, by function name. Legacy calls have no id, so the gateway makes one from this
+    /// number.
     legacy: HashMap<Cow<'d, str>, usize>,
     count: usize,
 }
@@ -119,8 +120,9 @@ fn legacy_id(count: usize) -> String {
     format!("call_legacy_{count}")
 }
 
-/// Validates `{name, arguments}` of a call; returns the name. Missing arguments become an empty object, because engines
-/// fail without arguments. Arguments that are an object are replaced by its JSON text.
+/// Validates `{name, arguments}` of a call; returns the name. Missing arguments become an empty object, because
+/// engines fail without arguments. If the arguments are an object instead of a string, they are replaced by the JSON
+/// text of the object.
 fn read_function<'d>(
     function: JsonValue<'d>,
     at: &FieldPath<'_>,
@@ -147,5 +149,5 @@ fn read_function<'d>(
     read::require_text_member(name, &at.member("name"))
 }
 
-/// Arguments that are written into a call without arguments.
+/// Arguments that the gateway writes into a call that has none.
 const EMPTY_ARGUMENTS: &str = r#""{}""#;

@@ -11,7 +11,7 @@ use penstock_json_scan::tape::JsonValue;
 
 const ROLES: &[&str] = &["system", "developer", "user", "assistant", "tool", "function"];
 
-/// Validates `messages`; edits convert each message to a form that every engine accepts.
+/// Validates `messages`, and records the edits that convert each message to a form that every engine accepts.
 pub(super) fn validate_messages(
     messages: JsonValue<'_>,
     top: &RootObject<'_>,
@@ -42,7 +42,7 @@ struct LastMessage {
     prefix: bool,
 }
 
-/// Members of a message that are read.
+/// Members of a message that the validation reads.
 struct ChatMessage<'d> {
     value: JsonValue<'d>,
     content: Option<JsonValue<'d>>,
@@ -53,7 +53,7 @@ struct ChatMessage<'d> {
     refusal: Option<JsonValue<'d>>,
     /// Members `reasoning` and `reasoning_content`.
     reasoning: (Option<JsonValue<'d>>, Option<JsonValue<'d>>),
-    /// Members `prefix` and `partial`, which vendors have for a beginning that the answer continues.
+    /// Members `prefix` and `partial`, by which vendors mark a message as the beginning of the answer to generate.
     prefix: (Option<JsonValue<'d>>, Option<JsonValue<'d>>),
     audio: Option<JsonValue<'d>>,
     images: Option<JsonValue<'d>>,
@@ -154,7 +154,7 @@ impl<'d> ChatMessage<'d> {
         Ok((message, role))
     }
 
-    /// Records the features of the message that some providers do not accept unchanged.
+    /// Records the features of the message that some providers accept only in a converted form.
     fn record_features(&self, role: &str, index: usize, features: &mut HistoryFeatures) {
         features.late_system_messages |= index > 0 && matches!(role, "system" | "developer");
         features.results |= matches!(role, "tool" | "function");
@@ -211,8 +211,8 @@ impl<'d> ChatMessage<'d> {
             .map(|content| validate_parts(content, &at.member("content"), AllowedParts::TextOrRefusal, found))
             .transpose()?;
         let calls = self.validate_calls(at, calls, found)?;
-        // An audio answer may have its text in `content`. Without a text it is refused, because the answer would be
-        // lost.
+        // The audio of an earlier answer is not forwarded, only its text in `content`. Without a text the message is
+        // refused, because the answer would be missing from the conversation.
         if self.audio.is_some() && self.effective_content().is_none() && calls.is_none() {
             return Err(at
                 .member("audio")
@@ -250,7 +250,7 @@ impl<'d> ChatMessage<'d> {
         Ok(Some("function_call"))
     }
 
-    /// Content, unless it is absent, `null` or an empty array.
+    /// Content of the message; `None` if it is absent, `null` or an empty array.
     fn effective_content(&self) -> Option<JsonValue<'d>> {
         self.content.filter(|content| !(content.is_array() && content.has_no_entries()))
     }

@@ -38,9 +38,9 @@ const EFFORTS: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh", 
 
 /// Validates a request of `/v1/chat/completions`.
 ///
-/// `max_completion_tokens` takes precedence over `max_tokens`; in both, -1 means no cap. The translators interpret the
-/// reasoning effort. `functions` and `function_call` become `tools` and `tool_choice`: in the list of members, and in
-/// the body by edits.
+/// `max_completion_tokens` takes precedence over `max_tokens`; in both, -1 means no cap. The translators interpret
+/// the reasoning effort. `functions` and `function_call` are renamed to `tools` and `tool_choice`, both in the list
+/// of members and in the body.
 ///
 /// # Errors
 /// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.
@@ -57,7 +57,7 @@ struct ChatFindings {
     needs: RequiredCapabilities,
     history: HistoryFeatures,
     images: u32,
-    /// Size of the media that are inside the request, in bytes of base64.
+    /// Size of the media that the request contains as base64, in bytes of base64.
     media: usize,
 }
 

@@ -86,7 +86,7 @@ fn validate_part(
     Ok(())
 }
 
-/// Validates `{url, detail}`, or a URL alone.
+/// Validates an image: `{url, detail}`, or only a URL.
 fn validate_image(
     image: JsonValue<'_>,
     at: &FieldPath<'_>,
@@ -133,7 +133,7 @@ fn validate_audio(
     Ok(())
 }
 
-/// Validates `{file_data, filename}`, where the data is a `data:` URL or base64 alone.
+/// Validates a file: `{file_data, filename}`, whose data is a `data:` URL or plain base64.
 fn validate_file(file: JsonValue<'_>, at: &FieldPath<'_>, found: &mut ChatFindings) -> Result<(), ApiError> {
     let [content, filename, id] = read::read_named_members(file, at, ["file_data", "filename", "file_id"])?;
     if id.is_some() {

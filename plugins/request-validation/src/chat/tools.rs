@@ -55,8 +55,8 @@ pub(super) fn validate_tools(
     Ok(fields)
 }
 
-/// Renames a legacy member, in the list of members and in the body. If a member with the new name exists too, it can
-/// only be `null` or empty, and the two members swap their names.
+/// Renames a legacy member, in the list of members and in the body. If a member with the new name exists too, it is
+/// `null` or empty, as checked before; then the two members swap their names.
 fn rename_legacy_member(
     top: &RootObject<'_>,
     fields: &mut BodyMembers,
@@ -223,7 +223,7 @@ fn check_declared(
     if is_declared { Ok(()) } else { Err(at.invalid_error("expected the name of one of the declared tools")) }
 }
 
-/// Removes the tools that are not allowed, and replaces the choice by its mode.
+/// Removes the tools that the choice does not allow, and replaces the choice by its mode.
 fn apply_allowed_tools<'d>(
     choice: JsonValue<'d>,
     allowed: JsonValue<'d>,

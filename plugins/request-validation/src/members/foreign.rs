@@ -1,4 +1,4 @@
-//! Members of other services, engines and endpoints that would change the answer, and that endpoints for texts refuse.
+//! Members of other services, engines and endpoints that would change the answer. Endpoints for texts refuse them.
 
 use super::RefusedMember;
 use super::RefusedValues::{

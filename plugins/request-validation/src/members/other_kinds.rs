@@ -7,7 +7,7 @@ use super::RefusedValues::{NonEmpty, Present, ProviderConstraints, SeveralChoice
 /// End of the error message for members that choose a provider.
 const PROVIDER_ADVICE: &str = "choose providers by `filters` or a flavor";
 
-/// Members of an image request that are refused at every offer, because they would change the image.
+/// Members of an image request that are refused for every offer, because they would change the image.
 pub const REFUSED_IMAGE_MEMBERS: &[RefusedMember] = &[
     ("aspect_ratio", NonEmpty, "send `size`, or `width` and `height`"),
     ("batch_size", SeveralChoices, "send `n`"),
@@ -39,7 +39,8 @@ pub const REFUSED_IMAGE_MEMBERS: &[RefusedMember] = &[
     ("true_cfg_scale", Present, "the guidance of an image cannot be set"),
 ];
 
-/// Members of a speech request that are refused at every offer. Others depend on the offer.
+/// Members of a speech request that are refused for every offer. Other members are accepted or refused depending on
+/// the offer.
 pub const REFUSED_SPEECH_MEMBERS: &[RefusedMember] = &[
     ("messages", NonEmpty, "this endpoint reads `input`"),
     ("n", SeveralChoices, "a request has one audio"),

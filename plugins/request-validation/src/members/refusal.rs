@@ -10,10 +10,12 @@ use crate::field_path::{FieldPath, quotable_name};
 use penstock_core::ApiError;
 use penstock_json_scan::tape::{JsonValue, ValueKind};
 
-/// Prefix of context edits that can be ignored: models that need the thinking of earlier turns read it anyway.
+/// Prefix of context edits that can be ignored: they only remove the thinking of earlier turns, and a model that
+/// needs this thinking reads it anyway.
 const HARMLESS_EDIT_PREFIX: &str = "clear_thinking_";
 
-/// End of the error message for a request of zero data retention, which the configuration of a provider does not state.
+/// End of the error message for a request that requires zero data retention. The gateway cannot check it, because the
+/// configuration of a provider does not state the retention.
 const RETENTION_ADVICE: &str = "providers are in the EU and never train on requests, but the retention of each is known to the operator alone";
 
 impl RefusedValues {
@@ -67,7 +69,8 @@ fn is_non_empty(value: JsonValue<'_>) -> bool {
     }
 }
 
-/// True for names of regions in the European Union, where all providers are, and of regions that include it.
+/// True for names of regions in the European Union, and of larger regions that include the Union. All providers are
+/// in the Union.
 fn is_eu_region(region: &str) -> bool {
     let region = region.trim().to_ascii_lowercase();
     let whole = ["", "eu", "europe", "global", "auto", "any", "default", "not_available"];
@@ -98,7 +101,8 @@ fn first_changing_edit(value: JsonValue<'_>, path: &FieldPath<'_>, about: &str) 
     odd.then(|| path.unsupported_error(about))
 }
 
-/// Returns the error for the first member of an object for which `asks` is true; `None` if there is none.
+/// Returns the error for the first member of an object for which `asks` returns true; `None` if there is no such
+/// member.
 fn first_member(
     object: JsonValue<'_>,
     path: &FieldPath<'_>,
@@ -124,7 +128,8 @@ fn is_retention_constraint(name: &str, value: JsonValue<'_>) -> bool {
     name == "zdr" && is_non_empty(value)
 }
 
-/// True for a member of `background_options` other than the window in which every background response runs.
+/// True for a member of `background_options` other than `completion_window: "soonest"`, with which every background
+/// response runs.
 fn is_other_window(name: &str, value: JsonValue<'_>) -> bool {
     is_non_empty(value) && !(name == "completion_window" && value.equals_text("soonest"))
 }
@@ -148,7 +153,8 @@ fn is_format(value: JsonValue<'_>) -> bool {
     is_non_empty(value) && !member(value, "type").is_some_and(|kind| kind.equals_text("text"))
 }
 
-/// True for an option of a model runner such as Ollama that constrains the answer. A negative cap means no cap.
+/// True for an option of a model runner such as Ollama that constrains the answer. A negative `num_predict` means no
+/// cap.
 fn is_runner_constraint(name: &str, value: JsonValue<'_>) -> bool {
     match name {
         "num_predict" => is_non_empty(value) && !value.raw().starts_with('-'),

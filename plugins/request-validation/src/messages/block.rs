@@ -7,7 +7,8 @@ use crate::read;
 use penstock_core::ApiError;
 use penstock_json_scan::tape::JsonValue;
 
-/// Prefix of a text that coding agents insert with a hash of each request: no provider could cache the prompt's prefix.
+/// Prefix of a text block that coding agents insert with a hash of each request. The text differs in each request, so
+/// with it no provider could cache the prompt's prefix.
 const BILLING_HEADER: &[u8] = b"x-anthropic-billing-header";
 
 /// Position of a block in the conversation.
@@ -46,13 +47,14 @@ pub(super) enum ParsedBlock<'d> {
     ToolResult(JsonValue<'d>),
 }
 
-/// True for blocks of tools that a vendor runs itself, from a conversation with another service.
+/// True for blocks of tools that a vendor runs itself; such blocks come from a conversation with another service.
 fn is_vendor_block(kind: &str) -> bool {
     matches!(kind, "server_tool_use" | "mcp_tool_use" | "container_upload" | "tool_reference")
         || kind.ends_with("_tool_result")
 }
 
-/// Returns true for a block whose content only the vendor's own models define; refuses an upload into a container.
+/// Returns true for a block of a vendor's tool, whose content is not validated. Refuses a block that uploads a file
+/// into a container.
 fn is_unchecked_block(
     kind: JsonValue<'_>,
     path: &FieldPath<'_>,

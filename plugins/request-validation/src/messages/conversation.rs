@@ -108,7 +108,7 @@ impl<'d> ToolUseTracker<'d> {
         if is_empty { Err(at.invalid_error("expected content that is not empty")) } else { Ok(()) }
     }
 
-    /// Validates an assistant message, which may be empty: clients send back an empty answer.
+    /// Validates an assistant message. The message may be empty, because clients also send back empty answers.
     fn validate_assistant(
         &mut self,
         content: JsonValue<'d>,

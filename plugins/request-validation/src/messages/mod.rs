@@ -68,7 +68,7 @@ pub fn validate_count_tokens_request(
 struct MessagesFindings {
     needs: RequiredCapabilities,
     images: u32,
-    /// Size of the media that are inside the request, in bytes of base64.
+    /// Size of the media that the request contains as base64, in bytes of base64.
     media: usize,
     history: HistoryFeatures,
 }

@@ -3,7 +3,7 @@
 use super::settings::ResponseSettings;
 use crate::body::RootObject;
 
-/// Members that are not copied to the chat form: they are converted, only repeated in the answer, or ignored.
+/// Members that are not copied to the chat form: each is converted, or only repeated in the answer, or ignored.
 const CONVERTED: &[&str] = &[
     "access_programs",
     "background",
@@ -86,7 +86,8 @@ impl ChatBodyWriter {
         self.out.push(b'"');
     }
 
-    /// Appends text as the inside of a JSON string. The text may itself be JSON, which is then nested in the string.
+    /// Appends text with JSON escapes, without quotes, as a part of a JSON string. The text may itself be JSON, which
+    /// is then nested in the string.
     pub(super) fn write_escaped(&mut self, text: &str) {
         for character in text.chars() {
             match character {

@@ -116,7 +116,7 @@ fn read_audio<'d>(audio: JsonValue<'d>, at: &FieldPath<'_>) -> Result<ContentPar
     Ok(ContentPart::Audio(audio))
 }
 
-/// Writes parts as content of a chat message: a single text as a string.
+/// Writes parts as the content of a chat message: a single text as a string, other parts as an array.
 pub(super) fn write_parts(parts: &[ContentPart<'_>], out: &mut ChatBodyWriter) {
     if let [ContentPart::Text(text)] = parts {
         return out.write_json(text.raw());

@@ -1,4 +1,4 @@
-//! Conversation in the chat form: items of one answer of the model are joined to one assistant message.
+//! Conversation in the chat form: the items of one answer of the model become one assistant message.
 
 use super::chat_body::ChatBodyWriter;
 use super::content::{ContentPart, write_parts};
@@ -11,7 +11,7 @@ use std::collections::HashSet;
 #[derive(Debug)]
 pub(super) struct PreviousToolCall<'d> {
     pub(super) id: JsonValue<'d>,
-    /// Name of the function that the provider is given.
+    /// Name of the function, as sent to the provider.
     pub(super) function_name: Cow<'d, str>,
     pub(super) arguments: CallArguments<'d>,
 }
@@ -41,12 +41,12 @@ struct AssistantMessage<'d> {
     call_origins: Vec<ResponsesRequestPart>,
 }
 
-/// Origins of the written messages: the items from which they were made.
+/// Origins of the written messages: the input items from which they were made.
 #[derive(Debug)]
 pub(super) struct WrittenMessageOrigins {
-    /// Messages that each message of the assistant joins.
+    /// For each written assistant message, the earlier messages that it joins.
     pub(super) joined: Vec<Vec<EarlierAnswerMessage>>,
-    /// Items of each message.
+    /// Items from which each message was made.
     pub(super) origins: Vec<ChatMessageOrigin>,
 }
 
@@ -56,11 +56,11 @@ pub(super) struct ConversationWriter<'d, 'o> {
     out: &'o mut ChatBodyWriter,
     is_empty: bool,
     assistant: AssistantMessage<'d>,
-    /// Messages that each written message of the assistant joins.
+    /// For each written assistant message, the earlier messages that it joins.
     joined: Vec<Vec<EarlierAnswerMessage>>,
     /// Item that is being written.
     item: ResponsesRequestPart,
-    /// Items of each written message.
+    /// Items from which each written message was made.
     origins: Vec<ChatMessageOrigin>,
     call_ids: HashSet<Cow<'d, str>>,
 }
@@ -92,7 +92,7 @@ impl<'d, 'o> ConversationWriter<'d, 'o> {
         }
     }
 
-    /// Adds a message to the assistant message that is being collected.
+    /// Adds the text of a message to the assistant message that is being collected.
     pub(super) fn push_assistant_text(&mut self, parts: &[ContentPart<'d>], phase: Option<&'static str>) {
         let text = |part: &ContentPart<'d>| match part {
             ContentPart::Text(text) => Some(*text),
@@ -149,8 +149,8 @@ impl<'d, 'o> ConversationWriter<'d, 'o> {
         self.out.write_json("\"");
     }
 
-    /// Writes the items of an answer as one message. Reasoning without text or calls is dropped, because its answer was
-    /// interrupted.
+    /// Writes the items of an answer as one message. If there is only reasoning, without text or calls, it is
+    /// dropped: the answer was interrupted.
     fn flush(&mut self) {
         let AssistantMessage { reasoning, messages, calls, content_origin, call_origins } =
             std::mem::take(&mut self.assistant);

@@ -1,13 +1,14 @@
-//! Names of the functions that providers are given for the tools of a responses request.
+//! Names of the functions that represent the tools of a responses request in the request to the provider.
 
 use penstock_core::function_name::{MAX_FUNCTION_NAME_BYTES, is_function_name_byte, replace_function_name};
 use std::borrow::Cow;
 
 /// Text between namespace and tool name.
 const SEPARATOR: &str = "__";
-/// Returns the name of a tool's function: namespace, separator and name. A name that is too long for providers, or that
-/// has a namespace and a character which they do not accept, is replaced by its last characters and its hash. The same
-/// tool always has the same function name, so calls of earlier answers match.
+/// Returns the name of a tool's function: namespace, separator and name. If providers do not accept the name, it is
+/// replaced by its last characters and its hash. This applies to a name that is too long, and to a name with a
+/// namespace that contains an invalid character. The same tool always has the same function name, so calls of earlier
+/// answers match.
 pub(super) fn qualified_tool_name<'d>(namespace: Option<Cow<'d, str>>, name: Cow<'d, str>) -> Cow<'d, str> {
     let (joined, is_namespaced) = match namespace {
         Some(namespace) => (Cow::Owned(format!("{namespace}{SEPARATOR}{name}")), true),

@@ -56,7 +56,7 @@ pub(super) fn write_messages<'d>(
     Ok(messages.finish())
 }
 
-/// Names of the members that are read: the type, and the members of [`InputItem`].
+/// Names of the members that are read from an item: the type, and the members of [`InputItem`].
 const ITEM_MEMBERS: [&str; 12] = [
     "type",
     "role",
@@ -177,7 +177,7 @@ impl<'d> InputItem<'d, '_> {
         Ok(())
     }
 
-    /// Adds a call of a function. Arguments may be absent, or an object instead of its JSON text.
+    /// Adds a call of a function. The arguments may be absent, or an object instead of a string with JSON text.
     fn push_function_call(
         &self,
         tools: &DeclaredTools<'d>,
@@ -232,9 +232,9 @@ impl<'d> InputItem<'d, '_> {
         Ok(())
     }
 
-    /// Adds reasoning. If the item has a value that the gateway sealed, its text is used; otherwise the content, or
-    /// else the summary, which holds the reasoning if the client asked for summaries. A value that another vendor
-    /// encrypted is dropped.
+    /// Adds reasoning. If `encrypted_content` was written by the gateway, its text is used. Otherwise the content is
+    /// used, or else the summary, which holds the reasoning if the client requested summaries. If another vendor
+    /// encrypted the content, the item is dropped.
     fn push_reasoning(&self, messages: &mut ConversationWriter<'d, '_>) -> Result<(), ApiError> {
         let path = self.path.member("encrypted_content");
         let content = self.reasoning_texts(self.content, "content")?;

@@ -1,8 +1,9 @@
 //! Validation of requests of the responses dialect, and their conversion to the chat form.
 //!
-//! Every member is validated under its own path. The body is then rewritten as a chat body, from slices of the client's
-//! bytes, and validated as a chat request, so that counting, constraints and translation are those of the chat form.
-//! What the answer needs in addition is in [`ResponsesDetails`](penstock_core::ResponsesDetails).
+//! Every member is validated, and errors name its path in the client's request. The body is then rewritten as a chat
+//! body, from slices of the client's bytes, and validated as a chat request. So token counting, constraints and
+//! translation are those of the chat form. The additional data that the answer needs is in
+//! [`ResponsesDetails`](penstock_core::ResponsesDetails).
 
 mod chat_body;
 mod content;
@@ -72,7 +73,7 @@ pub fn validate_responses_request_with_storage(
     Ok(ask)
 }
 
-/// Names the member of the client in a refusal of the chat form.
+/// Replaces the path in an error of the chat validation by the path of the member that the client sent.
 fn name_member(refusal: ApiError, details: &ResponsesDetails) -> ApiError {
     match refusal.param.as_deref() {
         Some("messages") => {}
@@ -146,21 +147,22 @@ fn convert(
     Ok(ConvertedRequest { body: out.finish(), details })
 }
 
-/// Copies the members that may name a session. `previous_response_id` is not among them: it differs from turn to turn,
-/// and the stored conversation, which precedes the input, names the session by its beginning.
+/// Copies the members that may name a session. `previous_response_id` is not one of them, because it differs from
+/// turn to turn. Such a session is identified by the beginning of the stored conversation, which precedes the input.
 fn session_members(top: &RootObject<'_>) -> SessionHints {
     let value = |name: &str| top.get(name).map(|value| value.raw().as_bytes().into());
     SessionHints { prompt_cache_key: value("prompt_cache_key"), metadata: value("metadata") }
 }
 
-/// Returns the names of members of the chat form that the client sent, although this dialect has other names for them.
+/// Returns the member names of the chat dialect that the client sent, although this dialect has other names for these
+/// members.
 fn foreign_members(top: &RootObject<'_>) -> Vec<&'static str> {
     let names = Dialect::Responses.spec().member_names.iter().map(|(name, _)| *name);
     names.chain(["top_logprobs"]).filter(|name| top.get(name).is_some()).collect()
 }
 
-/// Limits for the validation of the converted body: larger than those of the original body, which was checked already,
-/// because the conversion adds members, levels and the previous conversation.
+/// Limits for the validation of the converted body. They are larger than those of the original body, which was
+/// already checked: the conversion adds members, nesting levels and the previous conversation.
 fn chat_limits(limits: &RequestLimits) -> RequestLimits {
     RequestLimits {
         max_body: u32::MAX as usize,

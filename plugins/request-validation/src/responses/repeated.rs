@@ -22,7 +22,7 @@ const AS_SENT: &[(&str, &str)] = &[
     ("user", "null"),
 ];
 
-/// Members that are the same in every answer, such as `truncation`: the gateway never shortens a conversation.
+/// Members with the same value in every answer, such as `truncation`: the gateway never shortens a conversation.
 const CONSTANT: &str = r#","prompt":null,"service_tier":"default","truncation":"disabled","store":"#;
 
 /// Returns the request members that the response object repeats, as JSON text without braces, with a comma between

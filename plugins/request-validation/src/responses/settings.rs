@@ -12,7 +12,7 @@ const EFFORTS: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh", 
 const SUMMARIES: &[&str] = &["auto", "concise", "detailed", "none"];
 const VERBOSITIES: &[&str] = &["low", "medium", "high"];
 const FORMATS: &[&str] = &["text", "json_object", "json_schema"];
-/// Strings that are only repeated in the response object.
+/// String members that the gateway only repeats in the response object.
 const STRINGS: &[&str] = &["prompt_cache_key", "safety_identifier", "service_tier", "user"];
 /// Value of `include` for log probabilities of the text.
 const LOGPROBS: &str = "message.output_text.logprobs";
@@ -39,7 +39,7 @@ pub(super) struct ResponseSettings<'d> {
     format: Option<ResponseFormat<'d>>,
     verbosity: Option<&'static str>,
     pub(super) effort: Option<&'static str>,
-    /// `reasoning`, if it has members of other vendors that the chat form has too (`enabled`, `max_tokens`).
+    /// `reasoning`, if it has members of other vendors that the chat form supports too (`enabled`, `max_tokens`).
     reasoning: Option<&'d str>,
     pub(super) summary: Option<&'static str>,
     pub(super) reasoning_display: ReasoningDisplay,
@@ -161,7 +161,8 @@ fn check_metadata(top: &RootObject<'_>) -> Result<(), ApiError> {
     let path = top.member_path("metadata");
     read::check_object(metadata, &path)?;
     let (most_pairs, most_key, most_value) = MAX_METADATA;
-    // The metadata is parsed from its text, because the tape of the body does not have its content.
+    // The metadata is parsed from its text, because the parsed nodes of the body do not contain the members of
+    // `metadata`.
     let (mut members, mut keys) = (json::members(metadata.raw().as_bytes()), Vec::new());
     while let Some((key, value)) = members.next_unescaped() {
         if keys.len() >= most_pairs {

@@ -77,7 +77,7 @@ pub(super) fn previous_items(
     }
 }
 
-/// Returns the input to store with the answer; `None` if the response is not to be stored.
+/// Returns the input that is stored with the answer; `None` if the response will not be stored.
 pub(super) fn input_to_store(
     body: &Bytes,
     top: &RootObject<'_>,
@@ -93,7 +93,7 @@ pub(super) fn input_to_store(
     Ok(input.map(|input| StoredInput { previous_items: previous_items.clone(), input }))
 }
 
-/// JSON array of the items of the previous conversation, with its parsed nodes.
+/// Items of the previous conversation as a JSON array, with the parsed nodes of the array.
 pub(super) struct PreviousConversation {
     text: String,
     nodes: Vec<TapeNode>,
@@ -122,7 +122,7 @@ impl PreviousConversation {
         Ok(Self { text, nodes })
     }
 
-    /// Returns the tape of the array; an empty one without a previous response.
+    /// Returns the parsed array; an empty one without a previous response.
     pub(super) fn as_tape(&self) -> JsonTape<'_> {
         JsonTape { text: &self.text, nodes: &self.nodes }
     }

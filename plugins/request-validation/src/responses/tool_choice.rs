@@ -20,7 +20,7 @@ pub(super) enum ToolChoice<'d> {
     Mode(&'static str),
     /// Choice of one tool, by the name of its function.
     Tool(Cow<'d, str>),
-    /// Some of the tools, of which the model may or must call one.
+    /// Choice restricted to some of the tools, of which the model may or must call one, depending on `mode`.
     Allowed { mode: &'static str, functions: Vec<Cow<'d, str>> },
 }
 

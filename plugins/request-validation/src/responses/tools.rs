@@ -1,5 +1,5 @@
-//! Validation of `tools`: functions, custom tools, and namespaces of them. Tools that run on the servers of a vendor
-//! are refused by name.
+//! Validation of `tools`: functions, custom tools, and namespaces that contain functions and custom tools. Tools that
+//! run on the servers of a vendor are refused by name.
 
 use super::chat_body::ChatBodyWriter;
 use super::function_name::qualified_tool_name;
@@ -24,7 +24,7 @@ pub(super) struct DeclaredTool<'d> {
 /// Kind of tool.
 #[derive(Debug)]
 pub(super) enum ToolKind<'d> {
-    /// Function with the members of its schema that are present.
+    /// Function, with its `parameters` and `strict` if they are present.
     Function { parameters: Option<JsonValue<'d>>, strict: Option<JsonValue<'d>> },
     /// Tool whose input is free text, with the syntax and the definition of its grammar if it has one.
     Custom { grammar: Option<(&'static str, JsonValue<'d>)> },
@@ -56,7 +56,8 @@ pub(super) fn read_tools<'d>(
     Ok(tools)
 }
 
-/// Checks the members that say who calls a tool, and when. The model calls each tool itself, and waits for its output.
+/// Checks the members that state the caller of a tool and the time of the call. Only direct calls by the model are
+/// supported, and the model waits for the output.
 fn check_callers(tool: JsonValue<'_>, at: &FieldPath<'_>) -> Result<(), ApiError> {
     let names = ["allowed_callers", "async", "defer_loading"];
     let [callers, is_async, defer_loading] = read::read_named_members(tool, at, names)?;
@@ -130,7 +131,7 @@ impl<'d> DeclaredTools<'d> {
         self.list.get(*self.positions.get(&*self.function_name(namespace, name))?)
     }
 
-    /// Returns the name of the function that the provider is given for a tool.
+    /// Returns the name of the function that represents a tool in the request to the provider.
     pub(super) fn function_name(
         &self,
         namespace: Option<JsonValue<'d>>,
@@ -206,7 +207,7 @@ fn read_grammar<'d>(
 }
 
 impl<'d> DeclaredTool<'d> {
-    /// Returns the name of the function that the provider is given.
+    /// Returns the name of the function that represents the tool in the request to the provider.
     pub(super) fn function_name(&self) -> Cow<'d, str> {
         qualified_tool_name(self.namespace.map(|namespace| namespace.text()), self.name.text())
     }

@@ -13,7 +13,7 @@ use std::ops::Range;
 
 /// Maximum vector length that may be requested.
 const MAX_DIMENSIONS: i64 = 65_536;
-/// Assumed number of bytes of text for each token id, since the text of an id is not known here.
+/// Assumed number of bytes of text for each token id, because the text of an id is not known here.
 const BYTES_PER_ID: usize = 4;
 
 /// Inputs of an embedding request, as byte ranges of its body.
@@ -33,7 +33,8 @@ enum FoundInputs {
 
 /// Validates a request of `/v1/embeddings`.
 ///
-/// Besides strings, `input` may hold token ids: one array of ids, or a list of such arrays, also mixed with strings.
+/// In addition to strings, `input` may contain token ids: one array of ids, or a list of such arrays, also mixed with
+/// strings.
 ///
 /// # Errors
 /// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.

@@ -34,7 +34,7 @@ pub fn validate_rerank_request(body: Bytes, limits: &RequestLimits) -> Result<In
     let documents =
         document_texts(require_bounded_array(documents, &path, limits.max_documents, "document")?, &path)?;
     let top_n = read_result_limit(&top, "top_n")?;
-    // The members `top_k` and `limit` are names of `top_n` in other APIs; `return_text` is one of `return_documents`.
+    // Other APIs call `top_n` `top_k` or `limit`, and `return_documents` `return_text`.
     let top_k = read_result_limit(&top, "top_k")?;
     let limit = read_result_limit(&top, "limit")?;
     check_rank_fields(&top)?;
@@ -42,7 +42,7 @@ pub fn validate_rerank_request(body: Bytes, limits: &RequestLimits) -> Result<In
     let return_text = scalars::read_bool_or_false(&top, "return_text")?;
     let return_documents = scalars::read_bool_or_false(&top, "return_documents")? || return_text;
     let fields = top.to_body_members();
-    // A cross-encoder reads the query again with each document.
+    // A cross-encoder reads the query again with each document, so the query counts once per document.
     let again = query.len().saturating_mul(documents.len());
     let prompt_bytes = documents.iter().map(Range::len).sum::<usize>().saturating_add(again);
     let task = InferenceTask::Rerank(RerankTask {

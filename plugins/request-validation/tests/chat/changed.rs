@@ -1,4 +1,4 @@
-//! Tests of the edits that convert older or looser requests to the form that every engine accepts.
+//! Tests of the edits that convert requests in legacy or nonstandard forms to the form that every engine accepts.
 
 use crate::support::{ask_chat, assert_refused, edited};
 use crate::{CALL, conversation, taken, with};
@@ -73,7 +73,7 @@ fn functions_of_old_become_tools() {
     assert_eq!(
         edited(&ask),
         json!({"model": "m",
-            // A null member with the new name is renamed to the old one.
+            // A `null` member with the new name gets the old name, because the two members swap their names.
             "functions": null,
             "tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}, {"type": "function", "function": {"name": "g"}}],
             "tool_choice": {"type": "function", "function": {"name": "g"}},

@@ -11,7 +11,7 @@ use penstock_core::{Dialect, HistoryFeatures, InferenceRequest, ModelKind};
 use serde_json::json;
 use support::ask_chat;
 
-/// Request with these members besides the required ones.
+/// Request with these members in addition to the required ones.
 fn with(members: &str) -> String {
     format!(r#"{{"model":"m","messages":[{{"role":"user","content":"hi"}}],{members}}}"#)
 }

@@ -1,4 +1,4 @@
-//! Tests of refusals: each names the path of the field, the expected and the actual value.
+//! Tests of refused requests: each error names the path of the field, the expected and the actual value.
 
 use crate::support::{ask_chat, assert_refused};
 use crate::{CALL, conversation, with};

@@ -103,9 +103,10 @@ fn reasoning_is_read_from_its_sealed_form_its_content_or_its_summary() {
     assert_eq!(answer(json!({"summary": summary, "encrypted_content": sealed})), "sealed \u{1F600}");
     assert_eq!(answer(json!({"summary": summary, "content": text("reasoning_text", "content")})), "content");
     assert_eq!(answer(json!({"summary": summary, "content": null, "encrypted_content": null})), "summary");
-    // No model can read content that another vendor encrypted, and its summary is of another model.
+    // No provider can read content that another vendor encrypted, and the summary comes from another model, so both
+    // are dropped.
     assert_eq!(answer(json!({"summary": summary, "encrypted_content": "gAAAA"})), Value::Null);
-    // Reasoning whose answer was broken off.
+    // Reasoning of an interrupted answer, without text or calls, is dropped.
     assert_eq!(
         messages(&json!([{"type": "reasoning", "summary": [], "content": text("reasoning_text", "a")},
             {"role": "user", "content": "Go"}])),

@@ -12,7 +12,7 @@ use penstock_request_validation::{RequestLimits, ResponsesPurpose, validate_resp
 use serde_json::{Value, json};
 use support::ask_responses;
 
-/// Request with these members besides `model`.
+/// Request with `model` and these members.
 fn with(members: &str) -> String {
     format!(r#"{{"model":"m",{members}}}"#)
 }

@@ -1,4 +1,4 @@
-//! Tests of refusals: each names the path of the field, the expected and the actual value.
+//! Tests of refused requests: each error names the path of the field, the expected and the actual value.
 
 use crate::support::{ask_responses, assert_refused};
 use crate::{accepted, with};
@@ -80,7 +80,7 @@ fn a_name_of_a_tool_or_a_namespace_has_at_most_256_bytes() {
     assert_refused(ask_responses(&tools("n", &(longest + "f"))), "tools[0].tools[0].name", says, "name");
 }
 
-/// Replaces each value inside `value` by `other`, one after the other.
+/// Returns copies of `value`; in each copy another one of its values is replaced by `other`.
 fn replaced(value: &Value, other: &Value) -> Vec<Value> {
     let mut all = vec![other.clone()];
     let children: Vec<(String, &Value)> = match value {
@@ -224,7 +224,8 @@ fn a_stored_response_is_refused_with_what_to_send() {
 
 #[test]
 fn the_size_of_the_chat_form_is_that_of_the_body() {
-    // Each byte of a custom tool's input is escaped twice.
+    // The input of a custom tool is escaped twice in the chat form, so the converted body is larger than the original
+    // one.
     let quotes = r#"\""#.repeat(10_000);
     let call = format!(r#"{{"type":"custom_tool_call","call_id":"c","name":"f","input":"{quotes}"}}"#);
     let body = with(&format!(r#""input":[{call}]"#));

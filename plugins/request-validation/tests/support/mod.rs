@@ -8,7 +8,7 @@ use penstock_request_validation::{
     validate_responses_request,
 };
 
-/// Nesting deeper than `max_depth` and than a recursive parser's stack.
+/// Nesting depth that exceeds `max_depth` and would overflow the stack of a recursive parser.
 pub const DEEP: usize = 10_000;
 
 pub fn ask_chat(body: &str) -> Result<InferenceRequest, ApiError> {
@@ -49,7 +49,7 @@ pub fn edited(ask: &InferenceRequest) -> serde_json::Value {
     serde_json::from_slice(&out).unwrap()
 }
 
-/// Checks a refusal that names this field and starts its message with it.
+/// Asserts that the request is refused with an error that names this field and whose message starts with the field.
 pub fn assert_refused(result: Result<InferenceRequest, ApiError>, field: &str, says: &str, body: &str) {
     let refusal = match result {
         Ok(_) => unreachable_body(body),

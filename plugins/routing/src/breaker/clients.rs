@@ -1,12 +1,12 @@
 //! Results of an offer by client: repeated failing requests of one client must not eject the offer for all other
 //! clients.
 //!
-//! While the offer is known to serve other clients, only the first failure of one account in the window counts. The
-//! offer is known to serve others if, within the last [`MAX_SUCCESS_AGE`], it answered another account successfully, or
-//! another key if all failures come from one key. An offer with a single client has no such evidence, so its outage is
-//! detected as fast as without this rule. With several clients, an outage is detected when a second account fails, or
-//! when the last success of another client is older than [`MAX_SUCCESS_AGE`]. Failures that no request can cause, such
-//! as a failed connection, have no client and always count.
+//! While the offer is known to serve other clients, only one failure of an account in the window counts. The offer is
+//! known to serve others if, within the last [`MAX_SUCCESS_AGE`], it answered another account successfully, or
+//! another key if all failures come from one key. An offer with a single client has no such evidence, so its outage
+//! is detected as fast as without this rule. With several clients, an outage is detected when a second account fails,
+//! or when the last success of another client is older than [`MAX_SUCCESS_AGE`]. Failures that no request can cause,
+//! such as a failed connection, have no client and always count.
 
 use super::window::SLICE_COUNT;
 use std::time::Duration;
@@ -14,8 +14,8 @@ use std::time::Duration;
 /// Maximum age of a success of another client that shows that the offer works.
 pub(super) const MAX_SUCCESS_AGE: Duration = Duration::from_secs(10);
 
-/// Number of accounts whose failures are counted separately in a slice of the window; failures of further accounts
-/// count in full.
+/// Number of accounts whose failures are recorded separately in a slice of the window. Failures of further accounts
+/// are never excluded.
 const MAX_ACCOUNTS: usize = 2;
 
 /// Client of an attempt, identified by hashes.
@@ -47,7 +47,7 @@ impl FailedClients {
         }
     }
 
-    /// Returns the clients of two series of failures together.
+    /// Returns the clients of two series of failures combined.
     pub(super) fn merge(self, other: Self) -> Self {
         match (self, other) {
             (Self::Unknown, one) | (one, Self::Unknown) => one,
@@ -93,7 +93,8 @@ struct FailureSlice {
     accounts: [Option<AccountFailures>; MAX_ACCOUNTS],
 }
 
-/// Results of an offer by client. Bounded in size; the failure counts are allocated with the first failure.
+/// Recent results of an offer by client. The size is bounded, and the failure counts are allocated only at the first
+/// failure.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ClientHistory {
     good_keys: RecentClients,
@@ -132,8 +133,8 @@ impl ClientHistory {
         }
     }
 
-    /// Returns the number of failures in the window that do not count: of the account with the most failures, all but
-    /// the first, if the offer serves other clients.
+    /// Returns the number of failures in the window that do not count. If the offer serves other clients, these are
+    /// all but one of the failures of the account with the most failures.
     pub(super) fn excluded_failure_count(&self, now: Duration, slice: u64) -> u32 {
         let Some(slices) = &self.failures else { return 0 };
         let young = || slices.iter().filter(move |one| slice.saturating_sub(one.number) < SLICE_COUNT);
@@ -152,7 +153,7 @@ impl ClientHistory {
             .map_or(0, |most| most.count.saturating_sub(1))
     }
 
-    /// Returns true if the offer recently answered a client other than the one that `than` names.
+    /// Returns true if the offer recently answered a client other than the single one in `than`.
     pub(super) fn has_served_others(&self, now: Duration, than: FailedClients) -> bool {
         let FailedClients::Single { account, key } = than else { return false };
         let accounts = self.good_accounts.last_other(account);
@@ -160,7 +161,7 @@ impl ClientHistory {
         accounts.max(keys).is_some_and(|at| now.saturating_sub(at) <= MAX_SUCCESS_AGE)
     }
 
-    /// Forgets all failures of all clients; their successes remain.
+    /// Removes the recorded failures of all clients; the recorded successes remain.
     pub(super) fn clear_failures(&mut self) {
         self.failures = None;
     }

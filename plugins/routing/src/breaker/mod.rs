@@ -15,8 +15,8 @@
 //! A cooldown differs from an ejection: an offer that returned `Retry-After` or 429 is not used until that time, and
 //! this does not count toward an ejection. Errors of the caller do not count either.
 //!
-//! Each attempt must report a result, also if the client disconnected ([`AttemptOutcome::Neutral`]); otherwise a
-//! probe's permit stays taken for [`BreakerSettings::probe_timeout`].
+//! Each attempt must report a result, also if the client disconnected ([`AttemptOutcome::Neutral`]); otherwise the
+//! permit of a probe stays in use for [`BreakerSettings::probe_timeout`].
 
 mod clients;
 mod outcome;
@@ -33,8 +33,8 @@ use clients::{ClientHistory, FailedClients};
 use std::time::Duration;
 use window::{OutcomeCounts, OutcomeWindow};
 
-/// Time for which active checks are ignored after they passed while requests failed; limited to the maximum ejection
-/// time.
+/// Time for which active checks are ignored after they passed although requests failed; limited to the maximum
+/// ejection time.
 const IGNORE_CHECKS: Duration = Duration::from_secs(10);
 
 /// Circuit breaker of one offer: a state machine that the gateway protects with a lock.
@@ -109,7 +109,7 @@ impl CircuitBreaker {
         }
     }
 
-    /// Sets new thresholds. Recorded results are retained; only the window is emptied if its length changes.
+    /// Sets new thresholds. Recorded results are retained, except that the window is emptied if its length changes.
     pub fn configure(&mut self, settings: BreakerSettings) {
         if settings.window != self.settings.window {
             self.window = OutcomeWindow::new(settings.window);
@@ -165,8 +165,8 @@ impl CircuitBreaker {
         }
     }
 
-    /// Returns true if the breaker is closed, there is no cooldown and no attempt has failed since the last success, so
-    /// that an immediate retry is useful.
+    /// Returns true if the breaker is closed, there is no cooldown and no attempt has failed since the last success.
+    /// Then an immediate retry is useful.
     #[must_use]
     pub fn is_stable(&self, now: Duration) -> bool {
         self.failures == 0 && self.health(now) == OfferHealth::Healthy
@@ -235,8 +235,9 @@ impl CircuitBreaker {
         self.on_failure(now, None);
     }
 
-    /// Records the result of an active check. A passed check ends the ejection time early; after
-    /// [`BreakerSettings::failed_checks`] consecutive failed checks, each one starts or prolongs an ejection.
+    /// Records the result of an active check. A passed check ends the ejection time early. After
+    /// [`BreakerSettings::failed_checks`] consecutive failed checks, the last of them and each further one start or
+    /// prolong an ejection.
     pub fn on_health_check(&mut self, now: Duration, passed: bool) {
         if passed {
             self.failed_checks = 0;
@@ -268,7 +269,7 @@ impl CircuitBreaker {
         self.window.add(now, OutcomeCounts { successes: 1, ..OutcomeCounts::default() });
         let (good, round, probing, last_probe) = match self.phase {
             BreakerPhase::Closed => return,
-            // A success of an ejected offer, which was used because no other was better, counts as a probe.
+            // An ejected offer may be used because no other offer was better; then a success counts as a probe.
             BreakerPhase::Open { round, .. } => (1, round, 0, now),
             BreakerPhase::HalfOpen { good, round, probing, last_probe } => {
                 (good + 1, round, probing, last_probe)
@@ -291,8 +292,8 @@ impl CircuitBreaker {
             self.clients.record_failure(self.window.slice_number(now), client);
         }
         match self.phase {
-            // A failure of an ejected offer does not extend the ejection. The request was sent before it, or because no
-            // other offer was better.
+            // A failure of an ejected offer does not extend the ejection. The request was sent before the ejection,
+            // or because no other offer was better.
             BreakerPhase::Open { .. } => self.ignore_checks(now),
             BreakerPhase::HalfOpen { .. }
                 if self.clients.has_served_others(now, FailedClients::from_client(client)) => {}

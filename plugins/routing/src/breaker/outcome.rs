@@ -10,12 +10,12 @@ pub enum AttemptOutcome {
     Success,
     /// Failed attempt that counts against the offer.
     Failure {
-        /// Time to wait as the provider stated in `Retry-After`, if it did.
+        /// Wait that the provider requested by `Retry-After`, if any.
         retry_after: Option<Duration>,
     },
     /// Status 429: the offer works but is at its rate limit.
     RateLimited {
-        /// Time to wait as the provider stated in `Retry-After`, if it did.
+        /// Wait that the provider requested by `Retry-After`, if any.
         retry_after: Option<Duration>,
     },
     /// No evidence about the offer: an error of the caller or in the model's output, a disconnected client, the

@@ -22,7 +22,7 @@ pub struct BreakerSettings {
     pub max_probes: u32,
     /// Number of successful probes that close the breaker. Default 2.
     pub successes_to_close: u32,
-    /// Time after which the permit of a lost probe is free again. Default 60 s.
+    /// Time after which the permit of a probe without a reported result is free again. Default 60 s.
     pub probe_timeout: Duration,
     /// Consecutive failed active checks that open the breaker. Default 3.
     pub failed_checks: u32,
@@ -30,8 +30,8 @@ pub struct BreakerSettings {
     pub rate_limit_cooldown: Duration,
     /// Maximum cooldown after a 429 without `Retry-After`. Default 30 s.
     pub max_rate_limit_cooldown: Duration,
-    /// Maximum cooldown; a longer `Retry-After` is cut to it, so that a provider's mistake cannot disable an offer for
-    /// a year. Default 1 h.
+    /// Maximum cooldown. A longer `Retry-After` is shortened to it, so a provider's mistake cannot disable an offer
+    /// for a year. Default 1 h.
     pub max_cooldown: Duration,
 }
 

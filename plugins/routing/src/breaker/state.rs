@@ -33,7 +33,7 @@ impl BreakerState {
 pub enum OfferHealth {
     /// Usable without restrictions.
     Healthy,
-    /// Half open with a free probe permit: available if
+    /// Half-open offer with a free probe permit, which may be used if
     /// [`CircuitBreaker::try_acquire`](super::CircuitBreaker::try_acquire) succeeds.
     HalfOpen,
     /// Offer in cooldown after a `Retry-After` or a status 429.
@@ -41,7 +41,7 @@ pub enum OfferHealth {
         /// End of the cooldown.
         until: Duration,
     },
-    /// Ejected offer, which is used only if all other offers are worse.
+    /// Ejected offer, which is used only if no other offer is available.
     Ejected {
         /// Number of consecutive failures.
         failures: u32,

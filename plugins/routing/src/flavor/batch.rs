@@ -1,4 +1,4 @@
-//! `:batch`: the cheapest offer, as soon as it has capacity.
+//! `:batch`: prefers the cheapest offer; requests wait in the low-priority queue for free capacity.
 
 use super::{Flavor, FlavorWeights};
 

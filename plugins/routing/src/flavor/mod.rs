@@ -1,4 +1,5 @@
-//! Routing flavors. Each has its own file and an entry in [`FLAVORS`].
+//! Routing flavors, which rank offers by different criteria. Each flavor has its own file and an entry in
+//! [`FLAVORS`].
 //!
 //! A flavor ranks offers and never drops one, because any offer is better than a 503.
 
@@ -19,7 +20,7 @@ pub static SPEED: &dyn Flavor = &speed::SpeedFlavor;
 pub static PRICE: &dyn Flavor = &price::PriceFlavor;
 /// Flavor that prefers the cleanest electricity.
 pub static ECO: &dyn Flavor = &eco::EcoFlavor;
-/// Flavor that prefers the cheapest offer and may wait.
+/// Flavor that prefers the cheapest offer; its requests may wait for capacity.
 pub static BATCH: &dyn Flavor = &batch::BatchFlavor;
 
 /// All flavors that a client may name.
@@ -44,7 +45,7 @@ pub struct FlavorWeights {
 
 /// Routing preference that ranks offers.
 pub trait Flavor: Send + Sync {
-    /// Returns the suffix of the model name, without the colon.
+    /// Returns the name of the flavor: the suffix of a model name, without the colon.
     fn name(&self) -> &'static str;
 
     /// Returns the weights of price, speed and environment in the score of an offer.
@@ -56,8 +57,8 @@ pub trait Flavor: Send + Sync {
         None
     }
 
-    /// Returns true if a few requests may go to an offer without recent measurements although it costs more, see
-    /// [`choose_exploration`](crate::choose_exploration()).
+    /// Returns true if a few requests may go to an offer without recent measurements even if that offer costs more,
+    /// see [`choose_exploration`](crate::choose_exploration()).
     fn allows_exploration(&self) -> bool {
         false
     }

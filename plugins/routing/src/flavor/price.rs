@@ -1,4 +1,4 @@
-//! `:price`: the cheapest offer; the default for embeddings and moderation.
+//! `:price`: prefers the cheapest offer; the default for embeddings and moderation.
 
 use super::{Flavor, FlavorWeights};
 

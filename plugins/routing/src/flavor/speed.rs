@@ -1,4 +1,4 @@
-//! `:speed`: the offer with the shortest predicted time to the complete answer.
+//! `:speed`: prefers the offer with the shortest predicted time to the complete answer.
 
 use super::{Flavor, FlavorWeights};
 

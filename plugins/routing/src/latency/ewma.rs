@@ -4,7 +4,8 @@ use super::{HALF_LIFE, STALE_AFTER};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Average `mean = sum(w * x) / sum(w)` of observations `x`, with each weight `w` multiplied by `2^(-age / HALF_LIFE)`.
+/// Average `mean = sum(w * x) / sum(w)` of the observations `x`. Each weight `w` is multiplied by
+/// `2^(-age / HALF_LIFE)`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Ewma {
@@ -35,8 +36,9 @@ impl Ewma {
         self.at = self.at.max(millis);
     }
 
-    /// Converts the average to another clock; `from` and `to` are the same moment by the old and by the new clock. An
-    /// impossible value, as in a damaged record, is dropped; `most` is the maximum plausible mean.
+    /// Converts the average to another clock; `from` and `to` are the same moment by the old and by the new clock. If
+    /// the record is damaged and contains an impossible value, the average is dropped; `most` is the maximum
+    /// plausible mean.
     pub(super) fn convert_clock(self, from: Duration, to: Duration, most: f64) -> Self {
         let sound = self.weight > 0.0 && self.weight.is_finite() && (0.0..=most).contains(&self.mean);
         if !sound {

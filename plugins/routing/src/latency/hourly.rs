@@ -7,7 +7,8 @@ use std::time::Duration;
 const SLICES: usize = 12;
 const SLICE_SECONDS: u64 = 300;
 
-/// Statistics of a model's last hour over all its offers, in slices of five minutes. Serialised as plain numbers.
+/// Statistics of a model's last hour over all its offers, in slices of five minutes. The serialised form is plain
+/// numbers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LastHourStats {
@@ -17,7 +18,8 @@ pub struct LastHourStats {
 /// Figures of a model's last hour by which clients can sort the catalogue.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LastHourSummary {
-    /// Mean number of tokens generated per second; of a stream, the first token and the time to it do not count.
+    /// Mean number of tokens generated per second. For a stream, the first token and the time to the first token do
+    /// not count.
     pub throughput: Option<f64>,
     /// Mean seconds to the first token (to the complete answer if it is not streamed).
     pub latency: Option<f64>,
@@ -70,7 +72,8 @@ impl LastHourStats {
         self.slices.iter().all(|slice| slice.answers == 0)
     }
 
-    /// Returns a number that changes with each answer, so that the caller can detect statistics that it has to store.
+    /// Returns a number that changes with each answer. By this number the caller detects changed statistics, which it
+    /// has to store.
     #[must_use]
     pub fn revision(&self) -> u64 {
         self.slices.iter().fold(0, |sum, slice| sum.wrapping_add(slice.answers).wrapping_add(slice.number))

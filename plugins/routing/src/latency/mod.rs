@@ -1,8 +1,8 @@
 //! Recent latency and speed of an offer, from which durations are predicted.
 //!
-//! Time to first token (by prompt size) and tokens per second are separate, because they have different causes. Both
-//! are averages whose weights halve every [`HALF_LIFE`]; an average without an observation for [`STALE_AFTER`] is
-//! dropped, and the offer counts as unmeasured again.
+//! Time to first token (by prompt size) and tokens per second are measured separately, because they depend on
+//! different factors. Both are averages whose weights halve every [`HALF_LIFE`]; an average without an observation
+//! for [`STALE_AFTER`] is dropped, and the offer counts as unmeasured again.
 
 mod ewma;
 mod hourly;
@@ -25,7 +25,7 @@ const MAX_SECONDS: f64 = 86_400.0;
 /// Maximum plausible answer length in a stored record, in tokens.
 const MAX_TOKENS: f64 = 1e9;
 
-/// Upper limits of the prompt-size classes, in tokens; the last class has none.
+/// Upper limits of the prompt-size classes, in tokens; the last class has no limit.
 const PROMPT_CLASSES: [u64; 4] = [1_000, 4_000, 16_000, 64_000];
 
 /// Measurements of one successful answer.
@@ -64,7 +64,7 @@ impl LatencyStats {
         Self::default()
     }
 
-    /// Returns the time since the first call, which is the first time that the offer could be chosen.
+    /// Returns the time since the first call of this function, that is, since the offer could first be chosen.
     pub fn time_since_first_seen(&mut self, now: Duration) -> Duration {
         if self.known == 0 {
             self.known = millis(now).max(1);
@@ -78,8 +78,8 @@ impl LatencyStats {
         (self.observed > 0).then(|| now.saturating_sub(Duration::from_millis(self.observed)))
     }
 
-    /// Returns a number that changes with each observation in a later millisecond, so that the caller can detect
-    /// statistics that it has to store.
+    /// Returns a number that changes with each observation, if the observation is in a later millisecond. By this
+    /// number the caller detects changed statistics, which it has to store.
     #[must_use]
     pub const fn revision(&self) -> u64 {
         self.observed
@@ -145,7 +145,7 @@ impl LatencyStats {
     }
 
     /// Returns the seconds to the first token for a prompt of this size. If its size class has no observations, the
-    /// nearest class is used, the smaller one of two.
+    /// nearest class with observations is used; at equal distance, the smaller class.
     #[must_use]
     pub fn seconds_to_first_token(&self, now: Duration, prompt_tokens: u64) -> Option<f64> {
         let own = prompt_class(prompt_tokens);

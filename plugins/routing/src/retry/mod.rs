@@ -21,18 +21,18 @@
 //! Guarantees, for any sequence of failures:
 //!
 //! - at most [`AttemptPolicy::max_attempts`] attempts, none after the deadline;
-//! - a failed offer is retried only as a quick retry (500, 502, a reset; once per provider and request) or after the
-//!   `Retry-After` it returned;
+//! - a failed offer is used again only for a quick retry (after 500, 502 or a reset; once per provider and request)
+//!   or after the `Retry-After` that it returned;
 //! - no request to a provider before its `Retry-After`;
 //! - an offer that timed out (no head, no token, or a stalled stream) is not retried, and other offers of its provider
 //!   come after those of other providers;
 //! - a provider whose connection failed, or that rejects the operator's key, is not retried;
-//! - no attempt follows an error of the caller, model output that cannot be passed on, the total deadline, or a rescue
-//!   with different text;
+//! - no attempt follows an error of the caller, model output that cannot be forwarded, the end of the total deadline,
+//!   or a rescue whose text differs from the text already sent;
 //! - every attempt but the first is taken from the retry budget.
 //!
-//! A rescue after the first token is an attempt like any other: pass the failure of the stream to
-//! [`RetryPlanner::on_stream_failure`] and follow the returned [`RetryAction`].
+//! A rescue after the first token is an attempt like any other: the caller passes the failure of the stream to
+//! [`RetryPlanner::on_stream_failure`] and follows the returned [`RetryAction`].
 
 mod attempt;
 mod next;
@@ -60,7 +60,7 @@ pub struct RetryPlanner {
     asked: u32,
     /// Offer of the running attempt, and the start time of the attempt.
     running: Option<(usize, Duration)>,
-    /// Offer that the caller will try again after its present sleep.
+    /// Offer that the caller will use again after its current sleep.
     waiting_for: Option<usize>,
     /// True if a wait for a permit timed out.
     permit_timed_out: bool,
@@ -70,13 +70,13 @@ pub struct RetryPlanner {
 #[derive(Debug)]
 struct OfferState {
     planned: PlannedOffer,
-    /// True if the offer may be used: it is untried, gets a quick retry, or named a time for a retry.
+    /// True if the offer may be used: it is untried, gets a quick retry, or returned a `Retry-After`.
     is_eligible: bool,
     /// True if the offer was tried; untried offers come first.
     was_attempted: bool,
     /// Earliest time of the next attempt.
     ready_at: Duration,
-    /// True if the provider of the offer may still have its only quick retry in this request.
+    /// True if the only quick retry for the provider of the offer is still available in this request.
     can_retry_quickly: bool,
     /// True if the only obstacle to an attempt is that the provider is at its concurrency limit.
     is_full: bool,
@@ -85,7 +85,8 @@ struct OfferState {
 }
 
 impl RetryPlanner {
-    /// Returns a planner for the offers of `plan`, best first. Offers of fallback models follow the model's own.
+    /// Returns a planner for the offers of `plan`, best first. Offers of fallback models come after the offers of the
+    /// requested model.
     #[must_use]
     pub fn new(plan: impl IntoIterator<Item = PlannedOffer>, policy: AttemptPolicy, seed: u64) -> Self {
         let state = |entry: PlannedOffer| OfferState {
@@ -145,14 +146,15 @@ impl RetryPlanner {
         states.for_each(|state| (state.is_eligible, state.is_full) = (false, false));
     }
 
-    /// Returns true if another offer may still answer.
+    /// Returns true if an offer other than the current one may still answer.
     #[must_use]
     pub fn has_alternatives(&self) -> bool {
         self.offers.iter().any(|state| state.is_eligible || state.is_full)
     }
 
-    /// Returns the step after the selected offer was found to be in cooldown until `ready`, because of other requests
-    /// since the plan was made. The planner may wait for it as for a `Retry-After` of this request.
+    /// Returns the step after the selected offer was found to be in cooldown until `ready`. Other requests caused
+    /// this cooldown after the plan was made. The planner may wait for its end like for a `Retry-After` of this
+    /// request.
     pub fn on_cooldown(&mut self, ready: Duration, now: Duration) -> RetryAction {
         if let Some(state) = self.undo_attempt(false) {
             state.is_eligible = true;
@@ -202,7 +204,8 @@ impl RetryPlanner {
         self.choose_next(now)
     }
 
-    /// Returns true if a wait for a permit timed out and no attempt has failed: all usable offers were full.
+    /// Returns true if a wait for a permit timed out and no attempt has failed: all usable offers were at the
+    /// concurrency limits of their providers.
     #[must_use]
     pub const fn has_only_full_offers(&self) -> bool {
         self.permit_timed_out && self.failed.is_empty()
@@ -250,8 +253,8 @@ impl RetryPlanner {
         if matches!(fault.kind, UpstreamErrorKind::Caller | UpstreamErrorKind::ModelOutput) {
             return RetryAction::ReturnError;
         }
-        // The request ends if a rescue generated another text than the delivered one, because a further attempt might
-        // do so too.
+        // If a rescue generated another text than the delivered one, the request ends: a further attempt would
+        // probably generate another text too.
         if matches!(fault.kind, UpstreamErrorKind::DeadlineExceeded | UpstreamErrorKind::Diverged) {
             return self.give_up(now);
         }
@@ -378,8 +381,8 @@ impl RetryPlanner {
     }
 }
 
-/// Returns true for a timeout: a retry would lose more time. A timeout of one model says little about other models of
-/// the provider.
+/// Returns true for a timeout, after which a retry would lose more time. Other models of the provider are not
+/// excluded, because the timeout of one model does not show that they are slow too.
 const fn is_timeout(kind: UpstreamErrorKind) -> bool {
     matches!(
         kind,

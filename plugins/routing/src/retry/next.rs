@@ -1,13 +1,13 @@
-//! Selection of the next offer: first untried offers, then offers that may be retried after the delay they named with
-//! `Retry-After`, then offers of a provider that timed out at another offer, then the offer whose cooldown ends first.
-//! An offer of a stable provider may be retried at once, and the planner may wait for a cooldown that ends before the
+//! Selection of the next offer: first untried offers, then offers whose `Retry-After` has passed, then offers of a
+//! provider that timed out at another offer, then the offer whose cooldown ends first. After a transient failure, an
+//! offer of a stable provider may get a quick retry. The planner may wait for a cooldown that ends before the
 //! deadline.
 
 use super::RetryPlanner;
 use penstock_core::{UpstreamError, UpstreamErrorKind};
 use std::time::Duration;
 
-/// Decision that is not yet applied; the numbers are indexes of offers.
+/// Decision of the planner that is not yet applied; the numbers are indexes of offers.
 pub(super) enum RetryDecision {
     Attempt(usize),
     QuickRetry(usize, Duration),

@@ -12,7 +12,8 @@ pub struct AttemptPolicy {
     /// Maximum `Retry-After` of a failed offer for which the planner waits instead of using another offer. Without
     /// another offer it waits for any cooldown that ends before the deadline. Default 0.
     pub max_wait: Duration,
-    /// Mean delay before a quick retry, varied by half of it. Default 50 ms.
+    /// Mean delay before a quick retry. The actual delay is random, between half and one and a half times of it.
+    /// Default 50 ms.
     pub quick_retry_delay: Duration,
 }
 
@@ -32,8 +33,8 @@ impl Default for AttemptPolicy {
 pub struct PlannedOffer {
     /// Index of the offer in the gateway.
     pub offer: usize,
-    /// Gateway's index of its provider: a failed connection, a rejected key and a `Retry-After` apply to all its
-    /// offers.
+    /// Gateway's index of the offer's provider: a failed connection, a rejected key and a `Retry-After` apply to all
+    /// offers of the provider.
     pub provider: usize,
     /// End of the cooldown ([`CircuitBreaker::cooldown_until`](crate::CircuitBreaker::cooldown_until)).
     pub cooldown_until: Option<Duration>,

@@ -7,17 +7,17 @@ use std::time::Duration;
 pub enum RetryAction {
     /// Send the request to this offer.
     Attempt(usize),
-    /// Sleep, then call [`RetryPlanner::resume`](super::RetryPlanner::resume), which returns the same offer again
-    /// unless the deadline has passed.
+    /// Sleep, then call [`RetryPlanner::on_sleep_elapsed`](super::RetryPlanner::on_sleep_elapsed), which returns the
+    /// same offer again unless the deadline has passed.
     RetrySame {
         /// Index of the offer that is tried again.
         offer: usize,
         /// Duration of the sleep before the next attempt.
         after: Duration,
     },
-    /// Sleep until this time, then call [`RetryPlanner::resume`](super::RetryPlanner::resume).
+    /// Sleep until this time, then call [`RetryPlanner::on_sleep_elapsed`](super::RetryPlanner::on_sleep_elapsed).
     WaitUntil(Duration),
-    /// Providers of the usable offers are full: wait for a permit at one of
+    /// The providers of all usable offers are at their concurrency limit: wait for a permit at one of
     /// [`RetryPlanner::full_offers`](super::RetryPlanner::full_offers).
     WaitForPermit,
     /// Failure caused by the client's request or by the model's output: return its error to the client.

@@ -1,4 +1,4 @@
-//! Failures of single clients: when they count against an offer, and when they do not.
+//! Tests of the failures of single clients: in some cases they count against an offer, in others not.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Plans whose offers rest, are full, or fail late.
+//! Tests of plans whose offers are in cooldown, are at their concurrency limit, or fail late.
 
 use super::*;
 

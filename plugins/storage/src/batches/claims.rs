@@ -6,8 +6,9 @@
 //! batches  `n/` account  →  counter: number of the batches that the account has ever created in the fleet
 //! ```
 //! A member takes a claim by compare-and-set with the next number. Each commit of the holder requires the claim row
-//! that its previous commit wrote, and raises the number of commits in it. So the commit of a former holder is refused,
-//! and a commit whose outcome is unknown is applied once. The rows are removed with the last commit of the batch.
+//! as its previous commit wrote it, and increments the number of commits in this row. So the commit of a former
+//! holder is refused, and a retried commit whose outcome is unknown is applied only once. The rows are removed with
+//! the last commit of the batch.
 
 use super::slices::{parent_batch_id, slice_row_key};
 use super::{BatchRecord, BatchStore, account_key, open_key, record_key};
@@ -88,13 +89,13 @@ impl BatchClaim {
         BatchClaim { commits: self.commits.wrapping_add(1), ..self }
     }
 
-    /// Returns the fence that requires that the stored claim of the batch equals this claim.
+    /// Returns the fence by which a commit succeeds only if the stored claim of the batch equals this claim.
     #[must_use]
     pub fn fence(&self, id: &str) -> RowFence {
         RowFence { table: StoreTable::Batches, key: claim_key(id), value: Some(self.to_row()) }
     }
 
-    /// Returns the write of the claim's row, for a larger commit.
+    /// Returns the write of the claim's row, to include in a larger commit.
     #[must_use]
     pub fn row_write(&self, id: &str) -> RowWrite {
         RowWrite { table: StoreTable::Batches, key: claim_key(id), value: Some(self.to_row()) }
@@ -108,13 +109,13 @@ pub enum EndRequest {
     Cancelled,
     /// Deletion of the input file.
     InputDeleted,
-    /// Input file that cannot be processed; only for the slices of a batch.
+    /// Input file that cannot be processed. Used only for the slices of a batch.
     InvalidInput,
-    /// Output file whose bytes differ from those written; only for the slices of a batch.
+    /// Output file whose bytes differ from those written. Used only for the slices of a batch.
     OutputDamaged,
-    /// End of the completion window; only for the slices of a batch.
+    /// End of the completion window. Used only for the slices of a batch.
     Expired,
-    /// API key that is no longer valid; only for the slices of a batch.
+    /// API key that is no longer valid. Used only for the slices of a batch.
     KeyRevoked,
 }
 
@@ -175,8 +176,8 @@ impl BatchStore {
         rows.into_iter().flatten().map(|row| versioned_json::decode(super::WHAT, &row)).collect()
     }
 
-    /// Returns the claim of each of several batches or slices and the request to end it. The request to end a slice is
-    /// that of its batch.
+    /// Returns, for each of several batches or slices, the claim and the request to end it. For a slice, the request
+    /// is that of its batch.
     ///
     /// # Errors
     /// Same as [`crate::Store::get_many`].
@@ -205,7 +206,8 @@ impl BatchStore {
 
     /// Takes the claim of a batch for an incarnation, in place of the claim `seen`; `alive` is the row that exists
     /// while the incarnation may write. Returns `None` if the claim has changed, the batch has ended, or the
-    /// incarnation may no longer write. The caller has observed that the former holder released the claim or is dead.
+    /// incarnation may no longer write. The caller must already have observed that the former holder released the
+    /// claim or is dead.
     ///
     /// # Errors
     /// Same as [`crate::Store::apply`].
@@ -217,7 +219,8 @@ impl BatchStore {
         alive: Option<&RowFence>,
     ) -> Result<Option<BatchClaim>, StoreError> {
         let open = match seen {
-            // The claim of an ended batch no longer exists.
+            // The claim `seen` suffices as a guard, because an ended batch has no claim row. Without a claim, the row
+            // of the unfinished batch is the guard.
             Some(_) => Transaction::new(),
             None => Transaction::new().require_present(StoreTable::Batches, open_key(id)),
         };
@@ -265,7 +268,7 @@ impl BatchStore {
     /// # Errors
     /// Same as [`crate::Store::apply`].
     pub fn request_end(&self, id: &str, request: EndRequest) -> Result<(), StoreError> {
-        // A batch has the second row if it is divided into slices in the meantime.
+        // The batch may be divided into slices in the meantime; then it has the second row instead of the first.
         for open in [open_key(id), slice_row_key(id)] {
             let open = Transaction::new().require_present(StoreTable::Batches, open);
             let first = open.require_absent(StoreTable::Batches, end_request_key(id));
@@ -286,7 +289,8 @@ impl BatchStore {
     /// batches at the same time.
     ///
     /// # Errors
-    /// Returns `Guard` if other members kept adding batches of the account, and the errors of [`crate::Store::apply`].
+    /// Returns `Guard` if all attempts failed because other members added batches of the account, and the errors of
+    /// [`crate::Store::apply`].
     pub fn insert_within_limit(
         &self,
         record: &BatchRecord,

@@ -71,7 +71,7 @@ impl BatchStore {
     }
 }
 
-/// Returns the page of rows whose keys have the id of the batch from the byte `id_start` on.
+/// Converts rows to a page. In the keys of these rows, the id of the batch starts at the byte `id_start`.
 fn batch_page(found: FilteredPage<Vec<u8>, BatchRecord>, id_start: usize) -> BatchPage {
     let id = |key: Vec<u8>| String::from_utf8_lossy(key.get(id_start..).unwrap_or_default()).into_owned();
     BatchPage { batches: found.items, next: found.next.map(id) }

@@ -10,7 +10,7 @@
 //! ```
 //! A commit of a slice requires the claim of the slice, and writes the charges of its results, the bitmap and one
 //! segment. The member that runs the batch appends segments to the output file; its commit requires the claim of the
-//! batch, counts the lines and removes the segments. Versions before slices do not read these rows, so they neither
+//! batch, counts the lines and removes the segments. Versions without slices do not read these rows, so they neither
 //! run nor change such a batch.
 
 use super::claims::{EndRequest, claim_key, end_request_key, fence_guards};
@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 pub(super) const SLICE_ROW_PREFIX: &[u8] = b"p/";
 const SEGMENT_PREFIX: &[u8] = b"g/";
 const WHAT: &str = "a segment of results";
-/// Maximum number of slices of one batch, so that all their rows fit into one commit.
+/// Maximum number of slices of one batch: all their rows must fit into one commit.
 pub const MAX_SLICES: u32 = 64;
 
 /// Reason for the end of a slice before its last line.
@@ -73,7 +73,7 @@ pub struct BatchSlice {
     pub lines: u32,
     /// Offset of the first line of the slice in the input file.
     pub offset: u64,
-    /// Reason for its end before the last line; `None` while it is open. A completed slice has no row.
+    /// Reason why the slice ended before its last line; `None` while the slice is open. A completed slice has no row.
     pub end: Option<SliceEndReason>,
 }
 
@@ -109,10 +109,10 @@ impl BatchSlice {
     }
 }
 
-/// Results of one commit of a slice, in a file of their own.
+/// Results of one commit of a slice, in a separate file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResultSegment {
-    /// Id of the file, which is in no list.
+    /// Id of the file, which does not appear in any list of files.
     pub file: String,
     /// Lines of the file in their order: the index of the line in the batch, and true if it was answered successfully.
     pub lines: Vec<(u32, bool)>,
@@ -121,7 +121,7 @@ pub struct ResultSegment {
 }
 
 impl ResultSegment {
-    /// Returns the write of the segment's row, for a larger commit.
+    /// Returns the write of the segment's row, to include in a larger commit.
     ///
     /// # Errors
     /// Returns `Corrupt` if the segment cannot be encoded, which does not happen for segments of this program.
@@ -130,7 +130,7 @@ impl ResultSegment {
         Ok(RowWrite { table: StoreTable::Batches, key: segment_key(batch, &self.file), value })
     }
 
-    /// Returns the removal of the segment's row, for a larger commit.
+    /// Returns the removal of the segment's row, to include in a larger commit.
     #[must_use]
     pub fn row_removal(&self, batch: &str) -> RowWrite {
         RowWrite { table: StoreTable::Batches, key: segment_key(batch, &self.file), value: None }
@@ -140,7 +140,7 @@ impl ResultSegment {
 /// Slices of a batch that have not completed, and results that are not in its output file yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlicedBatchProgress {
-    /// Slices that are open or ended early.
+    /// Slices that are open, or that ended before their last line.
     pub slices: Vec<BatchSlice>,
     /// Segments, at most the requested number.
     pub segments: Vec<ResultSegment>,
@@ -169,8 +169,8 @@ pub fn slicing_rows(batch: &str, slices: &[BatchSlice]) -> Vec<RowWrite> {
     index.into_iter().chain(slices).collect()
 }
 
-/// Returns the changed rows of a slice. The `p/` row of a slice that ended early remains until the batch ends; all
-/// other rows of a slice are removed when it ends.
+/// Returns the changed rows of a slice. When a slice ends, its rows are removed, except for the `p/` row of a slice
+/// that ended before its last line, which remains until the batch ends.
 pub(super) fn slice_progress_rows(
     record: &BatchRecord,
     slice: &BatchSlice,
@@ -196,8 +196,8 @@ pub(super) fn slice_row_removals(batch: &str, count: u32) -> impl Iterator<Item 
 }
 
 impl BatchStore {
-    /// Returns the slices of a batch and up to `limit` of its segments. If no slice is open, no segments exist besides
-    /// those that this call returns or announces as `more`.
+    /// Returns the slices of a batch and up to `limit` of its segments. If no returned slice is open, the returned
+    /// segments are complete unless `more` is true.
     ///
     /// # Errors
     /// Same as [`crate::Store::scan`].
@@ -207,7 +207,8 @@ impl BatchStore {
         limit: usize,
     ) -> Result<SlicedBatchProgress, StoreError> {
         let mut slices = Vec::new();
-        // Slices are read before segments, because the last commit of a slice also writes its last segment.
+        // Slices are read before segments: the last commit of a slice also writes its last segment, so the segments
+        // of a slice that has ended are all found.
         let prefix = [&slice_row_key(batch)[..], b"/"].concat();
         self.for_each_row(&prefix, |row| {
             let id = String::from_utf8_lossy(row.key.get(SLICE_ROW_PREFIX.len()..).unwrap_or_default());
@@ -253,7 +254,7 @@ impl BatchStore {
     }
 
     /// Asks the members that run slices of a batch to end them, if `claim` is still the claim of the batch. Returns
-    /// false if it is not, if a request was made before, or if the batch does not run in slices.
+    /// false if `claim` is outdated, if there already is a request, or if the batch does not run in slices.
     ///
     /// # Errors
     /// Same as [`crate::Store::apply`].
@@ -277,11 +278,11 @@ impl BatchStore {
         }
     }
 
-    /// Removes open slices that no member has claimed, if `claim` is still the claim of the batch, which is about to
-    /// end and belongs to this incarnation.
+    /// Removes open slices that no member has claimed, if `claim` is still the claim of the batch. The caller holds
+    /// this claim and is about to end the batch.
     ///
-    /// Each slice is claimed first, so that no other member can claim it. If the process ends between the claim and the
-    /// removal, the slice is claimed by a dead member.
+    /// Each slice is claimed first, so that no other member can claim it. If the process ends between the claim and
+    /// the removal, the slice remains claimed by a dead member, and another member can take it.
     ///
     /// # Errors
     /// Same as [`crate::Store::apply`].

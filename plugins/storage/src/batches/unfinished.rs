@@ -1,5 +1,5 @@
-//! Index of the unfinished batches: `o/` for a batch that one process runs, `p/` for one that runs in slices and for
-//! its slices.
+//! Index of the unfinished batches: `o/` rows for batches that one process runs, `p/` rows for batches that run in
+//! slices and for their slices.
 
 use super::slices::{self, BatchSlice};
 use super::{BatchStore, OPEN_PREFIX};
@@ -29,7 +29,7 @@ impl UnfinishedEntry {
 /// Slices that have not ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnfinishedSlices {
-    /// Slices by batch, in their order.
+    /// Slices of each batch by its id, in the order of their numbers.
     pub by_batch: BTreeMap<String, Vec<BatchSlice>>,
     /// Ids of slices whose rows are damaged: nobody can run them, and their batches do not end.
     pub damaged: Vec<String>,

@@ -32,8 +32,8 @@ pub struct FilePage {
 type IdPage = (Vec<String>, bool);
 
 impl FileStore {
-    /// Returns a page of a key's files that pass `is_wanted`. The cost depends on the page and the files that are left
-    /// out, not on the total number of files.
+    /// Returns a page of a key's files that pass `is_wanted`. The cost depends on the files of the page and those
+    /// that `is_wanted` skips, not on the total number of files.
     ///
     /// # Errors
     /// Same as [`Store::scan`](crate::Store::scan).
@@ -46,7 +46,7 @@ impl FileStore {
         let found = filtered_page(after, query.limit, usize::MAX, |after, count| {
             let query = FileQuery { after: after.map(String::as_str), limit: count, ..*query };
             let (ids, more) = self.list_ids(&query)?;
-            // A file deleted since its id was read is left out.
+            // A file that was deleted after its id was read is skipped.
             let files = self.get_many(&ids)?.into_iter().map(|file| file.filter(|file| is_wanted(file)));
             Ok(ScannedRows { rows: ids.into_iter().zip(files).collect(), more })
         })?;

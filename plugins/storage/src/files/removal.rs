@@ -1,6 +1,6 @@
 //! Removal of files. The commit that removes the rows of a file writes `d/<id>` with its former record, which remains
-//! until the contents are deleted. So the contents are deleted later if the process ends in between or the bucket
-//! cannot be reached.
+//! until the contents are deleted. So the contents are deleted later if the process ends before it has deleted them,
+//! or if the bucket cannot be reached.
 
 use super::{FileRecord, FileStore, WHAT, expiry_key, list_key};
 use crate::{StoreError, StoreTable, Transaction, versioned_json};
@@ -19,8 +19,9 @@ pub struct DeletedPage {
 }
 
 impl FileStore {
-    /// Returns the operations that remove a file, for a transaction of the caller. Their guard fails if the file does
-    /// not exist. They record the deletion until [`FileStore::record_contents_deleted`].
+    /// Returns the operations that remove a file; the caller applies them in its own transaction. Their guard fails
+    /// if the file does not exist. They also write a row that lists the contents as not yet deleted;
+    /// [`FileStore::record_contents_deleted`] removes this row.
     #[must_use]
     pub fn remove_operations(file: &FileRecord) -> Transaction {
         let key = Self::record_key(&file.id);
@@ -52,7 +53,7 @@ impl FileStore {
         Ok(DeletedPage { files, unreadable, next: last.filter(|_| page.more).map(|row| row.key) })
     }
 
-    /// Records that the contents of a removed file are deleted.
+    /// Records that the contents of a removed file have been deleted.
     ///
     /// # Errors
     /// Same as [`crate::Store::apply`].

@@ -4,7 +4,8 @@
 //! files  `u/`      →  counter: bytes of all files; present while the counters are complete
 //! files  `u/` key  →  counter: bytes of the key's files
 //! ```
-//! A process without a fleet counts in memory and removes the row `u/`; the next fleet counts again.
+//! A process without a fleet counts the bytes in memory and removes the row `u/`. The next fleet then counts all
+//! files again.
 
 use super::{FileRecord, FileStore, USAGE_PREFIX};
 use crate::ledger::CounterChange;
@@ -20,14 +21,14 @@ pub struct UsedBytes {
     pub key: u64,
 }
 
-/// Result of adding a file within the limits on the used bytes.
+/// Result of an attempt to add a file within the limits on the used bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileInsertOutcome {
-    /// File that was added to the store.
+    /// The file was added to the store.
     Added,
-    /// Limit of all files that would be exceeded.
+    /// The file was not added, because all files together would exceed their limit.
     TotalLimitExceeded,
-    /// Limit of the key that would be exceeded.
+    /// The file was not added, because the files of the key would exceed the limit of the key.
     KeyLimitExceeded,
 }
 
@@ -95,8 +96,8 @@ impl FileStore {
         vec![change(usage_key("")), change(usage_key(key))]
     }
 
-    /// Counts the bytes of all files, unless the counters are complete. Several processes may do so at the same time,
-    /// while none of them adds files.
+    /// Counts the bytes of all files, unless the counters are complete. Several processes may count at the same time,
+    /// but no process may add files meanwhile.
     ///
     /// # Errors
     /// Same as [`crate::Store::scan`] and [`crate::Store::apply`].
@@ -138,7 +139,7 @@ impl FileStore {
         self.apply_first(first().put(StoreTable::Files, usage_key(""), counter_row(all))).map(drop)
     }
 
-    /// Applies one step of the count; returns false if another process has completed the count.
+    /// Applies one transaction of the count; returns false if another process has completed the count.
     fn apply_first(&self, batch: Transaction) -> Result<bool, StoreError> {
         match self.store.apply(batch) {
             Err(StoreError::Guard { .. }) => Ok(false),

@@ -1,4 +1,4 @@
-//! Fleet of a process that shares its store with no other.
+//! Fleet of a process that is the only user of its store.
 
 use super::{Fleet, FleetError, HeartbeatReport, Incarnation, PeerIncarnation, PoolAmount, PoolRequest};
 

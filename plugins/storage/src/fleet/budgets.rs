@@ -1,18 +1,18 @@
-//! Pools of budgets, by the key or account and the period. In contrast to a balance, which grants fill, a budget is a
-//! limit that may change, and its spending is a row to which processes without leases add too. So a pool has only the
-//! sum of its parts, as a negative number:
+//! Pools of budgets, by the key or account and the period. A balance is filled by grants. A budget, in contrast, is a
+//! limit that may change, and processes that hold no part also add to the row of its spending. So the pool of a
+//! budget stores only the sum of the parts, as a negative number:
 //!
 //! ```text
 //! pool `budget/<day | month>/<key | account>/<id>` = −Σ parts
 //! rest of a budget                                 = limit − spent in the period − Σ parts
 //! ```
-//! A draw compares this sum with the limit as the drawing process knows it, in one commit with the row of the spending.
-//! An amount that is spent from a part moves from the part to that row, also in one commit, see
-//! [`SpendStore`](crate::spend::SpendStore). When a day or month begins, its spending is 0, and existing parts count as
-//! parts of the new budget.
+//! A draw checks this sum against the limit that the drawing process knows, and checks in the same commit that the
+//! row of the spending has not changed. Spending from a part moves the amount from the part to the row of the
+//! spending, also in one commit, see [`SpendStore`](crate::spend::SpendStore). When a day or month begins, its
+//! spending is 0, and existing parts count as parts of the new budget.
 //!
-//! A draw gets nothing if the process could not have its least amount even with all parts of the others: the request
-//! that draws is refused in any case, and others can use the rest.
+//! A draw gets nothing if the process could not get its minimum amount even if all other processes returned their
+//! parts. The request that needs the amount is refused in any case, so the rest stays available to others.
 
 use super::rows;
 use super::shared::{META_TABLE, SharedFleet, require_alive};
@@ -68,7 +68,7 @@ pub struct BudgetRequest {
     pub wanted: i64,
     /// Minimum amount that is useful to the process.
     pub least: i64,
-    /// Amount of the process's own part that goes back to the budget with the draw.
+    /// Amount of the process's own part that is returned to the budget together with the draw.
     pub returned: i64,
     /// Time of the request, Unix seconds.
     pub at: u64,
@@ -79,10 +79,10 @@ pub struct BudgetRequest {
 pub struct BudgetDraw {
     /// Amount that the process got from the budget.
     pub drawn: i64,
-    /// Budget minus the spending that is in the store; includes the parts of all processes.
+    /// Budget minus the spending in the store. The parts that processes hold are not subtracted.
     pub unspent: i64,
-    /// Amount that can still be drawn. After a draw of 0 it is more than 0 if the least amount exceeds even this amount
-    /// and the parts of the other processes together.
+    /// Amount that can still be drawn. It is more than 0 after a draw of 0 if the minimum amount exceeds this amount
+    /// plus the parts of all other processes.
     pub rest: i64,
 }
 
@@ -120,7 +120,8 @@ impl SharedFleet {
             let drawn = if *least > reachable { 0 } else { amount_to_draw(rest, *wanted, *least) };
             let draw = BudgetDraw { drawn, unspent, rest: rest.saturating_sub(drawn) };
             let change = drawn.saturating_sub(*returned);
-            // An amount above 0 requires that all parts together are within the budget; a pure return has no bound.
+            // A draw of more than 0 requires that all parts together stay within the unspent budget. A mere return
+            // has no such bound.
             let bound = (drawn > 0).then_some(unspent.saturating_neg());
             if drawn == 0 && change == 0 {
                 let is_alive = self.is_alive(incarnation.id)?;
@@ -128,7 +129,7 @@ impl SharedFleet {
             }
             let unchanged = match spend {
                 Some(row) => Transaction::new().require_value(StoreTable::Spend, spend_key.as_slice(), row),
-                // A missing row is created, so that the transaction conflicts with another one that creates it.
+                // A missing row is created, so that this transaction conflicts with any other that creates the row.
                 None => Transaction::new().require_absent(StoreTable::Spend, spend_key.as_slice()).put(
                     StoreTable::Spend,
                     spend_key.as_slice(),
@@ -142,7 +143,8 @@ impl SharedFleet {
             match self.store().apply(batch) {
                 Ok(()) => return Ok(draw),
                 Err(StoreError::Guard { step: 0 }) => return Err(FleetError::Evicted),
-                // Another failed guard means that other processes took from the pool or spent in the meantime.
+                // Any other failed guard means that another process took from the pool or recorded spending in the
+                // meantime.
                 Err(error @ StoreError::Guard { .. }) => last_error = error,
                 Err(error) => return Err(error.into()),
             }
@@ -158,8 +160,8 @@ impl SharedFleet {
         Ok(StoredParts { pool: next_amount()?, own: next_amount()? })
     }
 
-    /// Returns for each budget, in the same order, true if all parts together exceed the amount of it that is unspent
-    /// at `at` (Unix seconds): the budget was lowered after they were drawn.
+    /// Returns a value for each budget, in the same order: true if all its parts together exceed the amount that is
+    /// unspent at `at` (Unix seconds). This happens if the budget was lowered after the parts were drawn.
     ///
     /// # Errors
     /// Same as [`Store::get`](crate::Store::get).
@@ -171,8 +173,8 @@ impl SharedFleet {
             let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
             self.store().get_many(table, &keys)
         };
-        // The parts are read first, so that an amount that moves from a part to the spending meanwhile counts at least
-        // once.
+        // The parts are read before the spending: an amount that another process moves from a part to the spending in
+        // between is counted twice rather than not at all.
         let pools = read(META_TABLE, budgets.iter().map(|(pool, _)| rows::pool_key(&pool.name())).collect())?;
         let spends =
             read(StoreTable::Spend, budgets.iter().map(|(pool, _)| spend_key(&pool.owner)).collect())?;
@@ -282,7 +284,7 @@ mod tests {
             .heartbeat(members.incarnations[0], &HeartbeatReport { returned, ..HeartbeatReport::default() })
             .unwrap();
         assert_eq!(members.draw(1, &of_day(100, 35, NOON)), 35);
-        // A raised budget has an amount left; a lowered one has nothing.
+        // After the budget is raised, an amount is left to draw; after it is lowered, none is left.
         assert_eq!(members.draw(0, &of_day(110, 50, NOON)), 10);
         assert_eq!(members.draw(0, &of_day(50, 1, NOON)), 0);
     }
@@ -320,7 +322,7 @@ mod tests {
     #[test]
     fn spending_without_a_part_counts() {
         let members = Members::new();
-        // Spending without a part, as an earlier version or a single gateway writes it.
+        // Spending that is not taken from a part, as an earlier version or a single gateway writes it.
         SpendStore::new(members.store.clone()).add(&[spend(30, NOON, (0, 0))]).unwrap();
         members.spends(1).add(&[spend(10, NOON, (0, 0))]).unwrap();
         assert_eq!(members.draw(0, &of_day(100, 60, NOON)), 60);

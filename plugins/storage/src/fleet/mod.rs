@@ -1,9 +1,9 @@
 //! Fleet: several processes on one store, and the amounts that each process may spend without a call of the store.
 //!
 //! Each start of a process is an incarnation. A pool is an amount that all incarnations share, such as the available
-//! credits of an account. An incarnation draws parts of the pool, spends them without a call of the store, and reports
-//! the spent amounts with its next heartbeat. So the sum of all parts and the rest of the pool is never more than what
-//! was granted, and no request waits for the store while the part lasts.
+//! credits of an account. An incarnation draws parts of the pool, spends them without a call of the store, and
+//! reports the spent amounts with its next heartbeat. So the sum of all parts and the rest of the pool never exceeds
+//! the granted amount, and no request waits for the store until the part is used up.
 //!
 //! ```text
 //! balance = rest of the pool + Σ parts,   reported spending ≤ balance + overdraft of parts
@@ -14,8 +14,8 @@
 //! incarnation is alive, so an evicted incarnation can neither draw nor report. The clocks of two machines are never
 //! compared.
 //!
-//! The rows are those of any [`Store`](crate::Store); [`SoloFleet`] is the fleet of a process that shares nothing and
-//! grants everything.
+//! The rows are those of any [`Store`](crate::Store); [`SoloFleet`] is the fleet of a process that uses its store
+//! alone; it grants every requested amount.
 
 mod alone;
 mod budgets;
@@ -60,7 +60,7 @@ pub struct PeerIncarnation {
     pub name: Option<String>,
 }
 
-/// Name of a pool with an amount, such as the amount spent from it.
+/// Amount of a pool, such as the amount spent from it, with the name of the pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolAmount {
     /// Name of the pool.
@@ -81,7 +81,7 @@ pub struct HeartbeatReport {
     pub with: Transaction,
 }
 
-/// Request for a part of a pool.
+/// Request of a process for a part of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolRequest {
     /// Name of the pool.
@@ -95,9 +95,9 @@ pub struct PoolRequest {
 /// Error of a call for an incarnation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FleetError {
-    /// Incarnation that was evicted: nothing of this call was applied, and the process has to join again. If an earlier
-    /// attempt of the same heartbeat had an unknown outcome, the rows of [`HeartbeatReport::with`] show whether it was
-    /// applied.
+    /// The incarnation was evicted. Nothing of this call was applied, and the process has to join again. If an
+    /// earlier attempt of the same heartbeat had an unknown outcome, the rows of [`HeartbeatReport::with`] show
+    /// whether it was applied.
     #[error("another gateway took this one for dead")]
     Evicted,
     /// Error of the store.

@@ -1,12 +1,12 @@
-//! Pools of the balances: filled when the first gateway of a fleet opens the store, and removed when a single gateway
-//! uses the store without a fleet.
+//! Pools of the balances (credits and energy). The first gateway of a fleet that opens the store fills them; a
+//! gateway that uses the store without a fleet removes them.
 //!
 //! While the row `fleet/pools` exists, each balance is the rest of its pool and the sum of its parts:
 //!
 //! ```text
 //! credits of an account = pool `credits/<account>` + its parts,   energy likewise with `energy/<account>`
 //! ```
-//! A gateway without a fleet changes the balances only, so it removes the row.
+//! A gateway without a fleet changes only the balances, not the pools, so it removes the row.
 
 use super::rows::{self, POOL_PART_PREFIX, POOL_PREFIX, POOLS_OPENING_KEY, POOLS_READY_KEY};
 use super::shared::SharedFleet;
@@ -14,16 +14,16 @@ use crate::ledger::BalanceRecord;
 use crate::{MAX_PAGE_ROWS, StoreError, StoreTable, Transaction, counter_row};
 
 const META: StoreTable = StoreTable::Meta;
-/// Key prefixes of the rows of a fleet that have no meaning once its gateways have ended.
+/// Key prefixes of the fleet rows that become meaningless once all gateways of the fleet have ended.
 const DISSOLVED_PREFIXES: [&[u8]; 5] =
     [b"fleet/live/", b"fleet/strand/", b"fleet/report/", POOL_PREFIX, POOL_PART_PREFIX];
 
-/// State of the pools after [`SharedFleet::open_pools`].
+/// State of the pools, as [`SharedFleet::open_pools`] returns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PoolOpeningState {
-    /// Pools that agree with the balances.
+    /// The pools agree with the balances.
     Ready,
-    /// Pools that the incarnation with this number is filling, or that it left unfinished.
+    /// The incarnation with this number is filling the pools, or ended before it had filled them.
     Opening(u32),
 }
 
@@ -40,8 +40,9 @@ pub fn energy_pool_name(account: &str) -> String {
 }
 
 impl SharedFleet {
-    /// Fills the pools from the balances, unless they agree already or another incarnation fills them. `abandoned_by`
-    /// is a dead incarnation that may have left them unfinished. No balance may change until the pools are ready.
+    /// Fills the pools from the balances, unless they already agree with the balances or another incarnation is
+    /// filling them. `abandoned_by` is a dead incarnation that may have ended before it had filled them. No balance
+    /// may change until the pools are ready.
     ///
     /// # Errors
     /// Same as [`crate::Store::apply`].
@@ -105,8 +106,8 @@ impl SharedFleet {
         ))
     }
 
-    /// Removes the rows of a fleet of which no process is alive, because this process uses the store alone. Costs one
-    /// read if there was no fleet.
+    /// Removes the rows that an earlier fleet left in the store. Called by a process that uses the store alone, when
+    /// no process of that fleet is alive. Costs one read if there was no fleet.
     ///
     /// # Errors
     /// Same as [`crate::Store::apply`].
@@ -121,8 +122,8 @@ impl SharedFleet {
         DISSOLVED_PREFIXES.into_iter().try_for_each(|prefix| self.delete_rows(prefix, Transaction::new))
     }
 
-    /// Deletes the rows under a prefix, page by page; each page is deleted in a transaction that begins with the guards
-    /// of `guard`.
+    /// Deletes the rows under a prefix, page by page. Each page is deleted in one transaction, which begins with the
+    /// guards that `guard` returns.
     pub(super) fn delete_rows(
         &self,
         prefix: &[u8],

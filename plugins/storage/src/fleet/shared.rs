@@ -14,10 +14,10 @@ use crate::{
     counter_row, parse_counter,
 };
 
-/// Table of the rows of a fleet.
+/// Table with the rows of a fleet.
 pub(super) const META_TABLE: StoreTable = StoreTable::Meta;
-/// Maximum number of attempts to get an incarnation number, and maximum pause between two: enough for a hundred members
-/// that join at the same time.
+/// Maximum number of attempts to get an incarnation number, and maximum pause between two attempts. They suffice for
+/// a hundred members that join at the same time.
 const MAX_JOIN_ATTEMPTS: usize = 256;
 const MAX_JOIN_PAUSE: Duration = Duration::from_millis(100);
 /// Number of pool parts that one transaction returns when a dead process is removed from the fleet.
@@ -28,7 +28,7 @@ const BURIED_PARTS: usize = 500;
 pub struct PeerReport {
     /// Number of the process start that wrote the report.
     pub incarnation: u32,
-    /// Rows in order. Rows beyond the end of the latest report may remain from an earlier, longer one.
+    /// Rows of the report, in order. Extra rows at the end may remain from an earlier, longer report.
     pub rows: Vec<Vec<u8>>,
 }
 
@@ -39,7 +39,7 @@ pub struct ObservedFleet {
     pub peers: Vec<PeerIncarnation>,
     /// Rows of the latest report of each incarnation that has one.
     pub reports: Vec<PeerReport>,
-    /// Pages of the further table scans, in the order of the scans.
+    /// Pages of the further scans that the caller asked for, in the order of the scans.
     pub further_pages: Vec<RowPage>,
 }
 
@@ -83,17 +83,17 @@ impl SharedFleet {
         Transaction::new().add_amounts(META_TABLE, key, RowAddition::Counter(change.amount.saturating_neg()))
     }
 
-    /// Returns the table and the key of the row that exists while an incarnation, one start of a member, counts as
-    /// alive. The value of the row is the name of the incarnation.
+    /// Returns the table and the key of the row that exists while an incarnation (one process start of a fleet
+    /// member) counts as alive. The value of the row is the name of the incarnation.
     #[must_use]
     pub fn liveness_row(incarnation: u32) -> (StoreTable, Vec<u8>) {
         (META_TABLE, rows::process_name_key(incarnation))
     }
 
     /// Continues the incarnation of an ended process under a new name. Returns `None` if the incarnation was evicted,
-    /// or if its name is not one of `expected`: a database that lost commits may have given the same number to another
-    /// process. An empty `expected` accepts any name. The beat is raised too, so that peers that were about to evict
-    /// the incarnation see that it is alive again.
+    /// or if its name is not one of `expected`: a database that lost commits may have given the same number to
+    /// another process. An empty `expected` accepts any name. The beat is incremented too, so peers that were about
+    /// to evict the incarnation see that it is alive again.
     ///
     /// # Errors
     /// Same as [`Store::apply`].
@@ -119,7 +119,7 @@ impl SharedFleet {
                 .put(META_TABLE, key.as_slice(), name);
             match self.store.apply(adopted) {
                 Ok(()) => return Ok(Some(next)),
-                // A failed guard means that others removed the process from the fleet, or that another commit changed
+                // A failed guard means that another process evicted this incarnation, or that another commit changed
                 // its rows.
                 Err(error @ StoreError::Guard { .. }) => last_error = error,
                 Err(error) => return Err(error),
@@ -128,8 +128,8 @@ impl SharedFleet {
         Err(last_error)
     }
 
-    /// Returns the operations that replace the first rows of an incarnation's report to its peers. If an earlier report
-    /// was longer, its remaining rows stay.
+    /// Returns the operations that write an incarnation's report to its peers over its earlier report. If the earlier
+    /// report was longer, its last rows remain.
     #[must_use]
     pub fn peer_report_operations(incarnation: u32, report: Vec<Vec<u8>>) -> Transaction {
         let rows = (0_u16..).zip(report);
@@ -138,8 +138,8 @@ impl SharedFleet {
         })
     }
 
-    /// Reads all incarnations with the rows of their latest reports, and the pages of further scans, with one call of
-    /// the store unless a page is full.
+    /// Reads all incarnations with the rows of their latest reports, and the pages of further scans, with a single
+    /// call of the store unless a page is full.
     ///
     /// # Errors
     /// Same as [`Store::scan`].
@@ -150,7 +150,7 @@ impl SharedFleet {
         let mut next_page = || pages.next().unwrap_or_default();
         let (incarnations, mut live, reports) = (next_page(), next_page(), next_page());
         if incarnations.more {
-            // The names must be read after the last page of beats, see `parse_peers`.
+            // The names must be read again, after the last page of beats, see `parse_peers`.
             live = RowPage { rows: Vec::new(), more: true };
         }
         let incarnations = self.complete_rows(INCARNATION_PREFIX, incarnations)?;
@@ -227,8 +227,8 @@ impl SharedFleet {
     }
 }
 
-/// Parses the rows of the beats and those of the names. The names were read at the same time as the beats or later, so
-/// an incarnation without a name was evicted; it has not joined in between.
+/// Parses the rows of the beats and those of the names. The names were read together with the beats or after them. So
+/// an incarnation with a beat but without a name was evicted; it is not one that joined between the two reads.
 fn parse_peers(
     incarnations: Vec<StoredRow>,
     live: Vec<StoredRow>,
@@ -318,7 +318,7 @@ impl Fleet for SharedFleet {
             );
         }
         for PoolAmount { pool, amount } in &report.returned {
-            // The transaction fails if the part of the process would become negative.
+            // The lower bound makes the transaction fail if the part of the process would become negative.
             batch = batch.add_to_counter(
                 META_TABLE,
                 rows::pool_part_key(id, pool),
@@ -353,7 +353,7 @@ impl Fleet for SharedFleet {
             match self.store.apply(batch) {
                 Ok(()) => return Ok(amount),
                 Err(StoreError::Guard { step: 0 }) => return Err(FleetError::Evicted),
-                // Another failed guard means that other processes took from the pool in the meantime.
+                // Any other failed guard means that another process took from the pool in the meantime.
                 Err(error @ StoreError::Guard { .. }) => last_error = error,
                 Err(error) => return Err(error.into()),
             }
@@ -385,7 +385,8 @@ impl Fleet for SharedFleet {
             Err(error) => return Err(error.into()),
         }
         while self.return_parts(id)? {}
-        // The beat row is removed after all parts, so that an interrupted removal is found and continued.
+        // The row of the beat is removed after all parts: while it exists, an interrupted eviction is found and
+        // continued.
         self.delete_rows(&rows::peer_report_prefix(id), Transaction::new)?;
         self.store.apply(Transaction::new().delete(META_TABLE, rows::incarnation_key(id)))?;
         Ok(true)

@@ -1,4 +1,4 @@
-//! Tests of the protocol's pure parts.
+//! Tests of the parts of the fleet protocol that need no I/O.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use super::*;
@@ -114,7 +114,7 @@ fn a_report_over_its_limits_is_refused_and_changes_nothing() {
 fn an_observation_has_all_incarnations_their_reports_and_the_further_pages() {
     let store = open_in_memory();
     let fleet = SharedFleet::new(store.clone());
-    // More than one page of incarnations.
+    // More incarnations than fit into one page of a scan.
     let incarnations: Vec<Incarnation> =
         (0..=MAX_PAGE_ROWS).map(|n| fleet.join(&format!("m{n}")).unwrap()).collect();
     let with =

@@ -9,7 +9,7 @@ use super::PeerIncarnation;
 #[derive(Debug)]
 pub struct PeerWatch {
     dead_after: Duration,
-    /// Beat of each incarnation, and the time at which it was first seen.
+    /// Last seen beat of each incarnation, and the time at which this beat was first seen.
     seen: HashMap<u32, (i64, Duration)>,
 }
 
@@ -37,8 +37,8 @@ impl PeerWatch {
         dead
     }
 
-    /// Forgets all beats. It is called after a lost connection to the store, because changes of the beats could not be
-    /// seen.
+    /// Forgets all beats. Call it after the connection to the store was lost, because beats may have changed unseen
+    /// in the meantime.
     pub fn reset(&mut self) {
         self.seen.clear();
     }
@@ -53,8 +53,8 @@ pub struct LeaseTerm {
 }
 
 impl LeaseTerm {
-    /// Creates the term of an incarnation that others evict after `dead_after`. The term starts with the first call of
-    /// `renew`.
+    /// Creates the term of an incarnation that other processes evict if its beat is unchanged for `dead_after`. The
+    /// term starts with the first call of `renew`.
     #[must_use]
     pub const fn new(dead_after: Duration) -> LeaseTerm {
         LeaseTerm { dead_after, sent: None }
@@ -65,8 +65,8 @@ impl LeaseTerm {
         self.sent = Some(sent);
     }
 
-    /// Returns true if the parts may be spent at `now`: until a quarter of `dead_after` before other processes may
-    /// evict the incarnation.
+    /// Returns true if the parts may be spent at `now`: the term lasts three quarters of `dead_after`, so it ends
+    /// before other processes may evict the incarnation.
     #[must_use]
     pub fn is_valid(&self, now: Duration) -> bool {
         let term = self.dead_after.saturating_sub(self.dead_after / 4);

@@ -13,15 +13,15 @@ use crate::versioned_json::{self, MAX_ATTEMPTS};
 use crate::{StoreError, Transaction};
 
 const WHAT: &str = "a credit note";
-/// Maximum number of corrections of one credit note, so that its row is within the limits.
+/// Maximum number of corrections of one credit note, so that its row stays within the size limits of the store.
 pub const MAX_CORRECTIONS_PER_NOTE: usize = 2_000;
 
-/// Issued credit note. Amounts are exact text, and negative if the customer gets money back.
+/// Issued credit note. Amounts are exact decimal numbers as text, negative if the customer gets money back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CreditNoteRecord {
     /// Number as printed on the document.
     pub number: String,
-    /// Name of the series of numbers: that of the corrected invoice.
+    /// Name of the series of numbers, the same as that of the corrected invoice.
     pub series: String,
     /// Year of the number.
     pub year: u16,
@@ -50,9 +50,10 @@ pub struct CreditNoteRecord {
 pub enum CreditNoteOutcome {
     /// New credit note.
     Issued(Box<CreditNoteRecord>),
-    /// Another document of the account was issued meanwhile: the corrections must be read again.
+    /// No credit note was issued, because another document of the account was issued meanwhile. The caller must read
+    /// the corrections again.
     Changed,
-    /// Document that is too large to be stored.
+    /// No credit note was issued, because the document is too large to be stored.
     TooLarge,
 }
 

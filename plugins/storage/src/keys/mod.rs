@@ -1,4 +1,5 @@
-//! API keys in a store: a row per key by public id, and an empty index row under its account, written together.
+//! API keys in a store. Each key has a row under its public id and an empty index row under its account; both are
+//! written in one transaction.
 
 mod record;
 
@@ -16,9 +17,9 @@ const WHAT: &str = "a key";
 /// Outcome of a key revocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RevokeOutcome {
-    /// Key that was valid and is now revoked.
+    /// The key was valid and is now revoked.
     Revoked,
-    /// Key that was revoked before; the first revocation time is retained.
+    /// The key was revoked before; its first revocation time does not change.
     AlreadyRevoked,
     /// Key that does not exist.
     UnknownKey,
@@ -27,7 +28,7 @@ pub enum RevokeOutcome {
 /// Page of keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyPage {
-    /// Keys in ascending order of their public id.
+    /// Keys of the page, in ascending order of their public ids.
     pub keys: Vec<KeyRecord>,
     /// Id to pass as `after` for the next page; `None` on the last page.
     pub next: Option<String>,

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::export::{decode_hex, encode_hex};
 
-/// HMAC-SHA-256 of a key's secret. Debug output is `***`; compare it in constant time.
+/// HMAC-SHA-256 of a key's secret. Its debug output is `***`. Compare it in constant time only.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct KeyDigest(pub [u8; 32]);

@@ -1,4 +1,4 @@
-//! Reading of balances, and of the names of entries.
+//! Reading of balances, and lookup of entries by name.
 
 use super::key::entry_name_key;
 use super::{BalanceRecord, LedgerStore, parse_number};

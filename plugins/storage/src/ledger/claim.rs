@@ -54,9 +54,9 @@ impl ChainClaim {
         Err(StoreError::Database { what })
     }
 
-    /// Claims a chain whose writer is dead, so that the caller can end the reserves that the writer left open. Returns
-    /// `None` if another living incarnation writes the chain. The claim must be returned with [`ChainClaim::release`],
-    /// and the chain must not be the incarnation's own.
+    /// Claims a chain whose writer is dead. The caller can then end the reserves that this writer left open. Returns
+    /// `None` if another living incarnation writes the chain. The claim must be returned with
+    /// [`ChainClaim::release`], and the chain must not be the incarnation's own.
     ///
     /// # Errors
     /// Same as [`ChainClaim::take`].
@@ -122,7 +122,7 @@ impl ChainClaim {
         Err(last_error)
     }
 
-    /// Releases the chain, so that any member may claim it.
+    /// Ends the claim, so that any member may claim the chain.
     ///
     /// # Errors
     /// Same as [`Store::apply`]; `Guard` if another incarnation has claimed it since.

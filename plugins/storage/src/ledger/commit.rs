@@ -45,8 +45,8 @@ impl RowWrite {
     }
 }
 
-/// Required state of a row of another module, checked with a commit: the proof that the writer still owns the work that
-/// the commit is about.
+/// Required state of a row of another module, checked in the transaction of a commit. It proves that the writer still
+/// owns the work that the commit charges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowFence {
     /// Table of the row.
@@ -66,11 +66,11 @@ pub struct LedgerCommit {
     pub new_tip: LedgerTip,
     /// Blocks of new entries, in the order in which they are appended to the ledger.
     pub blocks: Vec<EntryBlock>,
-    /// Amounts to add to balances, by account; empty if the commit has no blocks. Blocks change the tip, and the check
-    /// of the previous tip ensures that a repeated commit does not add the amounts twice.
+    /// Amounts to add to balances, by account; empty if the commit has no blocks. A repeated commit does not add the
+    /// amounts twice, because blocks change the tip, and the commit requires the previous tip.
     pub balance_changes: Vec<(String, BalanceRecord)>,
-    /// Names used by the entries, with the number of each entry, see [`LedgerStore::entry_number_by_name`]. A name that
-    /// is in use already fails the commit.
+    /// Names used by the entries, with the number of each entry, see [`LedgerStore::entry_number_by_name`]. The
+    /// commit fails if a name is already in use.
     pub names: Vec<(String, u64)>,
     /// Keys and new values of the changed usage rollups. Only for a process that writes alone.
     pub rollups: Vec<(Vec<u8>, Vec<u8>)>,
@@ -88,8 +88,8 @@ pub struct LedgerCommit {
     pub extra_rows: Vec<RowWrite>,
     /// Position of the writer's journal after the commit. Only a commit with blocks may have one.
     pub journal: Option<JournalPosition>,
-    /// Changes of counters. A commit without blocks may only have some if it changes a row of its fences, which proves
-    /// that they are added once.
+    /// Changes of counters. A commit without blocks may only have some if it also changes a row of one of its fences:
+    /// the changed row shows that the counters were already added.
     pub counters: Vec<CounterChange>,
 }
 
@@ -106,11 +106,11 @@ pub enum CommitConflict {
     /// The writer no longer counts as alive, or another writer has claimed its chain: this writer can never commit
     /// again.
     Fenced,
-    /// Names of the commit that entries of other commits use, with the numbers of those entries.
+    /// Names of the commit that entries of other commits already use, with the numbers of those entries.
     NamesInUse(Vec<(String, u64)>),
     /// Rows that do not have the required state, by their indexes in [`LedgerCommit::fences`].
     FencesViolated(Vec<usize>),
-    /// The cause of the refusal no longer exists: the commit may be tried again.
+    /// The cause of the refusal no longer exists, so the commit may be retried.
     Resolved,
 }
 
@@ -168,7 +168,8 @@ impl LedgerStore {
         if group.blocks.is_empty() && !group.balance_changes.is_empty() {
             return Err(StoreError::corrupt("a commit changes balances without an entry"));
         }
-        // The first guard requires the previous tip: if it holds, no earlier attempt of the commit was applied.
+        // The first guard requires the previous tip. If the guard holds, no earlier attempt of this commit was
+        // applied.
         let mut batch = match &group.previous_tip {
             None => Transaction::new().require_absent(StoreTable::Meta, tip_key(self.chain)),
             Some(tip) => {

@@ -1,5 +1,5 @@
-//! Compression of a block in the store: its lines repeat each other, so LZ4 is applied where it makes them shorter. A
-//! row of plain text is read unchanged.
+//! Compression of a block in the store. The lines of a block resemble each other, so it is compressed with LZ4 if
+//! this makes it shorter. Otherwise the row is the plain text.
 //!
 //! ```text
 //! row of a block = its text, which begins with `{`
@@ -14,7 +14,7 @@ const COMPRESSED: u8 = 1;
 /// Bytes before the LZ4 block: the marker and the length.
 const HEADER_BYTES: usize = 5;
 
-/// Encodes the text of a block as a row; a text over the limit stays uncompressed and is refused by the store.
+/// Encodes the text of a block as a row; a text over the size limit stays uncompressed, and the store refuses it.
 pub(super) fn compress(text: &[u8]) -> Vec<u8> {
     let packed = if text.len() <= MAX_BLOCK_BYTES { try_compress(text) } else { None };
     packed.filter(|row| row.len() < text.len()).unwrap_or_else(|| text.to_vec())
@@ -108,7 +108,8 @@ mod tests {
             for bit in 0..8 {
                 let mut bad = good.clone();
                 bad[at] ^= 1 << bit;
-                // A damaged row may still decode to text of the same length: the row's checksum detects it.
+                // A damaged row may still decode to text of the same length. This damage is detected by the checksum
+                // of the row.
                 if let Ok(text) = decompress(bad) {
                     assert_eq!(text.len(), lines(40).len());
                 }

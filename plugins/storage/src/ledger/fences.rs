@@ -16,7 +16,7 @@ pub struct CounterChange {
 
 impl LedgerCommit {
     /// Returns a row that the commit both requires by a fence and changes, with its new value. If the store has this
-    /// value, the commit was applied, unless the value is that the row is absent.
+    /// value, the commit was applied. This is no proof if the new value is `None` (row removed).
     pub(super) fn fenced_row_write(&self) -> Option<&RowWrite> {
         let is_fence = |row: &&RowWrite| {
             self.fences
@@ -28,17 +28,18 @@ impl LedgerCommit {
 }
 
 impl LedgerStore {
-    /// Returns true if a commit was applied by an earlier try; `step` is the guard that has failed.
+    /// Returns true if an earlier attempt already applied the commit; `step` is the index of the guard that has
+    /// failed.
     pub(super) fn is_applied(&self, group: &LedgerCommit, step: usize) -> Result<bool, StoreError> {
         if !group.blocks.is_empty() {
-            // The first guard of a commit with blocks is the tip of the chain.
+            // The first guard of a commit with blocks requires the previous tip of the chain.
             return Ok(step == 0 && self.tip()? == Some(group.new_tip));
         }
         let Some(changed) = group.fenced_row_write() else { return Ok(false) };
         let mut rows = vec![changed];
         if changed.value.is_none() {
-            // An absent fence row is no proof, because another process may have removed it. Therefore the rows that the
-            // commit writes are compared too.
+            // A missing fence row does not prove that the commit was applied, because another process may have
+            // removed the row. So the rows that the commit writes are compared too.
             rows.extend(group.extra_rows.iter().filter(|row| row.value.is_some()));
             if rows.len() == 1 {
                 return Ok(false);

@@ -6,8 +6,9 @@
 //! header                   {"v":1,"generation":…,"strand":…,"chain":…}
 //! record                   number (8 bytes LE) | bytes that this module does not parse
 //! ```
-//! Records are appended to one file. Once it is full and every record of the other file is committed, the other one is
-//! emptied and takes its place, so the space is bounded while the database answers. A torn end is cut off.
+//! Records are appended to one file. Once this file is full and every record of the other file is committed, the
+//! other file is emptied and becomes the file for new records. So the size is bounded while the database commits. An
+//! incomplete record at the end of a file is cut off.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -18,9 +19,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{StoreError, permissions};
 
-/// Size in bytes from which records go to the other file.
+/// Size of a file in bytes from which new records go to the other file.
 pub const JOURNAL_ROTATION_BYTES: u64 = 8 * 1024 * 1024;
-/// Maximum bytes of one record: a longer length is damage.
+/// Maximum bytes of one record; a greater length in a frame means that the file is damaged.
 const MAX_RECORD_BYTES: usize = 1024 * 1024;
 /// Maximum bytes of both files that are read: more than any `limit` that callers pass to [`LedgerJournal::append`].
 const MAX_READ_BYTES: u64 = 4 * 1024 * 1024 * 1024;
@@ -28,7 +29,7 @@ const FILE_NAMES: [&str; 2] = ["0", "1"];
 const VERSION: u32 = 1;
 const FRAME_HEAD: usize = 8;
 
-/// Identity of a journal: its number, and the writer that it belongs to.
+/// Identity of a journal: its random number, and the process and chain that it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalId {
     /// Random number of the journal, which the store knows too.
@@ -118,7 +119,8 @@ impl LedgerJournal {
         Ok(found)
     }
 
-    /// Opens the journal of a folder for appending: continues that of the same identity, and removes any other.
+    /// Opens the journal of a folder for appending: continues a journal with the same identity, and replaces any
+    /// other.
     ///
     /// # Errors
     /// Returns `Io` or `Full` if the files cannot be written.
@@ -127,7 +129,8 @@ impl LedgerJournal {
         let sync = || File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| failed(&error));
         if LedgerJournal::read(folder)?.is_none_or(|stored| stored.id != id) {
             FILE_NAMES.iter().try_for_each(|name| remove_file(&folder.join(name)))?;
-            // The removal of the old files is synced first, so that files of two journals are never in one folder.
+            // The removal of the old files is synced before new files are created, so the folder never has files of
+            // two journals.
             sync()?;
         }
         let [first, second] = FILE_NAMES.map(|name| JournalFile::open(&folder.join(name), id));
@@ -166,21 +169,21 @@ impl LedgerJournal {
         self.active.bytes + self.other.bytes
     }
 
-    /// Returns true if the next [`LedgerJournal::append`] writes the first record of a file. The records of that file
-    /// must be readable without those of the other file. `committed` is the number of the last record that the store
-    /// has.
+    /// Returns true if the next [`LedgerJournal::append`] writes the first record of a file. The caller must write
+    /// records there that can be understood without the records of the other file. `committed` is the number of the
+    /// last record that the store has.
     #[must_use]
     pub fn starts_new_file(&self, committed: u64) -> bool {
         self.active.last == 0 || (self.active.bytes >= JOURNAL_ROTATION_BYTES && self.other.last <= committed)
     }
 
-    /// Appends records, of which `last` is the number of the last one, and syncs them. `frames` was built with
-    /// [`push_frame`]; `committed` is the number of the last record that the store has, and `limit` the maximum size of
-    /// both files.
+    /// Appends records and syncs them; `last` is the number of the last of these records. `frames` was built with
+    /// [`push_frame`]; `committed` is the number of the last record that the store has, and `limit` the maximum size
+    /// of both files.
     ///
     /// # Errors
-    /// Returns `Full` or `Io`; then nothing was appended. After a write that failed in the middle, calls fail until its
-    /// bytes can be removed.
+    /// Returns `Full` or `Io`; then nothing was appended. After a partial write, calls fail until its bytes can be
+    /// removed.
     pub fn append(&mut self, frames: &[u8], last: u64, committed: u64, limit: u64) -> Result<(), StoreError> {
         if self.active.last > 0 && self.starts_new_file(committed) {
             self.other.clear(self.id)?;
@@ -227,7 +230,7 @@ impl JournalFile {
     }
 
     fn append(&mut self, frames: &[u8], last: u64) -> Result<(), StoreError> {
-        // Bytes of a failed write would hide the frames after them from readers.
+        // A reader stops at the bytes of a failed write and would miss the frames after them.
         if self.is_torn {
             self.truncate(self.bytes)?;
         }
@@ -261,7 +264,8 @@ fn push_bytes(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// Reads one file; `None` if it is missing, or has no header because its process ended before it was written.
+/// Reads one file; `None` if it is missing, or has no header because the process ended before it had written the
+/// header.
 fn read_file(path: &Path) -> Result<Option<StoredJournal>, StoreError> {
     let mut text = Vec::new();
     match File::open(path) {
@@ -406,7 +410,7 @@ mod tests {
         let mut journal = LedgerJournal::open(dir.path(), ID).unwrap();
         append(&mut journal, 1..=2, 40, 0);
         let whole = fs::read(&path).unwrap();
-        // A file that is open for reading only refuses both the write and the truncation.
+        // This read-only file makes both the write and the truncation fail.
         journal.active.file = File::open(&path).unwrap();
         let mut frames = Vec::new();
         push_frame(3, &[b'x'; 40], &mut frames);
@@ -419,7 +423,7 @@ mod tests {
             assert!(journal.append(&frames, 3, 0, u64::MAX).is_err());
             assert_eq!(journal.last_record_number(), 2);
             let mut file = fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
-            // The position after a write that ended in the middle.
+            // Simulates the end of the file after a partial write.
             std::io::Seek::seek(&mut file, std::io::SeekFrom::End(0)).unwrap();
             journal.active.file = file;
             append(&mut journal, 4..=4, 10, 0);

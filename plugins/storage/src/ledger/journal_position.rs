@@ -47,7 +47,8 @@ impl LedgerStore {
         position.map(Some).ok_or_else(|| StoreError::corrupt("the position of a journal"))
     }
 
-    /// Records a new journal as that of the chain. A journal that the store does not know is never replayed.
+    /// Records a new journal as the current journal of the chain. Only the journal recorded in the store is ever
+    /// replayed.
     ///
     /// # Errors
     /// Same as [`Store::apply`](crate::Store::apply); `Guard` if the claim of the chain is lost.

@@ -24,7 +24,7 @@ pub(super) fn tip_key(chain: u32) -> Vec<u8> {
 /// Key prefix of the claims of chains.
 pub(super) const CLAIM_PREFIX: &[u8] = b"ledger/chain/";
 
-/// Returns the chain of a tip's key under [`TIP_PREFIX`].
+/// Parses the chain number from the key of a tip, which begins with [`TIP_PREFIX`].
 pub(super) fn chain_of_tip(key: &[u8]) -> Result<u32, StoreError> {
     parse_chain(TIP_PREFIX, key).filter(|chain| *chain > 0).ok_or_else(unknown_key)
 }
@@ -34,7 +34,7 @@ pub(super) fn claim_key(chain: u32) -> Vec<u8> {
     [CLAIM_PREFIX, chain.to_string().as_bytes()].concat()
 }
 
-/// Returns the chain of a claim's key.
+/// Parses the chain number from the key of a claim.
 pub(super) fn chain_of_claim(key: &[u8]) -> Result<u32, StoreError> {
     parse_chain(CLAIM_PREFIX, key).ok_or_else(unknown_key)
 }
@@ -58,7 +58,7 @@ pub(super) fn entry_name_key(name: &str) -> Vec<u8> {
     [NAME_PREFIX, name.as_bytes()].concat()
 }
 
-/// Returns the key of the length of a chain's file of a month.
+/// Returns the key of the row with the length of the replica file of a chain and a month.
 pub(super) fn month_length_key(chain: u32, month: &str) -> Vec<u8> {
     let key = [b"ledger/", month.as_bytes()].concat();
     if chain == 0 { key } else { [key.as_slice(), b"#", chain.to_string().as_bytes()].concat() }
@@ -80,12 +80,12 @@ pub(super) fn split_block_key(key: &[u8]) -> Result<(String, u64), StoreError> {
     Ok((month, u64::from_be_bytes(last.try_into().map_err(|_| broken())?)))
 }
 
-/// Returns the name of a chain's file of a month.
+/// Returns the name of the replica file of a chain and a month.
 pub(super) fn file_name(chain: u32, month: &str) -> String {
     if chain == 0 { format!("{month}.jsonl") } else { format!("{month}.{chain}.jsonl") }
 }
 
-/// Returns the chain and the month of a file name; `None` for other files.
+/// Parses the chain and the month from the name of a replica file; `None` for other file names.
 #[must_use]
 pub fn parse_file_name(name: &str) -> Option<(u32, &str)> {
     let stem = name.strip_suffix(".jsonl")?;

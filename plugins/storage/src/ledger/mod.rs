@@ -6,9 +6,9 @@
 //! file, before [`LedgerStore::append`] returns. The file is synced within 250 ms, see
 //! [`LedgerStore::replica_sync_due`].
 //!
-//! The ledger has one chain of entries for each process that writes at a time, see [`ChainClaim`]: a process alone
-//! writes chain 0. The number of an entry begins with its chain, see [`penstock_core::entry_number`]; balances, names
-//! and rollups are those of all chains.
+//! Each process that writes has a chain of entries of its own, see [`ChainClaim`]. A process without a fleet writes
+//! chain 0. The number of an entry begins with its chain, see [`penstock_core::entry_number`]; balances, names and
+//! rollups are shared by all chains.
 //!
 //! ```text
 //! key of a block   `2026-11` | number of its last entry (8 bytes, big-endian)  →  its text, compressed
@@ -57,9 +57,9 @@ use crate::{MAX_OPERATIONS, MAX_TRANSACTION_BYTES, MAX_VALUE_BYTES, Store, Store
 
 /// Maximum size of one block, in bytes.
 pub const MAX_BLOCK_BYTES: usize = MAX_VALUE_BYTES;
-/// Block size in bytes at which a new block should begin; LZ4 reduces it to a third. sled caches hundreds of recently
-/// written pages regardless of its cache limit (it checks a 256th of them after 64 accesses), and a page has up to 17
-/// rows.
+/// Block size in bytes at which a new block should begin; LZ4 reduces a block to a third of this. The size is small
+/// because of the cache of sled: it retains hundreds of recently written pages regardless of its limit (only a 256th
+/// of them is checked after 64 accesses), and a page has up to 17 rows.
 pub const TARGET_BLOCK_BYTES: usize = 6 * 1024;
 /// Maximum bytes of the blocks of one commit.
 pub const MAX_COMMIT_BYTES: usize = MAX_TRANSACTION_BYTES / 3;
@@ -77,11 +77,11 @@ pub struct LedgerStore {
     claim: Option<ChainClaim>,
     replica: Option<Mutex<LedgerReplica>>,
     replica_dir: Option<PathBuf>,
-    /// Length of the last written month after the last commit; `None` before it was read.
+    /// Length of the month that was written last, as of the last commit; `None` until it has been read.
     last_length: Mutex<Option<MonthLength>>,
 }
 
-/// Bytes of a month's blocks of a chain, uncompressed.
+/// Total uncompressed bytes of the blocks of a month, in one chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct MonthLength {
     month: String,
@@ -132,7 +132,7 @@ impl LedgerStore {
         LedgerStore::open_with(self.store.clone(), chain, None, self.replica_dir.as_deref())
     }
 
-    /// Opens the ledger to write the chain of another claim of this process, without a replica.
+    /// Opens the ledger for writing a further chain that this process has claimed, without a replica.
     #[must_use]
     pub fn open_claimed_chain(&self, claim: ChainClaim) -> LedgerStore {
         LedgerStore {
@@ -199,7 +199,7 @@ impl LedgerStore {
         &*self.store
     }
 
-    /// Returns the repairs that the replica got from the store since the last call: a sentence for each month.
+    /// Returns the repairs of the replica from the store since the last call, as one sentence for each month.
     #[must_use]
     pub fn take_replica_repairs(&self) -> Vec<String> {
         self.replica.as_ref().map(|copies| copies.lock().take_repairs()).unwrap_or_default()
@@ -214,9 +214,9 @@ impl LedgerStore {
         self.replica.as_ref().map_or(Ok(()), |copies| copies.lock().catch_up(self))
     }
 
-    /// Writes a commit to the store, and appends its blocks to the replica. After `Ok` the commit survives a power cut.
-    /// A retry with the same commit after any error is safe: a commit that was stored after all is detected, and one
-    /// without blocks writes the same rows again.
+    /// Writes a commit to the store, and appends its blocks to the replica. After `Ok` the commit survives a power
+    /// cut. A retry with the same commit after any error is safe: the method detects a commit that was stored in
+    /// spite of the error; a commit without blocks writes the same rows again.
     ///
     /// # Errors
     /// Returns `Guard` if the ledger has another tip, a name is in use, a fence does not hold or the claim is lost, see
@@ -230,7 +230,8 @@ impl LedgerStore {
             audited => AuditLog::new(self.store.clone()).apply_with_entries(&batch, audited),
         };
         match applied {
-            // The lengths may have been read after an earlier try.
+            // An earlier attempt was applied. `lengths` is not cached, because it may have been computed after that
+            // attempt.
             Err(StoreError::Guard { step }) if self.is_applied(group, step)? => {}
             Ok(()) => *self.last_length.lock() = lengths.pop().or(known),
             Err(error) => return Err(error),
@@ -239,14 +240,14 @@ impl LedgerStore {
         Ok(AppendOutcome { replicated: copied })
     }
 
-    /// Returns true if the head of the audit log can be read, on which commits with audit entries depend.
+    /// Returns true if the head of the audit log can be read. Commits with audit entries need it.
     #[must_use]
     pub fn is_audit_log_readable(&self) -> bool {
         AuditLog::new(self.store.clone()).last_entry_number().is_ok()
     }
 
-    /// Returns the time until [`LedgerStore::sync_replica`] is due; `None` if the replica is synced. While there are
-    /// commits, they sync the replica themselves; the caller has to sync it only if no commit follows.
+    /// Returns the time until [`LedgerStore::sync_replica`] is due; `None` if the replica is synced. Each commit
+    /// syncs the replica if a sync is due, so the caller has to sync it only if no further commit follows.
     #[must_use]
     pub fn replica_sync_due(&self) -> Option<Duration> {
         self.replica.as_ref().and_then(|copies| copies.lock().sync_due())
@@ -257,15 +258,15 @@ impl LedgerStore {
         self.replica.as_ref().is_none_or(|copies| copies.lock().sync())
     }
 
-    /// Returns the error because of which the replica lags behind the store; `None` if it does not.
+    /// Returns the error that makes the replica lag behind the store; `None` if the replica is up to date.
     #[must_use]
     pub fn replica_error(&self) -> Option<StoreError> {
         self.replica.as_ref().and_then(|copies| copies.lock().error())
     }
 
     /// Compares the replica with the store byte by byte; returns a sentence for each month that differs, and none
-    /// without a replica. A member of a fleet has a replica of its own chain only. If several members have written
-    /// chains, a file may lack the last entries of its chain, since the member that wrote them may have another folder.
+    /// without a replica. A member of a fleet has a replica of its own chain only. If several members have written to
+    /// a chain, its file may lack the last entries, because another member may have written them to its own folder.
     ///
     /// # Errors
     /// Same as [`Store::scan`], and `Io` if a file cannot be read.

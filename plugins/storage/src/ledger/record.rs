@@ -16,13 +16,14 @@ pub struct LedgerTip {
     pub hash: [u8; 32],
     /// Time of the last entry, Unix seconds.
     pub at: u64,
-    /// Number of an entry before which every reserve has ended: after a crash, open reserves are searched from it on.
+    /// Number of an entry such that all reserves before it have ended. After a crash, the search for open reserves
+    /// starts at this entry.
     pub first_open: u64,
     /// True if the usage rollups contain every entry. Versions without rollups write false.
     pub are_rollups_complete: bool,
 }
 
-/// Balance of an account, the sum of its entries, or a change of a balance. Open reserves are not subtracted.
+/// Balance of an account (the sum of its entries), or a change of a balance. Open reserves are not subtracted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BalanceRecord {
     /// Balance in micro-credits.
@@ -71,7 +72,7 @@ impl LedgerTip {
 }
 
 impl BalanceRecord {
-    /// Returns the sum of two balances; each amount stays within 64 bits.
+    /// Returns the sum of two balances; each amount is saturated at the limits of 64 bits.
     #[must_use]
     pub const fn saturating_add(self, change: BalanceRecord) -> BalanceRecord {
         BalanceRecord {

@@ -1,6 +1,6 @@
-//! Replica of the ledger: one file for each month, to which the blocks of each commit are appended. The file is synced
-//! at most [`SYNC_DELAY`] after an append, once for all commits of that time. The store already has each of them
-//! durably, and whatever a power cut removes from the file is written again when the ledger is opened.
+//! Replica of the ledger: one file for each month, to which the blocks of each commit are appended. The file is
+//! synced at most [`SYNC_DELAY`] after an append; one sync covers all commits of that interval. The store already has
+//! these commits durably. Entries that a power cut removes from the file are written again when the ledger is opened.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -15,14 +15,15 @@ use super::replica_comparison::file_title;
 use super::{EntryBlock, LedgerCommit, LedgerStore};
 use crate::{StoreError, permissions};
 
-/// Number of entries whose blocks are compared with the end of the file on opening: more than one commit can have.
+/// Number of last entries that are compared with the end of the file on opening. It is greater than the number of
+/// entries that one commit can have.
 const COMPARED_ENTRIES: u64 = 16_384;
 /// Maximum time from an append to the replica until its sync to disk.
 const SYNC_DELAY: Duration = Duration::from_millis(250);
 /// Maximum number of unsynced entries before the current commit: well below [`COMPARED_ENTRIES`].
 const MAX_UNSYNCED: u64 = 4_096;
 
-/// Maximum number of repairs retained until [`LedgerStore::take_repairs`] returns them.
+/// Maximum number of repair messages that are stored until [`LedgerReplica::take_repairs`] returns them.
 const MAX_REPAIRS: usize = 24;
 
 /// Replica of one ledger chain: the month files and their observed state.
@@ -35,7 +36,7 @@ pub(super) struct LedgerReplica {
     /// Error of the last failed append or sync; before the next append the files are compared with the store.
     behind: Option<StoreError>,
     unsynced: Option<UnsyncedRange>,
-    /// Repairs from the store, a sentence for each month.
+    /// Messages about repairs of files from the store, one sentence for each month.
     repairs: Vec<String>,
 }
 
@@ -59,7 +60,7 @@ impl LedgerReplica {
     /// Appends the blocks of a commit; returns true on success.
     pub(super) fn append(&mut self, ledger: &LedgerStore, group: &LedgerCommit) -> bool {
         let copied = match self.behind {
-            // The store already has the commit, so catching up copies it too.
+            // The store already has this commit, so `catch_up` also appends the commit to the file.
             Some(_) => self.catch_up(ledger),
             None => self.write(ledger, group).and_then(|()| self.sync_if_due(group.new_tip.seq)),
         };
@@ -133,7 +134,8 @@ impl LedgerReplica {
                 self.sync_open()?;
             }
             let (file, at) = self.open_month(&first.month)?;
-            // A repeated commit may already be in the file. A file that was changed from outside gets no more entries.
+            // A repeated commit may already be in the file. Entries are not appended to a file that another program
+            // has changed.
             match end.checked_sub(text.len() as u64) {
                 Some(start) if start == *at => {
                     file.write_all_at(&text, start).map_err(write_error)?;
@@ -210,7 +212,8 @@ impl LedgerReplica {
             self.rename_diverged_file(ledger, month)?;
         }
         let (file, length) = self.open_month(month)?;
-        // Earlier months need no comparison, because they were synced long ago; the last two may end with a torn write.
+        // Files of earlier months were synced long ago, so comparing their lengths is enough. The last two may end
+        // with a partial write.
         if *length == should && !recent {
             return Ok(());
         }
@@ -291,7 +294,8 @@ fn diverged_path(path: &Path, number: u32) -> PathBuf {
     path.with_extension(format!("jsonl.{number}.reverted"))
 }
 
-/// Returns the last blocks of a month: the blocks that the file lacks, and at least the blocks of the last commit.
+/// Returns the last blocks of a month from the store: the blocks that the file lacks, and at least those of the last
+/// commit.
 fn last_blocks(
     ledger: &LedgerStore,
     month: &str,

@@ -11,7 +11,8 @@ use super::LedgerStore;
 use super::replica::{contains_at, file_months, month_path, read_error};
 use crate::StoreError;
 
-/// Number of reads of a file that is still being written, and the pause between them.
+/// Maximum number of attempts to read bytes of a file that may not be written yet, and the pause between two
+/// attempts.
 const READ_ATTEMPTS: u32 = 50;
 const READ_PAUSE: Duration = Duration::from_millis(20);
 
@@ -20,12 +21,13 @@ const READ_PAUSE: Duration = Duration::from_millis(20);
 pub(super) enum ExpectedReplica {
     /// Replica files with all entries of the chain.
     Complete,
-    /// Beginning of each month's file, of any length: another gateway may have written the rest to its own folder.
+    /// Replica files with only the first entries of each month; another gateway may have written the rest to its own
+    /// folder.
     Partial,
 }
 
-/// Implements [`LedgerStore::compare_replica`] for one chain. A commit may be in progress: the store has it a moment
-/// earlier than the file.
+/// Implements [`LedgerStore::compare_replica`] for one chain. A commit may be in progress during the comparison; the
+/// store gets it a moment earlier than the file.
 pub(super) fn compare_files(
     folder: &Path,
     ledger: &LedgerStore,
@@ -74,7 +76,7 @@ pub(super) fn compare_files(
     Ok(findings)
 }
 
-/// Returns true if the file has the given bytes at the offset, or gets them within a second.
+/// Returns true if the file has the given bytes at the offset now or within a second.
 fn eventually_contains(file: &File, at: u64, text: &[u8]) -> Result<bool, StoreError> {
     for _ in 0..READ_ATTEMPTS {
         if contains_at(file, at, text)? {

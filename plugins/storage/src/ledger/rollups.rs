@@ -27,8 +27,8 @@ impl LedgerStore {
         self.store.scan(StoreTable::Usage, prefix, after, limit)
     }
 
-    /// Removes all rollups and marks them as incomplete. Returns all chains with their tips, which contain the mark. No
-    /// other process may write to the ledger during the call.
+    /// Removes all rollups and marks them as incomplete. Returns the new tips of all chains, which contain this mark.
+    /// No other process may write to the ledger during the call.
     ///
     /// # Errors
     /// Returns `Guard` if the ledger is written to meanwhile, and the errors of [`crate::Store::apply`].

@@ -9,15 +9,15 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use super::options::ConnectSettings;
 use crate::StoreError;
 
-/// Timeout of a connection including TLS and authentication.
+/// Timeout of a connection attempt, including the TLS handshake and authentication.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Error of a statement or connection, classified by the reaction to it.
+/// Error of a statement or connection, classified by what the caller can do: reconnect, retry, or fail.
 #[derive(Debug)]
 pub(super) enum DatabaseError {
-    /// Lost connection, or a server that starts or stops: a new connection may succeed.
+    /// The connection was lost, or the server is starting or stopping. A new connection may succeed.
     Lost(String),
-    /// Transaction that was rolled back because of a concurrent one: the same transaction may succeed.
+    /// The transaction was rolled back because of a concurrent one. A retry of the same transaction may succeed.
     Conflict,
     /// Any other database error, after which a retry would not help.
     Permanent(StoreError),
@@ -39,8 +39,8 @@ impl From<tokio_postgres::Error> for DatabaseError {
         {
             return DatabaseError::Conflict;
         }
-        // Class 08: connection; 57P01 to 57P05: shutdown, crash, start, idle session; 53300: too many connections;
-        // 25006: a standby; 25P03, 55P03, 57014: timeouts.
+        // SQLSTATE codes. Class 08: connection; 57P01 to 57P05: shutdown, crash, start, idle session; 53300: too many
+        // connections; 25006: read-only transaction, as on a standby; 25P03, 55P03, 57014: timeouts.
         if code.starts_with("08")
             || code.starts_with("57P")
             || ["53300", "25006", "25P03", "57014", "55P03"].contains(&code)
@@ -83,8 +83,8 @@ fn is_io(error: &tokio_postgres::Error) -> bool {
     false
 }
 
-/// Connects as [`connect`], and names the address of the server in errors. For operators at a start or a check: the
-/// errors of a running store may be shown to others.
+/// Connects as [`connect`], and names the address of the server in errors. Use it only at a start or a check, where
+/// operators read the errors; errors of a running store may be shown to others.
 pub(super) async fn connect_with_address_in_errors(
     settings: &ConnectSettings,
 ) -> Result<Client, DatabaseError> {
@@ -122,8 +122,8 @@ pub(super) async fn connect(settings: &ConnectSettings) -> Result<Client, Databa
     }
 }
 
-/// Classifies the error of a connection attempt: an I/O error may be a name that does not resolve, a closed port or a
-/// certificate that is not accepted; its cause says which.
+/// Classifies the error of a connection attempt. The innermost cause tells the possible I/O errors apart: a host name
+/// that does not resolve, a closed port, or a rejected certificate.
 fn connect_error(error: tokio_postgres::Error) -> DatabaseError {
     let mut cause: &(dyn std::error::Error + 'static) = &error;
     while let Some(deeper) = cause.source() {

@@ -1,5 +1,5 @@
-//! Rows of a group of transactions in its database transaction: those that its guards and additions need are locked
-//! and read first, and the results of the group are written last.
+//! Rows of a group of transactions that one database transaction commits. First the rows that the guards and
+//! additions of the group need are locked and read; last, the results of the group are written.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -24,14 +24,16 @@ pub(super) struct GroupRows {
 /// Rows to write to one table.
 #[derive(Default)]
 struct TableWrites {
-    /// Missing rows that are required absent and not created: each is inserted and deleted, since a row that does not
-    /// exist cannot be locked. Another process that created it since it was read is a conflict.
+    /// Rows that a guard requires to be absent and that the group does not create. A missing row cannot be locked, so
+    /// each is inserted and deleted again. If another process created such a row after it was read, the insertion
+    /// reports a conflict.
     missing: BTreeSet<Vec<u8>>,
     deletes: BTreeSet<Vec<u8>>,
-    /// Rows that were read as missing: another process that created one since then is a conflict.
+    /// Rows to create, which did not exist when they were read. If another process created one since then, the
+    /// insertion reports a conflict.
     inserts: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// Rows written with `on conflict do update`: those that this transaction has locked, and those that are replaced
-    /// without being read.
+    /// Rows to write with `on conflict do update`: rows that this transaction has locked, and rows that it replaces
+    /// without reading them.
     upserts: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 

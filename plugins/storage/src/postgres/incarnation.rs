@@ -1,11 +1,11 @@
 //! Incarnation: the row of a process start in the database, and the proof that no other process writes.
 //!
-//! An incarnation is live until its process closes the store or another process marks it as dead. It raises its `beat`
-//! with every commit and heartbeat, and its `seq` with every commit, in the same transaction: a commit of an
-//! incarnation that is no longer live fails, and the number tells whether a commit was applied whose answer was lost.
-//! Only one incarnation is live at a time, or several that all share the database. No clocks are compared: an
-//! incarnation counts as dead if the observer saw its beat unchanged for `takeover_after` by its own monotonic clock,
-//! or if the observer holds the lock of the folder that the incarnation's process held.
+//! An incarnation is live until its process closes the store or another process marks it as dead. It raises its
+//! `beat` with every commit and heartbeat, and its `seq` with every commit, in the same transaction: so a commit of
+//! an incarnation that is no longer live fails. If the answer to a commit is lost, `seq` shows if the commit was
+//! applied. At most one incarnation is live at a time, unless all live ones share the database. No clocks are
+//! compared: an incarnation counts as dead if the observer saw its beat unchanged for `takeover_after` by its own
+//! monotonic clock, or if the observer holds the lock of the folder that the incarnation's process held.
 
 use std::collections::HashMap;
 use std::fs::{self, File, TryLockError};
@@ -58,8 +58,8 @@ impl IdentityFile {
         Ok(IdentityFile { file, previous })
     }
 
-    /// Writes the token of a new incarnation. If it is missing, the next process of this folder has to wait until the
-    /// incarnation counts as dead, like a process of another folder.
+    /// Writes the token of a new incarnation. Without the token, the next process of this folder must wait until the
+    /// incarnation counts as dead, as a process of another folder must.
     pub(super) fn write(&mut self, token: &str) -> Result<(), StoreError> {
         let written = self
             .file
@@ -80,8 +80,7 @@ pub(super) struct WriterIncarnation {
 /// Outcome of one attempt of this process to join the processes that write to the database.
 enum JoinAttempt {
     Joined,
-    /// Heartbeat counters and process names, by incarnation id, of the live incarnations that prevent this one from
-    /// joining.
+    /// Other live incarnations prevent the process from joining: their beats and process names, by incarnation id.
     Occupied(HashMap<i32, (i64, String)>),
 }
 
@@ -133,7 +132,7 @@ async fn try_join(
 ) -> Result<JoinAttempt, DatabaseError> {
     let table = names.incarnation_table();
     let transaction = client.transaction().await?;
-    // Two processes that start at the same time join one after the other.
+    // This lock makes two processes that start at the same time join one after the other.
     let lock = format!(
         "set local idle_in_transaction_session_timeout = '5s';
          lock table {table} in share row exclusive mode"
@@ -186,8 +185,8 @@ fn process_name() -> String {
 }
 
 impl WriterIncarnation {
-    /// Returns the number of the last commit; `None` if the incarnation is no longer live. Waits for a commit in flight
-    /// on a lost connection.
+    /// Returns the number of the last commit; `None` if the incarnation is no longer live. If a commit is still in
+    /// flight on a lost connection, waits until it ends.
     pub(super) async fn last_commit(
         &self,
         client: &Client,
@@ -223,7 +222,8 @@ impl WriterIncarnation {
         Ok(())
     }
 
-    /// Returns the process name of the live incarnation; it is another process if this incarnation is dead.
+    /// Returns the process name of the live incarnation. If this incarnation is dead, it is the name of another
+    /// process.
     pub(super) async fn active_process_name(
         client: &Client,
         names: &TableNames,

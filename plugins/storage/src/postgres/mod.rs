@@ -1,7 +1,7 @@
 //! Store in a PostgreSQL database, version 15 or newer.
 //!
-//! Every [`StoreTable`] is a table `(key, value, sum)`, so that all engines hold the same rows and an export of one is
-//! an import of another. One connection writes, see `writer.rs`; another reads. Statements are unnamed and sent with
+//! Every [`StoreTable`] is a table `(key, value, sum)`, so all engines store the same rows, and one engine can import
+//! the export of another. One connection writes, see `writer.rs`; another reads. Statements are unnamed and sent with
 //! their types, which works behind a pooler in transaction mode. One process at a time uses a database unless
 //! [`StoreSharing::Shared`] is set, see `incarnation.rs`.
 //!

@@ -20,7 +20,7 @@ use crate::{PEPPER_CHECK_KEY, Store, StoreError, StoreTable};
 
 /// Number of heartbeats within `takeover_after`, the time after which a process counts as dead.
 const BEATS: u32 = 10;
-/// Number of worker threads of the runtime: one of them may block while it waits for the receiver of a snapshot.
+/// Number of worker threads of the runtime: one of them may block while the receiver of a snapshot is slow.
 const WORKERS: usize = 2;
 
 /// Findings of [`check_postgres`] about a database server and the tables of the store.
@@ -197,7 +197,8 @@ where
         incarnation::join(&mut client, &names, previous.as_deref(), sharing, takeover_after).await?;
     let client = Arc::new(client);
     let opened = async {
-        // The next process of this folder needs the token even if this one cannot leave.
+        // The token is written first: if this process ends without `leave`, the next process of this folder needs the
+        // token.
         identity.write(&incarnation.token).map_err(DatabaseError::Permanent)?;
         admit(Arc::clone(&client), names.clone(), state).await?;
         connect(settings).await

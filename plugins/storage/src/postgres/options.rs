@@ -14,12 +14,12 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
 
 use crate::StoreError;
 
-/// Maximum size of the file of a password, in bytes.
+/// Maximum size of a password file, in bytes.
 const MAX_PASSWORD_BYTES: u64 = 64 << 10;
 /// Timeout of a connection attempt.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Port that a URL without a port means.
+/// Port for URLs that do not contain one.
 const DEFAULT_PORT: u16 = 5_432;
 /// Parameters that tokio-postgres reads from a URL.
 const URL_PARAMETERS: [&str; 18] = [
@@ -64,8 +64,8 @@ pub struct PostgresOptions {
     pub password: PasswordSource,
     /// Schema of the tables, of lower-case letters, digits and `_`. Default `penstock`.
     pub schema: String,
-    /// Folder of this process's lock and identity, created if missing. After a crash the next process of the folder
-    /// takes the database over at once; one of another folder waits for `takeover_after`.
+    /// Folder of this process's lock and identity, created if missing. After a crash, the next process with the same
+    /// folder takes over the database at once; a process with another folder waits for `takeover_after`.
     pub folder: PathBuf,
     /// Number of processes that may use the database at the same time. Default [`StoreSharing::Exclusive`].
     pub sharing: StoreSharing,
@@ -79,13 +79,14 @@ pub struct PostgresOptions {
     pub fail_fast_after: Duration,
 }
 
-/// Number of processes that may use a database at the same time.
+/// Sharing mode of a database: one process, or several at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreSharing {
-    /// One process: opening fails if another live process uses the database, and takes the database over from a dead
-    /// one.
+    /// One process. Opening fails if another live process uses the database; if that process is dead, the new one
+    /// takes over the database.
     Exclusive,
-    /// Several processes: the rows of the guards of each transaction are locked until it commits, absent ones included.
+    /// Several processes. Each transaction locks the rows of its guards until it commits, also rows that do not
+    /// exist.
     Shared,
 }
 
@@ -208,7 +209,7 @@ impl ConnectSettings {
     }
 }
 
-/// Describes a URL that cannot be parsed. The names of its parameters are repeated, but no values.
+/// Describes a URL that cannot be parsed. The description repeats the names of its parameters, but not their values.
 fn url_error(url: &str) -> StoreError {
     let parameters = url.split_once('?').map_or("", |(_, parameters)| parameters).split('&');
     let names = parameters.map(|parameter| parameter.split('=').next().unwrap_or_default());
@@ -239,7 +240,8 @@ fn is_local_host(host: &Host) -> bool {
     }
 }
 
-/// Splits off the parameters that tokio-postgres does not know. Paths are not percent-decoded.
+/// Removes the TLS parameters that tokio-postgres does not know from the URL. Returns the rest of the URL and these
+/// parameters. Paths in them are not percent-decoded.
 fn split_tls_parameters(url: &str) -> (String, TlsParameters) {
     let mut tls = TlsParameters::default();
     let Some((base, query)) = url.split_once('?') else { return (url.to_owned(), tls) };

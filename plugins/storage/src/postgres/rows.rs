@@ -8,7 +8,7 @@ use super::schema::TableNames;
 use crate::store::{PageBuilder, prefix_end};
 use crate::{MAX_PAGE_BYTES, MAX_PAGE_ROWS, RowPage, RowScan, StoreError, StoreTable, row};
 
-/// Direction of a scan with its exclusive start: the last key of the previous page.
+/// Direction of a scan, with the last key of the previous page, after which the scan starts.
 #[derive(Clone, Debug)]
 pub(super) enum ScanStart {
     After(Option<Vec<u8>>),
@@ -104,7 +104,7 @@ pub(super) async fn scan_many(
     pages.collect::<Result<_, _>>().map_err(DatabaseError::Permanent)
 }
 
-/// Reads the rows of a page, and one more if another page follows. Checksums are not checked.
+/// Reads the rows of a page, and one more row if another page follows. Does not verify checksums.
 pub(super) async fn scan_rows(
     client: &Client,
     names: &TableNames,
@@ -121,8 +121,8 @@ pub(super) async fn scan_rows(
 /// Parameter of a statement with its type.
 type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
-/// Query bounds of the rows of a page, and of one more row that shows whether another page follows. The limits are
-/// those of [`PageBuilder`].
+/// Bounds of the query for the rows of a page plus one more row, which shows that another page follows. The limits
+/// are those of [`PageBuilder`].
 struct Selection<'a> {
     prefix: &'a [u8],
     lower: Option<Vec<u8>>,
@@ -142,9 +142,10 @@ impl<'a> Selection<'a> {
         Selection { prefix, lower, upper, order, limit }
     }
 
-    /// Returns the query of the rows, and appends its parameters to the parameters of the statement. The server sums up
-    /// the sizes of the rows, which it knows without reading long values: they are stored apart. The frame of the sum
-    /// ends two rows before, because one row more than the page is returned.
+    /// Returns the query of the rows, and appends its parameters to the parameters of the statement. The server
+    /// computes a running sum of the row sizes to limit the bytes of the page; for this it need not read long values,
+    /// which PostgreSQL stores separately (TOAST). The window frame ends two rows before the current row, because the
+    /// query returns one row more than the page.
     fn query<'s>(
         &'s self,
         names: &TableNames,
@@ -175,8 +176,8 @@ impl<'a> Selection<'a> {
     }
 }
 
-/// Splits the rows that [`scan_rows`] has read into those of the page and the one that follows; returns the page, and
-/// true if a row follows.
+/// Removes the row after the page from the rows that [`scan_rows`] has read. Returns the rows of the page, and true
+/// if there was such a row.
 pub(super) fn split_page(rows: &[Row], limit: usize) -> Result<(&[Row], bool), DatabaseError> {
     let (mut count, mut bytes) = (0, 0);
     for row in rows {

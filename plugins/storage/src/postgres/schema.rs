@@ -78,7 +78,7 @@ impl TableNames {
     }
 }
 
-/// Checks the server, and creates the tables if they are missing. Several processes may do so at the same time.
+/// Checks the server, and creates the tables if they are missing. Several processes may call it at the same time.
 pub(super) async fn prepare_tables(
     client: &mut Client,
     names: &TableNames,
@@ -112,8 +112,8 @@ async fn ensure_tables(client: &mut Client, names: &TableNames) -> Result<Import
     read_version(client, names).await.map(|state| state.unwrap_or(ImportState::Complete))
 }
 
-/// Classifies an error of the statements that create tables: `if not exists` still fails when another transaction
-/// creates the same object at the same time.
+/// Classifies an error of the statements that create tables. Even with `if not exists` they fail if another
+/// transaction creates the same object at the same time; such an error is a conflict.
 fn creation_error(error: tokio_postgres::Error) -> DatabaseError {
     let exists_now = [
         SqlState::DUPLICATE_SCHEMA,

@@ -7,12 +7,12 @@ use super::reader::Reader;
 use super::rows::{ScanStart, scan_rows, split_page, unpack_row};
 use crate::{StoreError, StoreTable, StoredRow};
 
-/// Maximum number of rows of a page, whose bytes are limited too.
+/// Maximum number of rows of a page; its bytes are limited too.
 const PAGE_ROWS: usize = 256;
 /// Maximum number of findings of a verification.
 pub(super) const MAX_FINDINGS: usize = 100;
 
-/// Page of rows of one table, each row or the error of its checksum; `None` after the last page.
+/// Page of a table: for each row, the row or the error of its checksum. `None` after the last page.
 pub(super) type SnapshotPage = Option<(StoreTable, Vec<Result<StoredRow, StoreError>>)>;
 
 /// Sends the pages of all tables. Stops early if the receiver was dropped.
@@ -46,7 +46,8 @@ async fn read_pages(
                 })
                 .collect();
             after = page.last().map(|row| row.try_get::<_, Vec<u8>>(0)).transpose()?;
-            // A slow receiver must not block the worker's other tasks.
+            // `block_in_place`, because `send` blocks for a slow receiver and must not block the other tasks of this
+            // worker.
             if tokio::task::block_in_place(|| pages.send(Ok(Some((table, rows))))).is_err() {
                 return Ok(());
             }

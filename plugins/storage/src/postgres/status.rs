@@ -12,7 +12,7 @@ pub(super) enum WritePermission {
     Active,
     /// Another process has taken the database over.
     Fenced,
-    /// The database lacks commits that it had acknowledged to this process.
+    /// The database has lost commits that it had acknowledged to this process.
     Reverted,
 }
 
@@ -21,7 +21,7 @@ pub(super) struct DatabaseStatus {
     origin: Instant,
     /// Start of the current outage, in milliseconds after `origin` plus one; 0 for none.
     lost_since: AtomicU64,
-    /// Start of the current group of transactions, in the form of `lost_since`.
+    /// Start of the current group of transactions, in the same format as `lost_since`.
     busy_since: AtomicU64,
     /// Current [`WritePermission`] as a number; once it is no longer `Active`, it does not change again.
     state: AtomicU8,
@@ -41,7 +41,8 @@ impl DatabaseStatus {
         u64::try_from(self.origin.elapsed().as_millis()).unwrap_or(u64::MAX - 1) + 1
     }
 
-    /// Records a failed attempt. If a group could not be written, the outage counts from the start of that group.
+    /// Records a failed attempt. If the attempt was to write a group of transactions, the outage starts at the start
+    /// of that group.
     pub(super) fn mark_lost(&self) {
         let busy_since = Some(self.busy_since.load(Ordering::Acquire)).filter(|since| *since > 0);
         let since = busy_since.unwrap_or_else(|| self.elapsed_ms());
@@ -97,7 +98,7 @@ impl DatabaseStatus {
         }
     }
 
-    /// Returns the health of the store; a group that runs for `stuck_after` counts as an outage.
+    /// Returns the health of the store; a group that has run for `stuck_after` counts as an outage.
     pub(super) fn health(&self, stuck_after: Duration) -> StoreHealth {
         match self.write_permission() {
             WritePermission::Active => {}

@@ -1,8 +1,9 @@
-//! Writer thread: waiting transactions are committed in groups by one database transaction, as the embedded engine
-//! does.
+//! Writer thread: like the writer of the embedded engine, it commits the queued transactions in groups, each group as
+//! one database transaction.
 //!
-//! A group is tried again after a conflict or a lost connection. A commit without an answer is resolved by the number
-//! of the incarnation's last commit on the next connection, so no group is applied twice.
+//! A group is tried again after a conflict or a lost connection. If the answer to a commit is lost, the number of the
+//! incarnation's last commit, read on the next connection, shows if the commit was applied. So no group is applied
+//! twice.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
@@ -28,7 +29,8 @@ const MAX_GROUP: usize = 256;
 const MAX_GROUP_BYTES: usize = 4 * 1024 * 1024;
 /// Time from the first attempt of a group within which the group is retried.
 const RETRY_TIME: Duration = Duration::from_secs(5);
-/// Timeout of one attempt: longer than the time after which the server ends a transaction whose connection was lost.
+/// Timeout of one attempt. It is longer than the time after which the server ends a transaction whose connection was
+/// lost.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(12);
 /// Timeout of a heartbeat, including connecting.
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -96,7 +98,7 @@ impl GroupWriter {
         self.status.mark_idle();
         let results = results.unwrap_or_else(|error| vec![Err(error); group.len()]);
         for (job, result) in group.into_iter().zip(results) {
-            // Sending fails if the caller timed out and dropped the receiver.
+            // An error is ignored: it means that the caller has timed out and dropped the receiver.
             let _ = job.reply.send(result);
         }
     }
@@ -119,8 +121,8 @@ impl GroupWriter {
         if self.incarnation.record_heartbeat(client, &self.names, self.seq).await? {
             return Ok(());
         }
-        // A connection pooler retains this connection even if a standby takes over, so the number of the last commit is
-        // read again on a new connection.
+        // A connection pooler does not close this connection when a standby takes over. So a new connection is
+        // opened, and the number of the last commit is read again.
         self.client = None;
         self.ensure_connected().await
     }
@@ -148,12 +150,12 @@ impl GroupWriter {
         }
     }
 
-    /// Publishes the state of the connection after an attempt, and drops the connection after an error.
+    /// Updates the shared status after an attempt, and closes the connection after an error.
     fn note(&mut self, error: Option<&DatabaseError>) {
         match error {
             None => self.status.mark_answered(),
             Some(error) => {
-                // Closing the connection ends its open transaction.
+                // The connection is closed, so that the server rolls back its open transaction.
                 self.client = None;
                 if matches!(error, DatabaseError::Lost(_)) {
                     self.status.mark_lost();
@@ -217,11 +219,13 @@ impl GroupWriter {
             .execute_typed(&claim, &[(&self.incarnation.token, Type::TEXT), (&self.seq, Type::INT8)])
             .await?;
         if claimed != 1 {
-            // The next attempt opens a connection and reads the number again, or finds that the incarnation is dead. A
-            // commit whose answer was lost may have been applied only now: until then it held the lock of the row.
+            // The next attempt connects and reads the number again, or finds that the incarnation is dead. Reason: a
+            // commit whose answer was lost may have been applied just now, because until then it held the lock on the
+            // row.
             return Err(DatabaseError::Conflict);
         }
-        // The row of the process is locked now, so an unanswered commit was not applied and never will be.
+        // This transaction now has the lock on the incarnation's row and found the old number. So a commit whose
+        // answer was lost was not applied, and can no longer be applied.
         self.unanswered = None;
         let rows = GroupRows::read_and_lock(client, &self.names, group).await?;
         let (results, writes) = evaluate_group(group.iter().copied(), |key| rows.stored_row(key));

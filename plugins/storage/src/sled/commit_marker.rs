@@ -1,9 +1,9 @@
 //! Commit marker: a row of the engine with the number of groups written, the number of rows, and the sum of their
 //! checksums. It is written with each group.
 //!
-//! sled mistakes damage in its log for the end of the log and silently drops the rest. Therefore the number of the last
-//! acknowledged group is also stored in a file next to the log, so that an outdated log is detected on opening, and a
-//! scan of all rows detects missing ones.
+//! sled mistakes damage in its log for the end of the log and silently drops the rest. Therefore the number of the
+//! last acknowledged group is also stored in a file next to the log. Opening compares both numbers and so detects a
+//! truncated log; a scan of all rows detects missing rows by their number and sum.
 
 use std::fs::File;
 use std::io::{Read, Seek, Write};
@@ -19,7 +19,7 @@ pub(crate) fn is_caller_row(disk_key: &[u8]) -> bool {
     disk_key.first() != Some(&0)
 }
 
-/// Row count and checksum of the contents of a store after a number of groups, to detect missing rows.
+/// Number of rows and checksum of the contents of a store after `groups` groups, by which missing rows are detected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ContentDigest {
     /// Number of groups written so far.
@@ -59,8 +59,8 @@ impl ContentDigest {
     }
 }
 
-/// Returns a 64-bit fingerprint of a row: the CRC32C of its key and of its encoded value, mixed so that sums do not
-/// cancel out.
+/// Returns a 64-bit fingerprint of a row: the CRC32C of its key and of its encoded value, mixed so that the sum of
+/// all fingerprints changes if a row changes.
 pub(crate) fn fingerprint(disk_key: &[u8], sealed: &[u8]) -> u64 {
     let key = crc32c::crc32c(disk_key);
     let both = u64::from(key) << 32 | u64::from(crc32c::crc32c_append(key, sealed));
@@ -71,7 +71,8 @@ pub(crate) fn fingerprint(disk_key: &[u8], sealed: &[u8]) -> u64 {
 
 /// File with the last acknowledged group: its number (8 bytes, little-endian) and the CRC32C of the number.
 ///
-/// The file is written but not synced with each group, so after a power cut it may be behind the log, never ahead.
+/// The file is written but not synced with each group, so after a power cut its number may be lower than that of the
+/// log, but never higher.
 #[derive(Debug)]
 pub(crate) struct GroupNumberFile {
     file: File,

@@ -10,7 +10,7 @@ use super::scan::for_each_row;
 use crate::transaction_group::WritesByKey;
 use crate::{StoreError, row};
 
-/// Ratio of log size to row size above which opening compacts a store.
+/// Ratio of the log size to the total size of the rows. Above it, opening a store compacts the log.
 const MAX_LOG_RATIO: u64 = 4;
 /// Number of bytes written per sled batch while copying.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -54,7 +54,7 @@ pub(crate) fn compact_if_due(engine: &SledEngine) -> Result<(), StoreError> {
         return Ok(());
     }
     match compact_log(engine) {
-        // The store opens in spite of a damaged row or a full disk, because it is still readable.
+        // A damaged row or a full disk does not prevent opening, because the store is still readable.
         Err(StoreError::Corrupt { .. } | StoreError::Full) => engine.with_sled(|_| Ok(())),
         replaced => replaced.map(|_| ()),
     }
@@ -72,7 +72,7 @@ fn compact_log(engine: &SledEngine) -> Result<CompactionOutcome, StoreError> {
     let before = engine.with_sled(SledHandle::log_bytes)?;
     let side = engine.dir.clear_staging_dir()?;
     if let Err(why) = copy_rows(engine, &side) {
-        // The incomplete new log is removed, because on a full disk the store needs its space.
+        // The incomplete new log is removed, because the store needs this space if the disk is full.
         remove_all(&side)?;
         return Err(why);
     }
@@ -82,8 +82,8 @@ fn compact_log(engine: &SledEngine) -> Result<CompactionOutcome, StoreError> {
     Ok(CompactionOutcome { bytes_before: before, bytes_after: engine.with_sled(SledHandle::log_bytes)? })
 }
 
-/// Copies every row to a new log in the directory `side`, then closes and syncs it: disk errors occur here, while the
-/// store is still open.
+/// Copies every row to a new log in the directory `side`, then closes and syncs it: so disk errors occur here, while
+/// the old store is still open and usable.
 fn copy_rows(engine: &SledEngine, side: &Path) -> Result<(), StoreError> {
     let new = SledHandle::open(side, &engine.options)?;
     let mut portion: WritesByKey = Vec::new();

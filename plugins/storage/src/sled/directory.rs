@@ -21,7 +21,7 @@ use rustix::fs::statvfs;
 
 use crate::{StoreError, permissions};
 
-/// Number of attempts to take a lock that another process holds, and the pause between them.
+/// Number of attempts to take the lock of the directory, and the pause between two attempts.
 const LOCK_ATTEMPTS: u32 = 20;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
@@ -32,8 +32,8 @@ pub(crate) struct StoreDir {
     _lock: File,
 }
 
-/// Takes the lock. A lock of this process may outlive its store briefly, until a child process that another thread is
-/// starting has closed the inherited descriptor.
+/// Takes the lock. After this process has closed a store, the lock may remain for a moment: a child process that
+/// another thread is starting inherits the descriptor of the lock and closes it only at its `exec`.
 fn lock_with_retry(lock: &File) -> Result<(), TryLockError> {
     for _ in 1..LOCK_ATTEMPTS {
         match lock.try_lock() {
@@ -72,7 +72,7 @@ impl StoreDir {
         self.root.join("sled")
     }
 
-    /// Returns the free bytes of its disk.
+    /// Returns the number of free bytes on the disk of the directory.
     pub(crate) fn free_bytes(&self) -> io::Result<u64> {
         free_bytes(&self.root)
     }
@@ -99,8 +99,8 @@ impl StoreDir {
         self.database_path().exists()
     }
 
-    /// Replaces the live database by the one in the staging directory, which must be closed. If a crash interrupts the
-    /// replacement, [`StoreDir::acquire`] completes it.
+    /// Replaces the live database by the database in the staging directory. Both must be closed. If a crash
+    /// interrupts the replacement, [`StoreDir::acquire`] completes it.
     pub(crate) fn replace_database(&self, side: &Path) -> Result<(), StoreError> {
         sync_tree(side)?;
         if self.has_store() {

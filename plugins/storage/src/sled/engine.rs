@@ -19,19 +19,19 @@ pub(crate) const REOPEN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Embedded store on sled: the open database, its directory and the state of its writer.
 pub(crate) struct SledEngine {
-    /// Open sled database; `None` while it cannot be reopened after a failure. Declared before the directory, so that
-    /// it is closed before the lock is released.
+    /// Open sled database; `None` while it cannot be reopened after a failure. Declared before the field of the
+    /// directory, so that the database is closed before the lock of the directory is released.
     pub(crate) sled: RwLock<Option<SledHandle>>,
-    /// Lock held while a group is written; holding it pauses writes.
+    /// Lock that the writer takes for each group; another task takes it to pause writes.
     pub(crate) write_lock: Mutex<()>,
-    /// Keys written since a copy began; `None` while no copy runs.
+    /// Keys that were written since the running copy of all rows began; `None` while no copy runs.
     pub(crate) changed_keys: Mutex<Option<BTreeSet<Vec<u8>>>>,
     /// Number and checksum of the rows that the store must contain.
     pub(crate) marker: Mutex<ContentDigest>,
     group_file: GroupNumberFile,
     /// Progress of a running verification; `None` while none runs.
     pub(crate) verify_pass: Mutex<Option<VerifyProgress>>,
-    /// Lock held by a copy or a verification, so that one runs at a time.
+    /// Lock that a copy of all rows or a verification holds, so that only one of them runs at a time.
     pub(crate) scan_lock: Mutex<()>,
     /// Time of the last attempt to reopen sled.
     last_reopen: Mutex<Option<Instant>>,
@@ -62,7 +62,7 @@ impl SledEngine {
         Ok(engine)
     }
 
-    /// Calls `use_it` with the open sled database; first reopens a closed database if an attempt is due.
+    /// Calls `use_it` with the open sled database; reopens a closed database first, if such an attempt is due.
     pub(crate) fn with_sled<T>(
         &self,
         use_it: impl FnOnce(&SledHandle) -> Result<T, StoreError>,
@@ -116,7 +116,8 @@ impl SledEngine {
             ));
             sealed.push((key, new));
         }
-        // The counts change after all reads, so that a failed read changes none.
+        // The counts of the verification change only after all reads, so that a failed read does not leave them half
+        // changed.
         let mut survey = self.verify_pass.lock();
         for ((key, _), (old_mark, new_mark)) in sealed.iter().zip(marks) {
             let met =
@@ -133,7 +134,7 @@ impl SledEngine {
         ));
         let written = live.write(sealed).and_then(|()| live.flush_to_os()).map_err(CommitError::Write);
         if let Err(fault) = written.and_then(|()| live.sync_to_disk().map_err(CommitError::Sync)) {
-            // The result of the verification is dropped, because it may include rows that are not on disk.
+            // The running verification is discarded, because its counts may include rows that are not on disk.
             *survey = None;
             return Err(fault);
         }
@@ -185,7 +186,7 @@ impl SledEngine {
 /// Progress of a verification: the rows counted up to a key.
 #[derive(Debug, Default)]
 pub(crate) struct VerifyProgress {
-    /// Greatest key that the scan has read so far.
+    /// Cursor: the greatest key that the scan has read so far.
     pub(crate) cursor: Option<Vec<u8>>,
     /// Count and checksum of the rows up to the cursor, updated with concurrent writes.
     pub(crate) counted: ContentDigest,
@@ -197,8 +198,8 @@ impl VerifyProgress {
     }
 }
 
-/// Error of a commit, by the failed step. After a failed sync the operating system may drop the pages it could not
-/// write and report the next sync as successful, so no later write may be acknowledged.
+/// Error of a commit, by the failed step. After a failed sync, no later write may be acknowledged: the operating
+/// system may drop the pages that it could not write, and report the next sync as successful.
 #[derive(Debug)]
 pub(crate) enum CommitError {
     Write(StoreError),

@@ -1,5 +1,5 @@
 //! Open sled database; all calls into sled go through this module. It converts sled's errors and panics to
-//! [`StoreError`], and follows `flush` by a real sync.
+//! [`StoreError`], and adds a real disk sync after each `flush`.
 
 use std::fs::File;
 use std::ops::Bound;
@@ -12,7 +12,7 @@ use super::StoreOptions;
 use super::directory::{remove_partial_snapshots, sync_tree};
 use crate::{StoreError, row};
 
-/// Timeout for sled's own lock: after a store is closed, sled may hold its file briefly.
+/// Timeout for sled's own file lock, which sled may hold for a moment after a store is closed.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Segment size of sled's log, in bytes.
@@ -22,13 +22,15 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 /// Here the largest page, 17 rows of 64 KiB and their keys (1.1 MiB), stays below the quarter (2 MiB).
 pub(crate) const SEGMENT_BYTES: usize = 8 << 20;
 
-/// Extra reads of each row in a long scan. sled divides its cache into 256 shards and checks the size of a shard after
-/// 64 reads. A scan that reads each page once would leave up to 63 pages in each shard, 500 MiB of ledger pages, while
-/// the store is open. With the extra reads, a full page of 17 rows is read 64 times.
+/// Number of extra reads of each row in a long scan, so that sled limits its cache. sled divides its cache into 256
+/// shards and checks the size of a shard after 64 reads. A scan that reads each page once would leave up to 63 pages
+/// in each shard, 500 MiB of ledger pages, while the store is open. With the extra reads, a full page of 17 rows is
+/// read 64 times.
 const EXTRA_READS: usize = 4;
-/// Size in bytes of a long row: pages of such rows are rarely read after the write, but sled would cache them.
+/// Minimum size in bytes of a long row. Pages of long rows are rarely read after the write, but sled would cache
+/// them, so each write of one checks the cache size.
 const LONG_ROW_BYTES: usize = 1024;
-/// Number of rows at the start of a scan for which the extra reads are left out.
+/// Number of rows at the start of a scan for which no extra reads are made.
 const MAX_UNTOUCHED_ROWS: usize = 64;
 
 /// Interval in ms at which sled compacts rows to free old log segments. Each time it also syncs and wakes all its
@@ -45,7 +47,7 @@ pub(crate) struct SledHandle {
 }
 
 impl SledHandle {
-    /// Opens or creates the database in `folder` and syncs the changes made by opening.
+    /// Opens or creates the database in `folder`, and syncs the changes that sled makes on opening.
     pub(crate) fn open(folder: &Path, options: &StoreOptions) -> Result<SledHandle, StoreError> {
         remove_partial_snapshots(folder)?;
         let patience = Instant::now();
@@ -78,7 +80,8 @@ impl SledHandle {
         row::decode(disk_key, &sealed).map(|value| Some(value.to_vec()))
     }
 
-    /// Passes rows from `from` on to `each`, unchecked, until it returns false.
+    /// Passes encoded rows to `each`, from the key `from` upwards, until `each` returns false. Checksums are not
+    /// checked.
     pub(crate) fn scan(
         &self,
         from: Bound<&[u8]>,
@@ -106,7 +109,8 @@ impl SledHandle {
         Ok(())
     }
 
-    /// Passes rows from `upto` down to `each`, unchecked, until it returns false.
+    /// Passes encoded rows to `each`, from the key `upto` downwards, until `each` returns false. Checksums are not
+    /// checked.
     pub(crate) fn scan_back(
         &self,
         upto: Bound<&[u8]>,
@@ -121,7 +125,7 @@ impl SledHandle {
         Ok(())
     }
 
-    /// Returns an encoded row as stored on disk, unchecked.
+    /// Returns an encoded row as stored on disk, without a check of its checksum.
     pub(crate) fn get_encoded(&self, disk_key: &[u8]) -> Result<Option<::sled::IVec>, StoreError> {
         #[cfg(test)]
         if self.unreadable_key.lock().as_deref() == Some(disk_key) {
@@ -130,7 +134,8 @@ impl SledHandle {
         Ok(catch_panic("read", || self.db.get(disk_key))?)
     }
 
-    /// Writes encoded rows by disk key (`None` removes), atomically; not yet durable.
+    /// Writes encoded rows by disk key atomically; `None` removes a row. The writes are not durable until the next
+    /// sync.
     pub(crate) fn write(
         &self,
         writes: impl IntoIterator<Item = (Vec<u8>, Option<Vec<u8>>)>,
@@ -149,7 +154,7 @@ impl SledHandle {
             }
         }
         catch_panic("write", || self.db.apply_batch(batch))?;
-        // Errors of the following reads are ignored, because the write is complete.
+        // Errors of these reads are ignored: the reads only limit the cache, and the write is complete.
         long.iter().for_each(|key| drop(self.touch_cache(key)));
         Ok(())
     }
@@ -163,8 +168,8 @@ impl SledHandle {
 
     /// Syncs the flushed writes to disk.
     ///
-    /// Only the log needs it: rows of this size are stored nowhere else, and other files change only while sled opens,
-    /// after which the whole directory is synced.
+    /// Only the log needs a sync: rows of this size are stored in no other file. The other files change only while
+    /// sled opens, and the whole directory is synced after that.
     pub(crate) fn sync_to_disk(&self) -> Result<(), StoreError> {
         self.log.sync_data().map_err(|error| StoreError::io("sync", &error))
     }

@@ -40,15 +40,16 @@ pub use self::repair::{RepairOutcome, repair, repair_with_progress};
 pub struct StoreOptions {
     /// Size in bytes of the reserve file, which is deleted when the disk is full; 0 for none. Default 64 MiB.
     pub ballast_bytes: u64,
-    /// Time limit for a group of transactions; beyond it the health is `Stuck`. Default 5 s.
+    /// Time limit for a group of transactions; if a group takes longer, the health of the store is `Stuck`. Default 5
+    /// s.
     pub stuck_after: Duration,
     /// Timeout of `apply`, which then returns `Stuck`. Default 30 s.
     pub apply_timeout: Duration,
     /// Size of sled's page cache in bytes. Default 8 MiB: data needed by requests is in memory anyway, and ledger
     /// blocks would fill any cache and are rarely read.
     pub cache_bytes: u64,
-    /// Log size in bytes above which opening compacts the store, if the log is also over four times its rows and a
-    /// second log fits on the disk. Default 64 MiB.
+    /// Log size in bytes above which opening compacts the store, provided that the log is more than four times the
+    /// size of its rows and the disk has space for a second log. Default 64 MiB.
     pub compact_over_bytes: u64,
     /// Log size in bytes up to which opening looks for missing rows, and fails if there are any. Default 64 MiB.
     pub verify_under_bytes: u64,

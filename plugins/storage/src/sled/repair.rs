@@ -27,8 +27,8 @@ pub struct RepairOutcome {
     pub complete: bool,
 }
 
-/// File name prefixes to leave out, attempt by attempt: sled can rebuild its snapshot from the log, and its settings
-/// always have default values.
+/// Prefixes of the names of files that are not copied, one list for each attempt. sled can rebuild its snapshot from
+/// the log, and its settings have default values here.
 const ATTEMPTS: [&[&str]; 3] = [&[], &["snap"], &["snap", "conf"]];
 
 /// Copies the readable rows of the store in the directory `from` to a new store in the directory `to`.
@@ -68,7 +68,7 @@ pub fn repair_with_progress(
                 }
             }
             Err(StoreError::Full) => return Err(StoreError::Full),
-            // The disk may fail to read only a file that another attempt leaves out.
+            // The next attempt may still succeed: perhaps the disk fails only for a file that it does not copy.
             Err(error) if is_disk_error(&error) => drop(disk_error.get_or_insert(error)),
             Err(_) => {}
         }
@@ -95,7 +95,7 @@ const fn is_disk_error(error: &StoreError) -> bool {
 }
 
 /// Builds the new store in the staging directory, from a copy of the damaged one without the files whose names start
-/// with `without`. After an error both are removed, because they take disk space.
+/// with `without`. After an error the new store and the copy are removed, because they take disk space.
 fn try_repair(
     from: &StoreDir,
     to: &StoreDir,
@@ -175,7 +175,8 @@ struct RowSalvager<'a> {
     saved: &'a mut dyn FnMut(u64),
     chunk: WritesByKey,
     bytes: usize,
-    /// First error of the new store. It is not damage of the old one, and the rows of its chunk are lost.
+    /// First error of the new store. It does not mean that the old store is damaged. The rows of the chunk that
+    /// failed are missing from the new store.
     write_error: Option<StoreError>,
     repaired: RepairOutcome,
 }

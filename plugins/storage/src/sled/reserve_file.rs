@@ -1,5 +1,5 @@
-//! Reserve file for a full disk: sled writes while opening, so without reserved space a store on a full disk could not
-//! even be read.
+//! Reserve file for a full disk. sled writes on opening, so without reserved space a store on a full disk could not
+//! even be opened for reading.
 
 use std::fs;
 use std::io::{self, Write};
@@ -54,7 +54,7 @@ impl ReserveFile {
     }
 }
 
-/// Fills the file with zeros: a file extended without writing allocates no blocks.
+/// Fills the file with zeros, because a file that is only extended (sparse) allocates no disk blocks.
 fn write_zeros(path: &Path, bytes: u64) -> io::Result<()> {
     // Without this check, a file larger than the free space would fill the disk for all processes before the error.
     if bytes > free_bytes(path.parent().unwrap_or(path))? {

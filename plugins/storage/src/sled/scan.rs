@@ -10,15 +10,15 @@ use crate::{SnapshotRow, StoreError, StoreTable, VerifyOutcome, row};
 
 /// Number of rows read per chunk, so that a failing store can be reopened between chunks.
 const CHUNK_ROWS: usize = 256;
-/// Number of changed rows up to which a copy pauses writes to read them and finish.
+/// Maximum number of changed rows that a copy reads while it pauses writes for its last round.
 const MAX_PAUSED_ROWS: usize = 256;
 /// Maximum number of catch-up rounds before a copy pauses writes.
 const MAX_ROUNDS: usize = 16;
 /// Maximum number of damaged rows that a verification lists.
 const MAX_FINDINGS: usize = 100;
 
-/// Implements [`crate::Store::copy_rows`]: reads every row while the keys of concurrent writes are recorded, then reads
-/// the recorded rows again; the last few of them while writes are paused.
+/// Implements [`crate::Store::copy_rows`]: reads every row, and records the keys of concurrent writes meanwhile. Then
+/// reads the recorded rows again, in rounds; in the last round, with few rows, writes are paused.
 pub(crate) fn copy_all_rows(
     engine: &SledEngine,
     sink: &mut dyn FnMut(SnapshotRow<'_>) -> Result<(), StoreError>,
@@ -109,7 +109,7 @@ fn aborted_error() -> StoreError {
     StoreError::Io { what: "write during a verification", kind: std::io::ErrorKind::Interrupted }
 }
 
-/// Returns `Corrupt` if a store small enough to be verified on opening lacks rows.
+/// Verifies the store on opening if it is small enough; returns `Corrupt` if rows are missing.
 pub(crate) fn check_missing_rows(engine: &SledEngine) -> Result<(), StoreError> {
     if engine.with_sled(SledHandle::log_bytes)? > engine.options.verify_under_bytes {
         return Ok(());

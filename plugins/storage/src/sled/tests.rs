@@ -127,7 +127,7 @@ fn opening_compacts_nothing_where_a_second_log_would_not_fit() {
 #[test]
 fn a_ballast_larger_than_the_disk_leaves_the_disk_alone() {
     let dir = tempfile::tempdir().unwrap();
-    // More than any file system holds: writing it would fill the disk long before the end.
+    // More bytes than any disk has: writing them would fill the disk long before the end of the file.
     let options = StoreOptions { ballast_bytes: 1 << 60, ..small() };
     let store = open(dir.path(), options).unwrap();
     assert_eq!(store.health(), StoreHealth::Full);
@@ -152,7 +152,8 @@ fn a_writer_that_is_held_up_shows_in_the_health() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path(), StoreOptions { stuck_after: Duration::ZERO, ..small() }).unwrap();
     fill(&*store, 3);
-    // A copy pauses writes in its last step; here that step waits until the writer is reported as stuck.
+    // A copy pauses writes in its last step. This test makes that step wait until the health reports the writer as
+    // stuck.
     let mut seen = false;
     std::thread::scope(|scope| {
         let (go, wait) = sync_channel(1);
@@ -168,7 +169,8 @@ fn a_writer_that_is_held_up_shows_in_the_health() {
             .copy_rows(&mut |row| {
                 rows += 1;
                 if rows == 3 {
-                    // Written during the scan, which reads it; it is copied again while writes are paused.
+                    // This row is written before the scan reaches it, so the scan reads it. It is copied again while
+                    // writes are paused.
                     store.apply(Transaction::new().put(StoreTable::Meta, b"early", b"")).unwrap();
                 }
                 early += u32::from(row.key == b"early");
@@ -182,7 +184,7 @@ fn a_writer_that_is_held_up_shows_in_the_health() {
                 Ok(())
             })
             .unwrap();
-        // Avoids a test that never ends.
+        // Sent in any case, so that the test also ends after a failure.
         let _ = go.try_send(());
     });
     assert!(seen);
@@ -195,7 +197,7 @@ fn repair_saves_the_rows_of_a_store_that_does_not_open() {
     let dir = tempfile::tempdir().unwrap();
     let (from, to) = (dir.path().join("from"), dir.path().join("to"));
     fill(&*open(&from, small()).unwrap(), 50);
-    // Reopened, so that there is a snapshot; then the snapshot is damaged.
+    // Reopening writes a snapshot, which is then damaged.
     drop(open(&from, small()).unwrap());
     let snapshot = fs::read_dir(from.join("sled"))
         .unwrap()

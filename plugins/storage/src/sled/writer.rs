@@ -1,8 +1,8 @@
 //! Writer thread. It takes the queued transactions as a group, evaluates their guards in order, writes those that hold
 //! as one sled batch, syncs once, and only then replies.
 //!
-//! There is one thread because sled 0.34 can deadlock when flushes run concurrently; there is one sync for many callers
-//! because the sync dominates the cost of a commit.
+//! There is only one thread, because sled 0.34 can deadlock when flushes run concurrently. Many callers share one
+//! sync, because the sync dominates the cost of a commit.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender};
@@ -87,8 +87,8 @@ fn commit_group(engine: &SledEngine, group: &[WriteJob]) -> Vec<Result<(), Store
     answers
 }
 
-/// Discards the state in memory after a failed commit, since memory and disk may differ. Returns the error for the
-/// callers of the group.
+/// Reopens the store after a failed commit, because the state in memory may differ from the disk. Returns the error
+/// for the callers of the group.
 fn recover_from_error(engine: &SledEngine, fault: CommitError) -> StoreError {
     let (error, mode) = match fault {
         CommitError::Sync(error) => (error, WriteStatus::Failed),
@@ -96,7 +96,7 @@ fn recover_from_error(engine: &SledEngine, fault: CommitError) -> StoreError {
         CommitError::Write(error) => (error, WriteStatus::Ready),
     };
     engine.writer_health.set_write_status(mode);
-    // A failed reopening is tried again by the next caller.
+    // If reopening fails, the next caller tries it again.
     if mode != WriteStatus::Failed {
         let _ = engine.reopen();
     }

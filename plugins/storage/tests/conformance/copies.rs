@@ -83,7 +83,7 @@ fn a_damaged_or_cut_export_is_refused() {
     }
     for index in 0..text.len() - 1 {
         let mut damaged = text.clone();
-        // Replaces a digit by another digit, so that the line often remains valid JSON.
+        // Replaces a character by a digit: if it was a digit, the line remains valid JSON.
         damaged[index] = if damaged[index] == b'1' { b'2' } else { b'1' };
         assert!(import(&*open_in_memory(), &mut damaged.as_slice()).is_err(), "changed at {index}");
     }

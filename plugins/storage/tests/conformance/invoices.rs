@@ -1,4 +1,5 @@
-//! Issued invoices on every engine: numbers without gaps, one invoice for a day, documents that do not change.
+//! Issued invoices on every engine: numbers without gaps, at most one invoice for each day of an account, documents
+//! that never change.
 
 use super::each_engine;
 use penstock_storage::Store;
@@ -184,7 +185,8 @@ fn credit_notes_share_the_numbers_of_invoices_and_are_no_invoices() {
         assert_eq!(invoices.credit_notes("acme").unwrap(), [*record]);
         assert_eq!(invoices.credit_notes("acm").unwrap(), []);
         assert_eq!(invoices.list(None).unwrap().len(), 1);
-        // The figures of an invoice that were read before the credit note may have its corrections.
+        // The figures of this invoice were read before the credit note was issued (document count 1), so they may
+        // contain the corrections of the credit note. The invoice must be refused.
         let (second, change) =
             (draft("s", 2026, "acme", "2026-02-01", "2026-02-28"), |_: &InvoiceRecord| panic!("written"));
         let stale = invoices.issue((&second, 1), |_| String::new(), |_| Vec::new(), change);

@@ -28,7 +28,7 @@ fn postgres() -> (Option<TempDir>, Arc<dyn Store>) {
 }
 
 fn folder(engine: &FolderEngine) -> (Option<TempDir>, Arc<dyn Store>) {
-    // In memory if possible: these tests do not concern durability.
+    // On a memory file system if possible, because these tests do not concern durability.
     let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let options = StoreOptions { ballast_bytes: 0, ..StoreOptions::default() };
     let store = (engine.open)(dir.path(), options).unwrap();

@@ -21,7 +21,8 @@ fn a_row_that_is_created_while_it_is_required_absent_is_a_conflict() {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 start.wait();
-                // The row that both lock disappears, and the row that the other requires absent is created.
+                // One transaction deletes the row `lock`, which both processes use, and creates the row `done`, which
+                // the second process requires to be absent.
                 let finish = Transaction::new().require_value(TABLE, lock.as_bytes(), b"first");
                 first.apply(finish.put(TABLE, done.as_bytes(), b"1").delete(TABLE, lock.as_bytes())).unwrap();
             });

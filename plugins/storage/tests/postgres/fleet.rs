@@ -29,7 +29,7 @@ fn writers_of_several_processes_lose_nothing() {
                 scope.spawn(|| {
                     for n in 0..50 {
                         add_one(&**store).unwrap();
-                        // Each row is created by one of them only.
+                        // All three stores try to create the row; only one of them may succeed.
                         let at = StoreTable::Idempotency;
                         let name = format!("name {n}");
                         match store

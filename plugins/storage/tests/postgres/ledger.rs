@@ -28,7 +28,8 @@ fn usage(requests: u64, credits: &str) -> Vec<u8> {
         .to_json()
 }
 
-/// Commit of the next entry: a charge of 1, and the grant of `granted` under a name.
+/// Returns the commit of the next entry: a charge of 1, and with `granted` also a grant of this amount under this
+/// name.
 fn commit(ledger: &LedgerStore, tip: Option<LedgerTip>, granted: Option<(&str, i64)>) -> LedgerCommit {
     let last = tip.map_or(number_before_chain(ledger.chain()), |tip| tip.seq) + 1;
     let pool = credit_pool_name("acme");
@@ -56,7 +57,7 @@ fn commit(ledger: &LedgerStore, tip: Option<LedgerTip>, granted: Option<(&str, i
     }
 }
 
-/// Appends a commit, again while the database is away; returns its conflict.
+/// Appends a commit, with retries while the database is unreachable; returns the conflict if the commit is refused.
 fn append(ledger: &LedgerStore, commit: &LedgerCommit) -> Option<CommitConflict> {
     loop {
         match ledger.append(commit) {

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 const COUNTERS: StoreTable = StoreTable::Meta;
 
-/// Time after which the tests' stores take over a database whose process does not beat.
+/// Time without a heartbeat after which the stores of these tests take over the database from another process.
 const TAKEOVER: Duration = Duration::from_millis(400);
 
 /// Options of a second process: the same database, another folder.

@@ -71,7 +71,7 @@ fn a_process_that_lost_its_incarnation_writes_nothing_more() {
     let server = PostgresServer::start();
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let mut options = server.options();
-    // The first process beats once an hour, which simulates a stopped process.
+    // With this long `takeover_after`, the first process sends no heartbeat during the test, like a stopped process.
     options.takeover_after = TAKEOVER * 36_000;
     let first = open_postgres(&elsewhere(&options, &folders[0])).unwrap();
     add_one(&*first).unwrap();
@@ -106,7 +106,7 @@ fn the_folder_of_a_killed_process_takes_over_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let mut options = elsewhere(&server.options(), &folder);
     options.schema = "killed".to_owned();
-    // Without the folder's lock the test would wait for an hour.
+    // If the lock of the folder did not prove that the process is dead, the test would wait for an hour.
     options.takeover_after = TAKEOVER * 9_000;
     let killed = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "sharing::the_folder_of_a_killed_process_takes_over_at_once", "--nocapture"])

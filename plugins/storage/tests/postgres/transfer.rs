@@ -75,7 +75,7 @@ fn a_check_changes_nothing_and_names_what_is_missing() {
     let nowhere = PostgresOptions { url: options.url.replace("penstock-pg", "no-pg"), ..options.clone() };
     let unreachable = check_postgres(&nowhere).unwrap_err();
     assert!(matches!(unreachable, StoreError::Unreachable { .. }), "{unreachable:?}");
-    // At the server itself: the pooler of these tests has one user for all.
+    // Connects to the server itself, because the pooler of these tests uses one database user for all clients.
     let url = options.url.replace("/pooler", "").replace("user=penstock", "user=nobody");
     let stranger = PostgresOptions { url, ..options.clone() };
     let refused = check_postgres(&stranger).unwrap_err();

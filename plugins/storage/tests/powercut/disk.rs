@@ -1,8 +1,8 @@
 //! Model of the disk contents after a power cut at a given event.
 //!
 //! The model is ext4-like: a sync of any file or directory also commits every earlier change of names; data of a file
-//! is durable once that file was synced after the write; names change in order. Nothing else is guaranteed, so each
-//! policy treats the rest differently.
+//! is durable once the file was synced after the write; changes of names become durable in their order. The rest is
+//! not guaranteed, and each policy treats it differently.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -16,13 +16,14 @@ use crate::trace::Event;
 /// Fate of the unsynced changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// Retains all of them, as after a kill.
+    /// Retains all changes that were not synced, as after a kill of the process.
     KeepAll,
     /// Loses all of them.
     LoseUnsynced,
-    /// Retains names and sizes; new data are zeros, overwritten data are the old ones.
+    /// Retains changes of names and sizes. New data are zeros; overwritten data have their old content.
     MetadataOnly,
-    /// Retains names up to some moment, and a random subset of 512-byte sectors; the others are old or zero.
+    /// Retains changes of names up to a random moment, and a random subset of the written 512-byte sectors; the other
+    /// sectors have their old content or zeros.
     Torn,
 }
 
@@ -33,7 +34,7 @@ const SECTOR: usize = 512;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Node {
     Folder,
-    /// File, identified by the event that created it, under any name.
+    /// File, identified by the index of the event that created it, because its name may change.
     File(usize),
 }
 

@@ -15,19 +15,19 @@ use crate::workload::{Acknowledged, check, head, work};
 use crate::{as_child, child, finish};
 
 const QUOTA: u64 = 30_000_000;
-/// Fewer bytes than the rows of [`grown`] take.
+/// Free bytes for a compaction: fewer than the rows of [`grown`] take.
 const QUOTA_HEADROOM: u64 = 2_000_000;
 
 fn options() -> StoreOptions {
     StoreOptions { ballast_bytes: 10_000_000, ..StoreOptions::default() }
 }
 
-/// Returns the path of the file that switches a fault of the shim.
+/// Returns the path, from an environment variable, of a file whose existence switches a fault of the shim on or off.
 fn marker(variable: &str) -> PathBuf {
     env::var_os(variable).unwrap().into()
 }
 
-/// Waits until the store works again: it guarantees ten seconds, the test allows more for a loaded machine.
+/// Waits until the store works again. The store guarantees ten seconds; the test allows more, for a loaded machine.
 fn until_it_works(store: &dyn Store, mut refused: impl FnMut(StoreError)) {
     let patience = Instant::now();
     while let Err(error) = work(store, 0, 1, |_| {}) {
@@ -59,7 +59,7 @@ fn child_on_a_disk_that_fails_to_write_for_a_while() {
         assert_eq!(store.health(), StoreHealth::Failed);
         fs::remove_file(marker("SHIM_EIO_WRITE")).unwrap();
         if round == 1 {
-            // Reads are enough for the recovery.
+            // Calls only reads, which suffice to make the store recover.
             let patience = Instant::now();
             while failed(store.get(StoreTable::Meta, &[0])) {
                 assert!(patience.elapsed() < Duration::from_secs(60), "it does not go on");
@@ -95,7 +95,8 @@ fn child_on_a_disk_that_fails_to_sync_once() {
     fs::write(marker("SHIM_EIO_SYNC"), b"").unwrap();
     assert!(failed(work(&*store, 0, 1, |_| {})));
     fs::remove_file(marker("SHIM_EIO_SYNC")).unwrap();
-    // The disk syncs again, but data lost by the failed sync would be acknowledged with the next one.
+    // The disk syncs again. But the store must refuse writes: the next sync would also acknowledge the data that the
+    // failed sync has lost.
     let refused = work(&*store, 1, 1, |_| {});
     let why = StoreError::Io { what: "write after a failed sync", kind: ErrorKind::Other };
     assert_eq!(refused, Err(why));
@@ -132,13 +133,13 @@ fn child_on_a_disk_that_fills_up() {
     assert_eq!(work(&*store, 0, 1, |_| {}), Err(StoreError::Full));
     drop(store);
 
-    // Still full: the store opens, reads, and refuses writes.
+    // The disk is still full: the store opens, reads, and refuses writes.
     let store = open(&path, options()).unwrap();
     assert_eq!(store.health(), StoreHealth::Full);
     check(&*store, 1, &acknowledged).unwrap();
     assert_eq!(work(&*store, 0, 1, |_| {}), Err(StoreError::Full));
 
-    // Free space again: the store resumes by itself within the guaranteed ten seconds.
+    // The disk has free space again: the store resumes by itself within the guaranteed ten seconds.
     fs::write(marker("SHIM_LIFT"), b"").unwrap();
     until_it_works(&*store, |refused| assert_eq!(refused, StoreError::Full));
     assert_eq!(store.health(), StoreHealth::Ready);
@@ -188,7 +189,7 @@ fn a_compaction_on_a_full_disk_leaves_the_store_unchanged() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = dir.path().join("root/store");
     let rows = grown(&path);
-    // Space for a part of the copy.
+    // The quota has space for only a part of the compacted copy.
     let quota = size(&dir.path().join("root")) + QUOTA_HEADROOM;
     let mut command = child(dir.path(), "faults::child_process_without_disk_space_to_compact");
     command.env("SHIM_QUOTA", quota.to_string());
@@ -220,7 +221,8 @@ fn child_that_repairs_a_store() {
 fn a_repair_that_the_disk_refuses_does_not_report_damage() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let rows = grown(&dir.path().join("damaged"));
-    // Space for nothing, for the copy of the old log, and for that and a part of the new log.
+    // Quotas with space for no copy, for only a part of the copy of the old log, for that copy, and for that copy and
+    // a part of the new log.
     let log = size(&dir.path().join("damaged/sled"));
     for quota in [100_000, log - 500_000, log + 500_000, log + 2_000_000] {
         let mut command = child(dir.path(), "faults::child_that_repairs_a_store");

@@ -1,6 +1,6 @@
-//! Simulated power cuts: a child uses a store while a preloaded shim records its system calls; then possible disk
-//! contents after a cut at some moment are built, and the real store opens each. Every transaction acknowledged before
-//! the cut must be complete, and no other partial.
+//! Simulated power cuts: a child uses a store while a preloaded shim records its system calls; then the test builds
+//! disk contents that are possible after a cut at some moment, and opens each with the real store. Every transaction
+//! that was acknowledged before the cut must be complete, and no other transaction may be partial.
 //!
 //! The long form is `PENSTOCK_POWERCUT_ROUNDS=20 cargo test -p penstock-storage --release --test powercut`.
 #![cfg(all(target_os = "linux", target_env = "gnu"))]
@@ -140,7 +140,8 @@ fn child_that_trusts_the_flush_of_sled() {
     let Some(root) = as_child() else { return };
     let acks = Acks::open(&root);
     let db = sled::open(root.join("store")).unwrap();
-    // Earlier changes are synced, as the wrapper does: only the flushes are tested.
+    // Syncs all earlier changes, as the wrapper of sled does on opening, so that only the effect of the flushes is
+    // tested.
     File::open(root.join("store/db")).unwrap().sync_all().unwrap();
     File::open(root.join("store/conf")).unwrap().sync_all().unwrap();
     for n in 1..=100_u32 {
@@ -174,8 +175,8 @@ fn judge(folder: &Path, acknowledged: &Acknowledged) -> Result<(), String> {
     check(&*again, WORKERS, &after)
 }
 
-/// Chooses cuts: a quarter each before the first acknowledgement, after an acknowledgement, at a change of names (rare
-/// and critical), and anywhere.
+/// Chooses moments of power cuts: a quarter before the first acknowledgement, a quarter after an acknowledgement, a
+/// quarter at a change of names (such changes are rare and critical), and a quarter anywhere.
 fn cuts(events: &[Event], count: usize, random: &mut StdRng) -> Vec<usize> {
     let positions = |of: fn(&Event) -> bool| -> Vec<usize> {
         (0..events.len()).filter(|at| of(&events[*at])).map(|at| at + 1).collect()
@@ -263,7 +264,7 @@ fn try_cuts(
     let rounds = env::var("PENSTOCK_POWERCUT_ROUNDS").map_or(1, |rounds| rounds.parse().unwrap());
     for round in 0..rounds {
         let Recorded { dir, events } = record(entry);
-        // The recording is complete: its replay to the end gives the child's files.
+        // Checks that the recording is complete: replayed to the end, it must give the files that the child wrote.
         let all = dir.path().join("all");
         image(&events, events.len(), Policy::KeepAll, &mut StdRng::seed_from_u64(0), &all);
         assert_same_tree(&all, &dir.path().join("root"));

@@ -22,7 +22,7 @@ pub fn head(store: &dyn Store, worker: u8) -> Result<u32, StoreError> {
     Ok(row.map_or(0, |row| u32::from_be_bytes(row.try_into().unwrap())))
 }
 
-/// Returns the transaction that follows head `n - 1`.
+/// Returns transaction `n` of a worker, which requires the head `n - 1`.
 pub fn batch(worker: u8, n: u32) -> Transaction {
     let before = n - 1;
     let mut batch = match before {
@@ -92,10 +92,10 @@ fn key(worker: u8, n: u32, part: u8) -> Vec<u8> {
     [&[worker][..], &n.to_be_bytes(), &[part]].concat()
 }
 
-/// Returns unique bytes for each part; mostly short, sometimes of the maximum length.
+/// Returns the value of a part, unique for each part. Most values are short; some have nearly the maximum length.
 fn value(worker: u8, n: u32, part: u8) -> Vec<u8> {
     let seed = n.wrapping_mul(2_654_435_761) ^ (u32::from(worker) << 8 | u32::from(part));
-    // Consecutive keys, so that they share a page.
+    // The long values have consecutive keys, so they are in the same page of sled.
     let length = if worker == 0 && n % 50 >= 47 { 65_000 } else { seed % 900 };
     let mut state = seed;
     let mut bytes = vec![worker, part];

@@ -1,4 +1,4 @@
-//! Store whose transactions fail before or after their effect, as chosen by a test.
+//! Store whose `apply` can return an error before or after it has applied a transaction, as chosen by a test.
 
 use penstock_storage::{
     RowPage, SnapshotRow, Store, StoreError, StoreHealth, StoreTable, Transaction, VerifyOutcome,

@@ -1,5 +1,5 @@
-//! Replicas of a gateway as the fleet protocol sees them, under kills, pauses and failures of the store, in simulated
-//! time; and a check of the rows after each step.
+//! Model of gateway replicas that run the fleet protocol in simulated time, under kills, pauses and failures of the
+//! store. The rows are checked after each step.
 
 use crate::flaky::{Failure, FlakyStore};
 use penstock_storage::fleet::{
@@ -20,14 +20,14 @@ const CHARGES: StoreTable = StoreTable::Lines;
 /// Served request: its number, pool and cost.
 type Served = (u64, String, i64);
 
-/// Mistake of the replicas that the check has to find.
+/// Deliberate mistake of the replicas, which the check must detect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(dead_code)]
 pub enum PlantedBug {
     None,
-    /// A report of an incarnation that was evicted is applied.
+    /// The report of an evicted incarnation is still applied.
     LostFence,
-    /// A report whose outcome is unknown is sent again as a new one.
+    /// A report with an unknown outcome is sent again as a new report.
     DoubleReport,
 }
 
@@ -38,11 +38,11 @@ pub struct Replica {
     pub bug: PlantedBug,
     incarnation: Option<Incarnation>,
     lease: BTreeMap<String, i64>,
-    /// Requests that are not known to be charged.
+    /// Requests whose charge is not confirmed yet.
     unreported: Vec<Served>,
-    /// Report whose outcome is unknown, with the number of its requests.
+    /// Report with an unknown outcome, and the number of requests in it.
     in_flight: Option<(HeartbeatReport, usize)>,
-    /// True if a draw has an unknown outcome.
+    /// True if a draw had an unknown outcome, so the parts must be read again.
     is_stale: bool,
     watch: PeerWatch,
     term: LeaseTerm,
@@ -66,7 +66,7 @@ fn pool(random: &mut StdRng) -> String {
 }
 
 impl World {
-    /// Creates a replica for each store; of `failing` in a thousand transactions the outcome is unknown.
+    /// Creates a replica for each store. `failing` of a thousand transactions have an unknown outcome.
     pub fn new(stores: &[Arc<dyn Store>], granted: i64, failing: u32, seed: u64) -> World {
         let replica = |(number, store): (u64, &Arc<dyn Store>)| {
             let random = Mutex::new(StdRng::seed_from_u64(seed * 31 + number));
@@ -136,7 +136,7 @@ impl World {
         }
     }
 
-    /// Lets all replicas report what they served, and the dead ones be evicted.
+    /// Advances the time until all replicas have reported their served requests and the dead replicas are evicted.
     pub fn settle(&mut self) {
         for _ in 0..200 {
             self.now += Duration::from_millis(50);
@@ -198,14 +198,15 @@ impl World {
         (requests.map(|request| request.2).sum(), self.served.values().map(|request| request.2).sum())
     }
 
-    /// Writes a charge a second time, as a report without its guard would.
+    /// Writes a charge twice, as a report without its guard would. The check must detect this.
     #[allow(dead_code)]
     pub fn plant_double_charge(&self) {
         let row = self.store.scan(CHARGES, b"", None, 1).unwrap().rows.remove(0);
         self.store.apply(Transaction::new().put(CHARGES, b"planted", row.value)).unwrap();
     }
 
-    /// Overwrites the rest of a pool with an earlier value, as an absolute balance would.
+    /// Overwrites the rest of a pool with an earlier value, as a write of absolute balances would. The check must
+    /// detect this.
     #[allow(dead_code)]
     pub fn plant_absolute_balance(&self) {
         let key = b"fleet/pool/acct0";
@@ -216,7 +217,7 @@ impl World {
 }
 
 impl Replica {
-    /// Loses all memory, as a kill does. Others evict the incarnation.
+    /// Clears the state of the replica, as a kill does. Other replicas then evict its incarnation.
     fn forget(&mut self) {
         self.incarnation = None;
         self.lease.clear();

@@ -1,8 +1,9 @@
-//! PostgreSQL server in a temporary folder, on a Unix socket. A shell runs it and ends it with the test process, whose
-//! pipe it reads. Commands are lines: `crash` stops the server without a checkpoint, as a power cut does; `start`
-//! starts it; `copy` copies its data, as a standby does; `promote` replaces the server by one with the copy.
+//! PostgreSQL server in a temporary folder, on a Unix socket. A shell runs the server and reads commands from a pipe
+//! of the test process; when this process ends, the shell stops the server. Each command is a line: `crash` stops the
+//! server without a checkpoint, as a power cut does; `start` starts it; `copy` copies its data, as a standby does;
+//! `promote` replaces the server by one with the copy.
 //!
-//! Variables of the environment: `PENSTOCK_POSTGRES_BIN` is a folder with the `initdb` and `postgres` of another
+//! Variables of the environment: `PENSTOCK_POSTGRES_BIN` is a folder with `initdb` and `postgres`, to test another
 //! version than Debian's; `PENSTOCK_POSTGRES_POOLER=pgbouncer` puts PgBouncer in transaction mode before the server.
 
 use penstock_storage::PostgresOptions;
@@ -84,7 +85,7 @@ pub struct PostgresServer {
 }
 
 impl PostgresServer {
-    /// Starts a server. The root user, whom PostgreSQL refuses, becomes the user postgres.
+    /// Starts a server. If the test runs as root, which PostgreSQL refuses, the server runs as the user postgres.
     pub fn start() -> PostgresServer {
         let dir = tempfile::Builder::new().prefix("penstock-pg").tempdir().unwrap().keep();
         let is_root = Command::new("id").arg("-u").output().unwrap().stdout == b"0\n";
@@ -165,14 +166,15 @@ impl PostgresServer {
         self.expect("stopped");
     }
 
-    /// Copies the data as they are now, as a standby has them that receives nothing more.
+    /// Copies the current data. The copy is like a standby whose replication stops now.
     #[allow(dead_code)]
     pub fn copy(&mut self) {
         writeln!(self.commands, "copy").unwrap();
         self.expect("copied");
     }
 
-    /// Stops the server, and starts one with the copied data: a standby that lacks the commits since then.
+    /// Stops the server and starts one with the copied data, like the promotion of a standby that lacks the commits
+    /// since the copy.
     #[allow(dead_code)]
     pub fn promote_copy(&mut self) {
         writeln!(self.commands, "promote").unwrap();

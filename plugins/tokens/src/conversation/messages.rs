@@ -260,7 +260,7 @@ fn source_image(source: Option<Value>, path: &str) -> Result<PromptImage, Prompt
     })
 }
 
-/// Returns a document's text with its title and context line; `None` if it is not text.
+/// Returns the text of a document, with its title and its context, if given; `None` if the document is not text.
 fn document(map: &mut Map<String, Value>, path: &str) -> Result<Option<String>, PromptParseError> {
     let Some(Value::Object(source)) = map.get("source") else { return Ok(None) };
     let text = match source.get("type").and_then(Value::as_str) {

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 pub struct PromptParseError {
     /// Path of the field, such as `messages[2].content`; `body` for the entire body.
     pub field: String,
-    /// Expected type, as a sentence without content.
+    /// Expected type, as a phrase that quotes no content of the body.
     pub expected: &'static str,
 }
 
@@ -19,11 +19,12 @@ impl PromptParseError {
 }
 
 /// Maximum sum of the depths of all JSON values in a body that is parsed. Real prompts have a few values for each
-/// message and tool, at depths of three to eight. Very many values, or very deep ones, would take many times their
-/// bytes in memory, and as indentation in the tools section of a prompt.
+/// message and tool, at depths of three to eight. A body with very many or very deep values would take many times its
+/// size in memory; as tools of a prompt, its indentation alone would be that large.
 const MAX_DEPTH_SUM: u64 = 1 << 20;
 
-/// Returns true if parsing the body needs memory of only a few times its size. Examines brackets and commas only.
+/// Returns true if the memory for parsing the body is at most a few times the size of the body. Examines brackets and
+/// commas only.
 pub(super) fn fits_memory_limit(body: &[u8]) -> bool {
     let (mut depths, mut depth) = (0_u64, 0_u64);
     let mut rest = body.iter();

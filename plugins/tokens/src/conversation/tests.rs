@@ -117,7 +117,7 @@ fn printing_a_conversation_shows_no_content() {
 #[test]
 fn bodies_with_millions_of_values_are_not_read() {
     let list = |count: usize| format!("{{\"tools\":[{}0]}}", "0,".repeat(count));
-    // One object at depth one, a list at depth two, and its values.
+    // The depths sum up to: one object at depth one, a list at depth two, and the values of the list.
     assert!(PromptConversation::fits_parse_memory_limit(list(524_286).as_bytes()));
     assert!(!PromptConversation::fits_parse_memory_limit(list(524_287).as_bytes()));
     let text =

@@ -35,8 +35,8 @@ impl Family {
         TokenCounter::from_files(self.tokenizer, Some(self.template), Some(self.config)).unwrap()
     }
 
-    /// Asserts that each case has the same count as in the reference. A case that the reference refuses may be adapted
-    /// or refused.
+    /// Asserts that each case has the same count as in the reference. If the reference refuses a case, the counter
+    /// may refuse it too, or count it by a fallback form.
     fn equal(&self, counter: &TokenCounter, least: usize) {
         let expected: Value = serde_json::from_str(self.expected).unwrap();
         let (cases, mut equal) = (cases(), 0);

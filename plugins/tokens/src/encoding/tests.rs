@@ -25,7 +25,7 @@ fn cl100k_is_the_published_one() {
 
 #[test]
 fn ids_that_are_no_token_of_a_text_are_found() {
-    // The special tokens of cl100k_base begin at 100 257; 100 256 is none.
+    // In cl100k_base, the last ordinary token is 100 255, 100 256 is unused, and the special tokens begin at 100 257.
     for (encoding, most) in [(PublishedEncoding::Cl100k, 100_255), (PublishedEncoding::O200k, 199_997)] {
         assert!(encoding.decode_token_ids(&[most]).is_ok(), "{}", encoding.name());
         for unknown in [most + 1, most + 2, u32::MAX] {

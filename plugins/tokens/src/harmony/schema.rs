@@ -33,7 +33,7 @@ fn is_enum(schema: &Value) -> bool {
     list(schema, "enum").is_some_and(|values| !values.is_empty())
 }
 
-/// Returns the default value of a schema for the comment of a single variant: as JSON.
+/// Returns the default value of a schema as JSON, for the comment of a variant of a union type.
 fn json_default(schema: &Value) -> Option<String> {
     let default = schema.get("default")?;
     Some(match default.as_str() {

@@ -1,7 +1,7 @@
 //! Width and height from the first bytes of PNG, JPEG, GIF and WebP.
 //!
-//! Guarantees: no bytes cause a panic. Only the header is decoded, except for a JPEG, which is read up to its frame
-//! header at any offset.
+//! Guarantees: no input causes a panic. Only the first bytes are decoded; a JPEG is decoded up to its frame header,
+//! which may be at any offset.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
@@ -22,7 +22,8 @@ pub(super) fn image_size(data: &str) -> Option<(u32, u32)> {
 
 fn decode(data: &str, characters: usize) -> Option<Vec<u8>> {
     let cut = characters.min(data.trim_end_matches('=').len());
-    // Four base64 characters encode three bytes; a single character of an incomplete group encodes none.
+    // Four base64 characters encode three bytes; a single character in an incomplete last group encodes no byte and
+    // is cut off.
     let cut = if cut % 4 == 1 { cut - 1 } else { cut };
     let cut = if cut < characters { cut } else { cut - cut % 4 };
     STANDARD_NO_PAD.decode(data.get(..cut)?).ok()
@@ -79,7 +80,7 @@ fn jpeg(bytes: &[u8]) -> Option<(u32, u32)> {
             // Fill bytes, and JPEG markers without a body, are skipped.
             0xff => at += 1,
             0x01 | 0xd0..=0xd8 => at += 2,
-            // Frame header of a JPEG with the size of the image. The excluded markers are tables.
+            // Frame header of a JPEG with the size of the image. The excluded markers begin tables, not frames.
             0xc0..=0xcf if !matches!(bytes.get(at + 1), Some(0xc4 | 0xc8 | 0xcc)) => {
                 return Some((be16(bytes, at + 7)?, be16(bytes, at + 5)?));
             }

@@ -49,7 +49,7 @@ fn an_image_elsewhere_has_no_size() {
 
 #[test]
 fn qwen_patches_are_those_of_its_processor() {
-    // Figures of transformers' smart_resize with factor 28, 3136 to 12 845 056 pixels.
+    // Results of `smart_resize` of transformers with the factor 28 and limits of 3136 and 12 845 056 pixels.
     let rule = ImageRule::Patches { px: 28, min: 4, max: 16_384 };
     let tokens = |width, height| rule.tokens(PromptImage { size: Some((width, height)) });
     assert_eq!(tokens(640, 427), 23 * 15);
@@ -124,7 +124,8 @@ proptest! {
             ImageRule::Rows { px: 16, longest: 1024 },
             ImageRule::Tiles { px: 448, tokens: 256, max: 12 },
         ] {
-            // A strip thinner than a patch may not shrink below one patch across.
+            // Only for images that are not extremely thin: a strip cannot be scaled to less than one patch across, so
+            // it may exceed the maximum.
             if width.max(height) / width.min(height) < 200 {
                 prop_assert!(rule.tokens(PromptImage { size: Some((width, height)) }) <= rule.max_tokens(), "{rule:?}");
             }

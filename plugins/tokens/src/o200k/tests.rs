@@ -35,7 +35,7 @@ fn long_runs_count_as_the_reference_counts_them() {
     }
 }
 
-/// Returns a text without spaces, longer than several windows: windows do not change the tokens.
+/// Asserts for a text without spaces, longer than several windows, that the windows do not change the count.
 #[test]
 fn text_of_several_windows_counts_as_a_whole() {
     use crate::windows::WINDOW_BYTES;

@@ -92,8 +92,8 @@ impl Formatter for IndentedFormatter<'_> {
     }
 }
 
-/// Writes the shortest digits that parse to the same number; with an exponent below 1e-4 and from 1e16 on, as Python
-/// does.
+/// Writes the shortest digits that parse to the same number. As in Python, numbers below 1e-4 and from 1e16 on have
+/// an exponent.
 fn python_float(number: f64) -> String {
     let size = number.abs();
     if number != 0.0 && !(1e-4..1e16).contains(&size) {

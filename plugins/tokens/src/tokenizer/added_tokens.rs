@@ -34,8 +34,8 @@ impl AddedTokens {
         Ok(Self { raw: TokenMatcher::new(raw)?, normalized: TokenMatcher::new(normalized)? })
     }
 
-    /// Calls `each` for each part of the text in order: `Some` for a text between added tokens, `None` for an added
-    /// token. The flag is true at the start of the text.
+    /// Calls `each` for each part of the text in order: `Some` with a text between added tokens, or `None` for an
+    /// added token. The flag is true for the part at the start of the text.
     pub(super) fn split_raw<'t>(
         &self,
         text: &'t str,

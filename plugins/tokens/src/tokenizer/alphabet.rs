@@ -1,4 +1,4 @@
-//! Byte alphabet: the letters with which byte-level tokenizers write bytes.
+//! Byte alphabet: byte-level tokenizers write each byte of a token as one letter.
 //!
 //! Guarantees: each byte has exactly one letter. A printable Latin-1 byte is written as itself, other bytes as letters
 //! from U+0100 on.

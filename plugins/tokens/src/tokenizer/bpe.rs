@@ -31,10 +31,12 @@ pub(super) struct BpeModel {
     ignore_merges: bool,
     unknown: Option<u32>,
     fuse_unknown: bool,
-    /// Token of each byte: its letter in the byte alphabet, or a fallback token such as `<0x00>`.
+    /// Token of each byte value: the token of its letter in the byte alphabet, or a byte-fallback token such as
+    /// `<0x00>`.
     bytes: Vec<Option<u32>>,
     fallback: bool,
-    /// True for each token that results from merging its own bytes: a word that equals such a token needs no merging.
+    /// For each token, true if merging its own bytes results in this token. A word that equals such a token needs no
+    /// merging.
     whole: Vec<bool>,
     /// True if no merge joins symbols across the start of a word, so that words can be encoded separately.
     by_words: bool,
@@ -162,7 +164,7 @@ impl BpeModel {
         if word.is_empty() { Ok(()) } else { windows::count_piece(self, word.as_bytes(), symbols, meter) }
     }
 
-    /// Returns true if every byte of a character becomes part of a token.
+    /// Returns true if every byte of a character has a token.
     fn is_known(&self, letter: char) -> bool {
         let (mut buffer, known) = ([0; 4], |byte: &u8| self.bytes.get(*byte as usize).copied().flatten());
         let letter = letter.encode_utf8(&mut buffer).as_bytes();

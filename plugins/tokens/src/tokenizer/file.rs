@@ -189,7 +189,7 @@ fn compile_pattern(pattern: &Value) -> Result<SplitPattern, String> {
     SplitPattern::new(regex).map_err(|error| format!("a pattern does not compile ({error})"))
 }
 
-/// Adds the steps of a pre-tokenizer; returns true if they write the words in the byte alphabet.
+/// Adds the steps of a pre-tokenizer; returns true if one of them converts the words to the byte alphabet.
 fn pre_tokenizer(value: &Value, cuts: &mut Vec<PretokenizerStep>) -> Result<bool, String> {
     if value.is_null() {
         return Ok(false);
@@ -255,7 +255,7 @@ fn metaspace(value: &Value) -> Result<PretokenizerStep, String> {
         Some("never") => PrependScheme::Never,
         Some("first") => PrependScheme::First,
         Some(_) => PrependScheme::Always,
-        // Files from before 2024 have the flag `add_prefix_space` instead of a scheme.
+        // Files written before 2024 have the flag `add_prefix_space` instead of `prepend_scheme`.
         None if flag(value, "add_prefix_space", true) => PrependScheme::Always,
         None => PrependScheme::Never,
     };

@@ -49,8 +49,8 @@ impl NormalizerStep {
     pub(super) fn max_shrink_factor(&self) -> Option<usize> {
         match self {
             Self::Prepend(_) => Some(1),
-            // A composition joins at most three characters of equal length, and the Kelvin sign (three bytes) becomes
-            // `K` (one byte).
+            // Factor 3: a composition joins at most three characters of equal length, and a Kelvin sign (three bytes)
+            // becomes `K` (one byte).
             Self::Nfc | Self::Nfd | Self::Lowercase => Some(3),
             Self::ReplaceText(from, to) if to.len() >= from.len() => Some(1),
             Self::ReplaceText(from, to) => from.len().checked_div(to.len()).map(|times| times + 1),

@@ -108,7 +108,7 @@ fn a_file_that_cannot_be_used_says_why_in_one_sentence() {
     assert!(FileTokenizer::from_json(b"{").is_err());
 }
 
-/// Words of several windows, with and without characters that the vocabulary lacks.
+/// Counts words that are longer than several windows, with and without characters that the vocabulary lacks.
 #[test]
 fn a_long_word_is_counted_as_a_whole() {
     use crate::windows::{PieceEncoder, WINDOW_BYTES};
@@ -138,7 +138,8 @@ fn a_long_word_is_counted_as_a_whole() {
     }
 }
 
-/// Returns the most probable segmentation, found by a complete search over all segmentations of a word.
+/// Returns the number of tokens in the most probable segmentation of a word, as a reference for the tested code. A
+/// table has the best segmentation up to each offset.
 fn likeliest(tokens: &[(String, f64)], word: &str) -> u64 {
     let mut segmentations: Vec<Option<(f64, u64)>> = vec![None; word.len() + 1];
     segmentations[0] = Some((0.0, 0));

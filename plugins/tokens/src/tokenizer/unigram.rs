@@ -7,8 +7,8 @@ use crate::budget::{CountHalt, TokenMeter};
 use ahash::{HashMap, HashMapExt};
 use std::collections::VecDeque;
 
-/// Difference between the score (logarithm of the probability) of the least likely token and the score of an unknown
-/// token.
+/// Penalty of an unknown token: its score is this much lower than the score (logarithm of the probability) of the
+/// least likely token.
 const PENALTY: f64 = 10.0;
 
 /// Parameters of a unigram model, as read from a tokenizer file.

@@ -12,7 +12,8 @@ use std::sync::atomic::AtomicBool;
 struct Merges(HashMap<(u32, u32), (u32, u32)>);
 
 impl Merges {
-    /// Each rule joins two tokens; characters are tokens by their code, joined ones are numbered from 1 << 24 on.
+    /// Each rule joins two tokens; the number of a character's token is its code point; merged tokens are numbered
+    /// from `1 << 24` on.
     fn new(rules: &[(u32, u32)]) -> Self {
         let numbered = rules.iter().zip(0..).map(|(rule, rank)| (*rule, (rank, (1 << 24) + rank)));
         Self(numbered.collect())
@@ -47,7 +48,7 @@ fn windowed(merges: &Merges, text: &str) -> u64 {
     meter.tokens()
 }
 
-/// Merges of `ab`, `ba`, `aa` and so on up to long tokens, in an order that depends on a number.
+/// Returns pseudo-random merge rules over `a` and `b`, which build up to long tokens; `seed` determines them.
 fn merges(seed: u64) -> Merges {
     let (mut seed, mut tokens, mut rules) = (seed | 1, vec![u32::from(b'a'), u32::from(b'b')], Vec::new());
     while rules.len() < 60 {
@@ -93,7 +94,7 @@ fn characters_are_never_cut() {
     }
 }
 
-/// Merges in which the end of a text decides about the tokens at its beginning, at any distance.
+/// Tests merges with which the end of a text determines the tokens at its beginning, at any distance.
 #[test]
 fn windows_without_a_common_token_never_count_less() {
     let letters: Vec<u32> = (0..2_000).map(|at| 0x4E00 + at).collect();

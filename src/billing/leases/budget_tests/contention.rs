@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU32;
 /// Attempts of one draw.
 const ATTEMPTS: u32 = 32;
 
-/// Store in which others change the rows of the next transactions first.
+/// Store in which the next transactions fail, as if other members had changed their rows first.
 #[derive(Debug)]
 struct ContendedStore {
     store: Arc<dyn Store>,
@@ -72,13 +72,13 @@ async fn a_draw_that_loses_to_others_is_tried_again_and_leaves_no_doubt() {
     store.lost.store(ATTEMPTS, Ordering::Release);
     assert!(gateway.serve(10, 10).await);
     assert_eq!((gateway.total_request_draws(), is_uncertain()), (2, false));
-    // The part of a lowered budget goes back with the draw that succeeds.
+    // The recalled lease of the lowered budget goes back to the pool with the draw that succeeds.
     database.change(&[&gateway], &limits(5_000));
     store.lost.store(ATTEMPTS, Ordering::Release);
     assert!(gateway.serve(10, 10).await);
     assert_eq!((gateway.total_request_draws(), is_uncertain()), (4, false));
     assert_eq!(database.leased(), gateway.available() + 20, "20 are not written yet");
-    // A heartbeat that loses goes on.
+    // A heartbeat continues with its other draws after a draw that fails.
     let needed =
         LeasedBudget::uncovered_budgets(&gateway.principal, u64::MAX).into_iter().map(LeasedBalance::Budget);
     let draw = |balance| PendingRefill { balance, amount: 50, skipped: 0 };

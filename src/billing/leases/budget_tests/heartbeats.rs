@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Returns what no request has reserved of each budget.
+/// Returns the leased amount of each budget that no request has reserved.
 fn parts(gateway: &Gateway) -> Vec<i64> {
     LeasedBudget::uncovered_budgets(&gateway.principal, u64::MAX)
         .iter()
@@ -10,7 +10,8 @@ fn parts(gateway: &Gateway) -> Vec<i64> {
         .collect()
 }
 
-/// Serves until the parts of both budgets are smaller than the expected spending; returns what is left of each.
+/// Serves requests until the leases of both budgets are smaller than the expected spending; returns the rest of each
+/// lease.
 async fn gateway_in_need(database: &Database) -> (Gateway, Vec<i64>) {
     let gateway = database.open("1");
     for _ in 0..10 {
@@ -64,7 +65,7 @@ async fn a_heartbeat_leaves_a_pool_alone_that_was_just_found_empty() {
         assert!(gateway.serve(100, 100).await);
     }
     let leases = gateway.ledger.leases().unwrap();
-    // Later than any time that the test takes.
+    // Later than the end of the test, so that the pool counts as just found empty.
     let found_at = Instant::now() + DAY;
     let nothing = DrawnAmount { amount: 0, rest: 0 };
     leases.pools.lock().values_mut().for_each(|state| state.record_draw(1, nothing, found_at));

@@ -7,7 +7,7 @@ async fn the_last_credits_are_spent_by_members_of_which_none_has_enough() {
     let gateways = Gateways::new();
     let members = ["1", "2", "3"].map(|name| gateways.open(name));
     grant(&members[0].1, 330).await;
-    // Each has a third, and a request needs more.
+    // Each member leases a third of the balance, and a request needs more than that.
     for (_, ledger) in &members {
         ledger.ensure_funded("acme", need(110), deadline()).await.unwrap();
     }
@@ -28,7 +28,7 @@ async fn the_last_credits_are_spent_by_members_of_which_none_has_enough() {
                 leases.pools_wanted_from_peers().into_iter().map(move |pool| (incarnation, pool))
             });
             ledger.leases().unwrap().set_pools_wanted_by_peers(wanted);
-            // For a moment the pool counts as empty.
+            // Ends the short time for which the member treats the pool as empty without reading it.
             let mut pools = ledger.leases().unwrap().pools.lock();
             pools.values_mut().for_each(LeaseState::forget_empty_pool);
         }

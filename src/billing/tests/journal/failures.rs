@@ -20,7 +20,7 @@ impl Process {
         self.journal_state().bytes
     }
 
-    /// Loses the database, and serves a request whose charge the journal cannot write.
+    /// Simulates an outage of the database, and serves a request whose charge the journal cannot write.
     fn serve_unwritten(&self, name: &str, limit: u64) {
         self.connection.full.store(true, Ordering::Release);
         self.limit_journal(limit);
@@ -55,7 +55,7 @@ fn a_journal_without_all_charges_is_failing_until_the_database_has_them() {
     let process = folder.start();
     process.grant(1_000_000);
     process.serve("before", 5, 100);
-    // More bytes than the files may have are dropped.
+    // Charges beyond the maximum size of the journal's files are dropped.
     process.serve_unwritten("dropped", 0);
     let bytes = process.journal_state().bytes;
     process.limit_journal(u64::MAX);

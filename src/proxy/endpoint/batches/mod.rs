@@ -1,5 +1,5 @@
-//! `/v1/batches`: files of requests that run asynchronously. Batches belong to the account, their files to the
-//! key that created them.
+//! `/v1/batches`: files of requests that run asynchronously. A batch belongs to an account, but its files belong to
+//! the key that created them.
 
 mod query;
 
@@ -206,7 +206,8 @@ impl Endpoint for CancelBatch {
         Box::pin(async move {
             let batches = &x.app.batches;
             let record = batches.get(&x.principal.account.id, id).await?;
-            // Cancelling needs the same scopes as creating; `inference.batches` allows both for each endpoint.
+            // A key that may create a batch may also cancel it: this needs the same scopes. `inference.batches`
+            // allows both for each endpoint.
             if !x.principal.has_directly_granted_scope(KeyScope::Batches)
                 && let Ok((lines, _)) = find_endpoint(&Method::POST, &record.endpoint)
             {

@@ -76,7 +76,8 @@ pub fn cached_document() -> &'static Value {
     DOCUMENT.get_or_init(build_document)
 }
 
-/// Returns the schemas of requests and responses by name: those that several endpoints use, and those of one.
+/// Returns the schemas of requests and responses by name: those that several endpoints share, and those that a single
+/// endpoint uses.
 fn schemas() -> Map<String, Value> {
     let mut texts = vec![SCHEMAS.to_owned()];
     for schemas in ENDPOINTS.iter().map(|endpoint| endpoint.openapi_operation().schemas) {

@@ -31,9 +31,10 @@ pub struct Operation {
     pub query: &'static [&'static str],
     /// Names of the request headers.
     pub headers: &'static [&'static str],
-    /// Possible errors besides those of the kind of work.
+    /// Possible errors in addition to those that the kind of work has.
     pub codes: &'static [ErrorCode],
-    /// Schemas that no other endpoint uses, as the members of a JSON object; those of several are in `schemas.json`.
+    /// Schemas that no other endpoint uses, as the members of a JSON object. Schemas of several endpoints are in
+    /// `schemas.json`.
     pub schemas: &'static str,
 }
 
@@ -79,7 +80,7 @@ impl Operation {
         self
     }
 
-    /// Sets the possible errors besides those of the kind of work.
+    /// Sets the possible errors in addition to those that the kind of work has.
     pub const fn with_error_codes(mut self, codes: &'static [ErrorCode]) -> Self {
         self.codes = codes;
         self

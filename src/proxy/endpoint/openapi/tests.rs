@@ -72,13 +72,13 @@ fn every_reference_has_its_schema_and_every_schema_its_use() {
 #[test]
 fn every_code_of_the_table_is_described() {
     let all = document_text();
-    // Codes of the admin listener only.
+    // `Misdirected` is a code of the admin listener only.
     for code in ErrorCode::ALL.into_iter().filter(|code| *code != ErrorCode::Misdirected) {
         assert!(all.contains(code.spec().code), "{code:?}");
     }
 }
 
-/// Returns true if admission accepts a request with one member set to a value.
+/// Returns true if validation accepts the example request of a schema after one member is set to `value`.
 fn admitted(schema: &str, name: &str, value: &Value) -> bool {
     let mut body = build_document()["components"]["schemas"][schema]["example"].clone();
     body[name] = value.clone();

@@ -97,8 +97,7 @@ async fn create_response(x: &mut Exchange<'_>, body: Bytes) -> Result<CreatedRes
     Ok(CreatedResponse { id, queued, stream_permit })
 }
 
-/// Returns the response of a stored document as its client sees it now: for a background response with its current
-/// state.
+/// Returns the response of a stored document as its client sees it now. A background response has its current state.
 ///
 /// # Errors
 /// Returns 404 if the response was deleted meanwhile, and the errors of the store.

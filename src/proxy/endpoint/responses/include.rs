@@ -7,8 +7,8 @@ use penstock_dialect::sealed_items::{seal_item_reasoning, seal_response_reasonin
 use penstock_request_validation::{ENCRYPTED_REASONING_INCLUDE, INCLUDE_VALUES};
 use std::borrow::Cow;
 
-/// Parts that a client wants beside those that are always returned. Log probabilities are returned if they were
-/// requested when the response was created, and the outputs of tools exist nowhere, because the gateway runs none.
+/// Parts that a client wants in addition to those that are always returned. Log probabilities are returned if they
+/// were requested when the response was created. Outputs of tools do not exist, because the gateway runs no tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct IncludedParts {
     sealed_reasoning: bool,

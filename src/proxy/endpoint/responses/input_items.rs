@@ -1,4 +1,4 @@
-//! `GET /v1/responses/{id}/input_items`: the items of the conversation that a stored response answers.
+//! `GET /v1/responses/{id}/input_items`: the items of the conversation to which a stored response is the answer.
 
 use super::include::IncludedParts;
 use super::stored::find_response;

@@ -11,8 +11,9 @@ use std::borrow::Cow;
 
 const MEMBER: &str = "previous_response_id";
 
-/// Returns the access of a request to stored responses, with the conversation that it continues. Responses of batch
-/// lines are in the results of the batch, and background responses are stored by their runs.
+/// Returns the permission of a request to store its response, with the conversation that the request continues. Batch
+/// lines are not stored, because the results of the batch contain their responses. Background responses are stored by
+/// their runs.
 ///
 /// # Errors
 /// Returns a refusal if the disk fails, or if there is no memory for the conversation.
@@ -44,8 +45,8 @@ pub(super) async fn load_stored_response_access(
     Ok(StoredResponseAccess { access, previous })
 }
 
-/// Returns the id in a body that is not validated yet; `None` if the member is not written in the expected form, which
-/// is refused later.
+/// Returns the id in a body that is not validated yet; `None` if the member does not have the expected form. Such a
+/// body is refused later.
 fn previous_response_id(body: &[u8]) -> Option<Cow<'_, str>> {
     memmem::find(body, MEMBER.as_bytes())?;
     let mut members = json::members(body);

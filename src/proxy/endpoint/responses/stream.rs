@@ -67,8 +67,8 @@ pub(super) async fn stream_response(
     Ok(send_events(x, id, watch, (ResponseReplay::new(after), response)).await)
 }
 
-/// Returns true if a response that has ended has the event with this number. The last event has been seen by a client
-/// that reconnects after it, so its stream is empty and not refused.
+/// Returns true if a response that has ended has the event with this number. A client that reconnects after the last
+/// event has a valid number, so it gets an empty stream and no refusal.
 async fn has_event(response: &[u8], number: u64) -> bool {
     let Some(previous) = number.checked_sub(1) else { return true };
     next_piece(&mut ResponseReplay::new(Some(previous)).pieces(response)).await.is_some()
@@ -126,8 +126,8 @@ async fn write_events(x: &mut Exchange<'_>, replay: &mut ResponseReplay, respons
     write_outcome(x.caller.flush().await)
 }
 
-/// Returns the next piece with events that the client lacks; `None` if there is none in this state of the response.
-/// Other tasks run between the pieces that are skipped, which may be many.
+/// Returns the next piece with events that the client does not have yet; `None` if this state of the response has no
+/// more. Many pieces may be skipped, so the task yields after each of them.
 async fn next_piece(pieces: &mut ReplayPieces<'_>) -> Option<Bytes> {
     let mut piece = Vec::new();
     while pieces.write_next(&mut piece) {
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// Ended background response with this number of calls.
+    /// Returns a background response that has ended, with this number of calls.
     fn ended_response(calls: usize) -> Vec<u8> {
         let call = json!({"type": "function_call", "id": "fc_1", "name": "look", "arguments": "{}"});
         let output = vec![call; calls];

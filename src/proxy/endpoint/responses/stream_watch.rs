@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 /// Interval of checks of a response that another gateway runs, and of the key.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// Number of failed checks in a row after which a stream ends: those of half a minute.
+/// Number of consecutive failed checks after which a stream ends; with one check per second, this is half a minute.
 const MAX_FAILED_CHECKS: u32 = 30;
 /// Time after which a stream ends when the process drains: a response in progress gets three seconds.
 const DRAIN_GRACE: Duration = Duration::from_secs(4);

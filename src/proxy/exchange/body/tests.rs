@@ -1,4 +1,4 @@
-//! Memory that a body without a length reserves.
+//! Tests of the memory that is reserved for a body without `Content-Length`.
 #![allow(clippy::unwrap_used)]
 
 use super::*;
@@ -11,7 +11,8 @@ const FIRST_CHUNK: usize = 100;
 const SECOND_CHUNK: usize = 300_000;
 const IDLE: Duration = Duration::from_secs(60);
 
-/// Reads a body of two chunks while all requests may hold `most` bytes; returns it with the bytes that were reserved.
+/// Reads a body of two chunks under a memory limit of `most` bytes for all requests. Returns the body and the number
+/// of reserved bytes.
 async fn read_chunked(most: usize) -> Result<(Bytes, usize), ApiError> {
     let settings = OverloadSettings { requests: 1, bytes: most, queue: 1, wait: IDLE, counting: 1 };
     let admission = AdmissionControl::new(&settings);

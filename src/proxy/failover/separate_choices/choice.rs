@@ -39,7 +39,7 @@ pub(super) struct SharedChoiceState<'a> {
     chosen: CandidateSet,
     deadline: Instant,
     at: u64,
-    /// Progress of the client's stream: at most the head has been sent.
+    /// Progress of the client's stream when the choices are requested: waiting, or only the head has been sent.
     progress: ResponseProgress,
     /// Signal that asks the client's exchange to release its permit, if that exchange is a batch line.
     reclaim_signal: Option<CancellationToken>,
@@ -145,7 +145,8 @@ impl ChoiceOutcome {
     }
 }
 
-/// Requests one choice. The future is boxed, since a request for several choices contains requests for one choice.
+/// Requests one choice. The future is boxed because it is recursive: a request for several choices contains requests
+/// for one choice.
 pub(super) fn request_choice<'s>(
     seed: &'s SharedChoiceState<'_>,
     index: u32,

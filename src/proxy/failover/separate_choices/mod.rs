@@ -3,9 +3,9 @@
 //! request.
 //!
 //! Streams are interleaved, and each event has the index of its choice. The end (finish reasons, usage,
-//! `environment_impact` and `billing_cost`) is sent once, when all choices are complete. If no provider answers one of
-//! the choices, the request fails. The usage is the sum of the choices, so the prompt counts once for each choice, as
-//! often as it was processed.
+//! `environment_impact` and `billing_cost`) is sent once, when all choices are complete. If no provider answers one
+//! of the choices, the request fails. The usage is the sum of the usages of the choices. The prompt therefore counts
+//! once for each choice, because it was processed that often.
 
 mod choice;
 mod joined;
@@ -34,7 +34,7 @@ use std::time::Instant;
 pub(crate) use sum::ChoiceUsage;
 use tokio::sync::mpsc;
 
-/// Maximum number of pieces of all choices that wait for the client.
+/// Maximum number of buffered stream pieces, of all choices together, that the client has not read yet.
 const MAX_PENDING_PIECES: usize = 8;
 
 /// Choices that are to be requested one by one.
@@ -46,7 +46,8 @@ pub(super) struct SeparateChoices {
 }
 
 impl SeparateChoices {
-    /// Selects all choices; `suspect` may have refused the request because of their number.
+    /// Selects all choices. `suspect` is the offer that may have refused the request because of the number of
+    /// choices.
     pub(super) const fn all_choices(suspect: Option<Arc<OfferState>>) -> Self {
         Self { from: 0, suspect }
     }
@@ -122,8 +123,9 @@ pub(super) async fn request_choices(
     }
 }
 
-/// Requests the choices, as many at a time as there are permits, and sends their pieces. Returns the choices that have
-/// ended. With `first_alone`, the other choices are requested only after the first has begun to answer.
+/// Requests the choices, as many at a time as there are permits, and sends the pieces of their streams to the client.
+/// Returns the choices that have ended. With `first_alone`, the other choices are requested only after the first has
+/// begun to answer.
 async fn run_choices(
     run: &mut FailoverRun<'_, '_>,
     seed: &SharedChoiceState<'_>,
@@ -273,7 +275,8 @@ async fn finish_choices(
     Ok(buffered::send_buffered_response(run, head, "application/json", body.downstream).await)
 }
 
-/// Ends a stream: the finish reasons of all choices, usage, `environment_impact` and `billing_cost`, the last event.
+/// Ends a stream: sends the finish reasons of all choices, then usage, `environment_impact` and `billing_cost`, and
+/// then the last event.
 async fn finish_stream(
     run: &mut FailoverRun<'_, '_>,
     primary: &Arc<OfferState>,

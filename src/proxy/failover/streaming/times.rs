@@ -7,17 +7,18 @@ use std::time::{Duration, Instant};
 /// Timeout for the end of a stream after its finish reason and its usage.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Maximum silence after a finish reason that no usage confirms. More output may follow it, so it is longer than
-/// [`END_TIMEOUT`]; but most such answers are complete, and a provider that neither sends `[DONE]` nor closes the
-/// stream delays the end of each of them by this timeout. Engines pause for less than this between two tokens.
+/// Maximum silence after a finish reason that no usage confirms. More output may follow such a finish reason, so this
+/// timeout is longer than [`END_TIMEOUT`], and longer than the pause of an engine between two tokens. It is not
+/// longer still, because most such answers are complete: if the provider neither sends `[DONE]` nor closes the
+/// stream, each answer ends late by this timeout.
 const UNCONFIRMED_END_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Timeout for the usage after the end event of a stream that has not reported it before. Most providers close the
-/// stream at that time; if a provider does not, the end of its answer is delayed by this timeout.
+/// Timeout for the usage after the end event, if the stream has not reported its usage before. Most providers close
+/// the stream after the end event; if a provider does not, its answer ends late by this timeout.
 const LATE_USAGE_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Total delay by the client after which a lost connection counts as caused by it: providers and the proxies before
-/// them close connections that take no data for some ten seconds or more.
+/// Total delay by the client after which a lost connection to the provider counts as caused by the client. Providers,
+/// and the proxies in front of them, close connections that accept no data for about ten seconds.
 const SLOW_CLIENT_DELAY: Duration = Duration::from_secs(10);
 
 /// Deadlines and progress of one attempt.

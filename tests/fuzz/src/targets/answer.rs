@@ -1,4 +1,5 @@
-//! Complete plain answers of chat providers: valid JSON in the client's dialect, with the complete content.
+//! Complete plain answers of chat providers: the translated answer is valid JSON in the client's dialect, with the
+//! complete content.
 
 use crate::stream::{ask, heard, heard_in_response};
 use crate::{choice, json, target};

@@ -6,7 +6,7 @@ use penstock_http_wire::answer::{
     BodyFraming, ChunkDecoder, ChunkStep, Http1ResponseHead, MalformedMessage, header_value,
 };
 
-/// Maximum bytes that are buffered until the end of a line, within chunks.
+/// Maximum number of bytes of a chunked body that are buffered while the end of a line is missing.
 const LINE: usize = 4 * 1024;
 
 /// Answer read from the bytes.
@@ -16,7 +16,7 @@ struct Answer {
     heads: Vec<Http1ResponseHead>,
     head: Vec<u8>,
     body: Vec<u8>,
-    /// Number of bytes after the body, once it has ended.
+    /// Number of received bytes that follow the body; `None` before its end.
     over: Option<usize>,
 }
 
@@ -100,7 +100,7 @@ fn unchunked(parts: &[&[u8]]) -> Result<(Vec<u8>, bool), MalformedMessage> {
     Ok((body, false))
 }
 
-/// Asserts that an encoded body is decoded to the same body.
+/// Asserts that a body that is encoded in chunks is decoded to the same body.
 fn again(body: &[u8]) {
     let mut coded = Vec::new();
     for piece in pieces(body) {

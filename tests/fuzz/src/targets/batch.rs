@@ -6,7 +6,7 @@ use penstock_batch::jsonl::AllowedPaths;
 use penstock_batch::{completion_window, result_line};
 use serde_json::Value;
 
-/// Paths that a batch may use, as in the gateway: the seeds contain these.
+/// Paths that a batch may use; the same as in the gateway, because the seeds contain these paths.
 pub(super) const URLS: AllowedPaths =
     &["/v1/chat/completions", "/v1/messages", "/v1/embeddings", "/v1/rerank", "/v1/images/generations"];
 

@@ -1,5 +1,5 @@
-//! Requests of `/v1/chat/completions`: an accepted one is valid, its canonical form is equivalent, and a part is
-//! refused.
+//! Requests of `/v1/chat/completions`: an accepted request is valid, its canonical form is equivalent, and a
+//! truncated request is refused.
 
 use bytes::Bytes;
 use penstock_request_validation::{RequestLimits, validate_chat_request};

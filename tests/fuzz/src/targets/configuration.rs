@@ -1,4 +1,5 @@
-//! Configurations: every mistake has a message, always the same one; no message contains the secrets of a valid one.
+//! Configurations: every mistake gets a message, always the same one; no message contains the secrets of a valid
+//! configuration.
 
 #[path = "../../../../src/config/mod.rs"]
 #[allow(dead_code, unused_imports, missing_docs, reason = "the gateway uses what is not used here")]
@@ -8,7 +9,7 @@ const SECRET: &str = "sk-canary-7f3a9";
 
 pub fn check(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    // A configuration may name any file, but devices are endless.
+    // A configuration may name any file, but reading a device may never end.
     if text.contains("/dev") || text.contains("/proc") || text.contains("/sys") {
         return;
     }

@@ -1,4 +1,4 @@
-//! Forms: parts and contents do not depend on the cuts; boundaries from any content type.
+//! Forms: parts and contents do not depend on the cuts; boundaries are taken from any content type.
 
 use crate::however_cut;
 use bytes::Bytes;
@@ -25,7 +25,7 @@ fn read(pieces: &[&[u8]], boundary: &str) -> (Parts, Option<MultipartError>) {
             }
         }
         if let Err(broken) = pushed {
-            // The events of a truncated part depend on the cuts.
+            // The events of the truncated last part depend on the cuts, so that part is not compared.
             parts.pop();
             return (parts, Some(broken));
         }

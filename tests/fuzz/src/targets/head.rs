@@ -1,4 +1,5 @@
-//! Heads of requests: the result does not depend on the cuts, a strict parser agrees, and each body has only one end.
+//! Heads of requests: the result does not depend on the cuts, a strict parser agrees, and the length of each body is
+//! unambiguous.
 
 use crate::however_cut;
 use bytes::Bytes;
@@ -53,7 +54,7 @@ pub fn check(bytes: &[u8]) {
     for (name, _) in &fields {
         assert_eq!(ours.field(name), of(name).first().copied(), "{name}");
     }
-    // A body ends by its length or by its chunks, and the head states which.
+    // The head states how the body ends: by a length or by chunks, never by both.
     let (lengths, codings, hosts) = (of("content-length"), of("transfer-encoding"), of("host"));
     assert!(lengths.len() + codings.len() <= 1, "a body that ends in two ways");
     match (lengths.first(), codings.first()) {
@@ -76,7 +77,7 @@ pub fn check(bytes: &[u8]) {
     assert_eq!(ours.closes_connection(), wants(b"close") || (ours.is_http10() && !wants(b"keep-alive")));
 }
 
-/// Asserts that path, query and host together are equal to the target.
+/// Asserts that path, query and host together equal the request target.
 fn aims(ours: &Http1RequestHead, method: &str, named: &str) {
     let path = ours.path();
     let target = ours.query().map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));

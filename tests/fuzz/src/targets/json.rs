@@ -40,7 +40,7 @@ pub fn check(bytes: &[u8]) {
     }
     let sound = json::classify_string(bytes) != StringClass::Invalid;
     let quoted = [b"\"", bytes, b"\""].concat();
-    // A bare quote ends the string, which the caller checks.
+    // An unescaped quote ends the string early; finding it is the task of the caller.
     if sound && json::string_end(&quoted, 0) == Some(quoted.len()) {
         assert!(serde_json::from_slice::<String>(&quoted).is_ok(), "unsound text was taken");
     }

@@ -1,4 +1,5 @@
-//! Files of requests: the findings do not depend on the cuts; each line alone gives the same finding as in its file.
+//! JSONL files of requests: the result of the validation does not depend on the cuts; each line alone gives the same
+//! result as in its file.
 
 use super::batch::URLS;
 use crate::{however_cut, parse};

@@ -18,7 +18,7 @@ pub fn check(bytes: &[u8]) {
             assert_eq!(KeyScopes::parse_lenient(text.split(',')), scopes);
         }
     }
-    // A key generated from these bytes is accepted, and no key with one other character is.
+    // A key generated from these bytes is accepted. The same key with one character changed is refused.
     let mut at = 0;
     let key = ApiKey::generate(&mut |buffer: &mut [u8]| {
         for byte in buffer {

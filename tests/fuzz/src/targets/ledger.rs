@@ -9,7 +9,7 @@ pub fn check(bytes: &[u8]) {
         let _ = books.apply_entry(&entry);
         let Some(seq) = entry.seq.checked_sub(1) else { continue };
         let before = HashChain { seq, hash: after.hash };
-        // An entry written in one chain is read in that chain, and in no other.
+        // An entry that was appended to one hash chain is accepted in that chain only.
         let (mut own, mut out) = (before, Vec::new());
         if own.append(&entry, &mut out).is_err() {
             continue;

@@ -1,4 +1,5 @@
-//! Requests of `/v1/messages`: an accepted one is valid and is accepted by the count too, and a part is refused.
+//! Requests of `/v1/messages`: an accepted request is valid, token counting accepts it too, and a truncated request
+//! is refused.
 
 use bytes::Bytes;
 use penstock_request_validation::{MessagesPurpose, RequestLimits, validate_messages_request};
@@ -17,7 +18,7 @@ pub fn check(bytes: &[u8]) {
     let value: Value = serde_json::from_slice(bytes).expect("what is taken is JSON");
     assert_eq!(value["model"].as_str(), Some(&*ask.model));
     assert_eq!(ask.stream, value["stream"] == true);
-    // `-0` is 0, but the comparison reads it as a fraction.
+    // The gateway reads `-0` as 0; `serde_json` reads it as a float, not as an integer.
     let most = &value["max_tokens"];
     assert_eq!(ask.max_tokens, most.as_u64().or((most.as_f64() == Some(0.0)).then_some(0)));
     assert!(ask.prompt_bytes <= bytes.len());

@@ -1,4 +1,4 @@
-//! Fuzz targets, a file each: the first line states the tested guarantees.
+//! Fuzz targets, one per file. The first line of a file states the tested guarantees.
 #![allow(missing_docs, reason = "each file has one function, and says above it what that checks")]
 
 pub mod answer;

@@ -1,4 +1,5 @@
-//! Answers of providers of embeddings, rerank, images and transcriptions: valid, and within the limits of the request.
+//! Answers of providers of embeddings, rerank, images and transcriptions: the translated answer is valid, and within
+//! the limits of the request.
 
 use crate::{bit, choice, json, target};
 use bytes::Bytes;

@@ -1,5 +1,5 @@
-//! Requests for embeddings, rerank, images, speech and moderation: an accepted one can be sent to every shape of
-//! provider, as valid JSON.
+//! Requests for embeddings, rerank, images, speech and moderation: an accepted request can be translated for every
+//! provider adapter, as valid JSON.
 
 use crate::{abilities, choice, json, target};
 use bytes::Bytes;

@@ -6,7 +6,7 @@ use penstock_dialect::classify_error;
 use penstock_http_wire::error::error_envelope;
 
 const CANARY: &str = "canary7f3a9";
-/// Request that the provider answers, which contains the word.
+/// Request that the provider answers; it contains the word that must not be repeated.
 const REQUEST: &[u8] = br#"{"model":"m","messages":[{"role":"user","content":"canary7f3a9"}]}"#;
 
 pub fn check(bytes: &[u8]) {

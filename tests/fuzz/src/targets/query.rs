@@ -1,4 +1,4 @@
-//! Query of `GET /v1/models`: an error with the name of a field, or a page of valid JSON.
+//! Query of `GET /v1/models`: the answer is an error that names a field, or a page of valid JSON.
 
 use penstock_catalog::{Catalog, CatalogModel, CatalogQuery, LastHourFigures};
 use std::sync::LazyLock;

@@ -1,4 +1,5 @@
-//! Ranges of a file's contents: never beyond its end, and exactly as requested.
+//! Range requests for a file's contents: the range is exactly as requested, and never extends beyond the end of the
+//! file.
 
 #[path = "../../../../src/proxy/endpoint/files/range.rs"]
 #[allow(missing_docs, reason = "compiled into the gateway")]

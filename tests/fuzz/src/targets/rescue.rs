@@ -1,4 +1,5 @@
-//! Streams that break and are rescued by another provider: no text twice, and the client has the text of the second.
+//! Streams that break and are continued by a second provider: no text is repeated, and the client gets the text of
+//! the second provider.
 
 use crate::stream::{ask, conforms, feed, finish, heard, heard_by, shaped};
 use crate::{choice, however_cut, pieces, target};
@@ -29,7 +30,8 @@ pub fn check(bytes: &[u8]) {
         Some(finish(&mut *reply, fault, out))
     });
     let Some(run) = rescued else { return };
-    // Between equal dialects the bytes pass unchanged: the output is only as well-formed as the input.
+    // If client and provider have the same dialect, the bytes pass unchanged: the output is only as well-formed as
+    // the input.
     if client != Dialect::Messages || (one == Dialect::Chat && other == Dialect::Chat) {
         conforms(&ask, &run.out);
     }

@@ -1,5 +1,5 @@
-//! Requests of `/v1/responses`: an accepted one becomes a valid chat request, can be counted too, and a part is
-//! refused.
+//! Requests of `/v1/responses`: an accepted request becomes a valid chat request, token counting accepts it too, and
+//! a truncated request is refused.
 
 use bytes::Bytes;
 use penstock_request_validation::{RequestLimits, ResponsesPurpose, validate_responses_request};

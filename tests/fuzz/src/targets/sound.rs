@@ -1,4 +1,4 @@
-//! Audio of any format: the length does not depend on the cuts, and is at most one second per byte, rounded up.
+//! Audio of any format: the duration does not depend on the cuts, and is at most one second per byte, rounded up.
 
 use crate::however_cut;
 use penstock_media::audio::{AudioError, AudioMeter};

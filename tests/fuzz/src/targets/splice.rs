@@ -1,4 +1,5 @@
-//! Insertion of the two objects into an answer: it does not depend on the cuts, and nothing else changes.
+//! Insertion of `environment_impact` and `billing_cost` into an answer: the result does not depend on the cuts, and
+//! nothing else changes.
 
 use crate::however_cut;
 use bytes::Bytes;

@@ -34,7 +34,7 @@ pub fn check(bytes: &[u8]) {
         assert_eq!(again.len(), 1);
         assert_eq!(again[0].data, event.data);
     }
-    // A small limit ends the stream, whatever follows, and bounds the buffered bytes.
+    // With a small limit, the stream ends with an error whatever follows, and the buffered bytes are bounded.
     if let Ok(events) = read(&[bytes], 64) {
         assert!(events.len() <= bytes.len());
     }

@@ -1,4 +1,4 @@
-//! Exports and rows read from a disk: damaged ones are refused, or survive a round trip.
+//! Exports and rows that are read from a disk: each is refused as damaged, or survives a round trip.
 
 use penstock_storage::accounts::AccountStore;
 use penstock_storage::batches::BatchStore;
@@ -16,7 +16,7 @@ pub fn check(bytes: &[u8]) {
         export(&*other, &mut second).expect("and written");
         assert_eq!(first, second);
     }
-    // Uses the same bytes as a row of each kind.
+    // Stores the same bytes as a row of each table.
     let spaces = [StoreTable::Files, StoreTable::Batches, StoreTable::Keys, StoreTable::Accounts];
     let store = open_in_memory();
     let rows = spaces.into_iter().fold(Transaction::new(), |batch, space| batch.put(space, *b"k", bytes));

@@ -1,4 +1,5 @@
-//! Tables of operators: forecasts, grids, data centres. A planned start is within its window.
+//! Tables that operators supply: carbon forecasts, grids, data centres. A planned start of a batch is within its
+//! window.
 
 use penstock_batch::carbon_forecast::{GridZone, parse_forecast, plan_start};
 

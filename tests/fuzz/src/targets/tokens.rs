@@ -1,4 +1,5 @@
-//! Tokens: neither the estimate nor the bound by bytes is below the exact count; answers of engines are parsed.
+//! Tokens: neither the estimate nor the bound computed from the bytes is below the exact count; parsers of engine
+//! answers never panic.
 
 use crate::bit;
 use penstock_tokens::engine::{self, CountInput, TokenizeApi};

@@ -23,7 +23,7 @@ pub fn check(bytes: &[u8]) {
     for translator in translators() {
         let Ok(ask) = admit(translator.client_dialect(), Bytes::copy_from_slice(body)) else { continue };
         if ask.max_tokens == Some(0) {
-            // The gateway answers such a request without a provider.
+            // The gateway itself answers a request with `max_tokens: 0`, without a provider.
             empty(&ask);
             continue;
         }
@@ -37,7 +37,8 @@ pub fn check(bytes: &[u8]) {
         assert_eq!(value["model"], "engine/model");
         assert_eq!(value["stream"] == true, ask.stream);
         says_the_same(&ask, &sent.concat(), translator.provider_dialect());
-        // Other clients may send files and tools of the same name, which clients of the responses dialect may not.
+        // Clients of other dialects may send files, and several tools of the same name. Clients of the responses
+        // dialect may not.
         let is_lenient = translator.provider_dialect() == Dialect::Responses
             && (ask.required.files || has_equal_names(&value["tools"]));
         if !is_lenient && let Err(refusal) = admit(translator.provider_dialect(), Bytes::from(sent.concat()))
@@ -56,12 +57,12 @@ fn has_equal_names(tools: &Value) -> bool {
     !names.all(|name| known.insert(name))
 }
 
-/// Asserts that a translation to another dialect has the same content. Bodies that only clients can parse, such as with
-/// half of a surrogate pair, are skipped.
+/// Asserts that a translation to another dialect has the same content. Bodies that `serde_json` cannot parse, such as
+/// with half of a surrogate pair, are skipped.
 fn says_the_same(ask: &InferenceRequest, sent: &[u8], provider: Dialect) {
     let read = |bytes| serde_json::from_slice::<Value>(bytes).ok();
     let (Some(asked), Some(sent)) = (read(&ask.body), read(sent)) else { return };
-    // With `allowed_tools`, the translation has only some of the tools.
+    // With `allowed_tools`, the translation contains only the allowed tools.
     let some = !asked["tool_choice"]["allowed_tools"].is_null();
     let form = match ask.dialect.request_body_format() {
         RequestBodyFormat::Chat => Dialect::Chat,
@@ -72,7 +73,7 @@ fn says_the_same(ask: &InferenceRequest, sent: &[u8], provider: Dialect) {
     }
 }
 
-/// Checks the answer to a request for no tokens, for any model name.
+/// Checks the answer to a request with `max_tokens: 0`, for any model name.
 fn empty(ask: &InferenceRequest) {
     let message = |stream| {
         let face =

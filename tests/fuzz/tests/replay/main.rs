@@ -1,8 +1,8 @@
 //! Runs every target with its seeds and with deterministic mutations of them, so that CI never fails at random.
 //! `tests/fuzz/run` uses libFuzzer instead, which is guided by coverage.
 //!
-//! `PENSTOCK_FUZZ_ROUNDS` sets the number of mutations. An input that is a finding is written to a file, which the test
-//! names; `PENSTOCK_FUZZ_INPUT=FILE` with the test's name runs it alone.
+//! `PENSTOCK_FUZZ_ROUNDS` sets the number of mutations. An input that causes a panic is written to a file, whose name
+//! is in the message of the test. `PENSTOCK_FUZZ_INPUT=FILE` and the name of the test run this input alone.
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
 mod mutation;
@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-/// Mutations of a target's seeds, unless they are as long together as [`MOST_BYTES`] before.
+/// Number of mutations of a target's seeds; fewer if the total size reaches [`MOST_BYTES`] first.
 const ROUNDS: usize = 20_000;
 /// Maximum bytes of all mutations of a target's seeds, because the run time grows with the bytes.
 const MOST_BYTES: usize = 8 << 20;

@@ -20,7 +20,7 @@ pub fn listed() -> BTreeSet<String> {
     lines().into_iter().map(|line| line[0].clone()).collect()
 }
 
-/// Names of the files of a folder, without this extension.
+/// Names of the files in a folder that have this extension, without the extension.
 pub fn names(folder: &Path, ending: &str) -> BTreeSet<String> {
     let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     names.map(|name| name.strip_suffix(ending).unwrap().to_owned()).collect()

@@ -30,7 +30,7 @@ pub async fn records(client: &Client) -> BTreeSet<String> {
 /// Objects of the bucket and files in the folders of temporary files.
 #[derive(Clone, Debug, Default)]
 pub struct Stored {
-    /// IDs of complete objects, once for each.
+    /// IDs of complete objects; an ID occurs once for each of its objects.
     pub objects: Vec<String>,
     /// IDs of files with segments.
     pub segments: BTreeSet<String>,
@@ -65,7 +65,7 @@ impl Stored {
         self.objects.iter().filter(|id| !records.contains(*id)).count()
     }
 
-    /// Compares with the records of files, none of which grows.
+    /// Compares the stored objects with the file records. Requires that no file is being written.
     pub fn check(&self, records: &BTreeSet<String>) -> Result<(), String> {
         let objects: BTreeSet<&String> = self.objects.iter().collect();
         let missing = records.iter().find(|id| !objects.contains(id));

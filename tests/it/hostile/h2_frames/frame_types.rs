@@ -21,7 +21,7 @@ pub(super) fn invalid_frame_types() -> Table {
             _ => Vec::new(),
         }
     };
-    // Frames on a stream that belong to the connection, and vice versa.
+    // Frames of the connection (such as PING) on a stream, and frames of a stream on stream 0.
     for (kind, stream) in [
         (DATA, 0),
         (HEADERS, 0),
@@ -80,7 +80,7 @@ pub(super) fn invalid_frame_types() -> Table {
         table.push((what.into(), bytes, Connection));
     }
     table.push(("an acknowledgement on stream 1".into(), frame(SETTINGS, ACK, 1, b""), Connection));
-    // Frames that only a server may send, or none.
+    // Frames that a client must not send: pushes, and streams with even numbers.
     table.push((
         "a push".into(),
         [open(1), frame(PUSH, END_HEADERS, 1, &payload(PUSH))].concat(),

@@ -90,7 +90,7 @@ pub(super) fn invalid_header_blocks(key: &str) -> Table {
     table.push(("a tunnel".into(), only(key, &connect), Refused));
     let extended = [field(":method", "CONNECT"), field(":protocol", "websocket"), scheme, path, authority];
     table.push(("a tunnel with a protocol".into(), only(key, &extended), Refused));
-    // A body whose length differs from its head's statement.
+    // Body whose length differs from `content-length`.
     for (stated, body) in [("5", &b"123"[..]), ("2", b"123"), ("0", b"1")] {
         let block =
             [pseudo("POST", CHAT), field("authorization", key), field("content-length", stated)].concat();
@@ -98,7 +98,7 @@ pub(super) fn invalid_header_blocks(key: &str) -> Table {
         let bytes = [head, frame(DATA, END_STREAM, 1, body)].concat();
         table.push((format!("{} bytes where {stated} were announced", body.len()), bytes, Refused));
     }
-    // The same in several frames, without a frame, and with trailers.
+    // Wrong body lengths with several DATA frames, without a DATA frame, and with trailers.
     let announced_head = |stated: &str, flags| {
         let block =
             [pseudo("POST", CHAT), field("authorization", key), field("content-length", stated)].concat();

@@ -31,7 +31,7 @@ pub(super) struct ChunkReader {
     is_buffered: bool,
     choices: Vec<ChoiceDecoder>,
     last_reasoning_name: Option<ReasoningName>,
-    /// True if the last finish reason came with text.
+    /// True if the chunk with the last finish reason had text too.
     finish_with_text: bool,
     /// True if the last usage came in a chunk with output.
     usage_with_output: bool,
@@ -97,7 +97,7 @@ impl ChunkReader {
             let mut added = events.iter().skip(before);
             self.usage_with_output = added.any(|event| event.generated_bytes() > 0);
         }
-        // The usage is recorded last, because nothing after the usage is read once `[DONE]` has arrived.
+        // The usage is the last event of the chunk, because after `[DONE]` no event behind the usage is read.
         events.extend(measured.map(AnswerEvent::Energy));
         events.extend(usage.map(AnswerEvent::Usage));
         let alone = count == 1 && usage.is_none() && measured.is_none();
@@ -154,8 +154,8 @@ impl ChunkReader {
             self.choices.resize_with(at + 1, ChoiceDecoder::default);
         }
         let choice = self.choices.get_mut(at).ok_or_else(malformed_error)?;
-        // A buffered answer has each choice once. A repeated index means that this choice was not requested or has a
-        // false index.
+        // A buffered answer has each choice once. A repeated index means that the provider sent a choice that was not
+        // requested, or a false index.
         if choice.is_finished && self.is_buffered {
             return Err(malformed_error());
         }
@@ -204,9 +204,10 @@ struct ChunkContext<'a> {
 }
 
 impl ChoiceDecoder {
-    /// Completes the delta of the last chunk from the message that some engines send next to it, with the whole answer.
-    /// From that message only channels are read that have had no output so far, and `reasoning_details` only if there
-    /// is no reasoning text. Returns the members, and true if the tool calls are those of the message.
+    /// Completes the delta of a chunk with a finish reason: some engines add a message with the whole answer to that
+    /// chunk. From the message the decoder takes only channels (text, reasoning, refusal, tool calls) that have had
+    /// no output so far, and `reasoning_details` only without reasoning text. Returns the members, and true if the
+    /// tool calls come from the message.
     fn complete_from_whole<'a>(
         &self,
         delta: MessageMembers<'a>,

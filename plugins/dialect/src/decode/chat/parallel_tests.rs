@@ -82,7 +82,7 @@ fn read(client: Dialect, events: impl Iterator<Item = Value>) -> Calls {
     calls
 }
 
-/// Returns the same calls from a buffered answer.
+/// Returns the name and the arguments of the calls that are decoded from a buffered answer with these calls.
 fn plain(calls: &[(&str, &str, &str)]) -> Calls {
     let calls: Vec<Value> =
         calls.iter().map(|(id, name, arguments)| part(json!(id), json!(name), json!(arguments))).collect();

@@ -133,7 +133,7 @@ fn an_answer_of_unknown_content_alone_is_malformed() {
         let result = super::decode_completion(Bytes::from(whole.to_string()), "s", &mut Vec::new());
         assert_eq!(result.unwrap_err().kind, UpstreamErrorKind::Malformed);
     }
-    // Chunks that keep a connection alive, and an answer that is empty.
+    // Keepalive chunks and chunks with empty content are valid.
     for harmless in [
         json!({}),
         json!([null]),
@@ -284,7 +284,7 @@ fn a_member_of_an_invalid_type_is_malformed() {
             super::decode_completion(Bytes::from(body.to_string()), "seed", &mut Vec::new()).unwrap_err();
         assert_eq!(fault.kind, UpstreamErrorKind::Malformed, "{body}");
     }
-    // Only a buffered answer must have a message.
+    // A buffered answer must have a message; a chunk of a stream may lack it.
     let silent = json!({"choices": [{"index": 0, "finish_reason": "stop"}]});
     assert_eq!(decode(&format!("data: {silent}\n\n")).1, None);
     let fault =

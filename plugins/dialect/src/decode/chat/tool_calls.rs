@@ -1,7 +1,7 @@
 //! Assignment of streamed fragments to tool calls.
 //!
-//! In the dialect `index` identifies a call, and id and name come once. Engines omit the index, repeat id and name,
-//! send null for absent members, give every call index 0, or send arguments as an object.
+//! By the rules of the dialect, `index` identifies a call, and id and name come once. Engines omit the index, repeat
+//! id and name, send null for absent members, give every call index 0, or send arguments as an object.
 //!
 //! If the index is ambiguous, a fragment with a name begins another call in two cases: the arguments so far are
 //! complete or empty and its id or name differs; or the arguments so far are complete and it has arguments itself.
@@ -73,7 +73,7 @@ impl<'a> ToolCallFragment<'a> {
             }
         }
         if !has_function {
-            // Some engines write the name and the arguments beside the id.
+            // Some engines write the name and the arguments at the level of the id, instead of in `function`.
             fragment.parse_function(element)?;
         }
         json_cursor::is_object(element).then_some(fragment)
@@ -142,12 +142,12 @@ fn nonempty_string_body(value: &[u8]) -> Option<&[u8]> {
     (!inside.is_empty()).then_some(inside)
 }
 
-/// Source of a fragment, and destination of the events that it gives.
+/// Source of a fragment, and destination of the events that are decoded from it.
 pub(super) struct FragmentContext<'a> {
     pub(super) source: &'a Bytes,
     pub(super) choice: u32,
     pub(super) seed: &'a str,
-    /// True if arguments may still be held back, because a finish reason may follow that emits them.
+    /// True if arguments may still be held back: a finish reason may follow, at which they are emitted.
     pub(super) may_hold: bool,
     pub(super) split_surrogate: &'a mut SplitSurrogate,
     pub(super) events: &'a mut Vec<AnswerEvent>,
@@ -295,7 +295,7 @@ impl ToolCallTracker {
         Some(self.calls.len() - 1)
     }
 
-    /// Returns true if a fragment that matches this call begins another one.
+    /// Returns true if a fragment begins another call although its index or id is that of this call.
     fn begins_new_call(&mut self, at: usize, fragment: &ToolCallFragment<'_>) -> bool {
         let Some(call) = self.calls.get_mut(at).filter(|call| call.number.is_some()) else { return false };
         let Some(name) = fragment.name else { return false };
@@ -322,7 +322,7 @@ fn has_id(call: &TrackedCall, id: &[u8]) -> bool {
     equals_text(call.id.as_ref(), id)
 }
 
-/// Returns true if a text equals the body of this string after unescaping.
+/// Returns true if `known` equals `inside`, the body of a JSON string, after both are unescaped.
 fn equals_text(known: Option<&EscapedText>, inside: &[u8]) -> bool {
     known
         .is_some_and(|known| known.escaped() == inside || json::escaped_text_equals(inside, &known.decoded()))

@@ -24,7 +24,7 @@ fn translate(client: Dialect, chunks: &[Value]) -> (String, Option<UpstreamError
     (out, run.fault, run.finish_reason)
 }
 
-/// Returns the body for a client of a plain answer, or the kind of its error.
+/// Translates a buffered answer for a client; returns the body, or the kind of the error.
 fn translate_plain(client: Dialect, body: &[u8]) -> Result<Value, UpstreamErrorKind> {
     let (ask, abilities) = (sample_request(client, false), OfferCapabilities::default());
     let target = test_support::sample_target(Dialect::Chat, &abilities);
@@ -101,7 +101,7 @@ fn calls_in_other_positions_and_under_other_names_are_calls() {
     let snapshots = snapshots.map(|text| call(json!({"name": "f", "arguments": text})));
     let cases = [
         vec![delta(json!({"content": "Text"})), last.clone()],
-        // A message that repeats the calls of the stream.
+        // The last chunk has a message that repeats the call of the stream.
         vec![call(function.clone()), last],
         vec![delta(json!({"tool_calls": [flat]})), end.clone()],
         vec![
@@ -112,7 +112,7 @@ fn calls_in_other_positions_and_under_other_names_are_calls() {
         vec![call(json!({"name": "f", "parameters": {"x": 1}})), end.clone()],
         vec![call(json!({"name": "f", "arguments": "", "parameters": "{\"x\":1}"})), end.clone()],
         snapshots.into_iter().chain([end.clone()]).collect(),
-        // A last chunk that repeats the call.
+        // The last chunk repeats the whole call.
         vec![
             call(json!({"name": "f", "arguments": "{\"x\""})),
             call(json!({"arguments": ":1}"})),
@@ -169,7 +169,8 @@ fn a_snapshot_behind_continuations_is_an_error_and_nested_arguments_are_none() {
         calls.chain([finish("tool_calls")]).collect::<Vec<_>>()
     };
     for client in CLIENTS {
-        // The second one may be a nested object; the third shows that it was not.
+        // The second fragment may continue the arguments with a nested object. The third one proves that both are
+        // snapshots.
         let (_, fault, _) = translate(client, &stream(&["{\"a\":", "{\"a\":1", "{\"a\":1}"]));
         assert_eq!(fault, Some(UpstreamErrorKind::ModelOutput), "{client:?}");
         let (out, fault, _) = translate(client, &stream(&["{\"a\":", "{\"a\":", "{\"a\":1", "}}}"]));

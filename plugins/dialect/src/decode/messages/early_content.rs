@@ -21,7 +21,7 @@ pub(crate) fn split_message_start(data: &[u8], seen: &EventMembers<'_>) -> Optio
     Some(events)
 }
 
-/// Returns the object with this value of a member that it has.
+/// Returns a copy of the object in which the member `name` has the new value. The object must have this member.
 fn with_member(object: &[u8], name: &str, new_value: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(object.len());
     for (key, value) in json_cursor::members(object) {

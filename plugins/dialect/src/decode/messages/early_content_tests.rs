@@ -6,7 +6,7 @@ use crate::{conformance, find_translator, test_support};
 use penstock_core::{Dialect, FinishReason, OfferCapabilities, UpstreamErrorKind};
 use serde_json::{Value, json};
 
-/// Returns a stream whose `message_start` has this content, with further events before its end.
+/// Returns a stream whose `message_start` event has this content. `events` follow before the end of the stream.
 fn stream(content: &Value, events: &[Value], stop_reason: &str) -> String {
     let event = |data: &Value| format!("event: {}\ndata: {data}\n\n", data["type"].as_str().unwrap());
     let message = json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "x", "content": content,

@@ -20,7 +20,8 @@ fn request(client: Dialect) -> InferenceRequest {
     test_support::sample_request(client, body)
 }
 
-/// Stream of a text and two calls; these are the indices and the ids of the calls.
+/// Returns a stream of a text block and two tool calls. `indices` are the indices of the three blocks, and `ids` are
+/// the ids of the calls.
 fn stream(indices: [usize; 3], ids: &[Value]) -> String {
     let event = |data: Value| format!("event: {}\ndata: {data}\n\n", data["type"].as_str().unwrap());
     let message = json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "x", "content": [],

@@ -34,8 +34,9 @@ impl UsageCounter {
         }
     }
 
-    /// Merges the usage of the `message_start` event. Its output tokens are only a placeholder and are ignored, and so
-    /// is an input of 0 without cached tokens. If no later event has these counts, the gateway estimates them.
+    /// Merges the usage of the `message_start` event. Its output tokens are only a placeholder and are ignored. An
+    /// input of 0 without cached tokens is ignored too. If no later event has these counts, the gateway estimates
+    /// them.
     pub(super) fn merge_start(&mut self, usage: &[u8]) {
         self.merge(usage);
         (self.output, self.thinking) = (None, 0);

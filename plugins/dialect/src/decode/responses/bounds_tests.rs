@@ -42,7 +42,7 @@ fn decode(stream: &str, chunk: usize) -> (Vec<AnswerEvent>, Option<UpstreamError
 fn a_final_output_with_too_many_items_is_output_of_the_model() {
     let open: String = (0..MAX_ITEMS).map(message).collect();
     let text = r#"{"type":"message","content":[{"type":"output_text","text":"a"}]}"#;
-    // If each item was compared with each known item, the largest output would take minutes.
+    // If the decoder compared each item with each known item, the largest output would take minutes.
     for (open, item, count, chunk) in [
         ("", text, MAX_ITEMS + 1, 1),
         ("", r#"{"type":"x"}"#, MAX_ITEMS + 1, 1),

@@ -88,7 +88,8 @@ impl<'a> EventMembers<'a> {
         value.filter(|value| json_cursor::string_body(value).is_some())
     }
 
-    /// Returns the index in its item of the part of this kind; 0 if the event has none, and `None` if it is invalid.
+    /// Returns the index, within its item, of the event's part of this kind. Returns 0 if the event states no index,
+    /// and `None` if the index is invalid.
     pub(super) fn part_index(&self, kind: PartKind) -> Option<u64> {
         let index = if kind == PartKind::Summary { self.summary_index } else { self.content_index };
         match index {

@@ -209,8 +209,8 @@ impl DecodedItem {
     }
 
     /// Emits the rest of a part's complete text, beyond what the deltas had. Returns `Malformed` if the complete text
-    /// contradicts the emitted text, or if other text of the channel was emitted after the part, so that the missing
-    /// end cannot follow in order.
+    /// contradicts the emitted text. Also returns `Malformed` if other text of the channel was emitted after the
+    /// part, because the missing end can then no longer be emitted in order.
     pub(super) fn push_complete_text(
         &mut self,
         key: PartKey,

@@ -1,4 +1,4 @@
-//! Tests of texts that the deltas contain only in part, or not at all.
+//! Tests of texts of which the deltas contain only a part, or nothing.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use super::*;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 type Decoded = Result<Vec<(&'static str, String)>, UpstreamErrorKind>;
 
-/// Returns the texts of a stream by channel; asserts that they do not depend on a cut at any byte.
+/// Returns the texts of a stream by channel; asserts that they are the same wherever the stream is split.
 fn decode(events: &[Value]) -> Decoded {
     let created = json!({"type": "response.created", "response": {"status": "in_progress"}});
     let stream: String =
@@ -71,8 +71,8 @@ fn completed(output: &[Value]) -> Value {
     json!({"type": "response.completed", "response": {"status": "completed", "output": output}})
 }
 
-/// Kinds of text: item without the text, complete item with it, name of the events, name of the member with the
-/// complete text, name of the channel, a beginning, and the complete text.
+/// Kind of text: item without the text, function that adds the complete text to the item, name of the events, name of
+/// the member with the complete text, name of the channel, a prefix of the text, and the complete text.
 type Kind = (Value, fn(&str) -> Value, &'static str, &'static str, &'static str, &'static str, &'static str);
 
 fn kinds() -> Vec<Kind> {
@@ -119,7 +119,8 @@ fn kinds() -> Vec<Kind> {
     ]
 }
 
-/// Events that end a text: that of the text, of the part, of the item, and of the response.
+/// Returns the possible endings of a text: the event that ends the text, the part, the item or the response, and
+/// combinations of them.
 fn ends(whole: fn(&str) -> Value, name: &str, member: &str, text: &str) -> Vec<Vec<Value>> {
     let done = event(&format!("{name}.done"), member, text);
     let item_done = item("done", 0, &whole(text));
@@ -238,7 +239,8 @@ fn items_that_no_event_announced_are_taken_from_the_response() {
         decode(&events),
         texts(&[("reasoning", "Hm."), ("text", "Hello"), ("call", "f"), ("arguments", "{}")])
     );
-    // All items have the same index, or an index that differs from the final response object.
+    // Either all items have the same index, or the index of the call differs from its position in the final response
+    // object.
     for index in [0, 3] {
         let events = [
             item("added", 0, &json!({"type": "reasoning"})),

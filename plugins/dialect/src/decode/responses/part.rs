@@ -144,8 +144,8 @@ impl DecodedPart {
         }
     }
 
-    /// Records text that was emitted, and adds the bytes that are stored of it to `stored_bytes`, or subtracts those that
-    /// are no longer stored.
+    /// Records text that was emitted. Updates `stored_bytes`: adds the bytes that are stored of the text, and
+    /// subtracts bytes that are no longer stored.
     pub(super) fn record_emitted_text(&mut self, text: &str, stored_bytes: &mut usize) {
         self.len += text.len();
         self.exact = text.bytes().fold(self.exact, Fingerprint::then);
@@ -221,8 +221,8 @@ impl InitialText {
         size_of::<Self>() + self.text.len()
     }
 
-    /// Returns true if the first delta of the part continues this text, and false if it repeats the text or the text is
-    /// a complete call.
+    /// Returns true if the first delta of the part continues this initial text. Returns false if the delta repeats
+    /// the initial text, or if the initial text is already a complete call.
     pub(super) fn is_continued_by(&self, delta: &str) -> bool {
         let repeats = self.text.starts_with(delta) || delta.starts_with(&self.text);
         let is_whole_call = || {
@@ -233,7 +233,8 @@ impl InitialText {
     }
 }
 
-/// Last part with text in each text channel. The missing end of an earlier part can no longer be emitted in order.
+/// Last part with text in each text channel. Only the last part can get more text: the missing end of an earlier part
+/// can no longer be emitted in order.
 #[derive(Debug, Default)]
 pub(super) struct LastParts(Vec<(TextChannel, (usize, PartKey))>);
 

@@ -6,14 +6,15 @@ use bytes::Bytes;
 use penstock_core::*;
 use serde_json::{Value, json};
 
-/// Arguments with many characters that are escaped, without their end.
+/// Number of escaped quotes in the tool arguments of these tests. The arguments are incomplete.
 const QUOTES: usize = 150;
 
 fn arguments() -> String {
     format!("{{\"a\":\"{}{}", "\\\"".repeat(QUOTES), "x".repeat(700))
 }
 
-/// Returns the delivered part of a stream from this provider, which is the same at every split, and the output.
+/// Returns the usage of the delivered part of a provider's stream, and the output; asserts that both are the same at
+/// every split.
 fn delivered_usage(provider: Dialect, stream: &str) -> (DeliveredUsage, String) {
     let abilities = OfferCapabilities::default();
     let target = test_support::sample_target(provider, &abilities);
@@ -46,7 +47,7 @@ fn arguments_that_wait_do_not_hide_the_text_before_them() {
     let stream = chunk(json!({"content": "Sure."})) + &call(0, "{\"b\":") + &call(1, &arguments());
     let (part, out) = delivered_usage(Dialect::Chat, &stream);
     assert!(out.contains("Sure.") && !out.contains("xxx"), "the second call waits: {out}");
-    // The names of both calls count.
+    // The names of both calls count as delivered.
     let delivered = "Sure.".len() + "f0".len() + "{\"b\":".len() + "f1".len();
     assert_eq!((part.is_empty, part.bytes), (false, delivered));
 }

@@ -1,4 +1,5 @@
-//! Tests that energy which a messages provider reports is read at every position, as from a chat provider.
+//! Tests that the gateway reads the energy that a messages provider reports, at every position of the stream, as it
+//! does for a chat provider.
 
 use super::admitted_request;
 use crate::{find_translator, test_support};

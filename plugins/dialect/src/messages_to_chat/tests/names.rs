@@ -65,7 +65,7 @@ fn the_last_of_two_types_is_used() {
 fn invalid_json_never_reaches_the_client() {
     let events = valid_events();
     for (at, (name, data)) in events.iter().enumerate() {
-        // The first and the last events are written anew, and errors after the end of the answer are ignored.
+        // The gateway writes the first and the last events itself, and ignores errors after the end of the answer.
         if matches!(&**name, "message_start" | "message_delta" | "message_stop") {
             continue;
         }

@@ -1,4 +1,5 @@
-//! Property tests: output text equals input text for any splits and block switches.
+//! Property tests: the client receives the text of the provider, for any split of the stream and any order of its
+//! blocks.
 
 use super::admitted_request;
 use crate::messages_to_chat::TRANSLATOR;

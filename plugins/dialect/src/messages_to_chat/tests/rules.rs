@@ -165,7 +165,7 @@ fn ids_and_long_names_match_in_call_result_and_choice() {
     assert_eq!(call["function"]["name"].as_str().unwrap().len(), 64);
 }
 
-/// Block types that validation accepts as blocks of vendor tools, and an unknown block type.
+/// Tests the block types that validation accepts as blocks of vendor tools, and an unknown block type.
 #[test]
 fn blocks_of_vendor_tools_are_skipped_for_both_roles() {
     let abilities = OfferCapabilities::default();
@@ -186,7 +186,7 @@ fn blocks_of_vendor_tools_are_skipped_for_both_roles() {
         let block =
             || json!({"type":kind,"id":"i","tool_use_id":"i","name":"n","input":{},"content":[{"type":"x"}]});
         assert_eq!(asked(json!([block(), text()]), json!([text(), block()])).unwrap(), expected, "{kind}");
-        // The message has content, but only models of the other vendor can read it.
+        // The message has content, but only the models of the vendor that runs the tool can read it.
         let refusal = asked(json!([block()]), json!([text()])).unwrap_err();
         assert_eq!(
             (refusal.code, refusal.param.as_deref()),
@@ -326,7 +326,8 @@ fn invalid_requests_are_refused_without_a_panic() {
     }
 }
 
-/// A reply reports its buffered bytes for each pair of dialects: incomplete events, held events, calls.
+/// The translation of a stream reports its buffered bytes for each pair of dialects: incomplete events, held events,
+/// calls.
 #[test]
 fn buffered_bytes_of_a_stream_are_reported() {
     let long = "x".repeat(50_000);
@@ -418,7 +419,7 @@ fn reasoning_that_the_client_does_not_see_is_not_delivered() {
         reply.push(chunk(json!({"content": "Well"})).into(), &mut out).unwrap();
         let part = reply.delivered_usage();
         assert_eq!((part.bytes, part.is_empty), (seen + 4, false), "{thinking}");
-        // A complete answer has its reasoning counted.
+        // The usage of the whole answer includes the reasoning, hidden or not.
         assert_eq!(reply.estimated_usage().output, 5);
     }
 }

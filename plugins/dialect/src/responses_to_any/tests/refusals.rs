@@ -23,7 +23,7 @@ fn a_part_of_the_conversation_is_named_by_its_item() {
     for (input, expected) in [
         (json!([said("user"), audio]), "input[1].content[1].type"),
         (json!([with(bitmap.clone())]), "input[0].content[1].image_url"),
-        // The messages and the calls of one answer are joined.
+        // Validation joins the messages and the calls of one answer, but the error names the client's item.
         (
             json!([
                 said("user"),

@@ -1,5 +1,5 @@
-//! Streams of background responses: made from the object of the response, they follow the grammar of live streams, can be
-//! continued after every event, and are read alike however their bytes are cut.
+//! Tests of the streams of background responses, which are made from the response object. They follow the grammar of
+//! live streams, can be continued after every event, and give the same events however their bytes are split.
 
 use super::{admitted_request, event_types, events};
 use crate::background_response::{

@@ -63,7 +63,7 @@ impl BlockWriter {
             + self.signature.as_ref().map_or(0, length)
     }
 
-    /// Returns true if the next block must not be opened yet, because this one has incomplete tool arguments.
+    /// Returns true if the arguments of this tool call are incomplete, so that the next block must not be opened yet.
     pub(super) fn has_incomplete_arguments(&self) -> bool {
         matches!(self.kind, BlockKind::Tool(_)) && self.arguments.state() != JsonState::Complete
     }
@@ -82,8 +82,8 @@ impl BlockWriter {
         text_memory_bytes(text)
     }
 
-    /// Records a text of the block; returns true if the client sees the text: not if reasoning is omitted, or tool
-    /// arguments do not begin an object.
+    /// Records a text of the block. Returns true if the client gets the text, and false for omitted reasoning and for
+    /// tool arguments that do not begin an object.
     fn record_text(&mut self, text: &EscapedText) -> bool {
         match self.kind {
             BlockKind::Text => true,

@@ -192,14 +192,14 @@ fn strip_trailing_commas(text: &str) -> String {
 }
 
 /// Returns the longest prefix of truncated JSON that can be closed to form an object. The text may be as long as an
-/// answer, so it is read three times, and not once for each possible end.
+/// answer, so it is read only three times, instead of once for each possible end.
 fn close_partial(text: &str) -> String {
     let sound = valid_prefix(text);
     let (mut watch, mut end) = (PartialJson::new(), 0);
     for (at, letter) in sound.char_indices() {
         watch.push(letter.encode_utf8(&mut [0; 4]));
-        // Inside a number or word, `can_close_brackets` parses it again. It is called there only in the last bytes of
-        // the text, because elsewhere a later prefix can be closed after the number or word.
+        // Inside a number or word, `can_close_brackets` parses this number or word again. It is called there only in
+        // the last bytes of the text: elsewhere the number or word ends later, and a longer prefix can be closed.
         let before = !watch.is_in_scalar() || sound.len() - at <= MAX_SCALAR_BYTES;
         if before && watch.can_close_brackets() {
             end = at + letter.len_utf8();
@@ -249,7 +249,7 @@ mod tests {
         assert_eq!(cut(""), "{}");
     }
 
-    /// Returns the same result by trying every position.
+    /// Reference implementation of [`close_partial`], which tries every position.
     fn close_by_trial(text: &str) -> String {
         let mut best = "{}".to_owned();
         let (mut nest, mut inside, mut escaped) = (Vec::new(), false, false);

@@ -110,7 +110,7 @@ impl ResponseMembers {
 }
 
 /// Returns the error code for a failed response. Clients of this dialect act on these codes: they wait, shorten the
-/// conversation, or retry. An error of the client that no repetition cures gets `invalid_prompt`.
+/// conversation, or retry. A client error for which a retry is useless gets `invalid_prompt`.
 pub(crate) const fn failure_code(code: ErrorCode) -> &'static str {
     match code {
         ErrorCode::RateLimited | ErrorCode::Overloaded => "rate_limit_exceeded",
@@ -165,7 +165,7 @@ impl EventSequence {
         self.next
     }
 
-    /// Uses up the next number for an event that is not written.
+    /// Skips one sequence number, for an event that is not written.
     pub(super) const fn skip_event(&mut self) {
         self.next = self.next.saturating_add(1);
     }

@@ -1,5 +1,6 @@
-//! Replay of the events of a background response, built from its stored object. The number of an event depends on the
-//! object alone, so a stream can be continued after any event: by another gateway, and after a restart.
+//! Replay of the events of a background response, built from its stored object. The sequence number of an event
+//! depends on the object alone. A stream can therefore be continued after any event, also by another gateway and
+//! after a restart.
 //!
 //! ```text
 //! 0 response.created   1 response.queued   2 response.in_progress   3… events of the items   last event
@@ -14,8 +15,8 @@ use penstock_core::ApiError;
 use penstock_json_scan::json;
 use std::io::Write as _;
 
-/// Replay of the events of one response, in pieces. A piece is one event of the start, the events of one item, or the
-/// last event.
+/// Replay of the events of one response, in pieces. A piece is one of the opening events, the events of one item, or
+/// the last event.
 #[derive(Debug, Default)]
 pub struct ResponseReplay {
     events: EventSequence,
@@ -73,8 +74,8 @@ impl<'a> Iterator for OutputItems<'a> {
 }
 
 impl ReplayPieces<'_> {
-    /// Writes the next piece, without the events that the client has. Returns false, and writes nothing, if there is no
-    /// piece: until the state of the response changes, or at the end.
+    /// Writes the next piece, without the events that the client has. Returns false, and writes nothing, if no piece
+    /// can be written: at the end, and until the state of the response changes.
     pub fn write_next(&mut self, out: &mut Vec<u8>) -> bool {
         let (kind, state, next) = match self.replay.position {
             ReplayPosition::Created => {
@@ -131,8 +132,9 @@ impl ResponseReplay {
         ReplayPieces { replay: self, response, items: None }
     }
 
-    /// Writes the event `error`, which ends a stream although the response goes on. Its number is that of the last
-    /// event that the client has, so that a client that continues the stream after this number misses no event.
+    /// Writes the event `error`, which ends the stream although the response goes on. The event repeats the number of
+    /// the last event that the client has. A client that continues the stream after this number therefore misses no
+    /// event.
     pub fn write_error(&self, refusal: &ApiError, out: &mut Vec<u8>) {
         let written = self.events.next_number().saturating_sub(1);
         let number = self.after.map_or(written, |after| written.max(after));

@@ -119,7 +119,7 @@ fn text_after_the_arguments_of_a_closed_call_is_an_error_and_never_dropped() {
             }
         }
     }
-    // Without another item in between, the client gets the arguments as the model wrote them.
+    // If no other item follows, the call is still open, and the client gets the arguments as the model wrote them.
     let events = [start(0), arguments(0, "{\"a\":1}"), arguments(0, " x")];
     let (last, is_invalid) = last_event(&events, json!([]));
     assert_eq!((&last["response"]["output"][0]["arguments"], is_invalid), (&json!("{\"a\":1} x"), false));

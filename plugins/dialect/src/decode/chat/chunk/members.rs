@@ -1,4 +1,4 @@
-//! Members of the choices of a chunk and of their messages, with raw values.
+//! Parsed members of a chunk, of its choices and of their messages. The values stay raw JSON.
 
 use super::super::finish_reason;
 use super::error_members::{self, ErrorMembers, is_truthy};
@@ -135,14 +135,15 @@ impl<'a> MessageMembers<'a> {
                 // An engine that sends both names gives both the same text, so that either can be read.
                 "reasoning_content" | "reasoning" => {
                     members.reasoning = members.reasoning.or(Some(value));
-                    // An engine that sends both names also accepts the older name, so that name is recorded.
+                    // Engines that send both names also accept the older one, `reasoning_content`, in later requests.
+                    // So the older name is recorded.
                     let is_reasoning = key == "reasoning" && members.reasoning_name.is_none();
                     let name =
                         if is_reasoning { ReasoningName::Reasoning } else { ReasoningName::ReasoningContent };
                     members.reasoning_name = Some(name);
                 }
-                // Engines read no member of these names in earlier messages, so the name is not recorded for later
-                // requests.
+                // Engines ignore members of these names in the messages of later requests, so the name is not
+                // recorded.
                 "thinking" | "reasoning_text" if matches!(value.first(), Some(b'"' | b'{' | b'[')) => {
                     members.reasoning = members.reasoning.or(Some(value));
                 }

@@ -63,7 +63,7 @@ impl TextEmitter<'_> {
             .try_fold(ContentRecognition::None, |content, part| Ok(content.max(self.emit_part(part, voice)?)))
     }
 
-    /// Emits the text of a content part. Its content is `Recognized` if it has a text, even an empty one.
+    /// Emits the text of a content part. Returns `Recognized` if the part has a text, even an empty one.
     fn emit_part(&mut self, part: &[u8], voice: TextChannel) -> Result<ContentRecognition, UpstreamError> {
         if !json_cursor::is_object(part) {
             return Err(malformed_error());
@@ -102,8 +102,8 @@ impl TextEmitter<'_> {
             }
         };
         let choice = self.choice;
-        // A token may be half a character. Its log probabilities then contain a lone surrogate, which client libraries
-        // reject.
+        // A token may be a part of a character. Its log probabilities then contain a lone surrogate, which client
+        // libraries reject.
         let logprobs = logprobs.map(|logprobs| match json::repair_surrogates(logprobs) {
             None => self.chunk.slice_ref(logprobs),
             Some(mended) => Bytes::from(mended),

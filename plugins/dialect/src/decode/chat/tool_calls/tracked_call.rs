@@ -63,8 +63,8 @@ impl TrackedCall {
         context.events.push(AnswerEvent::ToolCallStart { choice: context.choice, tool: number, id, name });
     }
 
-    /// Prepares for more arguments and returns those that are new. If complete arguments have arrived, an object can
-    /// only repeat them, or replace them if they mean "none".
+    /// Returns the part of a fragment of arguments that is new. After complete arguments, an object either repeats
+    /// them, or replaces them if they mean "none".
     ///
     /// # Errors
     /// Returns `ModelOutput` for any other object, because a model may write two objects.
@@ -91,9 +91,9 @@ impl TrackedCall {
         Ok(fresh)
     }
 
-    /// Returns the new part of a snapshot: a fragment that has all arguments so far. `None` for a fragment that
-    /// continues them. A fragment is a snapshot if it begins with the arguments so far and would be invalid as their
-    /// continuation.
+    /// Returns the new part of a snapshot, which is a fragment that repeats all arguments so far and may add more.
+    /// Returns `None` for a fragment that continues the arguments. A fragment is a snapshot if it begins with the
+    /// arguments so far and would be invalid as their continuation.
     ///
     /// # Errors
     /// Returns `ModelOutput` for a snapshot behind others that passed as continuations: the model may have written such
@@ -125,8 +125,8 @@ impl TrackedCall {
         EscapedText::from_json(fresh.to_bytes().slice(known..)).map(Some).ok_or_else(malformed)
     }
 
-    /// Returns true if a text begins with the first fragment of the arguments, and that fragment is more than a
-    /// bracket.
+    /// Returns true if a text begins with the first fragment of the arguments. Always false if that fragment has only
+    /// one byte, such as a bracket.
     fn begins_like_arguments(&self, fresh: &EscapedText) -> bool {
         let first = self.arguments.get(..self.first_bytes).unwrap_or_default();
         first.len() > 1 && fresh.escaped().starts_with(first)

@@ -48,8 +48,8 @@ impl DecodedItem {
         }
     }
 
-    /// Stores the initial text of a part. A value that is not a string is ignored, because the end of the part is
-    /// checked.
+    /// Stores the initial text of a part. A value that is not a string is ignored here, because the text in the event
+    /// that ends the part is checked.
     fn announce_text(
         &mut self,
         key: PartKey,
@@ -58,7 +58,8 @@ impl DecodedItem {
     ) -> Result<(), UpstreamError> {
         let text = json_cursor::string_body(text).and_then(json::unescape_lossy).unwrap_or_default();
         let is_known = || self.has_part(key) || self.announced.iter().any(|announced| announced.key == key);
-        // Empty texts are dropped before the search, because their number has no maximum.
+        // Empty texts are dropped before the search through the known texts. Their number has no maximum, so a search
+        // for each of them could take too long.
         if text.is_empty() || !self.fits(key.0) || self.kind == ItemKind::Other || is_known() {
             return Ok(());
         }
