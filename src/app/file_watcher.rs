@@ -4,8 +4,8 @@
 
 use crate::admin;
 use crate::config::ConfigLoader;
-use crate::config::regular_file::open_regular_file;
 use crate::state::AppState;
+use penstock_regular_file::open_regular_file;
 use sha2::{Digest, Sha256};
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::MetadataExt;

@@ -2,8 +2,8 @@
 //! a key that is in two files is a mistake.
 
 use super::diagnostic::Diagnostic;
-use super::regular_file::{describe_io_error, read_limited, read_text_file};
 use super::spanned_toml::{FileLocation, SpannedValue, Value};
+use penstock_regular_file::{describe_io_error, read_limited, read_text_file};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -4,8 +4,8 @@
 //! A key pair is validated before it is used: the key must belong to the certificate. A handshake that has begun is
 //! completed with the old configuration.
 
-use crate::config::regular_file::{MAX_PEM_BYTES, read_regular_file};
 use crate::config::settings::{ClientCertificatePolicy, Settings, TlsSettings, TlsVersion};
+use penstock_regular_file::{MAX_PEM_BYTES, read_regular_file};
 use pingora_core::listeners::tls::Acceptor;
 use std::path::Path;
 use std::sync::Arc;

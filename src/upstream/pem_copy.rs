@@ -1,7 +1,7 @@
 //! In-memory copies of PEM files for connectors. Pingora opens a path without checking the kind and the size of the
 //! file, so it gets the path of a copy.
 
-use crate::config::regular_file::{MAX_PEM_BYTES, read_regular_file};
+use penstock_regular_file::{MAX_PEM_BYTES, read_regular_file};
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::fs::File;
 use std::io::Write as _;

@@ -146,10 +146,10 @@ async fn a_provider_that_can_is_asked_to_continue() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_engine_that_starts_over_instead_of_continuing_doubles_no_text() {
     let (bad, good) = (Provider::start().await, Provider::start().await);
-    bad.always(broken(&["One ", "two"], ScriptStep::Cut));
-    good.always(stream(&["On", "e two thr", "ee"]));
+    bad.always(broken(&["One two three ", "four"], ScriptStep::Cut));
+    good.always(stream(&["One t", "wo three four fi", "ve"]));
     let answer = asked("", &bad, &good, "continuation = \"continue_final_message\"").await;
-    assert_eq!(answer.streamed_text(), "One two three");
+    assert_eq!(answer.streamed_text(), "One two three four five");
     assert_eq!(good.last().json()["continue_final_message"], true);
 }
 

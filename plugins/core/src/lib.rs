@@ -20,7 +20,6 @@ mod model_kind;
 mod offer_filters;
 pub mod percent;
 mod quantity;
-pub mod regular_file;
 mod request_adjustment;
 mod responses_details;
 mod sealed_reasoning;

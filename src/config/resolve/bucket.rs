@@ -1,11 +1,11 @@
 //! `[files.store]`: checks of the bucket for the contents of files.
 
 use super::super::raw::{BucketConfig, BucketStyleName, WebIdentityConfig};
-use super::super::regular_file::{describe_io_error, open_regular_file};
 use super::super::settings::{BaseUrl, BucketCredentialSettings, BucketSettings};
 use super::SettingsResolver;
 use super::key_path::KeyPath;
 use super::url::{is_loopback_host, parse_base_url};
+use penstock_regular_file::{describe_io_error, open_regular_file};
 
 /// Values that the credentials can consist of.
 const CREDENTIAL_PATHS: [&str; 3] =

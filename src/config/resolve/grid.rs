@@ -1,12 +1,12 @@
 //! `[grid]`: tables and forecasts of carbon intensity, read and validated.
 
 use super::super::raw::ConfigFile;
-use super::super::regular_file::read_text_file;
 use super::super::settings::GridSettings;
 use super::SettingsResolver;
 use super::key_path::KeyPath;
 use penstock_batch::carbon_forecast::{GridZone, parse_forecast};
 use penstock_footprint::country::eu_member_state_name;
+use penstock_regular_file::read_text_file;
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 use std::collections::BTreeMap;

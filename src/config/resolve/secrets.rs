@@ -1,10 +1,10 @@
 //! Reader of secrets and files that the configuration refers to.
 
 use super::super::raw::SecretRef;
-use super::super::regular_file::{MAX_PEM_BYTES, read_regular_file, read_text_file};
 use super::super::secret::SecretText;
 use super::SettingsResolver;
 use super::key_path::KeyPath;
+use penstock_regular_file::{MAX_PEM_BYTES, read_regular_file, read_text_file};
 use std::path::PathBuf;
 
 /// Maximum size of a secret, in bytes.

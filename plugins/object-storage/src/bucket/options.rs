@@ -1,6 +1,6 @@
 //! Options of a bucket: address, credentials, TLS and time limits.
 
-use penstock_core::regular_file::{MAX_PEM_BYTES, read_regular_file};
+use penstock_regular_file::{MAX_PEM_BYTES, read_regular_file};
 use std::fmt;
 use std::io::{Error, ErrorKind, Result};
 use std::path::{Path, PathBuf};

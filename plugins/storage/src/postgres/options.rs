@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use penstock_core::regular_file::{MAX_PEM_BYTES, read_regular_file, read_text_file};
+use penstock_regular_file::{MAX_PEM_BYTES, read_regular_file, read_text_file};
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use tokio_rustls::rustls::pki_types::pem::PemObject;
