@@ -7,7 +7,7 @@ use penstock_http_wire::answer::{
 };
 
 /// Maximum bytes that are buffered until the end of a line, within chunks.
-const LINE: usize = 4 * 1024;
+const LINE: usize = 4 * 1024 + b"\r".len();
 
 /// Answer read from the bytes.
 #[derive(Debug, Default, PartialEq)]
