@@ -216,9 +216,8 @@ impl UsageMeter {
         worst.map_or(Ok(()), Err)
     }
 
-    /// Takes one request and one concurrency permit from the limits for a request whose cost is not yet known, so
-    /// that concurrent requests stay within the limits. The caller must have called [`UsageMeter::check_limits`] with
-    /// a cost of zero.
+    /// Takes one request and one concurrency permit from the limits for a request whose cost is not yet known. The
+    /// caller must have called [`UsageMeter::check_limits`] with a cost of zero.
     pub fn acquire_provisional_charge(
         &mut self,
         limits: &UsageLimits,

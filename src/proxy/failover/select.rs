@@ -157,8 +157,7 @@ impl CandidateSet {
         self.counts.push((model.into(), count));
     }
 
-    /// Adds the suitable offers of a model in the order of the flavor; offers whose window has space for the complete
-    /// output come first.
+    /// Adds the suitable offers of a model in the order of the flavor, those with space for the whole output first.
     ///
     /// # Errors
     /// Returns a refusal if no offer supports the request.
@@ -178,9 +177,8 @@ impl CandidateSet {
         // True if no offer is preferred for its context window or its filters.
         let all_equal = able.iter().all(|one| !one.unsure && one.fit == WindowFit::Full);
         let small = is_small(ask, prompt);
-        // A small request on the first turn of a session may go to an unmeasured offer (exploration). Otherwise a
-        // short prompt that is repeated would always use the offer of its first answer, and the other offers would
-        // not be measured.
+        // A small request on the first turn of a session may explore an unmeasured offer. Otherwise a repeated short
+        // prompt would always use the offer of its first answer, and the other offers would not be measured.
         let is_first_turn =
             small && flavor.allows_exploration() && self.session.is_some_and(|session| session.is_first_turn);
         let is_unmeasured =
@@ -188,8 +186,7 @@ impl CandidateSet {
         let session = self
             .planned_session(live, model, now)
             .filter(|_| !(is_first_turn && able.iter().any(is_unmeasured)));
-        // A session that has an answer stays at its offer: exploration would lose the cached prefix of the
-        // conversation.
+        // A session that has an answer stays at its offer: exploration would lose its cached prefix.
         let is_held = !is_first_turn && session.is_some_and(|session| session.record.is_some());
         let explores =
             all_equal && self.entries.is_empty() && !self.batch && flavor.allows_exploration() && !is_held;

@@ -1,6 +1,5 @@
-//! Settlement of a response: computes its usage, energy and price, and charges the client. A response is charged only
-//! once, and only if a part of it was delivered. The charge of a batch line is recorded later, together with its
-//! response.
+//! Settlement of a response: computes its usage, energy and price, and charges the client once, if a part of it was
+//! delivered. The charge of a batch line is recorded later, together with its response.
 
 use super::{ChoiceUsage, FailoverRun};
 use crate::billing::Hold;

@@ -75,7 +75,7 @@ fn a_name_of_a_tool_or_a_namespace_has_at_most_256_bytes() {
     let (longest, escaped) = ("n".repeat(256), r"\u00e9".repeat(128));
     accepted(&tools(&longest, &longest));
     accepted(&tools(&escaped, &escaped));
-    let says = "expected at most 256 bytes.";
+    let says = "expected a string of at most 256 bytes.";
     assert_refused(ask_responses(&tools(&(longest.clone() + "n"), "f")), "tools[0].name", says, "namespace");
     assert_refused(ask_responses(&tools("n", &(longest + "f"))), "tools[0].tools[0].name", says, "name");
 }

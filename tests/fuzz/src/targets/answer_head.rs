@@ -7,7 +7,7 @@ use penstock_http_wire::answer::{
 };
 
 /// Maximum number of bytes of a chunked body that are buffered while the end of a line is missing.
-const LINE: usize = 4 * 1024;
+const LINE: usize = 4 * 1024 + b"\r".len();
 
 /// Answer read from the bytes.
 #[derive(Debug, Default, PartialEq)]
