@@ -92,7 +92,7 @@ impl SettingsResolver<'_> {
                 let spot = list.list_element(*index).child("aliases").list_element(*alias);
                 let why = format!(
                     "Names such as \"{name}\" also match \"{}\" of `{other}`, which takes precedence.",
-                    first.text()
+                    first.normalized_text()
                 );
                 let fix = "Of two patterns the one with more characters other than `*` counts, then the one with fewer \
                            `*`, then the first. Make them fit different names, or write the names that you mean.";

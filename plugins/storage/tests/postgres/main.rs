@@ -17,7 +17,10 @@ mod sharing;
 mod slices;
 mod transfer;
 
-use penstock_storage::{PostgresOptions, Store, StoreHealth, StoreTable, Transaction, parse_counter};
+use penstock_storage::{
+    PostgresOptions, Store, StoreError, StoreHealth, StoreTable, Transaction, open_postgres, parse_counter,
+};
+use std::sync::Arc;
 use std::time::Duration;
 
 const COUNTERS: StoreTable = StoreTable::Meta;
@@ -32,6 +35,17 @@ fn elsewhere(options: &PostgresOptions, folder: &tempfile::TempDir) -> PostgresO
 
 fn add_one(store: &dyn Store) -> Result<(), penstock_storage::StoreError> {
     store.apply(Transaction::new().add_to_counter(COUNTERS, b"n", 1, None, None))
+}
+
+/// Opens a store whose folder was used before. Processes that other tests start inherit the lock of the folder until they
+/// execute their program, so a lock that remains for a moment is waited for.
+fn reopen(options: &PostgresOptions) -> Result<Arc<dyn Store>, StoreError> {
+    loop {
+        match open_postgres(options) {
+            Err(StoreError::Locked { .. }) => std::thread::yield_now(),
+            opened => return opened,
+        }
+    }
 }
 
 fn count(store: &dyn Store) -> i64 {

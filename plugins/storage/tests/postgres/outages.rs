@@ -78,7 +78,7 @@ fn a_database_that_lost_acknowledged_commits_is_written_to_only_by_a_process_tha
     wait_for(&*store, |health| health == StoreHealth::Reverted);
     assert_eq!(add_one(&*store), Err(StoreError::Reverted));
     drop(store);
-    let store = open_postgres(&options).unwrap();
+    let store = crate::reopen(&options).unwrap();
     add_one(&*store).unwrap();
     assert_eq!((count(&*store), store.health()), (2, StoreHealth::Ready));
 }

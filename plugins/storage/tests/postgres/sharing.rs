@@ -38,7 +38,7 @@ fn a_process_that_shares_the_database_and_one_that_does_not_refuse_each_other() 
         assert!(matches!(refused, StoreError::InUse { .. }), "{refused:?}");
         drop(held);
     }
-    let held = open_postgres(&elsewhere(&shared, &folders[0])).unwrap();
+    let held = crate::reopen(&elsewhere(&shared, &folders[0])).unwrap();
     let other = open_postgres(&elsewhere(&shared, &folders[2])).unwrap();
     add_one(&*held).unwrap();
     assert_eq!(count(&*other), 1);

@@ -34,7 +34,7 @@ fn an_export_moves_to_the_database_and_back_unchanged() {
     assert_eq!(import(&*database, &mut &rows[..]).unwrap(), StoreTable::ALL.len() as u64 * 700);
     finish_import(&options).unwrap();
     drop(database);
-    let database = open_postgres(&options).unwrap();
+    let database = crate::reopen(&options).unwrap();
     let back = exported(&*database);
     assert_eq!(back, rows);
     let sled = open(&folder.path().join("second"), embedded).unwrap();
@@ -53,13 +53,13 @@ fn a_database_with_an_unfinished_import_is_refused_until_the_import_is_repeated(
     let store = begin_import(&options).unwrap();
     store.apply(Transaction::new().put(StoreTable::Keys, b"half", b"")).unwrap();
     drop(store);
-    let refused = open_postgres(&options).unwrap_err();
+    let refused = crate::reopen(&options).unwrap_err();
     assert!(refused.to_string().contains("repeat `penstock store import`"), "{refused}");
     let store = begin_import(&options).unwrap();
     assert_eq!(store.verify().unwrap().rows, 0);
     finish_import(&options).unwrap();
     drop(store);
-    open_postgres(&options).unwrap();
+    crate::reopen(&options).unwrap();
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn a_table_that_came_later_is_added_to_an_older_database() {
     store.apply(Transaction::new().put(StoreTable::Keys, b"a", b"1")).unwrap();
     drop(store);
     server.execute(&format!("drop table {}.figures", options.schema));
-    let store = open_postgres(&options).unwrap();
+    let store = crate::reopen(&options).unwrap();
     store.apply(Transaction::new().put(StoreTable::Measurements, b"b", b"2")).unwrap();
     assert_eq!(store.verify().unwrap().rows, 2);
 }

@@ -224,7 +224,7 @@ fn a_repair_that_the_disk_refuses_does_not_report_damage() {
     // Quotas with space for no copy, for only a part of the copy of the old log, for that copy, and for that copy and
     // a part of the new log.
     let log = size(&dir.path().join("damaged/sled"));
-    for quota in [100_000, log - 500_000, log + 500_000, log + 2_000_000] {
+    for quota in [100_000, log / 2, log + 250_000, log + 1_000_000] {
         let mut command = child(dir.path(), "faults::child_that_repairs_a_store");
         command.env("SHIM_QUOTA", quota.to_string()).env("EXPECTED", "full");
         finish(command);
