@@ -2,7 +2,7 @@
 
 use super::output::print_stderr;
 use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr};
-use std::io::{Error, ErrorKind, IsTerminal as _, Read, Result, Stdin, stdin};
+use std::io::{BufRead, Error, ErrorKind, IsTerminal as _, Read as _, Result, Stdin, stdin};
 
 /// Maximum length of the line of a password, in bytes.
 const MAX_LINE_BYTES: u64 = 4096;
@@ -23,7 +23,7 @@ pub fn read_password() -> Result<String> {
 }
 
 /// Reads one line; in a terminal, Ctrl-C ends it with an error.
-fn read_line(input: impl Read, is_terminal: bool) -> Result<String> {
+fn read_line(input: impl BufRead, is_terminal: bool) -> Result<String> {
     let mut line = Vec::new();
     for byte in input.take(MAX_LINE_BYTES).bytes() {
         match byte? {
