@@ -150,6 +150,7 @@ async fn lines(app: &Arc<AppState>, key: &str, file: &std::path::Path) -> f64 {
                     path: PATH,
                     body: Bytes::from_static(ASK.as_bytes()),
                     cancel,
+                    interrupted: CancellationToken::default(),
                     class: LineOrigin::Batch,
                 };
                 let executor = app.batch_context.executor.get().unwrap();
