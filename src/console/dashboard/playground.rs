@@ -306,7 +306,7 @@ fn refusal_of(status: u16, error: &Value) -> ApiError {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
     use super::*;
     use async_trait::async_trait;
 
