@@ -65,7 +65,7 @@ pub fn estimate_conversation(
     estimate_conversation_within(conversation, images, &CountBudget::unlimited()).unwrap_or(none)
 }
 
-/// Estimates like [`estimate`], but the result is at most the maximum of the budget plus one; `None` if the stop
+/// Estimates like [`estimate_conversation`], but the result is at most the maximum of the budget plus one; `None` if the stop
 /// signal ended the estimate.
 #[must_use]
 pub fn estimate_conversation_within(

@@ -132,7 +132,7 @@ impl FileManager {
     }
 
     /// Removes the contents of a deleted file; those that cannot be removed now are removed by
-    /// [`FileManager::finish_deletions`].
+    /// [`FileManager::finish_interrupted_deletions`].
     pub fn remove_contents(&self, file: &FileRecord) {
         self.try_remove_contents(file).ok();
     }

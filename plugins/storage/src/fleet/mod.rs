@@ -142,7 +142,7 @@ pub trait Fleet: Send + Sync + std::fmt::Debug {
     ) -> Result<Incarnation, FleetError>;
 
     /// Draws a part of a pool, as large as [`amount_to_draw`] says. Returns the drawn amount; 0 if the pool is empty.
-    /// After an error the part has to be read again with [`Fleet::parts`].
+    /// After an error the part has to be read again with [`Fleet::pool_parts`].
     ///
     /// # Errors
     /// Same as [`Fleet::heartbeat`].
