@@ -1,8 +1,8 @@
 //! Token estimates without the model's tokenizer: never too low.
 //!
 //! Guarantees: [`max_prompt_tokens`] needs no scan of the text, and shows which requests need a count at all;
-//! [`estimate`] scans the text once, and is not below the counts of the vocabularies of served models: about 1.2 times
-//! the tokens of English prose.
+//! [`estimate_conversation`] scans the text once, and is not below the counts of the vocabularies of served models:
+//! about 1.2 times the tokens of English prose.
 //!
 //! A text is encoded by `o200k`, and each token has a weight: the maximum number of tokens that any of four
 //! vocabularies (of 50 000 to 200 000 tokens, see `assets/README.md`) needs for its bytes. Other tokenizers may merge
@@ -65,8 +65,8 @@ pub fn estimate_conversation(
     estimate_conversation_within(conversation, images, &CountBudget::unlimited()).unwrap_or(none)
 }
 
-/// Estimates like [`estimate_conversation`], but the result is at most the maximum of the budget plus one; `None` if the stop
-/// signal ended the estimate.
+/// Estimates like [`estimate_conversation`], but the result is at most the maximum of the budget plus one;
+/// `None` if the stop signal ended the estimate.
 #[must_use]
 pub fn estimate_conversation_within(
     conversation: &PromptConversation,

@@ -2,8 +2,8 @@
 //!
 //! A [`PromptConversation`] is parsed from a body of the chat or the messages dialect. A [`TokenCounter`] counts it
 //! with the model's own tokenizer and template (those of gpt-oss are built in). If the model has no such files, an
-//! [`engine`] that serves the model can count it; otherwise [`estimate`] returns a number that is not too low.
-//! [`max_prompt_tokens`] computes an upper limit from the number of bytes alone; a prompt within the context window
+//! [`engine`] that serves the model can count it; otherwise [`estimate_conversation`] returns a number that is not too
+//! low. [`max_prompt_tokens`] computes an upper limit from the number of bytes alone; a prompt within the context window
 //! by this limit need not be counted.
 //!
 //! [`PublishedEncoding`] converts token ids that a client sent back into text.

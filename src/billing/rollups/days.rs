@@ -1,8 +1,8 @@
 //! Rollups of ended days, built from the rollups of their hours. All calls block.
 //!
 //! A query of a long period reads one row for a day in place of one for each hour. Rows of days are never a source of
-//! truth: a reader uses those before [`first_incomplete_day`] only, and adds up hours for all other days. Therefore nothing
-//! is lost if a gateway of an earlier version writes to the same store, or if a build ends early.
+//! truth: a reader uses those before [`first_incomplete_day`] only, and adds up hours for all other days. Therefore
+//! nothing is lost if a gateway of an earlier version writes to the same store, or if a build ends early.
 
 use super::query::{account_names, for_each_summed_day};
 use crate::billing::report::{ReportError, find_entry};
