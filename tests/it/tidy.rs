@@ -46,9 +46,9 @@ fn a_plugin_knows_core_the_wire_formats_and_no_other_plugin() {
     for (plugin, dependencies) in plugins() {
         for dependency in dependencies.iter().filter_map(|name| name.strip_prefix("penstock-")) {
             let allowed = match plugin.as_str() {
-                "core" | "json-scan" => false,
+                "core" | "json-scan" | "regular-file" => false,
                 "http-wire" | "request-validation" => dependency == "core" || dependency == "json-scan",
-                "storage" | "object-storage" => dependency == "core",
+                "storage" | "object-storage" => matches!(dependency, "core" | "regular-file"),
                 // Usage rollups are computed from the entries of the ledger.
                 "usage" => dependency == "core" || dependency == "ledger",
                 _ => matches!(dependency, "core" | "http-wire" | "json-scan"),
