@@ -56,8 +56,8 @@ impl ChoiceSize {
 /// Replaces output tokens that the provider counted for only one of several choices; returns true if it replaced them.
 ///
 /// The number of choices with text is `number`. The reported tokens are replaced if they are fewer than `number`.
-/// They are also replaced if all of this holds: they are fewer than the words of all choices; they are at least the
-/// words of one choice; and `number` times the reported tokens is at most twice the estimate. The replacement is
+/// The replacement also takes place if all of this holds: they are fewer than the words of all choices; they are at
+/// least the words of one choice; and `number` times the reported tokens is at most twice the estimate. The replacement is
 /// `number` times the reported tokens, but at most the estimate. A deviation from the estimate alone is no proof,
 /// because in some languages a token has more than twice as many bytes as the estimate assumes.
 pub(crate) fn correct_undercounted_output(usage: &mut TokenUsage, sizes: &[ChoiceSize]) -> bool {

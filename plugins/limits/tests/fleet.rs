@@ -287,7 +287,7 @@ fn gateways_together_admit_the_limit_under_every_skew() {
             for demand in [limit.requests() * 3 / 2, limit.requests() * 4] {
                 let run = Simulation::run(limit, skew, demand, 300, seed);
                 let percents = [60, 120, 300].map(|end| (end, run.percent(0, end, limit.requests())));
-                // Until all demand has been at its gateway for two seconds, a part of a burst is refused.
+                // A part of a burst is refused during the first two seconds in which its gateway has all of its demand.
                 let has_full_demand = demand > limit.requests() * 2;
                 let least = |end| match skew {
                     _ if end == 300 => 96,
