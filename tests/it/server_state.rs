@@ -1,4 +1,4 @@
-//! Parameters for server-side state are rejected by name, and providers get the whole history.
+//! Parameters for server-side state are rejected by name, and providers get the complete history.
 
 use crate::harness::{Bench, Provider};
 use penstock_core::Dialect;
@@ -6,9 +6,9 @@ use penstock_core::task_parameters::{EMBEDDING_PARAMETERS, RERANK_PARAMETERS, Ta
 use penstock_dialect::parameters::{ENGINE_PARAMETERS, ParameterEffect};
 use penstock_media::speech::OFFER_DEPENDENT_PARAMETERS;
 use penstock_request_validation::members::{
-    COMMON_REFUSED_MEMBERS, KNOWN_MEMBERS, MemberTreatment, REFUSED_COMPLETION_MEMBERS,
+    COMMON_REFUSED_MEMBERS, KNOWN_MEMBERS, KnownMember, MemberTreatment, REFUSED_COMPLETION_MEMBERS,
     REFUSED_EMBEDDING_MEMBERS, REFUSED_IMAGE_MEMBERS, REFUSED_MESSAGES_MEMBERS, REFUSED_MODERATION_MEMBERS,
-    REFUSED_RERANK_MEMBERS, REFUSED_SPEECH_MEMBERS, RefusedValues,
+    REFUSED_RERANK_MEMBERS, REFUSED_SPEECH_MEMBERS, RefusedMember, RefusedValues,
 };
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -84,72 +84,201 @@ async fn other_state_of_a_server_is_refused_by_name_and_reaches_no_provider() {
     assert_eq!(provider.calls(), 0);
 }
 
-const FOREIGN_TEXT: &str = "Refused at the endpoints of chat, messages, responses and text completions, unless the table of the endpoint \
-lists them. Ids for the traces of a client (`session_id`, `conversation_id`, `thread_id`, `chat_id`) are dropped: they stand \
-beside the whole history, and change nothing.";
+const PAGE: &str = "# Parameters
 
-const TASK_PARAMETERS_TEXT: &str = "\n## Parameters of embeddings and rerank\n\nThese change the result: they are sent to an \
-offer that lists them in `supported_parameters`, else the request is refused. On rerank `top_k` and `limit` are read as \
-`top_n`, and `return_text` as `return_documents`. Transcriptions refuse `task` other than `transcribe`, `translate`, \
-`to_language`, `target_language`, and fields for speakers, expected words, cuts, redaction and removal of silence.\n";
+This page lists the treatment of each top-level parameter of a request. It is generated from the tables in
+`plugins/request-validation/src/members` and `plugins/dialect/src/parameters.rs`, and from the texts in
+`tests/it/server_state.rs`; do not edit it. The test `the_page_of_parameters_is_current` compares the page with these
+sources. If `PENSTOCK_BLESS` is set, the test rewrites the page.
 
-const PAGE: &str = "# Parameters\n\n\
-What happens to each member of a request, and to the parameters of engines. This page is generated from the tables in \
-`plugins/request-validation/src/members.rs` and `plugins/dialect/src/parameters.rs`; do not edit it. The test \
-`the_page_of_parameters_is_current` fails when they differ, and writes it anew when `PENSTOCK_BLESS` is set.\n\n\
-A member that stands in no table is dropped for chat, and for messages unless it belongs to the dialect, so that clients \
-with a new beta go on working. For responses it is treated as a member of chat. What is refused is refused with 400, `INFERENCE_3202` and its name, and only where its \
-value asks for something: `null`, `false` and empty values pass.\n";
+An *offer* is one model at one provider. Its `supported_parameters` are those of the configuration.
+
+| Treatment | Meaning |
+|---|---|
+| supported | sent to the provider, translated to the provider's dialect, or enforced by the gateway |
+| accepted, no effect on the output | does not change the output of the model. The gateway does not forward the parameter, except where the description states otherwise |
+| refused | refused with status 400, code `INFERENCE_3202` and the name of the parameter, for every value except `null` |
+| refused unless empty | refused in the same way for every value except `null`, `false`, `\"\"`, `[]` and `{}` |
+| refused if …, refused unless … | refused in the same way for the values that the condition describes; `null` is always accepted |
+
+The tables of chat completions, messages and responses contain all parameters of current client libraries. The tables
+of the other endpoints contain only refused parameters; the supported parameters are listed in
+[completions.md](completions.md), [media.md](media.md) and [vectors.md](vectors.md). A parameter that is in none of
+these documents is ignored and not forwarded, so that clients with new features continue to work. On responses, a
+parameter that is not in the table of responses is treated as on chat completions.
+
+The gateway itself defines these parameters:
+
+- `filters` select the providers ([routing.md](routing.md#filters)). Only transcriptions refuse them.
+- `mode` and `custom_weights` are refused at all endpoints.
+- `preset` on chat completions (`reasoning` or `non_reasoning`) applies the sampling parameters that the operator
+  configured for the model.
+";
+
+const FOREIGN_TEXT: &str = "\
+Refused on chat completions, messages, responses and text completions, unless the table of the endpoint lists the
+parameter.
+
+The following ids are accepted and not forwarded. `session_id` identifies the session for routing on chat completions,
+messages and responses ([routing.md](routing.md#affinity-of-conversations)). `conversation_id`, `thread_id` and
+`chat_id` have no effect, because each request contains the complete history.";
+
+const COMPLETIONS_TEXT: &str =
+    "The parameters in [Parameters of other services](#parameters-of-other-services) are also refused.";
+
+const TRANSCRIPTIONS_TEXT: &str = "
+## Transcriptions
+
+Fields of the form. Empty fields are accepted. Fields that are not in this table and not in
+[media.md](media.md#transcription) are ignored.
+
+| Field | Treatment | Description |
+|---|---|---|
+| `filters`, `mode`, `custom_weights` | refused | providers cannot be selected at this endpoint |
+| `include` | refused | log probabilities are not available |
+| `response_format` | refused if the value is `diarized_json` | speakers are not distinguished |
+| `stream` | refused if the value is `true` or `1` | transcripts are not streamed |
+| `task` | refused unless the value is `transcribe` | translation is not supported |
+| `translate`, `to_language`, `target_language` | refused unless off | translation is not supported |
+| `diarize`, `diarization`, `diarization_config`, `enable_diarization`, `known_speaker_names`, `known_speaker_references`, `max_speakers`, `min_speakers`, `num_speakers`, `speaker_labels`, `speakers_expected` | refused unless off | speakers are not distinguished |
+| `custom_vocabulary`, `hotwords`, `keyterms`, `keywords`, `word_boost` | refused unless off | write the expected words in `prompt` |
+| `word_timestamps` | refused unless off | use `timestamp_granularities[]` with the value `word` instead |
+| `clip_timestamps`, `audio_end_at`, `audio_start_from` | refused unless off | the complete audio is transcribed; cut the audio before the request |
+| `filter_profanity`, `profanity_filter`, `redact`, `redact_pii` | refused unless off | the transcript is not filtered |
+| `vad_filter` | refused unless off | silence is not removed |
+
+*Off* is one of `false`, `0`, `no`, `none`, `off`, `[]` and `{}`.
+";
+
+const TASK_PARAMETERS_TEXT: &str = "
+## Parameters of embeddings and rerank
+
+These parameters change the result. The gateway sends them only to offers that list them in `supported_parameters`. If
+no offer of the model lists a parameter, the request is refused, unless the value has no effect. On rerank, `top_k` and
+`limit` are other names of `top_n`, and `return_text` is another name of `return_documents`.
+";
+
+/// Rows of parameters that the endpoint refuses although no table lists them: name, treatment and description.
+type OtherRows = &'static [[&'static str; 3]];
+
+const OTHER_IMAGE_ROWS: OtherRows = &[
+    [
+        "background",
+        "refused unless the value is `auto` or `opaque`, with code `INFERENCE_3201`",
+        "images are opaque",
+    ],
+    [
+        "output_format",
+        "refused unless the value is `png`, with code `INFERENCE_3201`",
+        "images are PNG files",
+    ],
+    ["stream", "refused if the value is `true`", "images are not streamed"],
+];
+
+const OTHER_RERANK_ROWS: OtherRows =
+    &[["rank_fields", "refused unless all items are `text`", "documents are ranked by `text` only"]];
 
 /// Returns the description of a member's refused values, for the documentation.
 fn refused_values(values: RefusedValues) -> &'static str {
     match values {
-        RefusedValues::OutsideEu => "refused for a place outside of the European Union",
-        RefusedValues::ContextEdits => "refused with edits other than `clear_thinking_…`",
-        RefusedValues::ThirdPartyPayment => "refused unless `bill_to` is `self`",
-        RefusedValues::ModeNotOff => "refused unless `mode` is `off`",
-        RefusedValues::SeveralChoices => "refused unless it is 1",
-        RefusedValues::ProviderConstraints => "refused if it excludes or orders providers",
-        RefusedValues::GuidedMembers => "refused if it constrains the answer",
-        RefusedValues::FormatNotText => "refused unless its `type` is `text`",
-        RefusedValues::NestedFormat => "refused with a `format` other than text",
-        RefusedValues::NotFloat => "refused unless it is `float`",
-        RefusedValues::NotFloat32 => "refused unless it is `float32`",
-        RefusedValues::BigEndian => "refused unless it is `native` or `little`",
-        RefusedValues::NotTrue => "refused unless it is `true`",
-        RefusedValues::NonTextModalities => "refused with a modality other than `text`",
-        RefusedValues::RunnerOptions => "refused with `num_predict`, `stop` or `format`",
-        RefusedValues::Prewarm => "refused with `prewarm`",
-        RefusedValues::BackgroundWindow => "refused unless `completion_window` is `soonest`",
-        RefusedValues::Present | RefusedValues::NonEmpty => "refused",
+        RefusedValues::Present => "refused",
+        RefusedValues::NonEmpty => "refused unless empty",
+        RefusedValues::OutsideEu => "refused if the value is a region outside the European Union",
+        RefusedValues::ContextEdits => "refused if `edits` contains an edit other than `clear_thinking_*`",
+        RefusedValues::ThirdPartyPayment => "refused if `bill_to` is set to a value other than `self`",
+        RefusedValues::ModeNotOff => "refused unless empty or `mode` is `off`",
+        RefusedValues::SeveralChoices => "refused unless the value is 1",
+        RefusedValues::ProviderConstraints => {
+            "refused if it has `only`, `order`, `ignore`, `quantizations`, `max_price` or `zdr`"
+        }
+        RefusedValues::GuidedMembers => {
+            "refused if it has `guided_json`, `guided_regex`, `guided_choice`, `guided_grammar`, `ignore_eos` or \
+             `max_thinking_tokens`"
+        }
+        RefusedValues::FormatNotText => "refused unless empty or `type` is `text`",
+        RefusedValues::NestedFormat => "refused if it has a `format` whose `type` is not `text`",
+        RefusedValues::NotFloat => "refused unless empty or `float`",
+        RefusedValues::NotFloat32 => "refused unless empty, `float32` or `float`",
+        RefusedValues::BigEndian => "refused unless empty, `native` or `little`",
+        RefusedValues::NotTrue => "refused unless the value is `true`",
+        RefusedValues::NonTextModalities => "refused if it contains a modality other than `text`",
+        RefusedValues::RunnerOptions => {
+            "refused if it has `stop`, `format`, or a `num_predict` of at least 0"
+        }
+        RefusedValues::Prewarm => "refused if `prewarm` is `true`",
+        RefusedValues::BackgroundWindow => {
+            "refused if it has a member other than `\"completion_window\": \"soonest\"`"
+        }
     }
 }
 
 /// Appends the table of engine parameters.
 fn write_engine_parameters(page: &mut String) {
-    page.push_str("\n## Parameters of engines\n");
+    page.push_str(
+        "\n## Engine parameters\n\n\
+         Parameters of inference engines such as vLLM, SGLang and llama.cpp, on chat completions, messages, responses \
+         and text\ncompletions. On text completions, `best_of` and `echo` do not need to be listed by an offer.\n",
+    );
     for (effect, text) in [
         (
             ParameterEffect::Constraint,
-            "Constrain the answer: sent to an offer that lists them in `supported_parameters`, else refused",
+            "**Constraints.** They restrict or change the output. The gateway sends them to offers that list them in\n\
+             `supported_parameters`. If no offer lists a parameter, the request is refused, unless the value has no \
+             effect, such as\n`false` or an empty list",
         ),
-        (ParameterEffect::Tuning, "Tune the answer: sent to an offer that lists them, else dropped"),
-        (ParameterEffect::Private, "Private to a caller or an engine: dropped"),
+        (
+            ParameterEffect::Tuning,
+            "**Tuning.** They adjust sampling or reasoning. The gateway sends them to offers that list them in\n\
+             `supported_parameters`, and drops them for other offers",
+        ),
+        (
+            ParameterEffect::Private,
+            "**Internal parameters** of clients and engines, for example of the engine's cache or scheduler. The \
+             gateway never sends\nthem to providers",
+        ),
     ] {
         let names =
             ENGINE_PARAMETERS.iter().filter(|row| row.effect == effect).map(|row| format!("`{}`", row.name));
-        write!(page, "\n{text}:\n{}.\n", names.collect::<Vec<_>>().join(", ")).unwrap();
+        write!(page, "\n{text}:\n\n{}.\n", names.collect::<Vec<_>>().join(", ")).unwrap();
     }
-    page.push_str(
-        "\n`guided_json`, `structured_outputs` with `json`, and `response_format` of type `json_schema` are one ability: an \
-         offer that lists one of the words is sent that one. So are `guided_regex`, `guided_choice`, `guided_grammar` and \
-         the members of `structured_outputs`. `chat_template_kwargs.enable_thinking`, `enable_thinking`, `thinking`, \
-         `think`, `reasoning` and `disable_reasoning` are read as `reasoning_effort` is, on messages behind the members of \
-         the dialect, and so is a value of 0 of `thinking_budget`, `thinking_token_budget`, `reasoning_budget` or \
-         `max_thinking_tokens`. An effort switches thinking on at an offer that has a switch and takes no effort. \
-         `include_reasoning: false`, `reasoning.exclude: true` and `reasoning_format: \"hidden\"` leave the reasoning out of \
-         the answers of chat.\n",
-    );
+    page.push_str(STRUCTURED_OUTPUT_AND_REASONING);
+}
+
+const STRUCTURED_OUTPUT_AND_REASONING: &str = "
+### Structured output
+
+On chat completions and responses, `guided_json`, the member `json` of `structured_outputs`, and `response_format` of
+the type `json_schema` have the same effect. The gateway sends the schema with the name that the offer lists. The same
+applies to `guided_regex`, `guided_choice` and `guided_grammar`, and to the members `regex`, `choice` and `grammar` of
+`structured_outputs`. On messages and text completions, an offer must list the name that the client used.
+
+### Reasoning
+
+These parameters set the reasoning effort, in this order of precedence: `reasoning_effort`, `reasoning`, `thinking`,
+`enable_thinking`, `chat_template_kwargs` (its members `enable_thinking`, `thinking`, `reasoning_effort` and
+`thinking_budget`), `think` and `disable_reasoning`. A value of 0 in `thinking_budget`, `thinking_token_budget`,
+`reasoning_budget` or `max_thinking_tokens` disables reasoning. On messages, these parameters are used only if
+`thinking` and `output_config.effort` do not set the reasoning effort.
+
+If an offer can enable and disable thinking but does not support effort levels, every effort except `none` enables
+thinking.
+
+On chat completions, `include_reasoning: false`, `reasoning.exclude: true` and `reasoning_format: \"hidden\"` remove the
+reasoning from the response.
+";
+
+/// Appends a table with these rows, sorted by name.
+fn write_table(page: &mut String, mut rows: Vec<[&str; 3]>) {
+    rows.sort_unstable();
+    page.push_str("\n| Parameter | Treatment | Description |\n|---|---|---|\n");
+    for [name, treatment, description] in rows {
+        writeln!(page, "| `{name}` | {treatment} | {description} |").unwrap();
+    }
+}
+
+/// Returns the rows of a table of refused parameters.
+fn refused_rows(rows: &'static [RefusedMember]) -> Vec<[&'static str; 3]> {
+    rows.iter().map(|(name, values, about)| [*name, refused_values(*values), *about]).collect()
 }
 
 /// Returns the page with the contents of the tables.
@@ -160,46 +289,51 @@ fn page() -> String {
         (Dialect::Messages, "Messages"),
         (Dialect::Responses, "Responses"),
     ] {
-        write!(page, "\n## {title}\n\n| Member | What happens | Why |\n|---|---|---|\n").unwrap();
-        for member in KNOWN_MEMBERS.iter().filter(|member| member.dialect == dialect) {
-            let happens = match member.treatment {
-                MemberTreatment::Supported => "honoured",
-                MemberTreatment::Harmless => "harmless: dropped, or passed to a provider that knows it",
-                MemberTreatment::Engine => "see the parameters of engines",
+        write!(page, "\n## {title}\n").unwrap();
+        let members = KNOWN_MEMBERS.iter().filter(|member| member.dialect == dialect);
+        let row = |member: &KnownMember| {
+            let treatment = match member.treatment {
+                MemberTreatment::Supported => "supported",
+                MemberTreatment::Harmless => "accepted, no effect on the output",
+                MemberTreatment::Engine => "see [Engine parameters](#engine-parameters)",
                 MemberTreatment::Refused(values) => refused_values(values),
             };
-            writeln!(page, "| `{}` | {happens} | {} |", member.name, member.description).unwrap();
-        }
+            [member.name, treatment, member.description]
+        };
+        write_table(&mut page, members.map(row).collect());
     }
     for (rows, title, text) in [
-        (REFUSED_MESSAGES_MEMBERS, "Members of other endpoints in messages", "Refused at `/v1/messages`."),
-        (COMMON_REFUSED_MEMBERS, "Members of other services", FOREIGN_TEXT),
+        (REFUSED_MESSAGES_MEMBERS, "Parameters of other endpoints on messages", "Refused on messages."),
+        (COMMON_REFUSED_MEMBERS, "Parameters of other services", FOREIGN_TEXT),
+        (REFUSED_COMPLETION_MEMBERS, "Text completions", COMPLETIONS_TEXT),
     ] {
-        write!(page, "\n## {title}\n\n{text}\n\n| Member | What happens | Why |\n|---|---|---|\n").unwrap();
-        for (name, values, about) in rows {
-            writeln!(page, "| `{name}` | {} | {about} |", refused_values(*values)).unwrap();
-        }
+        write!(page, "\n## {title}\n\n{text}\n").unwrap();
+        write_table(&mut page, refused_rows(rows));
     }
-    for (rows, title) in [
-        (REFUSED_COMPLETION_MEMBERS, "Text completions"),
-        (REFUSED_IMAGE_MEMBERS, "Image generations"),
-        (REFUSED_SPEECH_MEMBERS, "Speech"),
-        (REFUSED_EMBEDDING_MEMBERS, "Embeddings"),
-        (REFUSED_RERANK_MEMBERS, "Rerank"),
-        (REFUSED_MODERATION_MEMBERS, "Moderation"),
+    for (rows, others, title) in [
+        (REFUSED_IMAGE_MEMBERS, OTHER_IMAGE_ROWS, "Image generations"),
+        (REFUSED_SPEECH_MEMBERS, &[], "Speech"),
+        (REFUSED_EMBEDDING_MEMBERS, &[], "Embeddings"),
+        (REFUSED_RERANK_MEMBERS, OTHER_RERANK_ROWS, "Rerank"),
+        (REFUSED_MODERATION_MEMBERS, &[], "Moderation"),
     ] {
-        write!(page, "\n## {title}\n\n| Refused member | Why |\n|---|---|\n").unwrap();
-        for (name, _, about) in rows {
-            writeln!(page, "| `{name}` | {about} |").unwrap();
-        }
+        write!(page, "\n## {title}\n").unwrap();
+        let mut rows = refused_rows(rows);
+        rows.extend_from_slice(others);
+        write_table(&mut page, rows);
     }
+    page.push_str(TRANSCRIPTIONS_TEXT);
     let names: Vec<String> = OFFER_DEPENDENT_PARAMETERS.iter().map(|name| format!("`{name}`")).collect();
-    page.push_str("\n## Parameters of speech\n\nSent to an offer that lists them in `supported_parameters`, else refused:\n");
+    page.push_str(
+        "\n## Parameters of speech\n\nThe gateway sends these parameters to offers that list them in \
+         `supported_parameters`. If no offer of the model lists\na parameter, the request is refused:\n\n",
+    );
     writeln!(page, "{}.", names.join(", ")).unwrap();
     page.push_str(TASK_PARAMETERS_TEXT);
     for (names, title) in [(EMBEDDING_PARAMETERS, "Embeddings"), (RERANK_PARAMETERS, "Rerank")] {
-        let tuning =
-            |parameter: &TaskParameter| if parameter.is_tuning { " (left out if unlisted)" } else { "" };
+        let tuning = |parameter: &TaskParameter| {
+            if parameter.is_tuning { " (never refused; dropped for offers that do not list it)" } else { "" }
+        };
         let names: Vec<String> =
             names.iter().map(|parameter| format!("`{}`{}", parameter.name, tuning(parameter))).collect();
         write!(page, "\n{title}: {}.\n", names.join(", ")).unwrap();

@@ -10,69 +10,104 @@ use std::path::Path;
 
 const INTRODUCTION: &str = "# Errors
 
-Every error of the gateway has a stable `code`: branch on that, or on the type that your client library knows. The
-`message` is for people and may change. `x-request-id` and `request-id` name the exchange; the same id stands in the
-body and in the operator's log.
+Every error has a stable `code`. Clients should distinguish errors by this code, or by the error type that their client
+library provides. The `message` is written for people and can change. The response headers `x-request-id` and
+`request-id` contain the id of the request. The body of the error and the log of the gateway contain the same id.
 
-This page is generated from the table of errors in `plugins/core/src/error_catalog.rs`; do not edit it. The test
-`the_page_of_errors_is_current` fails when they differ, and writes it anew when `PENSTOCK_BLESS` is set.
+This page is generated from the table in `plugins/core/src/error_catalog.rs` and the texts in
+`plugins/http-wire/tests/errors.rs`; do not edit it. The test `the_page_of_errors_is_current` compares the page with
+these sources. If `PENSTOCK_BLESS` is set, the test rewrites the page.
+";
+
+const DETAILS: &str = "
+`details.name` is the error type of the chat completions format. It is the same in both formats. `details` can have
+these additional members:
+
+- `INFERENCE_3207`: `context_length` and `input_tokens`. The gateway stops counting tokens one token after the end of
+  the context window, but not before 32,768 tokens. If it stopped early, or if a provider refused the prompt without a
+  token count, `input_tokens_at_least` is `true`. Requests that only count tokens are refused in the same way.
+- 404 for an unknown path: `path`, if the gateway recognises the path that the client probably meant.
+- 404 for an unknown flavor: `flavors`, the list of flavors.
+- Limits and budgets: `resets_at`, the time of the reset in RFC 3339 format, if it is known.
+- `INFERENCE_3103`: `attempts`, a list with one object for each failed attempt. Its members are `provider`, `reason` and
+  `ms`, the duration in milliseconds. `reason` is `unavailable`, `rate_limited`, `timeout` or `refused`; the log of the
+  gateway has more information. If the client selected a flavor other than `:balanced`, the message of the error
+  recommends `:balanced`.
+
 ";
 
 const STREAMS: &str = "## Errors in a stream
 
-Once a stream has begun, its status is 200 and stays so. If it cannot be completed, and no other provider can continue
-it, the error comes as an event with the same envelope:
+After a stream has started, its HTTP status is 200 and cannot change. If the stream fails and no other provider can
+continue it, the gateway sends the error as the last event:
 
-- chat completions: `data: {\"error\": …}`, then `data: [DONE]`. No chunk has a `finish_reason`.
-- messages: `event: error`. There is no `message_stop`.
+| Endpoint | Error event | End of the stream |
+|---|---|---|
+| chat completions, text completions | `data: {\"error\": …}` with the chat completions format | `data: [DONE]` follows. No chunk has a `finish_reason` |
+| messages | `event: error` with the messages format | there is no `message_stop` event |
+| responses | `event: response.failed`. Its `response` has the status `failed`, and `code` and `message` in `response.error` | there is no `response.completed` or `response.incomplete` event |
+| responses, before the first event of the response | `event: error` with `code`, `message` and `param` | no event follows |
+| stream of a background response | `event: response.failed` if the response failed or was cancelled. `event: error` if the gateway cannot read the stored response | after `error`, the response itself continues, and the client can continue the stream with `starting_after` |
+| speech with `stream_format: \"sse\"` | `data: {\"error\": …}` with the chat completions format | there is no `speech.audio.done` event |
+| speech without `stream_format: \"sse\"` | none | the connection is closed before the end of the audio |
 
-The client libraries raise an exception for either.
+On responses, `code` is one of the codes of that dialect, such as `server_error`; see
+[responses.md](responses.md#answers).
 
-## When to try again
+The official client libraries raise an exception for error events of chat completions, text completions and messages.
+For responses they return `response.failed` like any other event, so the application must check for it.
 
-- `Retry-After` says how many seconds to wait. For a limit (429), `x-ratelimit-reset` says the same as a Unix time.
-- `x-should-retry: false` says not to try again by itself: what is in the way stays there, or the wait is longer than a
-  minute, or the model wrote tool calls that cannot be passed on (a 503 without `Retry-After`).
-- Without `Retry-After`, wait longer after each attempt, and give up after a few. A 500 may be tried again as well, but
-  only a few times.
+## Retries
 
-The official client libraries follow `Retry-After` and `x-should-retry` by themselves. For sustained high volume, use
-[batches](batches.md): they are not subject to the same rate limits.
+- `Retry-After` is the time to wait before the next attempt, in seconds. If a limit is reached (429),
+  `x-ratelimit-reset` is the end of this time as a Unix timestamp.
+- `x-should-retry: false` tells clients not to retry automatically. The gateway sends it for conflicts (409), for limits
+  (429) if the wait is longer than 60 seconds or if the request can never fit within the limit, and if the model
+  generated output that cannot be forwarded (503 without `Retry-After`).
+- Without `Retry-After`, retry with exponential backoff and a maximum number of attempts. This also applies to a 500.
+
+The official client libraries follow `Retry-After` and `x-should-retry` automatically. For a large number of requests,
+use [batches](batches.md), which are not subject to the same rate limits.
 ";
 
 const ELSEWHERE: &str = "
-## Codes of other services
+## Comparison with other services
 
-For clients that were written for another service: what it usually answers, and what this gateway answers.
+The table lists typical errors of other services and the corresponding errors of Penstock. It is intended for clients
+that were written for another service.
 
-| Case | OpenAI | Anthropic | OpenRouter | LiteLLM proxy | vLLM | Here |
+| Case | OpenAI | Anthropic | OpenRouter | LiteLLM proxy | vLLM | Penstock |
 |---|---|---|---|---|---|---|
 | Unknown model | 404 `model_not_found` | 404 `not_found_error` | 400 or 404 | 400 | 404 `NotFoundError` | 404 `INFERENCE_3101`, `model_not_found` |
-| Key missing or wrong | 401 `invalid_api_key` | 401 `authentication_error` | 401 | 401 | 401 | 401 `AUTH_1001`, `invalid_api_key` |
-| Key without permission | 403 | 403 `permission_error` | 403 | 401 or 403 | - | 403 `AUTH_1003`, `insufficient_scope` |
-| Out of funds | 429 `insufficient_quota` | 402 `billing_error` | 402 | 400 `budget_exceeded` | - | 402 `BILLING_4001`, `insufficient_credits` |
-| Budget of the key used up | 429 `insufficient_quota` | - | 402 or 403 | 400 `budget_exceeded` | - | 402 `BILLING_4002`, `budget_exceeded` |
-| Field not valid | 400 `invalid_request_error` | 400 `invalid_request_error` | 400 | 400 or 422 | 400 `BadRequestError` | 400 `INFERENCE_3201`, `invalid_request_error` |
-| Parameter not supported | 400 `unsupported_parameter` | 400 `invalid_request_error` | dropped | 400 | dropped | 400 `INFERENCE_3202`, `unsupported_parameter`, or dropped where the answer does not depend on it |
+| API key missing or invalid | 401 `invalid_api_key` | 401 `authentication_error` | 401 | 401 | 401 | 401 `AUTH_1001`, `invalid_api_key` |
+| API key without permission | 403 | 403 `permission_error` | 403 | 401 or 403 | - | 403 `AUTH_1003`, `insufficient_scope` |
+| Insufficient credits | 429 `insufficient_quota` | 402 `billing_error` | 402 | 400 `budget_exceeded` | - | 402 `BILLING_4001`, `insufficient_credits` |
+| Budget of the API key exceeded | 429 `insufficient_quota` | - | 402 or 403 | 400 `budget_exceeded` | - | 402 `BILLING_4002`, `budget_exceeded` |
+| Invalid field | 400 `invalid_request_error` | 400 `invalid_request_error` | 400 | 400 or 422 | 400 `BadRequestError` | 400 `INFERENCE_3201`, `invalid_request_error` |
+| Unsupported parameter | 400 `unsupported_parameter` | 400 `invalid_request_error` | ignored | 400 | ignored | 400 `INFERENCE_3202`, `unsupported_parameter`; ignored if it does not affect the output |
 | Input too long | 400 `context_length_exceeded` | 400 `invalid_request_error` | 400 | 400 | 400 `BadRequestError` | 400 `INFERENCE_3207`, `context_length_exceeded` |
 | Body too large | 413 | 413 `request_too_large` | 413 | 413 | 413 | 413 `RESOURCE_5004`, `request_too_large` |
-| Content refused | 400 `content_policy_violation` | a `stop_reason` | 403 | 400 | - | 400 `INFERENCE_3203`, `content_policy_violation` |
+| Content refused | 400 `content_policy_violation` | 200 with a `stop_reason` | 403 | 400 | - | 400 `INFERENCE_3203`, `content_policy_violation` |
 | Too many requests or tokens | 429 `rate_limit_exceeded` | 429 `rate_limit_error` | 429 | 429 | - | 429 `RATE_2001`, `rate_limit_exceeded` |
-| Upstream failed | 500 or 502 | 500 `api_error` | 502 | 500 | 500 | 503 `INFERENCE_3103`, `service_unavailable`, after all providers were tried |
-| Upstream too slow | 504 | 504 `timeout_error` | 408 or 504 | 408 or 504 | - | 503 `INFERENCE_3103`, `service_unavailable` |
-| Overloaded | 503 | 529 `overloaded_error` | 503 | 503 | 503 | 503 `SERVER_9002`, `service_unavailable` |
+| Upstream failure | 500 or 502 | 500 `api_error` | 502 | 500 | 500 | 503 `INFERENCE_3103`, `service_unavailable`, after all providers were tried |
+| Upstream timeout | 504 | 504 `timeout_error` | 408 or 504 | 408 or 504 | - | 503 `INFERENCE_3103`, `service_unavailable` |
+| Overload | 503 | 529 `overloaded_error` | 503 | 503 | 503 | 503 `SERVER_9002`, `service_unavailable` |
 
-There is no 502, 504 or 529 here. What is not offered at all is listed in [scope.md](scope.md).
+Penstock never returns 502, 504 or 529. Features that are not supported are listed in [scope.md](scope.md).
 ";
 
-/// Hint on whether a retry may succeed. A new code needs an entry.
+/// Returns the advice on retries for an error. A new code needs an entry.
 fn retry_advice(code: ErrorCode) -> &'static str {
     match code {
         ErrorCode::RateLimited | ErrorCode::Unavailable | ErrorCode::Overloaded => "yes, after `Retry-After`",
         ErrorCode::RequestTimeout => "yes",
-        ErrorCode::Internal | ErrorCode::StorageFull => "a few times",
-        ErrorCode::InsufficientCredits | ErrorCode::BudgetExceeded => {
-            "if there is a `Retry-After`; else when there is money"
+        ErrorCode::Internal | ErrorCode::StorageFull => "yes, with a maximum number of attempts",
+        ErrorCode::InsufficientCredits => {
+            "after `Retry-After`, if present; otherwise after a grant of credits"
+        }
+        ErrorCode::BudgetExceeded => {
+            "after `Retry-After`, if present (at the latest with the next budget period); otherwise only with a lower \
+             `max_tokens`"
         }
         ErrorCode::InvalidRequest
         | ErrorCode::Unsupported
@@ -102,14 +137,17 @@ fn errors_page() -> String {
     let refusal =
         ApiError::invalid("top_p", "top_p: expected a number from 0 to 1, got a number out of range.");
     let id = "req_k3v7m2qhx5a4nq7rd6twbcyl";
-    let mut page = format!("{INTRODUCTION}\n## Shape\n\n");
-    page +=
-        &example("Chat completions, and every endpoint but those of messages:", &chat_envelope(&refusal, id));
+    let mut page = format!("{INTRODUCTION}\n## Format\n\n");
     page += &example(
-        "Messages; a field that is to blame stands in `details`, which also repeats the code:",
+        "Chat completions and all other endpoints except those of messages:",
+        &chat_envelope(&refusal, id),
+    );
+    page += &example(
+        "Messages endpoints. The invalid field is in `details.param`, and `details.error_code` repeats the code:",
         &messages_envelope(&refusal, id),
     );
-    page += "## Codes\n\n| Status | Code | Name; type, chat | Type, messages | Meaning | Try again |\n|---|---|---|---|---|---|\n";
+    page += "## Codes\n\n| Status | Code | Type, chat completions | Type, messages | Default message | Retry |\n\
+             |---|---|---|---|---|---|\n";
     let mut codes = ErrorCode::ALL;
     codes.sort_by_key(|code| (code.spec().status, code.spec().code));
     for code in codes {
@@ -126,15 +164,7 @@ fn errors_page() -> String {
         )
         .unwrap();
     }
-    page += "\n`details.name` is the error's name in both dialects. `INFERENCE_3207` also has `details.context_length` and\n\
-             `details.input_tokens`. Counting stops one token beyond the context window (and not before 32,768 tokens); where it\n\
-             stopped, or where a provider refused a prompt without a count, `details.input_tokens_at_least` is `true`. A token\n\
-             count of such a prompt is refused in the same way. A 404 for an unknown path has `details.path` where the right one is known, and an unknown flavor `details.flavors`. Limits\n\
-             and budgets have `details.resets_at`, RFC 3339, if they begin anew at a certain time.\n\n";
-    page += "`INFERENCE_3103` may have `details.attempts`: for each failed attempt the `provider`, a `reason` and its\n\
-             milliseconds, `ms`. Reasons are `unavailable`, `rate_limited`, `timeout` and `refused`; the log of the gateway\n\
-             says more. Its message recommends `:balanced` where another flavor was asked for.\n\n";
-    page + STREAMS + ELSEWHERE
+    page + DETAILS + STREAMS + ELSEWHERE
 }
 
 #[test]
@@ -146,6 +176,6 @@ fn the_page_of_errors_is_current() {
     }
     assert!(
         std::fs::read_to_string(&path).unwrap_or_default() == page,
-        "docs/errors.md is not what the table says"
+        "docs/errors.md differs from its sources"
     );
 }
