@@ -16,7 +16,7 @@ use std::time::Instant;
 const RUN_COUNT: usize = 200;
 const CLIENTS: [Dialect; 3] = [Dialect::Chat, Dialect::Messages, Dialect::Responses];
 
-/// Request body of a conversation of `bytes` bytes in messages of 2 KiB.
+/// Returns a request body with a conversation of `bytes` bytes, in messages of 2 KiB.
 fn request_body(client: Dialect, bytes: usize) -> Bytes {
     let text = "Rivers bend because their banks wear.\n".repeat(54);
     let turns = (bytes / text.len()) | 1;
@@ -60,8 +60,8 @@ fn run_once(client: Dialect, body: &Bytes, events: &[Bytes]) -> f64 {
         max_tokens: None,
         adjustment: RequestAdjustment::default(),
         answer_model: "m",
-        id: "4b8e",
-        created: 1_763_650_000,
+        answer_id: "4b8e",
+        answer_created: 1_763_650_000,
     };
     let translator = penstock_dialect::find_translator(client, Dialect::Chat).expect("the pair is supported");
     let sent = translator.build_request(&ask, &target).expect("a request");

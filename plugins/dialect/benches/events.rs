@@ -33,7 +33,7 @@ fn build_request() -> InferenceRequest {
         thinking: ThinkingDisplay::Off,
         responses: None,
         prompt_bytes: 0,
-        images: 0,
+        image_count: 0,
         history: penstock_core::HistoryFeatures::default(),
     }
 }
@@ -61,8 +61,8 @@ fn measure_stream(name: &str, client: Dialect, events: &[String], together: usiz
         max_tokens: None,
         adjustment: penstock_core::RequestAdjustment::default(),
         answer_model: "org/model",
-        id: "4b8e",
-        created: 1_763_650_000,
+        answer_id: "4b8e",
+        answer_created: 1_763_650_000,
     };
     let translator = penstock_dialect::find_translator(client, Dialect::Chat).expect("the pair is supported");
     let ask = InferenceRequest { dialect: client, ..build_request() };

@@ -18,8 +18,8 @@ const EVENT_COUNT: usize = 2_000;
 fn build_request(dialect: Dialect, body: String) -> InferenceRequest {
     let members = json::members(body.as_bytes()).map(|member| BodyMember {
         name: json::unescape(&body.as_bytes()[member.key.start + 1..member.key.end - 1]).unwrap().into(),
-        member: member.key.start..member.value.end,
-        value: member.value,
+        member_range: member.key.start..member.value.end,
+        value_range: member.value,
         long_strings: Vec::new(),
     });
     let history = HistoryFeatures {
@@ -47,7 +47,7 @@ fn build_request(dialect: Dialect, body: String) -> InferenceRequest {
         required: RequiredCapabilities::default(),
         thinking: ThinkingDisplay::Off,
         responses: None,
-        images: 0,
+        image_count: 0,
         history,
     }
 }
@@ -61,8 +61,8 @@ fn build_target(dialect: Dialect, abilities: &OfferCapabilities) -> AttemptTarge
         max_tokens: None,
         adjustment: penstock_core::RequestAdjustment::default(),
         answer_model: "claude-x",
-        id: "4b8e",
-        created: 1_763_650_000,
+        answer_id: "4b8e",
+        answer_created: 1_763_650_000,
     }
 }
 

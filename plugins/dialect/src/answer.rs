@@ -39,7 +39,7 @@ pub struct AnswerChoice {
     pub refusal: Vec<EscapedText>,
     /// Tool calls in order.
     pub tool_calls: Vec<ToolCall>,
-    /// Log probabilities as the provider wrote them, one JSON object for each fragment.
+    /// Log probabilities as the provider wrote them, one JSON object for each fragment that has them.
     pub logprobs: Vec<Bytes>,
     /// Reasoning, messages and tool calls, in the order in which the model wrote them.
     pub sections: Vec<AnswerSection>,
@@ -65,8 +65,8 @@ impl AnswerChoice {
 pub struct DecodedAnswer {
     /// Choices in order.
     pub choices: Vec<AnswerChoice>,
-    /// Token usage after [`DecodedAnswer::decode`]: the provider's counts, corrected if they are implausible, with the
-    /// gateway's estimates for absent ones.
+    /// Token usage, set only by [`DecodedAnswer::decode`]: the provider's counts, corrected if they are implausible,
+    /// with the gateway's estimates for absent ones.
     pub usage: Option<TokenUsage>,
     /// Usage reported by the provider.
     pub reported_usage: Option<ReportedUsage>,
@@ -80,10 +80,10 @@ impl DecodedAnswer {
     /// Decodes a buffered answer of a provider and applies the constraints of the request.
     ///
     /// # Errors
-    /// Returns `Malformed` if the body is no answer or has more choices than requested, the error that
+    /// Returns `Malformed` if the body is no answer or has a choice that was not requested, the error that
     /// [`decode::decode_buffered`] returns for an error object, and `Truncated` if a choice has no finish reason. An
-    /// error in a body that is a stream is ignored if it comes after all finish reasons. Choices that have used up their
-    /// tokens need no finish reason; in a stream, only the provider's usage shows that.
+    /// error in a body that is a stream is ignored if it comes after all finish reasons. A choice that has reached the
+    /// token limit needs no finish reason; in a stream, only the provider's usage proves that the limit was reached.
     pub fn decode(
         ask: &InferenceRequest,
         target: &AttemptTarget<'_>,
@@ -91,7 +91,7 @@ impl DecodedAnswer {
     ) -> Result<Self, UpstreamError> {
         let (mut events, mut shaped) = (Vec::new(), Vec::new());
         let streamed = decode::is_event_stream(&body);
-        let read = decode::decode_buffered(target.dialect, body.clone(), target.id, &mut events);
+        let read = decode::decode_buffered(target.dialect, body.clone(), target.answer_id, &mut events);
         // An error after the end of a streamed answer does not invalidate the answer.
         let read = if streamed { read } else { Ok(read?) };
         let reasoning = read.as_ref().ok().copied().flatten();
@@ -207,9 +207,9 @@ impl DecodedAnswer {
         echo.echoed_bytes()
     }
 
-    /// Sets the finish reason `Length` for choices after the token limit was reached: for choices with output and
-    /// without a finish reason, and for the choices with the indices `assumed`, whose finish reason the decoder has
-    /// only assumed.
+    /// Sets the finish reason `Length`, because the token limit was reached: for choices with output and without a
+    /// finish reason, and for the choices with the indices `assumed`, whose finish reason `Stop` the decoder has only
+    /// assumed.
     fn finish_at_cap(&mut self, assumed: &[u64]) {
         for (number, choice) in (0..).zip(&mut self.choices) {
             let is_open = match choice.finish_reason {
@@ -222,7 +222,8 @@ impl DecodedAnswer {
         }
     }
 
-    /// Returns the number of complete choices, if at least one is complete and none of the others has started.
+    /// Returns the number of complete choices, if at least one is complete and none of the choices after them has
+    /// started; `None` otherwise, also if all are complete.
     fn complete_choice_count(&self) -> Option<u32> {
         choices::complete_choice_count(
             self.choices.iter().map(|one| (one.finish_reason.is_some(), one.output_bytes())),
@@ -242,7 +243,7 @@ fn choice_sizes(ask: &InferenceRequest, events: &[AnswerEvent]) -> Vec<ChoiceSiz
     sizes
 }
 
-/// Returns the indices of the choices of a plain chat answer that state no finish reason.
+/// Returns the indices of those choices in the body of a buffered chat answer whose `finish_reason` is missing or null.
 fn choices_without_finish_reason(body: &[u8]) -> Vec<u64> {
     let choices = json_cursor::member_value(json::trim(body), "choices").unwrap_or_default();
     let lacks_reason =

@@ -67,7 +67,7 @@ impl AnswerChoice {
         }
     }
 
-    /// Begins a message, if the provider's dialect marks the beginning of each message.
+    /// Begins a message; called only if the provider's dialect marks the beginning of each message.
     pub(crate) fn begin_message(&mut self, phase: Option<MessagePhase>) {
         self.sections.push(AnswerSection::Message(MessageSection {
             phase,
@@ -100,14 +100,14 @@ impl AnswerChoice {
         }));
     }
 
-    /// Returns the fragments of text and refusal of a message that are not empty.
+    /// Returns the non-empty fragments of text and then those of refusals of a message.
     pub(crate) fn message_texts(&self, message: &MessageSection) -> impl Iterator<Item = &EscapedText> {
         let text = self.text.get(message.text.clone()).unwrap_or_default();
         let refusal = self.refusal.get(message.refusal.clone()).unwrap_or_default();
         text.iter().chain(refusal).filter(|text| !text.is_empty())
     }
 
-    /// Returns the fragments of reasoning in a range that are not empty.
+    /// Returns the non-empty fragments of reasoning in a range.
     pub(crate) fn reasoning_texts(&self, fragments: &Range<usize>) -> impl Iterator<Item = &EscapedText> {
         let fragments = self.reasoning.get(fragments.clone()).unwrap_or_default();
         fragments.iter().filter(|text| !text.is_empty())

@@ -88,7 +88,7 @@ pub fn request_without_stream(request: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Returns the client's body in the document of a response that has not ended.
+/// Returns the client's body in the document of a response that has not ended; `None` if the response has ended.
 #[must_use]
 pub fn pending_request_body(document: &[u8]) -> Option<&[u8]> {
     member_value(document, "request").filter(|request| is_object(request))
@@ -164,7 +164,8 @@ fn write_error(state: &BackgroundResponseState<'_>, out: &mut Vec<u8>) {
 }
 
 /// Returns the failure of a background response whose request was answered with this HTTP status and this error body.
-/// The code follows from the code in the body, as in a stream, or else from the status. The message is that of the body.
+/// The code follows from the code in the body, as in a stream, or else from the status. The message is that of the
+/// body.
 #[must_use]
 pub fn failure_from_envelope(status: u16, envelope: &[u8]) -> ResponseFailure<'static> {
     const UNKNOWN: &str = "The request could not be answered.";

@@ -34,7 +34,7 @@ impl<'a> BodyBuilder<'a> {
     }
 
     /// Appends an integer in decimal digits.
-    pub(crate) fn push_number(&mut self, number: u64) {
+    pub(crate) fn push_integer(&mut self, number: u64) {
         let mut digits = [0u8; 20];
         let mut at = digits.len();
         let mut left = number;

@@ -55,10 +55,11 @@ impl ChoiceSize {
 
 /// Replaces output tokens that the provider counted for only one of several choices; returns true if it replaced them.
 ///
-/// The number of choices with text is `number`. The reported tokens are replaced if they are fewer than `number`.
-/// The replacement also takes place if all of this holds: they are fewer than the words of all choices; they are at
-/// least the words of one choice; and `number` times the reported tokens is at most twice the estimate. The replacement is
-/// `number` times the reported tokens, but at most the estimate. A deviation from the estimate alone is no proof,
+/// The number of choices with text is `number`; the estimate is the gateway's own, from the bytes of all choices. The
+/// reported tokens are replaced if they are fewer than `number`. They are also replaced if all of this holds: they are
+/// fewer than the words of all choices; they are at least the words of one choice; and `number` times the reported
+/// tokens is at most twice the estimate. The replacement is `number` times the reported tokens, but at most the
+/// estimate; the estimate itself if the provider reported no tokens. A deviation from the estimate alone is no proof,
 /// because in some languages a token has more than twice as many bytes as the estimate assumes.
 pub(crate) fn correct_undercounted_output(usage: &mut TokenUsage, sizes: &[ChoiceSize]) -> bool {
     if sizes.len() < 2 || usage.source != UsageSource::Provider {
@@ -81,7 +82,7 @@ pub(crate) fn correct_undercounted_output(usage: &mut TokenUsage, sizes: &[Choic
 }
 
 /// Joins the bodies of chat completions with one choice each, in order, to one completion with this usage. Returns
-/// `None` if one of them has no list of choices.
+/// `None` if there are none, or if one of them has no list of choices.
 #[must_use]
 pub fn join_completions(completions: &[Bytes], usage: &TokenUsage) -> Option<Vec<Bytes>> {
     let first = completions.first()?;

@@ -140,8 +140,8 @@ const NOT_ACCEPTED_MESSAGE: &str = "The model's provider does not accept this re
 
 /// Classifies an error object inside a successful response without knowledge of the request. The error is a client
 /// error only if it is about the context window or refused content and states no status of 500 or above. An error that
-/// states a timeout or a rate limit gets the kind of that status. [`reclassify_in_band_error`] classifies the error again
-/// with the model's context window and the request.
+/// states a timeout or a rate limit gets the kind of that status. [`reclassify_in_band_error`] classifies the error
+/// again with the model's context window and the request.
 pub(crate) fn classify_in_band_error(body: &[u8]) -> UpstreamError {
     let about = ErrorSignals::parse(body);
     let is_refusal = about.is_context_window_exceeded() || about.is_content_refused();
@@ -166,8 +166,9 @@ const MAX_IN_BAND_BYTES: usize = 16 << 10;
 
 /// Classifies an error of a decoder again, with the model's context window and the request. The error object is treated
 /// as if the provider had sent it with an error status: the status that the object contains, or else 500. An error that
-/// remains one of the provider keeps its kind, unless the text is about the gateway's account, a rate limit or an
-/// overload. An error without an error object (`in_band_body`) is returned unchanged.
+/// remains one of the provider keeps its kind. However, if it is no timeout and its text is about the gateway's
+/// account, a rate limit or an overload, it gets the kind for that. An error without an error object (`in_band_body`)
+/// is returned unchanged.
 #[must_use]
 pub fn reclassify_in_band_error<'r>(
     mut error: UpstreamError,
@@ -198,8 +199,8 @@ fn is_timeout(kind: UpstreamErrorKind) -> bool {
     matches!(kind, UpstreamErrorKind::Status(status) if is_timeout_status(status))
 }
 
-/// Returns the number of tokens that the context window leaves for the answer, if the input fits but the requested
-/// answer does not.
+/// Returns the number of tokens that the context window leaves for the answer; `None` unless the error states that the
+/// input fits and the requested answer does not.
 fn remaining_tokens(about: &ErrorSignals, model_window: u64) -> Option<u64> {
     if about.is_content_refused() || !about.is_context_window_exceeded() || about.is_input_limit() {
         return None;
@@ -236,10 +237,14 @@ fn api_error(about: &ErrorSignals, model_window: u64) -> ApiError {
     }
 }
 
-/// Parses a number of seconds, rounded up.
+/// Parses a number of seconds, rounded up and limited to [`MAX_RETRY_AFTER_SECONDS`]; `None` if the value is no decimal
+/// number.
 fn parse_retry_after(retry_after: &str) -> Option<Duration> {
     let (whole, part) = retry_after.trim().split_once('.').unwrap_or((retry_after.trim(), ""));
     let whole: u64 = whole.parse().ok()?;
+    if !part.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
     let more = part.bytes().any(|digit| digit != b'0');
     Some(Duration::from_secs(whole.saturating_add(more.into()).min(MAX_RETRY_AFTER_SECONDS)))
 }

@@ -19,12 +19,21 @@ enum TextKind {
     Tool(u32),
 }
 
+impl TextKind {
+    /// Returns true for the text of a message.
+    const fn is_message(self) -> bool {
+        matches!(self, Self::Text | Self::Refusal)
+    }
+}
+
 /// Segment of text of one kind. It is unescaped only if needed.
 #[derive(Debug)]
 struct TextSegment {
     kind: TextKind,
     /// Name of the function, for a tool call.
     name: Option<EscapedText>,
+    /// True for the first text of a message that directly follows the text of another message.
+    starts_message: bool,
     escaped: Vec<u8>,
 }
 
@@ -34,6 +43,8 @@ pub(crate) struct DeliveredText {
     includes_reasoning: bool,
     size: usize,
     choices: Vec<Vec<TextSegment>>,
+    /// True if the next text is the first one of a message behind another message.
+    starts_message: bool,
 }
 
 /// Appends text. The buffer grows by a quarter instead of doubling, because an answer may stay in memory for minutes.
@@ -49,11 +60,15 @@ impl DeliveredText {
     /// Creates an empty record of `n` choices. `includes_reasoning` is false if the client does not see reasoning,
     /// which is then not recorded.
     pub(crate) fn new(n: usize, includes_reasoning: bool) -> Self {
-        Self { includes_reasoning, size: 0, choices: (0..n).map(|_| Vec::new()).collect() }
+        let choices = (0..n).map(|_| Vec::new()).collect();
+        Self { includes_reasoning, size: 0, choices, starts_message: false }
     }
 
     /// Records the text of an event that was delivered to the client.
     pub(crate) fn record_event(&mut self, event: &AnswerEvent) {
+        if let AnswerEvent::MessageStart { is_next, .. } = event {
+            self.starts_message = *is_next;
+        }
         let Some((choice, kind, text)) = event_text(event) else { return };
         if self.size > MAX_BYTES || (kind == TextKind::Reasoning && !self.includes_reasoning) {
             return;
@@ -63,14 +78,18 @@ impl DeliveredText {
             AnswerEvent::ToolCallStart { name, .. } => Some(name),
             _ => None,
         };
+        let follows_message = stretches.last().is_some_and(|last| last.kind.is_message());
+        let starts_message = kind.is_message() && std::mem::take(&mut self.starts_message) && follows_message;
         self.size += text.len();
         match stretches.last_mut() {
-            Some(last) if last.kind == kind && name.is_none() => append(&mut last.escaped, text),
+            Some(last) if last.kind == kind && name.is_none() && !starts_message => {
+                append(&mut last.escaped, text);
+            }
             _ => {
                 self.size += SEGMENT_BYTES + name.map_or(0, |name| name.escaped().len());
                 // The name is copied, because it shares the memory of the whole event.
                 let name = name.map(|name| EscapedText::new(&name.decoded()));
-                stretches.push(TextSegment { kind, name, escaped: text.to_vec() });
+                stretches.push(TextSegment { kind, name, starts_message, escaped: text.to_vec() });
             }
         }
         if self.size > MAX_BYTES {
@@ -83,7 +102,8 @@ impl DeliveredText {
         self.size <= MAX_BYTES
     }
 
-    /// Returns the text if the record is complete and has only one choice, with nothing but text; `None` otherwise.
+    /// Returns the text if the record is complete and has only one choice, with nothing but the text of one message;
+    /// `None` otherwise.
     pub(crate) fn plain_text(&self) -> Option<String> {
         let [stretches] = self.choices.as_slice() else { return None };
         match stretches.as_slice() {
@@ -104,10 +124,14 @@ impl DeliveredText {
         for stretches in &self.choices {
             let mut expected = Vec::with_capacity(stretches.len());
             for stretch in stretches {
-                let text = json::unescape(&stretch.escaped)?.into_owned();
-                expected.push(ExpectedSegment { kind: stretch.kind, name: stretch.name.clone(), text });
+                expected.push(ExpectedSegment {
+                    kind: stretch.kind,
+                    name: stretch.name.clone(),
+                    starts_message: stretch.starts_message,
+                    text: json::unescape(&stretch.escaped)?.into_owned(),
+                });
             }
-            choices.push(ChoiceMatcher { expected, current_segment: None, offset: 0, is_past_prefix: false });
+            choices.push(ChoiceMatcher::new(expected));
         }
         Some(PrefixMatcher { includes_reasoning: self.includes_reasoning, choices })
     }
@@ -117,17 +141,21 @@ impl DeliveredText {
 struct ExpectedSegment {
     kind: TextKind,
     name: Option<EscapedText>,
+    starts_message: bool,
     text: String,
 }
 
 #[derive(Debug)]
 struct ChoiceMatcher {
     expected: Vec<ExpectedSegment>,
-    /// Index of the segment under comparison; `offset` is the number of matched bytes.
+    /// Index of the segment under comparison, `None` before the first; `offset` is the number of its bytes that
+    /// matched.
     current_segment: Option<usize>,
     offset: usize,
     /// True if all of the recorded text has been matched, so that later text is new to the client.
     is_past_prefix: bool,
+    /// True if the next text of the second answer is the first one of a message behind another message.
+    starts_message: bool,
 }
 
 /// Matcher that removes the delivered text from the events of a second answer, which must begin with that text.
@@ -147,6 +175,14 @@ impl PrefixMatcher {
     /// # Errors
     /// Returns an error if the answer differs from the delivered text, or finishes before the end of that text.
     pub(crate) fn match_event(&mut self, event: AnswerEvent) -> Result<Option<AnswerEvent>, DivergenceError> {
+        if let (AnswerEvent::MessageStart { is_next, .. }, Some(matcher)) = (&event, self.choices.first_mut())
+        {
+            // The start of a message is new if all delivered text has been matched. Earlier starts are compared with
+            // those of the delivered messages when their text arrives.
+            let is_new = matcher.is_fully_matched();
+            matcher.starts_message = *is_next && !is_new;
+            return Ok(is_new.then_some(event));
+        }
         let Some(matcher) = event.choice().and_then(|choice| self.choices.get_mut(choice as usize)) else {
             return Ok(Some(event));
         };
@@ -158,7 +194,7 @@ impl PrefixMatcher {
             return Ok(Some(event));
         }
         if let AnswerEvent::ToolCallStart { name, .. } = &event {
-            let known = matcher.begin_segment(kind, Some(name))?;
+            let known = matcher.begin_segment(kind, Some(name), false)?;
             return Ok((!known).then_some(event));
         }
         let text = match &event {
@@ -184,22 +220,34 @@ enum UnmatchedText {
 }
 
 impl ChoiceMatcher {
+    const fn new(expected: Vec<ExpectedSegment>) -> Self {
+        Self { expected, current_segment: None, offset: 0, is_past_prefix: false, starts_message: false }
+    }
+
     fn is_fully_matched(&self) -> bool {
         self.is_past_prefix || (self.unmatched().is_empty() && self.next_segment() == self.expected.len())
     }
 
     /// Returns the unmatched part of the current segment.
     fn unmatched(&self) -> &str {
-        let now = self.current_segment.and_then(|now| self.expected.get(now));
-        now.and_then(|now| now.text.get(self.offset..)).unwrap_or_default()
+        self.current().and_then(|now| now.text.get(self.offset..)).unwrap_or_default()
     }
 
     fn next_segment(&self) -> usize {
         self.current_segment.map_or(0, |now| now + 1)
     }
 
+    fn current(&self) -> Option<&ExpectedSegment> {
+        self.current_segment.and_then(|now| self.expected.get(now))
+    }
+
     /// Begins a segment. Returns true if the recorded text has it too, and false if it is new to the client.
-    fn begin_segment(&mut self, kind: TextKind, name: Option<&EscapedText>) -> Result<bool, DivergenceError> {
+    fn begin_segment(
+        &mut self,
+        kind: TextKind,
+        name: Option<&EscapedText>,
+        starts_message: bool,
+    ) -> Result<bool, DivergenceError> {
         if self.is_past_prefix {
             return Ok(false);
         }
@@ -212,7 +260,11 @@ impl ChoiceMatcher {
                 self.is_past_prefix = true;
                 Ok(false)
             }
-            Some(expected) if expected.kind == kind && expected.name.as_ref() == name => {
+            Some(expected)
+                if expected.kind == kind
+                    && expected.name.as_ref() == name
+                    && expected.starts_message == starts_message =>
+            {
                 self.current_segment = Some(next);
                 self.offset = 0;
                 Ok(true)
@@ -222,9 +274,10 @@ impl ChoiceMatcher {
     }
 
     fn match_text(&mut self, kind: TextKind, text: &str) -> Result<UnmatchedText, DivergenceError> {
-        let now = self.current_segment.and_then(|now| self.expected.get(now));
-        let goes_on = now.is_some_and(|now| now.kind == kind);
-        if self.is_past_prefix || !(goes_on || self.begin_segment(kind, None)?) {
+        let follows_message = self.current().is_some_and(|now| now.kind.is_message());
+        let starts_message = kind.is_message() && std::mem::take(&mut self.starts_message) && follows_message;
+        let goes_on = !starts_message && self.current().is_some_and(|now| now.kind == kind);
+        if self.is_past_prefix || !(goes_on || self.begin_segment(kind, None, starts_message)?) {
             return Ok(UnmatchedText::All);
         }
         let due = self.unmatched();

@@ -195,7 +195,7 @@ impl AnswerEvent {
 
     /// Returns the event with at most `max_bytes` of its text, cut between characters and without log probabilities;
     /// `None` if no text remains, or the event has none.
-    pub(crate) fn truncated(self, max_bytes: usize) -> Option<Self> {
+    pub(crate) fn truncate_to(self, max_bytes: usize) -> Option<Self> {
         let text = self.text()?.decoded();
         let end = (0..=max_bytes.min(text.len())).rev().find(|end| text.is_char_boundary(*end))?;
         let text = text.get(..end).filter(|text| !text.is_empty())?;

@@ -40,7 +40,7 @@ impl GeneratedOutput {
         let bytes = self.bytes - self.echo.echoed_bytes();
         let delivered = bytes.saturating_add(self.sealed_bytes);
         UsageBounds {
-            delivered: UsageBounds::max_delivered_tokens(candidates, delivered, self.tool_calls),
+            max_delivered: UsageBounds::max_delivered_tokens(candidates, delivered, self.tool_calls),
             least_output: UsageBounds::min_tokens(bytes),
             ..*bounds
         }
@@ -55,7 +55,8 @@ mod tests {
     use penstock_core::{Dialect, OfferCapabilities, OutputBuffer, TokenUsage, UsageSource};
     use serde_json::{Value, json};
 
-    /// Answer of 20 tokens of text and 900 tokens of reasoning, of which the provider sends only encrypted bytes.
+    /// Returns an answer of 10 tokens of text and 900 tokens of reasoning, of which the provider sends only encrypted
+    /// bytes: its buffered body, and the events of its stream.
     fn sealed_answer(provider: Dialect) -> (Value, Vec<Value>) {
         let sealed = "Q".repeat(4_000);
         if provider == Dialect::Responses {

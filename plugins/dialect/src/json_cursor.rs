@@ -1,7 +1,7 @@
 //! Access to values inside validated JSON without deserialization. The functions use the scanner of
 //! `penstock_json_scan`, and return slices instead of positions.
 //!
-//! A string that they return can be written in another dialect with its escapes unchanged.
+//! A string body can be written in another dialect with its escapes unchanged.
 
 use penstock_json_scan::json;
 use std::borrow::Cow;

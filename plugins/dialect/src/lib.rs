@@ -7,7 +7,7 @@
 //! delivered text and handles a rescue. Strings keep their JSON escapes, so that they need not be unescaped and escaped
 //! again.
 //!
-//! To add a dialect of providers: a row in [`penstock_core::DIALECTS`], a folder `src/<provider>/` with its
+//! A new dialect of providers needs a row in [`penstock_core::DIALECTS`], a folder `src/<provider>/` with its
 //! `ProviderDialect`, a line in `providers::PROVIDERS`, and golden cases in `testdata/<client>_<provider>/`.
 
 pub mod background_response;
@@ -35,6 +35,9 @@ mod chat_to_messages;
 mod choices;
 mod classify;
 pub mod completions;
+mod continuation_mark;
+#[cfg(test)]
+mod continuation_tests;
 mod delivered;
 #[cfg(test)]
 mod extra_member_tests;
@@ -55,12 +58,16 @@ mod reasoning_switch_tests;
 mod refused_member_tests;
 #[cfg(test)]
 mod request_history_tests;
+#[cfg(test)]
+mod rescue_limit_tests;
 mod response_constraints;
 mod responses_to_any;
 #[cfg(test)]
 mod stream_format_tests;
 mod stream_translator;
 mod structured_output;
+#[cfg(test)]
+mod structured_output_tests;
 #[cfg(test)]
 mod test_support;
 mod token_cap;
@@ -81,7 +88,8 @@ pub fn translators() -> impl Iterator<Item = &'static dyn Translator> {
     providers::PROVIDERS.iter().flat_map(|row| row.translators).map(|pair| pair as &dyn Translator)
 }
 
-/// Returns the translator between these dialects: for requests of the client, and answers of the provider.
+/// Returns the translator between these dialects: for requests of the client, and answers of the provider. `None` if
+/// the pair is not supported.
 #[must_use]
 pub fn find_translator(client: Dialect, provider: Dialect) -> Option<&'static dyn Translator> {
     let pairs = providers::provider_dialect(provider).translators;

@@ -29,8 +29,8 @@ impl OutputLimit {
         self.is_exceeded
     }
 
-    /// Returns the part of an event that is within the limit. `output` is the output so far, including this event.
-    /// After the limit, content is dropped, and finish reasons become `Length`.
+    /// Returns the part of an event that is within the limit; `None` if no part is. `output` is the output so far,
+    /// including this event. After the limit, content is dropped, and finish reasons become `Length`.
     pub(crate) fn truncate_event(
         &mut self,
         event: AnswerEvent,
@@ -43,7 +43,7 @@ impl OutputLimit {
             event if is_first_excess => {
                 let excess = output.generated_bytes() - self.max_bytes;
                 let length = event.generated_bytes();
-                event.truncated(length.saturating_sub(excess))
+                event.truncate_to(length.saturating_sub(excess))
             }
             AnswerEvent::Finish { choice, .. } if self.is_exceeded => {
                 Some(AnswerEvent::Finish { choice, reason: FinishReason::Length, stop_sequence: None })

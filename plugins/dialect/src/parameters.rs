@@ -41,7 +41,7 @@ pub enum NeutralValue {
     /// `false`, 0 and 1.
     ZeroOrOne,
     /// `false`; 0 has an effect.
-    Absent,
+    FalseOnly,
     /// `false` and -1; 0 has an effect.
     MinusOne,
     /// `true` and 0; `false` has an effect.
@@ -151,7 +151,7 @@ pub const ENGINE_PARAMETERS: &[EngineParameter] = &[
     private("parse_tool_calls"),
     private("post_sampling_probs"),
     private("priority"),
-    constrains_unless("prompt_logprobs", NeutralValue::Absent),
+    constrains_unless("prompt_logprobs", NeutralValue::FalseOnly),
     constrains_unless("reasoning_budget", NeutralValue::MinusOne),
     private("reasoning_format"),
     constrains("regex"),
@@ -196,8 +196,8 @@ pub const ENGINE_PARAMETERS: &[EngineParameter] = &[
     tunes("xtc_threshold"),
 ];
 
-/// Members of the dialects, and of requests for other kinds of work, that `supported_parameters` may list, sorted by
-/// name.
+/// Members of the dialects, and of requests for other model kinds such as images and embeddings, that
+/// `supported_parameters` may list, sorted by name.
 pub const LISTABLE_DIALECT_MEMBERS: &[&str] = &[
     "dimensions",
     "encoding_format",
@@ -262,7 +262,7 @@ impl EngineParameter {
         let is_neutral = match self.neutral {
             NeutralValue::Zero => value == b"false" || number == Some(0.0),
             NeutralValue::ZeroOrOne => value == b"false" || matches!(number, Some(0.0 | 1.0)),
-            NeutralValue::Absent => value == b"false",
+            NeutralValue::FalseOnly => value == b"false",
             NeutralValue::MinusOne => value == b"false" || number == Some(-1.0),
             NeutralValue::True => value == b"true" || number == Some(0.0),
         };
@@ -356,7 +356,7 @@ mod tests {
             let neutral = match row.neutral {
                 NeutralValue::Zero => ["false", "0"],
                 NeutralValue::ZeroOrOne => ["0", "1"],
-                NeutralValue::Absent => ["false", "null"],
+                NeutralValue::FalseOnly => ["false", "null"],
                 NeutralValue::MinusOne => ["false", "-1"],
                 NeutralValue::True => ["true", "0"],
             };

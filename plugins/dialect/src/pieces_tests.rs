@@ -10,9 +10,9 @@ fn long_source_ranges_are_shared_and_brief_ones_copied() {
     let mut pieces = BodyBuilder::with_source(&source);
     pieces.push_str("<");
     pieces.push_source(&source[10..4000]);
-    pieces.push_number(u64::MAX);
+    pieces.push_integer(u64::MAX);
     pieces.push_source(&source[..3]);
-    pieces.push_number(0);
+    pieces.push_integer(0);
     let done = pieces.finish();
     assert_eq!(done.len(), 3);
     assert_eq!(done[1].as_ptr(), source[10..].as_ptr());

@@ -29,7 +29,7 @@ const MESSAGES: ProviderDialect = ProviderDialect {
 
 /// Returns the decoders and translators for providers of a dialect.
 pub(crate) const fn provider_dialect(dialect: Dialect) -> &'static ProviderDialect {
-    // Unreachable: the test `each_dialect_has_its_row` proves that the table has a row for each dialect.
+    // The index is valid: the test `each_dialect_has_its_row` proves that the table has a row for each dialect.
     #[allow(clippy::indexing_slicing, reason = "the table has a row for each variant")]
     PROVIDERS[dialect as usize]
 }
@@ -44,7 +44,8 @@ mod tests {
         assert_eq!(PROVIDERS.len(), DIALECTS.len());
         for (row, spec) in PROVIDERS.iter().zip(DIALECTS) {
             let clients: Vec<_> = row.translators.iter().map(|pair| pair.client_dialect).collect();
-            let expected = DIALECTS.iter().filter(|spec| spec.client_path.is_some()).map(|spec| spec.dialect);
+            let expected =
+                DIALECTS.iter().filter(|spec| spec.client_path_prefix.is_some()).map(|spec| spec.dialect);
             assert_eq!(clients, expected.collect::<Vec<_>>(), "{}", spec.name);
             for translator in row.translators {
                 assert_eq!(

@@ -87,7 +87,7 @@ impl ResponseConstraints {
     /// Resets the state for the answer of another provider.
     pub fn restart(&mut self, target: &AttemptTarget<'_>) {
         self.upstream_stop_count = upstream_stop_sequences(&self.stop_sequences, target).len();
-        target.id.clone_into(&mut self.id_seed);
+        target.answer_id.clone_into(&mut self.id_seed);
         self.choices.fill(ConstrainedChoice::default());
     }
 
@@ -270,13 +270,14 @@ pub(crate) fn preset_members<'t>(
     })
 }
 
-/// Returns the optional member (see [`AdjustableMember`]) that a preset writes under this name.
+/// Returns the optional member (see [`AdjustableMember`]) that a preset writes under this name; `None` for other
+/// members.
 fn preset_extra(name: &str) -> Option<AdjustableMember> {
     MEMBER_ERROR_WORDS.iter().find(|(_, words)| words.first() == Some(&name)).map(|(extra, _)| *extra)
 }
 
 /// Adjusts a sampling parameter for a messages provider, which answers 400 for values out of range: its temperature is
-/// at most 1 instead of 2, and a `top_k` of -1 is omitted.
+/// at most 1 instead of 2, and a `top_k` of -1 is omitted, for which `None` is returned.
 pub(crate) fn messages_sampling_value<'a>(name: &str, value: &'a [u8]) -> Option<&'a [u8]> {
     let number = json_cursor::parse_float(value);
     match name {

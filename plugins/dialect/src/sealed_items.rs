@@ -6,8 +6,8 @@ use penstock_core::encode_opaque_reasoning;
 use penstock_json_scan::json;
 use std::borrow::Cow;
 
-/// Returns the response object with the text of its reasoning items encoded in `encrypted_content`; `None` if no item
-/// has such a text, or all of them are encoded already.
+/// Returns the response object with the text of its reasoning items encoded in `encrypted_content`; `None` if no
+/// reasoning item has a text that is not encoded already.
 #[must_use]
 pub fn seal_response_reasoning(response: &[u8]) -> Option<Vec<u8>> {
     let sealed: Vec<Option<Vec<u8>>> =
@@ -52,7 +52,7 @@ pub fn seal_item_reasoning(item: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Returns the texts of a list of parts, one in a line; `None` if there is no text.
+/// Returns the texts of a list of parts, one per line; `None` if there is no text.
 fn reasoning_text(item: &[u8], name: &str) -> Option<String> {
     let parts = elements(member_value(item, name)?);
     let texts: Vec<Cow<'_, str>> =

@@ -4,6 +4,7 @@
 //! The client receives nothing before the first content, unless the caller starts the output. Delivered text is
 //! recorded, up to a limit, so that the answer of another provider can be compared with it.
 
+mod attempt_limits;
 mod ends;
 mod translation;
 
@@ -13,11 +14,10 @@ use crate::delivered::{DeliveredText, PrefixMatcher};
 use crate::echo::{BytesPerTokenId, EchoMeter};
 use crate::event::AnswerEvent;
 use crate::generated_output::GeneratedOutput;
-use crate::output_limit::OutputLimit;
 use crate::repeated_text::RepetitionFilter;
 use crate::response_constraints::ResponseConstraints;
-use crate::token_cap::TokenCap;
 use crate::write::DialectWriter;
+use attempt_limits::AttemptLimits;
 use bytes::Bytes;
 use ends::FinishConfidence;
 use penstock_core::{
@@ -45,7 +45,9 @@ pub struct StreamTranslator {
     constraints: ResponseConstraints,
     writer: Box<dyn DialectWriter>,
     delivered: DeliveredText,
-    /// Matcher that is set while a second provider repeats the delivered text.
+    /// Start of a message whose first text has not arrived yet.
+    message_start: Option<AnswerEvent>,
+    /// Matcher that is set if a second provider starts over, and repeats the delivered text first.
     prefix_matcher: Option<PrefixMatcher>,
     /// Filter that is set while a second provider that continues the answer may repeat the delivered text.
     repetition_filter: Option<RepetitionFilter>,
@@ -66,9 +68,8 @@ pub struct StreamTranslator {
     finish_after_output: bool,
     /// Bytes of the prompt, for an estimate if the provider reports no input.
     prompt_bytes: usize,
-    /// Upper bounds of the usage that the provider may report.
-    usage_bounds: UsageBounds,
-    /// Size of each choice, if there are several.
+    limits: AttemptLimits,
+    /// Size of each choice; empty for a single choice, and if the answer echoes the prompt.
     choice_sizes: Vec<ChoiceSize>,
     measured_energy: Option<MeasuredEnergy>,
     output_bytes: usize,
@@ -84,8 +85,6 @@ pub struct StreamTranslator {
     attempt_bytes: usize,
     /// Output of the current provider, including text that the constraints removed.
     attempt_output: GeneratedOutput,
-    output_limit: OutputLimit,
-    token_cap: TokenCap,
     /// Output that is held back until the first content token.
     held_output: Vec<u8>,
     events: Vec<AnswerEvent>,
@@ -99,12 +98,12 @@ impl StreamTranslator {
         let constraints = ResponseConstraints::new(ask, target);
         let n = constraints.choice_count();
         let initial_echo = EchoMeter::new(ask, BytesPerTokenId::Typical);
-        let usage_bounds = ask.usage_bounds(target);
         Self {
-            decoder: decode::new_decoder(target.dialect, target.id),
+            decoder: decode::new_decoder(target.dialect, target.answer_id),
             constraints,
             delivered: DeliveredText::new(n, writer.shows_reasoning()),
             writer,
+            message_start: None,
             prefix_matcher: None,
             repetition_filter: None,
             is_continuation: false,
@@ -118,7 +117,7 @@ impl StreamTranslator {
             usage_after_output: false,
             finish_after_output: false,
             prompt_bytes: ask.prompt_bytes,
-            usage_bounds,
+            limits: AttemptLimits::new(ask, target),
             // The bytes of an echoed prompt are not generated. With an echo, the size of a choice would therefore not
             // show how many tokens were generated.
             choice_sizes: vec![ChoiceSize::default(); if n > 1 && !ask.echoes_prompt() { n } else { 0 }],
@@ -130,16 +129,14 @@ impl StreamTranslator {
             initial_state: (initial_echo, GeneratedOutput::new(ask)),
             attempt_bytes: 0,
             attempt_output: GeneratedOutput::new(ask),
-            output_limit: OutputLimit::new(ask, &usage_bounds),
-            token_cap: TokenCap::new(ask, target),
             held_output: Vec::new(),
             events: Vec::new(),
             constrained_events: Vec::new(),
         }
     }
 
-    /// Takes events from another decoder, in the same manner as [`StreamTranslation::push`] takes bytes.
-    pub(crate) fn push_decoded(
+    /// Processes the events that `decode` appends, in the same manner as [`StreamTranslation::push`] processes bytes.
+    pub(crate) fn push_events_from(
         &mut self,
         decode: impl FnOnce(&mut Vec<AnswerEvent>) -> Result<(), UpstreamError>,
         out: &mut OutputBuffer,
@@ -194,11 +191,11 @@ impl StreamTranslator {
         self.attempt_output.add_event(&event);
         let event =
             if self.writer.has_message_boundaries() { Some(event) } else { event.flatten_message_start() };
-        let limit = &mut self.output_limit;
+        let limit = &mut self.limits.output;
         if let Some(event) = event.and_then(|event| limit.truncate_event(event, &self.attempt_output)) {
             self.constraints.apply(event, shaped);
         }
-        let is_cut = self.output_limit.is_exceeded();
+        let is_cut = self.limits.output.is_exceeded();
         if is_cut {
             self.end_cut_answer(shaped);
         }
@@ -243,18 +240,24 @@ impl StreamTranslator {
             }
             AnswerEvent::Energy(measured) => self.measured_energy = Some(*measured),
             AnswerEvent::End => return self.handle_end_event(),
-            // A second provider repeats message starts that the client already has; they are ignored.
-            AnswerEvent::MessageStart { .. } if self.prefix_matcher.is_some() => return Ok(()),
-            AnswerEvent::MessageStart { .. }
-            | AnswerEvent::Start
-            | AnswerEvent::Ping
-            | AnswerEvent::SealedReasoning { .. } => {}
+            AnswerEvent::MessageStart { .. } => {
+                self.message_start = Some(event);
+                return Ok(());
+            }
+            AnswerEvent::Start | AnswerEvent::Ping | AnswerEvent::SealedReasoning { .. } => {}
         }
         self.writer.write(&event, &mut self.held_output);
         Ok(())
     }
 
+    /// Records content, and writes the start of its message if the content is the first text of the message.
     fn record_content(&mut self, event: &AnswerEvent) {
+        if matches!(event, AnswerEvent::Text { .. } | AnswerEvent::Refusal { .. })
+            && let Some(start) = self.message_start.take()
+        {
+            self.delivered.record_event(&start);
+            self.writer.write(&start, &mut self.held_output);
+        }
         let bytes = event.generated_bytes();
         self.output_bytes += bytes;
         self.echo.add_event(event);
@@ -285,7 +288,7 @@ impl StreamTranslator {
     /// Returns the bounds of the reported usage. Before the end of the answer there is no lower bound, because the
     /// provider may report usage later than output.
     fn current_bounds(&self) -> UsageBounds {
-        let bounds = self.attempt_output.usage_bounds(&self.usage_bounds, self.finished.len());
+        let bounds = self.attempt_output.usage_bounds(&self.limits.usage_bounds, self.finished.len());
         match self.progress >= StreamProgress::Finished {
             true => bounds,
             false => UsageBounds { least_output: 0, ..bounds },
@@ -323,7 +326,7 @@ impl StreamTranslator {
 
     /// Returns true if the answer was cut because it exceeds the limit on its output.
     pub(crate) const fn is_cut_at_limit(&self) -> bool {
-        self.output_limit.is_exceeded()
+        self.limits.output.is_exceeded()
     }
 
     /// Returns the usage of the delivered part for a caller that itself forwards the provider's events to the client,
@@ -338,7 +341,7 @@ impl StreamTranslator {
         DeliveredUsage {
             is_empty: self.output_bytes <= unseen,
             bytes,
-            usage: TokenUsage::estimate(self.prompt_bytes, bytes).clamp_to(&self.usage_bounds),
+            usage: TokenUsage::estimate(self.prompt_bytes, bytes).clamp_to(&self.limits.usage_bounds),
         }
     }
 

@@ -66,9 +66,34 @@ impl SchemaName {
     }
 }
 
-/// Returns true if an offer gets the response format in another member than `response_format`.
-pub(crate) fn replaces_response_format(target: &AttemptTarget<'_>) -> bool {
-    SchemaName::for_target(target) != SchemaName::ResponseFormat
+/// Returns the name of the member in which an offer gets the response format instead of `response_format`; `None` if it
+/// gets the response format under its own name.
+pub(crate) fn replaced_response_format(target: &AttemptTarget<'_>) -> Option<&'static str> {
+    match SchemaName::for_target(target) {
+        SchemaName::ResponseFormat => None,
+        SchemaName::StructuredOutputs => Some(STRUCTURED_OUTPUTS),
+        SchemaName::Schema(name) => Some(name),
+    }
+}
+
+/// Returns an error if the response format at `path` would be written in a member in which the request has another
+/// constraint.
+///
+/// # Errors
+/// Returns `Unsupported` with `path`.
+pub(crate) fn check_single_constraint(
+    ask: &InferenceRequest,
+    target: &AttemptTarget<'_>,
+    path: &str,
+) -> Result<(), ApiError> {
+    match replaced_response_format(target).and_then(|name| requested_value(ask, name)) {
+        Some(_) => Err(several_constraints_error(path)),
+        None => Ok(()),
+    }
+}
+
+fn several_constraints_error(path: &str) -> ApiError {
+    ApiError::unsupported(path, "This model takes one constraint on its output at a time.")
 }
 
 /// Writes a JSON schema in the member that the offer lists instead of `response_format`, after a comma. Without a
@@ -131,11 +156,11 @@ pub(crate) fn write_constraints(
     out: &mut BodyBuilder<'_>,
 ) -> Result<(), ApiError> {
     let constraints = translate_constraints(ask, target.capabilities)?;
-    if has_response_format(ask) && replaces_response_format(target) {
+    if has_response_format(ask) && replaced_response_format(target).is_some() {
         if constraints.is_some() {
-            let sentence = "This model takes one constraint on its output at a time.";
-            return Err(ApiError::unsupported("response_format", sentence));
+            return Err(several_constraints_error("response_format"));
         }
+        check_single_constraint(ask, target, "response_format")?;
         write_schema(response_format_schema(ask), target, out);
         return Ok(());
     }
@@ -166,7 +191,8 @@ pub(crate) fn write_constraints(
 }
 
 /// Returns the JSON schema that the engine parameters of a chat request contain, for a provider that accepts no other
-/// constraint. The offer must list one of the names for a schema, and `response_format` if any object is requested.
+/// constraint; `None` without such a parameter. The offer must list one of the names for a schema, and
+/// `response_format` if any object is requested.
 ///
 /// # Errors
 /// Returns `Unsupported` for any other constraint, and for a schema that the offer does not accept.
@@ -197,9 +223,9 @@ fn translate_constraints<'a>(
         let Some(value) = requested_value(ask, word.legacy_name) else { continue };
         let translated = translated.get_or_insert_default();
         if abilities.accepts_parameter(word.legacy_name) {
-            translated.members.push((word.legacy_name, value));
+            add_constraint(&mut translated.members, word.legacy_name, value, word.legacy_name)?;
         } else if abilities.accepts_parameter(STRUCTURED_OUTPUTS) {
-            translated.structured_outputs.push((word.key, value));
+            add_constraint(&mut translated.structured_outputs, word.key, value, word.legacy_name)?;
         } else {
             translated.set_response_schema(ask, abilities, word, value, word.legacy_name)?;
         }
@@ -214,6 +240,25 @@ fn translate_constraints<'a>(
     Ok(translated)
 }
 
+/// Adds a constraint of the request, given at `path`. A constraint that the request has twice with the same value is
+/// added once.
+///
+/// # Errors
+/// Returns `Unsupported` with `path` if the list has another value of this name.
+fn add_constraint<'a>(
+    list: &mut Vec<(&'static str, &'a [u8])>,
+    name: &'static str,
+    value: &'a [u8],
+    path: &str,
+) -> Result<(), ApiError> {
+    match list.iter().find(|(known, _)| *known == name) {
+        Some((_, earlier)) if *earlier != value => return Err(several_constraints_error(path)),
+        Some(_) => {}
+        None => list.push((name, value)),
+    }
+    Ok(())
+}
+
 /// Returns the value of a member if it has an effect, and `None` otherwise.
 fn requested_value<'a>(ask: &'a InferenceRequest, name: &str) -> Option<&'a [u8]> {
     let value = ask.member_value(name)?;
@@ -221,7 +266,7 @@ fn requested_value<'a>(ask: &'a InferenceRequest, name: &str) -> Option<&'a [u8]
 }
 
 impl<'a> ConstraintMembers<'a> {
-    /// Sets the schema to request with `response_format`.
+    /// Sets the schema to request with `response_format`. The request may have the same schema twice.
     ///
     /// # Errors
     /// Returns `Unsupported` if the constraint is no schema, the request has another schema or response format, or the
@@ -234,11 +279,15 @@ impl<'a> ConstraintMembers<'a> {
         value: &'a [u8],
         path: &str,
     ) -> Result<(), ApiError> {
-        let free = self.response_schema.is_none() && !has_response_format(ask);
-        if word.key != "json" || !free || !abilities.accepts_parameter("response_format") {
+        let takes_format = abilities.accepts_parameter("response_format") && !has_response_format(ask);
+        if word.key != "json" || !takes_format {
             return Err(parameters::unsupported_error(path));
         }
-        self.response_schema = Some(parse_schema(value, path)?);
+        let schema = parse_schema(value, path)?;
+        if self.response_schema.as_ref().is_some_and(|earlier| *earlier != schema) {
+            return Err(several_constraints_error(path));
+        }
+        self.response_schema = Some(schema);
         Ok(())
     }
 
@@ -261,10 +310,10 @@ impl<'a> ConstraintMembers<'a> {
             let word = CONSTRAINTS.iter().find(|word| word.key == key);
             match word {
                 Some(word) if abilities.accepts_parameter(STRUCTURED_OUTPUTS) => {
-                    self.structured_outputs.push((word.key, value))
+                    add_constraint(&mut self.structured_outputs, word.key, value, &path)?;
                 }
                 Some(word) if abilities.accepts_parameter(word.legacy_name) => {
-                    self.members.push((word.legacy_name, value))
+                    add_constraint(&mut self.members, word.legacy_name, value, &path)?;
                 }
                 Some(word) => self.set_response_schema(ask, abilities, word, value, &path)?,
                 None if key == "json_object"
@@ -281,7 +330,7 @@ impl<'a> ConstraintMembers<'a> {
 }
 
 /// Returns true if the request has a `response_format` of a type other than `text`.
-fn has_response_format(ask: &InferenceRequest) -> bool {
+pub(crate) fn has_response_format(ask: &InferenceRequest) -> bool {
     let kind =
         ask.member_value("response_format").and_then(|format| json_cursor::member_value(format, "type"));
     kind.is_some_and(|kind| !json::json_string_equals(kind, "text"))

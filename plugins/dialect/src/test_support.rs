@@ -16,8 +16,8 @@ pub(crate) fn sample_request(dialect: Dialect, body: &[u8]) -> InferenceRequest 
         let whole = member.key.start..member.value.end;
         fields.0.push(BodyMember {
             name: name.as_ref().into(),
-            member: whole,
-            value: member.value,
+            member_range: whole,
+            value_range: member.value,
             long_strings: Vec::new(),
         });
     }
@@ -53,7 +53,7 @@ pub(crate) fn sample_request(dialect: Dialect, body: &[u8]) -> InferenceRequest 
         thinking: ThinkingDisplay::Off,
         responses: None,
         prompt_bytes: body.len(),
-        images: u32::try_from(String::from_utf8_lossy(body).matches("\"image_url\":").count()).unwrap(),
+        image_count: u32::try_from(String::from_utf8_lossy(body).matches("\"image_url\":").count()).unwrap(),
         history: history_features(&value),
     }
 }
@@ -112,8 +112,8 @@ pub(crate) fn sample_target(dialect: Dialect, abilities: &OfferCapabilities) -> 
         max_tokens: None,
         adjustment: penstock_core::RequestAdjustment::default(),
         answer_model: "org/model",
-        id: "4b8e",
-        created: 1_763_650_000,
+        answer_id: "4b8e",
+        answer_created: 1_763_650_000,
     }
 }
 

@@ -19,18 +19,13 @@ impl TokenCap {
         Self { tokens, generations: ask.generation_count() }
     }
 
-    /// Returns the cap at another target.
-    pub(crate) fn with_target(self, target: &AttemptTarget<'_>) -> Self {
-        Self { tokens: target.max_tokens.filter(|cap| *cap > 0).or(self.tokens), ..self }
-    }
-
     /// Returns true if the usage shows that each choice has as many tokens as it may have.
     pub(crate) fn is_reached(self, usage: Option<&TokenUsage>) -> bool {
         let all = self.tokens.and_then(|cap| cap.checked_mul(self.generations));
         all.zip(usage).is_some_and(|(all, usage)| usage.output >= all)
     }
 
-    /// Same as [`TokenCap::is_reached`], for usage that the provider has reported and that fits the output.
+    /// Returns the same as [`TokenCap::is_reached`], for usage that the provider has reported and that fits the output.
     pub(crate) fn is_reached_by_reported_usage(self, usage: Option<&TokenUsage>) -> bool {
         self.is_reached(usage.filter(|usage| usage.source == UsageSource::Provider))
     }

@@ -36,7 +36,8 @@ pub(crate) struct TranslatorDef {
     pub(crate) path: &'static str,
     /// Builder of the request body, also of one that makes the provider continue delivered text.
     pub(crate) build_request: RequestBuilder,
-    /// Conversion of that body, if `build_request` builds it for a chat provider.
+    /// Conversion of the request body, if `build_request` builds it for a chat provider; `None` if the body is sent as
+    /// built.
     pub(crate) convert: Option<BodyConverter>,
     /// Function that translates an answer that is not streamed.
     pub(crate) translate_buffered:

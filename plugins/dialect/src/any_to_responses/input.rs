@@ -107,7 +107,7 @@ impl InputItems<'_, '_> {
     fn write_answer(&mut self, index: usize, message: &ParsedMessage<'_>) -> Result<(), ApiError> {
         if let Some(reasoning) = message.reasoning.filter(|text| !text.is_empty()) {
             self.start(r#"{"type":"reasoning","id":"rs_"#);
-            self.out.push_number(self.reasoning_count);
+            self.out.push_integer(self.reasoning_count);
             self.reasoning_count += 1;
             self.out.push_str(r#"","summary":[],"content":[{"type":"reasoning_text","text":""#);
             self.out.push_source(reasoning);

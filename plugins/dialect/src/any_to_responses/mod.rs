@@ -8,6 +8,8 @@
 mod input;
 mod members;
 #[cfg(test)]
+mod message_rescue_tests;
+#[cfg(test)]
 mod message_tests;
 mod request;
 #[cfg(test)]

@@ -1,13 +1,14 @@
 //! Editor of the messages of a chat request, for providers that accept less than the dialect allows.
 //!
-//! - If system messages are accepted only at the beginning: joins the leading ones, and moves each later one into the
-//!   next user message, or else the previous one or a new one, marked as not from the user, and never between a tool
-//!   call and its results.
+//! - If system messages are accepted only at the beginning: joins the leading ones into one. Moves the text of each
+//!   later one, marked as not from the user, into the next user message, or else into the previous one or a new one,
+//!   but never between a tool call and its results.
 //! - If tool results may have no images: moves the images into a user message after the results.
 //! - Drops the reasoning of earlier answers, or writes it under the name that the engine reads.
 //! - Shortens tool call ids, if the provider requires short ones.
 
 use crate::body_builder::BodyBuilder;
+use crate::continuation_mark::ContinuationMark;
 use crate::json_cursor;
 use crate::messages_to_chat::ids;
 use penstock_core::{ApiError, AttemptTarget, OfferCapabilities};
@@ -53,8 +54,8 @@ impl<'a> ChatConversation<'a> {
         Self(json_cursor::elements(messages).map(turn).collect())
     }
 
-    /// Moves content that the offer does not accept at its position: images in tool results, and system messages
-    /// after the first.
+    /// Moves content that the offer does not accept at its position: images in tool results, and system messages that
+    /// are not at the beginning. Joins the system messages at the beginning into one.
     pub(super) fn relocate_unsupported_content(&mut self, abilities: &OfferCapabilities) {
         if !abilities.tool_images {
             self.move_tool_images();
@@ -152,14 +153,19 @@ impl<'a> ChatConversation<'a> {
         self.0 = moved;
     }
 
-    /// Writes the messages.
-    pub(super) fn write(&self, target: &AttemptTarget<'_>, prefix: bool, out: &mut BodyBuilder<'_>) {
+    /// Writes the messages; `mark` is that of a last message to continue.
+    pub(super) fn write(
+        &self,
+        target: &AttemptTarget<'_>,
+        mark: Option<ContinuationMark>,
+        out: &mut BodyBuilder<'_>,
+    ) {
         out.push_byte(b'[');
         for (at, turn) in self.0.iter().enumerate() {
             if at > 0 {
                 out.push_byte(b',');
             }
-            turn.write(target, prefix && at + 1 == self.0.len(), out);
+            turn.write(target, mark.filter(|_| at + 1 == self.0.len()), out);
         }
         out.push_byte(b']');
     }
@@ -243,7 +249,7 @@ fn extract_images<'a>(turn: &mut RewrittenMessage<'a>, moving: &mut Vec<Cow<'a, 
 }
 
 impl RewrittenMessage<'_> {
-    fn write(&self, target: &AttemptTarget<'_>, prefix: bool, out: &mut BodyBuilder<'_>) {
+    fn write(&self, target: &AttemptTarget<'_>, mark: Option<ContinuationMark>, out: &mut BodyBuilder<'_>) {
         let role = match self.role {
             ChatRole::System => "system",
             ChatRole::User => "user",
@@ -282,8 +288,8 @@ impl RewrittenMessage<'_> {
             out.push_byte(b':');
             out.push_source(thought);
         }
-        if prefix {
-            out.push_str(r#","prefix":true"#);
+        if let Some(mark) = mark {
+            mark.write_message_member(out);
         }
         out.push_byte(b'}');
     }

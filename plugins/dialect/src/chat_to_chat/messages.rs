@@ -3,24 +3,12 @@
 
 use super::conversation::ChatConversation;
 use crate::body_builder::BodyBuilder;
-use penstock_core::{ApiError, AttemptTarget, ContinuationMethod, InferenceRequest, PrefillMethod};
+use crate::continuation_mark::ContinuationMark;
+use penstock_core::{ApiError, AttemptTarget, InferenceRequest};
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// Marker by which the provider knows that it must continue the last message, which is the assistant's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ContinuationMark {
-    /// No marker is written, because the request does not end with an assistant message to continue.
-    NotContinued,
-    /// No marker is needed: the provider always continues a last message of the assistant.
-    Implicit,
-    /// Member `prefix` of the message.
-    Prefix,
-    /// Members `add_generation_prompt` and `continue_final_message` of the request.
-    TemplateSwitch,
-}
-
-/// Writes `messages` and the marker of a last message to continue.
+/// Writes `messages` and the mark of a last message to continue.
 ///
 /// # Errors
 /// Returns an error if `messages` is missing, or if the provider cannot continue the last message.
@@ -35,8 +23,8 @@ pub(super) fn write_messages(
     };
     let mark = continuation_mark(ask, target, delivered.is_some())?;
     out.push_str(r#","messages":"#);
-    let range = field.value.clone();
-    if delivered.is_none() && mark != ContinuationMark::Prefix && !needs_rewriting(ask, target) {
+    let range = field.value_range.clone();
+    if delivered.is_none() && mark != Some(ContinuationMark::Prefix) && !needs_rewriting(ask, target) {
         for_each_edited_slice(ask, range, &mut |bytes| out.push_source(bytes));
     } else {
         let canonical = edited_messages(ask, range);
@@ -45,34 +33,29 @@ pub(super) fn write_messages(
         if let Some(delivered) = delivered {
             turns.append_delivered_text(delivered, ask.required.prefill)?;
         }
-        turns.write(target, mark == ContinuationMark::Prefix, out);
+        turns.write(target, mark, out);
     }
-    if mark == ContinuationMark::TemplateSwitch {
-        out.push_str(r#","add_generation_prompt":false,"continue_final_message":true"#);
+    if let Some(mark) = mark {
+        mark.write_request_members(out);
     }
     Ok(())
 }
 
+/// Returns the mark of a last message to continue; `None` if the request does not end with one.
 fn continuation_mark(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
     rescue: bool,
-) -> Result<ContinuationMark, ApiError> {
-    let abilities = target.capabilities;
-    let by_message = match abilities.prefill {
-        PrefillMethod::Automatic => ContinuationMark::Implicit,
-        _ => ContinuationMark::Prefix,
-    };
-    match (rescue, target.continuation_method(), target.prefill_method()) {
-        (true, Some(ContinuationMethod::ContinueFinalMessage), _) => Ok(ContinuationMark::TemplateSwitch),
-        (true, Some(ContinuationMethod::Prefill), _) => Ok(by_message),
-        (false, ..) if !ask.required.prefill => Ok(ContinuationMark::NotContinued),
-        (false, _, PrefillMethod::ContinueFinalMessage) => Ok(ContinuationMark::TemplateSwitch),
-        (false, _, PrefillMethod::Prefix | PrefillMethod::Automatic) => Ok(by_message),
-        (true, None, _) | (false, _, PrefillMethod::None) => Err(ApiError::unsupported(
+) -> Result<Option<ContinuationMark>, ApiError> {
+    if !rescue && !ask.required.prefill {
+        return Ok(None);
+    }
+    match ContinuationMark::for_target(target, rescue) {
+        None => Err(ApiError::unsupported(
             "messages",
             "This model does not continue a last message of the assistant.",
         )),
+        mark => Ok(mark),
     }
 }
 
@@ -82,7 +65,7 @@ const fn needs_rewriting(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> 
     let (abilities, history) = (target.capabilities, ask.history);
     history.reasoning
         || (abilities.short_tool_ids && history.calls)
-        || (!abilities.tool_images && ask.images > 0 && history.results)
+        || (!abilities.tool_images && ask.image_count > 0 && history.results)
         || (!abilities.system_anywhere && history.late_system_messages)
 }
 

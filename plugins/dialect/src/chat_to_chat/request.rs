@@ -20,7 +20,7 @@ const FORWARDED_BY_DEFAULT: &[&str] =
 const FORWARDED_IF_LISTED: &[&str] = &["parallel_tool_calls"];
 /// Members that contain a reasoning effort. They are not forwarded under these names.
 const EFFORT_MEMBERS: &[&str] = &["enable_thinking", "thinking_budget"];
-/// Members that have no meaning without tools; some engines then answer 400.
+/// Members that are dropped if the request has no tools, because some engines then reject them with status 400.
 const TOOL_MEMBERS: &[&str] = &["tools", "tool_choice", "parallel_tool_calls"];
 /// Members that the gateway refuses if the offer does not list them. The gateway does not drop them, because the
 /// answer would then lack the log probabilities, or ignore the bias.
@@ -80,7 +80,7 @@ fn should_forward(
 ) -> Result<bool, ApiError> {
     let name = &*field.name;
     let Some(value) = ask.member_value(name) else { return Ok(false) };
-    let abilities = target.capabilities;
+    let (abilities, format_name) = (target.capabilities, structured_output::replaced_response_format(target));
     if TOOL_MEMBERS.contains(&name) && !has_tools(ask) {
         return Ok(false);
     }
@@ -97,8 +97,11 @@ fn should_forward(
         return Err(ApiError::unsupported(name, sentence));
     }
     if ALWAYS_FORWARDED.contains(&name) {
-        let is_replaced = || is_plain_text(value) || structured_output::replaces_response_format(target);
+        let is_replaced = || is_plain_text(value) || format_name.is_some();
         return Ok(name != "response_format" || !is_replaced());
+    }
+    if format_name == Some(name) && structured_output::has_response_format(ask) {
+        return Ok(false);
     }
     if FORWARDED_BY_DEFAULT.contains(&name) {
         return Ok(response_constraints::accepts_sampling_parameter(abilities, name));
@@ -140,7 +143,7 @@ fn is_plain_text(format: &[u8]) -> bool {
 
 /// Writes a member with the request's edits applied.
 fn write_edited_member(ask: &InferenceRequest, field: &BodyMember, out: &mut BodyBuilder<'_>) {
-    messages::for_each_edited_slice(ask, field.member.clone(), &mut |bytes| out.push_source(bytes));
+    messages::for_each_edited_slice(ask, field.member_range.clone(), &mut |bytes| out.push_source(bytes));
 }
 
 fn write_limits(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut BodyBuilder<'_>) {
@@ -148,11 +151,11 @@ fn write_limits(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut Bo
         out.push_byte(b',');
         out.push_json_string(response_constraints::token_cap_name(target));
         out.push_byte(b':');
-        out.push_number(max);
+        out.push_integer(max);
     }
     if ask.n > 1 {
         out.push_str(r#","n":"#);
-        out.push_number(ask.n.into());
+        out.push_integer(ask.n.into());
     }
     for (at, stop) in response_constraints::upstream_stop_sequences(&ask.stop, target).iter().enumerate() {
         out.push_str(if at == 0 { r#","stop":["# } else { "," });

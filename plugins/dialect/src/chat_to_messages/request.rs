@@ -45,7 +45,7 @@ pub(super) fn build_request(
     out.push_byte(b',');
     turns.write(&mut out);
     out.push_str(r#","max_tokens":"#);
-    out.push_number(target.max_tokens.or(ask.max_tokens).unwrap_or(DEFAULT_MAX_TOKENS));
+    out.push_integer(target.max_tokens.or(ask.max_tokens).unwrap_or(DEFAULT_MAX_TOKENS));
     write_tools(ask, target, &mut out)?;
     write_sampling(ask, target, &mut out);
     write_engine_parameters(ask, target, &mut out)?;
@@ -74,19 +74,19 @@ fn apply_edits(ask: &InferenceRequest) -> Option<InferenceRequest> {
         let start = body.len();
         body.extend_from_slice(b"\"\":");
         let value_start = body.len();
-        let mut at = field.value.start;
-        while let Some(edit) = edits.next_if(|edit| edit.range.start < field.value.end) {
-            if edit.range.start >= field.value.start {
+        let mut at = field.value_range.start;
+        while let Some(edit) = edits.next_if(|edit| edit.range.start < field.value_range.end) {
+            if edit.range.start >= field.value_range.start {
                 body.extend_from_slice(ask.body.get(at..edit.range.start).unwrap_or_default());
                 body.extend_from_slice(&edit.replacement);
                 at = edit.range.end;
             }
         }
-        body.extend_from_slice(ask.body.get(at..field.value.end).unwrap_or_default());
+        body.extend_from_slice(ask.body.get(at..field.value_range.end).unwrap_or_default());
         fields.0.push(BodyMember {
             name: field.name.clone(),
-            member: start..body.len(),
-            value: value_start..body.len(),
+            member_range: start..body.len(),
+            value_range: value_start..body.len(),
             long_strings: Vec::new(),
         });
     }
@@ -181,7 +181,8 @@ fn write_sampling(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut 
     }
 }
 
-/// Returns the JSON schema that the client requests for the answer, by `response_format` or by an engine parameter.
+/// Returns the JSON schema that the client requests for the answer, by `response_format` or by an engine parameter;
+/// `None` if the client requests no schema.
 fn response_schema<'a>(
     ask: &'a InferenceRequest,
     target: &AttemptTarget<'_>,

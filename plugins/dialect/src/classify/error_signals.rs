@@ -15,7 +15,8 @@ use serde_json::Value;
 /// Maximum number of bytes of an error body that are read.
 const MAX_BODY_BYTES: usize = 64 << 10;
 
-/// Maximum depth at which strings of an error are read: a path is a list in an object in a list in up to three objects.
+/// Maximum depth at which strings of an error are read. The path of a field, for example, is a list in an object in a
+/// list in up to three objects.
 const MAX_DEPTH: u8 = 8;
 
 /// Signals of an error body. Texts and codes are in lower case.
@@ -66,10 +67,10 @@ impl ErrorSignals {
         self.window_overflow().is_some() || (about && !self.contains_any(RATE_PHRASES))
     }
 
-    /// Returns true if an engine failed because of the length of the input. A phrase about the context window alone
-    /// is not enough, because a failed engine may mention the window for other reasons. A message without a number of
-    /// input tokens counts only if the input may have exceeded the window: `may_exceed` is called with the window
-    /// that the message states.
+    /// Returns true if an engine failed because of the length of the input. A phrase about the context window alone is
+    /// not enough, because a failed engine may mention the window for other reasons. A message without a number of
+    /// input tokens counts only if the input may have exceeded the window: `may_exceed` is called with the window that
+    /// the message states, or `None`.
     pub(super) fn is_input_length_failure(&self, may_exceed: impl FnOnce(Option<u64>) -> bool) -> bool {
         let is_stated = self.window_overflow().is_some() || self.stated_input_and_limit().is_some();
         let is_vetoed =
@@ -194,8 +195,8 @@ impl ErrorSignals {
     }
 }
 
-/// Returns the HTTP status that an error object states: in `code`, `status` or `http_code`, or by its type; 500
-/// otherwise.
+/// Returns the HTTP status that an error object states: as a number in `code`, `status`, `http_code` or `status_code`,
+/// or else by a known type or code word; 500 if it states none.
 pub(super) fn in_band_status(body: &[u8]) -> u16 {
     let (error, stated) = stated_status(body);
     let word = |name: &str| error.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -211,7 +212,8 @@ pub(super) fn has_server_error_status(body: &[u8]) -> bool {
     stated_status(body).1.is_some_and(|status| status >= 500)
 }
 
-/// Returns the error object of a body, and the HTTP status that it states.
+/// Returns the error object of a body, and the HTTP status from 400 to 599 that the object states as a number; `None`
+/// if it states none.
 fn stated_status(body: &[u8]) -> (Value, Option<u16>) {
     let value: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
     let error = value.get("error").filter(|error| error.is_object()).unwrap_or(&value);
@@ -236,7 +238,7 @@ const RATE_LIMIT_WORDS: [&str; 6] = [
     "too_many_requests",
 ];
 
-/// Codes of failed responses that blame an image of the request or its text.
+/// Codes of failed responses that state an image of the request as the cause.
 const CLIENT_ERROR_CODES: [&str; 12] = [
     "empty_image_file",
     "failed_to_download_image",

@@ -23,8 +23,8 @@ impl<'r, B: AsRef<[u8]> + ?Sized> From<&'r B> for FailedRequest<'r> {
 }
 
 impl FailedRequest<'_> {
-    /// Returns true if the input, together with the requested answer, may have more tokens than this window. A window
-    /// of 0 is unknown.
+    /// Returns true if the input, together with the requested answer, may have more tokens than this window, or if the
+    /// window is 0, which means unknown.
     pub(super) fn may_exceed_window(&self, window: u64) -> bool {
         let names = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
         let output = names.iter().filter_map(|name| {

@@ -56,7 +56,7 @@ fn is_base64_alphabet(data: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// Bytes that look as random as a compressed file.
+    /// Returns base64 text that looks as random as a compressed file.
     fn encoded(length: usize) -> String {
         let alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
         let mut state = 1_u32;

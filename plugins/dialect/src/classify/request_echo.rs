@@ -98,7 +98,7 @@ fn add_letter(hash: u64, letter: char) -> u64 {
     letter.to_lowercase().fold(hash, |hash, letter| (hash ^ u64::from(letter)).wrapping_mul(HASH_FACTOR))
 }
 
-/// Hash of consecutive words.
+/// Returns the hash of consecutive words.
 fn run_hash(words: impl Iterator<Item = u64>) -> u64 {
     words.fold(HASH_SEED, |hash, word| (hash.rotate_left(5) ^ word).wrapping_mul(HASH_FACTOR))
 }
@@ -163,9 +163,9 @@ fn is_member_name(quoted: &str) -> bool {
         || !AdjustableMemberSet::named_in_message(|word| word == name).is_empty()
 }
 
-/// Returns the text without the marked words. A run of words directly before a number that the request does not have
-/// remains, because it is the engine's own sentence. The request may contain the same sentence with other numbers,
-/// for example in a log.
+/// Returns the text with an ellipsis in place of each run of marked words. A run of words directly before a number that
+/// the request does not have remains, because it is the engine's own sentence. The request may contain the same
+/// sentence with other numbers, for example in a log.
 fn without_words(text: &str, words: &[Word], is_repeated: &[bool]) -> String {
     let mut out = String::with_capacity(text.len());
     let mut copied = 0;

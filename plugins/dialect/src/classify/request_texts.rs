@@ -29,8 +29,8 @@ const MAX_WORD_BYTES: usize = 32;
 /// Maximum bytes that are searched for the words of one message. Each search reads all texts of the request.
 const MAX_SEARCHED_BYTES: usize = 32 << 20;
 
-/// Returns the strings of a request in lower case, one per line; `None` if they are too long to compare. Not included
-/// are inline media, and at the top level the names of members and the values of [`WORD_MEMBERS`].
+/// Returns the strings of a request in lower case, one per line; `None` if they are too long to compare. Leaves out
+/// inline media and, at the top level, the names of members and the values of [`WORD_MEMBERS`].
 pub(super) fn collect_lowercase_strings(request: &[u8]) -> Option<String> {
     let mut out = String::new();
     let (mut at, mut depth) = (0, 0_usize);

@@ -143,8 +143,8 @@ fn find_message(value: &Value, depth: u8) -> Option<String> {
 const MESSAGE_NAMES: [&str; 9] =
     ["error", "detail", "message", "msg", "errors", "error_message", "error_msg", "reason", "description"];
 
-/// Returns the path given as a list, such as `["body", "messages", 0, "role"]`, without the first element, which names
-/// the part of the request.
+/// Returns the path given as a list, such as `["body", "messages", 0, "role"]`, in dotted form; without the first
+/// element if it is `body` or `query`, the part of the request. `None` if the value is no such list.
 fn field_path(loc: &Value) -> Option<String> {
     let mut path = String::new();
     for (at, step) in loc.as_array()?.iter().enumerate() {
@@ -218,7 +218,8 @@ fn is_safe_word(word: &str, texts: &RequestTexts<'_>) -> bool {
     is_plain_word(word, core) && (is_neutral_word(&lower) || is_known && !texts.may_contain_word(&lower))
 }
 
-/// Returns the start of a path up to the first name that is not of the protocol.
+/// Returns the start of a path up to the first name that is not of the protocol; `None` if the word is no path, or if
+/// its first name is not of the protocol.
 fn known_start(word: &str) -> Option<&str> {
     let core = word.trim_matches(|letter: char| !letter.is_alphanumeric());
     core.contains(['.', '[']).then(|| known_path_prefix(core)).flatten()

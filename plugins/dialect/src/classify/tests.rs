@@ -145,6 +145,7 @@ fn a_status_that_forbids_a_retry_elsewhere_passes_with_its_cooldown() {
     assert_eq!(rest("99999999"), Some(Duration::from_secs(3600)));
     assert_eq!(rest("Sun, 22 Nov 2026 01:00:00 GMT"), None);
     assert_eq!(rest("-1"), None);
+    assert_eq!(rest("1.x"), None);
 }
 
 #[test]

@@ -42,7 +42,8 @@ impl ErrorSignals {
             .or_else(|| self.stated_inputs().next().map(|(input, _)| input))
     }
 
-    /// Returns the tokens of the input, computed from the window and the reported overflow.
+    /// Returns the tokens of the input, computed from the window and the reported overflow; `None` if the window is
+    /// unknown (0) or no overflow was reported.
     pub(super) fn input_tokens_from_overflow(&self, window: u64) -> Option<u64> {
         self.window_overflow().filter(|_| window > 0).map(|more| window.saturating_add(more))
     }
@@ -60,6 +61,7 @@ impl ErrorSignals {
 
     /// Returns the number of tokens by which the input exceeds the window. Some engines state it; others compute the
     /// limit on generated tokens as the window minus the input, and refuse the limit because it is not positive.
+    /// Returns `None` without such a number, and for a limit of 0 that the request itself sets.
     pub(super) fn window_overflow(&self) -> Option<u64> {
         let negative = |name: &&str| {
             word_positions(&self.text, name).find_map(|at| refused_cap(self.text.get(at + name.len()..)?))
@@ -69,9 +71,8 @@ impl ErrorSignals {
         overflow.filter(|tokens| *tokens > 0 || !self.is_zero_requested)
     }
 
-    /// Considers the request that caused the error. Removes the text that the error repeats from the request. Records
-    /// whether the request itself sets the limit on generated tokens to 0, because a refused 0 is then no sign of a
-    /// full window.
+    /// Returns the signals without the text that the error repeats from the request. Records if the request itself sets
+    /// the limit on generated tokens to 0, because a refused 0 is then no sign of a full window.
     pub(super) fn with_request(mut self, request: &[u8]) -> Self {
         self.text = request_echo::remove_echo(&self.text, request);
         let is_zero = |name: &&str| json_cursor::member_value(request, name) == Some(b"0");
@@ -79,7 +80,8 @@ impl ErrorSignals {
         self
     }
 
-    /// Returns the tokens of an input and of the smaller limit that the message compares it with.
+    /// Returns the tokens of an input and of the smaller limit that the message compares it with; `None` without such a
+    /// comparison.
     pub(super) fn stated_input_and_limit(&self) -> Option<(u64, u64)> {
         self.stated_inputs().find_map(|(input, rest)| {
             let rest = clause(rest);
@@ -111,7 +113,7 @@ fn clause(text: &str) -> &str {
 }
 
 /// Parses the end of a message such as "max_tokens must be at least 1, got -5", after the name. Returns the absolute
-/// value of the refused number, here 5.
+/// value of the refused number, here 5; `None` if the text does not refuse a number below 1.
 fn refused_cap(rest: &str) -> Option<u64> {
     let rest = clause(rest);
     let bound = |phrase: &&str| refused_number(rest.get(find_word(rest, phrase)? + phrase.len()..)?);

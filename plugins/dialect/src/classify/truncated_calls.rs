@@ -4,7 +4,7 @@ use crate::json_cursor;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_json_scan::json;
 
-/// Returns the path of the first arguments of a tool call in a chat or responses request that are no JSON object.
+/// Returns the path of the first tool-call arguments in a chat or responses request that are no JSON object.
 pub(super) fn find_truncated_call(request: &[u8]) -> Option<String> {
     let list = |name| json_cursor::elements(json_cursor::member_value(request, name).unwrap_or_default());
     for (index, message) in list("messages").enumerate() {

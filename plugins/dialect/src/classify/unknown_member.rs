@@ -47,7 +47,7 @@ fn has_written_location(text: &str) -> bool {
 }
 
 /// Returns true if a phrase about an unknown member comes with a name: in quotes or after a colon after the phrase, or
-/// as a path before it.
+/// as a path before it or on the line above.
 fn is_named_in_message(text: &str) -> bool {
     let mut previous = "";
     for line in text.lines() {

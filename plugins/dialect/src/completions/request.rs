@@ -1,4 +1,5 @@
-//! Builders of the request to a provider.
+//! Builders of the provider's request for a text completion: for providers with the endpoint, and for those with only
+//! chat.
 
 use crate::body_builder::BodyBuilder;
 use crate::{json_cursor, parameters, response_constraints};
@@ -91,7 +92,7 @@ pub(super) fn build_completions_request(
     }
     if task.choices_per_prompt > 1 {
         out.push_str(",\"n\":");
-        out.push_number(task.choices_per_prompt.into());
+        out.push_integer(task.choices_per_prompt.into());
     }
     write_limits(ask, target, "max_tokens", &mut out);
     finish(ask, target, out)
@@ -136,7 +137,7 @@ fn start<'a>(ask: &'a InferenceRequest, target: &AttemptTarget<'_>) -> Result<Bo
     for field in &ask.members.0 {
         if should_forward(ask, target, field)? {
             out.push_byte(b',');
-            out.push_source(ask.body.get(field.member.clone()).unwrap_or_default());
+            out.push_source(ask.body.get(field.member_range.clone()).unwrap_or_default());
         }
     }
     Ok(out)
@@ -176,7 +177,7 @@ fn should_forward(
 fn write_limits(ask: &InferenceRequest, target: &AttemptTarget<'_>, name: &str, out: &mut BodyBuilder<'_>) {
     if let Some(max) = target.max_tokens.or(ask.max_tokens) {
         out.push_str(&format!(",\"{name}\":"));
-        out.push_number(max);
+        out.push_integer(max);
     }
     for (at, stop) in response_constraints::upstream_stop_sequences(&ask.stop, target).iter().enumerate() {
         out.push_str(if at == 0 { ",\"stop\":[" } else { "," });

@@ -36,8 +36,8 @@ fn target(abilities: &OfferCapabilities) -> AttemptTarget<'_> {
         max_tokens: None,
         adjustment: RequestAdjustment::default(),
         answer_model: "m",
-        id: "abc",
-        created: 7,
+        answer_id: "abc",
+        answer_created: 7,
     }
 }
 

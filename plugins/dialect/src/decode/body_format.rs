@@ -192,8 +192,8 @@ impl EventStreamNormalizer {
         events.freeze()
     }
 
-    /// Takes the buffered object, without a byte order mark; `None` if the body is a stream of events. Called after the
-    /// provider has closed the stream.
+    /// Takes the buffered object, without a byte order mark; `None` if the body is empty or a stream of events. Called
+    /// after the provider has closed the stream.
     pub(crate) fn take_buffered_object(&mut self) -> Option<Bytes> {
         if self.format != BodyFormat::JsonObject {
             return None;

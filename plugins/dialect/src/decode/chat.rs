@@ -29,9 +29,9 @@ pub struct ChatDecoder {
     format_detector: EventStreamNormalizer,
     sse: sse::SseDecoder,
     chunks: ChunkReader,
-    /// Frame of the last chunk that contained only text, for the fast path.
+    /// Frame of the last fully decoded chunk, for the fast path; `None` if that chunk contained anything but one text.
     frame: Option<ChunkFrame>,
-    /// Name of the reasoning member in a buffered completion.
+    /// Name of the reasoning member in a buffered completion; `None` for a stream.
     buffered_reasoning: Option<ReasoningName>,
     started: bool,
 }
@@ -143,7 +143,8 @@ impl super::DialectDecoder for ChatDecoder {
 /// seed of generated tool call ids.
 ///
 /// # Errors
-/// Returns `Malformed` if the body is no completion, and `InBandError` for an error object.
+/// Returns the errors of [`super::DialectDecoder::push`]; `Malformed` also if the body is no completion, and
+/// `Truncated` if a finish reason is empty.
 pub fn decode_completion(
     body: Bytes,
     id: &str,

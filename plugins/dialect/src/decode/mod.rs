@@ -115,7 +115,8 @@ pub(crate) fn without_byte_order_mark(mut body: Bytes) -> Bytes {
     body
 }
 
-/// Appends the events of a JSON object that a provider sent instead of a stream. Called after the stream was closed.
+/// Appends the events of a JSON object that a provider sent instead of a stream, like [`decode_buffered`]. Called after
+/// the stream was closed.
 ///
 /// # Errors
 /// Returns the errors of [`decode_buffered`], and `Truncated` for an object that is cut.
@@ -130,7 +131,8 @@ fn decode_closed_object(
         .map_err(|fault| if is_cut { to_truncation_error(fault) } else { fault })
 }
 
-/// Returns the event of an SSE comment: energy that the provider states in it, or else a keepalive.
+/// Returns the event for the comment of a server-sent event: energy that the provider states in the comment, or else a
+/// keepalive. `None` for an event without a comment.
 fn comment_event(event: &SseEvent) -> Option<AnswerEvent> {
     let comment = event.comment.as_ref()?;
     Some(usage::parse_energy_comment(comment).map_or(AnswerEvent::Ping, AnswerEvent::Energy))

@@ -295,8 +295,8 @@ impl DecodedOutput {
     }
 
     /// Returns for each complete item the position of the known item to which it belongs: the item of its type with the
-    /// same index, or else the first one of its type that no other complete item has. Ids are not compared, because
-    /// some engines change them between events.
+    /// same index, or else the first item of its type that no other complete item has; `None` for a new item. Ids are
+    /// not compared, because some engines change them between events.
     fn match_items(&self, complete: &[&[u8]]) -> Vec<Option<usize>> {
         let types: Vec<_> = complete
             .iter()

@@ -87,7 +87,7 @@ pub(super) struct ContentBlock<'a> {
     pub is_error: bool,
     pub thinking: Option<&'a [u8]>,
     /// True if the client requests citations of the block.
-    pub cites: bool,
+    pub requests_citations: bool,
 }
 
 impl<'a> ContentBlock<'a> {
@@ -113,7 +113,7 @@ impl<'a> ContentBlock<'a> {
                 "thinking" => block.thinking = json_cursor::string_body(cursor.take_value()),
                 "citations" => {
                     let enabled = json_cursor::member_value(cursor.take_value(), "enabled");
-                    block.cites = enabled == Some(b"true");
+                    block.requests_citations = enabled == Some(b"true");
                 }
                 _ => {}
             }
@@ -131,7 +131,7 @@ impl<'a> ContentBlock<'a> {
         at: &dyn Fn() -> String,
         out: &mut Vec<ContentPart<'a>>,
     ) -> Result<(), ApiError> {
-        if self.cites {
+        if self.requests_citations {
             return Err(ApiError::unsupported(
                 format!("{}.citations.enabled", at()),
                 "This model does not support citations.",

@@ -13,6 +13,7 @@ use super::block::{ContentPart, EscapedBytes, MessageContent, append_content_par
 use super::content::{append_assistant_block, append_system_texts, parse_tool_result, trim_trailing_space};
 use super::serialize;
 use crate::body_builder::BodyBuilder;
+use crate::continuation_mark::ContinuationMark;
 use crate::json_cursor::{self, JsonCursor};
 use crate::pending_tool_calls::PendingToolCalls;
 use penstock_core::{ApiError, AttemptTarget};
@@ -127,7 +128,7 @@ impl<'a> ConversationWriter<'a> {
     }
 
     /// Writes the open turn and ends the conversation. Returns true if the last turn is of the assistant, so that the
-    /// provider must continue it.
+    /// provider must continue it; that turn gets the `mark`.
     ///
     /// `delivered` is the delivered text of the answer, as the body of a JSON string.
     ///
@@ -136,6 +137,7 @@ impl<'a> ConversationWriter<'a> {
     pub(super) fn finish(
         &mut self,
         delivered: Option<EscapedBytes<'a>>,
+        mark: Option<ContinuationMark>,
         out: &mut BodyBuilder<'_>,
     ) -> Result<bool, ApiError> {
         if !self.pending_system.is_empty()
@@ -153,12 +155,12 @@ impl<'a> ConversationWriter<'a> {
         if let Some(delivered) = delivered {
             self.open_assistant_message(out)?.texts.push(delivered);
         }
-        let prefill = matches!(self.open_message, Some(OpenMessage::Assistant(_)));
         if self.open_message.is_none() && !self.is_started {
             return Err(ApiError::invalid("messages", "There must be at least one message with content."));
         }
-        self.flush_with(prefill, out)?;
-        Ok(prefill)
+        let is_continued = matches!(self.open_message, Some(OpenMessage::Assistant(_)));
+        self.flush_with(mark.filter(|_| is_continued), out)?;
+        Ok(is_continued)
     }
 
     fn add_user(
@@ -310,11 +312,15 @@ impl<'a> ConversationWriter<'a> {
     }
 
     fn flush(&mut self, out: &mut BodyBuilder<'_>) -> Result<(), ApiError> {
-        self.flush_with(false, out)
+        self.flush_with(None, out)
     }
 
-    /// Writes the message that is being collected, and closes it.
-    fn flush_with(&mut self, prefill: bool, out: &mut BodyBuilder<'_>) -> Result<(), ApiError> {
+    /// Writes the message that is being collected, and closes it; `mark` is set if the provider must continue it.
+    fn flush_with(
+        &mut self,
+        mark: Option<ContinuationMark>,
+        out: &mut BodyBuilder<'_>,
+    ) -> Result<(), ApiError> {
         let Some(turn) = self.open_message.take() else {
             return Ok(());
         };
@@ -348,7 +354,7 @@ impl<'a> ConversationWriter<'a> {
                         "Each `tool_use` block of a turn needs an id of its own.",
                     ));
                 }
-                serialize::write_assistant(&turn, &self.target, prefill, out);
+                serialize::write_assistant(&turn, &self.target, mark, out);
             }
         }
         Ok(())

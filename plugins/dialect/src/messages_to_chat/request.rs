@@ -6,13 +6,12 @@ use super::block::printable_word;
 use super::conversation::ConversationWriter;
 use super::{ids, serialize};
 use crate::body_builder::BodyBuilder;
+use crate::continuation_mark::ContinuationMark;
 use crate::json_cursor::{self, JsonCursor};
 use crate::reasoning_effort::ReasoningEffort;
 use crate::{parameters, reasoning_switch, response_constraints, structured_output};
 use bytes::Bytes;
-use penstock_core::{
-    AdjustableMember, ApiError, AttemptTarget, ContinuationMethod, InferenceRequest, PrefillMethod,
-};
+use penstock_core::{AdjustableMember, ApiError, AttemptTarget, InferenceRequest};
 
 /// Builds the request body for a chat provider; `delivered` is the partial answer that it must continue.
 ///
@@ -32,17 +31,17 @@ pub(super) fn build_request(
     out.push_str(r#"{"model":"#);
     out.push_json_string(target.model);
     out.push_str(r#","messages":["#);
-    let continues = write_messages(ask, target, delivered, &mut out)?;
+    let mark = write_messages(ask, target, delivered, &mut out)?;
     out.push_byte(b']');
-    if continues {
-        write_continuation(target, delivered.is_some(), &mut out)?;
+    if let Some(mark) = mark {
+        mark.write_request_members(&mut out);
     }
     write_tools(ask, target, &mut out)?;
     if let Some(max) = target.max_tokens.or(ask.max_tokens) {
         out.push_byte(b',');
         out.push_json_string(response_constraints::token_cap_name(target));
         out.push_byte(b':');
-        out.push_number(max);
+        out.push_integer(max);
     }
     let effort = ReasoningEffort::from_messages_request(ask);
     write_sampling(ask, target, effort, &mut out);
@@ -60,41 +59,25 @@ pub(super) fn build_request(
     Ok(out.finish())
 }
 
-/// Writes the messages; returns true if the last one is of the assistant, so that the provider must continue it.
+/// Writes the messages. If the last one is of the assistant, so that the provider must continue it, returns its mark.
 fn write_messages<'a>(
     ask: &'a InferenceRequest,
     target: &AttemptTarget<'a>,
     delivered: Option<&str>,
     out: &mut BodyBuilder<'_>,
-) -> Result<bool, ApiError> {
+) -> Result<Option<ContinuationMark>, ApiError> {
     let mut turns = ConversationWriter::new(target, ask.member_value("system"))?;
     JsonCursor::new(ask.member_value("messages").unwrap_or_default())
         .visit_elements(|index, message| turns.add_message(index, message, out))?;
-    turns.finish(delivered.map(serialize::escape_text), out)
-}
-
-/// Writes the members that make the provider continue the last message instead of answering it.
-fn write_continuation(
-    target: &AttemptTarget<'_>,
-    rescue: bool,
-    out: &mut BodyBuilder<'_>,
-) -> Result<(), ApiError> {
-    let by_switch = match (rescue, target.continuation_method(), target.prefill_method()) {
-        (true, Some(ContinuationMethod::ContinueFinalMessage), _)
-        | (false, _, PrefillMethod::ContinueFinalMessage) => true,
-        (true, Some(ContinuationMethod::Prefill), _)
-        | (false, _, PrefillMethod::Prefix | PrefillMethod::Automatic) => false,
-        (true, None, _) | (false, _, PrefillMethod::None) => {
-            return Err(ApiError::unsupported(
-                "messages",
-                "This model does not continue a last message of the assistant; end with a user message.",
-            ));
-        }
-    };
-    if by_switch {
-        out.push_str(r#","add_generation_prompt":false,"continue_final_message":true"#);
+    let mark = ContinuationMark::for_target(target, delivered.is_some());
+    let is_continued = turns.finish(delivered.map(serialize::escape_text), mark, out)?;
+    if is_continued && mark.is_none() {
+        return Err(ApiError::unsupported(
+            "messages",
+            "This model does not continue a last message of the assistant; end with a user message.",
+        ));
     }
-    Ok(())
+    Ok(mark.filter(|_| is_continued))
 }
 
 fn write_tools(
@@ -222,16 +205,21 @@ fn write_sampling(
     }
 }
 
-/// Writes the engine parameters that the offer lists, except those that other functions write.
+/// Writes the engine parameters that the offer lists, except those that other functions write: for example the member
+/// in which the offer gets the response format.
 fn write_engine_parameters(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
     effort: ReasoningEffort,
     out: &mut BodyBuilder<'_>,
 ) -> Result<(), ApiError> {
+    let format_name =
+        structured_output::replaced_response_format(target).filter(|_| requested_format(ask).is_some());
     for field in &ask.members.0 {
         let name = &*field.name;
-        let is_written = name == "top_k" || reasoning_switch::is_replaced_by_switch(target, effort, name);
+        let is_written = name == "top_k"
+            || format_name == Some(name)
+            || reasoning_switch::is_replaced_by_switch(target, effort, name);
         let Some(value) = ask.member_value(name).filter(|_| !is_written) else { continue };
         if parameters::should_forward(target.capabilities, name, value)? {
             out.push_byte(b',');
@@ -256,20 +244,23 @@ fn write_stop(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut Body
     }
 }
 
-/// Writes the response format from `output_config.format` or the older `output_format`.
+/// Returns the path and the value of the response format: `output_config.format`, or the older `output_format`.
+fn requested_format(ask: &InferenceRequest) -> Option<(&'static str, &[u8])> {
+    let nested =
+        ask.member_value("output_config").and_then(|config| json_cursor::member_value(config, "format"));
+    nested
+        .map(|format| ("output_config.format", format))
+        .or_else(|| Some(("output_format", ask.member_value("output_format")?)))
+}
+
+/// Writes the response format.
 fn write_response_format(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
     out: &mut BodyBuilder<'_>,
 ) -> Result<(), ApiError> {
-    let nested =
-        ask.member_value("output_config").and_then(|config| json_cursor::member_value(config, "format"));
-    let Some((at, format)) = nested
-        .map(|format| ("output_config.format", format))
-        .or_else(|| Some(("output_format", ask.member_value("output_format")?)))
-    else {
-        return Ok(());
-    };
+    let Some((at, format)) = requested_format(ask) else { return Ok(()) };
+    structured_output::check_single_constraint(ask, target, at)?;
     let kind =
         json_cursor::member_value(format, "type").and_then(json_cursor::parse_string).unwrap_or_default();
     let schema = json_cursor::member_value(format, "schema").filter(|schema| json_cursor::is_object(schema));

@@ -4,7 +4,8 @@ use super::block::{ContentPart, EscapedBytes};
 use super::conversation::{AssistantMessage, ToolResultBlock, UserMessage};
 use super::ids;
 use crate::body_builder::BodyBuilder;
-use penstock_core::{AttemptTarget, OfferCapabilities, PrefillMethod};
+use crate::continuation_mark::ContinuationMark;
+use penstock_core::{AttemptTarget, OfferCapabilities};
 use std::borrow::Cow;
 
 /// Text in a tool result that replaces an image; the image follows in the next message.
@@ -22,8 +23,8 @@ pub(super) fn write_system(texts: &[EscapedBytes<'_>], out: &mut BodyBuilder<'_>
     out.push_byte(b'}');
 }
 
-/// Writes the tool messages of a turn, then the system texts that came between calls and results, then the user message
-/// with the images that tool messages cannot have.
+/// Writes the tool messages of a turn, then the system texts that came between calls and results, then a user message
+/// with the images that tool messages cannot have and the other content.
 pub(super) fn write_user(turn: UserMessage<'_>, abilities: &OfferCapabilities, out: &mut BodyBuilder<'_>) {
     let UserMessage { results, parts, system_texts: systems } = turn;
     let mut first = true;
@@ -50,11 +51,11 @@ pub(super) fn write_user(turn: UserMessage<'_>, abilities: &OfferCapabilities, o
     }
 }
 
-/// Writes an assistant message. `prefill` is true if the provider must continue it.
+/// Writes an assistant message; `mark` is set if the provider must continue the message.
 pub(super) fn write_assistant(
     turn: &AssistantMessage<'_>,
     target: &AttemptTarget<'_>,
-    prefill: bool,
+    mark: Option<ContinuationMark>,
     out: &mut BodyBuilder<'_>,
 ) {
     let abilities = target.capabilities;
@@ -82,8 +83,8 @@ pub(super) fn write_assistant(
     if !turn.calls.is_empty() {
         out.push_byte(b']');
     }
-    if prefill && abilities.prefill == PrefillMethod::Prefix {
-        out.push_str(r#","prefix":true"#);
+    if let Some(mark) = mark {
+        mark.write_message_member(out);
     }
     out.push_byte(b'}');
 }

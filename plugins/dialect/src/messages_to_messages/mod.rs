@@ -1,9 +1,9 @@
 //! Translator for a messages client and a messages provider, which forwards bytes unchanged where possible.
 //!
-//! The request consists of the client's members. Changed are only `model`, a clamped `max_tokens`, members and texts
-//! that no provider should receive, and values that this provider rejects. In the answer, the gateway changes the model
-//! name, removes thinking that the client did not request, repairs values on which client libraries fail, and writes
-//! the last events itself.
+//! The request consists of the client's members. The gateway changes only `model`, a `max_tokens` that it lowers,
+//! members and texts that no provider should receive, and values that this provider rejects. In the answer, the gateway
+//! changes the model name, removes thinking that the client did not request, repairs values on which client libraries
+//! fail, and writes the last events itself.
 
 mod content;
 mod conversation;

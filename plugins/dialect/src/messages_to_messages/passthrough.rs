@@ -51,7 +51,7 @@ pub(super) struct StreamPassthrough {
     thinking: ThinkingDisplay,
     /// Thinking blocks that the client did not request.
     hidden_blocks: HiddenBlocks,
-    /// The `message_start` event, held until the first content.
+    /// Event `message_start`, held until the first content.
     held_message_start: Option<Bytes>,
     /// Held events that open and close blocks.
     held_events: OutputBuffer,
@@ -80,14 +80,14 @@ impl StreamPassthrough {
         Self {
             is_rescued: false,
             format: BodyFormat::Unknown,
-            initial_usage: manner.start_usage(None),
+            initial_usage: manner.message_start_usage(None),
             observer: StreamTranslator::new(ask, target, Box::new(MessagesStreamWriter::new(manner))),
             sse_decoder: sse::SseDecoder::new(crate::decode::MAX_EVENT_BYTES),
-            decoder: MessagesDecoder::new(target.id),
+            decoder: MessagesDecoder::new(target.answer_id),
             positions: BlockPositions::default(),
             model: target.answer_model.to_owned(),
             stop_sequences: ask.stop.clone(),
-            id: target.id.to_owned(),
+            id: target.answer_id.to_owned(),
             thinking: ask.thinking,
             hidden_blocks: HiddenBlocks::default(),
             held_message_start: None,
@@ -114,11 +114,11 @@ impl StreamPassthrough {
                 events.push(AnswerEvent::Energy(measured));
                 Ok(())
             };
-            self.observer.push_decoded(tell, &mut OutputBuffer::default())?;
+            self.observer.push_events_from(tell, &mut OutputBuffer::default())?;
         }
         let seen = EventMembers::parse(&event.data);
         if let Some(error) = decode::event_error(event, seen.has_known_type()) {
-            return self.observer.push_decoded(|_| Err(error), &mut OutputBuffer::default());
+            return self.observer.push_events_from(|_| Err(error), &mut OutputBuffer::default());
         }
         if json::trim(&event.data).is_empty() {
             return Ok(());
@@ -162,7 +162,8 @@ impl StreamPassthrough {
     ) -> Result<(), UpstreamError> {
         let was_ended = self.observer.progress() == StreamProgress::Ended;
         let mut shadow = OutputBuffer::default();
-        self.observer.push_decoded(|events| self.decoder.decode_members(data, seen, events), &mut shadow)?;
+        self.observer
+            .push_events_from(|events| self.decoder.decode_members(data, seen, events), &mut shadow)?;
         if !was_ended && self.observer.is_cut_at_limit() {
             return self.end_cut_answer(shadow, out);
         }
@@ -279,7 +280,7 @@ impl StreamPassthrough {
             let index = self.hidden_blocks.client_index(seen.index.unwrap_or_default());
             self.held_events.push(sse::encode_named_event(
                 "content_block_delta",
-                &repair::text_delta_from_start(index, name, &words),
+                &repair::make_text_delta(index, name, &words),
             ));
         }
         if !self.is_block_empty {

@@ -55,7 +55,7 @@ pub(super) fn repair_message(
             _ => {}
         }
     }
-    repair_blocks(&mut patches, content.unwrap_or_default(), thinking, target.id);
+    repair_blocks(&mut patches, content.unwrap_or_default(), thinking, target.answer_id);
     if let Some(candidate) = answer.choices.first()
         && let Some(name) = replacement_stop_reason(reason, candidate)
     {
@@ -209,7 +209,8 @@ pub(super) fn repair_block(patches: &mut DocumentPatches<'_>, block: &[u8], seal
     }
 }
 
-/// Returns the correct stop reason if the provider's is unknown to clients or does not match the answer's end.
+/// Returns the correct stop reason if the provider's is unknown to clients or does not match the answer's end; `None`
+/// if no correction is needed.
 fn replacement_stop_reason(reported: Option<&[u8]>, candidate: &AnswerChoice) -> Option<&'static str> {
     let finish = candidate.finish_reason?;
     (!is_matching_stop_reason(reported, finish))
@@ -246,10 +247,11 @@ pub(super) fn write_message_delta(
 /// instead.
 pub(super) struct RepairedBlockStart {
     pub(super) data: Bytes,
-    /// Tool input that the original event contained. It is removed, because clients would append the deltas to it.
+    /// Tool input that the original event contained; `None` for an empty input. It is removed, because clients would
+    /// append the deltas to it.
     pub(super) early_input: Option<Bytes>,
-    /// Text that the original event contained, after the name of its member. It is removed, because clients read text
-    /// in deltas only. `None` if the client must not see it.
+    /// Name of the text member in the original event, and its text as the body of a JSON string. The text is removed
+    /// from the event, because clients read text in deltas only. `None` without text, or if the client must not see it.
     pub(super) early_text: Option<(&'static str, Bytes)>,
 }
 
@@ -315,7 +317,7 @@ fn nonempty_string(value: &[u8]) -> Option<&[u8]> {
     json_cursor::string_body(value).is_some_and(|reported| !reported.is_empty()).then_some(value)
 }
 
-/// Returns the data of an event about a block with this `index`.
+/// Returns the data of a block event with its `index` replaced by this one.
 pub(super) fn with_block_index(data: &Bytes, index: usize) -> Vec<u8> {
     let mut patches = DocumentPatches::new(data);
     for (_, value) in json_cursor::members(data).filter(|(key, _)| key == "index") {
@@ -336,7 +338,7 @@ pub(super) fn make_input_delta(index: usize, input: &[u8]) -> Vec<u8> {
 }
 
 /// Builds a delta with the text that a start event contained.
-pub(super) fn text_delta_from_start(index: usize, name: &str, words: &[u8]) -> Vec<u8> {
+pub(super) fn make_text_delta(index: usize, name: &str, words: &[u8]) -> Vec<u8> {
     let head = format!(
         r#"{{"type":"content_block_delta","index":{index},"delta":{{"type":"{name}_delta","{name}":""#
     );

@@ -66,7 +66,7 @@ pub(super) fn build_request(
         out.push_json_string(name);
         out.push_byte(b':');
         match (name, target.max_tokens, delivered) {
-            ("max_tokens", Some(max), _) => out.push_number(max),
+            ("max_tokens", Some(max), _) => out.push_integer(max),
             ("stop_sequences", ..) if needs_stop_sequence_enforcement(ask, target) => {
                 write_stops(ask, target, &mut out);
             }

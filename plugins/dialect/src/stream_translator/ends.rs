@@ -16,7 +16,8 @@ pub(super) enum FinishConfidence {
 }
 
 impl StreamTranslator {
-    /// Appends the finish reasons of an answer that exceeds its limit. The rest of the stream is not read.
+    /// Appends the missing finish reasons and the end event of an answer that exceeds its limit. The rest of the stream
+    /// is not read.
     pub(super) fn end_cut_answer(&mut self, events: &mut Vec<AnswerEvent>) {
         self.finish_open_choices(events);
         events.push(AnswerEvent::End);
@@ -37,7 +38,7 @@ impl StreamTranslator {
         has_output
             && !self.has_all_finish_reasons()
             && !self.is_continuation
-            && self.token_cap.is_reached_by_reported_usage(self.usage().as_ref())
+            && self.limits.token_cap.is_reached_by_reported_usage(self.usage().as_ref())
     }
 
     /// Returns the error of a truncated stream. If the provider only returned fewer choices than requested, the error
@@ -56,7 +57,7 @@ impl StreamTranslator {
         Ok(())
     }
 
-    /// Handles the end of the provider's stream.
+    /// Ends the answer if all choices have a finish reason; otherwise returns the error of a truncated stream.
     pub(super) fn handle_stream_end(&mut self) -> Result<(), UpstreamError> {
         if !self.has_all_finish_reasons() {
             return Err(self.truncation_error());

@@ -65,13 +65,14 @@ impl StreamTranslation for StreamTranslator {
     }
 
     fn estimated_usage(&self) -> TokenUsage {
-        TokenUsage::estimate(self.prompt_bytes, self.delivered_text_bytes()).clamp_to(&self.usage_bounds)
+        TokenUsage::estimate(self.prompt_bytes, self.delivered_text_bytes())
+            .clamp_to(&self.limits.usage_bounds)
     }
 
     fn offer_observation(&self) -> OfferObservation {
         OfferObservation {
             reasoning_name: self.decoder.reasoning_name(),
-            exceeds_output_limit: self.output_limit.is_exceeded(),
+            exceeds_output_limit: self.limits.output.is_exceeded(),
         }
     }
 
@@ -160,11 +161,11 @@ impl StreamTranslation for StreamTranslator {
                 comparison => comparison,
             },
         };
-        self.prefix_matcher = comparison;
+        (self.message_start, self.prefix_matcher) = (None, comparison);
         self.is_continuation = how == RescueMode::Continue;
-        self.decoder = decode::new_decoder(target.dialect, target.id);
+        self.decoder = decode::new_decoder(target.dialect, target.answer_id);
         self.constraints.restart(target);
-        self.token_cap = self.token_cap.with_target(target);
+        self.limits.restart(target);
         self.finished.fill(false);
         (self.finish_reason, self.finish_confidence) = (None, FinishConfidence::Trusted);
         self.may_report_usage_late = target.dialect.spec().reports_usage_late;

@@ -12,7 +12,7 @@ pub use buffered::{write_buffered, write_completion};
 
 use super::ResponseIdentity;
 use crate::event::{AnswerEvent, EscapedText};
-pub(crate) use common_members::{finish_reason_name, write_number, write_penstock_objects, write_usage};
+pub(crate) use common_members::{finish_reason_name, write_integer, write_penstock_objects, write_usage};
 use penstock_core::{ApiError, ChoiceSelection, FinishReason, TokenUsage};
 use penstock_http_wire::error;
 
@@ -72,7 +72,7 @@ impl ChatStreamWriter {
     fn write_choice_start(&self, choice: u32, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.chunk_head);
         out.extend_from_slice(b"{\"index\":");
-        write_number((choice + self.only_choice.unwrap_or_default()).into(), out);
+        write_integer((choice + self.only_choice.unwrap_or_default()).into(), out);
         out.extend_from_slice(b",\"delta\":{");
     }
 
@@ -111,7 +111,7 @@ impl ChatStreamWriter {
     fn write_tool_call(&self, choice: u32, tool: u32, call: &[&[u8]], out: &mut Vec<u8>) {
         self.write_choice_start(choice, out);
         out.extend_from_slice(b"\"tool_calls\":[{\"index\":");
-        write_number(tool.into(), out);
+        write_integer(tool.into(), out);
         call.iter().for_each(|part| out.extend_from_slice(part));
         out.extend_from_slice(b"\"}}]}");
         out.extend_from_slice(CHUNK_END);

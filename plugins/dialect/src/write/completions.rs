@@ -1,7 +1,7 @@
 //! Writer of text completions.
 
 use super::ResponseIdentity;
-use super::chat::{finish_reason_name, write_number, write_penstock_objects, write_usage};
+use super::chat::{finish_reason_name, write_integer, write_penstock_objects, write_usage};
 use crate::answer::{AnswerChoice, DecodedAnswer};
 use crate::event::AnswerEvent;
 use crate::json_cursor;
@@ -20,7 +20,7 @@ fn write_head(out: &mut Vec<u8>, identity: &ResponseIdentity) {
     out.extend_from_slice(b"\"id\":\"cmpl-");
     json::write_escaped(out, &identity.id);
     out.extend_from_slice(b"\",\"object\":\"text_completion\",\"created\":");
-    write_number(identity.created, out);
+    write_integer(identity.created, out);
     out.extend_from_slice(b",\"model\":");
     json::write_str(out, &identity.model);
     out.extend_from_slice(b",\"choices\":[");
@@ -36,7 +36,7 @@ fn write_finish(out: &mut Vec<u8>, finish: Option<FinishReason>) {
     out.push(b'"');
 }
 
-/// Returns a buffered completion with the metadata that the gateway needs.
+/// Returns a buffered completion, together with its usage, measured energy, finish reason and output bytes.
 #[must_use]
 pub fn write_buffered(answer: &DecodedAnswer, identity: &ResponseIdentity) -> BufferedResponse {
     let mut out = Vec::with_capacity(512 + answer.output_bytes() * 9 / 8);
@@ -47,7 +47,7 @@ pub fn write_buffered(answer: &DecodedAnswer, identity: &ResponseIdentity) -> Bu
             out.push(b',');
         }
         out.extend_from_slice(b"{\"index\":");
-        write_number(index, &mut out);
+        write_integer(index, &mut out);
         out.extend_from_slice(b",\"text\":\"");
         choice.text.iter().for_each(|piece| out.extend_from_slice(piece.escaped()));
         out.extend_from_slice(b"\",\"logprobs\":");
@@ -127,7 +127,7 @@ impl CompletionStreamWriter {
     fn write_choice(&self, choice: u32, text: &[u8], logprobs: Option<&[u8]>, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.chunk_head);
         out.extend_from_slice(b"{\"index\":");
-        write_number(choice.into(), out);
+        write_integer(choice.into(), out);
         out.extend_from_slice(b",\"text\":\"");
         out.extend_from_slice(text);
         out.extend_from_slice(b"\",\"logprobs\":");

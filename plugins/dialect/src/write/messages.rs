@@ -152,8 +152,8 @@ impl MessagesStreamWriter {
         }
     }
 
-    /// Returns the block of a buffered call. Only calls are searched, because there may be many buffered blocks of
-    /// text.
+    /// Returns the block of a buffered call; `None` if the call is not or no longer buffered. Only calls are searched,
+    /// because there may be many buffered blocks of text.
     fn pending_call(&mut self, tool: u32) -> Option<&mut BlockWriter> {
         let (_, before) = self.pending_calls.iter().find(|(call, _)| *call == tool)?;
         self.pending_blocks.get_mut(before.checked_sub(self.popped_blocks)?)
@@ -224,8 +224,8 @@ impl MessagesStreamWriter {
     }
 }
 
-/// Returns the last event of an answer with invalid tool arguments. `objects` has the cost, because the delivered output
-/// is charged.
+/// Returns the last event of an answer with invalid tool arguments. `objects` has the cost, because the delivered
+/// output is charged.
 pub(crate) fn invalid_output_event(id: &str, objects: &[u8]) -> Bytes {
     let refusal = super::invalid_arguments_error();
     let envelope =

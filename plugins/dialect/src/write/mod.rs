@@ -23,7 +23,11 @@ impl ResponseIdentity {
     /// Returns the identity of the response to an attempt at this target.
     #[must_use]
     pub fn from_target(target: &AttemptTarget<'_>) -> Self {
-        Self { id: target.id.to_owned(), model: target.answer_model.to_owned(), created: target.created }
+        Self {
+            id: target.answer_id.to_owned(),
+            model: target.answer_model.to_owned(),
+            created: target.answer_created,
+        }
     }
 }
 
@@ -81,7 +85,7 @@ pub trait DialectWriter: Send {
 /// provider's.
 pub(crate) fn invalid_arguments_error() -> ApiError {
     let sentence = "The model called a tool with arguments that are no JSON object.";
-    ApiError::with_message(ErrorCode::Unavailable, sentence)
+    ApiError::with_message(ErrorCode::Unavailable, sentence).non_retryable()
 }
 
 /// Appends `objects`, JSON members without braces, to a JSON object.

@@ -36,7 +36,8 @@ fn text_member(kind: &str) -> &'static str {
     if kind == "refusal" { "refusal" } else { "text" }
 }
 
-/// Returns the type of the part to which an event of this name belongs, and true if the event ends the part's text.
+/// Returns the type of the part to which an event of this name belongs, and true if the event ends the part's text;
+/// `None` for other events.
 fn part_of_event(name: &str) -> Option<(&'static str, bool)> {
     Some(match name {
         "response.output_text.delta" => ("output_text", false),
@@ -83,7 +84,7 @@ pub(super) fn check_finished(item: &Value) -> CheckResult {
 }
 
 impl CheckedItem {
-    /// Checks the item of an opening event.
+    /// Checks the item of an opening event, and returns its state.
     pub(super) fn open(item: &Value) -> Result<Self, String> {
         let kind = text(item, "type");
         let (_, prefix) = ITEM_TYPES.iter().find(|(name, _)| *name == kind).ok_or("unknown type of item")?;

@@ -75,7 +75,8 @@ impl ChunkReader {
     ) -> Result<Option<TextRange>, UpstreamError> {
         std::str::from_utf8(chunk).map_err(|_| malformed_error())?;
         let mut cursor = JsonCursor::new(chunk);
-        let ChunkMembers { choices, mut usage, measured, is_failed } = ChunkMembers::parse(&mut cursor);
+        let ChunkMembers { choices, mut usage, measured_energy: measured, is_failed } =
+            ChunkMembers::parse(&mut cursor);
         if is_failed {
             return Err(classify::classify_in_band_error(chunk));
         }
@@ -233,7 +234,8 @@ impl ChoiceDecoder {
         (merged, has_whole_calls)
     }
 
-    /// Emits the reasoning, the content and the refusal. Returns the kind of the content, if it is a list of parts.
+    /// Emits the reasoning, the content and the refusal. Returns the kind of a content that is a list of parts, and
+    /// [`ContentRecognition::None`] for any other.
     fn emit_text(
         &mut self,
         message: &MessageMembers<'_>,
@@ -340,13 +342,37 @@ const fn is_cut(reason: FinishReason) -> bool {
     matches!(reason, FinishReason::Length | FinishReason::ContextWindow | FinishReason::ContentFilter)
 }
 
-/// Returns the range of `part` in `chunk`.
+/// Returns the range of `part` in `chunk`; `None` if `part` is no slice of `chunk`.
 fn text_span(chunk: &Bytes, part: &[u8]) -> Option<TextRange> {
     let start = (part.as_ptr() as usize).checked_sub(chunk.as_ptr() as usize)?;
-    Some(TextRange(start..start + part.len()))
+    let end = start.checked_add(part.len())?;
+    (end <= chunk.len()).then_some(TextRange(start..end))
 }
 
 /// Returns the bytes between the quotes of a JSON string.
 fn string_body(value: &[u8]) -> Option<&[u8]> {
     value.strip_prefix(b"\"")?.strip_suffix(b"\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_slice_of_the_chunk_has_a_range() {
+        let memory = Bytes::from_static(b"0123456789");
+        let chunk = memory.slice(2..6);
+        for (part, expected) in [
+            (2..6, Some(0..4)),
+            (3..5, Some(1..3)),
+            (6..6, Some(4..4)),
+            (1..4, None),
+            (4..7, None),
+            (6..8, None),
+            (8..9, None),
+        ] {
+            let range = text_span(&chunk, &memory.slice(part.clone())).map(|range| range.0);
+            assert_eq!(range, expected, "{part:?}");
+        }
+    }
 }

@@ -167,8 +167,8 @@ impl ToolCallTracker {
     /// Adds one fragment of a tool call and appends its events.
     ///
     /// # Errors
-    /// Returns `ModelOutput` for too many calls, too long a name, or too many arguments without a name, and `Malformed`
-    /// for a fragment that is invalid or contradicts earlier ones.
+    /// Returns `ModelOutput` for too many calls, too long a name, too many arguments without a name, and arguments that
+    /// contradict earlier ones; `Malformed` for an invalid fragment.
     pub(super) fn add_fragment(
         &mut self,
         fragment: &ToolCallFragment<'_>,

@@ -17,7 +17,8 @@ use penstock_json_scan::json;
 /// Appends the events of a buffered message. `seed` is the seed of generated tool call ids.
 ///
 /// # Errors
-/// Returns `Malformed` if the body is no message, and `InBandError` for an error object.
+/// Returns the errors of [`DialectDecoder::push`](crate::decode::DialectDecoder::push); `Malformed` also if the body is
+/// no message.
 pub fn decode_message(body: Bytes, seed: &str, events: &mut Vec<AnswerEvent>) -> Result<(), UpstreamError> {
     let message = json::trim(&body);
     match &*json_cursor::member_value(message, "type").and_then(json_cursor::parse_string).unwrap_or_default()

@@ -12,7 +12,8 @@ use penstock_json_scan::json;
 /// Appends the events of a buffered response.
 ///
 /// # Errors
-/// Returns `Malformed` if the body is no response, and `InBandError` for an error object and a failed response.
+/// Returns the errors of [`DialectDecoder::push`](crate::decode::DialectDecoder::push); `Malformed` also if the body is
+/// no response, and `InBandError` for a failed or cancelled response without an error object.
 pub fn decode_response(body: Bytes, events: &mut Vec<AnswerEvent>) -> Result<(), UpstreamError> {
     let response = json::trim(&body);
     let object = json_cursor::member_value(response, "object").and_then(json_cursor::parse_string);

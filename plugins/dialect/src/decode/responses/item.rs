@@ -307,7 +307,8 @@ impl DecodedItem {
         Ok(())
     }
 
-    /// Emits the rest of a complete part's text, beyond what the deltas had. `index` returns the part's index for its kind.
+    /// Emits the rest of a complete part's text, beyond what the deltas had. `index` returns the index of the part,
+    /// given its kind; `None` for an invalid index.
     pub(super) fn push_complete_part(
         &mut self,
         part: &[u8],

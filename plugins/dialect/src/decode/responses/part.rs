@@ -94,7 +94,7 @@ impl PartEvent {
 }
 
 impl PartKind {
-    /// Returns the kind of a part by its `type`, and the member with its text.
+    /// Returns the kind of a part by its `type`, and the member with its text; `None` for unknown types.
     pub(super) fn from_type(name: &str) -> Option<(Self, &'static str)> {
         match name {
             "output_text" => Some((Self::Text, "text")),
@@ -126,7 +126,7 @@ pub(super) struct DecodedPart {
 pub(super) enum FinalTextComparison<'a> {
     /// Equal, apart from white space and the notation of JSON arguments: all of the text was emitted.
     Emitted,
-    /// The emitted text is a prefix of the complete text; the value is the rest.
+    /// Rest of the complete text, which begins with the emitted text.
     Continues(&'a str),
     /// Different: the emitted text is not a prefix of the complete text.
     Contradicts,
@@ -251,8 +251,8 @@ impl LastParts {
         }
     }
 
-    /// Returns true if text can still be added to this part: it is the last part of its channel, or its channel is that
-    /// of a call's arguments.
+    /// Returns true if text can still be added to this part: it is the last part of its channel, its channel has no
+    /// text so far, or its channel is that of a call's arguments.
     pub(super) fn is_last(&self, channel: TextChannel, part: (usize, PartKey)) -> bool {
         let last = self.0.iter().find(|(known, _)| *known == channel);
         last.is_none_or(|(_, last)| *last == part)

@@ -39,7 +39,8 @@ fn chat_chunk(text: &str) -> String {
 const CHAT_END: &str =
     "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
 
-/// Runs a rescue: the first provider's stream breaks; a provider of `second`'s dialect follows.
+/// Runs a rescue: the first provider's stream breaks; a provider of `second`'s dialect follows. Returns `None` if that
+/// provider cannot continue the answer.
 fn run_rescue(
     first: (Dialect, &str),
     how: RescueMode,

@@ -17,7 +17,7 @@ struct BlockPosition {
 
 impl BlockPositions {
     /// Returns the data of a block event with the position of the block as its index; `None` if the event has that
-    /// index already, or is invalid.
+    /// index already, is invalid, or is not about a block.
     pub(super) fn renumber(&mut self, data: &Bytes, seen: &EventMembers<'_>) -> Option<Bytes> {
         let index = seen.index?;
         let at = match &*seen.event_type {

@@ -15,8 +15,10 @@ use std::path::Path;
 fn background_request(more: &Value) -> InferenceRequest {
     let mut body = json!({"model": "m", "input": "Hi", "background": true, "stream": true});
     body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    let storage =
-        StoredResponseAccess { access: ResponseStorePermission::Allowed, ..StoredResponseAccess::default() };
+    let storage = StoredResponseAccess {
+        store_permission: ResponseStorePermission::Allowed,
+        ..StoredResponseAccess::default()
+    };
     let body = Bytes::from(body.to_string());
     let ask = validate_responses_request_with_storage(
         body,

@@ -1,6 +1,6 @@
 //! Writer of a buffered completion.
 
-use super::common_members::{self, finish_reason_name, write_number, write_usage};
+use super::common_members::{self, finish_reason_name, write_integer, write_usage};
 use crate::answer::{AnswerChoice, DecodedAnswer};
 use crate::event::EscapedText;
 use crate::json_cursor;
@@ -29,7 +29,7 @@ pub fn write_completion(
             out.push(b',');
         }
         out.extend_from_slice(b"{\"index\":");
-        write_number(index, &mut out);
+        write_integer(index, &mut out);
         out.extend_from_slice(b",\"message\":");
         write_message(candidate, &mut out);
         out.extend_from_slice(b",\"logprobs\":");
@@ -47,7 +47,7 @@ pub fn write_completion(
     vec![Bytes::from(out)]
 }
 
-/// Returns a buffered completion with the metadata that the gateway needs.
+/// Returns a buffered completion, together with its usage, measured energy, finish reason and output bytes.
 #[must_use]
 pub fn write_buffered(
     answer: &DecodedAnswer,

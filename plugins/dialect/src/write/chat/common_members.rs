@@ -13,7 +13,7 @@ pub(super) fn write_identity(out: &mut Vec<u8>, face: &ResponseIdentity, object:
     out.extend_from_slice(b",\"object\":\"");
     out.extend_from_slice(object.as_bytes());
     out.extend_from_slice(b"\",\"created\":");
-    write_number(face.created, out);
+    write_integer(face.created, out);
     out.extend_from_slice(b",\"model\":");
     json::write_str(out, &face.model);
 }
@@ -40,7 +40,7 @@ pub(crate) fn write_usage(out: &mut Vec<u8>, usage: &TokenUsage) {
     ];
     for (before, value, after) in parts {
         out.extend_from_slice(before.as_bytes());
-        write_number(value, out);
+        write_integer(value, out);
         out.extend_from_slice(after.as_bytes());
     }
 }
@@ -55,7 +55,7 @@ pub(crate) fn write_penstock_objects(out: &mut Vec<u8>, objects: &[u8]) {
 }
 
 /// Writes an integer in decimal digits.
-pub(crate) fn write_number(value: u64, out: &mut Vec<u8>) {
+pub(crate) fn write_integer(value: u64, out: &mut Vec<u8>) {
     if let Ok(small @ 0..=9) = u8::try_from(value) {
         out.push(b'0' + small);
     } else {

@@ -68,7 +68,7 @@ fn write_content(manner: &WriterOptions, candidate: &AnswerChoice, finish: Finis
             AnswerSection::Reasoning { .. } if manner.thinking == ThinkingDisplay::Off => {}
             AnswerSection::Reasoning { fragments, signature } => {
                 let texts: Vec<_> = candidate.reasoning_texts(fragments).collect();
-                if !texts.is_empty() {
+                if !texts.is_empty() || signature.is_some() {
                     close_text(&mut is_text_open, out);
                     write_thinking(manner, &texts, signature.as_ref(), out);
                 }

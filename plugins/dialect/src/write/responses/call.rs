@@ -15,8 +15,8 @@ pub(super) struct CallState {
     pub(super) name: Vec<u8>,
     namespace: Option<Vec<u8>>,
     /// Reader of the input, for a custom tool.
-    pub(super) custom: Option<CustomInputReader>,
-    pub(super) json: PartialJson,
+    pub(super) custom_input_reader: Option<CustomInputReader>,
+    pub(super) arguments_parser: PartialJson,
     /// Arguments, or the input of a custom tool, as the body of a JSON string.
     pub(super) text: Vec<u8>,
 }
@@ -30,23 +30,23 @@ impl CallState {
             call_id,
             name: tool.map_or_else(|| name.escaped().to_vec(), |tool| escaped(&tool.name)),
             namespace: tool.and_then(|tool| tool.namespace.as_deref()).map(escaped),
-            custom: tool.filter(|tool| tool.is_custom).map(|_| CustomInputReader::new()),
-            json: PartialJson::new(),
+            custom_input_reader: tool.filter(|tool| tool.is_custom).map(|_| CustomInputReader::new()),
+            arguments_parser: PartialJson::new(),
             text: Vec::new(),
         }
     }
 
     /// Returns true if the arguments are complete.
     pub(super) fn is_complete(&self) -> bool {
-        match &self.custom {
+        match &self.custom_input_reader {
             Some(input) => input.is_complete(),
-            None => self.json.state() == JsonState::Complete,
+            None => self.arguments_parser.state() == JsonState::Complete,
         }
     }
 
     /// Writes the members of a tool call that follow its id.
     pub(super) fn write_members(&self, status: ItemStatus, out: &mut Vec<u8>) {
-        let (kind, text) = match self.custom {
+        let (kind, text) = match self.custom_input_reader {
             Some(_) => ("custom_tool_call", "input"),
             None => ("function_call", "arguments"),
         };

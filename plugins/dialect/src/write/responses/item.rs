@@ -60,7 +60,7 @@ impl OutputItem {
         let prefix = match &body {
             ItemBody::Message(_) => "msg",
             ItemBody::Reasoning { .. } => "rs",
-            ItemBody::Call(CallState { custom: Some(_), .. }) => "ctc",
+            ItemBody::Call(CallState { custom_input_reader: Some(_), .. }) => "ctc",
             ItemBody::Call(_) => "fc",
         };
         let id = format!("{prefix}_{id}_{index}");
@@ -89,7 +89,8 @@ impl OutputItem {
             }
             ItemBody::Reasoning { text, .. } => text.len(),
             ItemBody::Call(call) => {
-                call.text.len() + call.custom.as_ref().map_or(0, CustomInputReader::pending_bytes)
+                call.text.len()
+                    + call.custom_input_reader.as_ref().map_or(0, CustomInputReader::pending_bytes)
             }
         };
         size_of::<Self>() + content
@@ -226,10 +227,10 @@ impl OutputItem {
     ) {
         let ItemBody::Call(call) = &mut self.body else { return };
         let start = call.text.len();
-        match &mut call.custom {
+        match &mut call.custom_input_reader {
             Some(input) => input.push(&fragment.decoded(), &mut call.text),
             None => {
-                call.json.push(&fragment.decoded());
+                call.arguments_parser.push(&fragment.decoded());
                 call.text.extend_from_slice(fragment.escaped());
             }
         }
@@ -243,7 +244,7 @@ impl OutputItem {
         if text.is_empty() {
             return;
         }
-        let kind = match call.custom {
+        let kind = match call.custom_input_reader {
             Some(_) => "response.custom_tool_call_input.delta",
             None => "response.function_call_arguments.delta",
         };
@@ -287,7 +288,7 @@ impl OutputItem {
                 self.write_reasoning_part(text, out);
             }
             ItemBody::Call(call) => {
-                match call.custom {
+                match call.custom_input_reader {
                     Some(_) => {
                         self.start(events, "response.custom_tool_call_input.done", out);
                         out.extend_from_slice(br#","input":""#);
@@ -312,9 +313,9 @@ impl OutputItem {
     fn finish_call(&mut self, fills_arguments: bool) -> usize {
         let ItemBody::Call(call) = &mut self.body else { return 0 };
         let start = call.text.len();
-        match &mut call.custom {
+        match &mut call.custom_input_reader {
             Some(input) => input.finish(&mut call.text),
-            None if call.json.state() == JsonState::Empty && fills_arguments => {
+            None if call.arguments_parser.state() == JsonState::Empty && fills_arguments => {
                 call.text.extend_from_slice(b"{}")
             }
             None => {}

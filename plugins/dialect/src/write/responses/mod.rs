@@ -46,7 +46,7 @@ pub struct ResponsesStreamWriter {
     calls: Vec<(u32, usize)>,
     /// Bytes of memory of the closed items.
     closed_bytes: usize,
-    /// Phase of the next message, if the next text starts one.
+    /// Phase of the next message, if the next text starts one; the inner value is `None` for a message without a phase.
     next_message: Option<Option<MessagePhase>>,
     finish_reason: Option<FinishReason>,
     /// True if arguments arrived for a call that was closed, so that the response ends with an error.
@@ -162,7 +162,7 @@ impl ResponsesStreamWriter {
         if item.status == ItemStatus::Open {
             return item.push_arguments(fragment, &mut self.events, out);
         }
-        let is_custom = matches!(&item.body, ItemBody::Call(call) if call.custom.is_some());
+        let is_custom = matches!(&item.body, ItemBody::Call(call) if call.custom_input_reader.is_some());
         self.is_invalid |= !is_custom && !fragment.decoded().trim().is_empty();
     }
 
@@ -177,7 +177,7 @@ impl ResponsesStreamWriter {
         }
     }
 
-    /// Ends a response that has started with `response.failed`.
+    /// Ends a started response with the event `response.failed`.
     fn write_failure(&mut self, refusal: &ApiError, objects: &[u8], out: &mut Vec<u8>) {
         for at in std::mem::take(&mut self.open_items) {
             if let Some(item) = self.items.get_mut(at) {
@@ -314,8 +314,7 @@ impl super::DialectWriter for ResponsesStreamWriter {
         self.write_response(status, Some(usage), objects, out);
     }
 
-    /// Ends a response that has started with `response.failed`. If it has not started, writes the event `error`
-    /// instead.
+    /// Ends a started response with the event `response.failed`. Before the start, writes the event `error` instead.
     fn write_error(&mut self, refusal: &ApiError, _request_id: &str, objects: &[u8], out: &mut Vec<u8>) {
         if self.has_started {
             return self.write_failure(refusal, objects, out);

@@ -20,7 +20,7 @@ use std::io::Write as _;
 #[derive(Debug, Default)]
 pub struct ResponseReplay {
     events: EventSequence,
-    /// Number of the last event that the client has.
+    /// Sequence number of the last event that the client has; `None` for a client without events.
     after: Option<u64>,
     position: ReplayPosition,
 }
@@ -42,7 +42,7 @@ enum ReplayPosition {
 pub struct ReplayPieces<'a> {
     replay: &'a mut ResponseReplay,
     response: &'a [u8],
-    /// Reader of the items that were not written yet, created for the first of them.
+    /// Reader of the items that are not written yet; created when the first of them is written.
     items: Option<OutputItems<'a>>,
 }
 

@@ -10,7 +10,7 @@ pub(super) enum ContentRecognition {
     /// No content: an answer may be empty.
     #[default]
     None,
-    /// Only content of an unknown kind: a part without text, or a tool call without known members.
+    /// Content of an unknown kind only: a part without text, or a tool call without known members.
     Unknown,
     /// Text, reasoning, a refusal or a tool call. The text of a part may be empty.
     Recognized,

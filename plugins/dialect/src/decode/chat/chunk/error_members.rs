@@ -5,13 +5,14 @@ use crate::json_cursor;
 /// Members of a chunk that may describe an error.
 #[derive(Default)]
 pub(super) struct ErrorMembers {
-    /// True for a member that only errors have.
+    /// True if the chunk has a member that only errors have, with a value that is not empty.
     has_error: bool,
-    /// True for a message, which an error and a notice may have.
+    /// True if the chunk has a message that is not empty. Errors and notices may have one.
     has_message: bool,
-    /// True if the member `code` or `status` states a success; `None` without such a member.
+    /// True if `code`, `status`, `statusCode` or `status_code` (the last of them) states a success; `None` without such
+    /// a member.
     is_success: Option<bool>,
-    /// True if that member is a number of 400 or above.
+    /// True if one of these four members is a number of 400 or above: `code`, `status`, `statusCode`, `status_code`.
     has_error_status: bool,
 }
 

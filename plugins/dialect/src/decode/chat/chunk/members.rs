@@ -12,7 +12,7 @@ use std::convert::Infallible;
 pub(super) struct ChunkMembers<'a> {
     pub(super) choices: Vec<Option<ChoiceMembers<'a>>>,
     pub(super) usage: Option<ReportedUsage>,
-    pub(super) measured: Option<MeasuredEnergy>,
+    pub(super) measured_energy: Option<MeasuredEnergy>,
     /// True if the chunk is an error.
     pub(super) is_failed: bool,
 }
@@ -55,7 +55,7 @@ impl<'a> ChunkMembers<'a> {
             Ok(())
         });
         let is_failed = failed || (choices.is_empty() && error_members.is_error());
-        Self { choices, usage, measured, is_failed }
+        Self { choices, usage, measured_energy: measured, is_failed }
     }
 }
 

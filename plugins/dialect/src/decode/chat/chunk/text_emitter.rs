@@ -45,7 +45,7 @@ impl TextEmitter<'_> {
     }
 
     /// Emits content that is a string, or a list of parts with text and, from some engines, thinking. Returns the kind
-    /// of the content of the parts.
+    /// of the parts' content, and [`ContentRecognition::None`] for a string.
     pub(super) fn emit_content(
         &mut self,
         value: Option<&[u8]>,

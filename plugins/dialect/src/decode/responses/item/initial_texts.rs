@@ -31,7 +31,8 @@ impl DecodedItem {
         Ok(())
     }
 
-    /// Stores the text that a part of an output item has when it is added.
+    /// Stores the text that a part of an output item has when it is added. `index` returns the index of the part, given
+    /// its kind; `None` for an invalid index.
     pub(in crate::decode::responses) fn store_initial_part_text(
         &mut self,
         part: &[u8],
