@@ -3,23 +3,30 @@
 
 use super::answer::{SimulatedAnswer, SimulatedFinish, answers};
 use super::chat::CREATED;
-use super::parsed_request::{ParsedRequest, RequestError};
+use super::parsed_request::{ParsedRequest, RequestError, split_suffix};
 use super::prompt::PromptSize;
 use super::shaping::{AnswerOptions, EventKind, StreamEvent};
 use super::text::{fold_hash, split_words};
 use serde_json::{Map, Value, json};
 
+/// Maximum number of tokens of an answer if the request sets none, as in vLLM.
+const MAX_TOKENS: usize = 16;
+
 /// Request for text completions.
 #[derive(Debug, Default)]
 pub(super) struct CompletionRequest {
-    /// Model name.
+    /// Model name without its suffix.
     pub model: String,
+    /// Suffix of the model name: the part after its first `#`.
+    pub suffix: Option<String>,
     /// True if the answer is a stream.
     pub stream: bool,
     usage: bool,
     prompts: Vec<Vec<String>>,
     n: usize,
-    max_tokens: usize,
+    max_tokens: Option<usize>,
+    /// True if each answer continues until `max_tokens`.
+    ignore_eos: bool,
     echo: bool,
     logprobs: Option<usize>,
     stops: Vec<String>,
@@ -48,9 +55,8 @@ impl CompletionRequest {
             field: Some(field),
         };
         let number = |name: &str| body.get(name).and_then(Value::as_u64);
-        let small = |name: &str, usual: usize| {
-            number(name).and_then(|number| usize::try_from(number).ok()).unwrap_or(usual)
-        };
+        let small = |name: &str| number(name).and_then(|number| usize::try_from(number).ok());
+        let named = body.get("model").and_then(Value::as_str);
         let prompts = match body.get("prompt").ok_or_else(|| missing("prompt"))? {
             Value::Array(all) if all.iter().all(|one| !one.is_number()) => all.iter().map(tokens).collect(),
             one => vec![tokens(one)],
@@ -62,18 +68,27 @@ impl CompletionRequest {
             }
             _ => Vec::new(),
         };
+        let (model, suffix) = split_suffix(named.ok_or_else(|| missing("model"))?);
         Ok(Self {
-            model: body.get("model").and_then(Value::as_str).ok_or_else(|| missing("model"))?.to_owned(),
+            model,
+            suffix,
             stream: body.get("stream") == Some(&Value::Bool(true)),
             usage: body.pointer("/stream_options/include_usage") == Some(&Value::Bool(true)),
             prompts,
-            n: small("n", 1).clamp(1, 128),
-            max_tokens: small("max_tokens", 16),
+            n: small("n").unwrap_or(1).clamp(1, 128),
+            max_tokens: small("max_tokens"),
+            ignore_eos: false,
             echo: body.get("echo") == Some(&Value::Bool(true)),
             logprobs: number("logprobs").and_then(|top| usize::try_from(top.min(20)).ok()),
             stops,
             seed: number("seed").unwrap_or(0),
         })
+    }
+
+    /// Sets the length of each answer in tokens; a smaller `max_tokens` of the request still limits it.
+    pub(super) fn set_length(&mut self, tokens: usize) {
+        self.max_tokens = Some(tokens.min(self.max_tokens.unwrap_or(usize::MAX)));
+        self.ignore_eos = true;
     }
 
     /// Returns the choices of all prompts, in order.
@@ -82,7 +97,8 @@ impl CompletionRequest {
             let text = prompt.concat();
             let ask = ParsedRequest {
                 n: self.n,
-                max_tokens: Some(self.max_tokens),
+                max_tokens: Some(self.max_tokens.unwrap_or(MAX_TOKENS)),
+                ignore_eos: self.ignore_eos,
                 stops: self.stops.clone(),
                 seed: self.seed,
                 asked: text.clone(),

@@ -1,5 +1,6 @@
-//! Simulated providers: servers for all dialects, embeddings and rerank. They serve the demo, load tests, and tests
-//! in which a provider must fail.
+//! Simulated providers: servers for chat completions, text completions, messages, responses, token counts, embeddings,
+//! rerank, images, transcriptions, speech and moderation, with lists of models and health checks. They serve the demo,
+//! load tests, and tests in which a provider must fail.
 //!
 //! The providers use no model, and each generated text says so. The same seed and request give the same answer.
 //! HTTP/1.1 is implemented here and HTTP/2 by the `h2` crate, independently of the HTTP stack of the gateway. So a

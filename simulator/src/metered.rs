@@ -1,7 +1,7 @@
 //! Simulated speech and moderation: a silent recording whose length depends on the text, and moderation results that
 //! flag only texts with the word `harm`.
 
-use super::parsed_request::RequestError;
+use super::parsed_request::{RequestError, split_suffix};
 use super::script::ResponseScript;
 use serde_json::{Map, Value, json};
 
@@ -28,10 +28,12 @@ const CATEGORIES: [&str; 13] = [
 /// Maximum length of a recording, in seconds.
 const MOST: usize = 3_600;
 
+/// Parses a request; returns its body, and the name of its model without the suffix.
 fn parse(body: &[u8]) -> Result<(Value, String), RequestError> {
     let body: Value = serde_json::from_slice(body)?;
     let required = |field| RequestError { message: format!("Field required: {field}"), field: Some(field) };
-    let model = body.get("model").and_then(Value::as_str).ok_or_else(|| required("model"))?.to_owned();
+    let named = body.get("model").and_then(Value::as_str).ok_or_else(|| required("model"))?;
+    let (model, _) = split_suffix(named);
     body.get("input").ok_or_else(|| required("input"))?;
     Ok((body, model))
 }
@@ -54,8 +56,8 @@ pub(super) fn speech(body: &[u8]) -> Result<ResponseScript, RequestError> {
     Ok(ResponseScript::plain(200, "audio/wav", wav))
 }
 
-/// Classifies texts.
-pub(super) fn moderation(body: &[u8]) -> Result<ResponseScript, RequestError> {
+/// Classifies texts. The answer has the token counts if `usage` is true.
+pub(super) fn moderation(body: &[u8], usage: bool) -> Result<Value, RequestError> {
     let (body, model) = parse(body)?;
     let texts: Vec<&str> = match body.get("input") {
         Some(Value::Array(all)) => all.iter().map(|text| text.as_str().unwrap_or_default()).collect(),
@@ -77,9 +79,7 @@ pub(super) fn moderation(body: &[u8]) -> Result<ResponseScript, RequestError> {
     };
     let tokens: u64 = texts.iter().map(|text| super::prompt::token_count(text)).sum();
     let results: Vec<Value> = texts.iter().map(result).collect();
-    let answer = json!({
-        "id": "modr-simulated", "model": model, "results": results,
-        "usage": { "prompt_tokens": tokens, "total_tokens": tokens },
-    });
-    Ok(ResponseScript::json(200, &answer))
+    let mut answer = json!({ "id": "modr-simulated", "model": model, "results": results });
+    super::vectors::add_usage(&mut answer, tokens, usage);
+    Ok(answer)
 }

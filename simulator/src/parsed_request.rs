@@ -89,14 +89,26 @@ impl ParsedRequest {
     pub(super) fn responses(body: &[u8], memory: &PrefixCache) -> Result<Self, RequestError> {
         responses::read(body, memory)
     }
+
+    /// Sets the length of the answer in tokens; a smaller `max_tokens` of the request still limits it.
+    pub(super) fn set_length(&mut self, tokens: usize) {
+        self.max_tokens = Some(tokens.min(self.max_tokens.unwrap_or(usize::MAX)));
+        self.ignore_eos = true;
+    }
 }
 
 /// Splits a model name at its first `#`.
-fn split_suffix(model: &str) -> (String, Option<String>) {
+pub(super) fn split_suffix(model: &str) -> (String, Option<String>) {
     match model.split_once('#') {
         Some((name, suffix)) => (name.to_owned(), Some(suffix.to_owned())),
         None => (model.to_owned(), None),
     }
+}
+
+/// Returns the model that a JSON body names, with its suffix; empty if there is none.
+pub(super) fn named_model(body: &[u8]) -> String {
+    let body: Value = serde_json::from_slice(body).unwrap_or_default();
+    body.get("model").and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
 /// Returns true if a model with this name reasons by default.

@@ -5,7 +5,7 @@ use super::completions::{CompletionChoice, CompletionRequest};
 use super::control::{PlaybackOutcome, SimulatorControl};
 use super::fault::{RetryAfterValue, SimulatedFault};
 use super::http_request::HttpRequest;
-use super::parsed_request::{ParsedRequest, RequestError};
+use super::parsed_request::{ParsedRequest, RequestError, named_model, split_suffix};
 use super::playback::play;
 use super::prompt::{PrefixCache, token_count};
 use super::response_writer::ResponseWriter;
@@ -96,18 +96,43 @@ impl SimulatedProvider {
             }
             _ => None,
         };
-        let model = asked.as_ref().and_then(|asked| asked.as_ref().ok()).map_or("", |ask| ask.model.as_str());
-        let mut faults = self.control.take_faults(request.path_only(), route.generates(), model);
-        let good = match asked {
-            Some(Ok(mut ask)) => match self.take_suffix(&mut ask, &mut faults) {
-                Ok(()) => self.generated(route, &ask, &faults),
-                Err(message) => bad_request(route, &RequestError { message, field: Some("model") }),
-            },
-            Some(Err(error)) => bad_request(route, &error),
-            None => self.answer_without_prompt(route, request),
+        let (model, suffix) = match (&asked, route) {
+            (Some(Ok(ask)), _) => (ask.model.clone(), ask.suffix.clone()),
+            (Some(Err(_)), _) | (None, SimulatorRoute::Tokenize) => split_suffix(&named_model(&request.body)),
+            (None, _) => (String::new(), None),
         };
-        let script = faults.iter().find_map(|fault| replacement(fault, route)).unwrap_or(good);
-        shaping::apply_byte_faults(script, &faults)
+        let (faults, length) = self.take_faults(route, request, &model, suffix.as_deref());
+        let good = match (asked, length) {
+            (Some(Err(error)), _) | (_, Err(error)) => bad_request(route, &error),
+            (Some(Ok(mut ask)), Ok(length)) => {
+                if let Some(tokens) = length {
+                    ask.set_length(tokens);
+                }
+                self.generated(route, &ask, &faults)
+            }
+            (None, Ok(_)) => self.answer_without_prompt(route, request),
+        };
+        with_faults(good, route, &faults)
+    }
+
+    /// Takes the faults of a call: those of the matching rules, and those in the suffix of the model's name. Also
+    /// returns the length of the answer that the suffix sets, or the mistake in the suffix.
+    fn take_faults(
+        &self,
+        route: SimulatorRoute,
+        request: &HttpRequest,
+        model: &str,
+        suffix: Option<&str>,
+    ) -> (Vec<SimulatedFault>, Result<Option<usize>, RequestError>) {
+        let mut faults = self.control.take_faults(request.path_only(), route.generates(), model);
+        let length = match suffix.map_or_else(|| Ok(ModelSuffix::default()), ModelSuffix::parse) {
+            Ok(suffix) => {
+                faults.extend(suffix.faults);
+                Ok(suffix.tokens)
+            }
+            Err(message) => Err(RequestError { message, field: Some("model") }),
+        };
+        (faults, length)
     }
 
     /// Answers image and transcription requests; the same faults apply as to all other requests.
@@ -126,78 +151,77 @@ impl SimulatedProvider {
                 (task.model.clone(), task.tokens(), result)
             })
         };
-        let named = made.as_ref().map_or("", |(model, ..)| model.as_str());
-        let (model, suffix) =
-            named.split_once('#').map_or((named, None), |(model, suffix)| (model, Some(suffix)));
-        let mut faults = self.control.take_faults(request.path_only(), true, model);
-        match suffix.map_or_else(|| Ok(ModelSuffix::default()), ModelSuffix::parse) {
-            Ok(suffix) => faults.extend(suffix.faults),
-            Err(message) => return bad_request(route, &RequestError { message, field: Some("model") }),
-        }
-        let good = match made {
+        let named = made.as_ref().map_or_else(|_| named_model(&request.body), |(model, ..)| model.clone());
+        let (model, suffix) = split_suffix(&named);
+        let (faults, length) = self.take_faults(route, request, &model, suffix.as_deref());
+        let good = match length.and(made) {
             Err(error) => bad_request(route, &error),
             Ok((_, tokens, Ok(answer))) => {
                 shaping::plain(answer.to_string(), tokens, &faults, SimulatedDialect::Chat)
             }
             Ok((_, _, Err(text))) => ResponseScript::plain(200, "text/plain; charset=utf-8", text),
         };
-        let script = faults.iter().find_map(|fault| replacement(fault, route)).unwrap_or(good);
-        shaping::apply_byte_faults(script, &faults)
+        with_faults(good, route, &faults)
     }
 
     /// Answers requests for speech and moderation.
     fn metered(&self, route: SimulatorRoute, request: &HttpRequest) -> ResponseScript {
-        let faults = self.control.take_faults(request.path_only(), route.generates(), "");
-        let made = match route {
+        let (model, suffix) = split_suffix(&named_model(&request.body));
+        let (faults, length) = self.take_faults(route, request, &model, suffix.as_deref());
+        let usage = AnswerOptions::from_faults(&faults).usage;
+        let made = length.and_then(|_| match route {
             SimulatorRoute::Speech => metered::speech(&request.body),
-            _ => metered::moderation(&request.body),
-        };
-        let good = made.unwrap_or_else(|mistake| bad_request(route, &mistake));
-        let script = faults.iter().find_map(|fault| replacement(fault, route)).unwrap_or(good);
-        shaping::apply_byte_faults(script, &faults)
+            _ => metered::moderation(&request.body, usage)
+                .map(|answer| shaping::plain(answer.to_string(), 0, &faults, SimulatedDialect::Chat)),
+        });
+        let good = made.unwrap_or_else(|error| bad_request(route, &error));
+        with_faults(good, route, &faults)
     }
 
     /// Answers text completions.
     fn completions(&self, route: SimulatorRoute, request: &HttpRequest) -> ResponseScript {
         let asked = CompletionRequest::read(&request.body);
-        let model = asked.as_ref().map_or("", |asked| asked.model.as_str());
-        let faults = self.control.take_faults(request.path_only(), route.generates(), model);
-        let voice = AnswerOptions::from_faults(&faults);
-        let good = match &asked {
-            Err(mistake) => bad_request(route, mistake),
-            Ok(asked) => {
-                let texts = asked.choices(&self.options.name, self.options.seed);
-                match asked.stream {
-                    true => {
-                        shaping::stream(asked.write_stream(&texts, voice), &faults, SimulatedDialect::Chat)
-                    }
-                    false => {
-                        let longest = texts.iter().map(CompletionChoice::tokens).max().unwrap_or(0);
-                        let body = asked.write_plain(&texts, voice);
-                        shaping::plain(
-                            body,
-                            u32::try_from(longest).unwrap_or(u32::MAX),
-                            &faults,
-                            SimulatedDialect::Chat,
-                        )
-                    }
+        let (model, suffix) = match &asked {
+            Ok(asked) => (asked.model.clone(), asked.suffix.clone()),
+            Err(_) => split_suffix(&named_model(&request.body)),
+        };
+        let (faults, length) = self.take_faults(route, request, &model, suffix.as_deref());
+        let good = match (asked, length) {
+            (Err(error), _) | (_, Err(error)) => bad_request(route, &error),
+            (Ok(mut asked), Ok(length)) => {
+                if let Some(tokens) = length {
+                    asked.set_length(tokens);
                 }
+                self.completed(&asked, &faults)
             }
         };
-        let script = faults.iter().find_map(|fault| replacement(fault, route)).unwrap_or(good);
-        shaping::apply_byte_faults(script, &faults)
+        with_faults(good, route, &faults)
+    }
+
+    fn completed(&self, asked: &CompletionRequest, faults: &[SimulatedFault]) -> ResponseScript {
+        let voice = AnswerOptions::from_faults(faults);
+        let texts = asked.choices(&self.options.name, self.options.seed);
+        if asked.stream {
+            return shaping::stream(asked.write_stream(&texts, voice), faults, SimulatedDialect::Chat);
+        }
+        let longest = texts.iter().map(CompletionChoice::tokens).max().unwrap_or(0);
+        let longest = u32::try_from(longest).unwrap_or(u32::MAX);
+        shaping::plain(asked.write_plain(&texts, voice), longest, faults, SimulatedDialect::Chat)
     }
 
     /// Answers embedding and rerank requests.
     fn vectors(&self, route: SimulatorRoute, request: &HttpRequest) -> ResponseScript {
-        let body: Value = serde_json::from_slice(&request.body).unwrap_or(Value::Null);
-        let model = body.get("model").and_then(Value::as_str).unwrap_or_default();
-        let faults = self.control.take_faults(request.path_only(), route.generates(), model);
+        let mut body: Value = serde_json::from_slice(&request.body).unwrap_or(Value::Null);
+        let (model, suffix) = split_suffix(body.get("model").and_then(Value::as_str).unwrap_or_default());
+        if let Some(name) = body.get_mut("model").filter(|name| name.is_string()) {
+            *name = model.as_str().into();
+        }
+        let (faults, length) = self.take_faults(route, request, &model, suffix.as_deref());
         let usage = AnswerOptions::from_faults(&faults).usage;
-        let made = match route {
+        let made = length.and_then(|_| match route {
             SimulatorRoute::Rerank => vectors::rerank(&body, usage),
             _ => vectors::embeddings(&body, usage),
-        };
+        });
         let window = self.options.context_length;
         let good = match made {
             Ok(made) if made.longest > window => ResponseScript::json(
@@ -213,20 +237,7 @@ impl SimulatedProvider {
             }
             Err(error) => bad_request(route, &error),
         };
-        shaping::apply_byte_faults(
-            faults.iter().find_map(|fault| replacement(fault, route)).unwrap_or(good),
-            &faults,
-        )
-    }
-
-    fn take_suffix(&self, ask: &mut ParsedRequest, faults: &mut Vec<SimulatedFault>) -> Result<(), String> {
-        let suffix = ask.suffix.as_deref().map_or_else(|| Ok(ModelSuffix::default()), ModelSuffix::parse)?;
-        faults.extend(suffix.faults);
-        if let Some(tokens) = suffix.tokens {
-            ask.max_tokens = Some(tokens.min(ask.max_tokens.unwrap_or(usize::MAX)));
-            ask.ignore_eos = true;
-        }
-        Ok(())
+        with_faults(good, route, &faults)
     }
 
     fn generated(
@@ -327,6 +338,12 @@ impl SimulatedProvider {
 
 fn bad_request(route: SimulatorRoute, error: &RequestError) -> ResponseScript {
     ResponseScript::json(400, &error_body::invalid_request(route.is_messages(), error))
+}
+
+/// Returns the good answer with the faults that change its bytes, or the answer that a fault sends in its place.
+fn with_faults(good: ResponseScript, route: SimulatorRoute, faults: &[SimulatedFault]) -> ResponseScript {
+    let script = faults.iter().find_map(|fault| replacement(fault, route)).unwrap_or(good);
+    shaping::apply_byte_faults(script, faults)
 }
 
 /// Returns the answer that a fault sends in place of the good answer; `None` if the fault does not replace the

@@ -17,7 +17,7 @@ pub struct FaultRule {
     pub every: u32,
     /// End that the path of the request must have; `None` for all paths that generate output, `*` for all paths.
     pub path: Option<String>,
-    /// Name of the model; `None` for any model.
+    /// Name of the model without its suffix; `None` for any model.
     pub model: Option<String>,
     /// Number of matching calls so far.
     seen: u32,

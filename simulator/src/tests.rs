@@ -6,6 +6,7 @@ mod connections;
 mod errors;
 mod faults;
 mod h2;
+mod models;
 mod orders;
 mod streams;
 mod vectors;

@@ -92,8 +92,8 @@ pub(super) fn rerank(body: &Value, usage: bool) -> Result<VectorAnswer, RequestE
     Ok(VectorAnswer { body: answer, tokens: all, longest, header: false })
 }
 
-/// Adds the usage.
-fn add_usage(answer: &mut Value, all: u64, usage: bool) {
+/// Adds the token counts to an answer if `usage` is true.
+pub(super) fn add_usage(answer: &mut Value, all: u64, usage: bool) {
     if let Some(answer) = answer.as_object_mut().filter(|_| usage) {
         answer.insert("usage".to_owned(), json!({ "prompt_tokens": all, "total_tokens": all }));
     }

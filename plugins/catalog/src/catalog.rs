@@ -12,7 +12,7 @@ pub struct Catalog {
     pub(crate) entries: Vec<CatalogEntry>,
     /// Ids and aliases, with their indexes in `entries`.
     names: HashMap<Box<str>, usize>,
-    /// Aliases with `*`, with their indexes in `entries`. The first match wins.
+    /// Aliases with `*`, sorted by rank, with their indexes in `entries`. The first match wins.
     patterns: Vec<(AliasPattern, usize)>,
 }
 

@@ -1,6 +1,6 @@
 //! Catalogue item of one model, in the form that the client libraries of both dialects read.
 //!
-//! It is the union of two model objects: `object`, `owned_by`, `created` for one family of libraries; `type`,
+//! The item unites two model objects: `object`, `owned_by`, `created` for one family of libraries; `type`,
 //! `display_name`, `created_at`, `lifecycle`, `max_input_tokens`, `max_tokens` for the other; and our own fields.
 //! Prices of tokens are EUR per token, as exact JSON numbers and, under the names `prompt` and `completion`, as strings
 //! for clients that expect these; other prices are EUR per image and per minute.

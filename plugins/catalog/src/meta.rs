@@ -15,13 +15,13 @@ pub enum ItemDetail {
     Meta,
 }
 
-/// Appends `_meta` to an item as its last member.
+/// Returns the item with `_meta` appended as its last member.
 pub(crate) fn with_meta(item: &str, meta: &str) -> String {
     let open = item.strip_suffix('}').unwrap_or(item);
     format!("{open},\"_meta\":{meta}}}")
 }
 
-/// Serializes the `_meta` object of a model; `display` is the display name, `most` the maximum of generated tokens.
+/// Serializes the `_meta` object of a model; `display` is the display name, `most` the maximum number of output tokens.
 pub(crate) fn meta_json(model: &CatalogModel, display: &str, most: u64) -> String {
     let mut object = JsonObjectBuilder::new();
     object.add_text("type", model.kind.spec().catalog_type);
@@ -57,7 +57,8 @@ fn capabilities(model: &CatalogModel) -> String {
 }
 
 /// Returns how clients control the model's reasoning: `effort` (with `reasoning_effort`) or `always` (no control).
-/// `None` for a model that does not reason.
+/// `None` for a model that does not reason. The other names in the list only show that a model reasons: the gateway sends
+/// no control to a provider because of them.
 fn reasoning(model: &CatalogModel) -> Option<&'static str> {
     let takes = |name: &str| model.supported_parameters.iter().any(|parameter| parameter == name);
     if !model.kind.generates_tokens() {
@@ -71,7 +72,8 @@ fn reasoning(model: &CatalogModel) -> Option<&'static str> {
     }
 }
 
-/// Returns the prices in the unit of the kind; `null` for an unknown price and for tokens that are not charged.
+/// Serializes the prices for the unit of work of this kind: tokens, images or minutes. A price is `null` if it is
+/// unknown or if the tokens are not charged.
 fn pricing(kind: ModelKind, price: Option<&CatalogPrice>) -> String {
     let cost = |price: Option<Decimal>| {
         price.map_or_else(|| "null".to_owned(), |price| price.normalize().to_string())

@@ -12,13 +12,13 @@ pub struct CatalogModel {
     pub name: String,
     /// Description for people; may be empty.
     pub description: String,
-    /// Kind of work that the model does.
+    /// Kind of the model.
     pub kind: ModelKind,
     /// Other names of the model; those with `*` are patterns.
     pub aliases: Vec<String>,
     /// Context window: maximum of input and output tokens together.
     pub context_length: u64,
-    /// Maximum number of generated tokens, if smaller than the context window.
+    /// Maximum number of generated tokens; `None` if only the context window limits them.
     pub max_output: Option<u64>,
     /// Creation time in Unix seconds.
     pub created: u64,
@@ -32,7 +32,7 @@ pub struct CatalogModel {
     pub price: Option<CatalogPrice>,
     /// Lifecycle stage.
     pub lifecycle: LifecycleStage,
-    /// Owner of the model; if `None`, the part of the id before the first slash is shown.
+    /// Owner of the model; if `None`, the part of the id before its first slash is shown; `penstock` without a slash.
     pub owned_by: Option<String>,
 }
 
@@ -74,9 +74,9 @@ pub struct CatalogPrice {
     pub cached_input: Decimal,
     /// Price per million output tokens.
     pub output: Decimal,
-    /// Price per image.
+    /// Price per image; `None` if none is configured.
     pub image: Option<Decimal>,
-    /// Price per minute of audio.
+    /// Price per minute of audio; `None` if none is configured.
     pub minute: Option<Decimal>,
 }
 

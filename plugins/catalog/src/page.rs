@@ -12,14 +12,14 @@ use std::borrow::Cow;
 use std::cmp::{Ordering, Reverse};
 use std::ops::Range;
 
-/// Live figures of a model over the last hour; `None` if there are none.
+/// Live figures of a model over the last hour; each is `None` if no answer of that hour provides it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LastHourFigures {
     /// Output tokens per second.
     pub throughput: Option<f64>,
     /// Seconds to the first token.
     pub latency: Option<f64>,
-    /// Number of answers of the model in the last hour.
+    /// Number of successful answers in the last hour; a float like the other figures, for sorting.
     pub popularity: Option<f64>,
 }
 
@@ -27,14 +27,14 @@ impl Catalog {
     /// Serializes the page of a query:
     /// `{"object":"list","data":[…],"has_more":…,"first_id":…,"last_id":…,"total_count":…}`.
     ///
-    /// `total_count` counts the items that pass the filters. `has_more` is true if more items follow in reading
-    /// direction: after the page, or before it if the query has `before_id`. Aliases follow all models, in the order of
-    /// their models. `figures` returns the figures of the last hour by model id; it is called only if the sort order
-    /// needs them. The page leaves out models for which `may_see` returns false.
+    /// Models for which `may_see` returns false are left out; `total_count` counts the items that remain after this and
+    /// the filters. `has_more` is true if more items follow in reading direction: after the page, or before it if the
+    /// query has `before_id`. Aliases, if included, follow all models, in the order of their models. `figures` returns
+    /// the figures of the last hour by model id; it is called only if the sort order needs them.
     ///
     /// # Errors
-    /// Returns 400 if a cursor is not an item of the list: starting again from the beginning would make a client loop
-    /// forever.
+    /// Returns 400 if a cursor is not the id of an item in the list: starting again from the beginning would make a
+    /// client loop forever.
     pub fn serialize_page(
         &self,
         query: &CatalogQuery,
@@ -45,7 +45,7 @@ impl Catalog {
         let mut chosen: Vec<&CatalogEntry> = self.entries.iter().filter(seen).collect();
         sort(&mut chosen, query.sort, figures);
         let mut items: Vec<PageItem<'_>> = chosen.iter().map(|entry| PageItem::of(entry)).collect();
-        if query.aliases {
+        if query.include_aliases {
             let aliases = |entry: &&'_ CatalogEntry| entry.aliases.len();
             items.reserve(chosen.iter().map(aliases).sum());
             items.extend(chosen.iter().flat_map(|entry| PageItem::of_aliases(entry)));

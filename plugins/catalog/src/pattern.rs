@@ -2,7 +2,8 @@
 
 use std::cmp::Reverse;
 
-/// Maximum number of steps of the search for a common name. Two patterns that would need more count as having none.
+/// Maximum number of pairs of positions in the search for a name that two patterns match; longer patterns are not
+/// compared.
 const MAX_STEPS: usize = 1 << 16;
 
 /// An alias with `*`, compared without regard to case.
@@ -57,8 +58,9 @@ impl AliasPattern {
         self.0.starts_with('*') && self.0.ends_with('*')
     }
 
-    /// Returns a realistic name that both patterns match, or `None`. Two patterns without a fixed start and end, such
-    /// as `*opus*` and `*haiku*`, both match `opushaiku`, but no client uses such a name: such pairs are not compared.
+    /// Returns a name that both patterns match; `None` if there is none, or if the patterns are not compared: because
+    /// they are too long, or because both start and end with `*`. For example, `*opus*` and `*haiku*` both match
+    /// `opushaiku`, but no client uses this name.
     #[must_use]
     pub fn common_matching_name(&self, other: &Self) -> Option<String> {
         if self.is_loose() && other.is_loose() {

@@ -86,7 +86,7 @@ pub struct CatalogQuery {
     pub(crate) sort: SortOrder,
     pub(crate) start: PageStart,
     pub(crate) limit: usize,
-    pub(crate) aliases: bool,
+    pub(crate) include_aliases: bool,
     pub(crate) detail: ItemDetail,
 }
 
@@ -99,7 +99,7 @@ impl Default for CatalogQuery {
             sort: SortOrder::default(),
             start: PageStart::Offset(0),
             limit: DEFAULT_LIMIT,
-            aliases: false,
+            include_aliases: false,
             detail: ItemDetail::Plain,
         }
     }
@@ -139,7 +139,7 @@ impl CatalogQuery {
                 "limit" => parsed.limit = parse_number("limit", &value, 1, MAX_LIMIT)?,
                 "after_id" => after = Some(value.into_owned()),
                 "before_id" => before = Some(value.into_owned()),
-                "include_aliases" => parsed.aliases = parse_bool("include_aliases", &value)?,
+                "include_aliases" => parsed.include_aliases = parse_bool("include_aliases", &value)?,
                 "include_meta" => parsed.detail = parse_include_meta(&value)?,
                 _ => {}
             }
@@ -155,7 +155,7 @@ impl CatalogQuery {
     /// `anthropic-version`), which look for names that they know.
     #[must_use]
     pub fn with_aliases(mut self) -> Self {
-        self.aliases = true;
+        self.include_aliases = true;
         self
     }
 }

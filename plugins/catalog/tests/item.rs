@@ -176,6 +176,33 @@ fn meta_describes_a_model_and_its_cost() {
 }
 
 #[test]
+fn the_reasoning_type_follows_the_supported_parameters() {
+    let meta = |kind: ModelKind, parameters: &[&str]| {
+        let supported_parameters = parameters.iter().map(|name| (*name).to_owned()).collect();
+        let model = CatalogModel { kind, supported_parameters, ..llama() };
+        json(&serialize_item(&model, "", ItemDetail::Meta))["_meta"].take()
+    };
+    // The table of `docs/scope.md`.
+    for (parameters, expected) in [
+        (&["reasoning_effort"][..], json!("effort")),
+        (&["reasoning", "reasoning_effort"], json!("effort")),
+        (&["thinking", "include_reasoning", "reasoning_effort"], json!("effort")),
+        (&["reasoning"], json!("always")),
+        (&["include_reasoning"], json!("always")),
+        (&["thinking"], json!("always")),
+        (&["temperature", "tools"], Value::Null),
+        (&[], Value::Null),
+    ] {
+        let of_chat = meta(ModelKind::Chat, parameters);
+        assert_eq!(of_chat["reasoning_type"], expected, "{parameters:?}");
+        assert_eq!(of_chat["capabilities"]["reasoning"], !expected.is_null(), "{parameters:?}");
+        let of_image = meta(ModelKind::Image, parameters);
+        assert_eq!(of_image["reasoning_type"], Value::Null, "{parameters:?}");
+        assert_eq!(of_image["capabilities"]["reasoning"], false, "{parameters:?}");
+    }
+}
+
+#[test]
 fn the_owner_is_the_one_that_is_written_or_the_first_part_of_the_id() {
     let owner =
         |model: CatalogModel| json(&serialize_item(&model, "", ItemDetail::Plain))["owned_by"].clone();

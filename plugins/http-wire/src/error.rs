@@ -5,8 +5,8 @@ use penstock_core::{ApiError, Dialect, ErrorCode, ErrorEnvelope};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 
-/// Returns an error in the envelope of a dialect. The name in `param` is translated to the field name of that
-/// dialect, unless it is already the name that the client sent.
+/// Returns an error in the envelope of a dialect. In the chat envelope, the name in `param` is translated to the field
+/// name of the dialect, unless it is already the name that the client sent.
 #[must_use]
 pub fn error_envelope(dialect: Dialect, refusal: &ApiError, request_id: &str) -> Vec<u8> {
     match dialect.spec().http.error_envelope {
@@ -72,16 +72,16 @@ pub fn messages_envelope(refusal: &ApiError, request_id: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Members of `details`: the given ones, the error's name, which is the same in all dialects, and the context of the
-/// error.
+/// Returns the members of `details`: the given ones, the error's name, which is the same in all dialects, and the
+/// context of the error.
 fn error_details(refusal: &ApiError, mut members: Map<String, Value>) -> Map<String, Value> {
     members.insert("name".to_owned(), Value::from(refusal.spec().chat_type));
     members.extend(refusal.details.iter().map(|(name, value)| (name.clone(), value.clone())));
     members
 }
 
-/// Public error message. The frameworks of each dialect recognise a full context window by specific wording, and only
-/// in `message`.
+/// Returns the public error message. Client frameworks recognise a full context window only by specific wording in
+/// `message`, which differs by envelope.
 fn error_message(envelope: ErrorEnvelope, refusal: &ApiError) -> Cow<'_, str> {
     let number = |name: &str| refusal.details.get(name).and_then(Value::as_u64);
     let numbers = number("context_length").zip(number("input_tokens"));

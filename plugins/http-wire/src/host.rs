@@ -67,7 +67,7 @@ impl ServedHosts {
     }
 }
 
-/// Host of an authority, without port, brackets and trailing dot.
+/// Returns the host of an authority, without port, brackets and trailing dot.
 #[must_use]
 pub fn host_without_port(authority: &str) -> &str {
     let name = match authority.strip_prefix('[') {

@@ -123,7 +123,7 @@ impl HeadParser {
         Ok(None)
     }
 
-    /// Length of the body after a complete head, in bytes; `None` for a chunked one.
+    /// Returns the length of the body after a complete head, in bytes; `None` for a chunked one.
     #[must_use]
     pub const fn body_length(&self) -> Option<u64> {
         match (self.coded, self.length) {
@@ -252,7 +252,7 @@ fn span_bytes(bytes: &[u8], (from, to): ByteSpan) -> &[u8] {
     bytes.get(from..to).unwrap_or_default()
 }
 
-/// Returns the request target for logging, even if the rest of the head is invalid.
+/// Returns the request target for logging, even if the rest of the head is invalid; empty if there is none.
 #[must_use]
 pub fn request_target_for_log(bytes: &[u8]) -> &str {
     let line = bytes.trim_ascii_start().split(|byte| *byte == b'\r' || *byte == b'\n').next();
@@ -265,8 +265,8 @@ pub(crate) const fn is_control_except_tab(byte: u8) -> bool {
     (byte < b' ' && byte != b'\t') || byte == 0x7f
 }
 
-/// True for a host with an optional port, in the characters of RFC 3986 §3.2.2. An empty host is valid, for a target
-/// without a host (RFC 9112 §3.2).
+/// Returns true for a host with an optional port, in the characters of RFC 3986 §3.2.2. An empty host is valid, for a
+/// target without a host (RFC 9112 §3.2).
 #[must_use]
 pub fn is_host(authority: &[u8]) -> bool {
     let (host, rest) = match authority.strip_prefix(b"[") {
@@ -292,7 +292,7 @@ pub fn is_host(authority: &[u8]) -> bool {
     host.iter().all(of_host) && port
 }
 
-/// True for a token, as in names of methods and fields (RFC 9110 §5.6.2).
+/// Returns true for a token, as in names of methods and fields (RFC 9110 §5.6.2).
 pub(crate) fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().fold(true, |all, byte| all & is_token_byte(*byte))
 }

@@ -1,16 +1,16 @@
-//! Parser of HTTP/2 frame heads (RFC 9113 §4.1) in a byte stream that arrives in arbitrary pieces. Payloads are
+//! Parser of HTTP/2 frame headers (RFC 9113 §4.1) in a byte stream that arrives in arbitrary pieces. Payloads are
 //! skipped.
 
-/// Bytes of a frame head.
+/// Length of a frame header, in bytes.
 const HEAD_BYTES: usize = 9;
-/// Bytes of an error code, which is the payload of RST_STREAM (RFC 9113 §6.4).
+/// Length of an error code, the payload of RST_STREAM (RFC 9113 §6.4), in bytes.
 const CODE_BYTES: usize = 4;
 /// Type of RST_STREAM.
 const RST_STREAM: u8 = 3;
-/// Bytes of the connection preface, which a client sends before its first frame (RFC 9113 §3.4).
+/// Length of the connection preface, which a client sends before its first frame (RFC 9113 §3.4), in bytes.
 const PREFACE_BYTES: usize = 24;
 
-/// Head of a frame.
+/// Header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
     /// Length of the payload in bytes.
@@ -25,12 +25,12 @@ pub struct FrameHeader {
     pub error_code: Option<u32>,
 }
 
-/// Parser of the frame heads in one direction of a connection.
+/// Parser of the frame headers in one direction of a connection.
 #[derive(Debug, Default)]
 pub struct FrameHeaderParser {
-    /// Bytes to skip before the next head.
+    /// Number of bytes to skip before the next header.
     skip: usize,
-    /// Bytes of the current head, and of the error code behind it.
+    /// Bytes of the current header, and of the error code after it.
     head: [u8; HEAD_BYTES + CODE_BYTES],
     filled: usize,
 }
@@ -48,7 +48,7 @@ impl FrameHeaderParser {
         Self::default()
     }
 
-    /// Parses the next bytes, and calls `tell` for each complete frame head; a head of RST_STREAM includes its error
+    /// Parses the next bytes, and calls `tell` for each complete frame header; that of RST_STREAM includes its error
     /// code.
     pub fn push(&mut self, mut bytes: &[u8], mut tell: impl FnMut(FrameHeader)) {
         while !bytes.is_empty() {
@@ -79,7 +79,7 @@ impl FrameHeaderParser {
         }
     }
 
-    /// True if the bytes so far end with a complete frame.
+    /// Returns true if the bytes so far end with a complete frame.
     #[must_use]
     pub const fn is_at_frame_end(&self) -> bool {
         self.skip == 0 && self.filled == 0

@@ -1,4 +1,4 @@
-//! Wire formats: HTTP/1.1 request and response heads, HTTP/2 frame heads, server-sent events, multipart forms, usage
+//! Wire formats: HTTP/1.1 request and response heads, HTTP/2 frame headers, server-sent events, multipart forms, usage
 //! objects and error envelopes.
 //!
 //! The parsers work on received bytes and copy as little as possible. Of the dialects, this crate knows the form of

@@ -106,7 +106,8 @@ pub fn parse_energy_comment(comment: &[u8]) -> Option<MeasuredEnergy> {
     lines.find_map(|line| parse_energy(json::trim(json::trim(line).strip_prefix(b"energy")?)))
 }
 
-/// Returns the raw value of a member; strings include their quotes.
+/// Returns the raw value of the first member with this name, strings with their quotes; `None` without one, or if the
+/// object is malformed before it.
 #[must_use]
 pub fn member_value<'a>(object: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let mut members = json::members(object);
@@ -118,7 +119,7 @@ pub fn member_value<'a>(object: &'a [u8], name: &str) -> Option<&'a [u8]> {
     }
 }
 
-/// Parses an exact decimal that is not negative, also in exponent form.
+/// Parses a decimal number, also in exponent form; `None` if it is negative or no number.
 fn parse_decimal(number: &[u8]) -> Option<Decimal> {
     let text = std::str::from_utf8(number).ok()?;
     let decimal = Decimal::from_str_exact(text).or_else(|_| Decimal::from_scientific(text)).ok();

@@ -85,7 +85,8 @@ impl<'s> TokenMeter<'s> {
         }
     }
 
-    /// Returns the number of bytes of text beyond which the maximum is certainly exceeded.
+    /// Returns the number of bytes of text beyond which the maximum is certainly exceeded, given that each token has at
+    /// most `longest` bytes; `usize::MAX` without `longest`.
     pub(crate) fn max_bytes(&self, longest: Option<usize>) -> usize {
         let left = self.budget.max_tokens.saturating_sub(self.tokens).saturating_add(1);
         let bytes = longest.map(|longest| left.saturating_mul(longest.max(1) as u64));

@@ -22,7 +22,8 @@ pub struct PromptConversation {
     pub messages: Vec<PromptMessage>,
     /// Functions that the model may call.
     pub tools: Vec<FunctionTool>,
-    /// Requested reasoning effort, for models that support it.
+    /// Requested reasoning effort, for models that support it; `None` if none was requested, or one with an unknown
+    /// name.
     pub effort: Option<PromptEffort>,
     /// Further variables for the chat template (`chat_template_kwargs`).
     pub template_arguments: Map<String, Value>,
@@ -39,7 +40,7 @@ pub struct PromptMessage {
     pub role: SpeakerRole,
     /// Content of the message, in order.
     pub parts: Vec<PromptPart>,
-    /// True if the client sent a list of parts, not a string.
+    /// True if chat templates that accept a list of parts get one; otherwise they get one string.
     pub has_part_list: bool,
     /// Reasoning text of an assistant message.
     pub reasoning: Option<String>,
@@ -140,7 +141,7 @@ impl PromptEffort {
         }
     }
 
-    /// Maps each recognised name of an effort to one of the three levels.
+    /// Maps each known name of an effort to one of the three levels; `None` for other names.
     fn parse(name: &str) -> Option<Self> {
         match name {
             "none" | "minimal" | "low" => Some(Self::Low),
@@ -205,6 +206,40 @@ impl PromptMessage {
     #[must_use]
     pub fn from_text(role: SpeakerRole, text: impl Into<String>) -> Self {
         Self { role, parts: vec![PromptPart::Text(text.into())], ..Self::default() }
+    }
+
+    /// Appends the reasoning of a later message or block on a new line, as the gateway sends it to chat providers.
+    pub(crate) fn append_reasoning(&mut self, more: Option<String>) {
+        let Some(more) = more.filter(|text| !text.is_empty()) else { return };
+        match &mut self.reasoning {
+            Some(reasoning) => {
+                reasoning.push('\n');
+                reasoning.push_str(&more);
+            }
+            None => self.reasoning = Some(more),
+        }
+    }
+
+    /// Appends a later message of the same role, as a new paragraph. Texts stay one text unless there is a list of
+    /// parts.
+    pub(crate) fn append_message(&mut self, more: Self) {
+        if !self.parts.is_empty() && !more.parts.is_empty() {
+            match self.parts.last_mut() {
+                Some(PromptPart::Text(text)) => text.push_str("\n\n"),
+                _ => self.parts.push(PromptPart::Text("\n\n".to_owned())),
+            }
+        }
+        self.has_part_list |= more.has_part_list;
+        self.calls.extend(more.calls);
+        self.append_reasoning(more.reasoning);
+        for part in more.parts {
+            match (self.parts.last_mut(), part) {
+                (Some(PromptPart::Text(text)), PromptPart::Text(more)) if !self.has_part_list => {
+                    text.push_str(&more)
+                }
+                (_, part) => self.parts.push(part),
+            }
+        }
     }
 
     /// Joins the texts of the message.

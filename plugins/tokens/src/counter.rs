@@ -161,8 +161,8 @@ impl TokenCounter {
         Ok(TokenCount { tokens, method: CountMethod::Exact })
     }
 
-    /// Counts the tokens of a rendered prompt. Each image counts as `images` says, and the text of its placeholder does
-    /// not count.
+    /// Counts the tokens of a rendered prompt. All images together count as `images` tokens, and the text of their
+    /// placeholders does not count.
     fn count_prompt(
         &self,
         tokenizer: &FileTokenizer,
@@ -201,8 +201,8 @@ impl TokenCounter {
         self.count_text_within(text, &CountBudget::unlimited()).unwrap_or(u64::MAX)
     }
 
-    /// Same as [`TokenCounter::count_text`], but returns at most the maximum of the budget plus one; `None` if the stop
-    /// signal ended the count.
+    /// Counts like [`TokenCounter::count_text`], but returns at most the maximum of the budget plus one; `None` if the
+    /// stop signal ended the count.
     #[must_use]
     pub fn count_text_within(&self, text: &str, budget: &CountBudget<'_>) -> Option<u64> {
         let counted = match &self.kind {
@@ -243,8 +243,8 @@ fn compile_template(source: &str, config: &Map<String, Value>) -> Result<ChatTem
         .map_err(|why| TokenizerError(format!("chat template: {why}")))
 }
 
-/// Returns the `chat_template` of a configuration. If it is a list of named templates, returns the template
-/// `default`, or else the first one.
+/// Returns the `chat_template` of a configuration; `None` if it has none. If it is a list of named templates, returns
+/// the template `default`, or else the first one.
 fn find_template(config: &Map<String, Value>) -> Result<Option<&str>, TokenizerError> {
     let invalid = || {
         TokenizerError(

@@ -3,7 +3,7 @@
 //! Guarantees: only the members that form the prompt are sent. This module builds calls and parses their answers; the
 //! caller sends them. Some engines need a second call, which is built from the answer to the first one.
 //!
-//! | shape | chat | messages | text |
+//! | API | chat | messages | text |
 //! |---|---|---|---|
 //! | vLLM | `/tokenize` | `/v1/messages/count_tokens` | `/tokenize` |
 //! | llama.cpp | `/apply-template`, then `/tokenize` | `/v1/messages/count_tokens` | `/tokenize` |
@@ -50,8 +50,7 @@ pub enum CountInput<'b> {
     Chat(&'b [u8]),
     /// Body of a messages request.
     Messages(&'b [u8]),
-    /// Rendered prompt, which already contains its special tokens. APIs that cannot be configured not to add them
-    /// again do not count such a prompt.
+    /// Rendered prompt, which already contains its special tokens. An API that would add them again does not count it.
     Prompt(&'b str),
     /// Text for an embedding: the tokenizer adds its usual special tokens.
     Document(&'b str),
@@ -193,10 +192,13 @@ fn llama_text(text: &str) -> Value {
     json!({"content": text, "add_special": true, "parse_special": true})
 }
 
-/// Returns a number; for a list of numbers, their sum.
+/// Returns a number, or the sum of a list of numbers; `None` if the value, or an element of the list, is not an
+/// unsigned integer, or if the sum overflows.
 fn number(value: &Value) -> Option<u64> {
     match value {
-        Value::Array(list) => list.iter().map(Value::as_u64).sum(),
+        Value::Array(list) => {
+            list.iter().try_fold(0u64, |sum, element| element.as_u64().and_then(|n| sum.checked_add(n)))
+        }
         one => one.as_u64(),
     }
 }

@@ -4,14 +4,15 @@
 //! [`estimate_conversation`] scans the text once, and is not below the counts of the vocabularies of served models:
 //! about 1.2 times the tokens of English prose.
 //!
-//! A text is encoded by `o200k`, and each token has a weight: the maximum number of tokens that any of four
-//! vocabularies (of 50 000 to 200 000 tokens, see `assets/README.md`) needs for its bytes. Other tokenizers may merge
-//! a piece of `n > 1` tokens differently, which can split the tokens on both sides of each boundary. So such a piece
-//! counts `2n - 1` more, and in ASCII at least one token for two bytes. A word directly after a letter counts two
-//! more, or one if it has several tokens, and the end of a line counts one more; digits count their bytes, because
-//! many tokenizers split them differently. Beyond ASCII, where tokenizers define words differently, every sign and
-//! mark counts one more, and so does a piece without a space before it. The estimate never exceeds the number of
-//! bytes, because a byte-level tokenizer has at most one token for each byte.
+//! A text is split into pieces by the pattern of `o200k`. Each piece is encoded by `o200k`, and each token has a
+//! weight: the maximum number of tokens that any of four vocabularies (of 50 000 to 200 000 tokens, see
+//! `assets/README.md`) needs for its bytes. Other tokenizers may merge a piece of `n > 1` tokens differently, which can
+//! split the tokens on both sides of each boundary. So such a piece counts `2n - 1` more, and in ASCII at least one
+//! token for two bytes. A word directly after a letter counts two more, or one if it has several tokens, and the end of
+//! a line counts one more; digits count their bytes, because many tokenizers split them differently. Beyond ASCII,
+//! where tokenizers define words differently, every sign and mark counts one more, and so does a piece without a space
+//! before it. The estimate never exceeds the number of bytes, because a byte-level tokenizer has at most one token for
+//! each byte.
 
 #[cfg(test)]
 mod tests;

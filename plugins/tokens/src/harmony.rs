@@ -34,7 +34,7 @@ const TOOL_CHANNEL: &str = "\nCalls to these tools must go to the commentary cha
 /// Message of the harmony format.
 #[derive(Default)]
 struct HarmonyMessage<'c> {
-    /// Author: `assistant`, or `functions.<name>` for a result.
+    /// Author: `system`, `developer`, `user`, `assistant`, or `functions.<name>` for the result of a call.
     author: Cow<'c, str>,
     recipient: Option<Cow<'c, str>>,
     channel: Option<&'static str>,
@@ -66,7 +66,7 @@ impl PromptSink for CountingSink<'_, '_> {
     }
 }
 
-/// Counts the tokens of a conversation and adds them to those that the meter already has.
+/// Counts the tokens of a conversation. Returns their number plus the tokens that the meter already has.
 pub(crate) fn count(
     vocabulary: &O200kTokenizer,
     conversation: &PromptConversation,

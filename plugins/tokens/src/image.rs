@@ -25,7 +25,7 @@ impl PromptImage {
         Self { size: None }
     }
 
-    /// Creates an image from its URL; the header in a `data:` URI is parsed.
+    /// Creates an image from its URL: of the size in the image header if it is a `data:` URI, else of unknown size.
     #[must_use]
     pub fn from_url(url: &str) -> Self {
         match url.split_once(";base64,") {
@@ -49,6 +49,9 @@ impl PromptImage {
 /// one.
 pub const MAX_TILES: u32 = 256;
 
+/// Maximum ratio of the sides of an image that the processor of Qwen-VL accepts.
+const MAX_ASPECT_RATIO: f64 = 200.0;
+
 fn tile_count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
     let max = u32::deserialize(deserializer)?;
     let is_valid = (1..=MAX_TILES).contains(&max);
@@ -65,8 +68,8 @@ pub enum ImageRule {
         tokens: u64,
     },
     /// Qwen-VL: both sides are rounded to full patches of `px` pixels (half to even), then the image is scaled so
-    /// that it has between `min` and `max` patches; each patch is a token. Qwen2.5-VL: 28, 4, 16384; Qwen3-VL: 32, 4,
-    /// 16384.
+    /// that it has between `min` and `max` patches; each patch is a token. With unusual values of `min` and `max`, a
+    /// thin image can have more patches than `max`. Qwen2.5-VL: 28, 4, 16384; Qwen3-VL: 32, 4, 16384.
     Patches {
         /// Side of a patch in pixels.
         px: u32,
@@ -104,7 +107,7 @@ impl ImageRule {
         let Some((width, height)) = image.size else { return self.max_tokens() };
         match *self {
             Self::Fixed { tokens } => tokens,
-            Self::Patches { px, min, max } => patches(width, height, px, min, max),
+            Self::Patches { px, min, max } => patches(width, height, px, min, max).min(max_patches(min, max)),
             Self::Rows { px, longest } => rows(width, height, px, longest),
             Self::Tiles { px, tokens, max } => match tiles(width, height, px, max) {
                 1 => tokens,
@@ -113,18 +116,28 @@ impl ImageRule {
         }
     }
 
-    /// Returns the maximum number of tokens of an image.
+    /// Returns the maximum number of tokens of an image: [`ImageRule::tokens`] never exceeds it.
     #[must_use]
     pub fn max_tokens(&self) -> u64 {
         match *self {
             Self::Fixed { tokens } => tokens,
-            Self::Patches { max, .. } => max,
+            Self::Patches { min, max, .. } => max_patches(min, max),
             Self::Rows { px, longest } => rows(longest, longest, px, longest),
             Self::Tiles { tokens, max, .. } => tokens.saturating_mul(u64::from(max) + 1),
         }
     }
 }
 
+/// Returns the maximum number of patches of an image that the processor accepts. It scales no image to less than one
+/// patch across, and after enlarging an image, it rounds up both sides.
+fn max_patches(min: u64, max: u64) -> u64 {
+    let (least, most) = (min as f64, max as f64);
+    let shrunk = (MAX_ASPECT_RATIO * most).sqrt();
+    let enlarged = least + (least / MAX_ASPECT_RATIO).sqrt() + (least * MAX_ASPECT_RATIO).sqrt() + 1.0;
+    max.max(shrunk as u64).max(enlarged as u64)
+}
+
+/// Returns the number of patches by the formula of the processor, also for an image that it rejects as too thin.
 fn patches(width: u32, height: u32, px: u32, min: u64, max: u64) -> u64 {
     let px = f64::from(px.max(1));
     let (width, height) = (f64::from(width.max(1)) / px, f64::from(height.max(1)) / px);

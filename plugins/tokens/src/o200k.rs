@@ -111,8 +111,8 @@ impl PieceEncoder for O200kTokenizer {
 }
 
 impl MergeRules for O200kTokenizer {
-    /// Two neighbours can be merged if their bytes together are a token. The number of this token is the rank of the
-    /// merge.
+    /// Returns the token that the bytes of both neighbours form, which is also the rank of the merge; `None` if they
+    /// form no token.
     #[inline]
     fn find_merge(&self, _: u32, _: u32, piece: &[u8], at: u32, end: u32) -> Option<(u32, u32)> {
         let token = self.vocabulary.find(piece.get(at as usize..end as usize)?)?;

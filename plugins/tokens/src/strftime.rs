@@ -35,17 +35,19 @@ pub(crate) fn strftime(format: &str, unix_seconds: i64) -> String {
             continue;
         }
         let mut directive = letters.next();
-        let bare = directive == Some('-');
-        if bare {
+        // The flag `-` removes the padding of numbers.
+        let flag = if directive == Some('-') { "-" } else { "" };
+        if !flag.is_empty() {
             directive = letters.next();
         }
-        let padded = |number: i64| if bare { number.to_string() } else { format!("{number:02}") };
+        let number = |value: i64, padded: String| if flag.is_empty() { padded } else { value.to_string() };
+        let padded = |value: i64| number(value, format!("{value:02}"));
         match directive {
             Some('Y') => out.push_str(&format!("{year:04}")),
             Some('y') => out.push_str(&padded(year.rem_euclid(100))),
             Some('m') => out.push_str(&padded(month)),
             Some('d') => out.push_str(&padded(day)),
-            Some('e') => out.push_str(&format!("{day:2}")),
+            Some('e') => out.push_str(&number(day, format!("{day:2}"))),
             Some('H') => out.push_str(&padded(hour)),
             Some('I') => out.push_str(&padded((hour + 11) % 12 + 1)),
             Some('M') => out.push_str(&padded(minute)),
@@ -55,14 +57,20 @@ pub(crate) fn strftime(format: &str, unix_seconds: i64) -> String {
             Some('b' | 'h') => out.push_str(abbreviate(month_name)),
             Some('A') => out.push_str(day_name),
             Some('a') => out.push_str(abbreviate(day_name)),
-            Some('j') => out.push_str(&format!("{:03}", days - first_of_year(year) + 1)),
+            Some('j') => {
+                let day_of_year = days - first_of_year(year) + 1;
+                out.push_str(&number(day_of_year, format!("{day_of_year:03}")));
+            }
             Some('F') => out.push_str(&format!("{year:04}-{month:02}-{day:02}")),
             Some('T') => out.push_str(&format!("{hour:02}:{minute:02}:{:02}", second % 60)),
             Some('Z') => out.push_str("UTC"),
             Some('z') => out.push_str("+0000"),
             Some('%') => out.push('%'),
-            Some(other) => out.extend(['%', other]),
-            None => out.push('%'),
+            unknown => {
+                out.push('%');
+                out.push_str(flag);
+                out.extend(unknown);
+            }
         }
     }
     out
@@ -107,8 +115,21 @@ mod tests {
         for seconds in [i64::MIN, i64::MAX, -62_135_596_800] {
             assert!(!strftime("%Y %j", seconds).is_empty());
         }
-        assert_eq!(strftime("%", 0), "%");
-        assert_eq!(strftime("%-", 0), "%");
-        assert_eq!(strftime("%q", 0), "%q");
+    }
+
+    #[test]
+    fn unknown_directives_are_copied_unchanged() {
+        for unknown in ["%", "%-", "%q", "%-q", "%-é", "%--", "%_d", "a%", "a%-", "%q%-q %", "%-\n", "% d"] {
+            assert_eq!(strftime(unknown, 0), unknown);
+        }
+        assert_eq!(strftime("%q%d%-q%-d", 0), "%q01%-q1");
+    }
+
+    #[test]
+    fn a_hyphen_removes_the_padding_of_numbers_only() {
+        // Results of Python 3 on Linux.
+        let format = "%-d %-m %-y %-H %-I %-M %-S %-j %-e %-Y %-F %-T %-B %-b %-A %-a %-p %-%";
+        let expected = "2 1 70 3 3 4 5 2 2 1970 1970-01-02 03:04:05 January Jan Friday Fri AM %";
+        assert_eq!(strftime(format, 86_400 + 3 * 3_600 + 4 * 60 + 5), expected);
     }
 }

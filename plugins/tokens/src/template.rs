@@ -25,8 +25,8 @@ use std::borrow::Cow;
 use std::cell::Cell;
 
 thread_local! {
-    /// Time of the current rendering on this thread. A thread-local, because templates also read the time inside
-    /// macros, which have no access to the rendering context.
+    /// Time of the current rendering on this thread, Unix seconds. A thread-local, because templates also read the time
+    /// inside macros, which have no access to the rendering context.
     static NOW: Cell<i64> = const { Cell::new(0) };
 }
 
@@ -243,7 +243,8 @@ fn tools(conversation: &PromptConversation) -> Json {
     tools.collect()
 }
 
-/// Returns true if every later system text is in the prompt, in order. Some templates drop later system messages.
+/// Returns true if the prompt contains, in order, the text of every system message after the leading ones. Some
+/// templates drop such messages.
 fn has_all_system_texts(prompt: &str, turns: &[PromptMessage]) -> bool {
     let later = turns
         .iter()

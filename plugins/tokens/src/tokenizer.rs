@@ -22,7 +22,8 @@ use pretokenize::PretokenizerStep;
 use std::borrow::Cow;
 use unigram::UnigramModel;
 
-/// Error of a tokenizer file that cannot be used: one sentence that names the file and the position in it.
+/// Error of a tokenizer, configuration or template file that cannot be used: one sentence that names the file and the
+/// reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct TokenizerError(pub(crate) String);

@@ -40,7 +40,7 @@ impl Vocabulary {
         self.ends.len()
     }
 
-    /// Returns the bytes of the longest token.
+    /// Returns the length of the longest token, in bytes.
     pub(crate) const fn max_text_bytes_per_token(&self) -> usize {
         self.longest
     }
@@ -53,7 +53,7 @@ impl Vocabulary {
         self.arena.get(from as usize..to as usize).unwrap_or_default()
     }
 
-    /// Returns the token that the given bytes form.
+    /// Returns the number of the token with these bytes.
     #[inline]
     pub(crate) fn find(&self, bytes: &[u8]) -> Option<u32> {
         // Bytes longer than the longest token are no token, so they need not be hashed.

@@ -120,9 +120,10 @@ pub(super) fn is_field_line(line: &[u8]) -> bool {
     name.is_some_and(is_token)
 }
 
-/// Parses the length of a chunk: hexadecimal digits, optionally followed by extensions, which are ignored.
+/// Parses the length of a chunk: hexadecimal digits, optionally followed by blanks, and by extensions, which are
+/// ignored. Blanks before the digits are refused, because other parsers may read another length there.
 pub(super) fn parse_chunk_size(line: &[u8]) -> Result<u64, MalformedMessage> {
-    let digits = line.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    let digits = line.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii_end();
     if digits.is_empty() {
         return Err(MalformedMessage("a chunk has no size"));
     }

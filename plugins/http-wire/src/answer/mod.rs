@@ -115,8 +115,8 @@ impl ResponseHeadScan {
     }
 }
 
-/// Parser settings that tolerate folded values and blanks before a colon. Neither changes the meaning of a header
-/// field that the gateway reads.
+/// Returns parser settings that tolerate folded values and blanks before a colon. Neither changes the meaning of a
+/// header field that the gateway reads.
 fn lenient_config() -> httparse::ParserConfig {
     let mut config = httparse::ParserConfig::default();
     config.allow_spaces_after_header_name_in_responses(true);
@@ -124,7 +124,8 @@ fn lenient_config() -> httparse::ParserConfig {
     config
 }
 
-/// Returns the value of the first field with this name in a complete head.
+/// Returns the value of the first field with this name in a complete head; `None` if there is none, or if the head is
+/// malformed.
 #[must_use]
 pub fn header_value<'h>(head: &'h [u8], name: &str) -> Option<&'h [u8]> {
     let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
@@ -165,12 +166,12 @@ impl FramingFields {
     }
 }
 
-/// Elements of a comma-separated list.
+/// Returns the elements of a comma-separated list.
 fn list_items(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
 }
 
-/// Parses a number of at most nineteen digits.
+/// Parses a number of one to nineteen digits; `None` for any other value.
 fn parse_length(digits: &[u8]) -> Option<u64> {
     let sound = (1..=19).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit);
     sound.then(|| digits.iter().fold(0_u64, |sum, digit| sum * 10 + u64::from(digit - b'0')))

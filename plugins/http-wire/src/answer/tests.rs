@@ -225,5 +225,63 @@ fn the_decoder_and_the_scanner_have_the_same_limits() {
     }
 }
 
+/// Result of a body that arrives in two pieces, for each cut, and byte by byte: the same from the decoder and the
+/// scanner.
+fn chunk_error_at_each_cut(body: &str) -> Option<&'static str> {
+    let whole = chunk_error(body.as_bytes(), body.len());
+    for size in 1..body.len() {
+        assert_eq!(chunk_error(body.as_bytes(), size), whole, "{body:?} in pieces of {size}");
+    }
+    for cut in 0..=body.len() {
+        let (first, second) = body.as_bytes().split_at(cut);
+        assert_eq!(decode_body(&[first, second]).err().map(|error| error.0), whole, "{body:?} cut at {cut}");
+        let mut scanner = ChunkedBodyScanner::default();
+        let scanned = scanner.push(first).and_then(|_| scanner.push(second));
+        assert_eq!(scanned.err().map(|error| error.0), whole, "{body:?} cut at {cut}");
+    }
+    whole
+}
+
+#[test]
+fn blanks_may_follow_a_chunk_size_and_not_precede_it() {
+    let not_number = Some("a chunk's size is not a number");
+    let no_size = Some("a chunk has no size");
+    for (size, error) in [
+        ("1", None),
+        ("1 ", None),
+        ("1\t", None),
+        ("1 \t ", None),
+        ("1;a=b", None),
+        ("1 ;a=b", None),
+        ("1\t; a = b ", None),
+        ("00000000000001 ", None),
+        (" 1", not_number),
+        ("\t1", not_number),
+        (" \t 1", not_number),
+        (" 1 ", not_number),
+        (" 1;a=b", not_number),
+        ("\t1 ; a=b", not_number),
+        (" 00000000000001", not_number),
+        ("1 1", not_number),
+        ("1\t1", not_number),
+        ("1 a;b", not_number),
+        ("", no_size),
+        (" ", no_size),
+        ("\t", no_size),
+        (";a=b", no_size),
+        (" ;a=b", no_size),
+    ] {
+        // The rule is the same for the first chunk, for a later one and for the last.
+        assert_eq!(chunk_error_at_each_cut(&format!("{size}\r\nx\r\n0\r\n\r\n")), error, "{size:?}");
+        assert_eq!(
+            chunk_error_at_each_cut(&format!("1\r\nx\r\n{size}\r\ny\r\n0\r\n\r\n")),
+            error,
+            "{size:?}"
+        );
+        let last = size.replace('1', "0");
+        assert_eq!(chunk_error_at_each_cut(&format!("1\r\nx\r\n{last}\r\n\r\n")), error, "{last:?}");
+    }
+}
+
 const LINE_OVER: usize = 4 * 1024;
 const TRAILERS_OVER: usize = 16 * 1024 / 4 + 1;

@@ -1,7 +1,7 @@
 //! Incremental parser of `multipart/form-data`.
 //!
-//! The events do not depend on the boundaries of the pushed chunks. Contents are slices of these chunks, copied only if
-//! a delimiter may start at the end of one; at most the head of one part is buffered.
+//! The events do not depend on the boundaries of the pushed chunks. Contents are slices of these chunks, and are copied
+//! only after a chunk that may end in the middle of a delimiter. At most the head of one part is buffered.
 
 mod boundary;
 mod error;
@@ -141,7 +141,7 @@ impl MultipartParser {
         found
     }
 
-    /// Number of bytes at the end that may be the start of a delimiter.
+    /// Returns the number of bytes at the end that may be the start of a delimiter.
     fn partial_delimiter(&self, bytes: &[u8]) -> usize {
         let needle = self.delimiter.needle();
         let tail = bytes.len().saturating_sub(needle.len() - 1);

@@ -13,7 +13,7 @@ pub struct PartHead {
     pub name: String,
     /// True for a file, which has a `filename` or `filename*`, even an empty one.
     pub is_file: bool,
-    /// File name as the client wrote it.
+    /// File name; decoded if it was sent as `filename*`. `None` if the part has none that can be decoded.
     pub filename: Option<String>,
 }
 
@@ -40,7 +40,7 @@ impl PartHead {
     }
 }
 
-/// Decodes a value such as `UTF-8''na%C3%AFve.txt`; `None` for other encodings.
+/// Decodes a value such as `UTF-8''na%C3%AFve.txt`; `None` for another charset or another form.
 fn decode_extended(value: &str) -> Option<String> {
     let (charset, rest) = value.split_once('\'')?;
     let (_, text) = rest.split_once('\'')?;
@@ -50,7 +50,8 @@ fn decode_extended(value: &str) -> Option<String> {
     percent::decode(text).map(Cow::into_owned)
 }
 
-/// Returns a parameter of a header such as `a=b; c="d\"e"`.
+/// Returns a parameter of a header such as `a=b; c="d\"e"`; `None` if it is missing, or if the header is malformed
+/// before it.
 pub(super) fn header_parameter(mut text: &str, name: &str) -> Option<String> {
     loop {
         text = text.trim_start_matches([' ', '\t', ';']);
@@ -69,8 +70,9 @@ pub(super) fn header_parameter(mut text: &str, name: &str) -> Option<String> {
     }
 }
 
-/// Reads a quoted string up to the closing quote; returns it with the remaining text. A backslash escapes only a
-/// quote or another backslash, because Windows file names contain backslashes before other characters.
+/// Reads a quoted string up to the closing quote, and returns it with the remaining text; `None` if the closing quote
+/// is missing. A backslash escapes only a quote or another backslash, because Windows file names contain backslashes
+/// before other characters.
 fn unquote(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut letters = text.char_indices().peekable();

@@ -1,5 +1,5 @@
-//! Form with one file, in the part named `file`, and fields in any order. Fields are buffered until they are complete;
-//! the file is passed on as it arrives.
+//! Parser of a form with one file, in the part named `file`, and fields in any order. Fields are buffered until they
+//! are complete; the file is passed on as it arrives.
 
 use super::{MultipartError, MultipartEvent, MultipartParser, PartHead, parse_boundary};
 use bytes::Bytes;
@@ -62,7 +62,7 @@ impl UploadFormParser {
         })
     }
 
-    /// Parses the next bytes and passes the resulting elements to `take`.
+    /// Parses the next bytes and passes the resulting events to `take`.
     ///
     /// # Errors
     /// Returns an error that names the invalid part or the field that is too long, or the error of `take`.

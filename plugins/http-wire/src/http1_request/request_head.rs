@@ -19,32 +19,34 @@ impl HeadParser {
 }
 
 impl Http1RequestHead {
-    /// Method as sent.
+    /// Returns the method as sent.
     #[must_use]
     pub fn method(&self) -> &[u8] {
         span_bytes(&self.bytes, self.scan.method)
     }
 
-    /// Path without the query. `*` for the target `*` (of OPTIONS), and the whole target of a CONNECT request.
+    /// Returns the path without the query: `*` for the target `*` (of OPTIONS), and the whole target of a CONNECT
+    /// request.
     #[must_use]
     pub fn path(&self) -> &str {
         let path = self.text(self.scan.target.path);
         if path.is_empty() { "/" } else { path }
     }
 
-    /// Query after the question mark, if there is one.
+    /// Returns the query after the question mark, if there is one.
     #[must_use]
     pub fn query(&self) -> Option<&str> {
         self.scan.target.query.map(|span| self.text(span))
     }
 
-    /// Requested host from the target, or else from the `Host` field, with the port if it was sent.
+    /// Returns the requested host from the target, or else from the `Host` field, with the port if it was sent; `None`
+    /// only for an HTTP/1.0 request.
     #[must_use]
     pub fn authority(&self) -> Option<&str> {
         self.scan.target.authority.or(self.scan.host).map(|span| self.text(span))
     }
 
-    /// Value of the first field with this name (case-insensitive), without surrounding blanks.
+    /// Returns the value of the first field with this name (case-insensitive), without surrounding blanks.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&[u8]> {
         let name = name.as_bytes();
@@ -54,25 +56,25 @@ impl Http1RequestHead {
         self.scan.fields.iter().find(|(name, _)| is(*name)).map(|(_, value)| span_bytes(&self.bytes, *value))
     }
 
-    /// Length of the head in bytes.
+    /// Returns the length of the head in bytes.
     #[must_use]
     pub const fn size(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Length of the body in bytes; `None` if it is chunked.
+    /// Returns the length of the body in bytes; `None` if it is chunked.
     #[must_use]
     pub fn body_length(&self) -> Option<u64> {
         self.scan.body_length()
     }
 
-    /// True for a request of HTTP/1.0.
+    /// Returns true for a request of HTTP/1.0.
     #[must_use]
     pub const fn is_http10(&self) -> bool {
         self.scan.old
     }
 
-    /// True if the client sends no further request on this connection.
+    /// Returns true if the client sends no further request on this connection.
     #[must_use]
     pub const fn closes_connection(&self) -> bool {
         self.scan.closes || (self.scan.old && !self.scan.keeps)

@@ -57,7 +57,7 @@ impl RequestTarget {
     }
 }
 
-/// Length of an HTTP scheme with its `://`; `None` for other schemes.
+/// Returns the length of an HTTP scheme with its `://`; `None` for other schemes.
 fn scheme_length(target: &[u8]) -> Option<usize> {
     let is =
         |scheme: &[u8]| target.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));

@@ -25,7 +25,7 @@ impl SseEvent {
     }
 }
 
-/// Error of an incomplete event that exceeds the decoder's cap. The decoder returns nothing after it.
+/// Error of an incomplete event that exceeds the decoder's cap. The decoder returns no event after this error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventTooLong;
 
@@ -46,7 +46,7 @@ pub struct SseDecoder {
     fields: EventFields,
     /// True if the last line ended in CR: a following LF belongs to it.
     after_cr: bool,
-    /// Length of the byte order mark at the start of the stream; 0 until the start has been checked for a mark.
+    /// Length of a byte order mark once the start of the stream has been checked for one; 0 before.
     bom: usize,
     is_closed: bool,
 }
@@ -99,7 +99,8 @@ impl SseDecoder {
         self.carry.extend_from_slice(&bytes);
     }
 
-    /// Returns the next complete event; `None` if more bytes are needed.
+    /// Returns the next complete event, or once the error of an event that is too long; `None` if more bytes are
+    /// needed, and after this error or the end.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Option<Result<SseEvent, EventTooLong>> {
         if self.is_closed {
@@ -135,7 +136,8 @@ impl SseDecoder {
         }
     }
 
-    /// Number of bytes in memory: those of the incomplete event, copies of its joined lines, and bytes not yet decoded.
+    /// Returns the number of bytes in memory: those of the incomplete event, copies of its joined lines, and bytes not
+    /// yet decoded.
     #[must_use]
     pub fn buffered_bytes(&self) -> usize {
         let joined = |lines: &Option<Vec<u8>>| lines.as_ref().map_or(0, Vec::len);
@@ -144,7 +146,8 @@ impl SseDecoder {
         self.buffer().len() + lines.into_iter().map(joined).sum::<usize>()
     }
 
-    /// Ends the stream; returns a last event that has no blank line after it.
+    /// Ends the stream, and returns a last event that has no blank line after it; `None` if there is none, or if the
+    /// stream has ended before.
     pub fn end(&mut self) -> Option<SseEvent> {
         if self.is_closed {
             return None;

@@ -70,25 +70,27 @@ fn read_message(message: Value, path: &str) -> Result<PromptMessage, PromptParse
         let path = format!("{path}.tool_calls[{at}]");
         let mut outer = into_object(call, &path)?;
         let id = take_text(&mut outer, "id", &path)?.unwrap_or_default();
-        calls.push(read_call(take_member(&mut outer, "function").unwrap_or_default(), id, &path)?);
+        let function = take_member(&mut outer, "function").unwrap_or_default();
+        calls.push(read_call(function, id, &format!("{path}.function"))?);
     }
     if let Some(call) = take_member(&mut map, "function_call") {
-        calls.push(read_call(call, String::new(), path)?);
+        calls.push(read_call(call, String::new(), &format!("{path}.function_call"))?);
     }
-    let reasoning =
-        match take_member(&mut map, "reasoning_content").or_else(|| take_member(&mut map, "reasoning")) {
-            Some(Value::String(text)) => Some(text).filter(|text| !text.is_empty()),
-            _ => None,
-        };
+    // Providers receive the first of these members that has a text.
+    let mut take_reasoning = |name| match take_member(&mut map, name) {
+        Some(Value::String(text)) if !text.is_empty() => Some(text),
+        _ => None,
+    };
+    let reasoning = take_reasoning("reasoning_content").or_else(|| take_reasoning("reasoning"));
     let answers = take_text(&mut map, "tool_call_id", path)?;
     let name = take_text(&mut map, "name", path)?;
     Ok(PromptMessage { role, parts, has_part_list: listed, reasoning, calls, call_id: answers, name })
 }
 
+/// Reads the object with the name and the arguments of a call; `path` is the path of this object.
 fn read_call(value: Value, id: String, path: &str) -> Result<FunctionCall, PromptParseError> {
-    let path = format!("{path}.function");
-    let mut map = into_object(value, &path)?;
-    let name = take_text(&mut map, "name", &path)?.unwrap_or_default();
+    let mut map = into_object(value, path)?;
+    let name = take_text(&mut map, "name", path)?.unwrap_or_default();
     let arguments = match take_member(&mut map, "arguments") {
         None => String::new(),
         Some(Value::String(text)) => text,
@@ -132,13 +134,13 @@ fn read_part(value: Value, path: &str) -> Result<PromptPart, PromptParseError> {
         }
         "refusal" => Ok(PromptPart::Text(take_text(&mut map, "refusal", path)?.unwrap_or_default())),
         "image_url" => {
+            let path = format!("{path}.image_url");
             let url = match take_member(&mut map, "image_url") {
                 Some(Value::String(url)) => Some(url),
-                Some(Value::Object(mut inner)) => take_text(&mut inner, "url", path)?,
+                Some(Value::Object(mut inner)) => take_text(&mut inner, "url", &path)?,
                 _ => None,
             };
-            let url =
-                url.ok_or_else(|| PromptParseError::new(format!("{path}.image_url.url"), "is missing"))?;
+            let url = url.ok_or_else(|| PromptParseError::new(format!("{path}.url"), "is missing"))?;
             Ok(PromptPart::Image(PromptImage::from_url(&url)))
         }
         _ => Ok(PromptPart::Opaque { bytes: estimate_value_bytes(&Value::Object(map)), kind }),

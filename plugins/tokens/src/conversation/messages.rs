@@ -118,8 +118,12 @@ fn push_messages(message: Value, path: &str, turns: &mut Vec<PromptMessage>) -> 
         }
         Some(_) => return Err(PromptParseError::new(path, "must be a string or a list of blocks")),
     }
-    rest.has_part_list =
-        rest.parts.len() > 1 || rest.parts.iter().any(|part| !matches!(part, PromptPart::Text(_)));
+    let only_text = rest.parts.iter().all(|part| matches!(part, PromptPart::Text(_)));
+    // Chat providers receive the texts of the assistant as one string.
+    if role == SpeakerRole::Assistant && only_text && rest.parts.len() > 1 {
+        rest.parts = vec![PromptPart::Text(rest.join_texts(""))];
+    }
+    rest.has_part_list = rest.parts.len() > 1 || !only_text;
     if rest.parts.is_empty() && rest.calls.is_empty() && rest.reasoning.is_none() {
         return Ok(());
     }
@@ -127,14 +131,18 @@ fn push_messages(message: Value, path: &str, turns: &mut Vec<PromptMessage>) -> 
     Ok(())
 }
 
-/// Merges consecutive messages of the same role, as the messages dialect does.
+/// Adds a message, merged with the last one if both have the same role, as the gateway does for chat providers. The
+/// parts of a user stay separate.
 fn merge_message(turns: &mut Vec<PromptMessage>, turn: PromptMessage) {
     match turns.last_mut() {
+        Some(last) if last.role == turn.role && turn.role == SpeakerRole::Assistant => {
+            last.append_message(turn)
+        }
         Some(last) if last.role == turn.role => {
             last.parts.extend(turn.parts);
-            last.calls.extend(turn.calls);
             last.has_part_list = last.has_part_list || turn.has_part_list || last.parts.len() > 1;
-            last.reasoning = last.reasoning.take().or(turn.reasoning);
+            last.calls.extend(turn.calls);
+            last.append_reasoning(turn.reasoning);
         }
         _ => turns.push(turn),
     }
@@ -156,13 +164,7 @@ fn read_block(
                 .map_or_else(|| "{}".to_owned(), |input| input.to_string()),
         }),
         "tool_result" => turns.push(tool_result(map, path)?),
-        "thinking" => {
-            let thought = take_text(&mut map, "thinking", path)?.unwrap_or_default();
-            match &mut rest.reasoning {
-                Some(reasoning) => reasoning.push_str(&thought),
-                None => rest.reasoning = Some(thought).filter(|thought| !thought.is_empty()),
-            }
-        }
+        "thinking" => rest.append_reasoning(take_text(&mut map, "thinking", path)?),
         "redacted_thinking" => {}
         _ => block_parts(kind, map, path, &mut rest.parts)?,
     }
@@ -212,7 +214,7 @@ fn tool_result(mut map: Map<String, Value>, path: &str) -> Result<PromptMessage,
     Ok(turn)
 }
 
-/// Reads blocks of text, images or opaque content. Empty texts are dropped.
+/// Adds a block to `parts`, as text, an image or opaque content. An empty text is dropped.
 fn block_parts(
     kind: String,
     mut map: Map<String, Value>,
@@ -252,8 +254,9 @@ fn block_parts(
 }
 
 fn source_image(source: Option<Value>, path: &str) -> Result<PromptImage, PromptParseError> {
-    let mut map = into_object(source.unwrap_or_default(), &format!("{path}.source"))?;
-    Ok(match (take_text(&mut map, "data", path)?, take_text(&mut map, "url", path)?) {
+    let path = format!("{path}.source");
+    let mut map = into_object(source.unwrap_or_default(), &path)?;
+    Ok(match (take_text(&mut map, "data", &path)?, take_text(&mut map, "url", &path)?) {
         (Some(data), _) => PromptImage::from_base64(&data),
         (None, Some(url)) => PromptImage::from_url(&url),
         (None, None) => PromptImage::with_unknown_size(),

@@ -20,7 +20,7 @@ impl PromptParseError {
 
 /// Maximum sum of the depths of all JSON values in a body that is parsed. Real prompts have a few values for each
 /// message and tool, at depths of three to eight. A body with very many or very deep values would take many times its
-/// size in memory; as tools of a prompt, its indentation alone would be that large.
+/// size in memory; if it has tools, their indentation in the prompt alone would be that large.
 const MAX_DEPTH_SUM: u64 = 1 << 20;
 
 /// Returns true if the memory for parsing the body is at most a few times the size of the body. Examines brackets and

@@ -50,6 +50,70 @@ fn the_two_dialects_give_one_conversation() {
 }
 
 #[test]
+fn merged_assistant_messages_are_those_that_a_chat_provider_receives() {
+    let thinking = |thought: &str| json!({"type": "thinking", "thinking": thought, "signature": "s"});
+    let text = |text: &str| json!({"type": "text", "text": text});
+    let call = |id: &str| json!({"type": "tool_use", "id": id, "name": "f", "input": {}});
+    let user = json!({"role": "user", "content": "Q"});
+    for (merged, sent) in [
+        (vec![vec![thinking("T"), thinking("U")]], json!({"content": "", "reasoning_content": "T\nU"})),
+        (
+            vec![vec![thinking("T"), text("a")], vec![thinking("U"), text("b")]],
+            json!({"content": "a\n\nb", "reasoning_content": "T\nU"}),
+        ),
+        (
+            vec![vec![thinking("")], vec![text("a")], vec![thinking("T"), thinking(""), thinking("U")]],
+            json!({"content": "a", "reasoning_content": "T\nU"}),
+        ),
+        (vec![vec![text("a"), text("b")], vec![text("c")]], json!({"content": "ab\n\nc"})),
+        (
+            vec![vec![thinking("T"), call("1")], vec![thinking("U"), call("2")]],
+            json!({"content": null, "reasoning_content": "T\nU", "tool_calls": [
+                {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}},
+                {"id": "2", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}),
+        ),
+    ] {
+        let mut turns = vec![user.clone()];
+        turns.extend(merged.iter().map(|blocks| json!({"role": "assistant", "content": blocks})));
+        turns.push(user.clone());
+        let ours = messages(&json!({"messages": turns})).unwrap();
+        let mut sent = sent.as_object().unwrap().clone();
+        sent.insert("role".to_owned(), json!("assistant"));
+        let theirs = chat(&json!({"messages": [user, sent, user]})).unwrap();
+        let (ours, theirs) = (&ours.messages[1], &theirs.messages[1]);
+        assert_eq!(ours.reasoning, theirs.reasoning, "{merged:?}");
+        assert_eq!(ours.join_texts(""), theirs.join_texts(""), "{merged:?}");
+        assert_eq!(ours.calls.len(), theirs.calls.len(), "{merged:?}");
+        assert!(!ours.has_part_list && ours.parts.len() <= 1, "{merged:?}: providers receive one string");
+    }
+}
+
+#[test]
+fn an_empty_reasoning_member_hides_no_other() {
+    for (message, expected) in [
+        (json!({"reasoning_content": "T", "reasoning": "U"}), Some("T")),
+        (json!({"reasoning_content": "", "reasoning": "U"}), Some("U")),
+        (json!({"reasoning_content": null, "reasoning": "U"}), Some("U")),
+        (json!({"reasoning_content": "T", "reasoning": ""}), Some("T")),
+        (json!({"reasoning_content": "", "reasoning": ""}), None),
+        (json!({}), None),
+    ] {
+        let mut sent = message.clone();
+        sent["role"] = json!("assistant");
+        let read = chat(&json!({"messages": [sent]})).unwrap();
+        assert_eq!(read.messages[0].reasoning.as_deref(), expected, "{message}");
+    }
+}
+
+#[test]
+fn merged_user_messages_keep_their_parts() {
+    let body = json!({"messages": [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]});
+    let read = messages(&body).unwrap();
+    let texts = ["a", "b"].map(|text| PromptPart::Text(text.to_owned()));
+    assert!(read.messages[0].parts == texts && read.messages[0].has_part_list);
+}
+
+#[test]
 fn a_trailing_assistant_message_is_continued_in_the_messages_dialect_only() {
     let body = json!({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]});
     assert!(messages(&body).unwrap().continues);
@@ -106,6 +170,31 @@ fn an_error_names_the_field_and_not_the_content() {
         "messages[0].content: must be a string or a list of parts"
     );
     assert_eq!(error(r#"{"messages":[],"tools":[{"function":{}}]}"#), "tools[0].function.name: is missing");
+}
+
+#[test]
+fn an_error_in_a_nested_object_has_its_full_path() {
+    let error = |message: Value| chat(&json!({"messages": [message]})).unwrap_err().to_string();
+    let of_call = |call: Value| error(json!({"role": "assistant", "function_call": call}));
+    assert_eq!(of_call(json!(1)), "messages[0].function_call: must be an object");
+    assert_eq!(of_call(json!({"name": 1})), "messages[0].function_call.name: must be a string");
+    let of_calls = |call: Value| error(json!({"role": "assistant", "tool_calls": [call]}));
+    assert_eq!(of_calls(json!(1)), "messages[0].tool_calls[0]: must be an object");
+    assert_eq!(of_calls(json!({"function": 1})), "messages[0].tool_calls[0].function: must be an object");
+    assert_eq!(
+        of_calls(json!({"function": {"name": 1}})),
+        "messages[0].tool_calls[0].function.name: must be a string"
+    );
+    let image = json!({"role": "user", "content": [{"type": "image_url", "image_url": {"url": 1}}]});
+    assert_eq!(error(image), "messages[0].content[0].image_url.url: must be a string");
+    for (source, expected) in [
+        (json!({"data": 1}), "messages[0].content[0].source.data: must be a string"),
+        (json!({"url": 1}), "messages[0].content[0].source.url: must be a string"),
+        (json!(1), "messages[0].content[0].source: must be an object"),
+    ] {
+        let image = json!({"role": "user", "content": [{"type": "image", "source": source}]});
+        assert_eq!(messages(&json!({"messages": [image]})).unwrap_err().to_string(), expected);
+    }
 }
 
 #[test]

@@ -92,7 +92,8 @@ fn capabilities_missing_in_an_engine_are_errors() {
     assert_eq!(none(TokenizeApi::Tei, CountInput::Messages(CHAT)), Some(EngineError::Unsupported));
     assert_eq!(none(TokenizeApi::Vllm, CountInput::Chat(b"[]")), Some(EngineError::InvalidInput));
     assert!(parse_count_response(TokenizeApi::Vllm, 404, b"{}") == Err(EngineError::Status(404)));
-    for answer in [b"".as_slice(), b"{}", b"7", br#"{"count":"7"}"#, br#"{"count":-1}"#] {
+    let overflow = br#"{"count":[18446744073709551615,1]}"#;
+    for answer in [b"".as_slice(), b"{}", b"7", br#"{"count":"7"}"#, br#"{"count":-1}"#, overflow] {
         assert!(
             parse_count_response(TokenizeApi::Vllm, 200, answer) == Err(EngineError::InvalidResponse),
             "{answer:?}"

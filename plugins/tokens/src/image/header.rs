@@ -11,7 +11,8 @@ const MAX_HEADER_CHARS: usize = 64;
 /// Number of base64 characters that contain the frame header of most JPEG files.
 const USUAL_JPEG_CHARS: usize = 16 << 10;
 
-/// Returns the size of an image given as base64.
+/// Returns the size of an image given as base64; `None` if the format is unknown, or if the header is incomplete or
+/// invalid.
 pub(super) fn image_size(data: &str) -> Option<(u32, u32)> {
     let head = decode(data, MAX_HEADER_CHARS)?;
     if !head.starts_with(&[0xff, 0xd8]) {

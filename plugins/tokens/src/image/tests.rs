@@ -61,6 +61,46 @@ fn qwen_patches_are_those_of_its_processor() {
 }
 
 #[test]
+fn patches_of_strips_are_at_most_the_maximum() {
+    let rule = |min, max| ImageRule::Patches { px: 28, min, max };
+    let tokens = |rule: &ImageRule, width, height| rule.tokens(PromptImage { size: Some((width, height)) });
+    let qwen = rule(4, 16_384);
+    assert_eq!(qwen.max_tokens(), 16_384);
+    assert_eq!(tokens(&qwen, 28, 560_000), 16_384);
+    assert_eq!(tokens(&qwen, 28, 28 * 200), 200, "no strip that its processor accepts is limited");
+    assert_eq!(tokens(&qwen, 1, 200), 29);
+    // The processor of Qwen-VL scales a strip to no less than one patch across, also above the maximum.
+    let small = rule(4, 100);
+    assert_eq!(tokens(&small, 28, 28 * 150), 122);
+    assert!((122..=141).contains(&small.max_tokens()), "{}", small.max_tokens());
+    assert_eq!(tokens(&small, 28, u32::MAX), small.max_tokens());
+}
+
+#[test]
+fn no_size_has_more_tokens_than_the_maximum() {
+    let sides = [0, 1, 2, 13, 14, 15, 27, 28, 29, 447, 448, 4096, 560_000, 1 << 31, u32::MAX - 1, u32::MAX];
+    let numbers = [0, 1, 4, 100, 16_384, 1 << 40, u64::MAX];
+    let mut rules = vec![ImageRule::Fixed { tokens: 0 }, ImageRule::Fixed { tokens: u64::MAX }];
+    for px in [0, 1, 16, 28, 448, u32::MAX] {
+        for number in numbers {
+            rules.extend(numbers.map(|max| ImageRule::Patches { px, min: number, max }));
+            rules.extend([0, 1, 12, MAX_TILES, u32::MAX].map(|max| ImageRule::Tiles {
+                px,
+                tokens: number,
+                max,
+            }));
+        }
+        rules.extend(sides.map(|longest| ImageRule::Rows { px, longest }));
+    }
+    for rule in rules {
+        for size in sides.iter().flat_map(|width| sides.map(|height| (*width, height))) {
+            let tokens = rule.tokens(PromptImage { size: Some(size) });
+            assert!(tokens <= rule.max_tokens(), "{rule:?} {size:?}: {tokens} > {}", rule.max_tokens());
+        }
+    }
+}
+
+#[test]
 fn pixtral_rows_end_with_one_more() {
     let rule = ImageRule::Rows { px: 16, longest: 1024 };
     let tokens = |width, height| rule.tokens(PromptImage { size: Some((width, height)) });
@@ -118,17 +158,24 @@ proptest! {
     }
 
     #[test]
-    fn no_image_costs_more_than_the_most(width in 1..40_000u32, height in 1..40_000u32) {
+    fn no_image_costs_more_than_the_most(width in any::<u32>(), height in 1..40_000u32, shift in 0..32u32) {
         for rule in [
             ImageRule::Patches { px: 28, min: 4, max: 16_384 },
             ImageRule::Rows { px: 16, longest: 1024 },
             ImageRule::Tiles { px: 448, tokens: 256, max: 12 },
         ] {
-            // Only for images that are not extremely thin: a strip cannot be scaled to less than one patch across, so
-            // it may exceed the maximum.
-            if width.max(height) / width.min(height) < 200 {
-                prop_assert!(rule.tokens(PromptImage { size: Some((width, height)) }) <= rule.max_tokens(), "{rule:?}");
+            for size in [(width >> shift, height), (height, width >> shift)] {
+                prop_assert!(rule.tokens(PromptImage { size: Some(size) }) <= rule.max_tokens(), "{rule:?}");
             }
         }
+    }
+
+    #[test]
+    fn the_maximum_limits_no_image_that_the_processor_accepts(
+        short in 1..3_000u32, ratio in 1.0..200.0f64, px in 1..64u32, min in 1..3_000u64, more in 0..30_000u64,
+    ) {
+        let long = (f64::from(short) * ratio) as u32;
+        let rule = ImageRule::Patches { px, min, max: min + more };
+        prop_assert!(patches(short, long, px, min, min + more) <= rule.max_tokens(), "{rule:?}");
     }
 }

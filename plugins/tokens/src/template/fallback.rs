@@ -1,6 +1,6 @@
 //! Fallback forms of a conversation, for templates that refuse the original.
 
-use crate::conversation::{PromptMessage, PromptPart, SpeakerRole};
+use crate::conversation::{PromptMessage, SpeakerRole};
 use std::borrow::Cow;
 
 /// Change of the system messages of a conversation that a template has refused.
@@ -32,30 +32,12 @@ pub(super) fn apply_fallback(
             turn.role = SpeakerRole::User;
         }
         match out.last_mut() {
-            Some(last) if last.role == turn.role && turn.role != SpeakerRole::Tool => join(last, turn),
+            Some(last) if last.role == turn.role && turn.role != SpeakerRole::Tool => {
+                last.append_message(turn)
+            }
             _ => out.push(turn),
         }
     }
     let changed = out.len() != turns.len() || out.iter().zip(turns).any(|(new, old)| new.role != old.role);
     changed.then_some(Cow::Owned(out))
-}
-
-fn join(last: &mut PromptMessage, turn: PromptMessage) {
-    if !last.parts.is_empty() && !turn.parts.is_empty() {
-        match last.parts.last_mut() {
-            Some(PromptPart::Text(text)) => text.push_str("\n\n"),
-            _ => last.parts.push(PromptPart::Text("\n\n".to_owned())),
-        }
-    }
-    last.has_part_list |= turn.has_part_list;
-    last.calls.extend(turn.calls);
-    last.reasoning = last.reasoning.take().or(turn.reasoning);
-    for part in turn.parts {
-        match (last.parts.last_mut(), part) {
-            (Some(PromptPart::Text(text)), PromptPart::Text(more)) if !last.has_part_list => {
-                text.push_str(&more)
-            }
-            (_, part) => last.parts.push(part),
-        }
-    }
 }

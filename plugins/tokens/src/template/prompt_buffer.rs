@@ -9,7 +9,7 @@ pub(super) struct PromptBuffer<'s> {
     /// Limit on the bytes of the prompt.
     max_bytes: usize,
     meter: TokenMeter<'s>,
-    /// Reason why writing ended early.
+    /// Reason why writing ended early; `None` if it did not.
     pub(super) halt: Option<CountHalt>,
 }
 

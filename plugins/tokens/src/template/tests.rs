@@ -101,6 +101,29 @@ fn a_template_without_system_role_gets_the_text_from_the_user() {
 }
 
 #[test]
+fn merged_messages_keep_every_reasoning_and_call() {
+    let source = "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('none') }}{% endif %}\
+        [{{ m.role }}]{{ m.reasoning_content }}|{{ m.content }}|{% for c in m.tool_calls %}{{ c.id }}{% endfor %}{% endfor %}";
+    let call =
+        |id: &str| json!([{"id": id, "type": "function", "function": {"name": "f", "arguments": "{}"}}]);
+    let assistant = |reasoning: Json, content: Json, calls: Json| json!({"role": "assistant", "reasoning_content": reasoning, "content": content, "tool_calls": calls});
+    for (first, second, expected) in [
+        ((json!("T"), json!("a"), json!([])), (json!("U"), json!("b"), json!([])), "T\nU|a\n\nb|"),
+        ((json!(null), json!("a"), json!([])), (json!("U"), json!("b"), json!([])), "U|a\n\nb|"),
+        ((json!("T"), json!("a"), json!([])), (json!(null), json!("b"), json!([])), "T|a\n\nb|"),
+        ((json!("T"), json!(null), call("1")), (json!("U"), json!(null), call("2")), "T\nU||12"),
+    ] {
+        let messages = json!([
+            {"role": "system", "content": "S"},
+            assistant(first.0, first.1, first.2),
+            assistant(second.0, second.1, second.2),
+        ]);
+        let prompt = template(source).render(&conversation(&json!({"messages": messages})), None).unwrap();
+        assert_eq!(prompt, format!("[user]|S|[assistant]{expected}"));
+    }
+}
+
+#[test]
 fn a_template_error_that_no_message_shape_avoids_retains_its_text() {
     let never = "{{ raise_exception('Only on Sundays!') }}";
     assert_eq!(

@@ -53,8 +53,8 @@ impl AddedTokens {
         split(self.normalized.as_ref(), text, each)
     }
 
-    /// Returns the bytes of the longest token; `None` if a token includes white space around it, which may have any
-    /// length.
+    /// Returns the length of the longest token in bytes; `None` if a token includes white space around it, which may
+    /// have any length.
     pub(super) fn max_text_bytes_per_token(&self) -> Option<usize> {
         let tokens =
             || [&self.raw, &self.normalized].into_iter().flatten().flat_map(|matcher| &matcher.tokens);

@@ -164,7 +164,8 @@ impl BpeModel {
         if word.is_empty() { Ok(()) } else { windows::count_piece(self, word.as_bytes(), symbols, meter) }
     }
 
-    /// Returns true if every byte of a character has a token.
+    /// Returns true if a character has tokens: for its bytes in the byte alphabet; otherwise for itself, or by byte
+    /// fallback.
     fn is_known(&self, letter: char) -> bool {
         let (mut buffer, known) = ([0; 4], |byte: &u8| self.bytes.get(*byte as usize).copied().flatten());
         let letter = letter.encode_utf8(&mut buffer).as_bytes();
@@ -179,8 +180,8 @@ impl BpeModel {
         if self.fuse_unknown { 1 } else { run }
     }
 
-    /// Returns the bytes of the longest token; `None` if a run of unknown characters of any length is one token or
-    /// none.
+    /// Returns the length of the longest token in bytes; `None` if a run of unknown characters of any length is one
+    /// token or none.
     pub(super) fn max_text_bytes_per_token(&self) -> Option<usize> {
         let all = if self.byte_level { self.bytes.iter().all(Option::is_some) } else { self.fallback };
         let each = self.unknown.is_some() && !self.fuse_unknown;
@@ -213,7 +214,8 @@ impl BpeModel {
         }
     }
 
-    /// Adds a symbol. An unknown symbol becomes the unknown token, or is dropped if the model has none.
+    /// Adds a symbol. An unknown symbol becomes the unknown token; it is dropped if the model has none, or if it
+    /// follows another unknown symbol and the model fuses them.
     fn add(&self, token: Option<u32>, at: u32, end: u32, fused: &mut bool, symbols: &mut Vec<MergeSymbol>) {
         match (token, self.unknown) {
             (Some(token), _) => {

@@ -203,16 +203,18 @@ fn pre_tokenizer(value: &Value, cuts: &mut Vec<PretokenizerStep>) -> Result<bool
         }
         "Metaspace" => metaspace(value)?,
         "Digits" if flag(value, "individual_digits", false) => {
-            PretokenizerStep::Letters { test: char::is_numeric, keep: MatchTreatment::Isolated }
+            PretokenizerStep::SplitAtCharacters { test: char::is_numeric, keep: MatchTreatment::Isolated }
         }
-        "Digits" => PretokenizerStep::Letters { test: char::is_numeric, keep: MatchTreatment::Contiguous },
+        "Digits" => {
+            PretokenizerStep::SplitAtCharacters { test: char::is_numeric, keep: MatchTreatment::Contiguous }
+        }
         "Punctuation" => PretokenizerStep::Split {
             pattern: SplitPattern::new(r"[\p{P}!-/:-@\[-`{-~]")?,
             keep: keep(value)?,
             invert: false,
         },
         "WhitespaceSplit" => {
-            PretokenizerStep::Letters { test: char::is_whitespace, keep: MatchTreatment::Removed }
+            PretokenizerStep::SplitAtCharacters { test: char::is_whitespace, keep: MatchTreatment::Removed }
         }
         "Whitespace" => PretokenizerStep::Split {
             pattern: SplitPattern::new(r"\w+|[^\w\s]+")?,

@@ -15,8 +15,8 @@ pub(super) enum PretokenizerStep {
     PrefixSpace,
     /// Replacement of each space by a mark, at which a new word begins if `split` is true.
     Metaspace { mark: char, prepend: PrependScheme, split: bool },
-    /// Cut at letters that satisfy a test.
-    Letters { test: fn(char) -> bool, keep: MatchTreatment },
+    /// Cut of the text at characters that satisfy a test.
+    SplitAtCharacters { test: fn(char) -> bool, keep: MatchTreatment },
 }
 
 impl PretokenizerStep {
@@ -25,7 +25,7 @@ impl PretokenizerStep {
         matches!(
             self,
             Self::Split { keep: MatchTreatment::Removed, .. }
-                | Self::Letters { keep: MatchTreatment::Removed, .. }
+                | Self::SplitAtCharacters { keep: MatchTreatment::Removed, .. }
         )
     }
 }
@@ -78,7 +78,7 @@ pub(super) fn apply_steps(
             })?;
             groups.end(&mut onwards)
         }
-        PretokenizerStep::Letters { test, keep } => cut_at_letters(text, test, *keep, &mut onwards),
+        PretokenizerStep::SplitAtCharacters { test, keep } => cut_at_letters(text, test, *keep, &mut onwards),
         PretokenizerStep::PrefixSpace => {
             onwards(&if text.starts_with(' ') { Cow::Borrowed(text) } else { format!(" {text}").into() })
         }
@@ -106,7 +106,7 @@ fn mark_spaces(text: &str, mark: char, prepend: bool) -> String {
     out
 }
 
-/// Cuts a text at letters that satisfy a test: each of them is a piece, and so is each run of other letters.
+/// Cuts a text at characters that satisfy a test: each of them is a piece, and so is each run of other characters.
 fn cut_at_letters(
     text: &str,
     test: impl Fn(char) -> bool,

@@ -166,7 +166,7 @@ impl UnigramModel {
         if self.fallback { bytes } else { u64::from(bytes > 0) }
     }
 
-    /// Returns the bytes of the longest token; `None` if a run of unknown characters is one token.
+    /// Returns the length of the longest token in bytes; `None` if a run of unknown characters is one token.
     pub(super) fn max_text_bytes_per_token(&self) -> Option<usize> {
         self.fallback.then(|| self.longest.max(char::MAX.len_utf8()))
     }
