@@ -10,20 +10,20 @@ const HOUR_SECONDS: u64 = 3_600;
 /// Hourly emissions of a grid zone, in grams of CO2e per kWh. A forecast takes precedence over the usual value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GridZone {
-    /// Usual emissions in grams of CO2e per kWh, by UTC hour of the day.
+    /// Usual emissions in grams of CO2e per kWh, by UTC hour of the day; `None` if unknown.
     pub typical: Option<[u32; 24]>,
     /// Forecast emissions in grams of CO2e per kWh; the key counts hours since 1970.
     pub forecast: BTreeMap<u64, u32>,
 }
 
 impl GridZone {
-    /// Returns the grams per kWh in an hour since 1970; `None` if unknown.
+    /// Returns the grams of CO2e per kWh in this hour, counted since 1970; `None` if unknown.
     #[must_use]
     pub fn grams_per_kwh_at(&self, hour: u64) -> Option<u32> {
         self.intensity_at(hour).map(|intensity| intensity.grams)
     }
 
-    /// Returns the grams per kWh in an hour since 1970 and their origin; `None` if unknown.
+    /// Returns the intensity in this hour, counted since 1970, and its data source; `None` if unknown.
     #[must_use]
     pub fn intensity_at(&self, hour: u64) -> Option<IntensityRecord> {
         let of = |source| move |grams: &u32| IntensityRecord { grams: *grams, source };
@@ -41,10 +41,10 @@ pub struct StartPlan {
     pub milligrams_per_kwh: (u64, u64),
 }
 
-/// Plans the start of work that takes `takes` seconds: at `now` or at a later full hour until `latest`. The provider is
-/// not known in advance, so the mean over all zones in `zones` counts. Returns the start with the lowest mean
+/// Plans the start of work that lasts `takes` seconds: at `now` or at a later full hour until `latest`, Unix seconds.
+/// The provider is not known in advance, so the mean over all `zones` counts. Returns the start with the lowest mean
 /// emissions, the earliest if several are equal; `now` if that start saves less than `saving` thousandths; `None` if
-/// the current emissions are unknown.
+/// the emissions of work that starts at `now` are unknown.
 #[must_use]
 pub fn plan_start(zones: &[&GridZone], now: u64, latest: u64, takes: u64, saving: u32) -> Option<StartPlan> {
     let takes = takes.max(1);
@@ -115,7 +115,8 @@ pub fn parse_forecast(text: &str) -> Result<ZoneForecasts, (usize, &'static str)
     Ok(forecasts)
 }
 
-/// Parses `2026-11-22T14:00Z` or `2026-11-22T14:00:00Z` to the hour since 1970.
+/// Parses `2026-11-22T14:00Z` or `2026-11-22T14:00:00Z` to the hour since 1970; `None` if the time is invalid or not a
+/// full hour.
 fn parse_hour(text: &str) -> Option<u64> {
     calendar::parse_rfc3339(text)
         .filter(|unix| unix.is_multiple_of(HOUR_SECONDS))

@@ -15,7 +15,7 @@ const MAX_VALUE_CHARS: usize = 512;
 pub struct CreateBatchRequest {
     /// Id of the uploaded input file.
     pub input_file_id: String,
-    /// API path of the lines, one of the paths in `urls`.
+    /// API path of the lines, one of the allowed ones.
     pub endpoint: &'static str,
     /// Completion window as the client wrote it.
     pub completion_window: String,
@@ -100,8 +100,8 @@ fn parse_metadata(value: Option<&Value>) -> Result<Vec<(String, String)>, ApiErr
     Ok(read)
 }
 
-/// Returns the path of a metadata value; without its name unless that is an identifier, since other names may be
-/// secrets.
+/// Returns the path of a metadata value for an error: only `metadata` if the name of the value is not a short
+/// identifier, since such a name may be a secret.
 fn metadata_path(name: &str) -> String {
     if ApiError::may_quote(name) { format!("metadata.{name}") } else { "metadata".to_owned() }
 }

@@ -58,7 +58,7 @@ impl IntensityHistory {
         self.hours.insert(hour, intensity) != Some(intensity) || has_dropped
     }
 
-    /// Returns the intensity that was recorded in an hour since 1970.
+    /// Returns the intensity that was recorded in this hour, counted since 1970; `None` if none is recorded.
     #[must_use]
     pub fn intensity_at(&self, hour: u64) -> Option<IntensityRecord> {
         self.hours.get(&hour).copied()

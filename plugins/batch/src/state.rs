@@ -124,7 +124,7 @@ impl LineCounts {
 /// Times of the transitions of a batch, Unix seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TransitionTimes {
-    /// Start of processing or of the wait for the planned start.
+    /// Start of processing or of the wait for the planned start; `None` before it.
     pub in_progress: Option<u64>,
     /// Time of completion, in Unix seconds; `None` if the batch was not completed.
     pub completed: Option<u64>,
@@ -156,7 +156,7 @@ impl Default for BatchLifecycle {
 }
 
 impl BatchLifecycle {
-    /// Starts a validated batch with this many lines. Returns false if it was started before.
+    /// Starts a validated batch with this many lines. Returns false if the batch was started before or has ended.
     pub fn start(&mut self, lines: u32, now: u64) -> bool {
         if self.state != LifecycleState::Validating {
             return false;
@@ -167,7 +167,7 @@ impl BatchLifecycle {
         true
     }
 
-    /// Counts the result of a line; the last one completes the batch. Returns false if no line was pending.
+    /// Counts the result of a line; the last one completes the batch. Returns false if the batch is not in progress.
     pub fn finish_line(&mut self, good: bool, now: u64) -> bool {
         if self.state != LifecycleState::InProgress || self.counts.pending_count() == 0 {
             return false;

@@ -19,7 +19,7 @@ const DEFAULT_NAME: &str = "upload.jsonl";
 pub struct UploadFields {
     /// File name: the last component of a path, without control characters.
     pub filename: String,
-    /// Lifetime of the file in seconds.
+    /// Lifetime of the file in seconds; `None` if the client sent none.
     pub expires_after: Option<u64>,
 }
 

@@ -66,8 +66,8 @@ fn translate(ask: &InferenceRequest, body: Bytes) -> Vec<Bytes> {
         max_tokens: None,
         adjustment: penstock_core::RequestAdjustment::default(),
         answer_model: "m",
-        id: "1",
-        created: 0,
+        answer_id: "1",
+        answer_created: 0,
     };
     let shape: &dyn ProviderAdapter = *penstock_embeddings::ADAPTERS.first().unwrap();
     shape.translate(ask, &target, vec![UpstreamAnswer { body, headers: Vec::new() }]).unwrap().body

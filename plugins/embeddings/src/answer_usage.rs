@@ -7,9 +7,9 @@ use penstock_json_scan::json;
 /// Tokens and energy of one answer.
 #[derive(Debug, Default)]
 pub(crate) struct AnswerUsage {
-    /// Total number of tokens, which are all input tokens.
+    /// Total number of tokens, which are all input tokens; `None` if the provider does not report it.
     pub(crate) tokens: Option<u64>,
-    /// Energy measured by the provider.
+    /// Energy measured by the provider; `None` if the provider does not report it.
     pub(crate) measured: Option<MeasuredEnergy>,
 }
 
@@ -50,8 +50,8 @@ impl AnswerUsage {
     }
 }
 
-/// Returns the input tokens of a `usage` object, under any of the names in use. The total is used only if the input
-/// is absent or 0, because some providers state only the total.
+/// Returns the input tokens of a `usage` object, under any of the names in use; `None` if it states no number. The
+/// total is used only if the input is absent or 0, because some providers state only the total.
 fn tokens(usage: &[u8]) -> Option<u64> {
     let (mut total, mut input) = (None, None);
     let mut members = json::members(usage);

@@ -17,7 +17,7 @@ impl<'j> AnswerJsonCursor<'j> {
         Self { json, at: json::skip_space(json, 0) }
     }
 
-    /// Returns the first byte of the next value or punctuation mark, without moving.
+    /// Returns the first byte of the next value or punctuation mark, without moving; `None` at the end of the text.
     #[inline]
     pub(crate) fn peek(&self) -> Option<u8> {
         self.json.get(self.at).copied()
@@ -33,7 +33,7 @@ impl<'j> AnswerJsonCursor<'j> {
         self.json.get(self.at..).unwrap_or_default()
     }
 
-    /// Skips bytes that were read by other means, and the space after them.
+    /// Skips a number of bytes that the caller read from [`Self::rest`], and the space after them.
     pub(crate) fn skip(&mut self, bytes: usize) {
         self.at = json::skip_space(self.json, self.at.saturating_add(bytes));
     }

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 /// Reads an array of numbers at the start of `json`, appending each as a little-endian `f32`. Returns the number of
 /// JSON bytes read, with the closing bracket.
 ///
-/// Returns `None` if the JSON is not an array of numbers, or if a number does not fit an `f32`.
+/// Returns `None` if `json` does not start with an array of numbers, or if a number does not fit an `f32`.
 pub(crate) fn read_array(json: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     let taken = for_each_number(json, |rest| {
         // The float parser also accepts `nan`, `inf` and a plus sign, which are not JSON.
@@ -22,8 +22,8 @@ pub(crate) fn read_array(json: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     taken.map(|(taken, _)| taken)
 }
 
-/// Returns the length in bytes and the number of elements of the array of numbers at the start of `json`; `None` if a
-/// number does not fit an `f32`.
+/// Returns the length in bytes and the number of elements of the array of numbers at the start of `json`; `None` if
+/// `json` does not start with one, or if a number does not fit an `f32`.
 pub(crate) fn measure_array(json: &[u8]) -> Option<(usize, usize)> {
     for_each_number(json, |rest| {
         let length = number_length(rest)?;
@@ -34,8 +34,9 @@ pub(crate) fn measure_array(json: &[u8]) -> Option<(usize, usize)> {
     })
 }
 
-/// Iterates over the array of numbers at the start of `json`; `number` returns the length of the number at the start
-/// of its input. Returns the length in bytes and the number of elements of the array.
+/// Iterates over the array of numbers at the start of `json`; `number` returns the length of the number at the start of
+/// its input. Returns the length in bytes and the number of elements of the array; `None` if `json` starts with no
+/// array, or if `number` returns `None`.
 #[inline(always)]
 fn for_each_number(json: &[u8], mut number: impl FnMut(&[u8]) -> Option<usize>) -> Option<(usize, usize)> {
     if json.first() != Some(&b'[') {
@@ -66,7 +67,7 @@ fn space(mut json: &[u8]) -> &[u8] {
     json
 }
 
-/// Returns the length in bytes of the JSON number at the start of `json`.
+/// Returns the length in bytes of the JSON number at the start of `json`; `None` if there is none.
 #[inline(always)]
 fn number_length(json: &[u8]) -> Option<usize> {
     let start = usize::from(json.first() == Some(&b'-'));
@@ -84,7 +85,7 @@ fn number_length(json: &[u8]) -> Option<usize> {
     Some(at)
 }
 
-/// Returns the offset after the digits that begin at `at`; there is at least one.
+/// Returns the offset after the digits that begin at `at`; `None` if there is none.
 #[inline(always)]
 fn digits(json: &[u8], at: usize) -> Option<usize> {
     let mut end = at;
@@ -102,7 +103,7 @@ fn digits(json: &[u8], at: usize) -> Option<usize> {
     (end + more > at).then_some(end + more)
 }
 
-/// Writes four-byte floats as a JSON array. `None` for a value that is not finite.
+/// Writes little-endian `f32` values as a JSON array. Returns `None` if a value is not finite.
 pub(crate) fn write_array(floats: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let mut buffer = zmij::Buffer::new();
     out.reserve(floats.len().saturating_mul(4));
@@ -121,8 +122,8 @@ pub(crate) fn write_array(floats: &[u8], out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// Decodes base64 of four-byte floats to `out` and returns their number; `None` if the base64 is invalid or a value is
-/// not finite.
+/// Decodes base64 of little-endian `f32` values to `out` and returns their number; `None` if the base64 is invalid or a
+/// value is not finite.
 pub(crate) fn decode_base64(base64: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     let before = out.len();
     STANDARD.decode_vec(base64, out).ok()?;
@@ -131,7 +132,7 @@ pub(crate) fn decode_base64(base64: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     (rest.is_empty() && are_finite).then_some(floats.len())
 }
 
-/// Writes the bytes of a vector as a base64 string with quotes.
+/// Writes the bytes of a vector as a base64 string with quotes; `None` if its length overflows.
 pub(crate) fn encode_base64(floats: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let start = out.len() + 1;
     let end = start + base64::encoded_len(floats.len(), true)?;

@@ -22,7 +22,8 @@ pub(crate) fn json_string(text: &str) -> Vec<u8> {
     out
 }
 
-/// Parses the index of an item: an unsigned integer in a form that every JSON parser reads equally.
+/// Parses the index of an item: an unsigned integer of digits only, which every JSON parser reads equally; `None` for
+/// any other value.
 pub(crate) fn parse_index(value: &[u8]) -> Option<usize> {
     let text = std::str::from_utf8(value).ok()?;
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?

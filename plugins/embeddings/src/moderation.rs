@@ -69,8 +69,9 @@ fn read(answer: &Bytes, count: usize) -> Result<ModerationResults, UpstreamError
     Ok(ModerationResults { elements: answer.slice(list), usage })
 }
 
-/// Reads a result object and checks the types of its known members. `flagged` or `categories` is required, because
-/// clients read an empty result as harmless. The names of the categories depend on the model and are not checked.
+/// Reads a result object and checks the types of its known members; `None` if it is invalid. `flagged` or `categories`
+/// is required, because clients read an empty result as harmless. The names of the categories depend on the model and
+/// are not checked.
 fn check_result(cursor: &mut AnswerJsonCursor<'_>) -> Option<()> {
     let mut has_verdict = false;
     cursor.read_object(|key, cursor| {
@@ -135,7 +136,7 @@ impl ProviderAdapter for OpenAiModeration {
         }
         let model = json_string(target.answer_model);
         let head: [&[u8]; 5] =
-            [br#"{"id":"modr-"#, target.id.as_bytes(), br#"","model":"#, &model, br#","results":["#];
+            [br#"{"id":"modr-"#, target.answer_id.as_bytes(), br#"","model":"#, &model, br#","results":["#];
         let mut body = vec![Bytes::from(head.concat())];
         let mut usages = Vec::with_capacity(answers.len());
         for (texts, answer) in batches.zip(answers) {

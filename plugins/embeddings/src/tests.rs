@@ -14,8 +14,8 @@ pub(super) fn ask(kind: ModelKind, body: &str) -> InferenceRequest {
     let bytes = Bytes::copy_from_slice(body.as_bytes());
     let fields = penstock_json_scan::json::members(body.as_bytes()).map(|member| BodyMember {
         name: body[member.key.start + 1..member.key.end - 1].into(),
-        member: member.key.start..member.value.end,
-        value: member.value,
+        member_range: member.key.start..member.value.end,
+        value_range: member.value,
         long_strings: Vec::new(),
     });
     let json = |value: &Value| Bytes::from(value.to_string());
@@ -92,8 +92,8 @@ pub(super) fn target(abilities: &OfferCapabilities) -> AttemptTarget<'_> {
         max_tokens: None,
         adjustment: penstock_core::RequestAdjustment::default(),
         answer_model: "org/model",
-        id: "4b8e",
-        created: 1_763_650_000,
+        answer_id: "4b8e",
+        answer_created: 1_763_650_000,
     }
 }
 

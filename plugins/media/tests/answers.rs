@@ -15,8 +15,8 @@ fn target(abilities: &OfferCapabilities) -> AttemptTarget<'_> {
         max_tokens: None,
         adjustment: RequestAdjustment::default(),
         answer_model: "org/model",
-        id: "abc123",
-        created: 1_700_000_000,
+        answer_id: "abc123",
+        answer_created: 1_700_000_000,
     }
 }
 
@@ -121,7 +121,7 @@ fn raw_samples_are_speech_however_they_begin() {
 
 #[test]
 fn only_pictures_are_images() {
-    let shape = image::ADAPTERS.iter().find(|shape| shape.name() == "openai-images").unwrap();
+    let shape = image::IMAGE_ADAPTERS.iter().find(|shape| shape.name() == "openai-images").unwrap();
     let read = |text: &str| {
         let task = InferenceTask::GenerateImages(ImageTask {
             prompt: Bytes::from_static(b"\"p\""),

@@ -25,7 +25,7 @@ fn golden(file: &Path, actual: &[u8]) {
 
 /// Shapes with golden cases. Speech synthesis has none, because its audio is forwarded unchanged.
 fn form_shapes() -> impl Iterator<Item = &'static &'static dyn ProviderAdapter> {
-    image::ADAPTERS
+    image::IMAGE_ADAPTERS
         .iter()
         .chain(speech::TRANSCRIPTION_ADAPTERS)
         .filter(|shape| shape.kind() != ModelKind::Speech)
@@ -125,8 +125,8 @@ fn every_case_matches_its_expectation() {
                 max_tokens: None,
                 adjustment: penstock_core::RequestAdjustment::default(),
                 answer_model: "org/model",
-                id: "abc123",
-                created: 1_700_000_000,
+                answer_id: "abc123",
+                answer_created: 1_700_000_000,
             };
             let calls = match shape.build_requests(&ask, &target) {
                 Ok(calls) => calls,
@@ -171,8 +171,8 @@ fn members_that_no_client_sent_can_be_left_out() {
                 max_tokens: None,
                 adjustment: RequestAdjustment { omitted, ..RequestAdjustment::default() },
                 answer_model: "m",
-                id: "id",
-                created: 0,
+                answer_id: "id",
+                answer_created: 0,
             };
             let calls = shape.build_requests(&ask, &target).unwrap();
             String::from_utf8(calls.iter().flat_map(wire).collect()).unwrap()
@@ -199,8 +199,8 @@ fn no_answer_however_broken_makes_a_shape_panic() {
         max_tokens: None,
         adjustment: penstock_core::RequestAdjustment::default(),
         answer_model: "m",
-        id: "id",
-        created: 0,
+        answer_id: "id",
+        answer_created: 0,
     };
     for shape in form_shapes() {
         let format = if shape.kind() == ModelKind::Image { "b64_json" } else { "vtt" };

@@ -23,7 +23,7 @@ pub struct FolderStore {
 }
 
 impl FolderStore {
-    /// Returns the folder of this path, which must exist.
+    /// Creates a store of the objects in a folder, which must exist.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { root: path.into(), creation: Arc::default() }
@@ -136,8 +136,8 @@ impl ContentStore for FolderStore {
     }
 }
 
-/// Returns the first `PAGE_SIZE` names of files below a folder after the name `after`, in ascending order, and true if
-/// more follow.
+/// Returns the first [`MAX_PAGE_OBJECTS`] valid names of files below a folder after the name `after`, in ascending
+/// order, and true if more follow.
 fn page_of_names(path: &Path, folder: &str, after: Option<&str>) -> Result<(Vec<String>, bool)> {
     let (mut names, mut more) = (BinaryHeap::new(), false);
     collect_names(path, folder, &mut |name| {
@@ -154,7 +154,7 @@ fn page_of_names(path: &Path, folder: &str, after: Option<&str>) -> Result<(Vec<
     Ok((names.into_sorted_vec(), more))
 }
 
-/// Calls `each` with the name of every file below a folder; a missing folder is empty.
+/// Calls `each` with the name of every file below a folder, except invalid names; a missing folder is empty.
 fn collect_names(path: &Path, folder: &str, each: &mut dyn FnMut(String) -> Result<()>) -> Result<()> {
     let entries = match fs::read_dir(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),

@@ -12,7 +12,8 @@ pub const MAX_PREFIX_BYTES: usize = MAX_KEY - 1 - MAX_NAME;
 /// Checks the name of an object or of a folder: parts of letters, digits, `.`, `_` and `-`, separated by `/`.
 ///
 /// # Errors
-/// Returns `InvalidInput` for any other character, for empty parts, and for `.` and `..`.
+/// Returns `InvalidInput` for any other character, for empty parts, for `.` and `..`, and for a name of more than 512
+/// bytes.
 pub fn check_name(name: &str) -> Result<()> {
     if is_valid_name(name) { Ok(()) } else { Err(Error::from(ErrorKind::InvalidInput)) }
 }

@@ -15,7 +15,7 @@ const SOURCE: &str = "fn main() {\n    let name = \"world\";\n    if !name.is_em
 const GREEK: &str =
     "Η πύλη δρομολογεί κάθε αίτημα σε έναν επιλέξιμο πάροχο· 如果该提供商失败，请求会转到另一个。😀 ";
 
-/// Chat request of about `size` bytes, in messages of 4 KiB or one image.
+/// Returns a chat request of about `size` bytes, in messages of 4 KiB or one image.
 fn request(kind: &str, size: usize) -> Bytes {
     let mut turns = vec![serde_json::json!({"role": "system", "content": "You are helpful."})];
     let mut left = size.saturating_sub(300);

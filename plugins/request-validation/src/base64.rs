@@ -27,13 +27,13 @@ impl Base64Validator {
         self.characters += count;
     }
 
-    /// True if the data so far is base64 of at least one byte, in complete groups of four characters.
+    /// Returns true if the data so far is base64 of at least one byte, in complete groups of four characters.
     pub(crate) const fn is_valid(&self) -> bool {
         !self.broken && self.padding <= 2 && self.characters > 0 && self.characters.is_multiple_of(4)
     }
 }
 
-/// True if there are only letters, digits, `+` and `/`.
+/// Returns true if there are only letters, digits, `+` and `/`.
 fn is_alphabet(bytes: &[u8]) -> bool {
     let (blocks, rest) = bytes.as_chunks::<64>();
     // The loop has no branches, so the compiler vectorizes it and checks sixteen bytes with one instruction.

@@ -8,7 +8,8 @@ use penstock_json_scan::tape::{
 };
 use std::borrow::Cow;
 
-/// Validates that the body is JSON in UTF-8 within its limits; returns its text and the nodes of its values.
+/// Validates that the body is JSON in UTF-8 within the limits; returns the text of the body and the nodes of its
+/// values.
 pub(crate) fn validate_body<'b>(
     body: &'b [u8],
     limits: &RequestLimits,
@@ -33,10 +34,10 @@ pub(crate) fn validate_body<'b>(
     }
 }
 
-/// True for members whose value is validated but recorded as one node, without nodes for its content: JSON schemas,
-/// tool arguments, metadata. So a reader cannot look up members inside such a value. The content of a top-level
-/// `input` gets nodes, because it is a conversation or the texts to embed; a nested `input` holds the arguments of a
-/// tool.
+/// Returns true for members whose value is validated but recorded as one node, without nodes for its content: JSON
+/// schemas, tool arguments, metadata. So a reader cannot look up members inside such a value. The content of a
+/// top-level `input` gets nodes, because it is a conversation or the texts to embed; a nested `input` holds the
+/// arguments of a tool.
 #[inline]
 pub(crate) fn is_opaque_member(name: &[u8], depth: usize) -> bool {
     // The length is compared first for speed, because this function runs for each key.
@@ -58,8 +59,8 @@ fn not_utf8(body: &[u8]) -> ApiError {
     )
 }
 
-/// Returns the error for a body that is not JSON or exceeds a limit. It names the path of the innermost value that was
-/// reached.
+/// Returns the error for a body that is not JSON or exceeds a limit. The error names the path of the innermost value
+/// that the scan reached.
 fn scan_error(broken: JsonError, bounds: StructureLimits, tape: JsonTape<'_>, style: PathStyle) -> ApiError {
     let at = broken.offset;
     let mut refusal = ApiError::with_message(ErrorCode::InvalidRequest, String::new());
@@ -78,13 +79,15 @@ pub(crate) fn describe_scan_error(broken: JsonError, bounds: StructureLimits) ->
     match broken.kind {
         JsonErrorKind::Syntax => format!("is not valid JSON: {}", broken.reason),
         JsonErrorKind::Unrepresentable => format!("has {}", broken.reason),
-        JsonErrorKind::Depth => format!("has objects and arrays nested deeper than {} levels", bounds.depth),
-        JsonErrorKind::Values => format!("has more than {} keys and values", bounds.nodes),
+        JsonErrorKind::TooDeep => {
+            format!("has objects and arrays nested deeper than {} levels", bounds.depth)
+        }
+        JsonErrorKind::TooManyValues => format!("has more than {} keys and values", bounds.nodes),
     }
 }
 
-/// Path to the value at which parsing failed. The path ends before a key that may contain private text of the client,
-/// or after [`MAX_STEPS`] steps.
+/// Returns the path to the value at which parsing failed. The path ends before a key that may contain private text of
+/// the client, or after [`MAX_STEPS`] steps.
 fn broken_path(root: JsonValue<'_>, style: PathStyle) -> String {
     let mut path = String::new();
     let mut open = root.is_unfinished().then_some(root);
@@ -164,7 +167,7 @@ impl<'d> RootObject<'d> {
         Ok(Self { members, style })
     }
 
-    /// Path of a top-level member.
+    /// Returns the path of a top-level member.
     pub(crate) const fn member_path<'p>(&self, name: &'p str) -> FieldPath<'p> {
         FieldPath::root_member(self.style, name)
     }
@@ -173,24 +176,24 @@ impl<'d> RootObject<'d> {
         self.members.iter().find(|member| member.name == name)
     }
 
-    /// Value of a member; `null` counts as absent.
+    /// Returns the value of a member; `null` counts as absent.
     #[inline]
     pub(crate) fn get(&self, name: &str) -> Option<JsonValue<'d>> {
         self.member(name).map(|member| member.value).filter(|value| !value.is_null())
     }
 
-    /// Names and values of the members that are not `null`.
+    /// Returns the names and values of the members that are not `null`.
     pub(crate) fn present_members(&self) -> impl Iterator<Item = (&str, JsonValue<'d>)> {
         let members = self.members.iter().filter(|member| !member.value.is_null());
         members.map(|member| (&*member.name, member.value))
     }
 
-    /// Key of a member, which may be `null`.
+    /// Returns the key of a member, whose value may be `null`.
     pub(crate) fn member_key(&self, name: &str) -> Option<JsonValue<'d>> {
         self.member(name).map(|member| member.key)
     }
 
-    /// Total bytes of the values of the named members that are present.
+    /// Returns the total bytes of JSON in the values of the named members.
     pub(crate) fn total_value_bytes(&self, names: &[&str]) -> usize {
         names.iter().filter_map(|name| self.get(name)).map(|value| value.range().len()).sum()
     }
@@ -199,8 +202,8 @@ impl<'d> RootObject<'d> {
     pub(crate) fn to_body_members(&self) -> BodyMembers {
         let field = |member: &RootMember<'d>| BodyMember {
             name: member.name.as_ref().into(),
-            member: member.key.range().start..member.value.range().end,
-            value: member.value.range(),
+            member_range: member.key.range().start..member.value.range().end,
+            value_range: member.value.range(),
             long_strings: match member.value.range().len() {
                 MIN_LONG_STRING.. => member.value.long_string_ranges(MIN_LONG_STRING).collect(),
                 _ => Vec::new(),

@@ -51,7 +51,7 @@ struct FoundPrompts {
 /// Validates a request of `/v1/completions`.
 ///
 /// # Errors
-/// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.
+/// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the path of the invalid field, if any, in `param`.
 pub fn validate_text_completion_request(
     body: Bytes,
     limits: &RequestLimits,
@@ -110,7 +110,8 @@ pub fn validate_text_completion_request(
 }
 
 /// Reads the cap on generated tokens: `max_tokens`, or else its name at other endpoints, or else
-/// [`DEFAULT_MAX_TOKENS`]. The value -1 means no cap, and so does -2 in `num_predict`; 0 requires `echo`.
+/// [`DEFAULT_MAX_TOKENS`]. Returns `None` for no cap: the value -1, or -2 in `num_predict`. The value 0 requires
+/// `echo`.
 fn read_token_cap(top: &RootObject<'_>, echo: bool) -> Result<Option<u64>, ApiError> {
     let mut first = None;
     for name in ["max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "num_predict"]

@@ -29,42 +29,43 @@ pub(crate) struct FieldPath<'p> {
 }
 
 impl<'p> FieldPath<'p> {
-    /// Path of a top-level member.
+    /// Returns the path of a top-level member.
     pub(crate) const fn root_member(style: PathStyle, name: &'p str) -> Self {
         Self { parent: None, step: PathStep::Key(name), style }
     }
 
-    /// Path of a member of this object.
+    /// Returns the path of a member of the object at this path.
     pub(crate) const fn member(&'p self, name: &'p str) -> Self {
         Self { parent: Some(self), step: PathStep::Key(name), style: self.style }
     }
 
-    /// Path of an item of this array.
+    /// Returns the path of an item of the array at this path.
     pub(crate) const fn item(&'p self, index: usize) -> Self {
         Self { parent: Some(self), step: PathStep::Index(index), style: self.style }
     }
 
-    /// Error for a value of an unexpected type. The message names the types and never repeats content.
+    /// Returns the error for a value of an unexpected type. The message names the types and never repeats content.
     pub(crate) fn unexpected_type_error(&self, expected: impl fmt::Display, got: ValueKind) -> ApiError {
         self.invalid_error(format_args!("expected {expected}, got {}", got.name()))
     }
 
-    /// Error for a string other than the expected ones.
+    /// Returns the error for a string other than the expected ones.
     pub(crate) fn unexpected_string_error(&self, expected: impl fmt::Display) -> ApiError {
         self.invalid_error(format_args!("expected {expected}, got another string"))
     }
 
-    /// Error for a missing required member.
+    /// Returns the error for a missing required member.
     pub(crate) fn missing_error(&self, expected: impl fmt::Display) -> ApiError {
         self.invalid_error(format_args!("expected {expected}, but it is missing"))
     }
 
-    /// Error with this message, written after the path and a colon.
+    /// Returns an error whose message is the path, a colon and `sentence`.
     pub(crate) fn invalid_error(&self, sentence: impl fmt::Display) -> ApiError {
         ApiError::invalid(self.to_string(), format!("{self}: {sentence}."))
     }
 
-    /// Error for an unsupported feature that must not be dropped silently, with the message after the path and a colon.
+    /// Returns the error for an unsupported feature that must not be dropped silently. The message is the path, a colon
+    /// and `sentence`.
     pub(crate) fn unsupported_error(&self, sentence: impl fmt::Display) -> ApiError {
         ApiError::unsupported(self.to_string(), format!("{self}: {sentence}."))
     }
@@ -84,14 +85,14 @@ impl fmt::Display for FieldPath<'_> {
     }
 }
 
-/// Returns the text of a key or string of the client if an error message may contain it. It must be short and an
-/// identifier, so it cannot be a part of a prompt.
+/// Returns the text of a key or string of the client if an error message may contain it: if it is short and an
+/// identifier, so that it cannot be a part of a prompt. Otherwise returns `None`.
 pub(crate) fn quotable_name(value: &JsonValue<'_>) -> Option<String> {
     let text = value.text();
     is_quotable(&text).then(|| text.into_owned())
 }
 
-/// True for a text of the client that an error message may contain; see [`quotable_name`].
+/// Returns true for a text of the client that an error message may contain; see [`quotable_name`].
 pub(crate) fn is_quotable(text: &str) -> bool {
     ApiError::may_quote(text)
 }

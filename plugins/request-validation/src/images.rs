@@ -23,7 +23,7 @@ const MAX_STEPS: i64 = 150;
 /// and other members that change the image are refused.
 ///
 /// # Errors
-/// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.
+/// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the path of the invalid field, if any, in `param`.
 pub fn validate_image_generation(body: Bytes, limits: &RequestLimits) -> Result<InferenceRequest, ApiError> {
     validate_image_generation_with_default(body, limits, None)
 }
@@ -92,7 +92,8 @@ fn expects_base64(model: &str) -> bool {
         .any(|start| name.get(..start.len()).is_some_and(|head| head.eq_ignore_ascii_case(start.as_bytes())))
 }
 
-/// Reads `size`, or `width` and `height` together; both forms are allowed if they agree.
+/// Reads `size`, or `width` and `height` together; both forms are allowed if they agree. Returns `None` for the default
+/// size of the model.
 fn image_size(top: &RootObject<'_>) -> Result<Option<ImageSize>, ApiError> {
     let named = named_size(top)?;
     let side = |name: &str| -> Result<Option<u32>, ApiError> {

@@ -10,7 +10,7 @@ pub struct RequestLimits {
     /// Maximum number of top-level members.
     pub max_fields: usize,
     /// Maximum number of keys and values that the gateway reads (a JSON schema or tool arguments count as one). This
-    /// limits the memory used in addition to the body, which is 16 bytes per value.
+    /// limits the memory that a request needs besides its body: 16 bytes per key or value.
     pub max_values: usize,
     /// Maximum number of stop sequences.
     pub max_stop: usize,

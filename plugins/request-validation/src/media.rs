@@ -10,7 +10,7 @@ use std::borrow::Cow;
 /// Location of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ImageLocation {
-    /// Image in the request, with its bytes of base64.
+    /// Image in the request, with the length in bytes of its `data:` URL as sent.
     Inline(usize),
     /// Outside the request, at a URL.
     Linked,
@@ -52,7 +52,7 @@ fn is_scheme(head: &str, scheme: &str) -> bool {
     head.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
 }
 
-/// Validates an HTTP URL with a host and without spaces.
+/// Validates an HTTP or HTTPS URL: at most 8 KiB, with a host and without spaces.
 pub(crate) fn validate_http_url(url: JsonValue<'_>, at: &FieldPath<'_>) -> Result<(), ApiError> {
     if url.string_bytes().len() > MAX_LINK {
         return Err(at.invalid_error(format_args!("expected a URL of at most {MAX_LINK} bytes")));
@@ -68,7 +68,8 @@ pub(crate) fn validate_http_url(url: JsonValue<'_>, at: &FieldPath<'_>) -> Resul
     Ok(())
 }
 
-/// Validates a `data:` URL whose media type begins with one of `types`; returns the number of its base64 bytes.
+/// Validates a `data:` URL whose media type begins with one of `types`; returns the length in bytes of the whole URL,
+/// as [`validate_base64`] does.
 pub(crate) fn validate_data_url(
     url: JsonValue<'_>,
     at: &FieldPath<'_>,
@@ -98,8 +99,8 @@ fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$&-^_.+/".contains(&byte)
 }
 
-/// Validates a string that is base64 after its first `skip` characters, which are ASCII; returns the size of the string
-/// in bytes.
+/// Validates a string that is base64 after its first `skip` characters, which are ASCII; returns the length of the
+/// whole string in bytes as it was sent, with the skipped characters and JSON escapes, without the quotes.
 pub(crate) fn validate_base64(
     value: JsonValue<'_>,
     at: &FieldPath<'_>,

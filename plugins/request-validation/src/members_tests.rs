@@ -260,6 +260,8 @@ fn values_that_ask_for_nothing_pass() {
         (Dialect::Responses, r#""background_options":{"completion_window":"soonest"}"#),
         (Dialect::Responses, r#""background_options":{"completion_window":null}"#),
         (Dialect::Responses, r#""background_options":{}"#),
+        (Dialect::Responses, r#""messages":[]"#),
+        (Dialect::Chat, r#""search_parameters":{}"#),
         (Dialect::Chat, r#""some_new_beta":{"a":1}"#),
     ] {
         assert!(ask(dialect, members).is_ok(), "{members}: {:?}", ask(dialect, members).unwrap_err().message);
@@ -292,6 +294,9 @@ fn a_filter_that_would_change_the_request_is_rejected_with_its_path() {
         (Dialect::Chat, r#""nvext":{"guided_choice":["a"]}"#, "nvext.guided_choice"),
         (Dialect::Messages, r#""prompt":{"id":"pmpt_1"}"#, "prompt"),
         (Dialect::Messages, r#""stop":"END""#, "stop"),
+        (Dialect::Messages, r#""stop":" ""#, "stop"),
+        (Dialect::Chat, r#""search_parameters":{"sources":[{"type":"web"}]}"#, "search_parameters"),
+        (Dialect::Responses, r#""messages":[{"role":"user","content":"hi"}]"#, "messages"),
         (Dialect::Chat, r#""prompt_cache_options":{"prewarm":true}"#, "prompt_cache_options.prewarm"),
         (
             Dialect::Responses,

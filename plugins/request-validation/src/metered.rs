@@ -37,7 +37,7 @@ const PAUSE_SECONDS: u64 = 5;
 /// Validates a request of `/v1/audio/speech`.
 ///
 /// # Errors
-/// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.
+/// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the path of the invalid field, if any, in `param`.
 pub fn validate_speech_request(body: Bytes, limits: &RequestLimits) -> Result<InferenceRequest, ApiError> {
     let (text, nodes) = validate_body(&body, limits, PathStyle::Brackets)?;
     let tape = JsonTape { text, nodes: &nodes };
@@ -103,7 +103,7 @@ pub fn validate_speech_request(body: Bytes, limits: &RequestLimits) -> Result<In
 /// `{"type":"text","text":…}`.
 ///
 /// # Errors
-/// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.
+/// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the path of the invalid field, if any, in `param`.
 pub fn validate_text_input_request(
     body: Bytes,
     limits: &RequestLimits,

@@ -57,8 +57,8 @@ pub(crate) fn read_bool_or_false(top: &RootObject<'_>, name: &str) -> Result<boo
     Ok(read::read_optional_bool(top.get(name), &top.member_path(name))?.unwrap_or(false))
 }
 
-/// Reads a cap on tokens, at least 1. Clients of llama.cpp and others send -1 for no cap; -2 in `num_predict` means
-/// up to the end of the context window.
+/// Reads a cap on tokens, at least 1. Returns `None` for no cap: if the member is absent, or -1, which clients of
+/// llama.cpp and others send, or -2 in `num_predict`, which means up to the end of the context window.
 pub(crate) fn read_token_cap(top: &RootObject<'_>, name: &str) -> Result<Option<u64>, ApiError> {
     if top.get(name).is_some_and(|value| value.raw() == "-1" || name == "num_predict" && value.raw() == "-2")
     {
@@ -67,7 +67,7 @@ pub(crate) fn read_token_cap(top: &RootObject<'_>, name: &str) -> Result<Option<
     read_token_count(top, name, 1)
 }
 
-/// Reads a number of tokens, at least `low`.
+/// Reads a number of tokens, at least `low`; returns `None` if the member is absent.
 pub(crate) fn read_token_count(top: &RootObject<'_>, name: &str, low: i64) -> Result<Option<u64>, ApiError> {
     let Some(value) = top.get(name) else { return Ok(None) };
     let count = read::read_bounded_integer(value, &top.member_path(name), low, i64::MAX)?;

@@ -73,7 +73,7 @@ fn every_block_of_the_dialect_is_taken_where_it_may_stand() {
     ));
     let ask = taken(&body);
     assert!(ask.required.images && ask.required.image_urls && ask.required.files && ask.required.prefill);
-    assert_eq!(ask.images, 3);
+    assert_eq!(ask.image_count, 3);
 }
 
 #[test]

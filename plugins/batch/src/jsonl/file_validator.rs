@@ -34,13 +34,13 @@ pub struct FileValidator {
     max_line: usize,
     /// Buffered start of an incomplete line.
     pub(super) buffer: Vec<u8>,
-    /// Number of bytes skipped so far of a line that is too long; `None` while no such line is skipped.
+    /// Number of bytes received so far of a line that is too long and is skipped; `None` while no line is skipped.
     skipped: Option<usize>,
     /// Number of complete lines that were read so far.
     line_number: u64,
     /// Number of requests, invalid ones included.
     requests: u64,
-    /// Line number of the first of the trailing blank lines.
+    /// Line number of the first blank line since the last request: an error if a further request follows.
     trailing_blank: Option<u64>,
     /// API path and line number of the first valid line.
     url: Option<(&'static str, u64)>,
@@ -114,7 +114,7 @@ impl FileValidator {
         if self.requests == 0 && self.count == 0 {
             self.report_error(
                 0,
-                LineError::new("empty_file", None, "expected at least one line, got an empty file"),
+                LineError::new("empty_file", None, "expected at least one line that is not blank, got none"),
             );
         }
         match (self.url, u32::try_from(self.requests)) {
@@ -125,7 +125,7 @@ impl FileValidator {
 
     /// Returns the memory reserved for an incomplete line, in bytes.
     #[must_use]
-    pub const fn buffered_bytes(&self) -> usize {
+    pub const fn buffer_capacity(&self) -> usize {
         self.buffer.capacity()
     }
 
@@ -149,7 +149,7 @@ impl FileValidator {
         }
     }
 
-    /// Counts a non-blank line; returns false if there are too many.
+    /// Counts a non-blank line, and reports a blank line before it; returns false if the file has too many requests.
     fn count_request(&mut self) -> bool {
         if let Some(blank) = self.trailing_blank.take() {
             self.report_error(

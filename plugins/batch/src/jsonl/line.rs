@@ -173,7 +173,7 @@ fn is_streaming(body: &[u8]) -> bool {
     false
 }
 
-/// Returns the text between the quotes of a JSON string.
+/// Returns the text between the quotes of a JSON string; `None` for a value of another type.
 fn string_contents(value: &[u8]) -> Option<&[u8]> {
     value.strip_prefix(b"\"")?.strip_suffix(b"\"")
 }

@@ -162,7 +162,7 @@ fn a_mark_crlf_and_blank_lines_at_the_end_are_forgiven_and_others_are_not() {
     for empty in ["", "\n", "\u{feff}", " \r\n\t\n"] {
         let mistake = one(empty);
         assert_eq!((mistake.line, mistake.code), (0, "empty_file"), "{empty:?}");
-        assert_eq!(mistake.to_sentence(), "expected at least one line, got an empty file.");
+        assert_eq!(mistake.to_sentence(), "expected at least one line that is not blank, got none.");
     }
 }
 
@@ -215,7 +215,7 @@ fn memory_is_bounded_by_a_line() {
     let mut lines = FileValidator::new(URLS, MOST_LINE);
     for _ in 0..200 {
         lines.push(&[b'x'; 64 << 10]);
-        assert!(lines.buffered_bytes() <= 4 * MOST_LINE);
+        assert!(lines.buffer_capacity() <= 4 * MOST_LINE);
     }
     assert_eq!(lines.end().unwrap_err().first[0].code, "line_too_long");
 }

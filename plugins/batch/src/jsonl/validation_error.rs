@@ -13,7 +13,8 @@ pub struct LineError {
     pub code: &'static str,
     /// Invalid field, if the error concerns one.
     pub param: Option<&'static str>,
-    /// Expected value, as a sentence without its end. It quotes no text of the line except short names.
+    /// Message, such as `expected a string, got null`, without a full stop. It quotes no text of the line except short
+    /// names.
     pub message: String,
 }
 
@@ -53,8 +54,8 @@ pub struct FileErrors {
 }
 
 impl FileErrors {
-    /// Returns the refusal of an upload whose form field `field` has the file. Its message is the first error; its
-    /// details are all reported errors.
+    /// Returns the refusal of an upload whose form field `field` has the file. Its message contains the first error and
+    /// the number of further ones; its details contain the [`Self::first`] errors.
     #[must_use]
     pub fn to_api_error(&self, field: &str) -> ApiError {
         let first = self.first.first().map(LineError::to_sentence).unwrap_or_default();

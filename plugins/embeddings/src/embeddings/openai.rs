@@ -43,7 +43,7 @@ impl ProviderAdapter for OpenAiEmbeddings {
             match ask.members.get("input") {
                 // The input is copied as bytes from the client's request, and not serialized again.
                 Some(field) if embed.is_verbatim && inputs.len() == all => {
-                    body.push(ask.body.slice(field.value.clone()));
+                    body.push(ask.body.slice(field.value_range.clone()));
                 }
                 _ => write_json_array(inputs, &mut body),
             }

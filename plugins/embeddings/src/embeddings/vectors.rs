@@ -72,14 +72,16 @@ impl VectorReader {
         }
     }
 
-    /// Reads a vector that is not inside an object.
+    /// Reads a vector that is not inside an object; `None` if it is invalid, or its length differs from that of the
+    /// other vectors.
     pub(super) fn read_bare_vector(&mut self, cursor: &mut AnswerJsonCursor<'_>) -> Option<()> {
         let location = self.read_vector(cursor)?;
         self.items.push(VectorItem { location, index: None, complete: false });
         Some(())
     }
 
-    /// Reads an object `{"object":"embedding","index":…,"embedding":…}`.
+    /// Reads an object `{"object":"embedding","index":…,"embedding":…}`; `None` if it is invalid, or its vector has
+    /// another length than the other vectors.
     pub(super) fn read_item(&mut self, cursor: &mut AnswerJsonCursor<'_>) -> Option<()> {
         let (mut location, mut index, mut named) = (None, None, false);
         cursor.read_object(|key, cursor| {
@@ -98,7 +100,8 @@ impl VectorReader {
         Some(())
     }
 
-    /// Reads one vector, and converts it if the client requests another form.
+    /// Reads one vector, and converts it if the client requests another form; `None` if it is invalid or empty, or its
+    /// length differs from that of the other vectors.
     fn read_vector(&mut self, cursor: &mut AnswerJsonCursor<'_>) -> Option<VectorLocation> {
         let at = cursor.position();
         let (taken, count, made) = match (cursor.peek()?, self.form) {

@@ -40,8 +40,8 @@ struct RawScores {
 /// Reads an answer: a list of results, bare or in an object, each with an index and a score.
 ///
 /// # Errors
-/// Returns `InBandError` for an error object; `Malformed` unless there is exactly one number for each of the `count`
-/// documents.
+/// Returns `InBandError` for an error object without results; `Malformed` unless there is exactly one number for each
+/// of the `count` documents.
 fn read(body: &[u8], count: usize) -> Result<RawScores, UpstreamError> {
     let mut raw: Vec<Option<f64>> = vec![None; count];
     let mut usage = AnswerUsage::default();
@@ -75,14 +75,17 @@ fn read(body: &[u8], count: usize) -> Result<RawScores, UpstreamError> {
     raw.map(|raw| RawScores { raw, usage }).ok_or_else(|| UpstreamError::new(UpstreamErrorKind::Malformed))
 }
 
-/// Reads the index and the score of one result: `{"index":…,"relevance_score":…}`, or with `score`.
+/// Reads the index and the score of one result: `{"index":…,"relevance_score":…}`, or with `score`; `None` if one of
+/// them is missing or invalid.
 fn result(cursor: &mut AnswerJsonCursor<'_>) -> Option<(usize, f64)> {
     let (mut index, mut score) = (None, None);
     cursor.read_object(|key, cursor| {
         let value = cursor.read_value_bytes()?;
         match key {
             "index" => index = Some(json_text::parse_index(value)?),
-            "relevance_score" | "score" => score = std::str::from_utf8(value).ok()?.parse::<f64>().ok(),
+            "relevance_score" | "score" if value != b"null" => {
+                score = std::str::from_utf8(value).ok()?.parse::<f64>().ok();
+            }
             _ => {}
         }
         Some(())
@@ -90,8 +93,8 @@ fn result(cursor: &mut AnswerJsonCursor<'_>) -> Option<(usize, f64)> {
     index.zip(score.filter(|score| score.is_finite()))
 }
 
-/// Scales a score to the range 0 to 1. Returns `None` if the score is outside that range, which means that the
-/// configured transformation is wrong for this provider.
+/// Scales a score to the range 0 to 1. Returns `None` if the score is outside that range by more than [`MAX_ROUNDING`],
+/// which means that the configured transformation is wrong for this provider.
 fn scale_score(raw: f64, score: RerankScoreTransform) -> Option<f64> {
     match score {
         RerankScoreTransform::Identity => {
@@ -104,7 +107,7 @@ fn scale_score(raw: f64, score: RerankScoreTransform) -> Option<f64> {
 /// Joins the parts of an answer, scales the scores by `transform`, and writes the answer for the client.
 ///
 /// # Errors
-/// Returns `Malformed` for invalid scores.
+/// Returns `Malformed` unless each document has a score that [`scale_score`] accepts.
 fn write_response(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,

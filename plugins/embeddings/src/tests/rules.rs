@@ -225,6 +225,11 @@ fn logits_and_probabilities_are_never_confused() {
             .unwrap()
             .contains(r#"{"index":1,"relevance_score":0.7109"#)
     );
+    let null_beside = both.replace(r#"0.9}"#, r#"0.9,"score":null}"#);
+    assert_eq!(
+        whole(RerankScoreTransform::Identity, &null_beside),
+        whole(RerankScoreTransform::Identity, both)
+    );
     let raw = r#"{"results":[{"index":0,"relevance_score":-3.5},{"index":1,"relevance_score":0.9}]}"#;
     assert_eq!(whole(RerankScoreTransform::Identity, raw), Err(UpstreamErrorKind::Malformed));
     assert!(whole(RerankScoreTransform::Sigmoid, raw).is_ok());

@@ -46,7 +46,8 @@ impl FrameConfig {
     }
 }
 
-/// Reads a sample rate: an index into [`RATES`], or the rate itself.
+/// Reads a sample rate: an index into [`RATES`], or the rate itself; `None` if it is incomplete or the index is
+/// reserved.
 fn sample_rate(take: &mut impl FnMut(usize) -> Option<u64>) -> Option<u32> {
     match take(4)? {
         15 => u32::try_from(take(24)?).ok(),

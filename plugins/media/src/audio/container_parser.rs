@@ -56,7 +56,7 @@ pub(super) struct MinimumDuration {
     /// Bytes of complete elements without audio; all other bytes of the file count as audio.
     pub excluded: u64,
     /// Highest possible rate of the audio, in bytes per second.
-    pub rate: u64,
+    pub max_byte_rate: u64,
 }
 
 impl MinimumDuration {
@@ -67,7 +67,7 @@ impl MinimumDuration {
 
     /// Creates a minimum for which all bytes of the file count as audio.
     pub(super) const fn from_all_bytes(rate: u64) -> Self {
-        Self { excluded: 0, rate }
+        Self { excluded: 0, max_byte_rate: rate }
     }
 }
 
@@ -80,13 +80,13 @@ pub(super) struct ExcludedBytes {
 }
 
 impl ExcludedBytes {
-    /// Starts an element of `bytes` bytes at the current position.
+    /// Confirms the previous element, and starts an element of `bytes` bytes at the current position.
     pub(super) fn begin_element(&mut self, bytes: u64) {
         self.confirm_element();
         self.pending = bytes;
     }
 
-    /// Adds the last element, which was complete.
+    /// Adds the bytes of the last element, which is complete, to the sum.
     pub(super) fn confirm_element(&mut self) {
         self.sum = self.sum.saturating_add(std::mem::take(&mut self.pending));
     }
@@ -207,7 +207,7 @@ impl ParserDriver {
         }
     }
 
-    /// Parses the end of the file.
+    /// Parses the end of the file, and returns the durations of the whole file.
     pub(super) fn end(mut self) -> ParsedAudio {
         let duration = self.parser.end(self.held.get(self.start..).unwrap_or_default(), self.pass);
         ParsedAudio { duration, minimum: self.parser.minimum_duration(), basis: self.parser.duration_basis() }

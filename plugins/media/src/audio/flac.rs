@@ -10,7 +10,7 @@ const RATE: u64 = 1_000_000_000;
 const WITHOUT_FRAMES: u64 = 16_000;
 /// Maximum length of a frame header in bytes.
 const HEAD: usize = 16;
-/// Length of the marker, of the block header, and of the 34 bytes of the first block (STREAMINFO).
+/// Length in bytes of the start of a file: the marker, a block header, and the first block (STREAMINFO).
 const INFO: usize = 4 + 4 + 34;
 
 /// Parser of a FLAC stream.
@@ -50,7 +50,8 @@ impl FlacParser {
         Some((length, u64::from(samples) * RATE / u64::from(rate)))
     }
 
-    /// Counts a frame, or skips bytes up to the next possible frame; returns the number of bytes, 0 if more are needed.
+    /// Adds the ticks of the frame at this position, or searches the next possible frame. Returns the number of bytes
+    /// to skip; 0 if more bytes are needed.
     fn pass(&mut self, input: &[u8]) -> usize {
         if input.first() != Some(&0xff) {
             return memchr::memchr(0xff, input).unwrap_or(input.len());
@@ -138,7 +139,7 @@ impl ContainerParser for FlacParser {
     }
 }
 
-/// Returns sample rate and number of samples (0: unknown) of a STREAMINFO block.
+/// Returns sample rate and number of samples (0: unknown) of a STREAMINFO block; `None` if the block is incomplete.
 pub(super) fn parse_stream_info(block: &[u8]) -> Option<(u32, u64)> {
     let rate = be32(block, 10)? >> 12;
     let samples = be64(block, 10)? & 0xf_ffff_ffff;
@@ -148,7 +149,8 @@ pub(super) fn parse_stream_info(block: &[u8]) -> Option<(u32, u64)> {
 /// Reserved code of the size of a sample (RFC 9639, section 9.1.4).
 const RESERVED_SAMPLE_SIZE: u32 = 3;
 
-/// Returns header length, number of samples and sample rate (0: that of the stream) of a frame.
+/// Returns header length, number of samples and sample rate (0: that of the stream) of a frame; `None` if the header is
+/// invalid or incomplete.
 pub(super) fn parse_frame_header(input: &[u8]) -> Option<(usize, u32, u32)> {
     let head = be32(input, 0)?;
     let field = |shift: u32, mask: u32| head >> shift & mask;

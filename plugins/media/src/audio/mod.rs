@@ -220,16 +220,16 @@ const fn minimum_byte_rate(format: AudioFormat) -> u64 {
 /// file declares as no audio count as well, but at the rate of uncompressed audio.
 fn minimum_seconds(floor: MinimumDuration, bytes: u64) -> Decimal {
     let of = |bytes, rate: u64| seconds(bytes, rate.max(1)).unwrap_or_default();
-    let sounding = of(bytes.saturating_sub(floor.excluded), floor.rate);
+    let sounding = of(bytes.saturating_sub(floor.excluded), floor.max_byte_rate);
     sounding.max(of(bytes, MinimumDuration::MAX_UNCOMPRESSED_BYTES_PER_SECOND))
 }
 
-/// Returns `ticks / rate` seconds with three decimals, rounded half to even.
+/// Returns `ticks / rate` seconds with three decimals, rounded half to even; `None` if `rate` is zero.
 fn seconds(ticks: u64, rate: u64) -> Option<Decimal> {
     Some(Decimal::from(ticks).checked_div(Decimal::from(rate))?.round_dp(3))
 }
 
-/// Detects the format from the first bytes; `tagged` is true after a tag of MPEG audio.
+/// Detects the format from the first bytes; `tagged` is true after a tag of MPEG audio. `None` for an unknown format.
 fn detect_audio_format(start: &[u8], tagged: bool) -> Option<AudioFormat> {
     let at = |from: usize, magic: &[u8]| start.get(from..).is_some_and(|rest| rest.starts_with(magic));
     let riff = at(0, b"RIFF") || at(0, b"RF64") || at(0, b"BW64");
@@ -258,17 +258,17 @@ pub(crate) fn is_mpeg_audio(start: &[u8]) -> bool {
     mpeg::is_mpeg_audio(start)
 }
 
-/// Returns the length of the frame of MPEG audio at this position.
+/// Returns the length in bytes of the frame of MPEG audio at the start of `start`; `None` if there is none.
 pub(crate) fn mpeg_frame_length(start: &[u8]) -> Option<usize> {
     mpeg::FrameHeader::parse(start).map(|header| header.length())
 }
 
-/// Returns the length of the ID3v2 tag at this position.
+/// Returns the length in bytes of the ID3v2 tag at the start of `start`; `None` if there is none.
 pub(crate) fn id3_tag_length(start: &[u8]) -> Option<u64> {
     mpeg::leading_tag_length(start)
 }
 
-/// Returns the length of the ADTS frame (AAC) at this position.
+/// Returns the length in bytes of the ADTS frame (AAC) at the start of `start`; `None` if there is none.
 pub(crate) fn adts_frame_length(start: &[u8]) -> Option<usize> {
     let [0xff, second, third, fourth, fifth, sixth, ..] = *start else { return None };
     let length = usize::from(fourth & 3) << 11 | usize::from(fifth) << 3 | usize::from(sixth) >> 5;

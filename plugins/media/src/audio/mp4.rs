@@ -89,7 +89,7 @@ impl ContainerParser for Mp4Parser {
         } else {
             MinimumDuration::MAX_LOSSY_BYTES_PER_SECOND
         };
-        MinimumDuration { excluded: self.excluded.sum(), rate }
+        MinimumDuration { excluded: self.excluded.sum(), max_byte_rate: rate }
     }
 
     fn step(&mut self, input: &[u8]) -> ParserStep {
@@ -269,7 +269,8 @@ impl Mp4Parser {
     }
 
     /// Reads the start of a box whose content has `size` bytes. For a table, returns the number of bytes in front of
-    /// its entries, and the parser position for reading them.
+    /// its entries, and the parser position for reading them; `None` if there are no entries to read: for any other
+    /// box, and if the table is invalid or incomplete.
     fn read(&mut self, name: &[u8], content: &[u8], size: u64) -> Option<(u64, Mp4State)> {
         let (version, flags) = version_and_flags(content)?;
         let long = version == 1;
@@ -328,8 +329,8 @@ impl Mp4Parser {
         Some(())
     }
 
-    /// Starts a run of samples in a fragment. If the run states no durations, all of its samples are counted here with
-    /// the default duration.
+    /// Starts a run of samples in a fragment. Returns the same as [`Self::read`] for a table. If the run states no
+    /// durations, all of its samples are counted here with the default duration, and `None` is returned.
     fn begin_run(&mut self, content: &[u8], flags: u32, size: u64) -> Option<(u64, Mp4State)> {
         let (id, each) = self.fragment;
         let count = be32(content, 4)?;

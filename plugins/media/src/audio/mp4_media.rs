@@ -18,7 +18,7 @@ pub(super) struct MdatPackets {
     fragment_packets: Vec<u64>,
     /// Position of the first chunk of samples.
     first_chunk: Option<u64>,
-    /// Sizes of the first samples, which are in the first chunk in most files.
+    /// Sizes in bytes of the first samples, which are in the first chunk in most files.
     first_sizes: Vec<u32>,
 }
 
@@ -42,9 +42,9 @@ impl MdatPackets {
         }
     }
 
-    /// Begins a box `mdat` whose content has `size` bytes. Returns the number of bytes before the part to buffer;
-    /// `None` if no part of the box is buffered. The part begins at the first chunk, if the position of that chunk is
-    /// known and in this box.
+    /// Begins a box `mdat` whose content has `size` bytes and begins at `position` in the file. Returns the number of
+    /// bytes before the part to buffer; `None` if no part of the box is buffered. The part begins at the first chunk,
+    /// if the position of that chunk is known and in this box.
     pub(super) fn begin_mdat(&mut self, position: u64, size: u64) -> Option<u64> {
         if size == 0 || self.windows.len() >= MAX_WINDOWS {
             return None;
@@ -82,7 +82,7 @@ impl MdatPackets {
         packets.filter(|ticks| *ticks > 0).min()
     }
 
-    /// Returns the duration of the packet at this position, if its first bytes are buffered.
+    /// Returns the duration in ticks of the packet at this position; `None` if its first bytes are not buffered.
     fn packet_ticks(&self, position: u64) -> Option<u64> {
         self.windows.iter().find_map(|(start, window)| {
             let offset = usize::try_from(position.checked_sub(*start)?).ok()?;

@@ -35,11 +35,11 @@ pub(super) enum Mp4Codec {
     #[default]
     Other,
     /// ALAC, PCM, A-law or µ-law; a sample of PCM is a frame of one sample.
-    Plain(FrameConfig),
+    PcmOrAlac(FrameConfig),
 }
 
 impl Mp4Codec {
-    /// Reads the codec from the table of sample descriptions (`stsd`) of a track.
+    /// Reads the codec from the table of sample descriptions (`stsd`) of a track; `None` if the table is incomplete.
     pub(super) fn parse(content: &[u8]) -> Option<Self> {
         let known = Self::from_name(content.get(12..16)?, content);
         // Samples may refer to a later description than the first one.
@@ -56,10 +56,10 @@ impl Mp4Codec {
             b"mp4a" => Self::Lossy(esds_config(content)),
             b".mp3" | b"ac-3" | b"ec-3" | b"samr" | b"sawb" | b"ms\0\x55" => Self::Lossy(None),
             b"Opus" => Self::Opus,
-            b"alac" => alac_config(content).map_or(Self::Other, Self::Plain),
+            b"alac" => alac_config(content).map_or(Self::Other, Self::PcmOrAlac),
             b"sowt" | b"twos" | b"in24" | b"in32" | b"fl32" | b"ulaw" | b"alaw" | b"ipcm" => {
                 let rate = be16(content, 40).map_or(0, u32::from);
-                if rate < 4000 { Self::Other } else { Self::Plain(FrameConfig { samples: 1, rate }) }
+                if rate < 4000 { Self::Other } else { Self::PcmOrAlac(FrameConfig { samples: 1, rate }) }
             }
             _ => Self::Other,
         }
@@ -67,7 +67,7 @@ impl Mp4Codec {
 
     /// Returns true if the codec may be uncompressed or lossless. An unknown codec may be.
     pub(super) const fn may_be_lossless(self) -> bool {
-        matches!(self, Self::Other | Self::Plain(_))
+        matches!(self, Self::Other | Self::PcmOrAlac(_))
     }
 
     /// Returns the minimum duration of this number of samples. If the configuration states the duration of a sample,
@@ -76,7 +76,9 @@ impl Mp4Codec {
     /// (`opus_packet`, in ticks), or else counts 2.5 ms.
     fn minimum(self, samples: u64, opus_packet: Option<u64>) -> AudioDuration {
         match self {
-            Self::Lossy(Some(config)) | Self::Plain(config) => of_frames(config, samples.saturating_sub(2)),
+            Self::Lossy(Some(config)) | Self::PcmOrAlac(config) => {
+                of_frames(config, samples.saturating_sub(2))
+            }
             Self::Lossy(None) => AudioDuration::from_ticks(samples, 100),
             Self::Opus => match opus_packet {
                 Some(ticks) => AudioDuration::from_ticks(
@@ -93,7 +95,7 @@ impl Mp4Codec {
     /// of Opus usually lasts 20 ms.
     fn usual(self, samples: u64, opus_packet: Option<u64>) -> AudioDuration {
         match self {
-            Self::Lossy(Some(config)) | Self::Plain(config) => of_frames(config, samples),
+            Self::Lossy(Some(config)) | Self::PcmOrAlac(config) => of_frames(config, samples),
             Self::Opus => match opus_packet {
                 Some(ticks) => {
                     AudioDuration::from_ticks(samples.saturating_mul(ticks), opus::TICKS_PER_SECOND)
@@ -111,7 +113,7 @@ fn of_frames(config: FrameConfig, count: u64) -> AudioDuration {
 }
 
 /// Reads frame length and sample rate from the configuration box of ALAC, which has the same name as the sample
-/// description that contains it.
+/// description that contains it; `None` if the box is missing or incomplete, or a value is zero.
 fn alac_config(content: &[u8]) -> Option<FrameConfig> {
     let config = content.get(16..)?;
     let config = config.get(memchr::memmem::rfind(config, b"alac")? + 8..)?;
@@ -119,7 +121,8 @@ fn alac_config(content: &[u8]) -> Option<FrameConfig> {
     (samples > 0 && rate > 0).then_some(FrameConfig { samples, rate })
 }
 
-/// Finds the decoder's configuration in the descriptors of an `esds` box.
+/// Finds the decoder's configuration in the descriptors of an `esds` box; `None` if it is missing, incomplete or
+/// invalid.
 fn esds_config(content: &[u8]) -> Option<FrameConfig> {
     let at = memchr::memmem::find(content, b"esds")?;
     let mut rest = content.get(at + 8..)?;
@@ -159,7 +162,7 @@ impl Mp4Track {
     pub(super) fn has_known_frame_duration(&self, fragments: (u64, u64), opus_packet: Option<u64>) -> bool {
         let has_frames = match self.coding {
             // A sample of PCM may have any number of bytes, so the number of PCM samples gives no reliable duration.
-            Mp4Codec::Lossy(Some(config)) | Mp4Codec::Plain(config) => config.samples > 1,
+            Mp4Codec::Lossy(Some(config)) | Mp4Codec::PcmOrAlac(config) => config.samples > 1,
             Mp4Codec::Opus => opus_packet.is_some(),
             Mp4Codec::Lossy(None) | Mp4Codec::Other => false,
         };
@@ -167,8 +170,8 @@ impl Mp4Track {
     }
 
     /// Returns the duration of the track and its fragments. `fragments` holds the ticks and the number of samples of
-    /// the fragments, `opus_packet` the duration of a packet if the codec is Opus. An Opus packet has at least one
-    /// byte, so there are at most `media_bytes` packets.
+    /// the fragments; `movie` is used if the track states no duration; `opus_packet` is the duration of an Opus packet
+    /// in ticks, if known. An Opus packet has at least one byte, so there are at most `media_bytes` packets.
     pub(super) fn duration(
         &self,
         fragments: (u64, u64),
@@ -191,7 +194,8 @@ impl Mp4Track {
     }
 }
 
-/// Returns the number of samples in a table of sample sizes (`stsz`, or `stz2` with compact sizes).
+/// Returns the number of samples in a table of sample sizes (`stsz`, or `stz2` with compact sizes); `None` if the
+/// table is incomplete.
 pub(super) fn sample_count(content: &[u8]) -> Option<u64> {
     be32(content, 8).map(u64::from)
 }
@@ -210,7 +214,7 @@ pub(super) const fn trun_entry_layout(flags: u32) -> (usize, bool) {
     (4 * (flags >> 8 & 0xf).count_ones() as usize, flags & 0x100 != 0)
 }
 
-/// Returns the version of a box and its flags.
+/// Returns the version of a box and its flags; `None` if the box is incomplete.
 pub(super) fn version_and_flags(content: &[u8]) -> Option<(u16, u32)> {
     Some((be16(content, 0)? >> 8, be32(content, 0)? & 0x00ff_ffff))
 }

@@ -80,8 +80,8 @@ pub(super) const TAG_HEADER_BYTES: usize = 16;
 /// stream 17 bits are fixed, so random bytes contain such a header about once in 131,072 bytes.
 const CHANCE: u64 = 16_384;
 
-/// Returns the length of an ID3v2 tag at this position, from its first [`TAG_HEADER_BYTES`] bytes. Decoders skip such a tag
-/// at the start of a file.
+/// Returns the length in bytes of the ID3v2 tag at the start of `input`, from its first [`TAG_HEADER_BYTES`] bytes;
+/// `None` if there is none. Decoders skip an ID3v2 tag at the start of a file.
 pub(super) fn leading_tag_length(input: &[u8]) -> Option<u64> {
     if !input.starts_with(b"ID3") {
         return None;
@@ -92,7 +92,8 @@ pub(super) fn leading_tag_length(input: &[u8]) -> Option<u64> {
     Some(size + 10 + footer)
 }
 
-/// Returns the length of a tag at this position: ID3v2, or ID3v1 and APE, which occur at the end of a file.
+/// Returns the length in bytes of the tag at the start of `input`: ID3v2, or ID3v1 and APE, which occur at the end of a
+/// file. `None` if there is no tag.
 pub(super) fn tag_length(input: &[u8]) -> Option<u64> {
     if input.starts_with(b"TAG") {
         return Some(128);
@@ -170,7 +171,7 @@ impl MpegParser {
         self.kind.is_some_and(|kind| kind == frame.kind)
     }
 
-    /// Counts a frame, or skips noise up to the next byte with which a frame may begin.
+    /// Adds the ticks of the frame at this position, or skips noise up to the next byte with which a frame may begin.
     fn frame(&mut self, input: &[u8]) -> ParserStep {
         if let Some(frame) = FrameHeader::parse(input) {
             if self.matches_stream(&frame) {
@@ -224,7 +225,7 @@ fn is_info_frame(input: &[u8], length: usize) -> bool {
 impl ContainerParser for MpegParser {
     fn minimum_duration(&self) -> MinimumDuration {
         let excluded = if self.tags.have_audio() { 0 } else { self.tags.complete };
-        MinimumDuration { excluded, rate: MinimumDuration::MAX_LOSSY_BYTES_PER_SECOND }
+        MinimumDuration { excluded, max_byte_rate: MinimumDuration::MAX_LOSSY_BYTES_PER_SECOND }
     }
 
     fn step(&mut self, input: &[u8]) -> ParserStep {

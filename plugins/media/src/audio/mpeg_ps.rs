@@ -31,7 +31,10 @@ impl ProgramStreamParser {
 
 impl ContainerParser for ProgramStreamParser {
     fn minimum_duration(&self) -> MinimumDuration {
-        MinimumDuration { excluded: self.excluded.sum(), rate: MinimumDuration::MAX_LOSSY_BYTES_PER_SECOND }
+        MinimumDuration {
+            excluded: self.excluded.sum(),
+            max_byte_rate: MinimumDuration::MAX_LOSSY_BYTES_PER_SECOND,
+        }
     }
 
     fn step(&mut self, input: &[u8]) -> ParserStep {

@@ -53,7 +53,7 @@ impl OggParser {
         if let Some(stream) = self.streams.get_mut(&serial) {
             let excluded = match stream.codec {
                 OggCodec::NoAudio => whole as u64,
-                _ => stream.count_packets(table, body, flags & 1 != 0),
+                _ => stream.add_page_packets(table, body, flags & 1 != 0),
             };
             if excluded > 0 && self.offset >= self.excluded_until {
                 self.excluded += excluded;
@@ -68,7 +68,8 @@ impl OggParser {
         ParserStep::Skip(at as u64)
     }
 
-    /// Opens a stream with this first packet. An open stream with the same serial number ends.
+    /// Opens a stream with this first packet, unless its codec is unknown. An open stream with the same serial number
+    /// ends.
     fn open(&mut self, serial: u32, packet: &[u8]) {
         let Some(stream) = OggStream::from_first_packet(packet) else { return };
         self.has_audio |= stream.codec != OggCodec::NoAudio;
@@ -88,7 +89,7 @@ impl ContainerParser for OggParser {
         } else {
             MinimumDuration::MAX_LOSSY_BYTES_PER_SECOND
         };
-        MinimumDuration { excluded: self.excluded, rate }
+        MinimumDuration { excluded: self.excluded, max_byte_rate: rate }
     }
 
     fn step(&mut self, input: &[u8]) -> ParserStep {

@@ -51,7 +51,7 @@ const NO_AUDIO: [&[u8]; 7] =
     [b"\x80theora", b"fishead\0", b"fisbone\0", b"BBCD\0", b"CMML\0\0\0\0", b"\x80kate\0\0\0", b"OVP80"];
 
 impl OggStream {
-    /// Creates a stream from its first packet; `None` if its codec is unknown.
+    /// Creates a stream from its first packet; `None` if its codec is unknown or its header is invalid.
     pub(super) fn from_first_packet(packet: &[u8]) -> Option<Self> {
         let (mut skip, mut vorbis) = (0, None);
         let (codec, rate) = if packet.starts_with(b"OpusHead") {
@@ -76,8 +76,9 @@ impl OggStream {
         (rate > 0).then_some(stream)
     }
 
-    /// Counts the packets that begin on a page; returns the number of bytes of headers on that page.
-    pub(super) fn count_packets(&mut self, table: &[u8], body: &[u8], continued: bool) -> u64 {
+    /// Adds the samples of the packets that begin on a page to the sum; returns the number of bytes of codec headers in
+    /// the page.
+    pub(super) fn add_page_packets(&mut self, table: &[u8], body: &[u8], continued: bool) -> u64 {
         let (mut begins, mut at, mut headers) = (!continued, 0, 0);
         for length in table {
             let part = body.get(at..at + usize::from(*length)).unwrap_or_default();
@@ -102,7 +103,7 @@ impl OggStream {
         headers
     }
 
-    /// Counts a packet that begins with the given bytes, and returns its kind.
+    /// Adds the samples of a packet to the sum if it is audio. `packet` may be only the first part. Returns the kind.
     fn begin_packet(&mut self, packet: &[u8]) -> PacketKind {
         let first = self.count == 0;
         let second = self.count == 1;

@@ -23,8 +23,8 @@ pub(super) fn packet_ticks(packet: &[u8]) -> u64 {
     (frame * frames).min(MAX_PACKET_TICKS)
 }
 
-/// Returns the duration by the timestamps of the container. If the packets last longer than the timestamps and the
-/// trimming at both ends explain, returns the duration of the packets.
+/// Returns the duration in ticks by the timestamps of the container (`declared`). If the packets last longer than the
+/// timestamps and the trimming at both ends explain, returns the duration of the packets.
 pub(super) fn reconcile_duration(declared: u64, packets: u64) -> u64 {
     const CUT: u64 = 2 * MAX_PACKET_TICKS;
     if declared.saturating_add(CUT) >= packets { declared } else { packets }

@@ -24,7 +24,7 @@ pub(super) struct VorbisHeaders {
 }
 
 impl VorbisHeaders {
-    /// Parses the identification header.
+    /// Parses the identification header; `None` if it is invalid or incomplete.
     pub(super) fn from_identification(packet: &[u8]) -> Option<Self> {
         let rate = le32(packet, 12).filter(|_| packet.starts_with(b"\x01vorbis"))?;
         let sizes = *packet.get(28)?;
@@ -33,7 +33,7 @@ impl VorbisHeaders {
     }
 
     /// Parses the three headers as Matroska stores them: the number of headers minus one, the lengths of two of them,
-    /// and then the headers.
+    /// and then the headers. `None` if they are invalid or incomplete.
     pub(super) fn from_codec_private(content: &[u8]) -> Option<Self> {
         let mut rest = content.strip_prefix(&[2])?;
         let mut length = || {
@@ -82,7 +82,7 @@ impl VorbisHeaders {
 
 /// Returns the block flag of each mode. The modes are the last part of the setup header, in front of a framing bit, and
 /// are read backwards. Backwards, a mode consists of its mapping, two types that are zero, and the flag; the number of
-/// modes is stored in front of the first mode.
+/// modes is stored in front of the first mode. Returns `None` if no modes are found.
 fn modes(setup: &[u8]) -> Option<Vec<bool>> {
     let total = setup.len() * 8;
     // Reads the bit `at`, counted from the end of the packet.

@@ -127,7 +127,7 @@ impl ContainerParser for WebmParser {
         } else {
             MinimumDuration::MAX_LOSSY_BYTES_PER_SECOND
         };
-        MinimumDuration { excluded: self.excluded.sum(), rate }
+        MinimumDuration { excluded: self.excluded.sum(), max_byte_rate: rate }
     }
 
     fn step(&mut self, input: &[u8]) -> ParserStep {
@@ -264,7 +264,8 @@ impl WebmParser {
         }
     }
 
-    /// Returns the track of a block, and the rest of the block after the track number.
+    /// Returns the track of a block, and the rest of the block after the track number; `None` if the number is
+    /// incomplete or no track has it.
     fn track_of<'c>(&mut self, content: &'c [u8]) -> Option<(&mut WebmTrack, &'c [u8])> {
         let length = content.first()?.leading_zeros() as usize + 1;
         let (number, rest) = (vint(content.get(..length)?)?, content.get(length..)?);
@@ -287,7 +288,7 @@ impl WebmParser {
     }
 
     /// Reads the time and the packets of a block of `size` bytes; the time is relative to the cluster. Returns the kind
-    /// of the track.
+    /// of the track; `None` if the track is unknown or the block is incomplete.
     fn block(&mut self, content: &[u8], size: u64) -> Option<TrackKind> {
         let cluster = self.cluster;
         let (track, rest) = self.track_of(content)?;
@@ -296,7 +297,7 @@ impl WebmParser {
             return Some(kind);
         }
         let at = cluster.saturating_add_signed(webm_track::block_time(rest)?);
-        track.count_block(rest.get(2..)?, size.saturating_sub(2 + (content.len() - rest.len()) as u64));
+        track.add_block_samples(rest.get(2..)?, size.saturating_sub(2 + (content.len() - rest.len()) as u64));
         if self.last.is_none_or(|last| at > last) {
             self.before = self.last;
             self.last = Some(at);

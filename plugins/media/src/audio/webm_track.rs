@@ -86,9 +86,9 @@ impl WebmTrack {
         self.aac = FrameConfig::from_audio_specific_config(content);
     }
 
-    /// Counts the packets of a block. `content` starts at the flags of the block, after its time; `size` is the
-    /// complete number of bytes from there on.
-    pub(super) fn count_block(&mut self, content: &[u8], size: u64) {
+    /// Adds the samples of a block's packets to the sum. `content` starts at the flags of the block, after its time,
+    /// and may be cut; `size` is the complete number of bytes from the flags on.
+    pub(super) fn add_block_samples(&mut self, content: &[u8], size: u64) {
         let lacing = content.first().map_or(0, |flags| flags >> 1 & 3);
         if self.codec == WebmCodec::Pcm {
             let bytes = (self.channels.max(1)).saturating_mul(self.bits).div_ceil(8).max(1);
@@ -110,7 +110,7 @@ impl WebmTrack {
         }
     }
 
-    /// Counts a packet that begins with the given bytes.
+    /// Adds the samples of a packet to the sum; the first bytes of the packet are enough.
     fn count(&mut self, packet: &[u8]) {
         let (samples, rate) = match self.codec {
             WebmCodec::Opus => (opus::packet_ticks(packet), opus::TICKS_PER_SECOND),
@@ -150,8 +150,8 @@ impl WebmTrack {
     }
 }
 
-/// Returns the start of the packets and the lengths of all packets but the last; `content` starts at the flags of the
-/// block. Returns `None` if the lengths exceed the block.
+/// Returns the offset of the first packet in `content` and the lengths of all packets, in bytes; `content` starts at
+/// the flags of the block. Returns `None` if the lengths are incomplete or exceed the block.
 fn packet_lengths(content: &[u8]) -> Option<(usize, Vec<usize>)> {
     let lacing = content.first()? >> 1 & 3;
     let count = usize::from(*content.get(1)?) + 1;
@@ -183,8 +183,8 @@ fn packet_lengths(content: &[u8]) -> Option<(usize, Vec<usize>)> {
     Some((at, lengths))
 }
 
-/// Reads a number whose length is encoded in its first byte; returns the number, its size in bits, and its size in
-/// bytes.
+/// Reads a number whose length is encoded in its first byte, and returns the number, its size in bits, and its size in
+/// bytes; `None` if it is incomplete or has more than four bytes.
 fn laced_number(content: &[u8]) -> Option<(i64, u32, usize)> {
     let first = *content.first()?;
     let length = first.leading_zeros() as usize + 1;
@@ -194,7 +194,8 @@ fn laced_number(content: &[u8]) -> Option<(i64, u32, usize)> {
     Some((number, 7 * length as u32, length))
 }
 
-/// Returns the time of a block relative to its cluster; `content` starts after the track number.
+/// Returns the time of a block relative to its cluster, in ticks; `content` starts after the track number. `None` if
+/// the time is incomplete.
 pub(super) fn block_time(content: &[u8]) -> Option<i64> {
     be16(content, 0).map(|time| i64::from(time.cast_signed()))
 }

@@ -8,10 +8,11 @@ use penstock_json_scan::json::{self, StringClass};
 /// Maximum length of a URL that is fetched, in bytes.
 const MOST_URL: usize = 8 << 10;
 
-/// Reads `{"data":[{"b64_json"|"url"|…}]}` or `{"images":[…]}`.
+/// Reads the images of an answer: `{"data":[{"b64_json"|"url"|…}]}` or `{"images":[…]}`.
 ///
 /// # Errors
-/// Returns `Malformed`, or `InBandError` for an error in a successful answer.
+/// Returns `InBandError` if the answer contains an error object, and `Malformed` if it contains no image or an
+/// invalid one.
 pub(super) fn read_images(body: &Bytes) -> Result<Vec<GeneratedImage>, UpstreamError> {
     let list = image_list(body)?;
     let mut found = Vec::new();
@@ -50,7 +51,8 @@ fn malformed() -> UpstreamError {
     UpstreamError::new(UpstreamErrorKind::Malformed)
 }
 
-/// Reads one image: a string, or an object with a member for the image.
+/// Reads one image: a string, or an object with a member for the image; `None` if there is no image or the JSON is
+/// invalid.
 fn read_image(body: &Bytes, element: &[u8]) -> Option<GeneratedImage> {
     if element.first() == Some(&b'"') {
         return Some(GeneratedImage {
@@ -82,7 +84,7 @@ fn read_image(body: &Bytes, element: &[u8]) -> Option<GeneratedImage> {
     Some(GeneratedImage { source: found?, revised_prompt })
 }
 
-/// Returns the content of a JSON string: a slice, unless it has escapes.
+/// Returns the content of a JSON string: a slice, unless it has escapes. `None` if the string is invalid.
 fn string_content(body: &Bytes, string: &[u8]) -> Option<Bytes> {
     let inner = string.get(1..string.len().checked_sub(1)?)?;
     match json::classify_string(inner) {

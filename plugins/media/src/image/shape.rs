@@ -12,7 +12,7 @@ use penstock_core::{
 use penstock_json_scan::json;
 
 /// Adapters of all image providers; the first one is the default.
-pub const ADAPTERS: &[&dyn ProviderAdapter] = &[
+pub const IMAGE_ADAPTERS: &[&dyn ProviderAdapter] = &[
     &ImageShape { name: "openai-images", path: "/images/generations", voice: ImageDialect::Size('x', true) },
     &ImageShape {
         name: "openai-images-bare",

@@ -12,7 +12,8 @@ pub enum DeliveredImage {
 }
 
 /// Writes `{"created":…,"data":[{"url":…,"b64_json":…},…]}`. Each item has both members; the one that was not requested
-/// is null. The image data is not copied.
+/// is null. `created` is in Unix seconds; `images` have their revised prompts, JSON strings with quotes. The image data
+/// is not copied.
 #[must_use]
 pub fn write_image_response(created: u64, images: Vec<(DeliveredImage, Option<Bytes>)>) -> Vec<Bytes> {
     let mut pieces = Vec::with_capacity(2 * images.len() + 1);

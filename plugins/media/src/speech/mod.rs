@@ -16,4 +16,4 @@ pub use parameters::{OFFER_DEPENDENT_PARAMETERS, unsupported_parameter_error};
 pub use shape::TRANSCRIPTION_ADAPTERS;
 pub use synthesis::generated_audio_type;
 pub use upload::TranscriptionFormParser;
-pub use write::content_type;
+pub use write::transcript_content_type;

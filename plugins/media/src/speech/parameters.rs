@@ -6,8 +6,8 @@ use penstock_core::{ApiError, InferenceRequest, InferenceTask, ModelKind, OfferC
 pub(super) const ALWAYS_FORWARDED_MEMBERS: &[&str] =
     &["input", "voice", "response_format", "speed", "instructions", "language"];
 
-/// Members that change the voice or the audio, of vLLM-Omni, Kokoro, Chatterbox, Fish Speech and hosts of such
-/// models. An offer without the member in `supported_parameters` cannot answer a request with it.
+/// Members that change the voice or the audio at vLLM-Omni, Kokoro, Chatterbox, Fish Speech and hosts of these models.
+/// An offer can answer a request with one of these members only if its `supported_parameters` list the member.
 pub const OFFER_DEPENDENT_PARAMETERS: &[&str] = &[
     "audio_prompt",
     "cfg_scale",

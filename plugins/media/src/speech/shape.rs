@@ -73,7 +73,7 @@ impl ProviderAdapter for TranscriptionShape {
     ) -> Result<Vec<UpstreamRequest>, ApiError> {
         let task = transcription_task(ask)
             .ok_or_else(|| ApiError::unsupported("model", "model: it does not transcribe audio."))?;
-        let mut parts = FormBuilder::new(target.id);
+        let mut parts = FormBuilder::new(target.answer_id);
         parts.field("model", target.model);
         let plain = !target.allows_member(AdjustableMember::MediaFormat);
         match self.voice {

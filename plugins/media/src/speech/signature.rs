@@ -39,9 +39,9 @@ pub(super) enum FirstBytesOutcome {
     Undecided,
 }
 
-/// Checks the first bytes of an answer against the requested content type. WAV is accepted for any requested format
-/// that has a header, because some engines support only WAV. If `all` is true, no more bytes follow, and the outcome
-/// is never `Undecided`.
+/// Checks the first bytes of an answer against the requested content type; `None` counts as MPEG audio. WAV is accepted
+/// for any requested format that has a header, because some engines support only WAV. If `all` is true, no more bytes
+/// follow, and the outcome is never `Undecided`.
 pub(super) fn check_first_bytes(
     start: &[u8],
     requested: Option<&'static str>,
@@ -109,7 +109,7 @@ fn detect_format(start: &[u8], all: bool) -> Option<Option<SpeechFormat>> {
     }
 }
 
-/// Returns the format of a file with a signature.
+/// Returns the format of a file by its signature; `None` if the signature is unknown.
 fn container_format(start: &[u8]) -> Option<SpeechFormat> {
     let at = |from: usize, magic: &[u8]| start.get(from..).is_some_and(|rest| rest.starts_with(magic));
     if (at(0, b"RIFF") || at(0, b"RF64") || at(0, b"BW64")) && at(8, b"WAVE") {
@@ -127,7 +127,7 @@ fn container_format(start: &[u8]) -> Option<SpeechFormat> {
     }
 }
 
-/// Returns the format of a sequence of frames.
+/// Returns the format of a sequence of frames; `None` if the bytes do not begin with a frame.
 fn frame_format(start: &[u8]) -> Option<SpeechFormat> {
     match () {
         () if matches!(start, [0xff, second, ..] if second & 0xf6 == 0xf0) => Some(SpeechFormat::Aac),

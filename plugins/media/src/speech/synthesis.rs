@@ -58,7 +58,7 @@ impl ProviderAdapter for SpeechAdapter {
         {
             if ask.member_value(&field.name).is_some() {
                 body.push(Bytes::from_static(b","));
-                body.push(ask.body.slice(field.member.clone()));
+                body.push(ask.body.slice(field.member_range.clone()));
             }
         }
         body.push(Bytes::from_static(b"}"));

@@ -45,7 +45,7 @@ impl Transcript {
     /// Parses an answer.
     ///
     /// # Errors
-    /// Returns `Malformed`, or `InBandError` for an error in a successful answer.
+    /// Returns `InBandError` if the answer contains an error object, and `Malformed` if it is not JSON or has no text.
     pub(super) fn parse(body: &[u8]) -> Result<Self, UpstreamError> {
         let value: Value =
             serde_json::from_slice(body).map_err(|_| UpstreamError::new(UpstreamErrorKind::Malformed))?;
@@ -112,13 +112,13 @@ fn is_within(time: &Value, limit: u64) -> bool {
     number(time).is_some_and(|seconds| seconds <= limit as f64)
 }
 
-/// Reads a number, also from a string.
+/// Reads a number, also from a string; `None` if it is negative, not finite, or no number.
 fn number(value: &Value) -> Option<f64> {
     let number = value.as_f64().or_else(|| value.as_str()?.parse().ok())?;
     (number.is_finite() && number >= 0.0).then_some(number)
 }
 
-/// Converts seconds into milliseconds, rounded half up.
+/// Converts seconds into milliseconds, rounded half up; `None` if [`number`] finds none.
 fn millis(value: &Value) -> Option<u64> {
     Some((number(value)? * 1000.0 + 0.5).min(1e15) as u64)
 }
@@ -157,7 +157,11 @@ fn normalize_times(mut segments: Vec<TranscriptSegment>) -> Vec<TranscriptSegmen
 
 fn word(value: &Value) -> Option<Value> {
     let word = value.get("word").or_else(|| value.get("text"))?.as_str()?;
-    let time = |name: &str| value.get(name).filter(|time| number(time).is_some());
+    let time = |name: &str| {
+        let time = value.get(name)?;
+        let seconds = number(time)?;
+        Some(if time.is_number() { time.clone() } else { seconds.into() })
+    };
     Some(serde_json::json!({ "word": word, "start": time("start")?, "end": time("end")? }))
 }
 
@@ -176,6 +180,7 @@ mod tests {
             "words": [
                 {"word": "a", "start": 0.5, "end": 31},
                 {"word": "b", "start": 31.001, "end": "1e300"},
+                {"word": "d", "start": "0.25", "end": "0.5"},
                 {"word": "c", "start": [], "end": 1},
             ],
         });
@@ -183,8 +188,11 @@ mod tests {
         transcript.limit_times(Decimal::new(5, 1));
         let times: Vec<_> = transcript.segments.iter().map(|segment| (segment.start, segment.end)).collect();
         assert_eq!(times, [(0, 31_000), (31_000, 31_000)]);
-        let words =
-            [json!({"word": "a", "start": 0.5, "end": 31}), json!({"word": "b", "start": 31, "end": 31})];
+        let words = [
+            json!({"word": "a", "start": 0.5, "end": 31}),
+            json!({"word": "b", "start": 31, "end": 31}),
+            json!({"word": "d", "start": 0.25, "end": 0.5}),
+        ];
         assert_eq!(transcript.words, words);
     }
 }

@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 /// Returns the content type of a transcript that is not JSON; `None` for JSON. If the transcript is not JSON, the
 /// objects `environment_impact` and `billing_cost` are sent as headers.
 #[must_use]
-pub const fn content_type(script: TranscriptFormat) -> Option<&'static str> {
+pub const fn transcript_content_type(script: TranscriptFormat) -> Option<&'static str> {
     match script {
         TranscriptFormat::Json | TranscriptFormat::Verbose => None,
         TranscriptFormat::Text => Some("text/plain; charset=utf-8"),
@@ -22,7 +22,8 @@ pub const fn content_type(script: TranscriptFormat) -> Option<&'static str> {
     }
 }
 
-/// Writes the transcript in the requested format. JSON ends with a brace, other formats with a line end.
+/// Writes the transcript in the requested format; `seconds` is the charged duration. JSON ends with a brace, other
+/// formats with a line end.
 pub(super) fn write_transcript(
     transcript: &Transcript,
     task: &TranscriptionTask,
@@ -52,7 +53,7 @@ fn object(members: Vec<(&str, Value)>, seconds: Option<Decimal>) -> String {
     Value::Object(object).to_string()
 }
 
-/// Writes the text, with language and duration if the provider reported them.
+/// Writes the text as JSON, with the language if it is known, and with the charged duration.
 fn plain(transcript: &Transcript, task: &TranscriptionTask, seconds: Option<Decimal>) -> String {
     let mut members = vec![("text", json!(transcript.text))];
     members.extend(language(transcript, task).map(|language| ("language", json!(language))));
@@ -136,5 +137,38 @@ fn format_time(millis: u64, point: char) -> String {
 /// of the subtitle, and `-->` as a line of times.
 fn cue_text(text: &str) -> String {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    lines.collect::<Vec<_>>().join("\n").replace("-->", "->")
+    let mut out = String::with_capacity(text.len());
+    for line in lines {
+        if !out.is_empty() {
+            out.push('\n');
+        }
+        for part in line.split_inclusive('>') {
+            match part.strip_suffix("-->") {
+                Some(before) => {
+                    out.push_str(before.trim_end_matches('-'));
+                    out.push_str("->");
+                }
+                None => out.push_str(part),
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cue_has_neither_an_empty_line_nor_an_arrow() {
+        for (text, cue) in [
+            ("a --> b", "a -> b"),
+            ("a ---> b", "a -> b"),
+            ("----->-->", "->->"),
+            (" one \n\n two>->\n", "one\ntwo>->"),
+            ("-\n->", "-\n->"),
+        ] {
+            assert_eq!(cue_text(text), cue, "{text:?}");
+        }
+    }
 }

@@ -27,7 +27,7 @@ struct GateState {
     retry_at: Option<Instant>,
 }
 
-/// Permit for one call to a bucket, which counts as running until the permit is dropped.
+/// Permit for one call to a bucket; the call counts as running until the permit is dropped.
 #[derive(Debug)]
 pub struct CallPermit<'a>(&'a CallLimiter);
 
@@ -47,9 +47,10 @@ impl CallLimiter {
         let deadline = Instant::now() + self.max_wait;
         let mut state = self.state.lock();
         loop {
-            state.check_reachable(Instant::now())?;
+            let now = Instant::now();
+            state.check_reachable(now)?;
             if state.calls < MAX_CALLS {
-                state.calls += 1;
+                state.begin_call(now);
                 return Ok(CallPermit(self));
             }
             if self.changed.wait_until(&mut state, deadline).timed_out() {
@@ -65,21 +66,25 @@ impl CallLimiter {
         self.changed.notify_all();
     }
 
-    /// Returns true if the store answered the last call.
-    pub fn is_available(&self) -> bool {
+    /// Returns false if the last call could not reach the store; true before the first call.
+    pub fn is_store_reachable(&self) -> bool {
         self.state.lock().retry_at.is_none()
     }
 }
 
 impl GateState {
-    /// Allows one call per second to a store that cannot be reached; refuses the others.
-    fn check_reachable(&mut self, now: Instant) -> Result<(), BucketError> {
-        let Some(retry_at) = self.retry_at else { return Ok(()) };
-        if now < retry_at {
+    /// Returns an error if the store could not be reached, and the next call to it is not due yet.
+    fn check_reachable(&self, now: Instant) -> Result<(), BucketError> {
+        if self.retry_at.is_some_and(|retry_at| now < retry_at) {
             return Err(BucketError::Unreachable("it did not answer a moment ago".to_owned()));
         }
-        self.retry_at = Some(now + RETRY_INTERVAL);
         Ok(())
+    }
+
+    /// Counts a call. A store that cannot be reached gets one call per second.
+    fn begin_call(&mut self, now: Instant) {
+        self.calls += 1;
+        self.retry_at = self.retry_at.map(|_| now + RETRY_INTERVAL);
     }
 }
 
@@ -101,20 +106,31 @@ mod tests {
         let mut state = GateState { calls: 0, retry_at: Some(Instant::now()) };
         let start = state.retry_at.unwrap();
         assert!(state.check_reachable(start).is_ok());
+        state.begin_call(start);
         assert!(state.check_reachable(start).is_err(), "one call at a time finds out");
         assert!(state.check_reachable(start + RETRY_INTERVAL / 2).is_err());
         assert!(state.check_reachable(start + RETRY_INTERVAL).is_ok());
         let gate = CallLimiter::default();
         gate.record_outcome(&Err::<(), _>(BucketError::Unreachable("x".to_owned())));
-        assert!(!gate.is_available() && gate.acquire().is_err());
+        assert!(!gate.is_store_reachable() && gate.acquire().is_err());
         gate.record_outcome(&Ok(()));
-        assert!(gate.is_available() && gate.acquire().is_ok());
+        assert!(gate.is_store_reachable() && gate.acquire().is_ok());
     }
 
     #[test]
     fn calls_at_the_same_time_have_a_bound() {
         let gate = CallLimiter { max_wait: Duration::ZERO, ..CallLimiter::default() };
         let permits: Vec<_> = (0..MAX_CALLS).map(|_| gate.acquire().unwrap()).collect();
+        assert!(gate.acquire().is_err());
+        drop(permits);
+        assert!(gate.acquire().is_ok());
+    }
+
+    #[test]
+    fn a_call_without_a_permit_does_not_count_as_a_retry() {
+        let gate = CallLimiter { max_wait: Duration::ZERO, ..CallLimiter::default() };
+        let permits: Vec<_> = (0..MAX_CALLS).map(|_| gate.acquire().unwrap()).collect();
+        gate.state.lock().retry_at = Some(Instant::now());
         assert!(gate.acquire().is_err());
         drop(permits);
         assert!(gate.acquire().is_ok());

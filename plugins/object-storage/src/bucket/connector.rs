@@ -63,8 +63,8 @@ impl BucketHttpClient {
         Ok(Self { client, timeouts: options.timeouts, counters, clock, has_conditional_completion: false })
     }
 
-    /// Returns a client that completes an upload in parts only if no object of the name exists. It adds the header of
-    /// this condition itself: the S3 client cannot add it, and the signature need not cover it.
+    /// Returns a client that completes an upload in parts only if no object of the name exists. The client adds
+    /// `If-None-Match: *` itself: the S3 library cannot add this header, and the signature need not cover it.
     #[must_use]
     pub fn with_conditional_completion(self) -> Self {
         Self { has_conditional_completion: true, ..self }

@@ -6,7 +6,7 @@ use thiserror::Error;
 
 /// Maximum length of the store's error code in a message, in bytes.
 const MAX_CODE: usize = 40;
-/// Maximum length of the description of a transport error in a message, in bytes.
+/// Maximum length of the description of a transport error in a message, in characters.
 const MAX_CAUSE: usize = 120;
 /// Error codes after which a later retry may succeed, whatever the HTTP status is. A response with status 200 can
 /// have one of the first two in its body. The others mean that the credentials have expired, and their issuer will
@@ -48,7 +48,7 @@ impl BucketError {
         error.get_ref().and_then(|cause| cause.downcast_ref())
     }
 
-    /// Returns true if the store cannot be reached.
+    /// Returns true for [`Self::Unreachable`]: a later retry may succeed.
     #[must_use]
     pub const fn is_unreachable(&self) -> bool {
         matches!(self, Self::Unreachable(_))
@@ -123,7 +123,8 @@ fn full_text(error: &object_store::Error) -> String {
     text
 }
 
-/// Returns the error code in the store's response, such as `NoSuchBucket`.
+/// Returns the error code in the store's response, such as `NoSuchBucket`; `None` also if it is longer than
+/// [`MAX_CODE`] or has other characters than letters and digits.
 fn error_code(text: &str) -> Option<&str> {
     let (_, rest) = text.split_once("<Code>")?;
     let (code, _) = rest.split_once("</Code>")?;
@@ -131,7 +132,7 @@ fn error_code(text: &str) -> Option<&str> {
     (is_code && !code.is_empty()).then_some(code)
 }
 
-/// Returns the HTTP status of the store's response.
+/// Returns the HTTP status of the store's response; `None` if there was none, or its status was 2xx.
 fn status_code(text: &str) -> Option<u16> {
     let (_, rest) = text.split_once("non-2xx status code: ")?;
     rest.get(..3)?.parse().ok()

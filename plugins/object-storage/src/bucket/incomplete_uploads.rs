@@ -17,7 +17,7 @@ use std::io::Result;
 pub struct IncompleteUpload {
     /// Name of the object.
     pub name: String,
-    /// ID of the upload, as the store calls it.
+    /// ID that the store assigned to the upload.
     pub id: String,
 }
 

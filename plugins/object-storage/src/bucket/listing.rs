@@ -9,8 +9,8 @@ use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Maximum number of objects that one call reads, including those of other programs. A longer call would hold its
-/// permit too long, for which other calls wait.
+/// Maximum number of objects that one call reads, including those of other programs. A call that reads more would hold
+/// its permit for too long, while other calls wait for a permit.
 const MAX_READ_OBJECTS: usize = 10 * MAX_PAGE_OBJECTS;
 
 /// Objects with valid names that one call has read.
@@ -81,7 +81,8 @@ impl Bucket {
     }
 }
 
-/// Returns the name of the object with a key, without the prefix of the bucket; `None` if it is invalid.
+/// Returns the name of the object with a key: the key without the bucket's prefix. Returns `None` if the key has
+/// another prefix or the name is invalid.
 pub(super) fn object_name_from_key<'k>(prefix: &str, key: &'k str) -> Option<&'k str> {
     let name = match prefix {
         "" => key,

@@ -38,9 +38,10 @@ use store_clock::StoreClock;
 use tempfile::TempPath;
 use upload::UploadMode;
 
-/// Size in bytes above which an object is uploaded in parts; also the size of each part.
+/// Size in bytes above which an object is uploaded in parts; also the size of each part, unless the object would have
+/// more than 9,000 of them.
 pub const UPLOAD_PART_BYTES: u64 = 8 << 20;
-/// Number of times that a failed request is sent again.
+/// Maximum number of times that a failed request is sent again.
 const MAX_RETRIES: usize = 3;
 /// Name of the sessions of temporary access keys, which the store may log.
 const SESSION_NAME: &str = "penstock";
@@ -55,7 +56,7 @@ struct BucketInner {
     bulk_store: Arc<AmazonS3>,
     /// The same store, with a client that completes an upload in parts only if there is no object of its name.
     creating_store: Arc<AmazonS3>,
-    /// True until the store refuses a request that deletes many objects.
+    /// True until the store refuses a request to delete many objects, although it deletes each of them alone.
     has_bulk_deletion: AtomicBool,
     prefix: String,
     runtime: BucketRuntime,
@@ -113,10 +114,10 @@ impl Bucket {
         self.0.counters.counts()
     }
 
-    /// Returns true if the store answered the last call.
+    /// Returns false if the last call could not reach the store; true before the first call. Sends no request.
     #[must_use]
     pub fn is_available(&self) -> bool {
-        self.0.gate.is_available()
+        CallLimiter::is_store_reachable(&self.0.gate)
     }
 
     /// Calls a store that did not answer the last call, with a request for an object that need not exist; returns true

@@ -29,7 +29,7 @@ pub struct BucketReader {
     fetched: Mutex<FetchedBytes>,
 }
 
-/// Bytes that the last request fetched, cached for the next reads.
+/// Bytes of the last request for at most [`WINDOW`] bytes, cached for the next reads.
 #[derive(Debug, Default)]
 struct FetchedBytes {
     offset: u64,

@@ -1,5 +1,5 @@
-//! Creation of objects: small ones by one request, larger ones in parts. The request that creates the object has a
-//! condition: no object of the name exists.
+//! Creation of objects: small ones by one request, larger ones in parts. Unless an existing object is replaced, the
+//! request that creates the object has the condition that no object of the name exists.
 
 use super::Bucket;
 use super::error::BucketError;
@@ -122,7 +122,8 @@ impl Bucket {
     }
 
     /// Creates the object from the parts. In the mode `Create` the request has the condition that no object exists.
-    /// Some stores ignore it; if a store refuses it, the request is sent again without it.
+    /// Some stores ignore this condition; if a store refuses such a request with another error, the request is sent
+    /// again without the condition.
     fn complete(
         &self,
         path: &Path,

@@ -250,12 +250,12 @@ impl<'d> ChatMessage<'d> {
         Ok(Some("function_call"))
     }
 
-    /// Content of the message; `None` if it is absent, `null` or an empty array.
+    /// Returns the content of the message; `None` if it is absent, `null` or an empty array.
     fn effective_content(&self) -> Option<JsonValue<'d>> {
         self.content.filter(|content| !(content.is_array() && content.has_no_entries()))
     }
 
-    /// Key of a member, which may be `null`.
+    /// Returns the key of a member, whose value may be `null`.
     fn key(&self, name: &str) -> Option<JsonValue<'d>> {
         self.value.members().find(|(key, _)| key.equals_text(name)).map(|(key, _)| key)
     }

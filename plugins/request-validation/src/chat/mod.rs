@@ -38,12 +38,12 @@ const EFFORTS: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh", 
 
 /// Validates a request of `/v1/chat/completions`.
 ///
-/// `max_completion_tokens` takes precedence over `max_tokens`; in both, -1 means no cap. The translators interpret
-/// the reasoning effort. `functions` and `function_call` are renamed to `tools` and `tool_choice`, both in the list
-/// of members and in the body.
+/// `max_completion_tokens` takes precedence over `max_tokens`, and `max_tokens` over the names of other APIs, such as
+/// `max_output_tokens`; -1 means no cap. The translators interpret the reasoning effort. `functions` and
+/// `function_call` are renamed to `tools` and `tool_choice`, both in the list of members and in the body.
 ///
 /// # Errors
-/// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.
+/// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the path of the invalid field, if any, in `param`.
 pub fn validate_chat_request(body: Bytes, limits: &RequestLimits) -> Result<InferenceRequest, ApiError> {
     let mut ask = validate_request(&body, limits)?;
     ask.body = body;
@@ -57,7 +57,7 @@ struct ChatFindings {
     needs: RequiredCapabilities,
     history: HistoryFeatures,
     images: u32,
-    /// Size of the media that the request contains as base64, in bytes of base64.
+    /// Total length in bytes of the media in the request: of `data:` URLs and base64 strings, as sent.
     media: usize,
 }
 
@@ -115,12 +115,12 @@ fn validate_request(body: &[u8], limits: &RequestLimits) -> Result<InferenceRequ
         thinking: ThinkingDisplay::Off,
         responses: None,
         prompt_bytes: text_bytes.saturating_sub(found.media),
-        images: found.images,
+        image_count: found.images,
         history: found.history,
     })
 }
 
-/// Value of `n`, already validated to be 1 to 10.
+/// Returns the number of requested choices: `n`, already validated to be 1 to 10, or 1 if it is absent.
 fn candidate_count(top: &RootObject<'_>) -> u32 {
     top.get("n").and_then(|n| n.raw().parse().ok()).unwrap_or(1)
 }
@@ -189,7 +189,7 @@ pub(crate) fn check_thinking_switches(top: &RootObject<'_>) -> Result<(), ApiErr
 
 fn read_logprobs(top: &RootObject<'_>, found: &mut ChatFindings) -> Result<(), ApiError> {
     let mut wanted = scalars::read_bool_or_false(top, "logprobs")?;
-    wanted |= top.get("top_logprobs").is_some_and(|count| count.raw() != "0");
+    wanted |= top.get("top_logprobs").is_some_and(|count| !matches!(count.raw(), "0" | "-0"));
     found.needs.logit_bias = scalars::has_logit_bias(top)?;
     found.needs.logprobs = wanted;
     Ok(())

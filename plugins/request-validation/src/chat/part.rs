@@ -16,7 +16,7 @@ pub(super) enum AllowedParts {
     TextOrRefusal,
     /// Text and images, in tool results.
     TextAndImages,
-    /// All types of content parts, which user messages may have.
+    /// All types of content parts, in user messages.
     TextAndMedia,
 }
 

@@ -6,23 +6,25 @@ use super::RefusedValues::{
     NotFloat32, NotTrue, Present, ProviderConstraints, RunnerOptions, SeveralChoices,
 };
 
-const FORMAT: &str = "the format of the answer is `response_format` on chat and completions, `output_config.format` on messages and `text.format` on responses";
-const HISTORY: &str = "the gateway stores no conversations; send the whole history in the request";
-const LENGTH: &str = "the length of vectors cannot be set";
-const NUMBERS: &str = "vectors are numbers; `encoding_format` may be `float` or `base64`";
-const SCALE: &str = "scores have one scale";
-const INPUT: &str = "send the conversation as messages; token ids and embeddings are not read here";
-const STOP: &str = "stop sequences are `stop_sequences` on messages, and `stop` elsewhere";
-const SYSTEM: &str = "the system prompt is a message of the role \"system\" on chat, `system` on messages and `instructions` on responses";
-const TEXTS: &str = "the gateway stores and searches no documents; send their texts in the request";
-const TOP: &str = "send its members at the top of the request, under the names of this endpoint";
+const FORMAT: &str = "the format of the response is set by `response_format` on chat and text completions, `output_config.format` on messages, and `text.format` on responses";
+const HISTORY: &str = "stored conversations are not supported; send the whole history in the request";
+const LENGTH: &str = "the normalization of vectors cannot be changed";
+const NUMBERS: &str =
+    "only 32-bit floating-point vectors are supported; `encoding_format` can be `float` or `base64`";
+const SCALE: &str = "scores are always from 0 to 1";
+const INPUT: &str =
+    "send the conversation as messages; token ids and embeddings are not supported at this endpoint";
+const STOP: &str = "use `stop_sequences` on messages, and `stop` on other endpoints";
+const SYSTEM: &str = "send the system prompt as a message with the role \"system\" on chat, as `system` on messages, and as `instructions` on responses";
+const TEXTS: &str = "stored documents and document search are not supported; send the text in the request";
+const TOP: &str = "send its members as top-level parameters, with the names of this endpoint";
 
 /// Members that every endpoint for texts refuses, unless its own table lists them; sorted by name.
 #[rustfmt::skip]
 pub const COMMON_REFUSED_MEMBERS: &[RefusedMember] = &[
     ("audio", NonEmpty, "audio output is not supported"),
-    ("cachedContent", Present, "the gateway stores no cached contents; send them in the request"),
-    ("candidate_count", SeveralChoices, "the number of answers is `n` on chat and completions, and 1 elsewhere"),
+    ("cachedContent", Present, "stored cached contents are not supported; send the content in the request"),
+    ("candidate_count", SeveralChoices, "use `n` on chat and text completions; other endpoints return one choice"),
     ("chat_history", NonEmpty, HISTORY),
     ("connectors", NonEmpty, TEXTS),
     ("custom_stopping_strings", NonEmpty, STOP),
@@ -34,10 +36,10 @@ pub const COMMON_REFUSED_MEMBERS: &[RefusedMember] = &[
     ("generation_config", NonEmpty, TOP),
     ("input_ids", NonEmpty, INPUT),
     ("json_mode", NonEmpty, FORMAT),
-    ("max_length", NonEmpty, "the cap on generated tokens is `max_tokens`, and `max_output_tokens` on responses"),
-    ("max_price", NonEmpty, "choose providers by `filters` or a flavor"),
+    ("max_length", NonEmpty, "use `max_output_tokens` on responses, and `max_tokens` on other endpoints"),
+    ("max_price", NonEmpty, "choose providers with `filters` or a flavor"),
     ("modalities", NonTextModalities, "only answers in text are supported"),
-    ("num_return_sequences", SeveralChoices, "the number of answers is `n` on chat and completions, and 1 elsewhere"),
+    ("num_return_sequences", SeveralChoices, "use `n` on chat and text completions; other endpoints return one choice"),
     ("nvext", GuidedMembers, TOP),
     ("options", RunnerOptions, TOP),
     ("output_config", NestedFormat, FORMAT),
@@ -60,14 +62,18 @@ pub const COMMON_REFUSED_MEMBERS: &[RefusedMember] = &[
 
 /// Members of the chat and responses endpoints that `/v1/messages` refuses; sorted by name.
 pub const REFUSED_MESSAGES_MEMBERS: &[RefusedMember] = &[
-    ("function_call", NonEmpty, "this endpoint reads `tool_choice`"),
-    ("functions", NonEmpty, "this endpoint reads `tools`"),
-    ("input", NonEmpty, "this endpoint reads `messages`"),
-    ("instructions", NonEmpty, "this endpoint reads `system`"),
-    ("logprobs", NonEmpty, "this endpoint has no log probabilities; use /v1/chat/completions"),
-    ("n", SeveralChoices, "a message has one answer"),
+    ("function_call", NonEmpty, "use `tool_choice` instead"),
+    ("functions", NonEmpty, "use `tools` instead"),
+    ("input", NonEmpty, "use `messages` instead"),
+    ("instructions", NonEmpty, "use `system` instead"),
+    ("logprobs", NonEmpty, "log probabilities are not supported at this endpoint; use /v1/chat/completions"),
+    ("n", SeveralChoices, "only one choice is supported"),
     ("text", NestedFormat, FORMAT),
-    ("top_logprobs", NonEmpty, "this endpoint has no log probabilities; use /v1/chat/completions"),
+    (
+        "top_logprobs",
+        NonEmpty,
+        "log probabilities are not supported at this endpoint; use /v1/chat/completions",
+    ),
 ];
 
 /// Members that would change vectors, and that `/v1/embeddings` cannot honour; sorted by name.
@@ -77,27 +83,31 @@ pub const REFUSED_EMBEDDING_MEMBERS: &[RefusedMember] = &[
     ("embed_dtype", NotFloat32, NUMBERS),
     ("embedding_type", NotFloat, NUMBERS),
     ("embedding_types", NotFloat, NUMBERS),
-    ("endianness", BigEndian, "base64 is little-endian"),
-    ("late_chunking", NonEmpty, "inputs are embedded one by one"),
-    ("messages", NonEmpty, "this endpoint reads `input`"),
+    ("endianness", BigEndian, "base64 vectors are always little-endian"),
+    ("late_chunking", NonEmpty, "each input is embedded separately"),
+    ("messages", NonEmpty, "use `input` instead"),
     ("normalize", NotTrue, LENGTH),
     ("normalized", NotTrue, LENGTH),
-    ("outputDimensionality", NonEmpty, "send `dimensions`"),
-    ("output_dimension", NonEmpty, "send `dimensions`"),
-    ("output_dimensionality", NonEmpty, "send `dimensions`"),
+    ("outputDimensionality", NonEmpty, "use `dimensions` instead"),
+    ("output_dimension", NonEmpty, "use `dimensions` instead"),
+    ("output_dimensionality", NonEmpty, "use `dimensions` instead"),
     ("output_dtype", NotFloat, NUMBERS),
-    ("prompt", NonEmpty, "this endpoint reads `input`"),
-    ("provider", ProviderConstraints, "choose providers by `filters` or a flavor"),
-    ("texts", NonEmpty, "this endpoint reads `input`"),
+    ("prompt", NonEmpty, "use `input` instead"),
+    ("provider", ProviderConstraints, "choose providers with `filters` or a flavor"),
+    ("texts", NonEmpty, "use `input` instead"),
     ("use_activation", NotTrue, LENGTH),
 ];
 
 /// Members that would change a ranking, and that `/v1/rerank` cannot honour; sorted by name.
 pub const REFUSED_RERANK_MEMBERS: &[RefusedMember] = &[
     ("activation", NotTrue, SCALE),
-    ("provider", ProviderConstraints, "choose providers by `filters` or a flavor"),
+    ("provider", ProviderConstraints, "choose providers with `filters` or a flavor"),
     ("raw_scores", NonEmpty, SCALE),
-    ("score_threshold", NonEmpty, "every document has a score; filter the results by `relevance_score`"),
-    ("texts", NonEmpty, "this endpoint reads `documents`"),
+    (
+        "score_threshold",
+        NonEmpty,
+        "all documents are returned; filter the results by `relevance_score`, or use `top_n`",
+    ),
+    ("texts", NonEmpty, "use `documents` instead"),
     ("use_activation", NotTrue, SCALE),
 ];

@@ -14,8 +14,8 @@ use penstock_json_scan::tape::{JsonValue, ValueKind};
 /// needs this thinking reads it anyway.
 const HARMLESS_EDIT_PREFIX: &str = "clear_thinking_";
 
-/// End of the error message for a request that requires zero data retention. The gateway cannot check it, because the
-/// configuration of a provider does not state the retention.
+/// End of the error message for a request that requires zero data retention. The gateway cannot check the retention,
+/// because the configuration of a provider does not state the retention.
 const RETENTION_ADVICE: &str = "providers are in the EU and never train on requests, but the retention of each is known to the operator alone";
 
 impl RefusedValues {
@@ -26,7 +26,9 @@ impl RefusedValues {
             NonEmpty => is_non_empty(value),
             OutsideEu => !value.is_string() || !is_eu_region(&value.text()),
             ThirdPartyPayment => !is_absent_or_keyword(member(value, "bill_to"), &["self"]),
-            ModeNotOff => !is_absent_or_keyword(member(value, "mode"), &["off"]),
+            ModeNotOff => {
+                is_non_empty(value) && !member(value, "mode").is_some_and(|mode| mode.equals_text("off"))
+            }
             SeveralChoices => value.raw() != "1",
             ContextEdits => return first_changing_edit(value, path, about),
             ProviderConstraints => {
@@ -58,26 +60,26 @@ impl RefusedValues {
     }
 }
 
-/// True if the value is not `null`, `false` or empty.
+/// Returns true if the value is not `null`, `false` or empty.
 fn is_non_empty(value: JsonValue<'_>) -> bool {
     match value.kind() {
         ValueKind::Null | ValueKind::False => false,
-        ValueKind::Object | ValueKind::Array | ValueKind::String | ValueKind::EscapedString => {
-            !value.has_no_entries()
-        }
+        ValueKind::Object | ValueKind::Array => !value.has_no_entries(),
+        // A blank is a value: a stop sequence, for example.
+        ValueKind::String | ValueKind::EscapedString => !value.raw_inner_text().is_empty(),
         ValueKind::True | ValueKind::Number => true,
     }
 }
 
-/// True for names of regions in the European Union, and of larger regions that include the Union. All providers are
-/// in the Union.
+/// Returns true for names of regions in the European Union, and of larger regions that include the Union. All providers
+/// are in the Union.
 fn is_eu_region(region: &str) -> bool {
     let region = region.trim().to_ascii_lowercase();
     let whole = ["", "eu", "europe", "global", "auto", "any", "default", "not_available"];
     whole.contains(&&*region) || region.starts_with("eu-") || region.starts_with("eu_")
 }
 
-/// True if the member is absent, or its value is one of the given words.
+/// Returns true if the member is absent, or its value is one of the given words.
 fn is_absent_or_keyword(value: Option<JsonValue<'_>>, words: &[&str]) -> bool {
     value.is_none_or(|value| words.iter().any(|word| value.equals_text(word)))
 }
@@ -116,25 +118,25 @@ fn first_member(
     })
 }
 
-/// True for a member of `provider` that excludes providers of the model, or that orders them. `data_collection` is not
-/// such a member, because no provider trains models on requests.
+/// Returns true for a member of `provider` that excludes providers of the model, or that orders them. `data_collection`
+/// is not such a member, because no provider trains models on requests.
 fn is_provider_constraint(name: &str, value: JsonValue<'_>) -> bool {
     let constrains = matches!(name, "only" | "order" | "ignore" | "quantizations" | "max_price");
     constrains && is_non_empty(value)
 }
 
-/// True for the member of `provider` that excludes providers which retain requests.
+/// Returns true for the member of `provider` that excludes providers which retain requests.
 fn is_retention_constraint(name: &str, value: JsonValue<'_>) -> bool {
     name == "zdr" && is_non_empty(value)
 }
 
-/// True for a member of `background_options` other than `completion_window: "soonest"`, with which every background
-/// response runs.
+/// Returns true for a member of `background_options` other than `completion_window: "soonest"`, with which every
+/// background response runs.
 fn is_other_window(name: &str, value: JsonValue<'_>) -> bool {
     is_non_empty(value) && !(name == "completion_window" && value.equals_text("soonest"))
 }
 
-/// True for a member of `nvext` that constrains the answer.
+/// Returns true for a member of `nvext` that constrains the answer.
 fn is_guided_member(name: &str, value: JsonValue<'_>) -> bool {
     let constrains = matches!(
         name,
@@ -148,13 +150,13 @@ fn is_guided_member(name: &str, value: JsonValue<'_>) -> bool {
     constrains && is_non_empty(value)
 }
 
-/// True for a format of the answer other than text.
+/// Returns true for a format of the answer other than text.
 fn is_format(value: JsonValue<'_>) -> bool {
     is_non_empty(value) && !member(value, "type").is_some_and(|kind| kind.equals_text("text"))
 }
 
-/// True for an option of a model runner such as Ollama that constrains the answer. A negative `num_predict` means no
-/// cap.
+/// Returns true for an option of a model runner such as Ollama that constrains the answer. A negative `num_predict`
+/// means no cap.
 fn is_runner_constraint(name: &str, value: JsonValue<'_>) -> bool {
     match name {
         "num_predict" => is_non_empty(value) && !value.raw().starts_with('-'),
@@ -163,7 +165,7 @@ fn is_runner_constraint(name: &str, value: JsonValue<'_>) -> bool {
     }
 }
 
-/// True for `float`, alone or as the only element of a list.
+/// Returns true for `float`, alone or as the only element of a list.
 fn is_float(value: JsonValue<'_>) -> bool {
     value.equals_text("float") || (value.is_array() && value.items().all(|kind| kind.equals_text("float")))
 }

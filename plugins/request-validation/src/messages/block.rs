@@ -23,7 +23,8 @@ pub(super) enum BlockContext {
 }
 
 impl BlockContext {
-    /// Types of the blocks that are validated. Blocks of vendor tools ([`is_vendor_block`]) are accepted too.
+    /// Returns the types of the blocks that are validated. Blocks of vendor tools ([`is_vendor_block`]) are accepted
+    /// too.
     const fn type_names(self) -> &'static [&'static str] {
         match self {
             Self::User => &["text", "image", "tool_result", "document", "search_result"],
@@ -39,7 +40,7 @@ impl BlockContext {
 pub(super) enum ParsedBlock<'d> {
     /// Empty text.
     Empty,
-    /// Block of any type except tool call and tool result.
+    /// Block of any other kind: text that is not empty, or any type except tool call and tool result.
     Content,
     /// Tool call, with its id.
     ToolUse(JsonValue<'d>),
@@ -47,7 +48,8 @@ pub(super) enum ParsedBlock<'d> {
     ToolResult(JsonValue<'d>),
 }
 
-/// True for blocks of tools that a vendor runs itself; such blocks come from a conversation with another service.
+/// Returns true for blocks of tools that a vendor runs itself; such blocks come from a conversation with another
+/// service.
 fn is_vendor_block(kind: &str) -> bool {
     matches!(kind, "server_tool_use" | "mcp_tool_use" | "container_upload" | "tool_reference")
         || kind.ends_with("_tool_result")
@@ -160,7 +162,7 @@ fn validate_tool_result<'d>(
     Ok(call)
 }
 
-/// True if every provider of the dialect accepts the id.
+/// Returns true if every provider of the messages dialect accepts the id: letters, digits, `_` and `-`.
 fn is_plain(id: JsonValue<'_>) -> bool {
     id.string_bytes().iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
 }

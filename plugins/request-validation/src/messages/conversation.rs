@@ -42,7 +42,7 @@ struct ToolUseTracker<'d> {
     pending_calls: HashSet<Cow<'d, str>>,
     /// Index of the message with the last call.
     last_call_message: usize,
-    /// True if a user message has followed the message with the last call.
+    /// True if a user message has followed the last assistant message.
     has_user_reply: bool,
 }
 

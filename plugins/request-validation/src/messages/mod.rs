@@ -29,7 +29,8 @@ const BOOLEANS: &[&str] = &["stream"];
 pub enum MessagesPurpose {
     /// Generation of an answer by `/v1/messages`: `max_tokens` is required.
     Generate,
-    /// `/v1/messages/count_tokens`: `max_tokens` is optional, and the conversation may end with unanswered tool calls.
+    /// Counting of tokens by `/v1/messages/count_tokens`: `max_tokens` is optional, and the conversation may end with
+    /// unanswered tool calls.
     Count,
 }
 
@@ -38,7 +39,7 @@ pub enum MessagesPurpose {
 /// The body is not edited. Consecutive messages of one role count as one turn; `system` messages may have any position.
 ///
 /// # Errors
-/// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.
+/// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the path of the invalid field, if any, in `param`.
 pub fn validate_messages_request(
     body: Bytes,
     limits: &RequestLimits,
@@ -68,7 +69,7 @@ pub fn validate_count_tokens_request(
 struct MessagesFindings {
     needs: RequiredCapabilities,
     images: u32,
-    /// Size of the media that the request contains as base64, in bytes of base64.
+    /// Total length in bytes of the base64 strings of media in the request, as sent.
     media: usize,
     history: HistoryFeatures,
 }
@@ -124,7 +125,7 @@ fn validate_request(
         thinking,
         responses: None,
         prompt_bytes: text_bytes.saturating_sub(found.media),
-        images: found.images,
+        image_count: found.images,
         history: found.history,
     })
 }

@@ -38,7 +38,7 @@ fn read_source<'d>(
 }
 
 impl BlockSource<'_> {
-    /// Validates base64 of one of the given media types; returns the number of its bytes.
+    /// Validates base64 of one of the given media types; returns the length of the base64 string in bytes, as sent.
     fn base64(&self, at: &FieldPath<'_>, types: &[&'static str]) -> Result<usize, ApiError> {
         let path = at.member("media_type");
         read::read_keyword(

@@ -17,6 +17,7 @@ const CONVERTED: &[&str] = &[
     "instructions",
     "max_output_tokens",
     "max_tool_calls",
+    "messages",
     "metadata",
     "model",
     "moderation",
@@ -46,7 +47,7 @@ pub(super) struct ChatBodyWriter {
 }
 
 impl ChatBodyWriter {
-    /// Starts the body; `size` is the size of the original body in bytes.
+    /// Starts the body; `size` is the total length in bytes of the texts from which it is made.
     pub(super) fn new(size: usize) -> Self {
         let mut out = Vec::with_capacity(size + size / 8 + 256);
         out.push(b'{');

@@ -36,7 +36,7 @@ struct AssistantMessage<'d> {
     /// Messages with their phase and texts.
     messages: Vec<(Option<&'static str>, Vec<JsonValue<'d>>)>,
     calls: Vec<PreviousToolCall<'d>>,
-    /// Item of the first message.
+    /// Item of the first message with text; `None` if no message has text.
     content_origin: Option<ResponsesRequestPart>,
     call_origins: Vec<ResponsesRequestPart>,
 }
@@ -80,8 +80,8 @@ impl<'d, 'o> ConversationWriter<'d, 'o> {
         }
     }
 
-    /// Starts another item of the conversation.
-    pub(super) const fn start_item(&mut self, item: ResponsesRequestPart) {
+    /// Records `item` as the origin of the messages and calls that are added next.
+    pub(super) const fn set_message_origin(&mut self, item: ResponsesRequestPart) {
         self.item = item;
     }
 
@@ -149,8 +149,8 @@ impl<'d, 'o> ConversationWriter<'d, 'o> {
         self.out.write_json("\"");
     }
 
-    /// Writes the items of an answer as one message. If there is only reasoning, without text or calls, it is
-    /// dropped: the answer was interrupted.
+    /// Writes the items of an answer as one message. Reasoning without text or calls is dropped, because the answer was
+    /// interrupted.
     fn flush(&mut self) {
         let AssistantMessage { reasoning, messages, calls, content_origin, call_origins } =
             std::mem::take(&mut self.assistant);

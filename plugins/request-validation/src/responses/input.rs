@@ -32,14 +32,14 @@ pub(super) fn write_messages<'d>(
         }
     }
     let path = top.member_path("previous_response_id");
-    messages.start_item(ResponsesRequestPart::Previous);
+    messages.set_message_origin(ResponsesRequestPart::Previous);
     for (index, item) in previous.root().iter().flat_map(JsonValue::items).enumerate() {
         write_item(item, &path.item(index), tools, &mut messages)?;
     }
     let path = top.member_path("input");
     let input = read::require_member(top.get("input"), &path, EXPECTED)?;
     if input.is_string() {
-        messages.start_item(ResponsesRequestPart::Text);
+        messages.set_message_origin(ResponsesRequestPart::Text);
         messages.write_message("user", &[ContentPart::Text(input)]);
         return Ok(messages.finish());
     }
@@ -50,7 +50,7 @@ pub(super) fn write_messages<'d>(
         return Err(path.invalid_error("expected at least one item"));
     }
     for (index, item) in input.items().enumerate() {
-        messages.start_item(ResponsesRequestPart::Item(u32::try_from(index).unwrap_or(u32::MAX)));
+        messages.set_message_origin(ResponsesRequestPart::Item(u32::try_from(index).unwrap_or(u32::MAX)));
         write_item(item, &path.item(index), tools, &mut messages)?;
     }
     Ok(messages.finish())
@@ -232,9 +232,9 @@ impl<'d> InputItem<'d, '_> {
         Ok(())
     }
 
-    /// Adds reasoning. If `encrypted_content` was written by the gateway, its text is used. Otherwise the content is
-    /// used, or else the summary, which holds the reasoning if the client requested summaries. If another vendor
-    /// encrypted the content, the item is dropped.
+    /// Adds reasoning: the text in `encrypted_content`, or nothing if another vendor than the gateway encrypted it. An
+    /// item without this member adds its content, or else its summary, which holds the reasoning if the client
+    /// requested summaries.
     fn push_reasoning(&self, messages: &mut ConversationWriter<'d, '_>) -> Result<(), ApiError> {
         let path = self.path.member("encrypted_content");
         let content = self.reasoning_texts(self.content, "content")?;

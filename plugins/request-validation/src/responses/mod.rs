@@ -34,7 +34,8 @@ use penstock_json_scan::tape::JsonTape;
 pub enum ResponsesPurpose<'m> {
     /// Generation of an answer by `/v1/responses`.
     Generate,
-    /// `/v1/responses/input_tokens`: `model` is optional; this is the default model.
+    /// Counting of tokens by `/v1/responses/input_tokens`, with the model of a request without `model`; `None` if
+    /// `model` is required.
     Count(Option<&'m str>),
 }
 
@@ -44,7 +45,7 @@ pub enum ResponsesPurpose<'m> {
 /// …) are validated like those of the chat dialect.
 ///
 /// # Errors
-/// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.
+/// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the path of the invalid field, if any, in `param`.
 pub fn validate_responses_request(
     body: Bytes,
     limits: &RequestLimits,
@@ -77,7 +78,7 @@ pub fn validate_responses_request_with_storage(
 fn name_member(refusal: ApiError, details: &ResponsesDetails) -> ApiError {
     match refusal.param.as_deref() {
         Some("messages") => {}
-        Some(name) if details.foreign_members.contains(&name) => return refusal.mark_param_as_sent(),
+        Some(name) if details.chat_named_members.contains(&name) => return refusal.mark_param_as_sent(),
         Some(path) => match details.client_param_path(path) {
             Some(own) => return refusal.with_param(own).mark_param_as_sent(),
             None => return refusal,
@@ -107,7 +108,7 @@ fn convert(
     members::refuse_unsupported_members(&top, Dialect::Responses)?;
     let previous = storage::previous_items(&top, storage)?;
     let in_background = match purpose {
-        ResponsesPurpose::Generate => storage::is_background_request(&top, storage.access)?,
+        ResponsesPurpose::Generate => storage::is_background_request(&top, storage.store_permission)?,
         ResponsesPurpose::Count(_) => false,
     };
     let stored_input = storage::input_to_store(body, &top, storage, &previous, in_background)?;
@@ -139,7 +140,7 @@ fn convert(
         seals_reasoning: settings.seals_reasoning,
         stored_input,
         in_background,
-        foreign_members: foreign_members(&top),
+        chat_named_members: foreign_members(&top),
         earlier_messages: conversation.joined,
         message_origins: conversation.origins,
         session: session_members(&top),
@@ -147,8 +148,9 @@ fn convert(
     Ok(ConvertedRequest { body: out.finish(), details })
 }
 
-/// Copies the members that may name a session. `previous_response_id` is not one of them, because it differs from
-/// turn to turn. Such a session is identified by the beginning of the stored conversation, which precedes the input.
+/// Copies the members that may identify a session. `previous_response_id` is not one of them, because it differs from
+/// turn to turn. A session with this member is identified by the beginning of the stored conversation, which precedes
+/// the input.
 fn session_members(top: &RootObject<'_>) -> SessionHints {
     let value = |name: &str| top.get(name).map(|value| value.raw().as_bytes().into());
     SessionHints { prompt_cache_key: value("prompt_cache_key"), metadata: value("metadata") }
@@ -161,8 +163,8 @@ fn foreign_members(top: &RootObject<'_>) -> Vec<&'static str> {
     names.chain(["top_logprobs"]).filter(|name| top.get(name).is_some()).collect()
 }
 
-/// Limits for the validation of the converted body. They are larger than those of the original body, which was
-/// already checked: the conversion adds members, nesting levels and the previous conversation.
+/// Returns the limits for the validation of the converted body. They are larger than those of the original body, which
+/// was already checked: the conversion adds members, nesting levels and the previous conversation.
 fn chat_limits(limits: &RequestLimits) -> RequestLimits {
     RequestLimits {
         max_body: u32::MAX as usize,

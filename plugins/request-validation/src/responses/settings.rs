@@ -43,6 +43,7 @@ pub(super) struct ResponseSettings<'d> {
     reasoning: Option<&'d str>,
     pub(super) summary: Option<&'static str>,
     pub(super) reasoning_display: ReasoningDisplay,
+    /// True if the answer must contain the reasoning in a form that the client sends back: `encrypted_content`.
     pub(super) seals_reasoning: bool,
     max_output_tokens: Option<&'d str>,
     wants_logprobs: bool,

@@ -51,7 +51,7 @@ pub(super) fn is_background_request(
     Ok(true)
 }
 
-/// Returns the items of the conversation that `previous_response_id` names: the elements of a JSON array, without
+/// Returns the items of the conversation that `previous_response_id` continues: the elements of a JSON array, without
 /// brackets. Empty without `previous_response_id`.
 pub(super) fn previous_items(
     top: &RootObject<'_>,
@@ -77,7 +77,7 @@ pub(super) fn previous_items(
     }
 }
 
-/// Returns the input that is stored with the answer; `None` if the response will not be stored.
+/// Returns the input that is stored with the answer; `None` if this request stores no input.
 pub(super) fn input_to_store(
     body: &Bytes,
     top: &RootObject<'_>,
@@ -86,7 +86,7 @@ pub(super) fn input_to_store(
     in_background: bool,
 ) -> Result<Option<StoredInput>, ApiError> {
     let is_stored = scalars::read_bool_or_false(top, "store")? || in_background;
-    if !is_stored || storage.access != ResponseStorePermission::Allowed {
+    if !is_stored || storage.store_permission != ResponseStorePermission::Allowed {
         return Ok(None);
     }
     let input = top.get("input").map(|value| body.slice(value.range()));
@@ -122,7 +122,7 @@ impl PreviousConversation {
         Ok(Self { text, nodes })
     }
 
-    /// Returns the parsed array; an empty one without a previous response.
+    /// Returns the parsed array; a tape without a root if there is no previous response.
     pub(super) fn as_tape(&self) -> JsonTape<'_> {
         JsonTape { text: &self.text, nodes: &self.nodes }
     }

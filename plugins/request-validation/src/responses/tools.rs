@@ -145,8 +145,8 @@ impl<'d> DeclaredTools<'d> {
         self.list.is_empty()
     }
 
-    /// Returns the tools whose calls must be converted back for the client: custom tools, tools in a namespace, and tools
-    /// whose functions have a shorter name.
+    /// Returns the tools whose calls must be converted back for the client: custom tools, tools in a namespace, and
+    /// tools whose function has another name than the tool, because the name of the tool is too long.
     pub(super) fn mapped_tools(&self) -> Vec<MappedTool> {
         let special = |tool: &&DeclaredTool<'d>| {
             tool.namespace.is_some() || tool.is_custom() || tool.function_name() != tool.name.text()
@@ -183,7 +183,7 @@ fn unsupported_type(kind: &JsonValue<'_>, path: &FieldPath<'_>) -> ApiError {
     }
 }
 
-/// Validates `format` of a custom tool; returns the syntax and the definition of its grammar.
+/// Validates `format` of a custom tool; returns the syntax and the definition of its grammar; `None` for plain text.
 fn read_grammar<'d>(
     format: Option<JsonValue<'d>>,
     at: &FieldPath<'_>,

@@ -37,7 +37,7 @@ enum FoundInputs {
 /// strings.
 ///
 /// # Errors
-/// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.
+/// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the path of the invalid field, if any, in `param`.
 pub fn validate_embeddings_request(
     body: Bytes,
     limits: &RequestLimits,

@@ -15,7 +15,7 @@ use std::ops::Range;
 /// Validates a request of `/v1/rerank`.
 ///
 /// # Errors
-/// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.
+/// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the path of the invalid field, if any, in `param`.
 pub fn validate_rerank_request(body: Bytes, limits: &RequestLimits) -> Result<InferenceRequest, ApiError> {
     let (json, nodes) = validate_body(&body, limits, PathStyle::Brackets)?;
     let tape = JsonTape { text: json, nodes: &nodes };
@@ -58,7 +58,7 @@ pub fn validate_rerank_request(body: Bytes, limits: &RequestLimits) -> Result<In
     })
 }
 
-/// Reads a number of at least one, such as the maximum number of results.
+/// Reads a number of at least one, such as the maximum number of results; returns `None` if it is absent.
 fn read_result_limit(top: &RootObject<'_>, name: &str) -> Result<Option<usize>, ApiError> {
     let most =
         top.get(name).map(|value| read::read_bounded_integer(value, &top.member_path(name), 1, i64::MAX));

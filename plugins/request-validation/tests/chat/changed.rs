@@ -57,7 +57,7 @@ fn developers_are_systems_and_pictures_have_their_canonical_shape() {
             {"type": "image_url", "image_url": {"url": "data:image/png;base64,iV+O/w=="}}]}])
     );
     let ask = taken(&conversation(parts));
-    assert!(ask.required.images && ask.required.image_urls && ask.images == 3);
+    assert!(ask.required.images && ask.required.image_urls && ask.image_count == 3);
 }
 
 #[test]

@@ -51,7 +51,7 @@ fn every_member_that_the_gateway_needs_is_read() {
     assert_eq!(ask.member_value("foo"), Some(b"[1]".as_slice()));
     assert_eq!(&ask.body, &body);
     let seed = ask.members.get("seed").unwrap();
-    assert_eq!(&ask.body[seed.member.clone()], b"\"seed\":-3");
+    assert_eq!(&ask.body[seed.member_range.clone()], b"\"seed\":-3");
     assert!(ask.edits.is_empty());
 }
 
@@ -140,5 +140,5 @@ fn inline_media_is_no_prompt_text() {
     let ask = taken(&body);
     assert!(ask.prompt_bytes > 1000 && ask.prompt_bytes < 1500, "{}", ask.prompt_bytes);
     assert!(ask.required.images && ask.required.audio && ask.required.files && !ask.required.image_urls);
-    assert_eq!(ask.images, 1);
+    assert_eq!(ask.image_count, 1);
 }

@@ -29,7 +29,7 @@ fn parts_become_parts_of_chat() {
         {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}]}]);
     let ask = accepted(&with(&format!(r#""input":{input}"#)));
     assert_eq!(
-        (ask.images, ask.required.images, ask.required.image_urls, ask.required.audio),
+        (ask.image_count, ask.required.images, ask.required.image_urls, ask.required.audio),
         (2, true, true, true)
     );
     assert_eq!(

@@ -257,6 +257,6 @@ fn a_refusal_names_the_member_that_the_client_sent() {
         (r#""logprobs":true,"verbosity":"low""#, vec!["verbosity", "logprobs"]),
     ] {
         let ask = accepted(&with(&format!(r#""input":"x",{members}"#)));
-        assert_eq!(ask.responses.unwrap().foreign_members, foreign, "{members}");
+        assert_eq!(ask.responses.unwrap().chat_named_members, foreign, "{members}");
     }
 }
