@@ -30,7 +30,7 @@
 //! | [`time`] | clocks and formats of time |
 //!
 //! Crates under `plugins/` are pure: values in, values out. Only this crate, and the engines `storage` and
-//! `object-storage`, open sockets and read clocks.
+//! `object-storage`, open sockets and read clocks; `regular-file` reads files.
 //!
 //! # Invariants
 //! 1. Only this crate and the engines of stores open sockets.
@@ -46,8 +46,8 @@
 //! 10. Nothing is retried after the first content token; a broken stream is continued without repeating a byte, or ends
 //!     with an error.
 //! 11. `conf/penstock.toml` equals the defaults.
-//! 12. No request content is logged. Stored are files, batches, and images until they expire; responses only for keys
-//!     that may store them, encrypted.
+//! 12. No request content is logged. The gateway stores files, batches, and images until they expire, and responses
+//!     only for keys that may store them, encrypted.
 //! 13. Every timeout is compared with the clock at each step, and a client that disconnects is noticed, whatever the
 //!     provider sends.
 //! 14. Nothing that a client's file or a provider's response claims is charged without a bound from a measurement.

@@ -22,7 +22,7 @@ pub const CREATE_MEMBERS: [&str; 3] = ["id", "name", "limits"];
 pub const CHANGE_MEMBERS: [&str; 4] = ["name", "state", "limits", "version"];
 /// Query parameters of the request that lists accounts.
 pub const LIST_QUERY_PARAMETERS: [&str; 2] = ["after", "limit"];
-/// Maximum length of a new account's id.
+/// Maximum length of a new account's id, in bytes.
 const MAX_ID_BYTES: usize = 64;
 
 /// Routes of accounts.

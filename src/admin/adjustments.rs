@@ -178,7 +178,8 @@ fn has_correction_id(entry: Option<&LedgerEntry>, wanted: &str) -> bool {
     matches!(entry.map(|entry| &entry.kind), Some(EntryKind::Correct { id, .. }) if **id == *wanted)
 }
 
-/// Grants of the demo's account, made once at the first start.
+/// Grants of the demo's account, made once at the first start: id, wallet, and amount in the smallest unit of the
+/// wallet.
 const DEMO_GRANTS: [(&str, Wallet, i64); 2] =
     [("demo", Wallet::Credits, 1_000_000_000_000), ("demo-energy", Wallet::Energy, 1_000_000_000_000)];
 

@@ -14,7 +14,8 @@ const FAILURES_PER_MINUTE: NonZeroU64 = NonZeroU64::new(10).unwrap();
 pub struct FailedAuthThrottle(Mutex<TokenBucket>);
 
 impl FailedAuthThrottle {
-    /// Counts a failed attempt, and returns its error response: 401, or above the limit 429 with the time to wait.
+    /// Records a failed attempt at `now`, by the steady clock. Returns its error response: 401, or above the limit 429
+    /// with the time to wait.
     pub fn record_failed_attempt(&self, now: Duration) -> ApiError {
         let mut bucket = self.0.lock();
         if let Some(RetryAfter::After(wait)) = bucket.retry_after(FAILURES_PER_MINUTE, 1, now) {

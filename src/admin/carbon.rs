@@ -134,7 +134,7 @@ fn report(
     for (country, sums) in &figures.countries {
         let mut row = Map::from_iter([("country".to_owned(), Value::from(country.as_str()))]);
         row.extend(report_sums(sums));
-        row.insert("grids".to_owned(), json!(figures.country_grids.get(country)));
+        row.insert("grids".to_owned(), json!(figures.grid_sources_by_country.get(country)));
         countries.push(Value::Object(row));
     }
     let by = |name: &str, groups: &BTreeMap<String, InvoiceSums>| {
@@ -156,7 +156,7 @@ fn report(
         "months": by("month", &figures.months),
         "accounts": by("account", &figures.accounts),
         "methods": figures.methods,
-        "grids": figures.grids,
+        "grids": figures.grid_sources,
         "contracts": figures.contracts,
     }))
 }

@@ -183,7 +183,7 @@ fn preview_schema() -> Value {
     } })
 }
 
-/// Data of a correction, taken from the kind of its ledger entry.
+/// Data of a correction, taken from the [`EntryKind`] of its ledger entry.
 struct CorrectionFacts {
     id: String,
     entry: u64,
@@ -253,8 +253,8 @@ async fn read_movement(
     correction_act(found, unit, request, actor)
 }
 
-/// Builds the ledger entry (account and kind) that corrects an entry. `unit` is the price of one unit of the wallet
-/// in EUR; it is needed only for a free charge.
+/// Builds the ledger entry (account and kind) that corrects an entry. `unit` is the price of a micro-credit or nano-kWh
+/// in EUR; it is `None` except for a free charge.
 fn correction_act(
     found: Option<LedgerEntry>,
     unit: Option<Decimal>,

@@ -144,7 +144,7 @@ enum WarningOwner {
     Account,
 }
 
-/// A key or account with warnings.
+/// Key or account with warnings.
 struct OwnerWarnings {
     owner: WarningOwner,
     id: String,

@@ -42,7 +42,7 @@ pub const ROUTES: &[AdminRoute] = &[
     AdminRoute::delete(
         "/admin/files/{id}",
         "deleteFile",
-        "Deletes a file; a batch that reads it is cancelled first",
+        "Deletes a file; an unfinished batch that reads it ends as failed first",
         RouteHandler::Runtime(|app, _, asked| Box::pin(delete(app, asked))),
     )
     .with_response(200, || response_schema(&["id", "deleted"])),

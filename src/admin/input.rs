@@ -165,7 +165,8 @@ impl<'b> RequestFields<'b> {
         })
     }
 
-    /// Reads an amount of credits above zero: a number or text with at most six decimals.
+    /// Reads an amount of credits above zero, a number or text with at most six decimals, and returns it in
+    /// micro-credits.
     ///
     /// # Errors
     /// Returns 400 if the value is not such an amount.

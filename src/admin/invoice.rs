@@ -101,7 +101,7 @@ async fn invoice(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, Api
     tokio::task::spawn_blocking(read).await.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal)))
 }
 
-/// Returns the error response if the figures of an invoice cannot be read.
+/// Converts an error of reading an invoice's figures to the error response.
 pub(super) fn invoice_error_response(error: InvoiceError) -> ApiError {
     match error {
         InvoiceError::Refused(refusal) => refusal,
@@ -249,9 +249,10 @@ fn line_json((unit, sums): (&InvoiceLineKey, &InvoiceSums), is_correction: bool)
     row
 }
 
-/// Returns the invoice line of a correction as JSON; `invoice` is the number of the invoice that it corrects.
+/// Returns the invoice line of a correction as JSON; `invoice` is the number of the invoice that it corrects; `None` if
+/// that invoice was not issued.
 pub(super) fn correction_json(one: &CorrectionLine, invoice: Option<&str>) -> Value {
-    let mut row = line_json((&one.unit, &one.sums), true);
+    let mut row = line_json((&one.line_key, &one.sums), true);
     let members = [
         ("entry", one.entry.into()),
         ("day", one.day.as_str().into()),
@@ -342,7 +343,7 @@ fn notes(figures: &InvoiceFigures, note: Option<&str>) -> Vec<String> {
         "Carbon, location-based: lifecycle factors of the grid at each location, with low and high estimate. Method: {}. \
          Grid: {}.",
         list(&figures.methods),
-        list(&figures.grids)
+        list(&figures.grid_sources)
     ));
     let contracts = list(&figures.contracts);
     notes.push(format!(

@@ -11,7 +11,8 @@ use http::header;
 use penstock_core::ApiError;
 use pingora_core::protocols::http::ServerSession;
 
-/// Returns the response to a request for a page of a site; an error page if `host` is an error.
+/// Returns the response to a request for a page of a site. `host` is the result of the host check; an error becomes an
+/// error page.
 pub(super) async fn answer_site_page(
     console: &Console,
     api: &AdminApi,

@@ -40,7 +40,7 @@ pub struct AdminResponse {
 /// Update of the key cache after a change in the store.
 #[derive(Debug)]
 pub enum KeyCacheUpdate {
-    /// A changed key, and the account that was created for it, if any.
+    /// Changed key, and the account that was created for it, if any.
     Key(Box<KeyRecord>, Option<Box<AccountRecord>>),
     /// Changed account.
     Account(Box<AccountRecord>),

@@ -196,7 +196,8 @@ const ROUTES: &[&[AdminRoute]] = &[
     ledger_export::ROUTES,
 ];
 
-/// Finds the route of a method and a path, and the segment for `{id}`.
+/// Finds the route of a method and a path, and the decoded segment for `{id}`, which is empty for a route without an
+/// id.
 ///
 /// # Errors
 /// Returns 404 if there is no route with this path, or 405 if there is one, but not with this method.

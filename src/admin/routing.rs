@@ -11,7 +11,7 @@ use crate::state::AppState;
 use crate::upstream::offer::{OfferState, SelectionTime};
 use bytes::Bytes;
 use penstock_core::{ApiError, ErrorCode, InferenceRequest, RequiredCapabilities};
-use penstock_routing::{FLAVORS, Flavor, OfferHealth, OfferRank, default_flavor, split_flavor};
+use penstock_routing::{FLAVORS, Flavor, OfferHealth, OfferRankGroup, default_flavor, split_flavor};
 use serde_json::{Map, Value, json};
 use std::future::ready;
 use std::time::Duration;
@@ -102,7 +102,7 @@ fn candidate_schema() -> Value {
         "country": { "type": "string", "description": "Country of the data centre, ISO 3166-1." },
         "score": { "type": "number" },
         "terms": terms,
-        "rank": { "enum": OfferRank::ALL.map(OfferRank::name) },
+        "rank": { "enum": OfferRankGroup::ALL.map(OfferRankGroup::name) },
         "shares_first_place": flag("True if this offer and at least one other share the first place: their scores count as equal."),
         "health": { "enum": ["healthy", "half_open", "cooldown", "ejected"] },
         "rests_for_seconds": if_known("number", "Time until the offer is tried again; `null` if it does not rest."),

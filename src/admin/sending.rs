@@ -15,8 +15,8 @@ pub(super) const MAX_CONNECTIONS: usize = 256;
 /// Maximum number of requests of a listener in flight, without downloads, event streams and probes. A further request
 /// gets 503.
 pub(super) const MAX_IN_FLIGHT_REQUESTS: usize = 128;
-/// Number of changes of keys and accounts that are served beyond `MAX_IN_FLIGHT_REQUESTS`, so that reads do not prevent the
-/// revocation of a key.
+/// Number of changes of keys and accounts that are served beyond [`MAX_IN_FLIGHT_REQUESTS`], so that reads do not
+/// prevent the revocation of a key.
 const RESERVED_CHANGES: usize = 8;
 /// Timeout for reading a request head, for reading a request body, and for closing a connection.
 pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(10);

@@ -98,7 +98,7 @@ pub fn degraded_reason(app: &AppState) -> Option<Cow<'static, str>> {
 
 /// Returns true if the last health check failed: either the provider is failing, or the check itself is misconfigured.
 fn failed_last_health_check(provider: &&Arc<ProviderState>) -> bool {
-    *provider.checked.lock() == Some(false)
+    *provider.last_check_passed.lock() == Some(false)
 }
 
 /// Returns the JSON document of `/status`.
@@ -221,7 +221,7 @@ fn providers_json(app: &AppState, live: &ConfigSnapshot) -> Vec<Value> {
             "country": settings.location.country,
             "grid": grid::current_intensity_json(live, settings, app.clock.unix_seconds()),
             "dialects": settings.dialects.iter().map(|dialect: &Dialect| dialect.name()).collect::<Vec<_>>(),
-            "check": provider.checked.lock().map(|good| if good { "good" } else { "bad" }),
+            "check": provider.last_check_passed.lock().map(|good| if good { "good" } else { "bad" }),
             "requests_in_flight": provider.in_flight(),
             "max_in_flight": settings.max_in_flight,
             "last_error": last_error,

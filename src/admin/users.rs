@@ -123,8 +123,8 @@ fn new_name(fields: &RequestFields<'_>) -> Result<String, ApiError> {
     })
 }
 
-/// Checks the account of a new user: a user with the role `account` needs an existing account, and other users must
-/// have no account.
+/// Checks and returns the account of a new user: a user with the role `account` needs an existing account, and other
+/// users must have no account.
 fn user_account(
     vault: &OpenStorage,
     role: UserRole,

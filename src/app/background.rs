@@ -293,7 +293,7 @@ async fn sweep_bucket(app: &Arc<AppState>) {
     }
 }
 
-/// Deletes contents of files that have no record in the fleet and are older than `files.leftovers`.
+/// Deletes contents that belong to no file record of the fleet and are older than `files.leftovers`.
 async fn delete_old_leftovers(app: &AppState) {
     let (files, age) = (app.files.clone(), app.config_snapshot().settings.files.leftovers);
     let swept = tokio::task::spawn_blocking(move || files.delete_old_leftovers(age)).await;

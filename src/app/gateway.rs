@@ -47,9 +47,9 @@ pub struct RunningGateway {
     /// Address of the TLS listener.
     pub https_address: Option<SocketAddr>,
     /// Address of the admin listener.
-    pub admin: SocketAddr,
+    pub admin_address: SocketAddr,
     /// Addresses of the account holders' dashboard.
-    pub dashboard: Vec<SocketAddr>,
+    pub dashboard_addresses: Vec<SocketAddr>,
     stop: watch::Sender<bool>,
     tasks: Vec<JoinHandle<()>>,
     /// Simulated providers, stopped last: they still serve open requests.
@@ -120,13 +120,13 @@ impl RunningGateway {
             app,
             http_addresses: http,
             https_address: https,
-            admin,
+            admin_address: admin,
             stop,
             tasks,
             simulators,
             threads,
             source,
-            dashboard: dashboard_addresses,
+            dashboard_addresses,
             proxy,
             admin_tasks,
             admin_stop,

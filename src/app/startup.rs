@@ -227,8 +227,8 @@ fn log_listening(gateway: &RunningGateway) {
         name: "listening",
         http = list(&gateway.http_addresses),
         https,
-        admin = %gateway.admin,
-        dashboard = list(&gateway.dashboard),
+        admin = %gateway.admin_address,
+        dashboard = list(&gateway.dashboard_addresses),
         process = %std::process::id(),
         version = env!("CARGO_PKG_VERSION"),
         config = gateway.app.config_snapshot().settings.version.0,
@@ -255,7 +255,7 @@ fn print_demo_help(gateway: &RunningGateway, key: &str, model: &str, invitation:
          \x20 -H 'Authorization: Bearer {key}' -H 'Content-Type: application/json' \\\n\
          \x20 -d '{{\"model\":\"{model}\",\"messages\":[{{\"role\":\"user\",\"content\":\"Hello\"}}]}}'\n\n",
         version = env!("CARGO_PKG_VERSION"),
-        admin = gateway.admin,
+        admin = gateway.admin_address,
     ))
 }
 

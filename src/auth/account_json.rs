@@ -5,7 +5,7 @@ use penstock_storage::accounts::{AccountRecord, AccountState};
 use penstock_storage::keys::KeyLimits;
 use serde_json::{Value, json};
 
-/// Id of the account of keys that name no account; the account is created at the first start.
+/// Id of the account of keys that are created without an account; it is created at the first start.
 pub const DEFAULT_ACCOUNT_ID: &str = "default";
 /// States of an account, each with its name in JSON.
 pub const ACCOUNT_STATES: [(&str, AccountState); 2] =

@@ -31,8 +31,8 @@ pub struct ChangeFeed {
     accounts: AccountStore,
     /// Number of the last entry that was applied.
     last: u64,
-    /// Last entry that was applied. It is read again together with the following entries: if it is missing or differs,
-    /// the database has lost commits that it had acknowledged.
+    /// Last entry that was applied; `None` if the log was empty. It is read again together with the following entries:
+    /// if it is missing or differs, the database has lost commits that it had acknowledged.
     last_entry: Option<AuditEntry>,
 }
 

@@ -290,7 +290,7 @@ impl KeyCache {
     /// Marks a key as used, so that the members of the fleet share the limits of the key and its account. Until they
     /// have shared their usage, this member gets an equal part of each limit.
     pub fn start_limit_sharing(&self, principal: &Arc<Principal>, member: &FleetMember) {
-        let active = &principal.key_state.active;
+        let active = &principal.key_state.used_since_sync;
         if active.load(Ordering::Acquire) {
             return;
         }
@@ -307,7 +307,9 @@ impl KeyCache {
     /// Removes and returns the keys that were used since the last call.
     pub(super) fn take_active_principals(&self) -> Vec<Arc<Principal>> {
         let active = std::mem::take(&mut *self.active_principals.lock());
-        active.iter().for_each(|principal| principal.key_state.active.store(false, Ordering::Release));
+        active
+            .iter()
+            .for_each(|principal| principal.key_state.used_since_sync.store(false, Ordering::Release));
         active
     }
 

@@ -22,14 +22,14 @@ const RECENT_DEMAND: Duration = Duration::from_secs(5);
 /// Key or account that this member reports.
 struct ReportedOwner {
     owner: LimitSubject,
-    /// Totals of this member when the reports of the key or account began; a report contains only the usage after
-    /// that.
+    /// Totals of this member when the key or account was last left out of the report; zero if it never was. A report
+    /// contains only the usage since then.
     base: UsageTotals,
     last: UsageTotals,
     /// Time of the steady clock at which the number of requests last changed.
     used_at: Duration,
-    /// Number of wanted requests at the last exchange of usage. `demanded_at` is the calendar time of the last exchange
-    /// at which the number had grown.
+    /// Number of wanted requests, admitted and refused, at the last exchange of usage. `demanded_at` is the calendar
+    /// time of the last exchange at which the number had grown; `None` if it has never grown.
     wanted_requests: u64,
     demanded_at: Option<Duration>,
 }
@@ -37,7 +37,7 @@ struct ReportedOwner {
 /// Last report of a peer.
 struct PeerTotals {
     start: u64,
-    /// Time of the report.
+    /// Time of the report by the peer's clock, Unix seconds.
     at: u64,
     keys: HashMap<String, PeerKey>,
 }
@@ -47,7 +47,7 @@ struct PeerTotals {
 struct PeerKey {
     totals: UsageTotals,
     demand: PeerDemand,
-    /// Time at which a report with demand was applied.
+    /// Calendar time at which a report with demand was last applied; `None` before the first.
     demanded_at: Option<Duration>,
 }
 
@@ -136,8 +136,8 @@ impl LimitSync {
         let members = u32::try_from(members).unwrap_or(u32::MAX);
         let complete = |sum: &PeerSum, receives_rest: bool| PeerUsage {
             members,
-            silent: members.saturating_sub(1).saturating_sub(sum.reporters),
-            receives_rest,
+            silent_peers: members.saturating_sub(1).saturating_sub(sum.reporters),
+            may_use_remainder: receives_rest,
             ..sum.usage
         };
         for (name, reported) in &mut self.reported {

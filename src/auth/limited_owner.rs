@@ -27,9 +27,9 @@ pub struct LeasedBudget {
     period: BudgetPeriod,
 }
 
-/// Terms of a draw that has begun, in micro-credits. A draw leases a part of a budget.
+/// Amounts of a draw from a shared budget at its start, in micro-credits. A draw leases a part of the budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BudgetDrawTerms {
+pub struct StartedBudgetDraw {
     /// Limit of the budget when the draw began.
     pub limit: u64,
     /// Amount of the recalled leased part that goes back to the pool.
@@ -128,7 +128,7 @@ impl LeasedBudget {
 
     /// Returns the leased amount that no request has reserved, in micro-credits.
     #[must_use]
-    pub fn available(&self) -> i64 {
+    pub fn unreserved_amount(&self) -> i64 {
         self.with(|state, period| state.meter.unreserved_lease(period))
     }
 
@@ -171,16 +171,16 @@ impl LeasedBudget {
     /// Begins a draw. If the leased part is recalled, removes its unreserved amount, which goes back to the pool with
     /// the draw. Returns `None` if there is no budget any more.
     #[must_use]
-    pub fn begin_draw(&self) -> Option<BudgetDrawTerms> {
+    pub fn begin_draw(&self) -> Option<StartedBudgetDraw> {
         self.with(|state, period| {
             let limit = state.limits.budget(period)?.get();
-            Some(BudgetDrawTerms { limit, returned: state.meter.take_recalled_lease(period) })
+            Some(StartedBudgetDraw { limit, returned: state.meter.take_recalled_lease(period) })
         })
     }
 
-    /// Ends a draw: adds the drawn amount to the leased part of the budget. If the budget was lowered meanwhile, the
-    /// leased part is recalled.
-    pub fn end_draw(&self, terms: BudgetDrawTerms, drawn: i64) {
+    /// Ends a draw: adds the drawn amount, in micro-credits, to the leased part of the budget. If the budget was
+    /// lowered meanwhile, the leased part is recalled.
+    pub fn end_draw(&self, terms: StartedBudgetDraw, drawn: i64) {
         self.with(|state, period| state.meter.add_drawn_lease(&state.limits, period, drawn, terms.limit));
     }
 

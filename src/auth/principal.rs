@@ -21,9 +21,10 @@ pub struct Principal {
     /// Account that pays for the requests of the key.
     pub account: Arc<CachedAccount>,
     /// Hash of key and account, by which circuit breakers distinguish clients.
-    pub client: BreakerClient,
+    pub breaker_client: BreakerClient,
     digest: [u8; 32],
-    /// Digest of the secret before the last rotation, and its expiry.
+    /// Digest of the secret before the last rotation, and the Unix second until which that secret is accepted; `None`
+    /// without such a secret.
     previous: Option<Box<([u8; 32], u64)>>,
     scopes: KeyScopes,
     models: Option<Box<[Box<str>]>>,
@@ -44,7 +45,7 @@ pub(super) struct KeyState {
     /// True if the spending of the key has to be written.
     pub(super) spend_due: AtomicBool,
     /// True if the key was used since limits were last shared in a fleet.
-    pub(super) active: AtomicBool,
+    pub(super) used_since_sync: AtomicBool,
 }
 
 /// Account in the key cache, with the usage of its limits.
@@ -85,7 +86,7 @@ impl Principal {
                 Arc::new(Principal {
                     public_id: "".into(),
                     account: Arc::default(),
-                    client: BreakerClient { key: 0, account: 0 },
+                    breaker_client: BreakerClient { key: 0, account: 0 },
                     digest: [0; 32],
                     previous: None,
                     scopes: KeyScopes::default(),
@@ -102,7 +103,7 @@ impl Principal {
         let models = record.models.as_ref();
         Self {
             public_id: record.id.as_str().into(),
-            client: BreakerClient { key: hash_name(&record.id), account: hash_name(&account.id) },
+            breaker_client: BreakerClient { key: hash_name(&record.id), account: hash_name(&account.id) },
             account,
             digest: record.digest.0,
             previous: record.previous.map(|previous| Box::new((previous.digest.0, previous.until))),
@@ -183,7 +184,8 @@ impl Principal {
         self.key_state.revoked.load(Ordering::Acquire) || self.account.suspended.load(Ordering::Acquire)
     }
 
-    /// Returns true if the digest is that of the secret, or of the previous secret while that is valid.
+    /// Returns true if the digest is that of the secret, or of the previous secret while that is valid; `now` is in
+    /// Unix seconds.
     pub(super) fn verify_secret(&self, digest: &[u8; 32], now: u64) -> bool {
         let before = self.previous.as_ref().filter(|previous| now < previous.1);
         let now = penstock_auth::digests_equal(&self.digest, digest);

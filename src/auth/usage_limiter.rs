@@ -10,7 +10,7 @@ use penstock_storage::spend::SpendRecord;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
 
-/// Limits of one key or one account, and their usage.
+/// Limits of one key or one account, and their usage. Times are those of the calendar clock.
 #[derive(Debug, Default)]
 pub struct UsageLimiter(pub(crate) Mutex<LimiterState>);
 

@@ -51,7 +51,7 @@ pub(super) fn verify_batch(
     };
     match (&batch.output, output) {
         (_, Some(output)) => verify_results(known, batch, &output, answered, &mut problems)?,
-        // The client may delete the input file after the batch has ended, so a missing file is a problem only for an
+        // The client may delete the results file after the batch has ended, so a missing file is a problem only for an
         // open batch.
         (Some(_), None) if !batch.state.is_final() => {
             problems.push("the file of its results is missing".to_owned())

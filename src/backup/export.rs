@@ -42,7 +42,7 @@ pub fn export_archive(
 /// itself, or on another disk to the earlier archive `last`. Contents in a bucket are left out.
 ///
 /// # Errors
-/// The same as those of [`export_archive`].
+/// Same as [`export_archive`].
 pub fn export_live(
     data_paths: &DataPaths,
     store: &Arc<dyn Store>,

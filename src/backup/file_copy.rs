@@ -74,7 +74,8 @@ pub fn copy_prefix(from: &Path, to: &Path, most: u64, brake: &mut Throttle<'_>) 
     Ok(sum)
 }
 
-/// Creates a file that only its owner can read.
+/// Creates a file that only its owner can read. If the file exists, truncates it if `replace` is true, and fails
+/// otherwise.
 pub fn create_private(path: &Path, replace: bool) -> Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).mode(0o600);
@@ -100,7 +101,7 @@ fn copy_bytes(from: &mut impl Read, to: &mut impl Write, brake: &mut Throttle<'_
 
 /// Creates a folder that only its owner can read, with its parents.
 pub fn create_private_dir(path: &Path) -> Result<()> {
-    penstock_storage::create_dir(path)
+    penstock_storage::create_private_dir_all(path)
 }
 
 /// Syncs a folder, so that new entries survive a power loss.

@@ -169,7 +169,8 @@ impl<R: Read> Read for ProgressReader<'_, R> {
     }
 }
 
-/// Deletes the records of files without contents: these files were deleted during or after the export.
+/// Deletes the records of files whose contents are neither in the archive nor in the bucket, because the files were
+/// deleted during or after the export. Returns the number of deleted records.
 fn delete_missing(
     store: &FileStore,
     files: &[(String, FileDigest)],

@@ -100,7 +100,7 @@ impl ProgressReporter {
         display.stage = Some(stage);
     }
 
-    /// Adds to the progress of the stage.
+    /// Adds to the progress of the stage, in its unit; shows it if enough time has passed.
     pub fn advance(&self, done: u64) {
         let Some(display) = &self.0 else { return };
         let mut display = display.borrow_mut();

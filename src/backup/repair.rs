@@ -21,7 +21,7 @@ pub struct RepairReport {
     pub rows: RepairOutcome,
     /// Number of ledger entries that were rebuilt from the replica files; `None` if the store's ledger was intact or
     /// the rebuild failed.
-    pub rebuilt: Option<u64>,
+    pub rebuilt_entries: Option<u64>,
     /// Reason why the ledger is incomplete, if it is.
     pub ledger_error: Option<String>,
     /// Problems that remain in the repaired data.
@@ -88,7 +88,7 @@ pub fn repair_store(
     let (rebuilt, ledger) = repair_ledger(&store, &new.ledger_path());
     drop(store);
     let verdict = verify(&new, progress)?;
-    Ok(RepairReport { rows, rebuilt, ledger_error: ledger, verification: verdict })
+    Ok(RepairReport { rows, rebuilt_entries: rebuilt, ledger_error: ledger, verification: verdict })
 }
 
 /// Formats an error as a sentence. The text of `Corrupt` is replaced, because it recommends the repair that has just
@@ -102,7 +102,8 @@ fn repair_error_message(error: &StoreError) -> String {
     }
 }
 
-/// Retains the ledger of the store if it is intact, else rebuilds it from the replica files.
+/// Retains the ledger of the store if it is intact, else rebuilds it from the replica files. Returns `rebuilt` and
+/// `ledger_error` of the [`RepairReport`].
 fn repair_ledger(store: &Arc<dyn Store>, copies: &Path) -> (Option<u64>, Option<String>) {
     let whole = LedgerStore::open(store.clone(), Some(copies))
         .is_ok_and(|book| report::verify(&book).is_ok_and(|proof| proof.is_intact()));

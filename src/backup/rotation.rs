@@ -125,7 +125,8 @@ pub fn last_archive_time(folder: &Path) -> Option<u64> {
     modified_at(&folder.join(name).join(manifest::MANIFEST_FILE))
 }
 
-/// Returns the time at which a file was last modified, in Unix seconds.
+/// Returns the time at which a file was last modified, in Unix seconds; `None` if the time is unknown, or is before
+/// 1970.
 #[must_use]
 pub fn modified_at(file: &Path) -> Option<u64> {
     let at = fs::metadata(file).and_then(|file| file.modified()).ok()?;

@@ -52,7 +52,7 @@ impl BackupSchedule {
         self.last.load(Ordering::Relaxed)
     }
 
-    /// Returns true if no backup has succeeded since the last failure.
+    /// Returns true if a backup has failed, and none has succeeded since.
     pub fn has_failed(&self) -> bool {
         let failed = self.failed.load(Ordering::Relaxed);
         failed > 0 && failed >= self.last.load(Ordering::Relaxed)

@@ -171,7 +171,7 @@ impl VerifyReport {
     }
 }
 
-/// Compares the contents of a file with its record, byte by byte.
+/// Reads all contents of a file, and compares their SHA-256 with its record.
 ///
 /// # Errors
 /// Returns the problem as the end of a sentence.

@@ -140,7 +140,7 @@ impl BatchManager {
         }
     }
 
-    /// Lists batches of an account, newest first, after the batch `after`.
+    /// Lists batches of an account, newest first: those after the batch `after`, or from the newest on if it is `None`.
     ///
     /// # Errors
     /// Returns a refusal if `after` is not a batch of this account.

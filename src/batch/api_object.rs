@@ -48,7 +48,7 @@ pub fn write_lifecycle_to_record(record: &mut BatchRecord, life: &BatchLifecycle
     record.cancelled = life.times.cancelled;
 }
 
-/// Converts the state of a record.
+/// Converts the state of a record to that of a lifecycle.
 pub const fn lifecycle_state(state: BatchState) -> LifecycleState {
     match state {
         BatchState::Validating => LifecycleState::Validating,

@@ -29,7 +29,7 @@ const RESPONSES_PATH: &str = "/v1/responses";
 /// Maximum length of the id of a response, in bytes.
 const MAX_ID_BYTES: usize = 64;
 
-/// Receiver of each committed record of a background response that this process runs.
+/// Receiver of the last committed record of a background response that this process runs.
 pub type ResponseWatcher = watch::Receiver<Arc<BatchRecord>>;
 
 /// Background response to create.
@@ -142,8 +142,8 @@ fn insert_response(
     document: &[u8],
     guards: Transaction,
 ) -> Result<(), ApiError> {
-    // The response is retained at least until the end of its completion window. When the response ends, its retention
-    // period starts again.
+    // The retention of an unfinished response counts from the end of its completion window (`expires`), so that it is
+    // not deleted while it runs. When it ends, the retention counts from that time instead.
     let (name, retained_since) = ((&*record.key, &*record.id), record.expires);
     let written =
         context.responses.insert_unfinished(name, retained_since, document, context.stored_response_limits());

@@ -122,7 +122,9 @@ impl ResponseRun {
 
     /// Commits the record with the end of a reserve, and publishes it.
     pub(super) async fn commit(&mut self, hold: Option<HoldEnd>) -> BatchCommitOutcome {
-        let Ok(rows) = batches::record_rows(&self.record, None) else { return BatchCommitOutcome::Failed };
+        let Ok(rows) = batches::batch_row_writes(&self.record, None) else {
+            return BatchCommitOutcome::Failed;
+        };
         let ends = Vec::from_iter(hold);
         let commit =
             claimed_commit::commit_outcomes(&self.app, &self.record, self.claim, (ends, rows, Vec::new()));

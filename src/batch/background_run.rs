@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Time for which a request may continue when the gateway stops, and again after its cancellation.
 const GRACE_PERIOD: Duration = Duration::from_secs(3);
-/// Pause before a request is sent again that released its permit to an interactive request.
+/// Pause before a request that released its permit to an interactive request is sent again.
 const YIELD_PAUSE: Duration = Duration::from_millis(100);
 /// Maximum number of starts. It limits how often one request can crash the process.
 const MAX_STARTS: u32 = 3;
@@ -220,7 +220,7 @@ impl ResponseRun {
         Err(why)
     }
 
-    /// Starts the request on the threads of batches; `None` if its key or the executor no longer exists.
+    /// Starts the request on the threads of batches; `None` if its key no longer exists, or if the executor is not set.
     fn start_line(
         &self,
         body: Bytes,
@@ -235,7 +235,7 @@ impl ResponseRun {
             PreassignedResponseIdentity { unique: unique.into(), created: self.record.created_ms / 1_000 };
         let class = LineOrigin::Background(identity);
         let (cancel, interrupted) = (cancel.clone(), interrupted.clone());
-        let ask = LineRequest { principal, path, body, cancel, interrupted, class };
+        let ask = LineRequest { principal, path, body, cancel, interrupted, origin: class };
         let (tell, done) = oneshot::channel();
         self.app.batches.spawn_line(async move {
             // The memory and the run permit are held until the request has ended.
@@ -275,27 +275,27 @@ impl ResponseRun {
             return self.retry_or_fail(Duration::ZERO, 500, b"");
         };
         let is_keyless = done.status == 401 && !self.may_start();
-        let pause = match done.ending {
+        let pause = match done.disposition {
             _ if is_keyless => TICK_INTERVAL * 2,
             LineDisposition::Final => return self.on_answer(done),
             LineDisposition::Retry(wanted) => {
-                self.void(done.end.take());
+                self.void(done.hold_end.take());
                 self.attempts += 1;
                 return self.retry_or_fail(wanted, done.status, &done.body.concat());
             }
             LineDisposition::Yielded(wanted) => wanted.max(YIELD_PAUSE),
             LineDisposition::FundsHeld | LineDisposition::Cancelled => TICK_INTERVAL,
         };
-        self.void(done.end.take());
+        self.void(done.hold_end.take());
         AttemptResult::Retry(pause)
     }
 
     fn on_answer(&self, done: LineResponse) -> AttemptResult {
         let body = done.body.concat();
         if (200..300).contains(&done.status) {
-            return AttemptResult::Ended(ResponseEnd::Answered(body, done.end));
+            return AttemptResult::Ended(ResponseEnd::Answered(body, done.hold_end));
         }
-        self.void(done.end);
+        self.void(done.hold_end);
         AttemptResult::Ended(failed_response_end(failure_from_envelope(done.status, &body)))
     }
 

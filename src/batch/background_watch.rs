@@ -31,7 +31,7 @@ pub(super) struct InterruptionWatch {
     expires: u64,
     commands: mpsc::UnboundedReceiver<BatchCommand>,
     stop: watch::Receiver<bool>,
-    /// Requests that wait for the end.
+    /// Cancel requests that wait for the end of the response.
     waiters: Vec<oneshot::Sender<Arc<BatchRecord>>>,
 }
 
@@ -98,8 +98,8 @@ impl InterruptionWatch {
         }
     }
 
-    /// Checks the time limit and the key; returns the failure with which the response ends. While the key is suspended,
-    /// the response waits.
+    /// Checks the time limit and the key, and returns the failure with which the response ends; `None` if it continues,
+    /// or waits because the key is suspended.
     fn check(&self) -> Option<ResponseFailure<'static>> {
         let now = self.app.clock.unix_seconds();
         if now >= self.expires {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub(super) type CommitContents = (Vec<HoldEnd>, Vec<RowWrite>, Vec<CounterChange>);
 
 /// Records outcomes and rows of a batch in the ledger; in a fleet only if this process still holds the claim of the
-/// batch. Returns the claim as it is after the commit, and a future of the end of the commit.
+/// batch. Returns the claim as it is after the commit, and a future of the outcome of the commit.
 ///
 /// # Errors
 /// Returns the data if it exceeds one commit.

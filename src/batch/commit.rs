@@ -26,7 +26,7 @@ const GROUP_WAIT: Duration = Duration::from_millis(250);
 pub(super) struct LineOutcome {
     pub(super) index: u32,
     pub(super) succeeded: bool,
-    pub(super) end: Option<HoldEnd>,
+    pub(super) hold_end: Option<HoldEnd>,
     pub(super) usage: Option<TokenUsage>,
     pub(super) result: Vec<u8>,
     /// Run permit, held until the commit. So after a crash, at most as many lines are sent again as may be in flight.
@@ -80,7 +80,7 @@ impl BatchRunner {
         let (files, tell) = (self.app.files.clone(), self.events.clone());
         let job = ResultWriteJob {
             output: self.files.output.take(),
-            results: self.files.output_record.clone(),
+            output_record: self.files.output_record.clone(),
             output_id: self.record.output.clone(),
             damaged: self.shutdown.reason == Some(EndReason::OutputDamaged),
             is_shared: self.may_have_stale_writer(),
@@ -131,7 +131,8 @@ impl BatchRunner {
     /// Commits a group that is on the disk, or schedules it for another try if the write failed.
     pub(super) fn on_group_written(&mut self, wrote: GroupWriteResult) {
         let GroupWriteResult { group, written } = wrote;
-        let OutputUpdate { output, results, is_new: fresh, replaced, segment } = match written {
+        let OutputUpdate { output, output_record: results, is_new: fresh, replaced, segment } = match written
+        {
             Ok(written) => written,
             Err(error) => return self.requeue_group(group, &error),
         };
@@ -143,7 +144,7 @@ impl BatchRunner {
         self.funds.on_ended(group.lines.len());
         for line in group.lines {
             // A line is counted once, even if its end is reported twice.
-            if self.completed.mark_finished(line.index)
+            if self.finished_lines.mark_finished(line.index)
                 && self.lifecycle.finish_line(line.succeeded, now)
                 && self.record.slices.is_none()
             {
@@ -152,7 +153,7 @@ impl BatchRunner {
             if let Some(usage) = &line.usage {
                 self.record.usage.add(usage);
             }
-            ends.extend(line.end);
+            ends.extend(line.hold_end);
             self.committing.extend(line.permit);
         }
         if seal && let Some(why) = self.shutdown.reason {
@@ -214,7 +215,7 @@ impl BatchRunner {
     ) {
         api_object::write_lifecycle_to_record(&mut self.record, &self.lifecycle);
         let others = rows.len();
-        match batches::record_rows(&self.record, Some(self.completed.bytes())) {
+        match batches::batch_row_writes(&self.record, Some(self.finished_lines.bytes())) {
             Ok(own) => rows.extend(own),
             Err(error) => return self.commit_failed(&error.to_string()),
         }
@@ -231,7 +232,9 @@ impl BatchRunner {
         self.record.model = None;
         self.record.metadata.clear();
         rows.retain(RowWrite::is_within_limits);
-        rows.extend(batches::record_rows(&self.record, Some(self.completed.bytes())).unwrap_or_default());
+        rows.extend(
+            batches::batch_row_writes(&self.record, Some(self.finished_lines.bytes())).unwrap_or_default(),
+        );
         if self.commit_outcomes(ends, rows, counters).is_err() {
             return self.commit_failed("more than one commit can hold");
         }
@@ -310,7 +313,7 @@ mod tests {
             errors: vec![BatchError { code: text(32), message: text(128), line: None, param: None }],
             ..BatchRecord::default()
         };
-        let rows = batches::record_rows(&record, Some(&vec![0; 50_000 / 8])).unwrap_or_default();
+        let rows = batches::batch_row_writes(&record, Some(&vec![0; 50_000 / 8])).unwrap_or_default();
         assert!(rows.len() == 2 && rows.iter().all(RowWrite::is_within_limits));
     }
 }

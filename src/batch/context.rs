@@ -32,8 +32,8 @@ pub struct LineRequest {
     pub cancel: CancellationToken,
     /// Token that is cancelled before `cancel` if the line is sent again later, by the next process or another gateway.
     pub interrupted: CancellationToken,
-    /// Class of the request.
-    pub class: LineOrigin,
+    /// Origin of the request: a batch or a background response.
+    pub origin: LineOrigin,
 }
 
 /// Origin of a request without a client connection; it selects limits and prices.
@@ -48,7 +48,7 @@ pub enum LineOrigin {
 /// Id and creation time of an answer, sent to the client before the request runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PreassignedResponseIdentity {
-    /// Unique part of its ids.
+    /// Unique part of the ids of the answer and of its items.
     pub unique: Box<str>,
     /// Creation time, Unix seconds.
     pub created: u64,
@@ -56,18 +56,18 @@ pub struct PreassignedResponseIdentity {
 
 /// Result of one line.
 pub struct LineResponse {
-    /// Id of its exchange.
-    pub request: RequestId,
+    /// Id of the line's exchange.
+    pub request_id: RequestId,
     /// HTTP status that a client would receive.
     pub status: u16,
     /// Response body with `environment_impact` and `billing_cost`, or the error envelope of the dialect.
     pub body: Vec<Bytes>,
-    /// End of its reserve, for [`Ledger::record_outcomes`]; `None` if no credits were reserved.
-    pub end: Option<HoldEnd>,
-    /// Usage of the request.
+    /// End of the line's reserve, for [`Ledger::record_outcomes`]; `None` if no credits were reserved.
+    pub hold_end: Option<HoldEnd>,
+    /// Tokens that the line used; `None` if it has no answer, or if its work is not counted in tokens.
     pub usage: Option<TokenUsage>,
     /// Kind of the end: the result is final, or the line is executed again.
-    pub ending: LineDisposition,
+    pub disposition: LineDisposition,
 }
 
 /// End of a line's execution: its result is final, or the line is executed again.
@@ -75,10 +75,10 @@ pub struct LineResponse {
 pub enum LineDisposition {
     /// The result is final.
     Final,
-    /// The line was refused for now. It is retried after this pause, which counts as another attempt.
+    /// The line was refused for now. It is retried after this pause, and the retry counts as another attempt.
     Retry(Duration),
-    /// The line released its permit to a request, or got no permit. It is retried after this pause, which does not
-    /// count as an attempt.
+    /// The line released its permit to a request, or got no permit. It is retried after this pause, and the retry does
+    /// not count as another attempt.
     Yielded(Duration),
     /// The line lacked credits or a budget that other requests hold. It is retried once some of these requests have
     /// ended.

@@ -111,7 +111,7 @@ mod tests {
         let owner = FileOwner { key: "k", account: "a" };
         let old = || {
             let name = "in.jsonl".to_owned();
-            let file = files.new_output(owner, name, "/v1/rerank", Duration::from_secs(1)).unwrap();
+            let file = files.create_output(owner, name, "/v1/rerank", Duration::from_secs(1)).unwrap();
             files.file_record_store().add(&FileRecord { status: FileStatus::Processed, ..file }).unwrap();
         };
         let swept = || files.delete_expired(ExpiryCheck { now: 1_000, retention: Some(10) }).unwrap();

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Interval at which the record of a batch is read that another gateway has to end.
+/// Interval of the reads of a batch's record while another gateway ends the batch.
 const END_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 impl BatchManager {
@@ -75,7 +75,7 @@ impl BatchManager {
         }
     }
 
-    /// Ends all batches that read a file which its client deletes.
+    /// Ends all batches whose input is this file, because its client deletes it.
     ///
     /// # Errors
     /// Returns a refusal if a batch does not end in time or the store cannot be used.

@@ -12,9 +12,9 @@ const UNLIMITED_AT: usize = 256;
 
 /// Number of lines that may start; `None` means no limit, as before the first refusal.
 #[derive(Debug, Default)]
-pub(super) struct FundsBackoff(Option<usize>);
+pub(super) struct LineStartLimiter(Option<usize>);
 
-impl FundsBackoff {
+impl LineStartLimiter {
     /// Returns true if a line may start.
     pub(super) fn may_start(&self) -> bool {
         self.0 != Some(0)
@@ -25,8 +25,9 @@ impl FundsBackoff {
         self.0 = self.0.map(|left| left.saturating_sub(1));
     }
 
-    /// Records a line that was refused for lack of balance.
-    pub(super) fn on_refused(&mut self) {
+    /// Records a line that was refused for lack of balance. If there was no limit, no line starts until one ends or the
+    /// next tick.
+    pub(super) fn on_funds_refused(&mut self) {
         self.0 = Some(self.0.unwrap_or(0));
     }
 
@@ -46,30 +47,30 @@ mod tests {
     use super::*;
 
     /// Starts as many of `lines` as allowed; returns their number.
-    fn begin(backoff: &mut FundsBackoff, lines: usize) -> usize {
+    fn begin(backoff: &mut LineStartLimiter, lines: usize) -> usize {
         let begun = (0..lines).take_while(|_| backoff.may_start().then(|| backoff.on_line_start()).is_some());
         begun.count()
     }
 
     #[test]
     fn a_file_whose_money_is_held_is_not_burned() {
-        let mut backoff = FundsBackoff::default();
+        let mut backoff = LineStartLimiter::default();
         assert_eq!(begin(&mut backoff, 300), 300, "as long as none came back");
-        backoff.on_refused();
+        backoff.on_funds_refused();
         assert_eq!(begin(&mut backoff, 300), 0);
         backoff.on_tick();
         backoff.on_tick();
         assert_eq!(begin(&mut backoff, 300), 1, "one by one, however long it waits");
         backoff.on_ended(3);
         assert_eq!(begin(&mut backoff, 300), 6);
-        backoff.on_refused();
+        backoff.on_funds_refused();
         assert_eq!(begin(&mut backoff, 300), 0);
     }
 
     #[test]
     fn money_that_is_there_again_is_used() {
-        let mut backoff = FundsBackoff::default();
-        backoff.on_refused();
+        let mut backoff = LineStartLimiter::default();
+        backoff.on_funds_refused();
         backoff.on_tick();
         let (mut most, mut rounds) = (begin(&mut backoff, 1_000), 0);
         while most < 1_000 {

@@ -64,7 +64,8 @@ pub struct BatchInput {
     next_index: u32,
     /// Index after the last line to read.
     end_index: u32,
-    /// Model named by the first line.
+    /// Model named by the first line; `None` before the line was read, if the line is finished, or if it names none or
+    /// a name that is too long.
     pub model: Option<String>,
     /// Read error that the next call returns, because the lines before the error are returned first.
     deferred_error: Option<Error>,
@@ -172,7 +173,8 @@ impl BatchInput {
     }
 }
 
-/// Returns the model that a body names; `None` if the name is too long to be stored with the batch.
+/// Returns the model that a body names; `None` if it names none, or if the name is too long to be stored with the
+/// batch.
 fn model_of_body(body: &[u8]) -> Option<String> {
     #[derive(serde::Deserialize)]
     struct NamedModel {

@@ -92,8 +92,8 @@ impl LargeLineMemory {
         self.read_lock.clone()
     }
 
-    /// Acquires memory for a line of `bytes`; waits until enough is free. All large lines together may use `most`
-    /// bytes.
+    /// Acquires memory for a line of `bytes`, and waits until enough is free; `None` if no permit will come. All large
+    /// lines together may use `most` bytes.
     async fn acquire(&self, account: &Arc<str>, bytes: usize, most: usize) -> Option<LargeLinePermit> {
         let (hand, permit) = oneshot::channel();
         let number = {
@@ -129,7 +129,7 @@ impl MemoryPool {
     /// Returns the first line in the queue, if enough memory is free for it. No other line overtakes it.
     fn next_fitting(&mut self) -> Option<(usize, oneshot::Sender<LargeLinePermit>)> {
         let (used, most, mut first) = (self.used, self.limit, true);
-        let next = self.waiting.pop_if(|_, (bytes, _)| {
+        let next = self.waiting.pop_first_match(|_, (bytes, _)| {
             let fits = used == 0 || used.saturating_add(*bytes) <= most;
             std::mem::take(&mut first) && fits
         })?;

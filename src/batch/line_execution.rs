@@ -54,7 +54,7 @@ impl BatchRunner {
             return self.pending.lines.len() < share.max_results;
         }
         let expected = self.pending.bytes + self.in_flight.lines * self.pending.average_size;
-        let fits = self.in_flight.bytes + self.retries.body_bytes() <= share.in_flight
+        let fits = self.in_flight.bytes + self.retries.body_bytes() <= share.in_flight_bytes
             && expected <= share.result_bytes;
         fits && !self.app.admission.is_almost_full()
     }
@@ -98,7 +98,7 @@ impl BatchRunner {
                 let (body, _memory) = large_lines::load_body(&context, &from, body, &cancel).await?;
                 let executor = context.executor.get()?;
                 let class = LineOrigin::Batch;
-                let request = LineRequest { principal, path, body, cancel, interrupted, class };
+                let request = LineRequest { principal, path, body, cancel, interrupted, origin: class };
                 Some(executor.execute(request).await)
             };
             let done = tokio::select! {
@@ -134,22 +134,22 @@ impl BatchRunner {
             return;
         }
         let keyless = done.status == 401 && !self.is_key_active();
-        let is_cancelled = done.ending == LineDisposition::Cancelled;
-        if is_cancelled || keyless || (done.ending != LineDisposition::Final && ends) {
+        let is_cancelled = done.disposition == LineDisposition::Cancelled;
+        if is_cancelled || keyless || (done.disposition != LineDisposition::Final && ends) {
             if !ends {
                 // The key is suspended, or it was revoked and the next tick will detect this.
                 self.retries.push(asked, Instant::now() + TICK_INTERVAL * 2);
             }
-            return self.void_line(done.end.take());
+            return self.void_line(done.hold_end.take());
         }
-        if done.ending == LineDisposition::FundsHeld {
+        if done.disposition == LineDisposition::FundsHeld {
             // The line becomes the first of the queue: it starts as soon as earlier lines end, regardless of how many
             // credits it needs.
-            self.funds.on_refused();
+            self.funds.on_funds_refused();
             self.app.metrics.batches.count_line("retried");
             return self.requeue_line(asked);
         }
-        let retry = match done.ending {
+        let retry = match done.disposition {
             LineDisposition::Retry(pause) => Some((pause, false)),
             LineDisposition::Yielded(pause) => Some((pause, true)),
             LineDisposition::Final | LineDisposition::FundsHeld | LineDisposition::Cancelled => None,
@@ -158,7 +158,7 @@ impl BatchRunner {
             asked.attempts += u32::from(!waived);
             if waived || self.may_retry(&asked) {
                 self.app.metrics.batches.count_line("retried");
-                self.void_line(done.end.take());
+                self.void_line(done.hold_end.take());
                 return self.schedule_retry(asked, wanted, waived);
             }
         }
@@ -169,7 +169,7 @@ impl BatchRunner {
     fn record_result(&mut self, asked: &PendingLine, permit: RunPermit, done: LineResponse) {
         let good = (200..300).contains(&done.status);
         let mut text = Vec::with_capacity(128 + done.body.iter().map(Bytes::len).sum::<usize>());
-        let id = format!("batch_{}", done.request.as_str());
+        let id = format!("batch_{}", done.request_id.as_str());
         let form = match self.app.config_snapshot().settings.compatibility.batch_results {
             BatchResultFormat::Flat => result_line::ResultLineFormat::Flat,
             BatchResultFormat::Nested => result_line::ResultLineFormat::Nested,
@@ -182,7 +182,7 @@ impl BatchRunner {
         self.pending.lines.push_back(LineOutcome {
             index: asked.index,
             succeeded: good,
-            end: done.end,
+            hold_end: done.hold_end,
             usage: done.usage,
             result: text,
             permit: Some(permit),

@@ -10,9 +10,9 @@ use std::collections::HashMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MemoryBudget {
     /// Maximum size of the prefetched lines, per read and in total.
-    pub(super) prefetch: usize,
+    pub(super) prefetch_bytes: usize,
     /// Maximum size of the lines in flight and of those that wait for a retry, together.
-    pub(super) in_flight: usize,
+    pub(super) in_flight_bytes: usize,
     /// Maximum size of the results that wait for the disk, including the expected results of lines in flight.
     pub(super) result_bytes: usize,
     /// Maximum number of results that wait for the disk.
@@ -24,7 +24,7 @@ pub(super) struct MemoryBudget {
 /// Smallest and largest value of `prefetch`.
 const MIN_READ: usize = 16 << 10;
 const MAX_READ: usize = 1 << 20;
-/// Size of a result without its text.
+/// Assumed memory of a result besides its text, in bytes.
 const RESULT_OVERHEAD: usize = 1 << 10;
 const MAX_RESULTS: usize = 2_048;
 
@@ -34,8 +34,8 @@ impl MemoryBudget {
     fn for_batch(memory: usize, accounts: usize, batches: usize) -> Self {
         let own = memory / accounts.max(1) / batches.max(1);
         Self {
-            prefetch: (own / 8).clamp(MIN_READ, MAX_READ),
-            in_flight: own / 4,
+            prefetch_bytes: (own / 8).clamp(MIN_READ, MAX_READ),
+            in_flight_bytes: own / 4,
             result_bytes: own / 4,
             max_results: (own / 8 / RESULT_OVERHEAD).clamp(16, MAX_RESULTS),
             // A group is in memory twice, as lines and as one buffer, so its limit is lower.
@@ -92,8 +92,8 @@ mod tests {
             }
             let held = |(number, batches): (usize, &usize)| {
                 let share = sharers.batch_budget(memory, &number.to_string());
-                let own = share.prefetch
-                    + share.in_flight
+                let own = share.prefetch_bytes
+                    + share.in_flight_bytes
                     + share.result_bytes
                     + share.max_results * RESULT_OVERHEAD;
                 batches * (own + 2 * share.group_bytes)
@@ -104,8 +104,8 @@ mod tests {
         assert_eq!(
             MemoryBudget::for_batch(1, 1, 1_000),
             MemoryBudget {
-                prefetch: MIN_READ,
-                in_flight: 0,
+                prefetch_bytes: MIN_READ,
+                in_flight_bytes: 0,
                 result_bytes: 0,
                 max_results: 16,
                 group_bytes: 0
@@ -121,7 +121,8 @@ mod tests {
         (0..100).for_each(|_| sharers.add_batch("a"));
         let beside = sharers.batch_budget(memory, "b");
         assert!(
-            beside.in_flight >= alone.in_flight / 2 && beside.max_results >= alone.max_results / 2,
+            beside.in_flight_bytes >= alone.in_flight_bytes / 2
+                && beside.max_results >= alone.max_results / 2,
             "{beside:?}"
         );
         (0..100).for_each(|_| sharers.remove_batch("a"));

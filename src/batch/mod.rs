@@ -75,16 +75,16 @@ use tokio::time::{Instant, timeout};
 pub const BATCH_ID_PREFIX: &str = "batch_";
 /// Longest time a caller waits for a batch to end.
 const END_TIMEOUT: Duration = Duration::from_secs(20);
-/// Longest time a shutdown waits for batches, beyond the grace period of their lines.
+/// Longest time a shutdown waits for batches; it includes the grace period of their lines.
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time for which a file may not become an input after its deletion was announced.
 const DELETION_GUARD: Duration = Duration::from_secs(60);
 
 /// Command to a running batch.
 enum BatchCommand {
-    /// Cancellation by the client.
+    /// Cancellation by the client. The last record is sent to the channel after the end of the batch.
     Cancel(oneshot::Sender<Arc<BatchRecord>>),
-    /// Deletion of the input file.
+    /// Deletion of the input file. The last record is sent to the channel after the end of the batch.
     InputDeleted(oneshot::Sender<Arc<BatchRecord>>),
     /// Request of another gateway of the fleet.
     End(EndRequest),
@@ -339,7 +339,7 @@ impl BatchManager {
         }
     }
 
-    /// Returns the count of the lines of a registered batch that wait for a retry.
+    /// Returns the counter of the lines that wait for a retry in a registered batch.
     fn retry_load(&self, id: &str) -> Arc<RetryLoad> {
         self.running.lock().get(id).map(|running| running.retry_load.clone()).unwrap_or_default()
     }

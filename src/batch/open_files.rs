@@ -21,7 +21,7 @@ pub(super) struct OpenedBatch {
 /// Results of a batch so far.
 pub(super) struct OpenedResults {
     pub(super) output: Option<(OutputFile, FileRecord)>,
-    pub(super) done: CompletionBitmap,
+    pub(super) finished_lines: CompletionBitmap,
 }
 
 /// Opens the files of a batch. The output file is not opened if a former holder of the batch may still write to it.
@@ -52,12 +52,12 @@ pub(super) fn open_batch(
     }
     let results = match record.state {
         BatchState::Validating => {
-            OpenedResults { output: None, done: CompletionBitmap::with_line_count(file.lines) }
+            OpenedResults { output: None, finished_lines: CompletionBitmap::with_line_count(file.lines) }
         }
         _ => open_results(context, record, may_have_stale_writer)?,
     };
-    let most = context.batches.memory_budget(context, &record.account).prefetch;
-    let first = input.read_pending_lines(&results.done, most)?;
+    let most = context.batches.memory_budget(context, &record.account).prefetch_bytes;
+    let first = input.read_pending_lines(&results.finished_lines, most)?;
     Ok(OpenedBatch { input, first_lines: first, input_record: file, results })
 }
 
@@ -90,7 +90,7 @@ pub(super) fn open_results(
             Some((output, results))
         }
     };
-    Ok(OpenedResults { output, done })
+    Ok(OpenedResults { output, finished_lines: done })
 }
 
 fn io_error(error: StoreError) -> Error {

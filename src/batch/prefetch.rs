@@ -35,13 +35,14 @@ impl BatchRunner {
     /// Reads the next input lines, unless enough are prefetched or too many wait for a retry.
     pub(super) fn prefetch_lines(&mut self) {
         let enough = self.prefetched.lines.len() >= MIN_PREFETCHED
-            || self.prefetched.bytes >= self.budget.prefetch / 2;
+            || self.prefetched.bytes >= self.budget.prefetch_bytes / 2;
         if self.disk.reading || enough || self.retries.is_full() {
             return;
         }
         let Some(mut input) = self.files.input.take_if(|input| !input.at_end) else { return };
         self.disk.reading = true;
-        let (done, tell, most) = (self.completed.clone(), self.events.clone(), self.budget.prefetch);
+        let (done, tell, most) =
+            (self.finished_lines.clone(), self.events.clone(), self.budget.prefetch_bytes);
         tokio::task::spawn_blocking(move || {
             let read = input.read_pending_lines(&done, most);
             tell.send(BatchEvent::LinesRead(input, read))
@@ -56,7 +57,7 @@ impl BatchRunner {
         self.files.input = Some(input);
         if self.record.slice.is_some() {
             // The record of a slice is not stored. Its failed lines are counted in the record of the batch.
-            let completed = results.done.finished_count();
+            let completed = results.finished_lines.finished_count();
             self.lifecycle.counts = LineCounts { completed, failed: 0, ..self.lifecycle.counts };
         }
         self.set_opened_results(results);
@@ -69,7 +70,7 @@ impl BatchRunner {
                 return self.end_early(EndReason::InvalidInput);
             }
             self.record.model = model;
-            self.completed = CompletionBitmap::with_line_count(file.lines);
+            self.finished_lines = CompletionBitmap::with_line_count(file.lines);
             let clock = self.app.clock;
             self.lifecycle.start(file.lines, clock.unix_seconds());
             let plan = carbon_schedule::plan_batch_start(
@@ -86,7 +87,7 @@ impl BatchRunner {
 
     /// Sets the finished lines and the output file to those of the opened results.
     pub(super) fn set_opened_results(&mut self, results: OpenedResults) {
-        self.completed = results.done;
+        self.finished_lines = results.finished_lines;
         if let Some((output, record)) = results.output {
             self.files.output = Some(output);
             self.files.output_record = Some(record);
@@ -104,7 +105,8 @@ impl BatchRunner {
         match kind {
             ErrorKind::NotFound => self.end_early(EndReason::InputDeleted),
             ErrorKind::InvalidData => self.end_early(EndReason::InvalidInput),
-            // Only `open_batch` returns this kind: the output file is smaller than its committed size.
+            // Only `open_batch` returns this kind: the output file is missing, damaged or smaller than its committed
+            // size.
             ErrorKind::UnexpectedEof => self.end_early(EndReason::OutputDamaged),
             kind => {
                 let why = kind.to_string();

@@ -16,8 +16,8 @@ use std::time::Duration;
 #[derive(Default)]
 pub(super) struct OutputUpdate {
     pub(super) output: Option<OutputFile>,
-    /// Record of the file for the next commit; `None` if nothing was ever written.
-    pub(super) results: Option<FileRecord>,
+    /// Record of the output file for the next commit; `None` if no output file exists, and for a slice.
+    pub(super) output_record: Option<FileRecord>,
     /// True if the file is new.
     pub(super) is_new: bool,
     /// File of a former holder of the batch, which the new file replaces.
@@ -29,7 +29,7 @@ pub(super) struct OutputUpdate {
 /// Write of a group to the disk.
 pub(super) struct ResultWriteJob {
     pub(super) output: Option<OutputFile>,
-    pub(super) results: Option<FileRecord>,
+    pub(super) output_record: Option<FileRecord>,
     /// ID of the output file, if it exists but was not opened since the start.
     pub(super) output_id: Option<String>,
     /// True if the file must not be changed.
@@ -63,9 +63,9 @@ impl ResultWriteJob {
                 status_details: Some(EndReason::OutputDamaged.sentence().to_owned()),
                 ..record
             });
-            return Ok(OutputUpdate { results, ..OutputUpdate::default() });
+            return Ok(OutputUpdate { output_record: results, ..OutputUpdate::default() });
         }
-        let known = match (self.results, self.output_id) {
+        let known = match (self.output_record, self.output_id) {
             (None, Some(id)) => {
                 files.file_record_store().get(&id).map_err(|error| io::Error::other(error.to_string()))?
             }
@@ -78,7 +78,7 @@ impl ResultWriteJob {
             None if group.bytes.is_empty() => return nothing(),
             None => {
                 let owner = FileOwner { key: &self.key, account: &self.account };
-                (files.new_output(owner, self.name, &self.url, self.now)?, true)
+                (files.create_output(owner, self.name, &self.url, self.now)?, true)
             }
         };
         let written = append_group(files, self.output, &record, group, self.now);
@@ -87,7 +87,7 @@ impl ResultWriteJob {
             std::fs::remove_file(files.contents_path(&record.id)).ok();
         }
         let (output, results) = written?;
-        Ok(OutputUpdate { output, results: Some(results), is_new: fresh, replaced, segment: None })
+        Ok(OutputUpdate { output, output_record: Some(results), is_new: fresh, replaced, segment: None })
     }
 }
 
@@ -115,7 +115,7 @@ fn append_group(
 /// Returns the store rows of the output file's record; for a new file also its index rows.
 pub(super) fn output_file_rows(results: &FileRecord, fresh: bool) -> Vec<RowWrite> {
     if !fresh {
-        let row = FileStore::record_row(results);
+        let row = FileStore::encoded_row(results);
         return row
             .into_iter()
             .map(|(space, key, value)| RowWrite { table: space, key, value: Some(value) })

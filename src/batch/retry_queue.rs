@@ -10,7 +10,7 @@ use tokio::time::Instant;
 /// Number of queued lines at which no new line starts.
 const MAX_WAITING: usize = 256;
 
-/// Lines that wait for a retry, of a batch or of all its slices in this process together.
+/// Number and size of the lines that wait for a retry, of a batch or of all its slices in this process together.
 #[derive(Debug, Default)]
 pub struct RetryLoad {
     lines: AtomicUsize,

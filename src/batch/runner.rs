@@ -5,7 +5,7 @@ use super::claims::HeldClaim;
 use super::commit::{BatchCommitOutcome, GroupWriteResult};
 use super::context::BatchContext;
 use super::context::LineResponse;
-use super::funds_backoff::FundsBackoff;
+use super::funds_backoff::LineStartLimiter;
 use super::input::{BatchInput, PendingLine};
 use super::memory_budget::MemoryBudget;
 use super::open_files::OpenedBatch;
@@ -46,7 +46,7 @@ pub(super) enum BatchEvent {
     /// Event after the input was divided into slices.
     Divided(std::io::Result<Vec<BatchSlice>>),
     /// Event after segments of slices were read.
-    SliceSnapshot(std::io::Result<Box<LoadedSegments>>),
+    SegmentsRead(std::io::Result<Box<LoadedSegments>>),
     /// Event after a group of results was written.
     GroupWritten(Box<GroupWriteResult>),
     /// Event after a commit has ended.
@@ -68,12 +68,12 @@ pub(super) struct BatchRunner {
     /// Claim that each commit requires, in a fleet.
     pub(super) claim: Option<HeldClaim>,
     pub(super) lifecycle: BatchLifecycle,
-    pub(super) completed: CompletionBitmap,
+    pub(super) finished_lines: CompletionBitmap,
     pub(super) path: Option<&'static str>,
     pub(super) files: OpenFiles,
     pub(super) prefetched: PrefetchedLines,
     pub(super) retries: RetryQueue,
-    pub(super) funds: FundsBackoff,
+    pub(super) funds: LineStartLimiter,
     pub(super) in_flight: InFlightLines,
     pub(super) pending: PendingResults,
     /// Permits of the lines in the current commit.
@@ -149,11 +149,11 @@ impl BatchRunner {
             app,
             record,
             claim,
-            completed: CompletionBitmap::default(),
+            finished_lines: CompletionBitmap::default(),
             files: OpenFiles::default(),
             prefetched: PrefetchedLines::default(),
             retries,
-            funds: FundsBackoff::default(),
+            funds: LineStartLimiter::default(),
             in_flight: InFlightLines::default(),
             pending: PendingResults::default(),
             committing: Vec::new(),
@@ -235,7 +235,7 @@ impl BatchRunner {
             }
             BatchEvent::LineEnded(asked, permit, done) => self.on_line_done(asked, permit, done),
             BatchEvent::Divided(divided) => self.on_divided(divided),
-            BatchEvent::SliceSnapshot(read) => self.on_segments_read(read),
+            BatchEvent::SegmentsRead(read) => self.on_segments_read(read),
             BatchEvent::GroupWritten(wrote) => self.on_group_written(*wrote),
             BatchEvent::Committed(BatchCommitOutcome::Durable) => self.on_committed(),
             BatchEvent::Committed(BatchCommitOutcome::ClaimLost) => self.on_claim_lost(),

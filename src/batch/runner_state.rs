@@ -109,7 +109,7 @@ pub(super) enum RunnerPhase {
 /// Shutdown of a runner, because the batch ends or the gateway stops.
 #[derive(Default)]
 pub(super) struct ShutdownState {
-    /// Reason for the end, once it is known.
+    /// Reason why the batch ends before its last line; `None` while it does not.
     pub(super) reason: Option<EndReason>,
     pub(super) phase: RunnerPhase,
     /// Time at which started lines are cancelled.

@@ -105,7 +105,7 @@ impl BatchManager {
         own.all(|(_, slice)| slice.is_draining && !slice.retry_load.is_full())
     }
 
-    /// Takes the claim of the first slice that no live member runs.
+    /// Takes the claim of the first slice that no live member runs; `None` if there is no such slice.
     fn take_next_slice(
         &self,
         batch: &str,

@@ -19,6 +19,7 @@ use penstock_storage::batches::{
 };
 use penstock_storage::files::{FileRecord, FileStore};
 use penstock_storage::ledger::RowWrite;
+use std::collections::HashSet;
 use std::io::{Error, ErrorKind, Result};
 use tokio::time::Instant;
 
@@ -88,7 +89,7 @@ impl BatchRunner {
         tokio::task::spawn_blocking(move || {
             let read = job.read(&context);
             drop(context);
-            tell.send(BatchEvent::SliceSnapshot(read.map(Box::new)))
+            tell.send(BatchEvent::SegmentsRead(read.map(Box::new)))
         });
     }
 
@@ -120,34 +121,22 @@ impl BatchRunner {
             return self.commit_record();
         }
         let is_damaged = self.shutdown.reason == Some(EndReason::OutputDamaged);
+        let mut queued = HashSet::new();
         for (stored, contents) in segments {
             if !is_damaged {
-                self.queue_segment(&stored.segment, &contents);
+                self.queue_segment(&stored.segment, &contents, &mut queued);
             }
             self.merge.segments.push(stored);
         }
     }
 
-    fn queue_segment(&mut self, segment: &ResultSegment, contents: &[u8]) {
-        let mut usage = Some(token_usage(&segment.usage));
-        for ((index, succeeded), line) in
-            segment.lines.iter().zip(contents.split_inclusive(|byte| *byte == b'\n'))
-        {
-            let usage = usage.take();
-            // Each line should be in one segment only. A line that is repeated is counted and stored once.
-            if self.completed.is_line_finished(*index) {
-                continue;
-            }
-            self.pending.bytes += line.len();
-            self.pending.lines.push_back(LineOutcome {
-                index: *index,
-                succeeded: *succeeded,
-                end: None,
-                usage,
-                result: line.to_vec(),
-                permit: None,
-            });
-        }
+    /// Queues the lines of a segment that are neither finished nor in `queued`, and adds them to `queued`.
+    fn queue_segment(&mut self, segment: &ResultSegment, contents: &[u8], queued: &mut HashSet<u32>) {
+        // Each line should be in one segment only. A line that is repeated is counted and stored once.
+        let is_new = |index| !self.finished_lines.is_line_finished(index) && queued.insert(index);
+        let outcomes = line_outcomes(segment, contents, is_new);
+        self.pending.bytes += outcomes.iter().map(|line| line.result.len()).sum::<usize>();
+        self.pending.lines.extend(outcomes);
     }
 
     /// Adds the rows of a segment that this slice has written, and removes the segments whose lines are in the output
@@ -207,7 +196,7 @@ struct SliceReadJob {
     claim: Option<BatchClaim>,
     is_opened: bool,
     may_have_stale_writer: bool,
-    /// Reason for the end of the batch, once it is known.
+    /// Reason why the batch ends before its last line; `None` while it does not.
     end: Option<EndReason>,
     has_requested_end: bool,
     /// Bytes of results after which no further segment is read.
@@ -272,6 +261,28 @@ impl SliceReadJob {
     }
 }
 
+/// Returns the lines of a segment for which `is_new` returns true. The first of them has the usage of the segment, which
+/// is one sum for all its lines. So the usage of a batch with repeated lines is too high rather than too low; a segment
+/// that has only repeated lines adds nothing.
+fn line_outcomes(
+    segment: &ResultSegment,
+    contents: &[u8],
+    mut is_new: impl FnMut(u32) -> bool,
+) -> Vec<LineOutcome> {
+    let mut usage = Some(token_usage(&segment.usage));
+    let results = contents.split_inclusive(|byte| *byte == b'\n');
+    let new = segment.lines.iter().zip(results).filter(|((index, _), _)| is_new(*index));
+    new.map(|((index, succeeded), result)| LineOutcome {
+        index: *index,
+        succeeded: *succeeded,
+        hold_end: None,
+        usage: usage.take(),
+        result: result.to_vec(),
+        permit: None,
+    })
+    .collect()
+}
+
 fn io_error(error: StoreError) -> Error {
     Error::other(error.to_string())
 }
@@ -319,5 +330,49 @@ mod tests {
         assert!((0..MAX_ATTEMPTS).all(|_| !merge.is_lost(ErrorKind::NotFound)));
         assert!(merge.is_lost(ErrorKind::InvalidData));
         assert!(SliceMergeState::default().is_lost(ErrorKind::UnexpectedEof), "the output file");
+    }
+
+    const USAGE: BatchUsage = BatchUsage { input: 30, cached: 3, output: 60, reasoning: 6 };
+
+    /// Returns the lines (index, success, result) that are queued for a segment of the lines 4 to 6 if `finished` are
+    /// finished, and the sum of their usage.
+    fn queue(finished: &[u32]) -> (Vec<(u32, bool, Vec<u8>)>, BatchUsage) {
+        let lines = vec![(4, true), (5, false), (6, true)];
+        let segment = ResultSegment { file: "file-1".to_owned(), lines, usage: USAGE };
+        let is_new = |index| !finished.contains(&index);
+        let outcomes = line_outcomes(&segment, b"four\nfive\nsix\n", is_new);
+        let mut sum = BatchUsage::default();
+        outcomes.iter().filter_map(|line| line.usage.as_ref()).for_each(|usage| sum.add(usage));
+        let lines = outcomes.into_iter().map(|line| (line.index, line.succeeded, line.result)).collect();
+        (lines, sum)
+    }
+
+    #[test]
+    fn the_usage_of_a_segment_is_counted_once_whichever_lines_are_repeated() {
+        let lines = [(4, true, &b"four\n"[..]), (5, false, b"five\n"), (6, true, b"six\n")];
+        for finished in [&[][..], &[4], &[5], &[6], &[4, 5], &[4, 6], &[5, 6], &[4, 5, 6]] {
+            let new = lines.iter().filter(|(index, ..)| !finished.contains(index));
+            let expected: Vec<_> =
+                new.map(|(index, succeeded, result)| (*index, *succeeded, result.to_vec())).collect();
+            let usage = if expected.is_empty() { BatchUsage::default() } else { USAGE };
+            assert_eq!(queue(finished), (expected, usage), "{finished:?}");
+        }
+    }
+
+    #[test]
+    fn a_line_in_two_segments_of_one_read_is_stored_once() {
+        let segment = |lines: &[u32], input| ResultSegment {
+            lines: lines.iter().map(|index| (*index, true)).collect(),
+            usage: BatchUsage { input, ..BatchUsage::default() },
+            ..ResultSegment::default()
+        };
+        let mut queued = HashSet::new();
+        let mut queue = |segment: &ResultSegment| -> Vec<(u32, u64)> {
+            let outcomes = line_outcomes(segment, b"a\nb\n", |index| queued.insert(index));
+            outcomes.iter().map(|line| (line.index, line.usage.map_or(0, |usage| usage.input))).collect()
+        };
+        assert_eq!(queue(&segment(&[1, 2], 10)), [(1, 10), (2, 0)]);
+        assert_eq!(queue(&segment(&[2, 3], 20)), [(3, 20)]);
+        assert_eq!(queue(&segment(&[3, 1], 30)), []);
     }
 }

@@ -29,7 +29,7 @@ pub(super) struct SegmentFileInfo<'a> {
 impl StoredSegment {
     /// Returns the rows that add the segment to a batch. The file gets no row in the list of its key.
     pub(super) fn row_writes(&self, batch: &str) -> Vec<RowWrite> {
-        let file = self.file.as_ref().and_then(|file| FileStore::record_row(file).ok());
+        let file = self.file.as_ref().and_then(|file| FileStore::encoded_row(file).ok());
         let file = file.map(|(table, key, value)| RowWrite { table, key, value: Some(value) });
         file.into_iter().chain(self.segment.row_write(batch).ok()).collect()
     }
@@ -53,7 +53,7 @@ pub(super) fn write_segment(
     if group.bytes.is_empty() {
         return Ok(None);
     }
-    let record = files.new_output(file.owner, file.name, file.url, file.now)?;
+    let record = files.create_output(file.owner, file.name, file.url, file.now)?;
     let written = files.open_output(&record).and_then(|mut output| {
         output.append(&group.bytes)?;
         output.finalize(&record, file.now)

@@ -17,11 +17,11 @@ impl BatchRunner {
         }
         let lines = self.app.batches.slice_lines.max(self.lifecycle.counts.total.div_ceil(MAX_SLICES));
         let is_large = self.lifecycle.counts.total > lines;
-        let is_opened = !self.completed.bytes().is_empty();
+        let is_opened = !self.finished_lines.bytes().is_empty();
         let is_new = self.slicing == SlicingState::Undecided
             && self.record.slice.is_none()
             && self.record.output.is_none()
-            && self.completed.finished_count() == 0;
+            && self.finished_lines.finished_count() == 0;
         if !is_large || !is_opened || !is_new || !self.app.batches.may_divide_batches() {
             return false;
         }

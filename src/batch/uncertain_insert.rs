@@ -138,7 +138,7 @@ fn notes_folder(context: &BatchContext) -> PathBuf {
 
 /// Creates the file of a batch, and syncs it. Blocks.
 fn write_note(folder: &Path, id: &str) -> std::io::Result<()> {
-    penstock_storage::create_dir(folder)?;
+    penstock_storage::create_private_dir_all(folder)?;
     fs::File::create(folder.join(id))?.sync_all()?;
     fs::File::open(folder)?.sync_all()
 }

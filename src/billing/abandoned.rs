@@ -31,8 +31,8 @@ pub(super) fn void_other_chain_reservations(store: &LedgerStore, clock: ProcessC
 }
 
 impl Ledger {
-    /// Voids the open reservations of the chains whose writers are dead; returns their number. A member of a fleet
-    /// calls the function after it has evicted another member. Blocks.
+    /// Voids the open reservations of the chains whose writers are dead; returns the number of voids, 0 without a
+    /// fleet. A member of a fleet calls the function after it has evicted another member. Blocks.
     ///
     /// # Errors
     /// Returns a sentence for the operator if a chain cannot be read or written.
@@ -61,7 +61,7 @@ const fn has_open(tip: &LedgerTip) -> bool {
     tip.first_open <= tip.seq
 }
 
-/// Voids the open reservations of the chain that `store` writes; returns their number.
+/// Voids the open reservations of the chain that `store` writes; returns the number of voids.
 fn void_open(store: Arc<LedgerStore>, clock: ProcessClock) -> Result<u64, String> {
     let open = open_reservations(&store).map_err(to_message)?;
     if open.is_empty() {

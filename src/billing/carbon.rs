@@ -25,16 +25,16 @@ pub struct CarbonFigures {
     pub providers: BTreeMap<String, InvoiceSums>,
     /// Sums by month, such as `2026-11`.
     pub months: BTreeMap<String, InvoiceSums>,
-    /// Sums by account, if they were asked for.
+    /// Sums by account, only for [`ReportedAccounts::Each`].
     pub accounts: BTreeMap<String, InvoiceSums>,
     /// Methods by which the footprint was determined.
     pub methods: BTreeSet<String>,
     /// Sources of the grid's intensity.
-    pub grids: BTreeSet<String>,
+    pub grid_sources: BTreeSet<String>,
     /// Contracts for renewable power.
     pub contracts: BTreeSet<String>,
     /// Sources of the grid's intensity by country.
-    pub country_grids: BTreeMap<String, BTreeSet<String>>,
+    pub grid_sources_by_country: BTreeMap<String, BTreeSet<String>>,
 }
 
 /// Accounts of a report.
@@ -48,7 +48,7 @@ pub enum ReportedAccounts {
     Each,
 }
 
-/// Reads the figures of a period for these accounts. Each rollup of a day is read once. `is_wanted` returns false once
+/// Reads the figures of a period for these accounts. Each day rollup is read once. `is_wanted` returns false once
 /// nobody waits for the report any more.
 ///
 /// # Errors
@@ -98,9 +98,9 @@ impl CarbonFigures {
         add_to(&mut self.months, &UtcMonth::from_unix(cell.hour.start()).to_string(), sums);
         if let Some(facts) = facts {
             self.methods.extend(facts.method.clone());
-            self.grids.extend(facts.grid.clone());
+            self.grid_sources.extend(facts.grid.clone());
             let country = country_of_location(&cell.location).to_owned();
-            self.country_grids.entry(country).or_default().extend(facts.grid.clone());
+            self.grid_sources_by_country.entry(country).or_default().extend(facts.grid.clone());
             self.contracts.extend(facts.contract.clone());
         }
     }

@@ -25,7 +25,7 @@ impl LedgerCheckpoint {
         Self(entries.collect())
     }
 
-    /// Returns true if it has no entries.
+    /// Returns true if the checkpoint has no entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -49,7 +49,7 @@ impl LedgerCheckpoint {
         self.0.get(&number).is_none_or(|expected| expected == hash)
     }
 
-    /// Numbers of the entries in ascending order.
+    /// Returns the numbers of the entries in ascending order.
     pub fn entry_numbers(&self) -> impl Iterator<Item = u64> {
         self.0.keys().copied()
     }

@@ -6,7 +6,7 @@ use penstock_ledger::{LedgerEntry, split_lines};
 use penstock_storage::ledger::{EntryBlock, LedgerStore};
 use std::ops::Range;
 
-/// Number of blocks that are read of a chain at a time.
+/// Number of blocks that are read from a chain at a time.
 const PAGE_BLOCKS: usize = 64;
 
 /// Reader of one chain.

@@ -21,10 +21,10 @@ pub fn parse_position(text: &str) -> Option<Vec<u64>> {
 /// Reads the page of the ledger's text after a position. Returns the page with the number of its last entry, or
 /// `None` at the end of the ledger.
 ///
-/// A position of one number names an entry; the page continues after that entry in the order of time. A position of
-/// several numbers (0 for no entry) names the last entry that was read of each chain; the page continues each chain
-/// after its number. So no entry is missed, even if a gateway records it with an earlier time than entries of other
-/// gateways.
+/// A position of one number is the number of an entry; the page continues after this entry in the order of time. A
+/// position of several numbers has the number of the last entry that was read of each chain (0 for none); the page
+/// continues each chain after its number. So no entry is missed, even if a gateway records it with an earlier time than
+/// entries of other gateways.
 ///
 /// # Errors
 /// Returns an error if the store cannot be read.
@@ -66,7 +66,8 @@ fn page_starts(store: &LedgerStore, position: &[u64]) -> Result<Vec<u64>, Report
         .collect()
 }
 
-/// Returns the number of the last entry of a chain up to this time and number. Times never decrease within a chain.
+/// Returns the number of the last entry of a chain up to this time and number, or the number before the chain's first
+/// entry if all are later. Times never decrease within a chain. `tip` is the number of the chain's last entry.
 pub(super) fn last_entry_number_until(
     store: &LedgerStore,
     chain: u32,

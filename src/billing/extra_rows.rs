@@ -10,9 +10,9 @@ pub(super) const fn is_permanent_rejection(why: &StoreError) -> bool {
     matches!(why, StoreError::TooLarge { .. } | StoreError::Format { .. })
 }
 
-/// Removes rows that the store will never accept from a group: all rows of each operation that has a row over the size
-/// limit, or the rows of all operations if no row is over the limit. `ops` contains the number of rows of each
-/// operation. Returns the number of removed rows.
+/// Removes from a group the rows that the store will never accept: all rows of each operation that has a row over the
+/// size limit, or the rows of all operations if no row is over the limit. `ops` contains the number of rows of each
+/// operation; the removed operations are removed from it too. Returns the number of removed rows.
 pub(super) fn drop_rejected_rows(group: &mut LedgerCommit, ops: &mut Vec<usize>) -> usize {
     let before = group.extra_rows.len();
     let mut rows = std::mem::take(&mut group.extra_rows).into_iter();

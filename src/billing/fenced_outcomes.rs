@@ -38,7 +38,7 @@ pub struct PendingFencedCommit(oneshot::Receiver<bool>);
 pub(super) struct FencedOutcomes {
     pub(super) outcomes: BatchOutcomes,
     pub(super) conditions: CommitConditions,
-    /// Charges that the balances in memory already include.
+    /// Charges that the balances in memory already include: the account, the wallet and the amount.
     pub(super) charges: Vec<(Arc<AccountBalance>, Wallet, i64)>,
     pub(super) reply: oneshot::Sender<bool>,
 }

@@ -68,7 +68,7 @@ pub(super) struct GroupBuilder {
     /// Number of the last action in the journal; 0 for none.
     pub(super) journal_number: u64,
     pub(super) queued_bytes: u64,
-    pub(super) exposed: i64,
+    pub(super) exposed_eur: i64,
 }
 
 impl GroupBuilder {
@@ -128,7 +128,7 @@ fn max_size(op: &WriteOp) -> (usize, usize, usize) {
     }
 }
 
-/// Returns the upper limits of the outcomes of batch lines.
+/// Returns the upper limits of the outcomes of batch lines, in the form of [`max_size`].
 fn max_outcomes_size(lines: &BatchOutcomes) -> (usize, usize, usize) {
     let accounts: HashSet<&str> = lines.actions.iter().map(|action| &*action.account).collect();
     let terms = lines.actions.iter().filter_map(|action| action.terms.as_ref());

@@ -75,13 +75,13 @@ impl Drop for InheritedHolds {
     }
 }
 
-/// Encodes an action for the process that writes.
+/// Encodes an action for the process that writes; `None` if its line would be too long.
 fn sent(action: LedgerAction, counted: bool) -> Option<SentLedgerAction> {
     let terms = action.terms.map(|terms| (terms.id.to_string(), terms.text.to_string()));
     let entry = LedgerEntry { seq: 1, at: action.at, account: action.account, kind: action.act };
     let mut line = Vec::new();
     HashChain::default().append(&entry, &mut line).ok()?;
-    Some(SentLedgerAction { line: String::from_utf8(line).ok()?, terms, eur: action.exposed, counted })
+    Some(SentLedgerAction { line: String::from_utf8(line).ok()?, terms, eur: action.exposed_eur, counted })
 }
 
 impl Ledger {
@@ -107,8 +107,9 @@ impl Ledger {
         Hold::new(self.clone(), account_balance, request.clone(), key.clone(), wallet, amount, 0)
     }
 
-    /// Records an action of another process; returns its charge if the spend counters do not include that charge yet.
-    /// An end that matches no open reservation, and a reservation that is already open, are not recorded.
+    /// Records an action of another process; returns its charge for the spend counters, or `None` if they include it
+    /// already or there is no charge. An end that matches no open reservation, and a reservation that is already open,
+    /// are not recorded.
     pub fn record_forwarded_action(
         self: &Arc<Self>,
         holds: &mut InheritedHolds,
@@ -204,7 +205,7 @@ impl Ledger {
                         actions_of(op).into_iter().map(move |action| (action, number <= counted))
                     })
                     .collect();
-                let exposed = actions.iter().map(|(action, _)| action.exposed).sum();
+                let exposed = actions.iter().map(|(action, _)| action.exposed_eur).sum();
                 let count = actions.len();
                 let actions = actions.into_iter().filter_map(|(action, counted)| sent(action, counted));
                 is_lost = is_lost || !send(actions.collect());
@@ -218,7 +219,13 @@ impl Ledger {
                     continue;
                 }
                 let (open, entries) = (queue.open_hold_count(), queue.entry_count());
-                queue.on_committed(&CommittedGroup { bytes, exposed, copied: true, open, entries });
+                queue.on_committed(&CommittedGroup {
+                    bytes,
+                    exposed_eur: exposed,
+                    is_replicated: true,
+                    open,
+                    entries,
+                });
                 queue.set_last_written_number(last);
             }
             queue.mark_writer_ended();

@@ -47,7 +47,7 @@ impl Ledger {
                 account: account.clone(),
                 act,
                 terms,
-                exposed,
+                exposed_eur: exposed,
                 number: 0,
             };
             actions.push(action(reserve, None, 0));

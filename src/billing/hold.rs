@@ -76,15 +76,15 @@ impl Hold {
         self.ended = true;
     }
 
-    /// Settles the reservation with a charge that is recorded later.
+    /// Returns the end of the reservation by a charge, which the caller records later.
     #[must_use]
-    pub fn into_settlement(self, charge: Settlement) -> HoldEnd {
+    pub fn into_settled_end(self, charge: Settlement) -> HoldEnd {
         HoldEnd { hold: self, kind: HoldEndKind::Settled(Box::new(charge)) }
     }
 
-    /// Voids the reservation with an entry that is recorded later.
+    /// Returns the end of the reservation by a void, which the caller records later.
     #[must_use]
-    pub const fn into_void(self, why: &'static str, footprint: RequestFootprint) -> HoldEnd {
+    pub const fn into_voided_end(self, why: &'static str, footprint: RequestFootprint) -> HoldEnd {
         HoldEnd { hold: self, kind: HoldEndKind::Voided(why, footprint) }
     }
 
@@ -130,7 +130,7 @@ impl Hold {
             account: self.balance.name.clone(),
             act,
             terms,
-            exposed,
+            exposed_eur: exposed,
             number: 0,
         }
     }
@@ -155,7 +155,7 @@ impl HoldEnd {
         matches!(self.kind, HoldEndKind::Settled(_))
     }
 
-    /// Returns the account, the wallet and the amount of the charge, if there is one.
+    /// Returns the account, the wallet and the amount of the charge; `None` for a void.
     pub(super) fn charge(&self) -> Option<(Arc<AccountBalance>, Wallet, i64)> {
         let HoldEndKind::Settled(charge) = &self.kind else { return None };
         Some((self.hold.balance.clone(), self.hold.wallet, charge.amount))

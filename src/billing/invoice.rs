@@ -74,9 +74,10 @@ pub struct InvoiceLineKey {
     pub model: Arc<str>,
     /// City and country of the data centre.
     pub location: Arc<str>,
-    /// Class of the prices; `None` if an earlier version added up requests of several classes.
+    /// Class of the prices; `None` for a correction of an unknown charge, or if an earlier version added up requests
+    /// of several classes.
     pub class: Option<PriceClass>,
-    /// Prices of the class by their names in the terms, EUR; `None` if there is none.
+    /// Prices of the class in the order of [`PRICE_NAMES`], EUR; each is `None` if it does not apply.
     pub prices: [Option<String>; PRICE_NAMES.len()],
 }
 
@@ -89,7 +90,7 @@ pub const PRICE_NAMES: [&str; 7] =
 pub struct InvoiceFigures {
     /// Sums of the whole period.
     pub total: InvoiceSums,
-    /// Sums by unit; only charges.
+    /// Sums by model, location and prices; only charges.
     pub lines: BTreeMap<InvoiceLineKey, InvoiceSums>,
     /// Corrections of charges, in the order of time.
     pub corrections: Vec<CorrectionLine>,
@@ -102,21 +103,21 @@ pub struct InvoiceFigures {
     /// Methods by which the footprint was determined.
     pub methods: BTreeSet<String>,
     /// Sources of the grid's intensity.
-    pub grids: BTreeSet<String>,
+    pub grid_sources: BTreeSet<String>,
     /// Contracts for renewable power.
     pub contracts: BTreeSet<String>,
 }
 
-/// Facts of pricing terms that an invoice needs.
+/// Facts of pricing terms that an invoice needs; each is `None` or 0 if the terms do not state it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct InvoiceTerms {
-    /// Prices by their names in the terms, EUR.
+    /// Prices in the order of [`PRICE_NAMES`], EUR.
     pub(super) prices: [Option<String>; PRICE_NAMES.len()],
     /// Share of the power that a contract covers, from 0 to 1.
     covered: Decimal,
     /// Renewable share of the grid, from 0 to 1.
     grid_renewable: Decimal,
-    /// Embodied grams per kWh at the meter.
+    /// Embodied grams of CO2 equivalent per kWh at the building's meter.
     embodied_per_kwh: Decimal,
     /// Method by which the footprint was determined.
     pub(super) method: Option<String>,
@@ -181,8 +182,9 @@ pub(super) fn country_of_location(location: &str) -> &str {
     location.rsplit_once(", ").map_or(location, |(_, country)| country)
 }
 
-/// Returns the embodied grams of CO2 equivalent per kWh at the meter of a building. The energy of the GPUs is the
-/// energy at the meter minus the shares of the building, of the rest of the server, and of idle machines.
+/// Returns the embodied grams of CO2 equivalent per kWh at the meter of a building; `None` if `pue` is zero or a result
+/// overflows. The energy of the GPUs is the energy at the meter minus the shares of the building, of the rest of the
+/// server, and of idle machines.
 fn embodied_per_kwh(pue: Decimal) -> Option<Decimal> {
     let overhead = pue.checked_mul(HOST_FACTOR)?.checked_mul(IDLE_FACTOR)?;
     EMBODIED_CO2E_GRAMS_PER_WH.checked_mul(Decimal::ONE_THOUSAND)?.checked_div(overhead)
@@ -219,7 +221,8 @@ pub fn read_invoice_figures(
 }
 
 impl InvoiceFigures {
-    /// Removes the corrections with these entry numbers, which another document lists already; returns their number.
+    /// Removes the corrections with these entry numbers, because another document lists them already; returns the
+    /// number of removed corrections.
     pub fn remove_corrections(&mut self, entries: &BTreeSet<u64>) -> usize {
         let (removed, left) = std::mem::take(&mut self.corrections)
             .into_iter()
@@ -229,7 +232,7 @@ impl InvoiceFigures {
             self.total.subtract_amounts(&one.sums);
             subtract_from(&mut self.keys, &one.key, &one.sums);
             subtract_from(&mut self.days, &one.day, &one.sums);
-            subtract_from(&mut self.locations, &one.unit.location, &one.sums);
+            subtract_from(&mut self.locations, &one.line_key.location, &one.sums);
         }
         removed.len()
     }
@@ -246,7 +249,7 @@ impl InvoiceFigures {
         self.locations.entry(cell.location.clone()).or_default().merge(&sums);
         if let Some(facts) = facts {
             self.methods.extend(facts.method.clone());
-            self.grids.extend(facts.grid.clone());
+            self.grid_sources.extend(facts.grid.clone());
             self.contracts.extend(facts.contract.clone());
         }
         if cell.outcome == UsageOutcome::Charged {
@@ -262,8 +265,8 @@ impl InvoiceFigures {
     }
 }
 
-/// Adds the amounts of CO2 equivalent that follow from the terms. Failed attempts may have been at other locations, so
-/// no contract and no hardware is assumed for them.
+/// Returns the sums with the amounts of CO2 equivalent that follow from the terms. Failed attempts may have been at
+/// other locations, so no contract and no hardware is assumed for them.
 pub(super) fn invoice_sums_with_carbon(usage: &UsageSums, facts: Option<&InvoiceTerms>) -> InvoiceSums {
     let billed = &usage.billed;
     let mut sums = InvoiceSums { usage: usage.clone(), market_g: billed.carbon_g, ..InvoiceSums::default() };

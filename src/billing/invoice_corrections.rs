@@ -30,7 +30,7 @@ pub struct CorrectionLine {
     /// Day of the entry that is corrected; `None` if the ledger does not have it.
     pub corrects_day: Option<String>,
     /// Model, location and prices of the corrected charge.
-    pub unit: InvoiceLineKey,
+    pub line_key: InvoiceLineKey,
     /// Sums of the correction.
     pub sums: InvoiceSums,
 }
@@ -111,7 +111,7 @@ const fn is_correction_of_charge(kind: &EntryKind) -> bool {
     matches!(kind, EntryKind::Correct { what: CorrectedKind::Settle, .. })
 }
 
-/// Returns the line of a correction; `None` for another entry.
+/// Returns the line of a correction; `None` for an entry of another kind.
 fn correction_line(
     store: &LedgerStore,
     entry: &LedgerEntry,
@@ -144,7 +144,7 @@ fn correction_line(
         key: key.clone().unwrap_or_else(|| Arc::from("")),
         corrects_entry: *of,
         corrects_day: charge.as_ref().map(day),
-        unit,
+        line_key: unit,
         sums,
     }))
 }

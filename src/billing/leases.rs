@@ -63,7 +63,7 @@ pub struct Leases {
     /// Numbers of the other members that want a pool, by the name of the pool.
     wanted_by_peers: Mutex<HashMap<String, Vec<u32>>>,
     /// Number of draws that requests waited for.
-    dry_draws: AtomicU64,
+    blocking_draws: AtomicU64,
     /// Semaphore that limits the number of draws for requests at the same time.
     draw_permits: Arc<Semaphore>,
 }
@@ -82,7 +82,7 @@ impl Leases {
             has_late_draws: AtomicBool::new(false),
             returning: Mutex::default(),
             wanted_by_peers: Mutex::default(),
-            dry_draws: AtomicU64::new(0),
+            blocking_draws: AtomicU64::new(0),
             draw_permits: Arc::new(Semaphore::new(MAX_DRAWS)),
         })
     }
@@ -110,7 +110,7 @@ impl Leases {
         self.pools.lock().insert(pool, LeaseState::from_amount(amount));
     }
 
-    /// Returns the folder of the ledger's journal.
+    /// Returns the folder of the ledger's journal; `None` without a fleet.
     pub(super) fn journal_folder(&self) -> Option<&std::path::Path> {
         self.member.ledger_journal_folder()
     }
@@ -195,12 +195,12 @@ impl Leases {
         })
     }
 
-    /// Records the balance of an account, or the unspent amount of a budget, whose pool is empty.
+    /// Records the total of all members after a draw: the balance of the account, or the unspent amount of the budget.
     fn record_total(&self, balance: &LeasedBalance, total: i64) {
         self.with_state(balance, |state| state.record_fleet_total(total));
     }
 
-    /// Returns the total that was recorded when the pool was found empty.
+    /// Returns the total that was recorded last; 0 if none was recorded.
     fn recorded_total(&self, balance: &LeasedBalance) -> i64 {
         self.pools.lock().get(&balance.pool()).map_or(0, LeaseState::recorded_fleet_total)
     }
@@ -221,7 +221,7 @@ impl Leases {
         let held_here = balance.total().saturating_sub(balance.available());
         if self.recorded_total(balance).saturating_sub(held_here) >= price {
             self.with_state(balance, |state| {
-                (state.refused_at, state.refused) = (Some(Instant::now()), price);
+                (state.refused_at, state.refused_price) = (Some(Instant::now()), price);
             });
         }
     }
@@ -239,7 +239,7 @@ impl Leases {
     /// Returns the number of draws since the start for which a request had to wait.
     #[must_use]
     pub fn total_request_draws(&self) -> u64 {
-        self.dry_draws.load(Ordering::Relaxed)
+        self.blocking_draws.load(Ordering::Relaxed)
     }
 }
 
@@ -293,7 +293,7 @@ impl Ledger {
             let change = match leases.pool_claim(pool, state.has_recent_refusal()) {
                 _ if balance.is_recalled() => lease_change(available.max(0), 0),
                 PoolClaim::Peer if state.has_recent_refusal() => lease_change(available.max(0), 0),
-                PoolClaim::Peer => contended_lease_change(available, state.second),
+                PoolClaim::Peer => contended_lease_change(available, state.spent_last_second),
                 PoolClaim::Free | PoolClaim::Own => lease_change(
                     available,
                     state.target_amount(leases.advance_seconds).max(state.target_after_refusal()),
@@ -327,7 +327,7 @@ impl Ledger {
         }
     }
 
-    /// Returns the leases of a fleet member.
+    /// Returns the leases of a fleet member; `None` without a fleet.
     #[must_use]
     pub const fn leases(&self) -> Option<&Leases> {
         self.leases.as_ref()

@@ -37,10 +37,11 @@ pub struct LedgerPage {
 }
 
 /// Reads the entries of a period: charges, ends without a charge, grants and corrections; of one account, or of all.
-/// `after` is the position `next` of the page before, empty for the first page. A position of one number names an entry
-/// of the period, and the page continues after that entry in the order of time. A position of several numbers (0 for no
-/// entry) names the last entry that was read of each chain. A page may have few entries, or none, although more follow:
-/// the number of entries that are read is limited too. Returns `None` if there is no such position.
+/// `after` is the position `next` of the page before, empty for the first page. A position of one number is the number
+/// of an entry of the period, and the page continues after this entry in the order of time. A position of several
+/// numbers has the number of the last entry that was read of each chain (0 for none). A page may have few entries, or
+/// none, although more follow: the number of entries that are read is limited too. Returns `None` if there is no such
+/// position.
 ///
 /// # Errors
 /// Returns an error if the store cannot be read.
@@ -83,9 +84,7 @@ pub(super) fn read_page(
 
 /// Returns the months of a period in ascending order.
 fn months_of(period: &Range<u64>) -> Vec<String> {
-    // At the last month of the calendar, `next` returns the same month, which ends the iteration.
-    let next = |month: &UtcMonth| Some(month.next()).filter(|next| next != month);
-    let months = std::iter::successors(Some(UtcMonth::from_unix(period.start)), next);
+    let months = UtcMonth::from_unix(period.start).iter_from();
     let months = months.take_while(|month| month.first_day().start() < period.end);
     months.map(|month| month.to_string()).collect()
 }
@@ -193,7 +192,7 @@ fn start_in_chain(
     Ok(low)
 }
 
-/// Returns time and number of the first entry of a block after a number.
+/// Returns time and number of the first entry of a block after a number; `None` if the block has no such entry.
 fn entry_after(text: &[u8], number: u64) -> Result<Option<(u64, u64)>, ReportError> {
     for line in split_lines(text) {
         let entry = parse_entry(line)?;

@@ -93,7 +93,7 @@ pub const MAX_EXTRA_ROWS: usize = 128;
 /// Maximum size of the rows in one call of [`Ledger::record_outcomes`], in bytes, keys included.
 pub use penstock_storage::ledger::MAX_EXTRA_ROWS_BYTES;
 
-/// Error if the data exceeds one commit or one row. It returns the data, of which nothing was recorded.
+/// Error for data that exceeds the limits of one commit or of a row. It contains the data, none of which was recorded.
 pub struct CommitTooLarge(pub Vec<HoldEnd>, pub Vec<RowWrite>);
 
 /// Balances of all accounts, and the write queue of the ledger.
@@ -112,7 +112,7 @@ pub struct Ledger {
     refused_last: AtomicBool,
     /// Leases of a fleet member; `None` without a fleet.
     leases: Option<Leases>,
-    /// State of the journal of a fleet member.
+    /// State of the journal of a fleet member; `None` without a fleet.
     journal: RwLock<Option<Arc<JournalState>>>,
     /// Charges of the last process that were replayed from the journal, until the budgets count them.
     replayed_charges: Mutex<Vec<BudgetCharge>>,

@@ -6,7 +6,7 @@ use penstock_ledger::EntryKind;
 use penstock_storage::fleet::{PoolAmount, credit_pool_name, energy_pool_name};
 use std::collections::BTreeMap;
 
-/// Changes of the pools by the entries of a draft, by pool name.
+/// Changes of the pools by the entries of a group, by pool name.
 #[derive(Default)]
 pub(super) struct PoolChanges(BTreeMap<String, PoolChange>);
 

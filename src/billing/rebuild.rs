@@ -27,7 +27,7 @@ pub struct RebuiltLedger {
     /// Number of entries.
     pub entries: u64,
     /// Files whose incomplete last line was removed.
-    pub shortened: Vec<PathBuf>,
+    pub shortened_files: Vec<PathBuf>,
 }
 
 /// Rewrites the ledger of `store` and its usage rollups from the files in `copies`, and removes the fleet's rows.
@@ -65,7 +65,7 @@ pub fn rebuild_ledger(store: &Arc<dyn Store>, copies: &Path) -> Result<RebuiltLe
     }
     super::rollups::rebuild::rebuild(&ledger)?;
     incomplete.iter().try_for_each(IncompleteEnd::remove)?;
-    Ok(RebuiltLedger { entries, shortened: incomplete.into_iter().map(|end| end.path).collect() })
+    Ok(RebuiltLedger { entries, shortened_files: incomplete.into_iter().map(|end| end.path).collect() })
 }
 
 /// Checks that the files contain all chains that the store has, since the folder of a gateway contains only the chain
@@ -85,7 +85,7 @@ fn check_chains(ledger: &LedgerStore, files: &ReplicaFiles) -> Result<(), Report
     }
 }
 
-/// Writes the entries of a chain; returns their number.
+/// Writes the entries of a chain; returns the number of entries.
 fn write_chain(
     ledger: &LedgerStore,
     months: &[(String, PathBuf)],

@@ -162,7 +162,14 @@ pub(super) fn push_voids(queue: &WriteQueue, open: &OpenReserves, clock: Process
             footprint: RequestFootprint::default(),
         };
         let (at, account) = (clock.unix_seconds(), hold.account.clone());
-        queue.push(WriteOp::Action(LedgerAction { at, account, act, terms: None, exposed: 0, number: 0 }));
+        queue.push(WriteOp::Action(LedgerAction {
+            at,
+            account,
+            act,
+            terms: None,
+            exposed_eur: 0,
+            number: 0,
+        }));
     }
     if !open.is_empty() {
         let count = open.len().to_string();

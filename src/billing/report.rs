@@ -63,7 +63,7 @@ pub(super) fn for_each_entry(
     Ok(())
 }
 
-/// Returns the model of the charge that an entry corrects.
+/// Returns the model of the charge that an entry corrects; `None` if it corrects none.
 fn corrected_model(store: &LedgerStore, entry: &LedgerEntry) -> Result<Option<Arc<str>>, ReportError> {
     let EntryKind::Correct { of, .. } = &entry.kind else { return Ok(None) };
     Ok(find_entry(store, *of)?.and_then(|found| match found.kind {
@@ -85,11 +85,10 @@ impl StatementPeriod {
     /// Returns the period of a month.
     #[must_use]
     pub fn of_month(month: UtcMonth) -> Self {
-        let last_second = month.next().first_day().start().saturating_sub(1);
-        Self { from: month.first_day(), to: UtcDay::from_unix(last_second) }
+        Self { from: month.first_day(), to: month.last_day() }
     }
 
-    /// Returns the month if the period is exactly one month.
+    /// Returns the month if the period is exactly one month; otherwise `None`.
     #[must_use]
     pub fn month(self) -> Option<UtcMonth> {
         let month = UtcMonth::from_unix(self.from.start());
@@ -100,7 +99,7 @@ impl StatementPeriod {
     fn months(self) -> impl Iterator<Item = UtcMonth> {
         let first = UtcMonth::from_unix(self.from.start());
         let last = UtcMonth::from_unix(self.to.start());
-        std::iter::successors(Some(first), |month| Some(month.next())).take_while(move |month| *month <= last)
+        first.iter_from().take_while(move |month| *month <= last)
     }
 }
 

@@ -24,7 +24,7 @@ pub struct RecalculatedDay {
     pub eur: Decimal,
     /// Recalculated sums in micro-credits, nano-kWh and EUR.
     pub recalculated: (i128, i128, Decimal),
-    /// Number of the first entry whose charge differs.
+    /// Number of the first entry whose recalculated charge differs; `None` if there is none.
     pub first_difference: Option<u64>,
 }
 

@@ -5,7 +5,7 @@ use penstock_pricing::BilledWork;
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 
-/// Converts EUR to units of 1e-8 EUR, in which the ledger limits unwritten amounts.
+/// Converts EUR to units of 1e-8 EUR, in which the ledger limits unwritten amounts. Rounds up.
 #[must_use]
 pub fn to_eur_units(eur: Decimal) -> i64 {
     eur.saturating_mul(Decimal::ONE_HUNDRED)

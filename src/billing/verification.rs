@@ -25,9 +25,9 @@ pub struct LedgerVerification {
     pub accounts: usize,
     /// Number of open reservations.
     pub open_reservations: usize,
-    /// Number of the first invalid entry, and the reason.
+    /// Number of the first invalid entry, and the reason; `None` if all entries are valid.
     pub invalid_entry: Option<(u64, String)>,
-    /// Balances that differ from the sum of the entries.
+    /// Balances that differ from the sum of the entries, at most 100.
     pub balance_differences: Vec<String>,
     /// Differences between the replica files and the store.
     pub replica_differences: Vec<String>,
@@ -109,7 +109,7 @@ impl VerifiedChain {
 }
 
 impl VerifiedFold<'_> {
-    /// Adds the entries of all chains that follow the entries that were already added.
+    /// Adds the entries of all chains that follow the entries that were already added; returns the first invalid one.
     fn add_new_entries(&mut self, store: &LedgerStore) -> Result<Option<Misfit>, ReportError> {
         let mut numbers: BTreeSet<u32> = self.chains.keys().copied().collect();
         numbers.extend(store.chains()?.into_iter().map(|(chain, _)| chain));
@@ -121,7 +121,7 @@ impl VerifiedFold<'_> {
         Ok(None)
     }
 
-    /// Adds the entries of one chain that follow its last added entry.
+    /// Adds the entries of one chain that follow its last added entry; returns the first invalid one.
     fn add_chain_entries(&mut self, store: &LedgerStore, number: u32) -> Result<Option<Misfit>, ReportError> {
         enum Stop {
             Store(StoreError),
@@ -318,10 +318,11 @@ fn check_balances(
     Ok(())
 }
 
-/// Balance of an account, with the number of the last entry that it includes of each chain.
+/// Balance of an account (`None` if it has none), with the number of the last entry that it includes of each chain.
 type StableBalance = Option<(Option<BalanceRecord>, Vec<(u32, u64)>)>;
 
-/// Reads a balance, and the number of the last entry of each chain that it includes.
+/// Reads a balance, and the number of the last entry of each chain that it includes; `None` if entries were written
+/// during each of the reads.
 fn stable_balance(store: &LedgerStore, name: &str) -> Result<StableBalance, StoreError> {
     let ends = || -> Result<Vec<(u32, u64)>, StoreError> {
         Ok(store.chains()?.into_iter().map(|(chain, tip)| (chain, tip.seq)).collect())

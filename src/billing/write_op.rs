@@ -52,7 +52,7 @@ pub(super) struct LedgerAction {
     pub(super) act: EntryKind,
     pub(super) terms: Option<Arc<SaleTerms>>,
     /// Amount in 1e-8 EUR that is no longer exposed once the action is written.
-    pub(super) exposed: i64,
+    pub(super) exposed_eur: i64,
     /// Number in the journal; 0 without a journal.
     pub(super) number: u64,
 }
@@ -83,7 +83,7 @@ pub(super) struct AdminAdjustment {
 }
 
 impl AdminAdjustment {
-    /// Returns the entry of the audit log, with the number of the ledger entry.
+    /// Returns the entry of the audit log, with the number of the ledger entry; `None` if the adjustment has none.
     pub(super) fn audit_entry(&self, number: u64) -> Option<ChangeDescription> {
         let mut audit = self.audit.clone()?;
         if let Some(members) = audit.change.as_object_mut() {

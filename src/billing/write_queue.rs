@@ -30,8 +30,8 @@ pub(super) struct DrainedOps {
 #[derive(Default)]
 struct QueueState {
     ops: Vec<WriteOp>,
-    /// Latest time at which the current group has to be written. `taken` is the number of operations that were taken
-    /// for the group.
+    /// Latest time at which the current group has to be written; `None` without a current group. `taken` is the number
+    /// of operations that were taken for the group.
     until: Option<Instant>,
     taken: usize,
     /// Number of operations pushed so far.
@@ -139,7 +139,7 @@ impl WriteQueue {
     pub(super) fn add_unqueued_totals(&self, actions: &[LedgerAction]) {
         let bytes = actions.iter().map(LedgerAction::estimated_bytes).sum();
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.add_exposed_amount(actions.iter().map(|action| action.exposed).sum());
+        self.add_exposed_amount(actions.iter().map(|action| action.exposed_eur).sum());
     }
 
     /// Takes the next operations, at most `most`. Returns no operations if the current group ends without further ones,
@@ -294,9 +294,9 @@ impl WriteQueue {
 
     /// Records a group that is on the disk.
     pub(super) fn on_committed(&self, done: &CommittedGroup) {
-        self.subtract_pending_totals(done.bytes, done.exposed);
+        self.subtract_pending_totals(done.bytes, done.exposed_eur);
         self.set_health(WriteHealth::Writing);
-        self.replica_behind.store(!done.copied, Ordering::Release);
+        self.replica_behind.store(!done.is_replicated, Ordering::Release);
         self.open.store(done.open, Ordering::Release);
         self.entries.store(done.entries, Ordering::Release);
     }
@@ -385,8 +385,8 @@ impl WriteQueue {
 #[derive(Default)]
 pub(super) struct CommittedGroup {
     pub(super) bytes: u64,
-    pub(super) exposed: i64,
-    pub(super) copied: bool,
+    pub(super) exposed_eur: i64,
+    pub(super) is_replicated: bool,
     pub(super) open: u64,
     pub(super) entries: u64,
 }

@@ -37,7 +37,7 @@ pub(super) struct WriterStart {
     pub(super) tip: Option<LedgerTip>,
     pub(super) balances: Vec<(String, BalanceRecord)>,
     pub(super) open: OpenReserves,
-    /// Operations of the queue as the journal thread passes them on, for a fleet member.
+    /// Operations of the queue as the journal thread passes them on; `None` without a journal.
     pub(super) journaled: Option<JournaledOps>,
 }
 
@@ -81,13 +81,13 @@ fn chain_end(store: &LedgerStore, tip: Option<LedgerTip>) -> HashChain {
 struct LedgerWriter {
     store: Arc<LedgerStore>,
     queue: Arc<WriteQueue>,
-    /// Source of the operations for a member with a journal; without a journal they come from the queue.
+    /// Source of the operations for a member with a journal; `None` without a journal: they come from the queue.
     journaled: Option<JournaledOps>,
     chain: HashChain,
     /// Tip (last entry) of the ledger in the store; `None` before the first commit.
     tip: Option<LedgerTip>,
     at: u64,
-    /// Month of the last entry, and its name.
+    /// Month of the last entry, and the name of the month; `None` before the first entry.
     month: (Option<UtcMonth>, String),
     balances: HashMap<String, BalanceRecord, ahash::RandomState>,
     open: OpenReserves,
@@ -107,9 +107,11 @@ impl LedgerWriter {
     }
 
     fn write_groups(&mut self) {
-        while let Some(DrainedOps { ops, last, is_complete: whole }) =
-            source::collect_operations(&self.queue, self.journaled.as_ref(), self.store.replica_sync_due())
-        {
+        while let Some(DrainedOps { ops, last, is_complete: whole }) = source::collect_operations(
+            &self.queue,
+            self.journaled.as_ref(),
+            self.store.time_until_replica_sync(),
+        ) {
             if ops.is_empty() && self.draft.queued_bytes == 0 {
                 // No operation arrived for a while, so the replica is synced now.
                 self.queue.set_replica_current(self.store.sync_replica());
@@ -145,7 +147,7 @@ impl LedgerWriter {
     }
 
     fn add_action(&mut self, action: LedgerAction) {
-        let LedgerAction { at, account, act, terms, exposed, number } = action;
+        let LedgerAction { at, account, act, terms, exposed_eur: exposed, number } = action;
         self.draft.journal_number = self.draft.journal_number.max(number);
         if let Some(terms) = &terms {
             self.rollups.cache_terms_location(&terms.id, &terms.text);
@@ -153,7 +155,7 @@ impl LedgerWriter {
         if let Some(terms) = terms.filter(|terms| !self.known_terms.contains(&terms.id)) {
             self.add_terms(at, &terms.id, &terms.text);
         }
-        self.draft.exposed = self.draft.exposed.saturating_add(exposed);
+        self.draft.exposed_eur = self.draft.exposed_eur.saturating_add(exposed);
         self.append_action(at, &account, act);
     }
 
@@ -220,7 +222,8 @@ impl LedgerWriter {
         self.draft_adjustment(adjustment, corrected);
     }
 
-    /// Adds an adjustment to the draft, with the work of the charge that it corrects; returns the number of its entry.
+    /// Adds an adjustment to the draft, with the work of the charge that it corrects, and returns the number of its
+    /// entry; `None` if the entry is invalid, which the reply then states.
     fn draft_adjustment(
         &mut self,
         adjustment: AdminAdjustment,
@@ -241,7 +244,8 @@ impl LedgerWriter {
         seq
     }
 
-    /// Finds the work of the charge that an adjustment corrects, so that the correction counts for the same model.
+    /// Finds the work of the charge that an adjustment corrects, so that the correction counts for the same model;
+    /// `None` if it corrects no charge.
     fn find_corrected_work(&mut self, act: &EntryKind) -> Result<Option<ChargeDimensions>, ReportError> {
         let corrected = work_of_corrected_charge(&self.store, act)?;
         if let Some(work) = &corrected {
@@ -268,7 +272,7 @@ impl LedgerWriter {
         }
     }
 
-    /// Appends an entry to the draft; `None` if it is invalid.
+    /// Appends an entry to the draft and returns its number; `None` if the entry is invalid.
     fn append_entry(
         &mut self,
         at: u64,

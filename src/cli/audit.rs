@@ -47,7 +47,8 @@ pub fn run(audit: &AuditArgs) -> Result<(), String> {
     let table = audit.output.output_format() == OutputFormat::Table;
     if let (Some(target), true) = (&audit.target, all.is_empty() && table) {
         return print_stdout(&format!(
-            "No changes of {target} are recorded, neither of an account nor of a key with this id.\n"
+            "No changes of {target} are recorded. A target is the id of an account, key, user, batch, file, invoice or \
+             credit note.\n"
         ));
     }
     let rows = all.iter().map(|entry| {

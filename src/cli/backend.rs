@@ -27,7 +27,7 @@ impl AdminBackend {
     /// # Errors
     /// Returns an error if the gateway cannot be reached, or the store cannot be opened.
     pub fn connect(reach: &GatewayAccess) -> Result<Self, String> {
-        match AdminClient::new(reach) {
+        match AdminClient::connect(reach) {
             Ok(client) => Ok(Self::Gateway(client)),
             Err(AdminClientError::NotRunning(_)) => {
                 open_stores(reach).map(|vault| Self::Store(Box::new(vault), reach.file_retention))

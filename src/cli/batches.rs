@@ -68,9 +68,10 @@ pub fn run(batches: BatchesArgs) -> Result<(), String> {
             let batch = backend.send(&Method::POST, &path(&id, "/cancel"), &[], None)?;
             let counts = batch.get("request_counts").cloned().unwrap_or_default();
             print_stdout(&format!(
-                "Batch {id} is cancelled: {} of {} lines have a result.\n",
+                "Batch {id} is cancelled. Of {} lines, {} were completed and {} failed.\n",
+                table_cell(&counts, "total"),
                 table_cell(&counts, "completed"),
-                table_cell(&counts, "total")
+                table_cell(&counts, "failed")
             ))
         }
     }

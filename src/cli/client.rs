@@ -59,7 +59,7 @@ impl AdminClient {
     ///
     /// # Errors
     /// Returns an error if no gateway listens, or if the token cannot be read.
-    pub fn new(reach: &GatewayAccess) -> Result<Self, AdminClientError> {
+    pub fn connect(reach: &GatewayAccess) -> Result<Self, AdminClientError> {
         let address = connectable_address(reach.admin);
         // A stopped gateway may leave an old token or none. Therefore the connection is tried first: otherwise the
         // error would be about the token.

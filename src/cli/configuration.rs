@@ -90,8 +90,8 @@ fn check_certificates(settings: &Settings, consequence: &str) -> Result<Vec<Stri
     Err(CommandError { why: format_mistakes(&mistakes, consequence), code: MISCONFIGURED })
 }
 
-/// Returns warnings about limits and models of keys and accounts that match nothing under this configuration, and a
-/// note if the store cannot be read.
+/// Returns warnings about limits and models of keys and accounts that match nothing under this configuration. The
+/// second text is a note if the search was not possible, otherwise empty.
 fn unmatched_warnings(settings: &Settings, name: &str) -> (Vec<String>, String) {
     if stores::database_options(&settings.storage).is_some() {
         let note = format!(

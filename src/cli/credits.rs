@@ -160,7 +160,7 @@ pub fn run(credits: CreditsArgs) -> Result<(), String> {
 /// Verifies the ledger through the running gateway, or by reading its store. Writes only if `repair` is true.
 fn verify(reached: &ConfigArgs, repair: bool, checkpoint: &LedgerCheckpoint) -> Result<(), String> {
     let reach = gateway_access(&reached.source()?)?;
-    match AdminClient::new(&reach) {
+    match AdminClient::connect(&reach) {
         Ok(_) if repair => Err("The gateway is running: stop it first, or leave --repair out.".to_owned()),
         Ok(client) => {
             let query =
@@ -193,7 +193,7 @@ fn verify(reached: &ConfigArgs, repair: bool, checkpoint: &LedgerCheckpoint) -> 
 /// Returns the failed checks.
 pub(super) fn check_replica_before_opening(reached: &ConfigArgs) -> Result<(), String> {
     let reach = gateway_access(&reached.source()?)?;
-    if !matches!(AdminClient::new(&reach), Err(AdminClientError::NotRunning(_))) {
+    if !matches!(AdminClient::connect(&reach), Err(AdminClientError::NotRunning(_))) {
         return Ok(());
     }
     let storage = backend::ledger_storage_settings(&reach)?;
@@ -276,14 +276,14 @@ fn verification_errors(proof: &Value) -> Option<String> {
 
 fn rebuild(reached: &ConfigArgs) -> Result<(), String> {
     let reach = gateway_access(&reached.source()?)?;
-    if AdminClient::new(&reach).is_ok() {
+    if AdminClient::connect(&reach).is_ok() {
         return Err("The gateway is running: stop it first.".to_owned());
     }
     let storage = backend::ledger_storage_settings(&reach)?;
     super::drop_privileges::become_folder_owner(&storage.path)?;
     let rebuilt = crate::billing::offline::rebuild_from_replica(&storage)?;
     let mut text = format!("The ledger was rebuilt: {} entries.\n", rebuilt.entries);
-    for file in rebuilt.shortened {
+    for file in rebuilt.shortened_files {
         text.push_str(&format!("An incomplete last line was removed from {}.\n", file.display()));
     }
     print_stdout(&text)

@@ -38,7 +38,7 @@ enum FilesCommand {
         /// The file's id
         id: String,
     },
-    /// Deletes a file; a batch that reads it is cancelled first
+    /// Deletes a file; an unfinished batch that reads it ends as failed first
     ///
     /// Requires a running gateway.
     Delete {

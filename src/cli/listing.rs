@@ -51,7 +51,7 @@ impl OutputArgs {
     }
 }
 
-/// A listing: a heading, and rows with the same number of cells.
+/// Heading, and rows with as many cells as the heading.
 #[derive(Debug, Default)]
 pub struct Listing {
     heading: Vec<&'static str>,

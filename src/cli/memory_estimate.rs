@@ -4,11 +4,11 @@ use crate::config::settings::Settings;
 use crate::http::H2_STREAM_WINDOW_BYTES;
 use crate::http::buffer_pool;
 use crate::proxy::failover::UNCOUNTED_BYTES;
-use crate::server::http2::{CONNECTION_WINDOW_BYTES, SMALL_FRAME_OVERHEAD_BYTES, STREAM_SEND_BUFFER_BYTES};
+use crate::server::http2::{CONNECTION_WINDOW_BYTES, DATA_FRAME_BUDGET_BYTES, STREAM_SEND_BUFFER_BYTES};
 use crate::upstream::connect::PROVIDER_STREAM_WINDOW_BYTES;
 
 /// Assumed memory of a request in addition to its body and its response, in bytes: buffers of two connections, and
-/// state. For comparison, an open stream takes 13 KiB (`docs/performance.md`).
+/// state. For comparison, an open stream takes 25 KiB and its text (`docs/performance.md`).
 const REQUEST_STATE: u64 = 64 << 10;
 /// Memory of a request: `REQUEST_STATE`, and data that waits for a client that does not read.
 const REQUEST: u64 = REQUEST_STATE + STREAM_SEND_BUFFER_BYTES as u64;
@@ -20,7 +20,7 @@ const UNCOUNTED_ANSWER: u64 = UNCOUNTED_BYTES as u64 + PROVIDER_STREAM_WINDOW_BY
 /// Memory of a connection before authentication: buffers, including those of TLS.
 const CONNECTION: u64 = 64 << 10;
 /// Additional memory of an HTTP/2 connection: unread body bytes, and the bookkeeping of small frames.
-const UNREAD_H2: u64 = CONNECTION_WINDOW_BYTES as u64 + 1 + SMALL_FRAME_OVERHEAD_BYTES as u64;
+const UNREAD_H2: u64 = CONNECTION_WINDOW_BYTES as u64 + 1 + DATA_FRAME_BUDGET_BYTES as u64;
 /// Number of copies of a request head: as received, in a buffer that grew by doubling, and parsed. Each thread parses
 /// all heads that have arrived on a connection before it handles the first one.
 const HEAD_COPIES: u64 = 3;
@@ -158,7 +158,8 @@ pub fn total_bytes(bounds: &[(&'static str, u64, String)]) -> u64 {
     bounds.iter().fold(0, |sum, (_, bytes, _)| sum.saturating_add(*bytes))
 }
 
-/// Returns a warning if the sum of the bounds exceeds the memory of the machine or control group.
+/// Returns a warning if the sum of the bounds exceeds `machine`, the memory of the machine or control group in bytes;
+/// `None` if it does not, or if this memory is unknown.
 pub fn excess_warning(settings: &Settings, machine: Option<u64>) -> Option<String> {
     let (mut bounds, machine) = (memory_bounds(settings), machine?);
     let needed = total_bytes(&bounds);
@@ -175,9 +176,9 @@ pub fn excess_warning(settings: &Settings, machine: Option<u64>) -> Option<Strin
     })
 }
 
-/// Returns the memory of this machine, or the memory limit of this process's control group if that limit is lower;
-/// `None` if both are unknown. A container or a service has such a control group. A command in a shell does not see
-/// the limit of the gateway's service.
+/// Returns the memory of this machine in bytes, or the memory limit of this process's control group if that limit is
+/// lower; `None` if both are unknown. A container or a service has a control group with a limit. A command in a shell
+/// does not see the limit of the gateway's service.
 pub fn memory_limit() -> Option<u64> {
     let read = |path: &str| std::fs::read_to_string(path).ok();
     let total = read("/proc/meminfo").and_then(|text| parse_mem_total(&text));
@@ -206,7 +207,7 @@ fn group_limit_files(groups: &str) -> Vec<String> {
         .collect()
 }
 
-/// Parses the line `MemTotal`; returns bytes.
+/// Returns the bytes that the line `MemTotal` states; `None` if the line is missing or invalid.
 fn parse_mem_total(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1 << 10)

@@ -43,7 +43,7 @@ struct HiddenInput<'a> {
 }
 
 impl<'a> HiddenInput<'a> {
-    /// Prints the prompt.
+    /// Makes the terminal hide its input, and prints the prompt.
     fn start(terminal: &'a Stdin) -> Result<Self> {
         let shown = tcgetattr(terminal)?;
         tcsetattr(terminal, OptionalActions::Flush, &hidden_modes(&shown))?;

@@ -45,7 +45,7 @@ pub fn print_providers(source: &ConfigSource, output: OutputArgs) -> Result<(), 
 
 /// Makes the running gateway reload its configuration, for `penstock reload`.
 pub fn request_reload(source: &ConfigSource) -> Result<(), String> {
-    let client = AdminClient::new(&gateway_access(source)?);
+    let client = AdminClient::connect(&gateway_access(source)?);
     let client = client.map_err(|failure| String::from(failure) + UNREACHABLE_ADVICE)?;
     let answer = client.send("POST", "/admin/reload", None)?;
     for warning in list(answer.get("warnings")).iter().filter_map(Value::as_str) {
@@ -94,7 +94,7 @@ fn changes_text(answer: &Value) -> String {
 
 fn ask(source: &ConfigSource, method: &str, path: &str) -> Result<Value, String> {
     let reach = gateway_access(source)?;
-    Ok(AdminClient::new(&reach)?.send(method, path, None)?)
+    Ok(AdminClient::connect(&reach)?.send(method, path, None)?)
 }
 
 /// Prints JSON.

@@ -78,9 +78,13 @@ pub fn run(store: &StoreArgs) -> Result<(), String> {
         StoreCommand::Export { folder } => {
             let saved = backup::export_archive(&data_paths, folder, &progress)?;
             print_saved("Exported", saved)?;
+            let contents = match data_paths.storage.pepper {
+                None => "has the pepper and the digests of all keys",
+                Some(_) => "has the digests of all keys, but not the pepper from the configuration",
+            };
             print_stdout(&format!(
-                "The archive in {0} has the pepper and the digests of all keys, so protect it like the store; \
-                 `penstock store import {0}` restores it into a gateway without a store.\n",
+                "The archive in {0} {contents}, so protect it like the store; `penstock store import {0}` restores it \
+                 into a gateway without a store.\n",
                 folder.display()
             ))
         }
@@ -104,7 +108,7 @@ pub fn run(store: &StoreArgs) -> Result<(), String> {
             } else {
                 "; there may be others that were not found.\n"
             });
-            if let Some(entries) = saved.rebuilt {
+            if let Some(entries) = saved.rebuilt_entries {
                 let _ =
                     writeln!(text, "The ledger was written again from its second copy: {entries} entries.");
             }

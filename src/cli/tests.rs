@@ -250,7 +250,7 @@ fn asked(answer: &'static [u8]) -> (Result<serde_json::Value, AdminClientError>,
     std::fs::write(folder.path().join("data/admin.token"), "t0ken\n").unwrap();
     let server = serve(listener);
     let reach = gateway_access(&ConfigSource::File(path)).unwrap();
-    let answer = AdminClient::new(&reach).and_then(|client| client.send("GET", "/admin/models", None));
+    let answer = AdminClient::connect(&reach).and_then(|client| client.send("GET", "/admin/models", None));
     (answer, server.join().unwrap())
 }
 

@@ -111,7 +111,7 @@ fn usage_table(answer: &Value, group_by: &str) -> Listing {
 
 fn rebuild(reached: &ConfigArgs) -> Result<(), String> {
     let reach = gateway_access(&reached.source()?)?;
-    if AdminClient::new(&reach).is_ok() {
+    if AdminClient::connect(&reach).is_ok() {
         return Err("The gateway is running: stop it first.".to_owned());
     }
     let storage = ledger_storage_settings(&reach)?;

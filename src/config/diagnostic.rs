@@ -8,15 +8,15 @@ use std::fmt;
 pub struct Diagnostic {
     /// File name as the operator wrote it; empty if the mistake belongs to no file.
     pub file: String,
-    /// Line number, from 1.
+    /// Line number, from 1; `None` if the mistake belongs to no line.
     pub line: Option<usize>,
     /// Path of the key, such as `providers.paris.offers[0].model`; empty for a file that is not TOML.
     pub key: String,
-    /// Value as written; never a secret.
+    /// Value as written; never a secret. `None` if no value is shown.
     pub value: Option<String>,
     /// Reason why the value is invalid.
     pub reason: String,
-    /// Sentence that tells how to correct the value.
+    /// Sentence that tells how to correct the value; empty if there is none.
     pub remedy: String,
 }
 

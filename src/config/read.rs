@@ -9,17 +9,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use toml::de::DeTable;
 
-/// Maximum size of a configuration file in bytes, and maximum number of files.
+/// Maximum size of a configuration file, in bytes.
 const MAX_FILE_BYTES: u64 = 16 << 20;
+/// Maximum number of files of a configuration.
 const MAX_FILES: usize = 1_000;
 
-/// Reads a file and all its included files as one tree.
+/// Reads a file and all its included files as one tree; `None` if the file itself cannot be read or parsed, which is
+/// added to `mistakes`.
 pub fn read_config(path: &Path, mistakes: &mut Vec<Diagnostic>) -> Option<SpannedValue> {
     let mut reading = ConfigReader { mistakes, seen: Vec::new() };
     reading.read_file(path, None)
 }
 
-/// Parses a text; mistakes show `name` as the file name.
+/// Parses a text; `None` if it has syntax errors, which are added to `mistakes` with `name` as the file name.
 pub fn parse_text(name: &str, text: &str, mistakes: &mut Vec<Diagnostic>) -> Option<SpannedValue> {
     parse(&Arc::from(name), text, mistakes)
 }

@@ -11,7 +11,7 @@ pub fn choice_list(schema: &Json) -> Option<String> {
     Some(choices.join(", "))
 }
 
-/// Returns the reason why a value of the right type is invalid.
+/// Returns the reason why a value of the right type is invalid; `None` if it is valid.
 pub fn invalid_value_reason(node: &SpannedValue, schema: &Json, format: &str) -> Option<String> {
     let literal = node.literal().unwrap_or_default();
     if let Some(choices) = schema.get("enum").and_then(Json::as_array) {
@@ -73,7 +73,7 @@ fn is_model_id(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"'`\\".contains(&byte))
 }
 
-/// Checks the length, in characters as in JSON Schema.
+/// Returns the reason why the length is invalid; `None` if it is valid. It is counted in characters, as in JSON Schema.
 fn length_error(text: &str, schema: &Json) -> Option<String> {
     let bound = |name: &str| schema.get(name).and_then(Json::as_u64);
     let length = u64::try_from(text.chars().count()).unwrap_or(u64::MAX);
@@ -103,7 +103,7 @@ fn range_error(literal: &str, schema: &Json) -> Option<String> {
     })
 }
 
-/// Suggests a corrected line: with the choices, the default or an example.
+/// Suggests a corrected line: with the choices, the default or an example; empty if the schema has none of them.
 pub fn suggested_line(path: &str, schema: &Json) -> String {
     let key = path.rsplit('.').next().unwrap_or(path);
     let key = key.split('[').next().unwrap_or(key);
@@ -120,7 +120,7 @@ pub fn suggested_line(path: &str, schema: &Json) -> String {
 }
 
 /// Returns a valid placeholder for a required value that is invalid or missing, so that the check can continue; `None`
-/// for references to other blocks.
+/// if there is none, such as for a reference to another block.
 pub fn placeholder_for_invalid_value(name: &str, schema: &Json, path: &str) -> Option<Value> {
     let example = schema.get("examples").and_then(|examples| examples.get(0));
     if let Some(choice) = schema.get("enum").and_then(|choices| choices.get(0)) {

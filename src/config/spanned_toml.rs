@@ -62,12 +62,12 @@ impl SpannedValue {
         if let Value::List(elements) = &self.value { elements } else { &[] }
     }
 
-    /// Returns the text of a string.
+    /// Returns the text of a string; `None` for any other value.
     pub fn text(&self) -> Option<&str> {
         if let Value::Text(text) = &self.value { Some(text) } else { None }
     }
 
-    /// Returns the literal text of a number or of a string.
+    /// Returns the literal text of a number or of a string; `None` for any other value.
     pub fn literal(&self) -> Option<&str> {
         match &self.value {
             Value::Text(text) | Value::Integer(text) | Value::Float(text) => Some(text),

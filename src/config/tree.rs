@@ -20,13 +20,13 @@ pub(super) enum ConfigTree<'d> {
 }
 
 impl ConfigTree<'_> {
-    /// Returns the member of a table with this name.
+    /// Returns the member of a table with this name; `None` if there is none, and for any other value.
     pub(super) fn get(&self, name: &str) -> Option<&Self> {
         let Self::Table(members) = self else { return None };
         members.iter().find(|(known, _)| known == name).map(|(_, value)| value)
     }
 
-    /// Returns the text of a string value.
+    /// Returns the text of a string; `None` for any other value.
     pub(super) fn text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),

@@ -28,7 +28,7 @@ const MAX_NANOSECONDS: u128 = 366 * 86_400_000_000_000;
 const MAX_DIGITS: usize = 18;
 
 /// Parses `"250ms"`, `"2.5s"`, `"10m"`, `"1h"`, `"1d"`, `"0"`, or sums such as `"1m30s"`, exactly. Returns `None` for
-/// fractions below a nanosecond and for durations of more than 366 days.
+/// any other text, for fractions of a nanosecond and for durations of more than 366 days.
 pub fn parse_duration(text: &str) -> Option<Duration> {
     if text == "0" {
         return Some(Duration::ZERO);
@@ -83,7 +83,7 @@ pub fn format_duration(duration: Duration) -> String {
 }
 
 /// Parses `"32MiB"`, `"1GB"`, `"512B"`, or a plain number of bytes; the case of the unit is ignored. Returns `None` for
-/// a fraction or a number of more than 64 bits.
+/// any other text, for a fraction, and for a size that exceeds 64 bits.
 pub fn parse_size(text: &str) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -106,7 +106,8 @@ pub fn format_size(bytes: u64) -> String {
         .map_or_else(|| format!("{bytes}B"), |(unit, factor)| format!("{}{unit}", bytes / factor))
 }
 
-/// Parses a decimal number of at most 28 digits, exactly; exponents such as `1e-6` are allowed.
+/// Parses a decimal number of at most 28 digits, exactly; exponents such as `1e-6` are allowed. Returns `None` for any
+/// other text.
 pub fn parse_decimal(text: &str) -> Option<Decimal> {
     let plain: String = text.chars().filter(|c| *c != '_').collect();
     let plain = plain.strip_prefix('+').unwrap_or(&plain);

@@ -1,7 +1,7 @@
 //! Forms of a site: one row for each form, with the roles that may send it and the request of the admin API that it
 //! triggers.
 
-use super::amount::{check_amounts, normalize_decimal_point};
+use super::amount::{check_amounts, normalize_amount};
 use super::answer::{self, ConsoleAnswer, refusal_notice, refused_form_blocks};
 use super::confirmation::{self, Confirmation};
 use super::flash::FlashMessage;
@@ -288,7 +288,7 @@ pub fn limits_json(request: &ConsoleRequest) -> Value {
     };
     let amount = |name| match value(name) {
         "" => Value::Null,
-        text => Value::from(normalize_decimal_point(text, request.language)),
+        text => Value::from(normalize_amount(text, request.language)),
     };
     let mut limits = Map::new();
     for name in ["requests_per_minute", "tokens_per_minute", "concurrent"] {

@@ -36,7 +36,7 @@ pub fn check_amounts(request: &ConsoleRequest) -> Result<(), ApiError> {
 
 /// Returns an amount with a decimal point and without thousands separators, which are spaces and, in languages with a
 /// decimal comma, points. Other texts are returned unchanged; the admin API refuses them.
-pub fn normalize_decimal_point(text: &str, language: Language) -> String {
+pub fn normalize_amount(text: &str, language: Language) -> String {
     plain_amount(text, language != Language::English).unwrap_or_else(|| text.to_owned())
 }
 
@@ -91,9 +91,9 @@ mod tests {
             ("viel", "viel", "viel"),
             ("", "", ""),
         ] {
-            assert_eq!(normalize_decimal_point(text, Language::English), english, "{text}");
-            assert_eq!(normalize_decimal_point(text, Language::German), other, "{text}");
-            assert_eq!(normalize_decimal_point(text, Language::French), other, "{text}");
+            assert_eq!(normalize_amount(text, Language::English), english, "{text}");
+            assert_eq!(normalize_amount(text, Language::German), other, "{text}");
+            assert_eq!(normalize_amount(text, Language::French), other, "{text}");
         }
     }
 

@@ -44,13 +44,13 @@ pub enum ConfirmedObject {
         /// Function that returns why the action would be refused; `None` if it would be accepted.
         refuse: fn(&ConsoleRequest, &Value) -> Option<ApiError>,
         /// Function that shows the answer.
-        describe: fn(&Value) -> ChangeDescription,
+        describe: fn(&Value) -> ChangePreview,
     },
 }
 
 /// Description of what an action would change.
 #[derive(Debug, Default)]
-pub struct ChangeDescription {
+pub struct ChangePreview {
     /// Blocks below the question.
     pub blocks: Vec<Block>,
     /// Hidden fields that the action needs besides those of its form.
@@ -99,7 +99,7 @@ impl Confirmation {
     /// Returns the refusal of the admin API for the object, or that of the action.
     pub async fn question_page(self, page: &PageContext<'_>, back: &str) -> Result<ConsoleAnswer, ApiError> {
         let mut values = self.values.clone();
-        let mut description = ChangeDescription::default();
+        let mut description = ChangePreview::default();
         let object = self.check_confirmed_object(page).await?;
         match &self.object {
             Some(ConfirmedObject::Named(_)) => values.insert(0, object_label(&object)),

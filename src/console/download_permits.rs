@@ -13,7 +13,7 @@ const MAX_PER_ACCOUNT: usize = 4;
 /// Number of seconds after which a refused client may try again.
 const RETRY_SECONDS: u32 = 30;
 
-/// Downloads in progress, by account.
+/// Number of downloads in progress, by account.
 #[derive(Clone, Default)]
 pub struct DownloadPermits(Arc<Mutex<BTreeMap<String, usize>>>);
 

@@ -17,13 +17,15 @@ const MAX_LEDGER_ENTRIES: usize = 50_000;
 /// Maximum number of pages of the ledger that are read for one file; a page of one account may have few entries.
 const MAX_LEDGER_PAGES: usize = 60;
 
-/// Returns the first and the last day that the query names; by default the present year up to today.
+/// Returns the first and the last day that the query names. By default the last day is today, and the first day is 1
+/// January of the year of the last day.
 fn period(page: &PageContext<'_>) -> (String, String) {
     let today = UtcDay::from_unix(page.console.app.clock.unix_seconds()).to_string();
     let given =
         |name: &str| page.request.query_parameter(name).filter(|day| !day.is_empty()).map(str::to_owned);
-    let new_year = format!("{}-01-01", today.get(..4).unwrap_or("1970"));
-    (given("from").unwrap_or(new_year), given("to").unwrap_or(today))
+    let to = given("to").unwrap_or(today);
+    let new_year = || format!("{}-01-01", to.get(..4).unwrap_or("1970"));
+    (given("from").unwrap_or_else(new_year), to)
 }
 
 /// Returns the account that the query names; empty for all accounts.
@@ -81,7 +83,7 @@ pub async fn carbon_page(page: &PageContext<'_>, path: &str, for_all: bool) -> R
     }
 }
 
-/// Returns the carbon report as CSV; with a row for each account, if it is about all of them.
+/// Returns the carbon report as CSV; with a row for each account if `for_all` is true and the query names no account.
 ///
 /// # Errors
 /// Returns 400 if the style is invalid, or the refusal of the admin API.

@@ -62,7 +62,7 @@ impl FileDownload {
         let files = app.files.clone();
         let reader = files.clone();
         let opened = tokio::task::spawn_blocking(move || {
-            let contents = reader.open_contents(&record).map_err(FileError::Disk)?;
+            let contents = reader.open_contents(&record).map_err(FileError::Io)?;
             Ok(Arc::new((record, contents)))
         });
         let opened = opened.await.unwrap_or(Err(FileError::ThreadEnded));

@@ -17,7 +17,8 @@ pub const ISSUER_ROLES: &[UserRole] = &[UserRole::Admin, UserRole::Finance];
 /// Maximum number of pages of the key list that are read for the names.
 pub const MAX_KEY_LIST_PAGES: usize = 10;
 
-/// Returns the names of an account's keys, by their ids.
+/// Returns the names of an account's keys, by their ids; only of keys on the first [`MAX_KEY_LIST_PAGES`] pages of the
+/// list.
 ///
 /// # Errors
 /// Returns the refusal of the admin API.
@@ -46,8 +47,8 @@ pub fn csv_style(page: &PageContext<'_>) -> Result<CsvStyle, ApiError> {
 }
 
 /// Returns the first and the last day that the query names, by default those of the last complete month. If the query
-/// names only the first day, the last day is the end of that month; if it names only the last day, the first day is
-/// the start of that month.
+/// names only the first day, the last day is the end of that month, or today if that is earlier; if it names only the
+/// last day, the first day is the start of that month.
 fn period(page: &PageContext<'_>) -> (String, String) {
     let today = page.console.app.clock.unix_seconds();
     // After the form that issues an invoice was sent, its fields name the period.

@@ -77,7 +77,7 @@ pub struct LiveFigureSource {
     backend: Arc<dyn ConsoleBackend>,
     clock: ProcessClock,
     permits: Arc<Semaphore>,
-    /// Sender of snapshots, while the task runs.
+    /// Sender of snapshots, whose value is `None` before the first snapshot; no sender while no task runs.
     running: Mutex<Option<watch::Sender<Option<Arc<LiveSnapshot>>>>>,
 }
 
@@ -88,7 +88,7 @@ impl LiveFigureSource {
         Arc::new(Self { backend, clock, permits, running: Mutex::default() })
     }
 
-    /// Subscribes a stream to the snapshots, and starts the task for the first one.
+    /// Subscribes a stream to the snapshots, and starts the task if it does not run.
     ///
     /// # Errors
     /// Returns 503 if there are too many streams.

@@ -88,8 +88,8 @@ impl PageDefinition {
     }
 }
 
-/// Returns the segment that the path has for `{id}` if the path matches the pattern; the segment is still
-/// percent-encoded.
+/// Returns the segment that the path has for `{id}`, still percent-encoded; empty for a pattern without `{id}`, and
+/// `None` if the path does not match the pattern.
 pub fn match_path<'p>(pattern: &str, path: &'p str) -> Option<&'p str> {
     let Some((before, after)) = pattern.split_once("{id}") else { return (pattern == path).then_some("") };
     let id = path.strip_prefix(before)?.strip_suffix(after)?;
@@ -99,7 +99,8 @@ pub fn match_path<'p>(pattern: &str, path: &'p str) -> Option<&'p str> {
 /// Handles a request for a page or a download.
 ///
 /// # Errors
-/// Returns 404 if there is no page or download with this path, and the refusal of the download.
+/// Returns 404 if there is no page, download or form with this path, 403 if the role may not read the download, and the
+/// refusal of the download.
 pub async fn handle_page_request(
     console: &Console,
     backend: &dyn ConsoleBackend,
@@ -284,7 +285,7 @@ fn answer_with(
         user: Some(signed_in_user(active)),
         redirect_path: None,
         refresh_path: (row.is_live && status == 200).then_some(row.path),
-        events: console.events_path(row.path).filter(|_| status == 200),
+        events_path: console.events_path(row.path).filter(|_| status == 200),
         blocks,
     };
     answer::page_answer(status, &page)

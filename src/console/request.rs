@@ -141,7 +141,8 @@ fn cookie_pairs<'a>(fields: impl Iterator<Item = &'a str>) -> impl Iterator<Item
     fields.flat_map(|field| field.split(';')).filter_map(|pair| pair.trim().split_once('='))
 }
 
-/// Returns the value of the session's cookie: 64 hexadecimal digits.
+/// Returns the value of the session's cookie: 64 hexadecimal digits; `None` if there is no such cookie, or its value
+/// has another form.
 fn find_cookie<'a>(fields: impl Iterator<Item = &'a str>, cookie: &str) -> Option<String> {
     let (_, value) = cookie_pairs(fields).find(|(name, _)| *name == cookie)?;
     let plain = value.len() == 64 && value.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -149,7 +150,7 @@ fn find_cookie<'a>(fields: impl Iterator<Item = &'a str>, cookie: &str) -> Optio
 }
 
 impl ConsoleRequest {
-    /// Returns the session id in the cookie.
+    /// Returns the session id in the cookie; `None` without a cookie of the right form.
     pub fn session_id(&self) -> Option<String> {
         self.cookie.clone()
     }

@@ -42,13 +42,13 @@ impl ActiveSession {
     }
 }
 
-/// Returns true if the session has ended.
+/// Returns true if the session has ended at `now`, in Unix seconds.
 pub fn has_ended(session: &SessionRecord, now: u64) -> bool {
     now >= session.seen.saturating_add(IDLE_SECONDS) || now >= session.created.saturating_add(MAX_AGE_SECONDS)
 }
 
-/// Returns the session with this id, if it and its person are valid. If `extends` is true, the end of the session is
-/// postponed.
+/// Returns the session with this id. If it has ended or its person may no longer sign in, removes it and returns
+/// `None`. If `extends` is true, the end of the session is postponed. `now` is in Unix seconds.
 ///
 /// # Errors
 /// Returns the error of the store.
@@ -163,12 +163,12 @@ pub fn store_error_response(error: StoreError) -> ApiError {
             let message = "The database cannot be reached at the moment; try again shortly.";
             ApiError::with_message(ErrorCode::Unavailable, message).with_retry_after(5)
         }
-        error => log_internal_error(&ApiError::with_message(ErrorCode::Internal, error.to_string())),
+        error => log_and_redact_error(&ApiError::with_message(ErrorCode::Internal, error.to_string())),
     }
 }
 
 /// Logs an internal error, and returns one without its details.
-pub fn log_internal_error(error: &ApiError) -> ApiError {
+pub fn log_and_redact_error(error: &ApiError) -> ApiError {
     tracing::error!(name: "console_failed", why = %error.message);
     ApiError::new(ErrorCode::Internal)
 }

@@ -123,7 +123,8 @@ impl Console {
         Ok(answer::redirect_answer(self.site.root).with_cookie(cookie))
     }
 
-    /// Starts a session with a new id and returns its cookie. The session `previous` ends.
+    /// Starts a session with a new id and returns its cookie. The session `previous` ends. `what` is the action in the
+    /// audit log.
     pub(super) async fn replace_session(
         &self,
         request: &ConsoleRequest,
@@ -274,7 +275,8 @@ pub fn find_invited_user(
     }))
 }
 
-/// Returns the audit log entry of a change that a person made on their own user. `what` names the action.
+/// Returns the audit log entry of a change that a person made on their own user at `at`, in Unix seconds. `what` is the
+/// action.
 pub fn own_user_audit_entry(user: &UserRecord, address: &str, at: u64, what: &str) -> ChangeDescription {
     ChangeDescription {
         at,

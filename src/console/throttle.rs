@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-/// Failed attempts per minute for one name from one address.
+/// Maximum number of failed attempts per minute for one name from one address.
 const PER_NAME: NonZeroU64 = NonZeroU64::new(5).unwrap();
 /// Maximum number of pairs of a name and an address in memory.
 const MAX_NAMES: usize = 1_000;
@@ -17,7 +17,7 @@ const MAX_NAMES: usize = 1_000;
 #[derive(Debug)]
 pub struct SignInThrottle {
     buckets: Mutex<Buckets>,
-    /// Failed attempts per minute for all names.
+    /// Maximum number of failed attempts per minute for all names together.
     for_all: NonZeroU64,
 }
 
@@ -35,7 +35,7 @@ impl SignInThrottle {
     }
 
     /// Takes one attempt from the limits, before the password is checked. [`SignInThrottle::record_success`] returns
-    /// it.
+    /// it. `now` is the time of the steady clock.
     ///
     /// # Errors
     /// Returns 429 with the time to wait.

@@ -12,15 +12,15 @@ const MAX_REPORT_AGE: u64 = 10;
 #[derive(Debug, Default)]
 pub struct MemberClockMonitor {
     differing: BTreeSet<u32>,
-    /// Time of the last report of each member.
+    /// Time of the last report of each member, by the member's clock, Unix seconds.
     reported: BTreeMap<u32, u64>,
-    /// Time of the last read of the reports.
+    /// Time of the last read of the reports, by this member's clock, Unix seconds.
     exchanged_at: u64,
 }
 
 impl MemberClockMonitor {
-    /// Compares the times of reports with the present time, all in Unix seconds. Returns the members whose clocks have
-    /// begun to differ, and by how many seconds.
+    /// Compares the times of `reports`, each with the number of its member, with the present time, all in Unix seconds.
+    /// Returns the numbers of the members whose clocks have begun to differ, each with the difference in seconds.
     pub fn find_newly_differing(
         &mut self,
         now: u64,

@@ -38,7 +38,7 @@ impl IdentityFile {
     pub(super) fn open(path: &Path) -> Result<Self, String> {
         let failed = |error: std::io::Error| format!("The file {} cannot be used: {error}.", path.display());
         if let Some(folder) = path.parent() {
-            penstock_storage::create_dir(folder).map_err(failed)?;
+            penstock_storage::create_private_dir_all(folder).map_err(failed)?;
         }
         let mut file = OpenOptions::new()
             .read(true)
@@ -90,20 +90,25 @@ pub(super) fn join(fleet: &SharedFleet, file: &mut IdentityFile, name: &str) -> 
 
 /// Fills the pools from the balances, or waits until another member has filled them. If that member sends no heartbeat
 /// for `dead_after`, this one continues its work.
-pub(super) fn fill_or_await_pools(fleet: &SharedFleet, own: u32, dead_after: Duration) -> Result<(), String> {
+pub(super) fn fill_or_await_pools(
+    fleet: &SharedFleet,
+    incarnation: &mut Incarnation,
+    dead_after: Duration,
+) -> Result<(), String> {
+    let own = incarnation.id;
     let failed = |error: StoreError| format!("The fleet cannot be joined: {error}.");
     let (started, mut watch, mut abandoned_by) = (Instant::now(), PeerWatch::new(dead_after), None);
     loop {
-        match fleet.open_pools(own, abandoned_by).map_err(failed)? {
+        match fleet.open_pools(incarnation, abandoned_by).map_err(failed)? {
             PoolOpeningState::Ready => return Ok(()),
-            PoolOpeningState::Opening(incarnation) if incarnation == own => abandoned_by = Some(own),
-            PoolOpeningState::Opening(incarnation) => {
+            PoolOpeningState::Opening(opener) if opener == own => abandoned_by = Some(own),
+            PoolOpeningState::Opening(opener) => {
                 let peers =
                     fleet.incarnations().map_err(|error| format!("The fleet cannot be joined: {error}."))?;
-                let is_gone = !peers.iter().any(|peer| peer.id == incarnation && peer.name.is_some());
-                let dead = watch.observe(own, &peers, started.elapsed());
-                let is_dead = dead.iter().any(|peer| peer.id == incarnation);
-                abandoned_by = (is_gone || is_dead).then_some(incarnation);
+                let is_gone = !peers.iter().any(|peer| peer.id == opener && peer.name.is_some());
+                let dead = watch.observe_and_find_dead(own, &peers, started.elapsed());
+                let is_dead = dead.iter().any(|peer| peer.id == opener);
+                abandoned_by = (is_gone || is_dead).then_some(opener);
                 if abandoned_by.is_none() {
                     std::thread::sleep(POOL_CHECK_INTERVAL);
                 }

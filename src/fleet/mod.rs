@@ -101,8 +101,8 @@ impl FleetMember {
         let start = Instant::now();
         let name = settings.name.clone().unwrap_or_else(join::process_name);
         let mut file = IdentityFile::open(identity)?;
-        let incarnation = join::join(&fleet, &mut file, &name)?;
-        join::fill_or_await_pools(&fleet, incarnation.id, settings.claim)?;
+        let mut incarnation = join::join(&fleet, &mut file, &name)?;
+        join::fill_or_await_pools(&fleet, &mut incarnation, settings.claim)?;
         let mut term = LeaseTerm::new(settings.lease);
         term.renew(Duration::ZERO);
         let member = SharedMember {
@@ -247,8 +247,8 @@ impl FleetMember {
         self.record_heartbeats_and_evict(self.read_heartbeats(&[])?, now)
     }
 
-    /// Records the beats that were read at `now`, evicts the members that are dead, and returns the reports of the
-    /// other live members. Returns nothing without a fleet. Blocks.
+    /// Records the beats that were read at `now`, evicts the members that are dead, and returns the numbers and reports
+    /// of the other live members. Returns nothing without a fleet. Blocks.
     ///
     /// # Errors
     /// Returns the errors of the store.
@@ -293,8 +293,8 @@ impl FleetMember {
         member.record_eviction(member.fleet.draw_from_budget(member.incarnation(), request))
     }
 
-    /// Returns one value for each budget, in the same order: true if the leases of all members exceed the unspent
-    /// part of the budget at `at` (Unix seconds). Blocks.
+    /// Returns one value for each budget (its pool and its limit in micro-credits), in the same order: true if the
+    /// leases of all members exceed the unspent part of the budget at `at` (Unix seconds). Blocks.
     ///
     /// # Errors
     /// Returns the errors of the store.
@@ -360,8 +360,8 @@ impl SharedMember {
     /// Returns the live members, and the dead members that have to be evicted.
     fn sort_peers(&self, peers: &[PeerIncarnation], now: Duration) -> (Arc<[u32]>, Vec<PeerIncarnation>) {
         let mut observed = self.observed.lock();
-        let silent = observed.claims.observe(self.id, peers, now);
-        let dead = observed.leases.observe(self.id, peers, now);
+        let silent = observed.claims.observe_and_find_dead(self.id, peers, now);
+        let dead = observed.leases.observe_and_find_dead(self.id, peers, now);
         let is_silent = |peer: &PeerIncarnation| silent.iter().any(|silent| silent.id == peer.id);
         let live = peers.iter().filter(|peer| peer.name.is_some() && !is_silent(peer));
         let mut live: Vec<u32> = live.map(|peer| peer.id).collect();

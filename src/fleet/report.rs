@@ -181,7 +181,8 @@ impl MemberReport {
     }
 
     /// Returns the names of the configuration sections that differ from those of the other member. A section that only
-    /// one of them has counts as different, which happens if the members have different versions.
+    /// one of them has counts as different, which happens if the members have different versions. Returns no names if
+    /// the other member reports no sections.
     #[must_use]
     pub fn differing_sections<'r>(&'r self, other: &'r Self) -> Vec<&'r str> {
         if other.sections.is_empty() {

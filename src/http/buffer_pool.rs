@@ -1,6 +1,6 @@
-//! Pool of buffers for large bodies. To allocate a megabyte costs more than to read into it, because the system
-//! clears and maps each page. So a buffer of a large body is retained for a second after its request, and reused for
-//! the next large body. The pool has at most 8 MiB in total.
+//! Pool of buffers for large bodies. Allocating a megabyte costs more than reading into it, because the system clears
+//! and maps each page. So a buffer of a large body is retained for a second after its request, and reused for the next
+//! large body. The pool has at most 8 MiB in total.
 
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;

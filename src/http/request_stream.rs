@@ -1,7 +1,7 @@
 //! Stream of one HTTP/1.1 request. Reads end at the end of the request, so that Pingora's session never sees bytes of
 //! the next request. Such bytes are stored until the next request head is read. Writes are joined: a response head is
-//! sent together with the first bytes of its body. When the session is dropped, the connection returns to the guard,
-//! so that a client that is still sending can receive a refusal.
+//! sent together with the first bytes of its body. When the session is dropped, the connection returns to the
+//! connection guard (`crate::server`), so that a client that is still sending can receive a refusal.
 
 mod connection_state;
 mod session_traits;
@@ -80,7 +80,7 @@ const FIRST_LOOK: Duration = Duration::from_millis(1);
 /// Maximum pause between two checks of a half-closed connection.
 const LAST_LOOK: Duration = Duration::from_secs(1);
 
-/// State of the probe by which an interim response finds out if a client that closed its sending side still waits.
+/// State of the probe: an interim response that shows if a client that closed its sending side still waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum InterimProbe {
     /// An interim response may be sent: none was sent yet, and no byte of the response.

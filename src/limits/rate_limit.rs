@@ -264,7 +264,7 @@ fn retry_after_seconds(wait: RetryAfter) -> Option<u32> {
 /// Longest wait that is stated in seconds; a longer one is stated as a time.
 const MAX_STATED_SECONDS: u32 = 60;
 
-/// Formats the end of a wait by RFC 3339; `None` if the wait never ends.
+/// Formats the end of a wait by RFC 3339; `None` if its time is unknown or the wait never ends.
 fn resets_at(wait: RetryAfter, now: Duration) -> Option<String> {
     let RetryAfter::After(wait) = wait else { return None };
     Some(format_rfc3339_rounded_up(now.saturating_add(wait.min(Duration::from_secs(u64::from(u32::MAX))))))

@@ -137,7 +137,7 @@ impl TokenizerPermits {
             let PermitQueue { holders: counting, requests, lines, .. } = queue;
             let next = |whose: &Arc<str>| !counting.contains(whose);
             let mut account = None;
-            let request = requests.pop_if(|whose, _| {
+            let request = requests.pop_first_match(|whose, _| {
                 let may = next(whose);
                 account = may.then(|| whose.clone());
                 may

@@ -61,7 +61,8 @@ impl Lifecycle {
         self.in_flight.load(Ordering::Acquire)
     }
 
-    /// Returns the signal that is sent at the end of the last exchange in flight, and by [`Lifecycle::notify_drain_waiters`].
+    /// Returns the signal that is sent at the end of the last exchange in flight, and by
+    /// [`Lifecycle::notify_drain_waiters`].
     pub const fn drained_signal(&self) -> &Notify {
         &self.changed
     }

@@ -42,7 +42,7 @@ impl LineExecutor for BatchLineExecutor {
 }
 
 async fn execute(proxy: &GatewayProxy, ask: LineRequest) -> LineResponse {
-    let line = LineDownstream::for_batch(ask.principal, (ask.cancel, ask.interrupted), ask.class);
+    let line = LineDownstream::for_batch(ask.principal, (ask.cancel, ask.interrupted), ask.origin);
     // The line gets a shutdown signal that never fires, and not that of the listeners: at a shutdown the batch itself
     // cancels its lines.
     let (_stop, stopping) = watch::channel(false);
@@ -50,18 +50,18 @@ async fn execute(proxy: &GatewayProxy, ask: LineRequest) -> LineResponse {
         proxy.process_new_http(session, &stopping).await;
     }
     let report = line.take_report().unwrap_or_else(|| LineReport {
-        request: RequestId::random(),
+        request_id: RequestId::random(),
         status: 500,
         usage: None,
-        ending: LineDisposition::Retry(DEFAULT_RETRY),
+        disposition: LineDisposition::Retry(DEFAULT_RETRY),
     });
     LineResponse {
-        request: report.request,
+        request_id: report.request_id,
         status: report.status,
         body: line.take_response(),
-        end: line.take_hold_outcome(),
+        hold_end: line.take_hold_outcome(),
         usage: report.usage,
-        ending: report.ending,
+        disposition: report.disposition,
     }
 }
 
@@ -118,10 +118,10 @@ pub(crate) fn report_line_end(
         record.outcome = ExchangeOutcome::Interrupted;
     }
     line.set_report(LineReport {
-        request: state.id,
+        request_id: state.id,
         status: record.status,
         usage: record.done.as_ref().and_then(WorkDone::usage).copied(),
-        ending,
+        disposition: ending,
     });
 }
 

@@ -32,8 +32,8 @@ const MIN_EXACT_TOKENS: u64 = 32_768;
 pub struct OutputTokenBudget {
     /// Number of tokens that may be requested.
     pub left: u64,
-    /// Number of tokens that certainly fit, if `left` is an estimate. If a provider refuses `left`, the request is
-    /// sent again with this number.
+    /// Number of tokens that certainly fit; `None` if `left` is certain, or if no number is certain to fit. If a
+    /// provider refuses `left`, the request is sent again with this number.
     pub certain_tokens: Option<u64>,
 }
 
@@ -193,7 +193,7 @@ async fn check_conversation(
     let narrow = offers().map(|offer| offer.offer.context_length).min().unwrap_or(window);
     let wide = offers().map(|offer| offer.offer.context_length).max().unwrap_or(window);
     let wanted = offers().filter_map(|offer| requested_output_tokens(ask, offer)).max();
-    let bound = max_prompt_tokens(ask.prompt_bytes, ask.images, MAX_IMAGE_TOKENS);
+    let bound = max_prompt_tokens(ask.prompt_bytes, ask.image_count, MAX_IMAGE_TOKENS);
     if bound.saturating_add(wanted.unwrap_or(1)) <= narrow {
         return Ok(None);
     }
@@ -216,7 +216,7 @@ pub fn window_fit(count: &TokenCount, offer: &OfferState, ask: &InferenceRequest
         return WindowFit::TooLong;
     }
     match requested_output_tokens(ask, offer)
-        .and_then(|wanted| Some((wanted, remaining_tokens(window, count, wanted)?)))
+        .and_then(|wanted| Some((wanted, limited_output_budget(window, count, wanted)?)))
     {
         Some((wanted, budget)) if budget.left < wanted => WindowFit::Truncated,
         _ => WindowFit::Full,
@@ -233,19 +233,19 @@ fn minimum_tokens(count: &TokenCount) -> u64 {
     }
 }
 
-/// Returns the maximum number of tokens of the answer that is sent to an offer, if any: the client's number, or the
-/// default that the dialect of the offer requires.
+/// Returns the cap on output tokens that is sent to an offer: the client's number, or else the default if the dialect
+/// of the offer requires a cap; `None` without either.
 pub fn requested_output_tokens(ask: &InferenceRequest, offer: &OfferState) -> Option<u64> {
     let requires_cap =
         || offer.dialect_for(ask.dialect).is_some_and(|dialect| dialect.spec().requires_max_tokens);
     ask.max_tokens.or_else(|| requires_cap().then_some(DEFAULT_MAX_TOKENS))
 }
 
-/// Returns the number of tokens that a window leaves after the prompt; `None` if this number is not lower than
-/// `wanted`, or if no tokens are left. An estimate of a prompt that almost fills the window may leave a tenth of the
+/// Returns the output budget if a window leaves fewer than `wanted` tokens after the prompt; `None` if `wanted` fits,
+/// or if no tokens are left. An estimate of a prompt that almost fills the window may leave a tenth of the
 /// tokens that are really left, or none; the answer would be truncated. In that case the largest possible number is
 /// requested, and the provider refuses it if it does not fit.
-pub fn remaining_tokens(window: u64, count: &TokenCount, wanted: u64) -> Option<OutputTokenBudget> {
+pub fn limited_output_budget(window: u64, count: &TokenCount, wanted: u64) -> Option<OutputTokenBudget> {
     let left = window.saturating_sub(count.tokens);
     if wanted <= left {
         return None;
@@ -331,12 +331,13 @@ async fn estimate_tokens(
     };
     let counted = count_conversation(counting, ask, count).await;
     counted.map(|count| {
-        let bound = max_prompt_tokens(ask.prompt_bytes, ask.images, MAX_IMAGE_TOKENS);
+        let bound = max_prompt_tokens(ask.prompt_bytes, ask.image_count, MAX_IMAGE_TOKENS);
         count.unwrap_or(TokenCount { tokens: bound, method: CountMethod::Estimate })
     })
 }
 
-/// Counts exactly, unless the conversation has parts that cannot be counted.
+/// Counts the tokens by the tokenizer of the model; `None` if the conversation cannot be counted exactly, or not within
+/// the memory for parsing.
 async fn count_locally(
     counting: &TokenCountContext,
     model: &Arc<ModelState>,
@@ -351,8 +352,8 @@ async fn count_locally(
     count_conversation(counting, ask, count).await
 }
 
-/// Reads the conversation and counts its tokens, on a blocking thread if it is long. Returns `None` if the conversation
-/// cannot be read within memory of a few times its size.
+/// Reads the conversation and counts its tokens, on a blocking thread if it is long. Returns `None` if `count` does, or
+/// if the conversation cannot be read within memory of a few times its size.
 async fn count_conversation(
     counting: &TokenCountContext,
     ask: &InferenceRequest,
@@ -380,7 +381,7 @@ mod tests {
     use super::*;
 
     fn budget_of(window: u64, tokens: u64, method: CountMethod, wanted: u64) -> Option<(u64, Option<u64>)> {
-        remaining_tokens(window, &TokenCount { tokens, method }, wanted)
+        limited_output_budget(window, &TokenCount { tokens, method }, wanted)
             .map(|remaining| (remaining.left, remaining.certain_tokens))
     }
 

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 /// Maximum size in bytes of an unread request body that is discarded so that the connection can serve another request.
 const DISCARDED: usize = 16 << 10;
-/// Divisor of the bytes of a direct read that are charged to the read budget, so that a poll reads about 512 KiB.
+/// Divisor of the number of bytes that a direct read charges to the read budget, so that a poll reads about 512 KiB.
 const DIRECT_READ_SHARE: usize = 16;
 
 /// Session of an exchange, and the origin of its request.
@@ -52,16 +52,16 @@ impl Downstream<'_> {
     /// Returns the batch line, background response or single choice; `None` for any other request.
     #[must_use]
     pub fn in_process_line(&self) -> Option<&Arc<LineDownstream>> {
-        self.origin.as_ref().and_then(RequestOrigin::in_process_line)
+        self.origin.as_ref().and_then(RequestOrigin::as_in_process_line)
     }
 
     /// Returns true for a request without a socket, whose complete body is available from the start.
     #[must_use]
     pub const fn is_in_process(&self) -> bool {
-        matches!(self.origin, Some(RequestOrigin::Line(_) | RequestOrigin::Local(_)))
+        matches!(self.origin, Some(RequestOrigin::Line(_) | RequestOrigin::Playground(_)))
     }
 
-    /// Returns the origin of the request.
+    /// Returns the origin of the request; `None` for a request of the admin listener.
     #[must_use]
     pub const fn request_origin(&self) -> Option<&RequestOrigin> {
         self.origin.as_ref()
@@ -96,14 +96,14 @@ impl Downstream<'_> {
         asked.or_else(|| head.headers.get(header::HOST)?.to_str().ok())
     }
 
-    /// Returns the first header field with this name, which is in lower case.
+    /// Returns the value of the first header field with this name, given in lower case.
     #[must_use]
     pub fn header_field(&self, name: impl AsHeaderName) -> Option<&[u8]> {
         self.session.req_header().headers.get(name).map(HeaderValue::as_bytes)
     }
 
-    /// Returns the first header field with this name, which is in lower case and no constant of the `http` crate. A
-    /// request has few fields, so that comparing their names costs less than the hash of another name.
+    /// Returns the value of the first header field with this name, given in lower case, which is no constant of the
+    /// `http` crate. A request has few fields, so that comparing their names costs less than the hash of another name.
     #[must_use]
     pub fn custom_header_field(&self, name: &str) -> Option<&[u8]> {
         self.header_fields().find(|(found, _)| *found == name).map(|(_, value)| value)
@@ -142,8 +142,8 @@ impl Downstream<'_> {
         }
     }
 
-    /// Reads the part of a body of known length that has arrived with the head, and lets [`Self::read_body_into`] read the
-    /// rest directly from the connection. Returns `None` where that is not possible.
+    /// Reads the part of a body of known length that has arrived with the head, and lets [`Self::read_body_into`] read
+    /// the rest directly from the connection. Returns `None` if that is not possible.
     ///
     /// Pingora's session would copy each byte twice. To avoid this, the session gets the length of its part as the
     /// length of the whole body, before it evaluates the length.
@@ -217,7 +217,7 @@ impl Downstream<'_> {
         self.session.read_body_or_idle(true).await.ok();
     }
 
-    /// Returns the signal that asks a batch line to release its permit to an interactive request.
+    /// Returns the signal that asks a batch line to release its permit; `None` for other requests.
     #[must_use]
     pub fn permit_recall_token(&self) -> Option<CancellationToken> {
         self.in_process_line().and_then(|line| line.permit_recall_token())
@@ -348,8 +348,8 @@ impl Downstream<'_> {
         }
     }
 
-    /// Stores the usage of one choice for the exchange that requested all choices. Returns the usage if this request is
-    /// not a choice.
+    /// Stores the usage of one choice for the exchange that requested all choices. Returns the usage as an error if
+    /// this request is not a choice.
     pub(crate) fn store_choice_usage(&mut self, part: ChoiceUsage) -> std::result::Result<(), ChoiceUsage> {
         match self.in_process_line() {
             Some(line) => line.store_choice_usage(part),
@@ -357,7 +357,7 @@ impl Downstream<'_> {
         }
     }
 
-    /// Records the provider that sends the first content of a choice, and the number of its attempt.
+    /// Records the provider that sends the first content of a choice, and the number of its attempt; only for a choice.
     pub(crate) fn record_first_content_provider(&mut self, provider: &str, number: u32) {
         if let Some(line) = self.in_process_line() {
             line.record_first_content_provider(provider, number);

@@ -122,7 +122,7 @@ pub fn explain_routes(
     RouteExplanation { flavor, candidates, excluded, output_tokens }
 }
 
-/// Returns the reason for which an offer cannot serve the request, apart from its context window.
+/// Returns the reason for which an offer cannot serve the request, apart from its context window; `None` if it can.
 fn exclusion(
     offer: &OfferState,
     ask: &InferenceRequest,

@@ -4,9 +4,10 @@
 //! (`crate::proxy::failover`) there. The driver connects to providers itself, for two reasons: the loop of
 //! pingora-proxy 0.9 cannot resend a request body above 64 KiB, and it sends the response head before the first token
 //! is known, after which no other provider can answer. The driver runs the hooks of a response in Pingora's order, by
-//! the same functions as [`Gateway`]: [`filters::response_filter`] for the head, then [`filters::response_body_filter`]
-//! for each piece of the body, with `end_of_stream` at the end of the body. Its functions `upstream_peer`,
-//! `fail_to_connect` and `error_while_proxy` make the decisions of the Pingora hooks with the same names.
+//! the same functions as [`Gateway`]: [`filters::remove_unlisted_fields`] for the head, then
+//! [`filters::response_body_filter`] for each piece of the body, with `end_of_stream` at the end of the body. Its
+//! functions `upstream_peer`, `fail_to_connect` and `error_while_proxy` make the decisions of the Pingora hooks with the
+//! same names.
 
 use super::RequestOrigin;
 use super::filters::{self, RequestFilterChain, RequestFilters, ResponseContext, ResponseUsage};
@@ -15,7 +16,7 @@ use crate::proxy::batch_line::{self, LineCompletion};
 use crate::proxy::downstream::Downstream;
 use crate::proxy::exchange::{Exchange, ExchangeState, RequestRoute, WriteOutcome};
 use crate::state::AppState;
-use crate::telemetry::panics;
+use crate::telemetry::{ExchangeOutcome, panics};
 use async_trait::async_trait;
 use bytes::Bytes;
 use penstock_core::{
@@ -227,9 +228,11 @@ impl ProxyHttp for Gateway {
         let Some(ctx) = ctx else { return };
         let session = session.as_downstream_mut();
         let mut left = ctx.write_outcome != Some(WriteOutcome::Complete);
+        let mut interruption = ExchangeOutcome::Disconnected;
         match &ctx.origin {
             Some(RequestOrigin::Line(line)) => {
                 left &= ctx.refusal.is_none();
+                interruption = ExchangeOutcome::Cancelled;
                 let outcome = match &ctx.refusal {
                     Some(refusal) => LineCompletion::Refused(refusal),
                     None if left => LineCompletion::Cancelled,
@@ -237,13 +240,13 @@ impl ProxyHttp for Gateway {
                 };
                 batch_line::report_line_end(line, &mut ctx.state, &outcome);
             }
-            Some(RequestOrigin::Local(_)) => {}
+            Some(RequestOrigin::Playground(_)) => {}
             Some(RequestOrigin::Http2(stream)) => stream.set_reset_by_client(is_reset(session).await),
             Some(RequestOrigin::Http1(_)) | None => {}
         }
-        ctx.state.record.record_end(left, session.body_bytes_sent());
+        ctx.state.record.record_end(left.then_some(interruption), session.body_bytes_sent());
         ctx.app.record_exchange(&ctx.state.record, ctx.state.started);
-        if let Some(local) = ctx.origin.as_ref().and_then(RequestOrigin::playground_request) {
+        if let Some(local) = ctx.origin.as_ref().and_then(RequestOrigin::as_playground_request) {
             local.copy_access_record(&ctx.state.record);
         }
     }

@@ -64,7 +64,7 @@ impl InProcessSession {
     /// # Errors
     /// Returns an error if the path is not a request target.
     pub fn for_playground(local: Arc<PlaygroundRequest>, path: &str, body: Bytes) -> Result<ServerSession> {
-        Self::post(RequestOrigin::Local(local.clone()), ResponseSink::Local(local), path, body)
+        Self::post(RequestOrigin::Playground(local.clone()), ResponseSink::Local(local), path, body)
     }
 
     fn post(origin: RequestOrigin, sink: ResponseSink, path: &str, body: Bytes) -> Result<ServerSession> {

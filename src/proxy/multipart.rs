@@ -28,7 +28,7 @@ impl Exchange<'_> {
         self.admit_body(cap, Some(held)).await?;
         let read = timeout(within, self.read_form(upload, cap)).await;
         let read = read.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::RequestTimeout)));
-        self.finish_body_read(read.is_ok());
+        self.record_body_end(read.is_ok());
         read
     }
 

@@ -17,10 +17,10 @@ pub enum RequestOrigin {
     Http1(Arc<Http1ConnectionState>),
     /// Stream of an HTTP/2 connection.
     Http2(Arc<Http2StreamState>),
-    /// Line of a batch, or one choice of a request for several.
+    /// Line of a batch, background response, or one choice of a request for several choices.
     Line(Arc<LineDownstream>),
     /// Request of a page of the console.
-    Local(Arc<PlaygroundRequest>),
+    Playground(Arc<PlaygroundRequest>),
 }
 
 /// State of an HTTP/2 stream that the proxy shares with the guard.
@@ -64,34 +64,35 @@ impl RequestOrigin {
     pub fn head_refusal(&self) -> Option<&ApiError> {
         match self {
             Self::Http2(stream) => stream.refusal.as_ref(),
-            Self::Http1(_) | Self::Line(_) | Self::Local(_) => None,
+            Self::Http1(_) | Self::Line(_) | Self::Playground(_) => None,
         }
     }
 
     /// Returns the batch line, background response or single choice; `None` for any other origin.
     #[must_use]
-    pub const fn in_process_line(&self) -> Option<&Arc<LineDownstream>> {
+    pub const fn as_in_process_line(&self) -> Option<&Arc<LineDownstream>> {
         match self {
             Self::Line(line) => Some(line),
-            Self::Http1(_) | Self::Http2(_) | Self::Local(_) => None,
+            Self::Http1(_) | Self::Http2(_) | Self::Playground(_) => None,
         }
     }
 
     /// Returns the request if a page of the console sent it.
     #[must_use]
-    pub const fn playground_request(&self) -> Option<&Arc<PlaygroundRequest>> {
+    pub const fn as_playground_request(&self) -> Option<&Arc<PlaygroundRequest>> {
         match self {
-            Self::Local(local) => Some(local),
+            Self::Playground(local) => Some(local),
             Self::Http1(_) | Self::Http2(_) | Self::Line(_) => None,
         }
     }
 
-    /// Returns the principal of a batch line or of a page's request, which have no credentials.
+    /// Returns the principal of a batch line, of a background response or of a page's request, which have no
+    /// credentials; `None` for one choice of a request, and for a request with a socket.
     #[must_use]
     pub fn principal(&self) -> Option<&Arc<Principal>> {
         match self {
             Self::Line(line) => line.principal(),
-            Self::Local(local) => Some(local.principal()),
+            Self::Playground(local) => Some(local.principal()),
             Self::Http1(_) | Self::Http2(_) => None,
         }
     }

@@ -54,12 +54,14 @@ pub(super) async fn compute_quote(
     state.principal = local.principal().clone();
     app.key_cache.authorize_without_secret(&state.principal)?;
     state.principal.require_scope(ChatCompletions.required_scope())?;
-    let caller = Downstream::new(&mut session, Some(RequestOrigin::Local(local)));
+    let caller = Downstream::new(&mut session, Some(RequestOrigin::Playground(local)));
     let mut exchange = Exchange { app, caller, state: &mut state };
     let mut request = InferenceContext::new(&mut exchange, RequestBody::Json(body, parse_chat_request));
     // No filter of a quote ends the request early, and no client can disconnect, so the result is not used.
     let _ = QuoteFilters::check(&mut request).await?;
-    let InferenceContext { exchange, ask: Some(ask), candidates: Some(chosen), received_at, .. } = request
+    let InferenceContext {
+        exchange, ask: Some(ask), candidates: Some(chosen), selected_at: received_at, ..
+    } = request
     else {
         return Err(ApiError::new(ErrorCode::Internal));
     };

@@ -2,8 +2,8 @@
 
 use super::{PublicServer, linger_close};
 use crate::proxy::endpoint::{self, MessagesDialectHint};
-use crate::telemetry::AccessRecord;
 use crate::telemetry::request_id::RequestId;
+use crate::telemetry::{AccessRecord, ExchangeOutcome};
 use penstock_core::{ApiError, Dialect, ErrorCode};
 use penstock_http_wire::http1_request::{HeadError, request_target_for_log};
 use pingora_core::protocols::Stream;
@@ -42,7 +42,8 @@ pub(super) async fn refuse_head(
     let disconnected = !matches!(written.await, Ok(Ok(())));
     let mut record = AccessRecord::new(id, dialect);
     record.record_refusal(&refusal);
-    record.record_end(disconnected, if disconnected { 0 } else { body.len() });
+    let interruption = disconnected.then_some(ExchangeOutcome::Disconnected);
+    record.record_end(interruption, if disconnected { 0 } else { body.len() });
     server.app.record_exchange(&record, started);
     if !disconnected {
         linger_close(stream, late).await;
@@ -54,7 +55,7 @@ pub(super) fn record_malformed_request(server: &PublicServer) {
     let mut record = AccessRecord::new(RequestId::random(), Dialect::Chat);
     let message = "The request's head is not valid HTTP/2.";
     record.record_refusal(&ApiError::with_message(ErrorCode::InvalidRequest, message));
-    record.record_end(false, 0);
+    record.record_end(None, 0);
     server.app.record_exchange(&record, Instant::now());
 }
 

@@ -1,6 +1,6 @@
 //! Limits on open connections: one for the process, and one for each client. A client is an IPv4 address or an IPv6
-//! network with a prefix of 64 bits, which is what one subscriber gets. Clients on this machine have no limit of their
-//! own.
+//! network with a prefix of 64 bits, which is what one subscriber gets. The loopback addresses 127.0.0.1 and ::1 have
+//! no limit of their own.
 
 use parking_lot::Mutex;
 use prometheus::IntGauge;
@@ -22,8 +22,7 @@ struct ConnectionCounts {
     by_client: HashMap<ClientNetwork, usize, ahash::RandomState>,
 }
 
-/// Key of a client; `None` for loopback addresses, because all clients of a proxy on this machine have the same
-/// address.
+/// Key of a client; `None` for 127.0.0.1 and ::1, because all clients of a proxy on this machine have the same address.
 type ClientNetwork = Option<u64>;
 
 /// Permit of one connection, released on drop.
@@ -60,7 +59,8 @@ impl ConnectionLimit {
         Arc::new(Self { counts: Mutex::default(), open })
     }
 
-    /// Acquires a permit, if at most `max_total` are in use in total and `max_per_client` by the same client.
+    /// Acquires a permit if fewer than `max_total` permits are in use in total and fewer than `max_per_client` by the
+    /// same client.
     ///
     /// # Errors
     /// Returns the limit that is reached.

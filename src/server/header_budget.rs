@@ -26,7 +26,7 @@ pub(super) struct HeaderReservation {
 }
 
 impl HeaderBudget {
-    /// Reserves `bytes`, unless the total would exceed `most`.
+    /// Reserves `bytes`; returns `None` if the total would exceed `most`.
     pub(super) fn try_reserve(self: &Arc<Self>, bytes: usize, most: usize) -> Option<HeaderReservation> {
         let more = |held: usize| held.checked_add(bytes).filter(|sum| *sum <= most);
         self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
@@ -41,13 +41,14 @@ impl Drop for HeaderReservation {
 }
 
 /// Returns the limit on the bytes of additional heads: the largest head for each request that may be active or queued.
-/// A head of usual size costs less than half of that, so active and queued requests always fit.
+/// A head of usual size costs less than half of the largest one, so active and queued requests always fit.
 pub(super) fn header_budget_limit(settings: &Settings) -> usize {
     let requests = settings.overload.requests.saturating_add(settings.overload.queue);
     requests.saturating_mul(settings.limits.head)
 }
 
-/// Returns the size of a head as RFC 9113 defines it, in bytes.
+/// Returns the size of a head in bytes: its path, and its fields with the overhead of RFC 9113 §10.5.1 for each. The
+/// other pseudo-header fields are not counted.
 pub(super) fn header_list_size(head: &RequestHeader) -> usize {
     let fields = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + FIELD_OVERHEAD);
     head.raw_path().len() + fields.sum::<usize>()

@@ -40,7 +40,7 @@ pub const STREAM_SEND_BUFFER_BYTES: usize = 64 << 10;
 /// Budget in bytes for the overhead of data frames that are not read yet: a frame of less than 256 bytes counts with
 /// its difference to 256. The budget suffices for a connection window of [`CONNECTION_WINDOW_BYTES`] that is filled
 /// with frames of 32 bytes.
-pub const SMALL_FRAME_OVERHEAD_BYTES: usize = 512 << 10;
+pub const DATA_FRAME_BUDGET_BYTES: usize = 512 << 10;
 /// Time between GOAWAY and the close of an idle connection, and longest time to send GOAWAY to an abusive client.
 const GOAWAY_GRACE: Duration = Duration::from_secs(1);
 
@@ -123,7 +123,8 @@ impl StreamCounts {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Waits until no stream is open, and then for `within`. If a stream is opened meanwhile, the wait starts again.
+    /// Waits until no stream is open, and then for `within`. The caller drops the future when it accepts a stream, so
+    /// that the wait starts again.
     async fn wait_idle(&self, within: Duration) {
         self.wait_until(|streams| streams.open() == 0).await;
         sleep(within).await;
@@ -312,7 +313,7 @@ fn h2_options(limits: &LimitSettings) -> H2Options {
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_frame_size(MAX_FRAME)
         .max_send_buffer_size(STREAM_SEND_BUFFER_BYTES)
-        .data_frame_budget(SMALL_FRAME_OVERHEAD_BYTES)
+        .data_frame_budget(DATA_FRAME_BUDGET_BYTES)
         .max_header_list_size(u32::try_from(limits.head.saturating_mul(2)).unwrap_or(u32::MAX))
         .max_concurrent_streams(limits.h2_streams)
         .max_local_error_reset_streams(Some(limits.h2_resets));
@@ -339,7 +340,7 @@ async fn serve_stream(
     open.0.stream_ended(link.was_reset_by_client());
 }
 
-/// Returns the refusal of a stream whose head the library accepts and the gateway does not.
+/// Returns the refusal of a stream whose head the library accepts and the gateway does not; `None` for a valid head.
 fn malformed_request(session: &HttpSession, limits: &LimitSettings) -> Option<ApiError> {
     let head = session.req_header();
     let target = head.raw_path().len();

@@ -150,7 +150,7 @@ impl PublicListeners {
         self.plain.iter().map(|bound| bound.address).collect()
     }
 
-    /// Returns the address of the TLS listener.
+    /// Returns the address of the TLS listener; `None` without a TLS listener.
     pub fn https_address(&self) -> Option<SocketAddr> {
         self.tls.as_ref().map(|bound| bound.address)
     }

@@ -11,8 +11,8 @@ use tokio::time::timeout;
 /// Maximum number of admin requests that read the store or hash a password (which takes 19 MiB) at the same time.
 /// Further requests wait.
 const MAX_STORE_REQUESTS: usize = 8;
-/// Same maximum for the dashboard, which has permits of its own, so that its requests do not delay those of the admin
-/// listener.
+/// Maximum number of dashboard requests that read the store or hash a password at the same time. The dashboard has
+/// permits of its own, so that its requests do not delay those of the admin listener.
 const MAX_DASHBOARD_REQUESTS: usize = 4;
 /// Maximum time for which a request waits until it may use the store.
 const PERMIT_TIMEOUT: Duration = Duration::from_secs(10);

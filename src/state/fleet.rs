@@ -32,7 +32,7 @@ pub struct FleetSync {
     /// Other members whose configuration differs.
     differing: Mutex<BTreeMap<u32, ConfigDifference>>,
     clocks: Mutex<MemberClockMonitor>,
-    /// True while heartbeats fail, so that it is logged once.
+    /// True while heartbeats fail, so that the failure is logged once.
     is_failing: AtomicBool,
     /// True once the audit log no longer has an entry that was read earlier, for example after the restore of an old
     /// backup.
@@ -234,7 +234,7 @@ impl AppState {
             members: figures.members,
             may_spend_leases: figures.may_spend_leases,
             evictions: figures.evictions,
-            dry_draws: self.ledger.leases().map_or(0, |leases| leases.total_request_draws()),
+            blocking_draws: self.ledger.leases().map_or(0, |leases| leases.total_request_draws()),
             differing: work.differing.lock().len(),
             beat_duration: figures.beat_duration,
             feed_age: now.saturating_duration_since(*work.fed_at.lock()),
@@ -269,8 +269,7 @@ impl FleetSync {
         }
     }
 
-    /// Logs the members whose clocks differ too much, each time that there is a new one. Budgets and dates depend on
-    /// the clocks.
+    /// Logs each member whose clock has begun to differ too much. Budgets and dates depend on the clocks.
     fn note_clocks(&self, own: u64, reports: &[(u32, MemberReport)]) {
         let times = reports.iter().map(|(member, report)| (*member, report.at));
         for (member, seconds) in self.clocks.lock().find_newly_differing(own, times) {

@@ -104,7 +104,7 @@ fn restore_offers(
             let Some(row) = rows.remove(&row_name(offer)) else { continue };
             let (from, to) = row.written_at(clock);
             let figures = row.figures.convert_clock(from, to);
-            offer.latency_stats_version.store(figures.revision(), Ordering::Relaxed);
+            offer.stored_latency_stats_revision.store(figures.revision(), Ordering::Relaxed);
             *offer.latency_stats.lock() = figures;
         }
     }
@@ -125,7 +125,7 @@ fn restore_models(
         };
         let (from, to) = row.written_at(clock);
         let hour = row.figures.convert_clock(from, to);
-        model.hourly_stats_version.store(hour.revision(), Ordering::Relaxed);
+        model.stored_hourly_stats_revision.store(hour.revision(), Ordering::Relaxed);
         *model.hourly_stats.lock() = hour;
     }
     Ok(())
@@ -157,7 +157,8 @@ pub fn flush_latency_records(app: &AppState, scope: FlushScope) {
     let offers = collect_rows(&live.offers, &start.offer, most, |offer| {
         let figures = {
             let figures = offer.latency_stats.lock();
-            mark_if_changed(&offer.latency_stats_version, figures.revision()).then(|| figures.clone())?
+            mark_if_changed(&offer.stored_latency_stats_revision, figures.revision())
+                .then(|| figures.clone())?
         };
         Some((row_name(offer), FigureRow::new(figures, app.clock)))
     });
@@ -165,7 +166,7 @@ pub fn flush_latency_records(app: &AppState, scope: FlushScope) {
     let models = collect_rows(&models, &start.model, most, |model| {
         let hour = {
             let hour = model.hourly_stats.lock();
-            mark_if_changed(&model.hourly_stats_version, hour.revision()).then(|| hour.clone())?
+            mark_if_changed(&model.stored_hourly_stats_revision, hour.revision()).then(|| hour.clone())?
         };
         Some((format!("{MODELS}{}", model.model.card.id), FigureRow::new(hour, app.clock)))
     });

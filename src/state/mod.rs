@@ -96,8 +96,8 @@ pub struct AppState {
     /// Manager of batches.
     pub batches: Arc<BatchManager>,
     /// Handles that blocking work of requests needs.
-    pub blocking: BlockingContext,
-    /// Handles of the process that batches work with.
+    pub blocking_context: BlockingContext,
+    /// Handles that the work of batches needs.
     pub batch_context: Arc<BatchContext>,
     /// Work of a fleet member; `None` without a fleet.
     fleet_work: Option<FleetSync>,
@@ -139,8 +139,8 @@ impl AppState {
         Self::build_state(settings, false).map(|(app, _)| app)
     }
 
-    /// Builds the state on the store of a process that still drains. Also returns the reserves that are open in that
-    /// process.
+    /// Builds the state on the store of a process that still drains. Also returns the reservations that are open in
+    /// that process.
     ///
     /// # Errors
     /// Returns a sentence that names the cause.
@@ -176,7 +176,7 @@ impl AppState {
             batches: open.batches,
             #[cfg(feature = "inject")]
             fault_injector: blocking.inject.clone(),
-            blocking,
+            blocking_context: blocking,
             fleet_work,
             latency_round: FlushCursor::default(),
             backup_schedule: open.backup_schedule,
@@ -207,7 +207,7 @@ impl AppState {
         Ok((app, holds))
     }
 
-    /// Returns the handles that health checks work with.
+    /// Returns the handles that health checks need.
     pub fn health_context(&self) -> HealthContext {
         HealthContext { current_config: self.live.clone(), clock: self.clock, metrics: self.metrics.clone() }
     }
@@ -329,7 +329,7 @@ impl AppState {
         self.lifecycle.is_draining()
     }
 
-    /// Records that another process has taken over the store, or that the takeover was cancelled.
+    /// Records that another process takes over the store (`true`), or that the takeover was cancelled (`false`).
     pub fn set_store_handed_over(&self, left: bool) {
         self.lifecycle.set_store_handed_over(left);
     }

@@ -29,7 +29,8 @@ pub(super) struct PersistentState {
 }
 
 impl PersistentState {
-    /// Opens everything in the store. Also returns the reserves that are open in an earlier process that still drains.
+    /// Opens everything in the store. Also returns the reservations that are open in an earlier process that still
+    /// drains.
     ///
     /// # Errors
     /// Returns a sentence that names the cause.
@@ -66,7 +67,7 @@ impl PersistentState {
         ))
     }
 
-    /// Returns the handles that batches work with.
+    /// Returns the handles that the work of batches needs.
     pub(super) fn batch_context(
         &self,
         live: &Arc<ArcSwap<ConfigSnapshot>>,

@@ -10,7 +10,7 @@ const TIME_CHARS: usize = 9;
 /// Number of random characters in an ID, which contain 120 bits.
 const RANDOM_CHARS: usize = 24;
 
-/// Returns a new ID such as `file-0k2v…`, for an object created at `now`.
+/// Returns a new ID such as `file-0k2v…`, for an object created at `now`, the time since 1970.
 #[must_use]
 pub fn new(prefix: &str, now: Duration) -> String {
     let millis = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);

@@ -85,8 +85,8 @@ impl SharedContents {
         }
     }
 
-    /// Returns true if there is space for a temporary file, and in a shared folder for the contents, that leaves
-    /// `keep_free` bytes free.
+    /// Returns true if `keep_free` bytes of the disk stay free after a write of `bytes`. The disk is that of the
+    /// temporary files; a shared folder is on the same disk.
     #[must_use]
     pub fn has_space(&self, bytes: u64, keep_free: u64) -> bool {
         has_free_space(&self.upload_folder, bytes, keep_free)

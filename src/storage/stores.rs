@@ -94,7 +94,7 @@ impl OpenStorage {
     /// Returns a sentence for the operator if the storage cannot be used.
     pub fn open(storage: &StorageSettings) -> Result<Self, String> {
         let folder = &storage.path;
-        penstock_storage::create_dir(folder)
+        penstock_storage::create_private_dir_all(folder)
             .map_err(|error| format!("The storage folder {} cannot be made: {error}.", folder.display()))?;
         let handed = Arc::new(HandoverStore::new(open_or_create(storage)?));
         let store: Arc<dyn Store> = handed.clone();
@@ -126,7 +126,8 @@ impl OpenStorage {
 }
 
 impl OpenStorage {
-    /// Closes the store and waits until another process has opened it; opens it again if that fails. Blocks.
+    /// Closes the store, and calls `taken`, which waits until another process has opened it; opens the store again if
+    /// `taken` fails. Blocks.
     ///
     /// # Errors
     /// Returns the reason of the failure.
@@ -183,7 +184,7 @@ pub fn check_admin_token(storage: &StorageSettings) -> Result<(), String> {
     }
 }
 
-/// Opens the store if it exists, and creates nothing.
+/// Opens the store if it exists, and creates nothing; `None` if there is no store.
 ///
 /// # Errors
 /// Returns a sentence for the operator if the store cannot be opened.
@@ -215,7 +216,7 @@ pub fn open_or_create(storage: &StorageSettings) -> Result<Arc<dyn Store>, Strin
     (engine.open)(&folder, options).map_err(|error| format_open_error(&folder, &error))
 }
 
-/// Restores missing parts of the replica files from the store; returns a sentence for each month.
+/// Restores missing parts of the replica files from the store; returns a text for each month that was repaired.
 ///
 /// # Errors
 /// Returns a sentence for the operator if the ledger cannot be opened.

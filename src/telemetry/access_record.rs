@@ -99,15 +99,16 @@ pub struct AccessRecord {
     pub open_stream: Option<OpenStreamGuard>,
     /// HTTP status that was sent.
     pub status: u16,
-    /// Stable error code, if the request was refused.
+    /// Stable error code; `None` if the request was not refused and its stream did not end with an error.
     pub error_code: Option<&'static str>,
     /// Outcome of the exchange.
     pub outcome: ExchangeOutcome,
     /// Attempts at providers, in order.
     pub attempts: Vec<AttemptRecord>,
-    /// Provider that answered.
+    /// Provider that answered; `None` if none did.
     pub provider: Option<Box<str>>,
-    /// Time from the request head to the first content token sent.
+    /// Time from the request head to the first content token sent in a stream, queues included; `None` if none was
+    /// sent.
     pub first_token: Option<Duration>,
     /// Time that is not the gateway's own: the attempts at providers, the pauses between them, and the wait for the
     /// parts of a multipart form that the client uploads.
@@ -120,13 +121,13 @@ pub struct AccessRecord {
     pub bytes_in: usize,
     /// Size of the response body in bytes.
     pub bytes_out: usize,
-    /// Work done for the response.
+    /// Work done for the response; `None` if no provider answered.
     pub done: Option<WorkDone>,
     /// Footprint of the response.
     pub footprint: Option<AnswerFootprint>,
     /// Charge for the response.
     pub charge: Option<RequestCharge>,
-    /// Energy and credits that the provider's prefix cache saved.
+    /// Energy and credits that the provider's prefix cache saved; `None` if no tokens came from it.
     pub cache: Option<CacheSavings>,
     /// Outcome of the session affinity; `None` if the request has no session.
     pub session: Option<SessionAffinityOutcome>,
@@ -209,15 +210,12 @@ impl AccessRecord {
         self.outcome = ExchangeOutcome::Broken;
     }
 
-    /// Records the end of the exchange; `left` is true if the client disconnected before it. The outcome of a refused
-    /// or broken exchange does not change.
-    pub fn record_end(&mut self, left: bool, bytes_out: usize) {
+    /// Records the end of the exchange. `interruption` is the outcome if it ended before its response was complete; it
+    /// does not replace the outcome of a refused or broken exchange.
+    pub fn record_end(&mut self, interruption: Option<ExchangeOutcome>, bytes_out: usize) {
         self.bytes_out = bytes_out;
-        if left && self.outcome == ExchangeOutcome::Ok {
-            self.outcome = match self.is_batch_line {
-                true => ExchangeOutcome::Cancelled,
-                false => ExchangeOutcome::Disconnected,
-            };
+        if let Some(interruption) = interruption.filter(|_| self.outcome == ExchangeOutcome::Ok) {
+            self.outcome = interruption;
         }
     }
 }

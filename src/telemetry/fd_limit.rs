@@ -36,7 +36,8 @@ pub fn max_descriptors() -> Option<u64> {
     getrlimit(Resource::Nofile).maximum
 }
 
-/// Returns a sentence with the reason and the remedy if the limit is too low for the configuration.
+/// Returns a sentence with the reason and the remedy if the limit `most` is too low for the configuration; `None` if it
+/// is sufficient, or if `most` is `None`: no limit.
 #[must_use]
 pub fn insufficient_reason(settings: &Settings, most: Option<u64>) -> Option<String> {
     let most = most.filter(|most| *most < needed_descriptors(settings))?;
@@ -85,8 +86,8 @@ pub fn log_if_fd_exhaustion(error: &io::Error) -> bool {
     gone
 }
 
-/// Returns true if an error of Pingora's connector has the cause that no descriptor is free.
-pub fn is_pingora_fd_exhaustion(error: &Error) -> bool {
+/// Returns true if an error of Pingora's connector has the cause that no descriptor is free; then also logs the error.
+pub fn log_if_pingora_fd_exhaustion(error: &Error) -> bool {
     error.root_cause().downcast_ref::<io::Error>().is_some_and(log_if_fd_exhaustion)
 }
 
@@ -116,7 +117,7 @@ mod tests {
         assert!(!log_if_fd_exhaustion(&io::Error::from_raw_os_error(111)));
         let inner = Error::because(ErrorType::SocketError, "failed to create socket", gone());
         let outer = Error::because(ErrorType::InternalError, "Fail to connect", inner);
-        assert!(is_pingora_fd_exhaustion(&outer));
-        assert!(!is_pingora_fd_exhaustion(&Error::explain(ErrorType::ConnectRefused, "refused")));
+        assert!(log_if_pingora_fd_exhaustion(&outer));
+        assert!(!log_if_pingora_fd_exhaustion(&Error::explain(ErrorType::ConnectRefused, "refused")));
     }
 }

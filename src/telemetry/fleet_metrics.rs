@@ -14,8 +14,8 @@ pub struct FleetStatus {
     pub may_spend_leases: bool,
     /// Number of members that this one evicted.
     pub evictions: u64,
-    /// Number of draws from the database that requests waited for.
-    pub dry_draws: u64,
+    /// Number of times that a request waited while a lease drew credits from the database.
+    pub blocking_draws: u64,
     /// Number of live members whose configuration differs.
     pub differing: usize,
     /// Time that the last heartbeat took.
@@ -41,7 +41,7 @@ struct FleetSeries {
     current: IntGauge,
     differing: IntGauge,
     evictions: IntCounter,
-    dry_draws: IntCounter,
+    blocking_draws: IntCounter,
     beat: Gauge,
     feed_age: Gauge,
     journal_bytes: IntGauge,
@@ -64,9 +64,12 @@ impl FleetSeries {
                 "penstock_fleet_config_differs",
                 "Live members whose configuration differs from that of this one.",
             )?,
-            evictions: count("penstock_fleet_burials_total", "Dead members whose leases this one returned.")?,
-            dry_draws: count(
-                "penstock_fleet_dry_draws_total",
+            evictions: count(
+                "penstock_fleet_evictions_total",
+                "Dead members whose leases this one returned.",
+            )?,
+            blocking_draws: count(
+                "penstock_fleet_blocking_draws_total",
                 "Draws from the database that requests waited for, because a lease did not cover them.",
             )?,
             beat: seconds("penstock_fleet_heartbeat_seconds", "Duration of the last heartbeat.")?,
@@ -109,7 +112,7 @@ impl FleetMetrics {
         series.current.set(i64::from(status.may_spend_leases));
         series.differing.set(count(status.differing));
         series.evictions.inc_by(status.evictions.saturating_sub(series.evictions.get()));
-        series.dry_draws.inc_by(status.dry_draws.saturating_sub(series.dry_draws.get()));
+        series.blocking_draws.inc_by(status.blocking_draws.saturating_sub(series.blocking_draws.get()));
         series.beat.set(status.beat_duration.as_secs_f64());
         series.feed_age.set(status.feed_age.as_secs_f64());
         series.journal_bytes.set(i64::try_from(status.journal_bytes).unwrap_or(i64::MAX));

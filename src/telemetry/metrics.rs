@@ -14,6 +14,7 @@ use super::overload::{AdmissionMetrics, AdmissionSnapshot as AdmissionState};
 use super::process::ProcessMetrics;
 use super::requests::RequestMetrics;
 use super::series_cache::{MetricSeries, SeriesCache};
+use parking_lot::Mutex;
 use prometheus::core::Collector;
 use prometheus::{
     Encoder, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
@@ -28,6 +29,8 @@ pub(super) const NO_VALUE: &str = "none";
 /// Registry of all metrics.
 pub struct MetricsRegistry {
     registry: Registry,
+    /// Lock of a scrape, which resets some gauges before it sets them: another scrape must not read them in between.
+    scrape: Mutex<()>,
     requests: RequestMetrics,
     connections: ConnectionMetrics,
     durability: DurabilityMetrics,
@@ -60,7 +63,7 @@ pub struct MetricsSnapshot<'a, O> {
     pub exchanges: usize,
     /// Number of retries that the retry budget allows at the moment.
     pub retries_left: u64,
-    /// Expiry of the certificate of the TLS listener, Unix seconds.
+    /// Expiry of the certificate of the TLS listener, Unix seconds; `None` without such a listener.
     pub certificate_expires: Option<i64>,
     /// State of the ledger.
     pub ledger: LedgerState,
@@ -135,6 +138,7 @@ impl MetricsRegistry {
             batches: BatchMetrics::new(&r)?,
             series_cache: SeriesCache::new(&r)?,
             registry: r,
+            scrape: Mutex::new(()),
         };
         // All series exist from the start, because Prometheus does not count the first value of a new series as an
         // increase.
@@ -158,8 +162,7 @@ impl MetricsRegistry {
     pub fn record_exchange(&self, record: &AccessRecord, took: Duration) {
         let series: std::sync::Arc<MetricSeries> = self.series_cache.series_for(record);
         self.requests.count_ended_exchange(record, took, &series.common);
-        // The time that batch work waited in a queue is subtracted, because it does not depend on the model.
-        series.observe(&self.series_cache, record, took.saturating_sub(record.queued));
+        series.observe(&self.series_cache, record, took);
     }
 
     /// Counts an active health check.
@@ -218,6 +221,7 @@ impl MetricsRegistry {
         &self,
         snapshot: MetricsSnapshot<'a, impl Iterator<Item = OfferStatus<'a>>>,
     ) -> Vec<u8> {
+        let _scrape = self.scrape.lock();
         self.set(snapshot);
         self.encode()
     }

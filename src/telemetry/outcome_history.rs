@@ -59,7 +59,7 @@ impl OutcomeHistory {
         slot.1.count(outcome, status);
     }
 
-    /// Returns the counts of the last minutes up to a time.
+    /// Returns the counts of the last [`WINDOW_MINUTES`] minutes up to a time in Unix seconds.
     pub fn recent_counts(&self, unix_seconds: u64) -> OutcomeCounts {
         let minute = unix_seconds / 60;
         let first = (minute + 1).saturating_sub(WINDOW_MINUTES);

@@ -22,7 +22,7 @@ pub struct RecentRequest {
     pub model: Option<Box<str>>,
     /// Name of the flavor.
     pub flavor: Option<&'static str>,
-    /// Provider that answered the request.
+    /// Provider that answered the request; `None` if none did.
     pub provider: Option<Box<str>>,
     /// Name of the outcome.
     pub outcome: &'static str,
@@ -30,7 +30,7 @@ pub struct RecentRequest {
     pub attempts: Box<[(Box<str>, &'static str, Duration)]>,
     /// Time to the first token of a streamed answer.
     pub first_token: Option<Duration>,
-    /// Name of the outcome of the session affinity.
+    /// Name of the outcome of the session affinity; `None` if the request has no session.
     pub session: Option<&'static str>,
     /// Input tokens, if the answer has a usage.
     pub input_tokens: Option<u64>,

@@ -120,7 +120,7 @@ impl SeriesCache {
             water: sum("penstock_water_liters_total", "Water of answers, litres.")?,
             credits: sum("penstock_credits_total", "Credits charged.")?,
             images: sum("penstock_images_total", "Images delivered.")?,
-            audio: sum("penstock_audio_seconds_total", "Seconds of audio transcribed.")?,
+            audio: sum("penstock_audio_seconds_total", "Seconds of transcribed or generated audio.")?,
             charged_kwh: sum("penstock_energy_charged_kwh_total", "Energy charged to energy wallets, kWh.")?,
             cached_tokens: sum("penstock_cached_tokens_total", "Prompt tokens read from providers' caches.")?,
             saved_kwh: sum("penstock_cache_saved_kwh_total", "Energy that cached tokens saved, kWh.")?,
@@ -184,11 +184,12 @@ impl SeriesCache {
 }
 
 impl MetricSeries {
-    /// Counts an ended exchange. A series is created with its first value, so that a chat model has no series of
-    /// images.
+    /// Records an ended exchange; `took` is its duration, queues included. A series is created with its first value, so
+    /// that a chat model has no series of images.
     pub(super) fn observe(&self, keeper: &SeriesCache, record: &AccessRecord, took: Duration) {
         let labels = SeriesLabels::from_record(record);
-        self.duration.observe(took.as_secs_f64());
+        // The time in queues does not depend on the model.
+        self.duration.observe(took.saturating_sub(record.queued).as_secs_f64());
         let timed = |series: &OnceLock<Histogram>, of: &HistogramVec, seconds: f64| {
             series.get_or_init(|| of.with_label_values(&labels.by_endpoint())).observe(seconds);
         };

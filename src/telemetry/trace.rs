@@ -25,7 +25,7 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
-    /// Reads the ids of a request's headers, if there are any.
+    /// Reads the ids in a request's headers; `None` if there are none.
     #[must_use]
     pub fn from_headers<'h>(header: impl Fn(&'static str) -> Option<&'h [u8]>) -> Option<Box<Self>> {
         let parent = header("traceparent").and_then(parse_traceparent);
@@ -44,8 +44,9 @@ impl TraceContext {
     }
 }
 
-/// Parses a `traceparent`: a version, 16 bytes of trace id, 8 bytes of parent id, and flags, in hexadecimal. For a
-/// later version, only the fields of version 00 are read, and the value is sent on as version 00.
+/// Parses a `traceparent`: a version, 16 bytes of trace id, 8 bytes of parent id, and flags, in hexadecimal; `None` if
+/// it is malformed. For a later version, only the fields of version 00 are read, and the value is sent on as version
+/// 00.
 fn parse_traceparent(value: &[u8]) -> Option<Box<str>> {
     let text = std::str::from_utf8(value).ok()?.trim();
     let (known, more) = text.split_at_checked(PARENT)?;
@@ -64,7 +65,7 @@ fn parse_traceparent(value: &[u8]) -> Option<Box<str>> {
 }
 
 /// Parses a `tracestate`: members `key=value` that are separated by commas. If one member is invalid, the whole value
-/// is invalid.
+/// is invalid; `None` if the value is invalid, empty, or over the limits of length and members.
 fn parse_tracestate(value: &[u8]) -> Option<Box<str>> {
     let text = std::str::from_utf8(value).ok()?.trim();
     if text.is_empty() || text.len() > MOST_STATE || text.split(',').count() > MOST_MEMBERS {
@@ -82,7 +83,7 @@ fn parse_tracestate(value: &[u8]) -> Option<Box<str>> {
     text.split(',').all(is_member).then(|| text.into())
 }
 
-/// Returns an id without characters that could break a log line.
+/// Returns an id without characters that could break a log line; `None` if nothing is left, or if it may contain a key.
 fn clean_client_id(value: &[u8]) -> Option<Box<str>> {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:/+=@~".contains(byte);
     let text: String = value.iter().copied().filter(is_plain).take(MOST_ID).map(char::from).collect();

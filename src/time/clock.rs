@@ -132,9 +132,9 @@ impl ProcessClock {
         self.calendar_now().as_secs()
     }
 
-    /// Compares the calendar clock with the system clock, and moves it forward if it is behind. It is never moved
-    /// back: otherwise an hour would be counted twice, and new ledger entries would have earlier times than previous
-    /// ones. If it is fast, it runs on unchanged until the system clock has caught up.
+    /// Compares the calendar clock with the system clock, whose time since 1970 is `system`, and moves it forward if it
+    /// is behind. It is never moved back: otherwise an hour would be counted twice, and new ledger entries would have
+    /// earlier times than previous ones. If it is fast, it runs on unchanged until the system clock has caught up.
     pub fn follow_system_clock(&self, system: Duration) -> ClockAdjustment {
         let date = self.calendar_now();
         let (behind, lead) = (system.saturating_sub(date), date.saturating_sub(system));

@@ -56,10 +56,10 @@ pub enum NewToOld {
     Prepared,
     /// Notice that the new process serves requests.
     Ready,
-    /// Acknowledgement of actions that are on the disk.
+    /// Acknowledgement that the ledger actions of the `Acts` message with this number are on the disk.
     #[serde(rename = "Kept")]
     Persisted(u64),
-    /// Response of the store to the request with this number.
+    /// Response of the store to the `Call` message with this number.
     Answer(u64, StoreResponse),
     /// Change of the API key with this id.
     Key(String),

@@ -1,7 +1,7 @@
 //! New process of an upgrade: the sockets and the store that it takes over, and its handle to the old process.
 
 use super::messages::{self, NewToOld, OldToNew};
-use super::outbox::Outbox;
+use super::outbox::PredecessorOutbox;
 use super::{TAKEOVER_VARIABLE, fd_passing};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
@@ -68,7 +68,7 @@ impl InheritedState {
 /// for the old process.
 #[derive(Clone, Default)]
 pub struct Predecessor {
-    outbox: Arc<Outbox>,
+    outbox: Arc<PredecessorOutbox>,
 }
 
 impl Predecessor {
@@ -101,7 +101,7 @@ impl Predecessor {
         self.outbox.push_response(response);
     }
 
-    /// Ends the messages to the old process.
+    /// Drops the messages to the old process that are not sent yet, and all later ones.
     pub(crate) fn close(&self) {
         self.outbox.close();
     }

@@ -1,5 +1,5 @@
-//! Queue of messages to an earlier process. A separate thread writes them. So no request of this process waits if the
-//! other process does not read, for example because a debugger has stopped it.
+//! Queue of messages from the new process of an upgrade to the old process. A separate thread writes them. So no
+//! request of the new process waits if the old process does not read, for example because a debugger has stopped it.
 
 use super::messages::{self, NewToOld};
 use super::remote::StoreResponse;
@@ -7,15 +7,15 @@ use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeSet, VecDeque};
 use std::io::{ErrorKind, Write};
 
-/// Queue of messages to an earlier process.
+/// Queue of messages from the new process of an upgrade to the old process.
 #[derive(Default)]
-pub struct Outbox {
+pub struct PredecessorOutbox {
     state: Mutex<OutboxState>,
     wake: Condvar,
 }
 
 /// Messages that are not written yet. There is at most one for each key, each account and each request in flight of the
-/// other process.
+/// old process.
 #[derive(Default)]
 struct OutboxState {
     changed_keys: BTreeSet<String>,
@@ -32,8 +32,8 @@ impl OutboxState {
     }
 }
 
-impl Outbox {
-    /// Adds the change of a key, unless it is queued already: the other process reads the record when it gets the
+impl PredecessorOutbox {
+    /// Adds the change of a key, unless it is queued already: the old process reads the record when it gets the
     /// message.
     pub fn push_key_change(&self, id: &str) {
         self.push(|state| {
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn a_change_that_is_queued_already_is_sent_once() {
         let (mut out, mut other_end) = UnixStream::pair().unwrap();
-        let outbox = Arc::new(Outbox::default());
+        let outbox = Arc::new(PredecessorOutbox::default());
         for _ in 0..1_000 {
             outbox.push_key_change("k");
             outbox.push_account_change("a");
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn nobody_waits_for_a_process_that_does_not_read() {
         let (mut out, mut other_end) = UnixStream::pair().unwrap();
-        let outbox = Arc::new(Outbox::default());
+        let outbox = Arc::new(PredecessorOutbox::default());
         let writer = outbox.clone();
         let writer = std::thread::spawn(move || writer.write_to(&mut out));
         // The messages exceed the buffers of the socket, and the other end does not read.
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn a_response_that_is_too_large_fails_and_the_connection_goes_on() {
         let (mut out, mut other_end) = UnixStream::pair().unwrap();
-        let outbox = Arc::new(Outbox::default());
+        let outbox = Arc::new(PredecessorOutbox::default());
         let writer = outbox.clone();
         let writer = std::thread::spawn(move || writer.write_to(&mut out));
         // As JSON, each byte becomes a number of three digits and a comma, so the message exceeds its maximum size.
@@ -173,7 +173,7 @@ mod tests {
     fn the_writer_ends_with_the_connection() {
         let (mut out, other_end) = UnixStream::pair().unwrap();
         drop(other_end);
-        let outbox = Outbox::default();
+        let outbox = PredecessorOutbox::default();
         outbox.push_key_change("k");
         outbox.write_to(&mut out);
         assert!(outbox.next().is_none());

@@ -14,7 +14,7 @@ use std::sync::Arc;
 enum StoreLocation {
     Local(Arc<dyn Store>),
     Remote(Arc<ControlChannel>),
-    /// The handover failed, and the store could not be opened again.
+    /// Store that could not be opened again after a failed handover.
     Lost,
 }
 

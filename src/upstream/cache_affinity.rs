@@ -35,7 +35,7 @@ pub struct CacheAffinity {
     identity: u64,
     /// Difference between the prices of an uncached and a cached input token, in EUR per million tokens.
     discount: f64,
-    /// Joules per uncached input token and per output token, if both are known.
+    /// Joules per uncached input token and per output token; `None` if unknown.
     joules: Option<(f64, f64)>,
     /// Hit ratio: share of the expected prefix that the offer's answers reported as cached; stored as the bits of an
     /// `f32`.
@@ -81,7 +81,7 @@ impl CacheAffinity {
         now: Duration,
         (prompt, output): (u64, u64),
     ) -> OfferAffinity {
-        let record = session.record.filter(|record| record.offer == self.identity);
+        let record = session.record.filter(|record| record.offer_hash == self.identity);
         OfferAffinity {
             weight: rendezvous_weight(session.key, self.identity),
             saving: record.map(|record| self.saving(record, figures, now, (prompt, output))),
@@ -120,7 +120,7 @@ impl CacheAffinity {
     /// share of the expected prefix that was cached, at most 1.
     pub fn record_hits(&self, record: SessionRecord, usage: &TokenUsage) {
         let expected = u64::from(record.tokens).min(usage.input);
-        if record.offer != self.identity || expected == 0 {
+        if record.offer_hash != self.identity || expected == 0 {
             return;
         }
         let hit = (usage.cached.min(expected) as f64 / expected as f64) as f32;

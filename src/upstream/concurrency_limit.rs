@@ -67,7 +67,7 @@ type GrantedPermit = (oneshot::Sender<ConcurrencyPermit>, ConcurrencyPermit);
 #[derive(Debug)]
 pub struct ConcurrencyPermit {
     concurrency: Arc<ConcurrencyLimit>,
-    /// Number of the batch line that holds the permit.
+    /// Number of the batch line that holds the permit; `None` if no batch line holds it.
     line: Option<u64>,
 }
 
@@ -186,8 +186,8 @@ impl ConcurrencyLimit {
     }
 
     /// Queues an interactive request of this account before all batch work. If the queue already has `max_waiting`
-    /// requests, the newest request of the account with the most of them is evicted; returns `None` if no other
-    /// account has at least two more of them than this one.
+    /// requests, the newest request of the account with the most queued requests is evicted; returns `None` if no
+    /// other account has at least two more queued requests than this one.
     #[must_use]
     pub fn enqueue(self: &Arc<Self>, account: &Arc<str>, max_waiting: usize) -> Option<PermitWaiter> {
         self.push_waiter(self.queues.lock(), account, max_waiting)
@@ -264,7 +264,7 @@ impl ConcurrencyLimit {
     fn grant_waiters(self: &Arc<Self>, queues: &mut WaitQueues) -> Vec<GrantedPermit> {
         let mut granted = Vec::new();
         while !queues.interactive.is_empty() && self.try_increment(self.limit()) {
-            let Some(sender) = queues.interactive.pop_if(|_, _| true) else { break };
+            let Some(sender) = queues.interactive.pop_first_match(|_, _| true) else { break };
             granted.push((sender, ConcurrencyPermit { concurrency: self.clone(), line: None }));
         }
         while let Some(waiter) = self.next_batch_waiter(queues) {
@@ -284,13 +284,15 @@ impl ConcurrencyLimit {
         if self.limit().is_some() {
             // With a configured limit, the same permits are free for all batch waiters, so the first waiter is taken.
             return if self.try_increment_for_batch(queues, false) {
-                queues.batch.pop_if(|_, _| true)
+                queues.batch.pop_first_match(|_, _| true)
             } else {
                 None
             };
         }
         let line_allowed = queues.batch_lines.len() < self.max_lines.load(Ordering::Relaxed);
-        queues.batch.pop_if(|_, waiter| (waiter.line.is_none() || line_allowed) && self.try_increment(None))
+        queues
+            .batch
+            .pop_first_match(|_, waiter| (waiter.line.is_none() || line_allowed) && self.try_increment(None))
     }
 
     /// Releases a permit, and grants it to the next waiter.
@@ -311,7 +313,7 @@ impl ConcurrencyLimit {
         }
         let mut granted = Vec::new();
         let fits = self.limit().is_none_or(|limit| self.in_flight() <= limit);
-        if fits && let Some(sender) = queues.interactive.pop_if(|_, _| true) {
+        if fits && let Some(sender) = queues.interactive.pop_first_match(|_, _| true) {
             // The permit is passed directly to the waiter. It is not released in between, so no other request can
             // take it first.
             self.waiting_count.fetch_sub(1, Ordering::SeqCst);

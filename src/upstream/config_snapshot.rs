@@ -11,6 +11,7 @@ use crate::upstream::provider_state::{PreviousProviders, ProviderState};
 use crate::upstream::sessions::SessionTable;
 use parking_lot::Mutex;
 use penstock_catalog::{Catalog, CatalogModel as Card};
+use penstock_request_validation::RequestLimits;
 use penstock_routing::{CircuitBreaker, ExplorationBudget, LastHourStats};
 use std::collections::HashMap;
 use std::num::NonZero;
@@ -29,7 +30,7 @@ pub struct ConfigSnapshot {
     /// Catalogue that clients see.
     pub catalog: Catalog,
     /// Limits that the validation of requests applies.
-    pub admission: penstock_request_validation::RequestLimits,
+    pub request_limits: RequestLimits,
     /// Offers; the offer with index `i` is `offers[i]`.
     pub offers: Vec<Arc<OfferState>>,
     /// Providers; the provider with index `i` is `providers[i]`.
@@ -45,12 +46,12 @@ pub struct ConfigSnapshot {
 pub struct ModelState {
     /// Settings of the model.
     pub model: Arc<ModelSettings>,
-    /// Indexes of its offers in [`ConfigSnapshot::offers`].
+    /// Indexes of the model's offers in [`ConfigSnapshot::offers`].
     pub offers: Vec<usize>,
     /// Statistics of the last hour, by which the catalogue can be sorted.
     pub hourly_stats: Arc<Mutex<LastHourStats>>,
-    /// Version of the hourly statistics that were stored last.
-    pub hourly_stats_version: Arc<AtomicU64>,
+    /// Revision of the hourly statistics that were stored last, see [`LastHourStats::revision`]; 0 for none.
+    pub stored_hourly_stats_revision: Arc<AtomicU64>,
     /// Budget of requests that may be sent to offers of the model with too few measurements.
     explorations: Arc<Mutex<ExplorationBudget>>,
     /// Pool that orders the offers of the model.
@@ -115,22 +116,20 @@ impl ConfigSnapshot {
                     || Arc::new(Mutex::new(LastHourStats::new())),
                     |known| known.hourly_stats.clone(),
                 ),
-                hourly_stats_version: known
-                    .map(|known| known.hourly_stats_version.clone())
-                    .unwrap_or_default(),
+                stored_hourly_stats_revision: known
+                    .map_or_else(Default::default, |known| known.stored_hourly_stats_revision.clone()),
                 explorations,
                 model: model.clone(),
             };
             models.insert(model.card.id.as_str().into(), Arc::new(live));
         }
-        let limits = &settings.limits;
-        let admission = penstock_request_validation::RequestLimits {
-            max_body: limits.json_body,
-            max_depth: limits.json_depth,
-            ..penstock_request_validation::RequestLimits::default()
+        let request_limits = RequestLimits {
+            max_body: settings.limits.json_body,
+            max_depth: settings.limits.json_depth,
+            ..RequestLimits::default()
         };
         let sessions = old.map(|old| old.sessions.clone()).unwrap_or_default();
-        Ok(Self { catalog, admission, offers, providers, sessions, models, by_provider, settings })
+        Ok(Self { catalog, request_limits, offers, providers, sessions, models, by_provider, settings })
     }
 
     /// Returns the model with this catalogue id.

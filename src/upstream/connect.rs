@@ -161,7 +161,7 @@ impl UpstreamRoute {
         !self.peers.read().is_empty()
     }
 
-    /// Returns the first address.
+    /// Returns the first address; `None` if the host name is not resolved yet.
     #[must_use]
     pub fn first_address(&self) -> Option<SocketAddr> {
         self.peers.read().first().map(|peer| peer.address)
@@ -298,7 +298,7 @@ fn io_error_kind(error: &io::Error) -> UpstreamErrorKind {
 
 fn connect_error_kind(error: &Error) -> UpstreamErrorKind {
     match error.etype() {
-        _ if fd_limit::is_pingora_fd_exhaustion(error) => UpstreamErrorKind::NoDescriptors,
+        _ if fd_limit::log_if_pingora_fd_exhaustion(error) => UpstreamErrorKind::NoDescriptors,
         ErrorType::TLSHandshakeFailure
         | ErrorType::TLSHandshakeTimedout
         | ErrorType::InvalidCert

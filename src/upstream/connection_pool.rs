@@ -86,8 +86,9 @@ impl ConnectionPool {
         })
     }
 
-    /// Takes an idle HTTP/1.1 connection to this peer from the pool. Also returns the index of the part of the pool
-    /// to which the connection has to be returned.
+    /// Takes an idle HTTP/1.1 connection to this peer from the pool; `None` if there is none, or if this thread is to
+    /// open its own connection, because it has taken several from other threads. Also returns the index of the part of
+    /// the pool to which the connection has to be returned.
     pub(super) fn take_idle(&self, peer: &ResolvedPeer) -> Option<(Stream, IdleShardIndex)> {
         self.idle.take(peer.key)
     }

@@ -2,7 +2,7 @@
 //! `identity`.
 
 use bytes::Bytes;
-use flate2::write::{GzDecoder, ZlibDecoder};
+use flate2::write::{MultiGzDecoder, ZlibDecoder};
 use std::io::Write;
 
 /// Maximum decoded size of one chunk, in bytes. Callers apply their size limits only to decoded bytes.
@@ -12,7 +12,7 @@ const DECODE_CHUNK: usize = 8 << 20;
 #[derive(Debug, PartialEq, Eq)]
 pub enum DecodeError {
     /// The encoding is not supported.
-    Unknown,
+    UnsupportedEncoding,
     /// The bytes are not valid in the content encoding.
     Broken,
     /// A decoded chunk exceeds the size limit.
@@ -23,8 +23,8 @@ pub enum DecodeError {
 pub enum ContentDecoder {
     /// Body without a content encoding.
     Identity,
-    /// Decoder of `gzip`, with the maximum size of a decoded chunk.
-    Gzip(Box<GzDecoder<Vec<u8>>>, usize),
+    /// Decoder of `gzip` with any number of members, with the maximum size of a decoded chunk.
+    Gzip(Box<MultiGzDecoder<Vec<u8>>>, usize),
     /// Decoder of `deflate`, with the maximum size of a decoded chunk.
     Deflate(Box<ZlibDecoder<Vec<u8>>>, usize),
 }
@@ -33,25 +33,26 @@ impl ContentDecoder {
     /// Creates a decoder for the value of a `content-encoding` header. `cap` limits the decoded bytes of one chunk; a
     /// cap above 8 MiB is reduced to 8 MiB.
     ///
-    /// # Errors Returns an error if the encoding is not supported.
+    /// # Errors
+    /// Returns an error if the encoding is not supported.
     pub fn new(encoding: &[u8], cap: usize) -> Result<Self, DecodeError> {
         let cap = cap.min(DECODE_CHUNK);
         match encoding.to_ascii_lowercase().trim_ascii() {
             b"" | b"identity" => Ok(Self::Identity),
-            b"gzip" | b"x-gzip" => Ok(Self::Gzip(Box::new(GzDecoder::new(Vec::new())), cap)),
+            b"gzip" | b"x-gzip" => Ok(Self::Gzip(Box::new(MultiGzDecoder::new(Vec::new())), cap)),
             b"deflate" => Ok(Self::Deflate(Box::new(ZlibDecoder::new(Vec::new())), cap)),
-            _ => Err(DecodeError::Unknown),
+            _ => Err(DecodeError::UnsupportedEncoding),
         }
     }
 
     /// Decodes the next chunk.
     ///
     /// # Errors
-    /// Returns an error if the bytes are invalid, or the decoded chunk is above the cap.
+    /// Returns an error if the bytes are invalid, or if the decoded chunk exceeds the cap.
     pub fn decode_next(&mut self, piece: Bytes) -> Result<Bytes, DecodeError> {
         match self {
             Self::Identity => Ok(piece),
-            Self::Gzip(decoder, cap) => decode_chunk(decoder.as_mut(), GzDecoder::get_mut, &piece, *cap),
+            Self::Gzip(decoder, cap) => decode_chunk(decoder.as_mut(), MultiGzDecoder::get_mut, &piece, *cap),
             Self::Deflate(decoder, cap) => decode_chunk(decoder.as_mut(), ZlibDecoder::get_mut, &piece, *cap),
         }
     }
@@ -99,8 +100,20 @@ mod tests {
     }
 
     #[test]
+    fn members_of_a_gzip_body_are_joined_at_every_split() {
+        let packed = [gzip(b"data: one\n\n"), gzip(b"data: two\n\n")].concat();
+        for cut in 0..packed.len() {
+            let mut decoder = ContentDecoder::new(b"gzip", 1 << 20).unwrap();
+            let (one, two) = packed.split_at(cut);
+            let mut plain = decoder.decode_next(Bytes::copy_from_slice(one)).unwrap().to_vec();
+            plain.extend_from_slice(&decoder.decode_next(Bytes::copy_from_slice(two)).unwrap());
+            assert_eq!(plain, b"data: one\n\ndata: two\n\n", "{cut}");
+        }
+    }
+
+    #[test]
     fn an_unknown_encoding_and_a_decompression_bomb_are_refused() {
-        assert_eq!(ContentDecoder::new(b"br", 10).err(), Some(DecodeError::Unknown));
+        assert_eq!(ContentDecoder::new(b"br", 10).err(), Some(DecodeError::UnsupportedEncoding));
         let mut decoder = ContentDecoder::new(b"gzip", 1000).unwrap();
         assert_eq!(decoder.decode_next(Bytes::from(gzip(&[0; 100_000]))).err(), Some(DecodeError::TooLong));
     }

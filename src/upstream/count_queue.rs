@@ -34,7 +34,7 @@ pub struct TokenCountContext {
 }
 
 impl TokenCountContext {
-    /// Returns the offers of a model that meet the filters of the request. Only these offers may receive its prompt.
+    /// Returns the offers of a model that meet the filters of the request. Only these offers may receive the prompt.
     pub fn offers_matching_filters<'c>(
         &'c self,
         model: &'c ModelState,
@@ -60,7 +60,8 @@ impl TokenCountContext {
     /// Waits for a permit, and then runs work on a blocking thread. The work gets a flag that is set when its result
     /// is no longer needed, and holds the permit until it ends.
     ///
-    /// # Errors Returns a refusal if too many other counts are waiting, or no permit became free in time. Returns an
+    /// # Errors
+    /// Returns a refusal if too many other counts are waiting, or no permit became free in time. Returns an
     /// internal error if the work panics, because a failed count must not be taken for zero tokens.
     pub(crate) async fn run_with_permit<T: Send + 'static>(
         &self,

@@ -25,8 +25,8 @@ use tokio::time::Instant;
 const COUNT_WINDOW: Duration = Duration::from_secs(1);
 /// Maximum number of frames without content per window. Request bytes allow further frames, see [`BYTES_PER_FRAME`].
 const MAX_EMPTY_FRAMES: u64 = 1_000;
-/// Number of sent request bytes that allow one more frame. A provider may send such frames in reply: response heads,
-/// and window updates for request bodies.
+/// Number of sent request bytes that allow one more frame without content. A provider replies to a request with such
+/// frames: the response head, and window updates for the request body.
 const BYTES_PER_FRAME: u64 = 64;
 /// Maximum number of reset streams whose identifiers are stored.
 const MAX_RESET_STREAMS: usize = 1_024;

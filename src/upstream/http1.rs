@@ -32,7 +32,7 @@ pub enum TransportError {
     /// The connection ended, failed, or timed out.
     Gone,
     /// The connection or stream ended before the provider processed the request, so that it can be sent again.
-    NotSent,
+    NotProcessed,
 }
 
 impl From<MalformedMessage> for TransportError {
@@ -50,7 +50,7 @@ pub struct Http1Exchange {
     next_read: usize,
     head: Option<(Http1ResponseHead, Bytes)>,
     body: BodyReader,
-    /// Timeout of each read.
+    /// Timeout of each read; `None` for no timeout.
     read_timeout: Option<Duration>,
 }
 
@@ -133,12 +133,12 @@ impl Http1Exchange {
         }
     }
 
-    /// Returns the status of the last head.
+    /// Returns the status of the last head; `None` before the first head.
     pub fn status(&self) -> Option<u16> {
         self.head.as_ref().map(|(head, _)| head.status)
     }
 
-    /// Returns a header of the last head.
+    /// Returns a header of the last head; `None` if it has no such header, and before the first head.
     pub fn header(&self, name: &str) -> Option<&[u8]> {
         self.head.as_ref().and_then(|(_, bytes)| penstock_http_wire::answer::header_value(bytes, name))
     }
@@ -179,13 +179,13 @@ impl Http1Exchange {
         self.head.is_none() && self.buffer.is_empty()
     }
 
-    /// Returns true if the answer was read completely.
+    /// Returns true if the answer was read completely; also true before the first head.
     pub const fn is_complete(&self) -> bool {
         matches!(self.body, BodyReader::Over)
     }
 
     /// Returns the connection if it can serve another request: the answer was read completely, no bytes follow it, and
-    /// its head does not close the connection.
+    /// its head does not close the connection. Otherwise closes the connection and returns `None`.
     pub fn into_reusable_stream(self) -> Option<Stream> {
         let reusable = matches!(self.body, BodyReader::Over)
             && self.buffer.is_empty()

@@ -64,7 +64,8 @@ impl IdlePool {
     }
 
     /// Takes the usable connection with this key that became idle last, with the index of the pool to which it has to
-    /// be returned.
+    /// be returned; `None` if there is none, or if this thread is to open its own connection, because it has taken
+    /// several from other threads.
     pub fn take(&self, key: u64) -> Option<(Stream, IdleShardIndex)> {
         if self.idle_count.load(Ordering::Relaxed) == 0 {
             return None;

@@ -22,14 +22,14 @@ const NAME_REASONING: u8 = 2;
 pub struct LearnedBehavior {
     /// Bits of the request members that are left out; 0 for none.
     members: AtomicU64,
-    /// Time at which the members expire, in seconds of the gateway's clock.
+    /// Time at which the members expire, in seconds of the steady clock.
     members_expiry: AtomicU64,
     /// Code of the reasoning name in the offer's answers.
     observed: AtomicU8,
     /// Code of the reasoning name that the offer accepted after it had refused the other name.
     accepted: AtomicU8,
-    /// Limit on output tokens in the low 32 bits, and its expiry in seconds of the clock in the high 32 bits; 0 if it
-    /// is not known.
+    /// Limit on output tokens in the low 32 bits, and the time at which the limit expires, in seconds of the steady
+    /// clock, in the high 32 bits; 0 if no limit is known.
     max_output: AtomicU64,
     /// True once an answer far exceeded its `max_tokens`.
     exceeds_output: AtomicBool,
@@ -82,7 +82,7 @@ impl LearnedBehavior {
     }
 
     /// Records members that the offer refuses, after it has answered a request without them. Returns the members that
-    /// were not known before. `name` is the reasoning name that the offer accepts.
+    /// were not known before. `name` is the reasoning name that the offer accepts; `None` if it is not known.
     pub fn record_refused_members(
         &self,
         refused: AdjustableMemberSet,
@@ -115,7 +115,7 @@ impl LearnedBehavior {
     }
 }
 
-/// Encodes a value with its expiry in seconds.
+/// Encodes a value together with the second at which it expires, [`LEARNED_TTL`] after `now`.
 fn encode_expiring(value: u32, now: Duration) -> u64 {
     now.as_secs().saturating_add(LEARNED_TTL).min(u64::from(u32::MAX)) << 32 | u64::from(value)
 }

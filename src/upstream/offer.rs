@@ -49,18 +49,18 @@ pub struct OfferState {
     pub provider: Arc<ProviderState>,
     /// Latency statistics of the offer.
     pub latency_stats: Arc<Mutex<LatencyStats>>,
-    /// Version of the latency statistics that were stored last.
-    pub latency_stats_version: Arc<AtomicU64>,
+    /// Revision of the latency statistics that were stored last, see [`LatencyStats::revision`]; 0 for none.
+    pub stored_latency_stats_revision: Arc<AtomicU64>,
     /// Circuit breaker of the offer.
     pub breaker: Arc<Mutex<CircuitBreaker>>,
     /// Pools that contain the offer. A state change of the breaker enables or disables the offer in them.
     pub(super) memberships: Arc<PoolMemberships>,
     /// Pause after a failure, in which the offer's engine is not asked to count tokens.
-    pub(super) engine: Arc<TokenizeBackoff>,
-    /// Properties learned from its answers; a reload forgets them.
+    pub(super) tokenize_backoff: Arc<TokenizeBackoff>,
+    /// Properties learned from the answers of the offer; a reload forgets them.
     pub learned: LearnedBehavior,
     /// Expected benefit of the prefix cache, for conversations that the offer has answered before.
-    pub cache: CacheAffinity,
+    pub cache_affinity: CacheAffinity,
     /// Prices and footprint factors of the offer's answers.
     pub pricing: OfferPricing,
     /// Log throttles for failures of the offer.
@@ -127,13 +127,13 @@ impl OfferState {
             },
             grid_factors: (number(site.grid.g_per_kwh), number(site.eco_renewable_share())),
             latency_stats: Arc::new(Mutex::new(LatencyStats::new())),
-            latency_stats_version: Arc::default(),
+            stored_latency_stats_revision: Arc::default(),
             failure_logs: Arc::default(),
             breaker: Arc::new(Mutex::new(breaker)),
             memberships: Arc::default(),
-            engine: Arc::default(),
+            tokenize_backoff: Arc::default(),
             learned: LearnedBehavior::default(),
-            cache: CacheAffinity::new(&offer),
+            cache_affinity: CacheAffinity::new(&offer),
             pricing: OfferPricing::new(&offer, money),
             attempts: Arc::default(),
             in_flight: Arc::default(),
@@ -150,12 +150,12 @@ impl OfferState {
     #[must_use]
     pub fn with_previous_state(mut self, known: &Self) -> Self {
         self.latency_stats = known.latency_stats.clone();
-        self.latency_stats_version = known.latency_stats_version.clone();
+        self.stored_latency_stats_revision = known.stored_latency_stats_revision.clone();
         self.failure_logs = known.failure_logs.clone();
         self.breaker = known.breaker.clone();
         self.memberships = known.memberships.clone();
-        self.engine = known.engine.clone();
-        self.cache.inherit_observations(&known.cache);
+        self.tokenize_backoff = known.tokenize_backoff.clone();
+        self.cache_affinity.inherit_observations(&known.cache_affinity);
         self.attempts = known.attempts.clone();
         self.in_flight = known.in_flight.clone();
         self
@@ -176,7 +176,7 @@ impl OfferState {
                 figures.last_observation_age(now),
                 figures.time_since_first_seen(now),
                 session.map(|session| {
-                    self.cache.session_affinity(session, &figures, now, (prompt_tokens, output))
+                    self.cache_affinity.session_affinity(session, &figures, now, (prompt_tokens, output))
                 }),
             )
         };
@@ -210,13 +210,13 @@ impl OfferState {
     }
 
     /// Returns the dialect of requests to the offer: the dialect of the client if the offer supports it, otherwise the
-    /// first dialect of the offer.
+    /// first dialect of the offer; `None` if the offer has no dialect.
     pub fn dialect_for(&self, client: Dialect) -> Option<Dialect> {
         let spoken = &self.offer.dialects;
         if spoken.contains(&client) { Some(client) } else { spoken.first().copied() }
     }
 
-    /// Returns the request head for a dialect.
+    /// Returns the request head for a dialect; `None` if the offer does not have this dialect.
     pub fn request_head(&self, dialect: Dialect) -> Option<&RequestHead> {
         self.heads.iter().find(|(spoken, _)| *spoken == dialect).map(|(_, head)| head)
     }

@@ -40,11 +40,11 @@ pub struct PricedAnswer {
     pub footprint: AnswerFootprint,
     /// Charge for the answer.
     pub charge: RequestCharge,
-    /// Energy in kWh for the bill, if the model is billed by energy.
+    /// Energy in kWh for the bill; `None` if the model is not billed by energy.
     pub billable_kwh: Option<Decimal>,
     /// Terms by which the answer is charged.
     pub terms: Arc<SaleTerms>,
-    /// Energy and credits that the provider's prefix cache saved.
+    /// Energy and credits that the provider's prefix cache saved; `None` if no tokens were cached.
     pub cache: Option<CacheSavings>,
     /// `environment_impact` and `billing_cost` as JSON members, without braces.
     pub members: Vec<u8>,
@@ -99,12 +99,13 @@ impl OfferPricing {
         }
     }
 
-    /// Returns the tariff version that is valid at a time, Unix seconds.
+    /// Returns the tariff version that is valid at a time, Unix seconds; `None` if the first version is valid only
+    /// later.
     fn tariff_at(&self, at: u64) -> Option<&TariffVersion> {
         self.rates.iter().rev().find(|rate| rate.from <= at)
     }
 
-    /// Returns the input price at a time, EUR per million tokens, if there is one.
+    /// Returns the input price at a time (Unix seconds), EUR per million tokens; `None` if there is none.
     #[must_use]
     pub fn input_price(&self, at: u64) -> Option<Decimal> {
         self.tariff_at(at)?.tariff.input
@@ -138,8 +139,8 @@ impl OfferPricing {
         }
     }
 
-    /// Returns the highest charge of this work to a budget, in micro-credits; with `with_credits`, the charge to the
-    /// more expensive wallet.
+    /// Returns the highest charge of this work to a budget, in micro-credits, if the energy wallet pays; with
+    /// `with_credits`, if the more expensive of the two wallets pays.
     #[must_use]
     pub fn max_budget_charge(
         &self,
@@ -226,7 +227,7 @@ impl OfferPricing {
         PricedAnswer { footprint, charge, billable_kwh, terms: rate.terms.clone(), cache, members }
     }
 
-    /// Compares the cost of the work with that of the same work without cached tokens; `None` if no tokens were cached.
+    /// Returns the savings in comparison with the same work without cached tokens; `None` if no tokens were cached.
     fn saved_by_cache(
         &self,
         done: &WorkDone,
@@ -266,7 +267,7 @@ impl OfferPricing {
         )
     }
 
-    /// Returns the energy that a provider measured; `None` if it is implausibly high for this work.
+    /// Returns the energy that a provider measured; `None` if it is invalid, or implausibly high or low for this work.
     #[must_use]
     pub fn energy_if_plausible(
         &self,

@@ -42,11 +42,11 @@ pub struct ProviderState {
     pub route: UpstreamRoute,
     /// Routes to further hosts, from which images of the provider are downloaded.
     pub image_routes: Vec<UpstreamRoute>,
-    /// Time and kind of the provider's last failure.
+    /// Time of the provider's last failure, by the steady clock, and its kind; `None` without a failure.
     pub last_error: Arc<Mutex<Option<(Duration, &'static str)>>>,
     /// True if the last active check passed; `None` before the first check.
-    pub checked: Arc<Mutex<Option<bool>>>,
-    /// Kind of the failure that the last active check found.
+    pub last_check_passed: Arc<Mutex<Option<bool>>>,
+    /// Kind of the failure that the last active check found; `None` if it found none, and before the first check.
     pub(super) check_failure: Arc<Mutex<Option<UpstreamErrorKind>>>,
     /// Log throttles for failures of the provider.
     pub(super) failure_logs: Arc<FailureLogs>,
@@ -57,8 +57,8 @@ pub struct ProviderState {
 
 impl ProviderState {
     /// Creates the state of a provider from its settings and from its state in the previous configuration.
-    /// `batch_lines` limits the number of batch lines if the provider has no concurrency limit. The limit is shared
-    /// with the previous configuration, so that exchanges of that configuration are counted too.
+    /// `batch_lines` limits the number of batch lines if the provider has no concurrency limit. The state of the
+    /// concurrency limit is shared with the previous configuration, so that its exchanges are counted too.
     #[must_use]
     pub fn new(
         provider: Arc<Provider>,
@@ -81,7 +81,7 @@ impl ProviderState {
             concurrency,
             last_error: known.map(|known| known.last_error.clone()).unwrap_or_default(),
             failure_logs: known.map(|known| known.failure_logs.clone()).unwrap_or_default(),
-            checked: known.map(|known| known.checked.clone()).unwrap_or_default(),
+            last_check_passed: known.map(|known| known.last_check_passed.clone()).unwrap_or_default(),
             check_failure: known.map(|known| known.check_failure.clone()).unwrap_or_default(),
             next_check: Mutex::new(Duration::ZERO),
             provider,

@@ -23,7 +23,7 @@ pub enum SendError {
     /// Write that failed after the head, or on an HTTP/1.1 connection; the provider may have answered.
     Stopped,
     /// The spooled upload could not be read, which the provider did not cause.
-    Unread(std::io::Error),
+    UploadUnreadable(std::io::Error),
 }
 
 impl From<std::io::Error> for SendError {
@@ -140,7 +140,7 @@ pub(super) async fn send_http1(
     if let Some(upload) = body.upload {
         let mut at = 0;
         loop {
-            let piece = upload.read(at).await.map_err(SendError::Unread)?;
+            let piece = upload.read(at).await.map_err(SendError::UploadUnreadable)?;
             if piece.is_empty() {
                 break;
             }
@@ -182,7 +182,7 @@ pub(super) async fn send_http2(
     if let Some(upload) = body.upload {
         let mut at = 0;
         while at < upload.len() {
-            let slice = upload.read(at).await.map_err(SendError::Unread)?;
+            let slice = upload.read(at).await.map_err(SendError::UploadUnreadable)?;
             at += slice.len() as u64;
             left -= slice.len() as u64;
             session.write_request_body(slice, left == 0).await?;

@@ -19,8 +19,8 @@ const BUCKET_ENTRIES: usize = 8;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionRecord {
     /// Hash of the offer's identity (its provider, address and model).
-    pub offer: u64,
-    /// Tokens of the prompt and the output of this answer, which are the prefix of the next request.
+    pub offer_hash: u64,
+    /// Tokens of the prompt and the output of the last answer, which are the prefix of the next request.
     pub tokens: u32,
 }
 
@@ -40,13 +40,13 @@ pub struct SessionTable {
 }
 
 impl SessionTable {
-    /// Returns the record of a session, unless it is older than `lifetime`.
+    /// Returns the record of a session; `None` if there is none, or if it is older than `lifetime`.
     #[must_use]
     pub fn get(&self, session: SessionKey, now: Duration, lifetime: Duration) -> Option<SessionRecord> {
         let entries = self.buckets.get()?.get(bucket(session))?.lock();
         let entry = entries.iter().find(|entry| entry.written > 0 && entry.key == session.0)?;
         let age = stamp(now).saturating_sub(entry.written);
-        let record = SessionRecord { offer: entry.offer, tokens: entry.tokens };
+        let record = SessionRecord { offer_hash: entry.offer, tokens: entry.tokens };
         (u64::from(age) <= lifetime.as_secs()).then_some(record)
     }
 
@@ -60,7 +60,7 @@ impl SessionTable {
         let known = entries.iter().position(|entry| entry.written > 0 && entry.key == session.0);
         let oldest = || entries.iter().enumerate().min_by_key(|(_, entry)| entry.written).map(|(at, _)| at);
         if let Some(entry) = known.or_else(oldest).and_then(|at| entries.get_mut(at)) {
-            let SessionRecord { offer, tokens } = record;
+            let SessionRecord { offer_hash: offer, tokens } = record;
             *entry = Entry { key: session.0, offer, tokens, written: stamp(now) };
         }
     }
@@ -88,13 +88,13 @@ mod tests {
     #[test]
     fn a_session_is_known_until_its_time_is_over() {
         let table = SessionTable::default();
-        let (key, record) = (SessionKey(7 << 40), SessionRecord { offer: 3, tokens: 9 });
+        let (key, record) = (SessionKey(7 << 40), SessionRecord { offer_hash: 3, tokens: 9 });
         assert_eq!(table.get(key, at(0), LIFETIME), None);
         table.record_answer(key, record, at(100));
         assert_eq!(table.get(key, at(700), LIFETIME), Some(record));
         assert_eq!(table.get(key, at(701), LIFETIME), None);
         assert_eq!(table.get(SessionKey(8 << 40), at(100), LIFETIME), None);
-        let moved = SessionRecord { offer: 4, tokens: 12 };
+        let moved = SessionRecord { offer_hash: 4, tokens: 12 };
         table.record_answer(key, moved, at(701));
         assert_eq!(table.get(key, at(702), LIFETIME), Some(moved));
     }
@@ -105,11 +105,11 @@ mod tests {
         // These keys all belong to the same bucket.
         let key = |number: u64| SessionKey(number);
         for number in 0..9 {
-            table.record_answer(key(number), SessionRecord { offer: number, tokens: 1 }, at(number));
+            table.record_answer(key(number), SessionRecord { offer_hash: number, tokens: 1 }, at(number));
         }
         assert_eq!(table.get(key(0), at(9), LIFETIME), None);
         for number in 1..9 {
-            assert_eq!(table.get(key(number), at(9), LIFETIME).map(|record| record.offer), Some(number));
+            assert_eq!(table.get(key(number), at(9), LIFETIME).map(|record| record.offer_hash), Some(number));
         }
     }
 

@@ -35,27 +35,49 @@ const FAILURE_PAUSE: Duration = Duration::from_secs(30);
 pub struct TokenizeBackoff(Mutex<Option<Instant>>);
 
 impl TokenizeBackoff {
-    /// Returns true if the engine may be called now. After a pause, only one request calls the engine; other requests
-    /// skip the engine until that call is answered.
-    fn may_be_called(&self, now: Instant) -> bool {
+    /// Begins a call of the engine at `now`; `None` during a pause. After a pause, only one request calls the engine;
+    /// other requests skip the engine until that call ends.
+    fn begin_call(&self, now: Instant) -> Option<TokenizeAttempt<'_>> {
         let mut paused_until = self.0.lock();
-        match *paused_until {
-            None => true,
-            Some(until) if now < until => false,
+        let is_probe = match *paused_until {
+            None => false,
+            Some(until) if now < until => return None,
             Some(_) => {
                 *paused_until = Some(now + FAILURE_PAUSE);
                 true
             }
-        }
+        };
+        Some(TokenizeAttempt { backoff: self, began: now, is_probe })
     }
+}
 
-    fn record_success(&self) {
-        *self.0.lock() = None;
+/// Call of an engine. A call after a pause that is dropped without a result lets the next request call the engine.
+struct TokenizeAttempt<'b> {
+    backoff: &'b TokenizeBackoff,
+    began: Instant,
+    /// True for the call after a pause.
+    is_probe: bool,
+}
+
+impl TokenizeAttempt<'_> {
+    fn record_success(mut self) {
+        self.is_probe = false;
+        *self.backoff.0.lock() = None;
     }
 
     /// Records a failure. Returns true if the previous call did not fail.
-    fn record_failure(&self, now: Instant) -> bool {
-        self.0.lock().replace(now + FAILURE_PAUSE).is_none()
+    fn record_failure(mut self, now: Instant) -> bool {
+        self.is_probe = false;
+        self.backoff.0.lock().replace(now + FAILURE_PAUSE).is_none()
+    }
+}
+
+impl Drop for TokenizeAttempt<'_> {
+    fn drop(&mut self) {
+        let mut paused_until = self.backoff.0.lock();
+        if self.is_probe && *paused_until == Some(self.began + FAILURE_PAUSE) {
+            *paused_until = Some(self.began);
+        }
     }
 }
 
@@ -80,12 +102,10 @@ pub async fn count_tokens_at_provider(
         if now >= until {
             return None;
         }
-        if !offer.engine.may_be_called(now) {
-            continue;
-        }
+        let Some(attempt) = offer.tokenize_backoff.begin_call(now) else { continue };
         match timeout_at(until.into(), count_with_engine(offer, shape, first_call)).await {
             Ok(Ok(Some(tokens))) => {
-                offer.engine.record_success();
+                attempt.record_success();
                 return Some(tokens);
             }
             Ok(Ok(None)) => {}
@@ -93,7 +113,7 @@ pub async fn count_tokens_at_provider(
                 return None;
             }
             Ok(Err(TokenizeFailure)) | Err(_) => {
-                if offer.engine.record_failure(clock::cached_now()) {
+                if attempt.record_failure(clock::cached_now()) {
                     let (provider, model) = (&*offer.offer.provider.id, &*offer.offer.model.card.id);
                     tracing::warn!(name: "count_failed", provider, model);
                 }
@@ -103,8 +123,8 @@ pub async fn count_tokens_at_provider(
     None
 }
 
-/// Builds the first call to the engine, if its API can count this request. A long body is parsed on a blocking thread;
-/// a body whose parsed form would take too much memory is not counted.
+/// Builds the first call to the engine; `None` if its API cannot count this request. A long body is parsed on a
+/// blocking thread; a body whose parsed form would take too much memory is not counted.
 async fn first_call(
     counting: &TokenCountContext,
     offer: &OfferState,
@@ -194,19 +214,25 @@ fn head(offer: &OfferState, call: &EngineCall) -> Option<RequestHeader> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
     use super::*;
 
     #[test]
     fn a_failed_engine_is_paused_and_then_called_by_one_request_at_a_time() {
         let (engine, start) = (TokenizeBackoff::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
-        assert!(engine.may_be_called(at(0)) && engine.may_be_called(at(0)));
-        assert!(engine.record_failure(at(1)));
-        assert!(!engine.may_be_called(at(1)) && !engine.may_be_called(at(30)));
-        assert!(engine.may_be_called(at(31)) && !engine.may_be_called(at(31)), "one request calls it");
-        assert!(!engine.record_failure(at(32)), "not the first failure");
-        assert!(!engine.may_be_called(at(61)) && engine.may_be_called(at(62)));
-        engine.record_success();
-        assert!(engine.may_be_called(at(62)) && engine.may_be_called(at(62)), "available again");
+        let begin = |seconds| engine.begin_call(at(seconds));
+        assert!(begin(0).is_some() && begin(0).is_some());
+        assert!(begin(0).unwrap().record_failure(at(1)));
+        assert!(begin(1).is_none() && begin(30).is_none());
+        let probe = begin(31).unwrap();
+        assert!(begin(31).is_none(), "one request calls it");
+        assert!(!probe.record_failure(at(32)), "not the first failure");
+        assert!(begin(61).is_none());
+        drop(begin(62).unwrap());
+        let probe = begin(62).expect("the call before had no result");
+        assert!(begin(63).is_none());
+        probe.record_success();
+        assert!(begin(63).is_some() && begin(63).is_some(), "available again");
     }
 }

@@ -152,7 +152,7 @@ impl UpstreamExchange {
             _ if !self.reused => 0,
             // The provider reported that it did not process the request. Only one retry is allowed, because the
             // provider may refuse every stream.
-            TransportError::NotSent => 1,
+            TransportError::NotProcessed => 1,
             // HTTP/2 is excluded, because there every stream except the first is on a reused connection.
             TransportError::Gone if !is_stream && is_early && self.is_unanswered() => MAX_STALE_RETRIES,
             TransportError::Gone | TransportError::Malformed => 0,
@@ -198,7 +198,7 @@ impl UpstreamExchange {
         Err(TransportError::Malformed)
     }
 
-    /// Returns the status of the answer.
+    /// Returns the status of the answer; `None` before its head has arrived.
     pub fn status(&self) -> Option<u16> {
         match &self.session {
             UpstreamSession::Http1(http1) => http1.status(),
@@ -206,7 +206,8 @@ impl UpstreamExchange {
         }
     }
 
-    /// Returns the value of a header of the answer. `name` is in lower case.
+    /// Returns the value of a header of the answer; `None` if it has no such header, and before its head has arrived.
+    /// `name` is in lower case.
     pub fn header(&self, name: &str) -> Option<&[u8]> {
         match &self.session {
             UpstreamSession::Http1(http1) => http1.header(name),
@@ -278,7 +279,7 @@ fn transport_error(error: &pingora_error::Error) -> TransportError {
     let stream = error.root_cause().downcast_ref::<h2::Error>();
     match error.etype() {
         ErrorType::InvalidHTTPHeader => TransportError::Malformed,
-        _ if stream.is_some_and(is_unprocessed) => TransportError::NotSent,
+        _ if stream.is_some_and(is_unprocessed) => TransportError::NotProcessed,
         _ => TransportError::Gone,
     }
 }

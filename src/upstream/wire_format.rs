@@ -15,7 +15,7 @@ pub enum WireFormat {
     /// Dialect of the provider, with the translator between it and the dialect of the client.
     Dialects(&'static dyn Translator),
     /// Format of a provider adapter, for requests other than text generation.
-    Shape(&'static dyn ProviderAdapter),
+    Adapter(&'static dyn ProviderAdapter),
 }
 
 impl WireFormat {
@@ -23,7 +23,7 @@ impl WireFormat {
     #[must_use]
     pub fn for_request(offer: &OfferState, ask: &InferenceRequest) -> Option<Self> {
         if let Some(shape) = offer.offer.shape {
-            return (shape.kind() == ask.kind).then_some(Self::Shape(shape));
+            return (shape.kind() == ask.kind).then_some(Self::Adapter(shape));
         }
         if matches!(ask.task, InferenceTask::Complete(_)) {
             return Some(Self::Dialects(completion_translator(offer.offer.capabilities.completions)));
@@ -37,17 +37,17 @@ impl WireFormat {
     pub fn dialect(self) -> Dialect {
         match self {
             Self::Dialects(translator) => translator.provider_dialect(),
-            Self::Shape(_) => Dialect::Chat,
+            Self::Adapter(_) => Dialect::Chat,
         }
     }
 
-    /// Returns the prepared head of requests in this format.
+    /// Returns the prepared head of requests in this format; `None` if the offer has no such head.
     #[must_use]
     pub fn request_head(self, offer: &OfferState) -> Option<&RequestHead> {
         match self {
             Self::Dialects(translator) if translator.path() == COMPLETIONS_PATH => offer.completions_head(),
             Self::Dialects(translator) => offer.request_head(translator.provider_dialect()),
-            Self::Shape(_) => offer.adapter_head(),
+            Self::Adapter(_) => offer.adapter_head(),
         }
     }
 
@@ -64,7 +64,7 @@ impl WireFormat {
             Self::Dialects(translator) => {
                 Ok(vec![UpstreamRequest::from_json(translator.build_request(ask, target)?)])
             }
-            Self::Shape(shape) => shape.build_requests(ask, target),
+            Self::Adapter(shape) => shape.build_requests(ask, target),
         }
     }
 
@@ -78,13 +78,13 @@ impl WireFormat {
     ) -> Vec<UpstreamRequest> {
         match self {
             Self::Dialects(_) => Vec::new(),
-            Self::Shape(shape) => shape.build_missing_requests(ask, target, answers),
+            Self::Adapter(shape) => shape.build_missing_requests(ask, target, answers),
         }
     }
 
     /// Returns the refusal of a request with a constraint that the dialect of the offer or its `supported_parameters`
-    /// cannot express. The request is built to find this out, so the function is called only for requests with
-    /// [`penstock_dialect::parameters::has_engine_constraint`].
+    /// cannot express; `None` if the request has no such constraint. The request is built to find this out, so the
+    /// function is called only for requests with [`penstock_dialect::parameters::has_engine_constraint`].
     #[must_use]
     pub fn unsupported_constraint_error(offer: &OfferState, ask: &InferenceRequest) -> Option<ApiError> {
         let wire_format = Self::for_request(offer, ask)?;
@@ -96,8 +96,8 @@ impl WireFormat {
             max_tokens: None,
             adjustment: RequestAdjustment::default(),
             answer_model: &ask.model,
-            id: "",
-            created: 0,
+            answer_id: "",
+            answer_created: 0,
         };
         wire_format
             .build_requests(ask, &target)
@@ -114,7 +114,7 @@ impl WireFormat {
     ) -> Option<Box<dyn StreamTranslation>> {
         match self {
             Self::Dialects(translator) => Some(translator.translate_stream(ask, target)),
-            Self::Shape(shape) => shape.translate_stream(ask),
+            Self::Adapter(shape) => shape.translate_stream(ask),
         }
     }
 
@@ -123,7 +123,7 @@ impl WireFormat {
     pub fn required_response_headers(self) -> &'static [&'static str] {
         match self {
             Self::Dialects(_) => &[],
-            Self::Shape(shape) => shape.response_headers(),
+            Self::Adapter(shape) => shape.response_headers(),
         }
     }
 
@@ -142,7 +142,7 @@ impl WireFormat {
                 let answer = answers.pop().ok_or_else(|| UpstreamError::new(UpstreamErrorKind::Malformed))?;
                 translator.translate_buffered(ask, target, answer.body)
             }
-            Self::Shape(shape) => shape.translate(ask, target, answers),
+            Self::Adapter(shape) => shape.translate(ask, target, answers),
         }
     }
 }

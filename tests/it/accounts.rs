@@ -230,7 +230,7 @@ async fn bad_input_names_its_field_and_changes_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn invalid_admin_tokens_have_a_separate_rate_limit() {
     let (_provider, running) = bench().await;
-    let unauthorized = Client { address: running.gateway.admin, key: "guess".to_owned() };
+    let unauthorized = Client { address: running.gateway.admin_address, key: "guess".to_owned() };
     let mut answers = Vec::new();
     for _ in 0..40 {
         answers.push(unauthorized.get("/admin/keys").await);
@@ -347,7 +347,7 @@ async fn lists_come_in_pages_and_the_document_describes_every_route() {
     let next = first["next"].as_str().unwrap();
     let second = admin.get(&format!("/admin/keys?limit=2&after={next}")).await.json();
     assert_eq!((second["data"].as_array().unwrap().len(), &second["has_more"]), (2, &json!(false)));
-    let anyone = Client { address: running.gateway.admin, key: String::new() };
+    let anyone = Client { address: running.gateway.admin_address, key: String::new() };
     let document = anyone.get("/admin/openapi.json").await;
     assert_eq!(document.status, 200);
     let document = document.json();

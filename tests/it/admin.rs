@@ -9,7 +9,7 @@ use serde_json::json;
 async fn health_readiness_and_status_need_no_token() {
     let provider = Provider::start().await;
     let running = Bench::new().provider("a", &provider).start().await;
-    let anyone = Client { address: running.gateway.admin, key: String::new() };
+    let anyone = Client { address: running.gateway.admin_address, key: String::new() };
     assert_eq!(anyone.get("/healthz").await.status, 200);
     assert_eq!(anyone.get("/readyz").await.text(), "ready\n");
     running.chat().await;
@@ -35,7 +35,7 @@ async fn readiness_falls_while_draining_and_not_for_provider_failures() {
     for _ in 0..3 {
         running.chat().await;
     }
-    let anyone = Client { address: running.gateway.admin, key: String::new() };
+    let anyone = Client { address: running.gateway.admin_address, key: String::new() };
     let ready = anyone.get("/readyz").await;
     assert_eq!(
         (ready.status, ready.text().as_str()),
@@ -59,13 +59,13 @@ async fn a_failing_check_says_so_at_once_and_a_passing_one_ends_an_outage() {
     let settings = "[routing.breaker]\nconsecutive = 2\nrest = \"1h\"\nrest_max = \"1h\"";
     let bench = || Bench::new().settings(settings).provider_with("a", &provider, health, "");
     let running = bench().start().await;
-    let anyone = Client { address: running.gateway.admin, key: String::new() };
+    let anyone = Client { address: running.gateway.admin_address, key: String::new() };
     let app = running.gateway.app.clone();
     let checked = |good: bool| {
         let app = app.clone();
         async move {
             crate::harness::until("the check", || {
-                *app.config_snapshot().providers[0].checked.lock() == Some(good)
+                *app.config_snapshot().providers[0].last_check_passed.lock() == Some(good)
             })
             .await;
         }
@@ -88,7 +88,7 @@ async fn a_failing_check_says_so_at_once_and_a_passing_one_ends_an_outage() {
     assert_eq!(offer().await["state"], "open");
     assert!(!healthy().await);
     provider.gets(plain("ok"));
-    app.config_snapshot().providers[0].checked.lock().take();
+    app.config_snapshot().providers[0].last_check_passed.lock().take();
     running.reload(bench().load(running.storage())).await;
     checked(true).await;
     crate::harness::within("the metric", async {
@@ -145,7 +145,8 @@ async fn metrics_tell_requests_attempts_tokens_and_energy() {
     assert_eq!(running.chat().await.status, 200);
     crate::harness::until("the exchange to be logged", || running.gateway.app.in_flight_exchanges() == 0)
         .await;
-    let metrics = Client { address: running.gateway.admin, key: String::new() }.get("/metrics").await.text();
+    let metrics =
+        Client { address: running.gateway.admin_address, key: String::new() }.get("/metrics").await.text();
     for line in [
         "penstock_requests_total{endpoint=\"chat\",model=\"m\",outcome=\"ok\",status=\"200\",work=\"request\"} 1",
         "penstock_requests_total{endpoint=\"chat\",model=\"m\",outcome=\"refused\",status=\"503\",work=\"request\"} 1",
@@ -175,7 +176,7 @@ async fn a_reload_swaps_a_whole_configuration_or_keeps_the_old() {
         .unwrap();
     let key = penstock::admin::keys::create_demo_key(&gateway.app).await.unwrap().1;
     let client = Client { address: gateway.http_addresses[0], key };
-    let admin = Client { address: gateway.admin, key: gateway.app.stores.admin_token.to_string() };
+    let admin = Client { address: gateway.admin_address, key: gateway.app.stores.admin_token.to_string() };
     let ask = json!({"model": "m", "messages": [{"role": "user", "content": "Hi"}]});
     let who = async || {
         let answer = client.post("/v1/chat/completions", &ask).await;

@@ -46,7 +46,7 @@ fn begin_interruptible(
         body: body.to_string().into(),
         cancel: cancel.clone(),
         interrupted: interrupted.clone(),
-        class: LineOrigin::Batch,
+        origin: LineOrigin::Batch,
     };
     tokio::spawn(async move { app.batch_context.executor.get().unwrap().execute(ask).await })
 }
@@ -72,7 +72,7 @@ fn code(done: &LineResponse) -> (u16, String) {
 async fn enter(running: &Running, done: &mut LineResponse, row: &[u8]) {
     let app = &running.gateway.app;
     let row = RowWrite { table: StoreTable::Batches, key: b"batch".to_vec(), value: Some(row.to_vec()) };
-    let ticket = app.ledger.record_outcomes(done.end.take().into_iter().collect(), vec![row]);
+    let ticket = app.ledger.record_outcomes(done.hold_end.take().into_iter().collect(), vec![row]);
     let ticket = ticket.map_err(|_| "too much").unwrap();
     assert!(within("the disk", app.ledger.wait_durable(ticket)).await);
 }
@@ -104,7 +104,7 @@ async fn a_line_that_wants_no_tokens_has_its_answer_and_no_end_to_enter() {
     let (provider, running) = one(plain("Hello")).await;
     let body = json!({"model": "m", "max_tokens": 0, "messages": [{"role": "user", "content": "Hi"}]});
     let done = at(&running, "/v1/messages", &body).await;
-    assert_eq!((done.status, done.ending, done.end.is_none()), (200, LineDisposition::Final, true));
+    assert_eq!((done.status, done.disposition, done.hold_end.is_none()), (200, LineDisposition::Final, true));
     assert_eq!(line_response(&done)["stop_reason"], "max_tokens");
     assert_eq!((provider.calls(), balance(&running)), (0, (0, 0)));
 }
@@ -122,7 +122,7 @@ async fn a_line_is_answered_as_a_request_is_and_costs_half() {
         let request = running.client.post(path, &body).await.json();
         let sent = provider.last();
         let done = at(&running, path, &body).await;
-        assert_eq!((done.status, done.ending), (200, LineDisposition::Final));
+        assert_eq!((done.status, done.disposition), (200, LineDisposition::Final));
         let answer = line_response(&done);
         let credits = |answer: &Value| answer["billing_cost"]["credits"].as_f64().unwrap();
         assert!((credits(&answer) * 2.0 - credits(&request)).abs() < 1e-9, "{answer} {request}");
@@ -130,7 +130,7 @@ async fn a_line_is_answered_as_a_request_is_and_costs_half() {
         let seen = provider.last();
         assert_eq!((&seen.headers, &seen.body), (&sent.headers, &sent.body));
         assert_eq!(done.usage.map(|usage| (usage.input, usage.output)), Some((11, 7)));
-        assert!(done.end.as_ref().unwrap().is_charge());
+        assert!(done.hold_end.as_ref().unwrap().is_charge());
     }
     assert_eq!(provider.calls(), 4);
 }
@@ -211,7 +211,7 @@ async fn a_line_fails_over_as_a_request_does() {
 async fn a_refusal_is_the_envelope_of_its_dialect_and_says_whether_to_come_again() {
     let (provider, running) = one(status(503)).await;
     let bad = ask(&running, &json!({"model": "m", "messages": "Hi"})).await;
-    assert_eq!((bad.status, bad.ending, bad.end.is_none()), (400, LineDisposition::Final, true));
+    assert_eq!((bad.status, bad.disposition, bad.hold_end.is_none()), (400, LineDisposition::Final, true));
     assert_eq!(line_response(&bad)["error"]["param"], "messages");
     let mut streams = running.ask();
     streams["stream"] = json!(true);
@@ -229,8 +229,8 @@ async fn a_refusal_is_the_envelope_of_its_dialect_and_says_whether_to_come_again
 
     let mut failed = ask(&running, &running.ask()).await;
     assert_eq!(code(&failed), (503, "INFERENCE_3103".to_owned()));
-    assert!(matches!(failed.ending, LineDisposition::Retry(pause) if pause >= Duration::from_secs(1)));
-    assert!(!failed.end.as_ref().unwrap().is_charge());
+    assert!(matches!(failed.disposition, LineDisposition::Retry(pause) if pause >= Duration::from_secs(1)));
+    assert!(!failed.hold_end.as_ref().unwrap().is_charge());
     enter(&running, &mut failed, b"failed").await;
     assert_eq!(balance(&running), (0, 0));
 }
@@ -243,13 +243,13 @@ async fn a_cancelled_line_leaves_its_provider_and_costs_nothing() {
     provider.until_calls(1).await;
     cancel.cancel();
     let mut done = within("the line", begun).await.unwrap();
-    assert!(done.ending == LineDisposition::Cancelled && done.body.is_empty());
+    assert!(done.disposition == LineDisposition::Cancelled && done.body.is_empty());
     provider.until_left(1).await;
     enter(&running, &mut done, b"cancelled").await;
     assert_eq!(balance(&running), (0, 0));
     // A line that is cancelled before it starts is never sent.
     let late = begin(&running, &running.client.key, CHAT, &running.ask(), &cancel).await.unwrap();
-    assert_eq!(late.ending, LineDisposition::Cancelled);
+    assert_eq!(late.disposition, LineDisposition::Cancelled);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -262,7 +262,7 @@ async fn a_line_that_a_stop_ends_counts_as_interrupted() {
     interrupted.cancel();
     cancel.cancel();
     let mut done = within("the line", begun).await.unwrap();
-    assert!(done.ending == LineDisposition::Cancelled);
+    assert!(done.disposition == LineDisposition::Cancelled);
     enter(&running, &mut done, b"interrupted").await;
     let entries = crate::billing::entries(&running).await;
     let void = entries.iter().find(|entry| entry["act"] == "void").unwrap();
@@ -281,7 +281,7 @@ async fn a_line_of_a_revoked_key_ends_with_it() {
     running.admin().post(&format!("/admin/keys/{}/revoke", made["id"].as_str().unwrap()), &json!({})).await;
     let done = within("the line", begun).await.unwrap();
     assert_eq!(code(&done), (401, "AUTH_1001".to_owned()));
-    assert_eq!(done.ending, LineDisposition::Final);
+    assert_eq!(done.disposition, LineDisposition::Final);
     provider.until_left(1).await;
 }
 
@@ -306,7 +306,10 @@ async fn budgets_bind_lines_and_request_limits_do_not() {
     }
     let statuses: Vec<u16> = spent.iter().map(|done| done.status).collect();
     assert!(statuses.contains(&200) && statuses.ends_with(&[402]), "{statuses:?}");
-    assert!(spent.last().unwrap().ending == LineDisposition::Final && spent.last().unwrap().end.is_none());
+    assert!(
+        spent.last().unwrap().disposition == LineDisposition::Final
+            && spent.last().unwrap().hold_end.is_none()
+    );
     assert_eq!(provider.calls(), 4 + statuses.iter().filter(|status| **status == 200).count());
 }
 

@@ -6,7 +6,7 @@ use crate::harness::batch_jobs::{
 };
 use crate::harness::script::{ScriptStep, held, plain, status};
 use crate::harness::{Bench, Provider, until, within};
-use penstock_storage::batches::{BatchStore, record_rows};
+use penstock_storage::batches::{BatchStore, batch_row_writes};
 use penstock_storage::{StoreOptions, Transaction, open};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -289,7 +289,7 @@ async fn an_expired_window_fails_the_batch_once_and_retains_its_results() {
         Some(value) => batch.put(row.table, row.key, value),
         None => batch.delete(row.table, row.key),
     };
-    store.apply(record_rows(&record, None).unwrap().into_iter().fold(Transaction::new(), step)).unwrap();
+    store.apply(batch_row_writes(&record, None).unwrap().into_iter().fold(Transaction::new(), step)).unwrap();
     drop((batches, store));
     let running = bench().restart(left).await;
     let end = ended(&running.client, &made).await;

@@ -66,7 +66,8 @@ fn all_the_words(home: &Home, account: &str) -> (String, String) {
     let nothing = output_text(&home.command(&["audit", "--target", "nobody"]));
     assert_eq!(
         nothing,
-        "No changes of nobody are recorded, neither of an account nor of a key with this id.\n"
+        "No changes of nobody are recorded. A target is the id of an account, key, user, batch, file, invoice or credit \
+         note.\n"
     );
     for secret in [&old[23..], &new[23..]] {
         assert!(!listed.contains(secret) && !audit.contains(secret) && !shown.to_string().contains(secret));

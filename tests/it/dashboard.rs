@@ -313,7 +313,7 @@ async fn the_dashboard_listener_serves_nothing_else() {
         let answer = browser.get(path).await;
         assert_eq!((answer.status, answer.header("location")), (303, Some("/dashboard/")), "{path}");
     }
-    for listener in [running.client.address, running.gateway.admin] {
+    for listener in [running.client.address, running.gateway.admin_address] {
         let elsewhere = Client { address: listener, key: running.client.key.clone() };
         let headers = [("cookie", browser.cookie.as_str())];
         assert!(elsewhere.send("GET", "/dashboard/", &headers, b"").await.status >= 400);

@@ -22,7 +22,7 @@ fn settings(certified: &TestCertificate, more: &str) -> String {
 async fn bench(certified: &TestCertificate, more: &str) -> (Provider, Running, SocketAddr) {
     let provider = Provider::start().await;
     let running = Bench::new().settings(&settings(certified, more)).provider("a", &provider).start().await;
-    let address = running.gateway.dashboard[0];
+    let address = running.gateway.dashboard_addresses[0];
     (provider, running, address)
 }
 

@@ -248,7 +248,7 @@ async fn an_invalid_line_among_many_is_named_and_nothing_is_stored() {
     let long = line("a").replace("Grüß", &"x".repeat(1 << 20));
     let many: String = (0..50_001).map(|i| line(&i.to_string()) + "\n").collect();
     for (contents, sentence) in [
-        ("", "file: expected at least one line, got an empty file."),
+        ("", "file: expected at least one line that is not blank, got none."),
         (
             "model,messages\n1,2",
             "file: line 1: expected a JSON object on one line, but this is not JSON or is nested deeper than 128 levels. There is one more error.",

@@ -153,9 +153,10 @@ async fn a_killed_gateway_is_buried_and_its_credits_return() {
         line.and_then(|line| line.split(' ').nth(1).and_then(|value| value.parse::<f64>().ok()))
     };
     let admin = fleet.admin(0);
-    let is_evicted =
-        || async { metric(&admin.get("/metrics").await.text(), "penstock_fleet_burials_total") == Some(1.0) };
-    until_answered("the burial", is_evicted).await;
+    let is_evicted = || async {
+        metric(&admin.get("/metrics").await.text(), "penstock_fleet_evictions_total") == Some(1.0)
+    };
+    until_answered("the eviction", is_evicted).await;
     assert_eq!(metric(&admin.get("/metrics").await.text(), "penstock_fleet_members"), Some(1.0));
     served(&fleet.at(0, &key)).await;
     fleet.add().await;

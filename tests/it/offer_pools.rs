@@ -28,7 +28,7 @@ fn is_ready(running: &Running, provider: &str) -> bool {
 
 /// Returns the number of a provider's checks with this result, from the metrics.
 async fn checks(running: &Running, provider: &str, result: &str) -> u64 {
-    let anyone = Client { address: running.gateway.admin, key: String::new() };
+    let anyone = Client { address: running.gateway.admin_address, key: String::new() };
     let text = anyone.get("/metrics").await.text();
     let line = text.lines().find(|line| {
         line.starts_with("penstock_health_checks_total")

@@ -115,7 +115,8 @@ async fn a_status_of_a_timeout_is_labelled_as_a_timeout() {
     provider.then(status(502));
     assert_eq!(running.chat().await.json()["error"]["details"]["attempts"][0]["reason"], "unavailable");
     until("the exchanges to be logged", || running.gateway.app.in_flight_exchanges() == 0).await;
-    let metrics = Client { address: running.gateway.admin, key: String::new() }.get("/metrics").await.text();
+    let metrics =
+        Client { address: running.gateway.admin_address, key: String::new() }.get("/metrics").await.text();
     for line in [
         "penstock_attempts_total{outcome=\"timeout\",provider=\"a\"} 3",
         "penstock_attempts_total{outcome=\"status\",provider=\"a\"} 1",

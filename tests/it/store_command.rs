@@ -116,7 +116,7 @@ fn half_done(home: &Home, key: &str) -> (FileRecord, FileRecord, BatchRecord) {
     }
     let fields = UploadFields { filename: "in.jsonl".to_owned(), expires_after: None };
     let input = files.store_upload(incoming, owner, fields, NOW).unwrap();
-    let fresh = files.new_output(owner, "out.jsonl".to_owned(), CHAT, NOW).unwrap();
+    let fresh = files.create_output(owner, "out.jsonl".to_owned(), CHAT, NOW).unwrap();
     let mut writer = files.open_output(&fresh).unwrap();
     for id in ["a", "b"] {
         writer.append(result(id).as_bytes()).unwrap();
@@ -161,7 +161,7 @@ impl FilledStorage {
     fn change_batch(&self, change: impl FnOnce(&mut BatchRecord)) {
         let mut batch = self.batch.clone();
         change(&mut batch);
-        let rows = penstock_storage::batches::record_rows(&batch, Some(&[0b11])).unwrap();
+        let rows = penstock_storage::batches::batch_row_writes(&batch, Some(&[0b11])).unwrap();
         let mut writes = Transaction::new();
         for row in rows {
             writes = match row.value {

@@ -1,4 +1,4 @@
-//! The keys that a request presents.
+//! API keys that a request presents in its headers.
 
 /// Returns the possible keys of a request, in the order in which to try them: that of `Authorization: Bearer …` (the
 /// scheme in upper or lower case), then that of `x-api-key`. If a request sends both, try both: one valid key is

@@ -111,7 +111,8 @@ impl KeyScope {
     }
 }
 
-/// Wildcard for all inference scopes, including future ones.
+/// Name and bit of the wildcard for all scopes except [`KeyScope::AccountRead`], including inference scopes that a
+/// later version adds.
 const INFERENCE: (&str, u16) = ("inference.*", 1 << 14);
 /// Name `*`, which stands for all scopes, and its bit in the set of scopes.
 const EVERYTHING: (&str, u16) = ("*", 1 << 15);

@@ -160,12 +160,12 @@ impl Cell {
         shown.chain(state).collect::<Vec<_>>().join(" ")
     }
 
-    /// Returns true if the exact value differs from the text of the cell.
+    /// Returns true if the cell has an exact value that is displayed differently from the text of the cell.
     pub(crate) fn shows_exact_value(&self, language: Language) -> bool {
         !self.exact.is_empty() && self.exact.render(language) != self.text.render(language)
     }
 
-    /// Returns true if the cell has a name that is too long for a column and has no place for a line break.
+    /// Returns true if the text of the cell is data with a word of more than [`LONG_WORD`] characters.
     fn has_long_word(&self) -> bool {
         let Text::Data(text) = &self.text else { return false };
         text.split(char::is_whitespace).any(|word| word.chars().count() > LONG_WORD)
@@ -186,14 +186,14 @@ impl Cell {
     }
 }
 
-/// Maximum number of cells of a folded table that repeats the heading of the column in each cell. Larger tables leave
-/// the headings out, so that the page stays small.
+/// Maximum number of cells of a stacked table that repeats the heading of the column in each cell. Cells of larger
+/// tables have no headings, so that the page stays small.
 const LARGE_TABLE_CELLS: usize = 100;
 /// Number of columns that fit on a narrow screen.
 const STACKED_COLUMNS: usize = 2;
 /// Number of columns that fit on a screen of medium width.
 const WIDE_COLUMNS: usize = 6;
-/// Number of characters without a space that fit into a column.
+/// Maximum length of a word that fits into a column, in characters.
 const LONG_WORD: usize = 20;
 
 /// Row of a table.
@@ -210,7 +210,7 @@ pub struct Table {
     pub rows: Vec<Row>,
     /// Text that is shown if the table has no rows.
     pub empty_text: &'static str,
-    /// Path of the next page of rows; `None` on the last one.
+    /// Path of the next page of rows; `None` on the last page.
     pub next: Option<String>,
     /// True if the table is shown on the screen only, not in print.
     pub is_screen_only: bool,
@@ -227,7 +227,7 @@ impl Table {
         self.headings.len() * self.rows.len() > LARGE_TABLE_CELLS
     }
 
-    /// Returns true if screens of medium width show each row as a list too.
+    /// Returns true if screens of medium width also show each row as a list of its cells with their headings.
     pub(crate) const fn stacks_on_medium_screens(&self) -> bool {
         self.headings.len() > WIDE_COLUMNS
     }
@@ -327,8 +327,8 @@ impl Form {
         self.fields.iter().filter(|field| field.shows_error()).count()
     }
 
-    /// Returns the values that a person has typed and that are not stored, except passwords, by field name. Returns
-    /// no values if the form shows stored ones.
+    /// Returns the values that a person has typed and that are not stored, except passwords. Each has its field name
+    /// after [`TYPED_VALUE_PREFIX`]. Returns no values if the form shows stored ones.
     pub(crate) fn typed_values(&self) -> Vec<(String, &str)> {
         let fields = self.fields.iter().filter(|field| self.is_restored && field.kind != FieldKind::Password);
         fields.map(|field| (format!("{TYPED_VALUE_PREFIX}{}", field.name), field.value.as_str())).collect()
@@ -340,8 +340,8 @@ impl Form {
         }
     }
 
-    /// Fills the fields with the values that were sent before, except passwords, and shows the messages `refused` at
-    /// the fields that they name.
+    /// Fills the fields with the values that were sent before, except passwords. `refused` contains pairs of a field
+    /// name and the message that is shown at this field.
     pub fn restore_values<'t>(
         &mut self,
         values: &[(String, String)],

@@ -1,7 +1,7 @@
 //! Bar charts as SVG: this module computes the layout, the template writes it.
 
-use crate::chart_hover::{ChartTooltip, SeriesNames, format_exact_figure, is_drawn_as_bar};
-use crate::format::{format_rounded, unit_scale};
+use crate::chart_hover::{ChartTooltip, SeriesNames, format_exact_figure, has_visible_bar};
+use crate::format::{format_significant, unit_scale};
 use crate::language::Language;
 use crate::panel::{AxisLabel, PlotArea, axis_end, format_position, slot_width};
 use crate::text::Text;
@@ -52,7 +52,8 @@ pub(crate) struct BarPart {
     pub bottom: f64,
 }
 
-/// All parts of one series as one SVG path: a vertical line for each part. Horizontal positions are indices of bars.
+/// Marks of one series as one SVG path: a vertical line for each part of a bar, or a dot for each value. Horizontal
+/// positions are indices of bars.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChartPath {
     /// Index of the colour in the palette of the style sheet.
@@ -84,13 +85,13 @@ impl BarAxis {
     /// Returns the lines of the axis: at zero, the ends, and the middle if there are no negative values.
     fn axis_lines_in(self, panel: PlotArea, unit: &'static str, language: Language) -> Vec<AxisLabel> {
         if self.below <= 0.0 {
-            return panel.axis_lines(self.above, unit, language);
+            return panel.y_axis_labels(self.above, unit, language);
         }
         let (scale, name) = unit_scale(self.above.max(self.below), unit);
         let mark = |value: f64| AxisLabel {
             x: String::new(),
             y: format_position(self.zero_in(panel) - value.signum() * self.height_in(panel, value.abs())),
-            text: Text::Exact(format_rounded(value / scale), name).render(language).into_owned(),
+            text: Text::Exact(format_significant(value / scale), name).render(language).into_owned(),
             is_wide_only: false,
         };
         let upper = Some(self.above).filter(|above| *above > 0.0);
@@ -101,7 +102,7 @@ impl BarAxis {
 impl BarChart {
     const PANEL: PlotArea = PlotArea { top: TOP, bottom: HEIGHT - BOTTOM };
 
-    /// Returns the greatest sum of the values of a bar.
+    /// Returns the greatest sum of the values of a bar; at least 0.
     fn maximum(&self) -> f64 {
         let sums = (0..self.labels.len()).map(|index| self.sum(index));
         sums.fold(0.0, f64::max)
@@ -111,7 +112,7 @@ impl BarChart {
         self.values(index).sum()
     }
 
-    /// Returns the values of a bar.
+    /// Returns the finite values of the bar at this index.
     fn values(&self, index: usize) -> impl Iterator<Item = f64> {
         let values = self.series.iter().filter_map(move |series| series.values.get(index));
         values.copied().filter(|value| value.is_finite())
@@ -130,13 +131,13 @@ impl BarChart {
         }
     }
 
-    /// Returns true if no bar has a value.
+    /// Returns true if all values are zero or not finite.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         (0..self.labels.len()).all(|index| self.values(index).all(|value| value == 0.0))
     }
 
-    /// Returns the bars as a path for each series.
+    /// Returns the bars as a path for each series that has a visible value.
     #[must_use]
     pub fn paths(&self) -> Vec<ChartPath> {
         self.paths_in(Self::PANEL)
@@ -148,7 +149,8 @@ impl BarChart {
         format_position((MAX_BAR / slot_width(self.labels.len())).min(BAR_SHARE))
     }
 
-    /// Paths of the bars in a panel. Positions are whole pixels; each part is at least one pixel high.
+    /// Returns the bars as a path for each series that has a visible value, in a panel. Vertical positions are whole
+    /// pixels; each part is at least one pixel high.
     pub(crate) fn paths_in(&self, panel: PlotArea) -> Vec<ChartPath> {
         let parts = self.parts_in(panel);
         let path = |series: usize| {
@@ -162,7 +164,8 @@ impl BarChart {
         (0..self.series.len()).map(path).filter(|path| !path.path.is_empty()).collect()
     }
 
-    /// Parts of all bars in a panel, without those of value zero. Negative values are below the line of zero.
+    /// Returns the parts of all bars in a panel, without values that are zero or not finite. Negative values are below
+    /// the line of zero.
     fn parts_in(&self, panel: PlotArea) -> Vec<BarPart> {
         let axis = self.axis();
         let mut parts = Vec::new();
@@ -184,7 +187,7 @@ impl BarChart {
         parts
     }
 
-    /// Returns the exact values of each bar, shown while the pointer is on it.
+    /// Returns a tooltip with the exact values for each bar that has a value other than zero.
     #[must_use]
     pub fn tooltips(&self, language: Language) -> Vec<ChartTooltip> {
         let names = SeriesNames::new(&self.series, self.labels.len(), language);
@@ -192,7 +195,7 @@ impl BarChart {
             let total = format_exact_figure(self.sum(bar), self.unit, language);
             let mut title = format!("{}: {total}", label.render(language));
             if self.series.len() > 1 {
-                title.push_str(&names.tooltip_lines(&self.series, bar, is_drawn_as_bar, language));
+                title.push_str(&names.tooltip_lines(&self.series, bar, has_visible_bar, language));
             }
             self.values(bar).any(|value| value != 0.0).then_some(ChartTooltip { bar, title })
         };
@@ -201,19 +204,19 @@ impl BarChart {
 
     /// Returns the lines of the vertical axis with their values.
     #[must_use]
-    pub fn axis_lines(&self, language: Language) -> Vec<AxisLabel> {
-        self.axis_lines_in(Self::PANEL, language)
+    pub fn y_axis_labels(&self, language: Language) -> Vec<AxisLabel> {
+        self.y_axis_labels_in(Self::PANEL, language)
     }
 
-    /// Lines of the vertical axis of a panel.
-    pub(crate) fn axis_lines_in(&self, panel: PlotArea, language: Language) -> Vec<AxisLabel> {
+    /// Returns the lines of the vertical axis in a panel, with their values.
+    pub(crate) fn y_axis_labels_in(&self, panel: PlotArea, language: Language) -> Vec<AxisLabel> {
         self.axis().axis_lines_in(panel, self.unit, language)
     }
 
     /// Returns the labels of the horizontal axis; if there are many bars, not every bar has one.
     #[must_use]
-    pub fn ticks(&self, language: Language) -> Vec<AxisLabel> {
-        Self::PANEL.ticks(&self.labels, language)
+    pub fn x_axis_labels(&self, language: Language) -> Vec<AxisLabel> {
+        Self::PANEL.x_axis_labels(&self.labels, language)
     }
 
     /// Returns the legend: the number of the colour and the name of each series. Series keep their colours in all plots
@@ -288,8 +291,8 @@ mod tests {
     #[test]
     fn an_empty_chart_has_axes_and_no_bars() {
         let chart = chart(Vec::new());
-        assert!(chart.paths().is_empty() && chart.ticks(Language::English).is_empty());
-        assert_eq!(chart.axis_lines(Language::English).len(), 3);
+        assert!(chart.paths().is_empty() && chart.x_axis_labels(Language::English).is_empty());
+        assert_eq!(chart.y_axis_labels(Language::English).len(), 3);
     }
 
     #[test]
@@ -303,7 +306,7 @@ mod tests {
     fn negative_values_are_below_the_line_of_zero() {
         let mut chart = chart(vec![4.0, -3.0]);
         chart.series.push(ChartSeries { name: "b".into(), values: vec![-5.0, -1.0] });
-        let lines = chart.axis_lines(Language::English);
+        let lines = chart.y_axis_labels(Language::English);
         let texts: Vec<_> = lines.iter().map(|line| line.text.as_str()).collect();
         assert_eq!(texts, ["-5", "0", "5"]);
         let zero: f64 = lines[1].y.parse().unwrap();

@@ -46,8 +46,8 @@ impl SeriesNames {
         self.names.iter().enumerate().map(|row| (row.0 % COLOUR_COUNT, text(row))).collect()
     }
 
-    /// Returns a line for each series that has a value at this bar, with its exact value. `is_drawn` is true for a
-    /// value that the plot shows.
+    /// Returns a line of text with the exact value for each series whose value at this bar is visible in the plot, as
+    /// `is_drawn` decides.
     pub fn tooltip_lines(
         &self,
         series: &[ChartSeries],
@@ -67,12 +67,13 @@ impl SeriesNames {
     }
 }
 
-/// Returns true for a value that a bar shows.
-pub(crate) fn is_drawn_as_bar(value: f64) -> bool {
+/// Returns true for a value whose bar is visible: finite and not zero.
+pub(crate) fn has_visible_bar(value: f64) -> bool {
     value.is_finite() && value != 0.0
 }
 
-/// Returns an exact number with its unit, with plain spaces: the text of a tooltip is not wrapped.
+/// Returns an exact number with its unit. Plain spaces replace the narrow no-break spaces, because the text of a
+/// tooltip is not wrapped.
 pub(crate) fn format_exact_figure(value: f64, unit: &'static str, language: Language) -> String {
     Text::exact_number(value, unit).render(language).replace('\u{202f}', " ")
 }
@@ -95,7 +96,7 @@ mod tests {
             let all = [series(long, &[1.0; 31]), series("other", &[0.0; 31])];
             let names = SeriesNames::new(&all, bars, Language::English);
             assert_eq!(names.legend()[0], (0, shown.to_owned()));
-            let lines = names.tooltip_lines(&all, 2, is_drawn_as_bar, Language::English);
+            let lines = names.tooltip_lines(&all, 2, has_visible_bar, Language::English);
             assert_eq!(lines, line, "a value of zero has no line");
         }
     }

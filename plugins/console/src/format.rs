@@ -16,7 +16,7 @@ const EXACT_DIGITS: f64 = 12.0;
 /// Formats a number with three significant digits, or as a whole number from 100 on, with thousands separated by narrow
 /// spaces; a dash if it is not finite.
 #[must_use]
-pub fn format_rounded(number: f64) -> String {
+pub fn format_significant(number: f64) -> String {
     if !number.is_finite() {
         return "–".to_owned();
     }
@@ -59,7 +59,7 @@ pub fn format_quantity(number: f64, unit: &'static str) -> String {
 /// Returns the number and the unit of a quantity, with the prefix of [`format_quantity`].
 pub(crate) fn quantity_parts(number: f64, unit: &'static str) -> (String, &'static str) {
     let (scale, name) = unit_scale(number, unit);
-    (format_rounded(number / scale), name)
+    (format_significant(number / scale), name)
 }
 
 /// Returns the divisor of a number and its unit with the prefix of [`format_quantity`].
@@ -87,7 +87,7 @@ pub(crate) fn unit_scale(number: f64, unit: &'static str) -> (f64, &'static str)
 #[must_use]
 pub(crate) fn format_exact(number: f64) -> String {
     if !number.is_finite() || number == 0.0 {
-        return format_rounded(number);
+        return format_significant(number);
     }
     let decimal_places = (EXACT_DIGITS - 1.0 - number.abs().log10().floor()).clamp(0.0, 24.0);
     // `decimal_places` is between 0 and 24, as checked above.
@@ -102,8 +102,9 @@ pub(crate) fn format_exact(number: f64) -> String {
     }
 }
 
-/// Formats a time in RFC 3339; a text in another format is returned unchanged.
-pub(crate) fn format_timestamp(text: &str, language: Language) -> Cow<'_, str> {
+/// Formats an RFC 3339 time, such as `2026-11-30T12:00:00Z`, in the style of the language. Returns a text in another
+/// format unchanged.
+pub(crate) fn localize_timestamp(text: &str, language: Language) -> Cow<'_, str> {
     let parts = text.strip_suffix('Z').and_then(|text| text.split_once('T')).and_then(|(day, time)| {
         let (year, rest) = day.split_once('-')?;
         let (month, date) = rest.split_once('-')?;
@@ -136,7 +137,7 @@ pub(crate) fn html_length(text: &str) -> usize {
     text.chars().map(html_size).sum()
 }
 
-/// Returns a text with at most `limit` bytes in HTML: a longer one loses its middle.
+/// Shortens a text to at most `limit` bytes of HTML: an ellipsis replaces the middle of a longer text.
 pub(crate) fn shorten_text(text: &str, limit: usize) -> String {
     if html_length(text) <= limit {
         return text.to_owned();
@@ -180,7 +181,7 @@ mod tests {
             (-0.5, "-0.5"),
             (f64::NAN, "–"),
         ] {
-            assert_eq!(format_rounded(number), text);
+            assert_eq!(format_significant(number), text);
         }
     }
 

@@ -28,9 +28,9 @@ pub use block::{
     Block, Cell, CellState, Field, FieldKind, Form, NoticeKind, Row, TYPED_VALUE_PREFIX, Table, Tile,
 };
 pub use chart::{BarChart, ChartSeries};
-pub use format::{format_quantity, format_rounded, unix_time_text};
+pub use format::{format_quantity, format_significant, unix_time_text};
 pub use language::Language;
-pub use line_chart::{LineChart, LineChartKind};
+pub use line_chart::{LineChart, LineChartMetric};
 pub use page::{NavLink, Page, SignedInUser};
 pub use text::Text;
 pub use texts::find_english_text;

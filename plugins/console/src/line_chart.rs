@@ -1,7 +1,7 @@
 //! Plot of two panels with the same times: lines of a measured value above, bars of requests or answers below.
 
 use crate::chart::{BarChart, COLOUR_COUNT, ChartPath, ChartSeries};
-use crate::chart_hover::{ChartTooltip, SeriesNames, is_drawn_as_bar};
+use crate::chart_hover::{ChartTooltip, SeriesNames, has_visible_bar};
 use crate::format::shorten_text;
 use crate::language::Language;
 use crate::panel::{AxisLabel, PlotArea, axis_end, format_position};
@@ -15,9 +15,9 @@ const BARS: PlotArea = PlotArea { top: 158.0, bottom: 236.0 };
 /// Maximum size of the name of a group in a heading, in bytes of HTML.
 const MAX_HEADING_BYTES: usize = 60;
 
-/// Kind of a line plot: which value its lines show, and its texts.
+/// Metric of a line chart: the values of its lines and bars, and its texts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LineChartKind {
+pub enum LineChartMetric {
     /// Grid intensity by zone and hour, above the requests of batches.
     #[default]
     GridIntensity,
@@ -25,7 +25,7 @@ pub enum LineChartKind {
     FirstToken,
 }
 
-/// English texts of a kind of plot, which are the keys of the translation table.
+/// English texts of a metric, which are the keys of the translation table.
 struct LineChartTexts {
     unit: &'static str,
     time: &'static str,
@@ -35,7 +35,7 @@ struct LineChartTexts {
     description: &'static str,
 }
 
-impl LineChartKind {
+impl LineChartMetric {
     const fn texts(self) -> LineChartTexts {
         match self {
             Self::GridIntensity => LineChartTexts {
@@ -61,15 +61,16 @@ impl LineChartKind {
 /// Plot of a measured value by group, and of the requests or answers at the same times.
 #[derive(Clone, Debug, Default)]
 pub struct LineChart {
-    /// Kind of the plot.
-    pub kind: LineChartKind,
+    /// Metric that the lines show.
+    pub metric: LineChartMetric,
     /// Title of the plot.
     pub title: Text,
     /// Start of each hour or minute, as its label on the horizontal axis.
     pub times: Vec<Text>,
     /// Measured values of each group; a negative or not finite value is unknown.
     pub values: Vec<ChartSeries>,
-    /// Requests or answers at each time: of the groups in the same order, then of all other groups together.
+    /// Requests or answers at each time: a series for each group, in the order of `values`, then one for all other
+    /// groups together if they have any.
     pub requests: Vec<ChartSeries>,
 }
 
@@ -82,7 +83,7 @@ pub struct ChartLine {
     pub points: String,
 }
 
-/// Known values of a series, with their positions.
+/// Returns the known values of a series, each with its index.
 fn known(series: &ChartSeries) -> impl Iterator<Item = (usize, f64)> {
     series.values.iter().copied().enumerate().filter(|(_, value)| is_known(*value))
 }
@@ -98,7 +99,7 @@ impl LineChart {
 
     fn bars(&self) -> BarChart {
         BarChart {
-            title: self.kind.texts().bars.into(),
+            title: self.metric.texts().bars.into(),
             unit: "",
             labels: self.times.clone(),
             series: self.requests.clone(),
@@ -150,14 +151,14 @@ impl LineChart {
         self.values.iter().enumerate().map(path).filter(|path| !path.path.is_empty()).collect()
     }
 
-    /// Returns the exact values of each time, shown while the pointer is on it: those of the lines, then those of the bars.
+    /// Returns a tooltip for each time that has a value: the exact values of the lines, then those of the bars.
     #[must_use]
     pub fn tooltips(&self, language: Language) -> Vec<ChartTooltip> {
         let names = self.names(language);
-        let texts = self.kind.texts();
+        let texts = self.metric.texts();
         let hover = |(bar, time): (usize, &Text)| {
             let values = names.tooltip_lines(&self.values, bar, is_known, language);
-            let requests = names.tooltip_lines(&self.requests, bar, is_drawn_as_bar, language);
+            let requests = names.tooltip_lines(&self.requests, bar, has_visible_bar, language);
             let mut title = time.render(language).into_owned();
             if !values.is_empty() {
                 title.push_str(&format!(", {}:{values}", texts.unit));
@@ -170,8 +171,8 @@ impl LineChart {
         self.times.iter().enumerate().filter_map(hover).collect()
     }
 
-    /// Names of the series in tooltips and legend: those of the bars, which have a series for each line and one for
-    /// all other groups. Without bars, the names of the lines.
+    /// Returns the names of the series for tooltips and legend: those of the bars, which have a series for each line
+    /// and one for all other groups; without bars, the names of the lines.
     fn names(&self, language: Language) -> SeriesNames {
         let has_all = self.requests.len() >= self.values.len();
         let named = if has_all { &self.requests } else { &self.values };
@@ -192,16 +193,16 @@ impl LineChart {
 
     /// Returns the lines of both vertical axes with their values.
     #[must_use]
-    pub fn axis_lines(&self, language: Language) -> Vec<AxisLabel> {
-        let mut marks = LINES.axis_lines(self.axis_end(), self.kind.texts().unit, language);
-        marks.extend(self.bars().axis_lines_in(BARS, language));
+    pub fn y_axis_labels(&self, language: Language) -> Vec<AxisLabel> {
+        let mut marks = LINES.y_axis_labels(self.axis_end(), self.metric.texts().unit, language);
+        marks.extend(self.bars().y_axis_labels_in(BARS, language));
         marks
     }
 
     /// Returns the labels of the times on the horizontal axis.
     #[must_use]
-    pub fn ticks(&self, language: Language) -> Vec<AxisLabel> {
-        BARS.ticks(&self.times, language)
+    pub fn x_axis_labels(&self, language: Language) -> Vec<AxisLabel> {
+        BARS.x_axis_labels(&self.times, language)
     }
 
     /// Returns the legend: the number of the colour and the name of each series of the bars. The bars have a series
@@ -215,11 +216,11 @@ impl LineChart {
     #[must_use]
     pub fn description(&self, language: Language) -> String {
         let values = || self.values.iter().flat_map(known).map(|(_, value)| value);
-        let quantity = |value| Text::Quantity(value, self.kind.texts().unit);
+        let quantity = |value| Text::Quantity(value, self.metric.texts().unit);
         let requests = self.requests.iter().flat_map(known).map(|(_, value)| value).sum();
         let (first, last) = (self.times.first().cloned(), self.times.last().cloned());
         let description = Text::with_values(
-            self.kind.texts().description,
+            self.metric.texts().description,
             [
                 self.title.clone(),
                 first.unwrap_or_default(),
@@ -235,7 +236,7 @@ impl LineChart {
     /// Returns the heading of the first column of the table.
     #[must_use]
     pub const fn time_heading(&self) -> &'static str {
-        self.kind.texts().time
+        self.metric.texts().time
     }
 
     /// Returns the headings of the table after the time: value and requests of each group.
@@ -247,7 +248,7 @@ impl LineChart {
                 Text::with_values(template, [name.into()]).render(language).into_owned()
             }
         };
-        let texts = self.kind.texts();
+        let texts = self.metric.texts();
         let values = self.values.iter().map(of(texts.value_heading));
         values.chain(self.requests.iter().map(of(texts.bar_heading))).collect()
     }
@@ -286,7 +287,7 @@ mod tests {
         };
         LineChart {
             title: "Grid intensity and requests of batches".into(),
-            kind: LineChartKind::GridIntensity,
+            metric: LineChartMetric::GridIntensity,
             times: (0..hours).map(|hour| Text::Data(format!("{hour:02}:00"))).collect(),
             values: named(intensity),
             requests: named(requests),

@@ -52,7 +52,7 @@ pub struct Page {
     /// Path from which the blocks are read again every few seconds; `None` if the page is not updated.
     pub refresh_path: Option<&'static str>,
     /// Path of the event stream with the live figures of the page; `None` without live figures.
-    pub events: Option<String>,
+    pub events_path: Option<String>,
     /// Path to which the browser is redirected immediately; `None` for a page that stays.
     pub redirect_path: Option<&'static str>,
     /// Blocks of the page, from top to bottom.
@@ -78,13 +78,14 @@ impl Page {
             nav: Vec::new(),
             user: None,
             refresh_path: None,
-            events: None,
+            events_path: None,
             redirect_path: None,
             blocks,
         }
     }
 
-    /// Renders the page as HTML. Long tables show as many rows as the size of a page permits.
+    /// Renders the page as HTML. Long tables show as many rows as the size of a page permits; documents to print are
+    /// complete.
     #[must_use]
     pub fn to_html(&self) -> String {
         if !self.starts_after_first_row() || self.is_print_document() {
@@ -101,7 +102,8 @@ impl Page {
         self.render().unwrap_or_default()
     }
 
-    /// Returns the path from which the blocks are read again, with the query of the page.
+    /// Returns the path from which the blocks are read again, with the query of the page; `None` if the page is not
+    /// updated.
     fn refresh_address(&self) -> Option<String> {
         let encode = crate::pages::percent_encode;
         let pairs = self.query.iter().map(|(name, value)| format!("{}={}", encode(name), encode(value)));
@@ -178,7 +180,7 @@ mod tests {
             nav: Vec::new(),
             user: Some(SignedInUser { name: data(), role: "admin", form_token: data(), form_id: data() }),
             refresh_path: None,
-            events: None,
+            events_path: None,
             redirect_path: None,
             blocks: vec![
                 Block::Notice(NoticeKind::Error, text()),

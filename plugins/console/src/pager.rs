@@ -16,7 +16,7 @@ const LINK_BYTES: usize = 300;
 const CELL_BYTES: usize = 55;
 /// Size of a button without its texts, in bytes.
 const BUTTON_BYTES: usize = 330;
-/// Query parameter with the position.
+/// Query parameter with the table and the first row to show.
 const PARAMETER: &str = "rows";
 
 /// Position that the query of a page selects: a table of the page and the first row to show. All other tables show
@@ -45,7 +45,7 @@ enum Rows<'b> {
 }
 
 impl Rows<'_> {
-    /// Sizes of all rows in HTML, in bytes.
+    /// Returns the estimated size of each row in HTML, in bytes.
     fn sizes(&self, page: &Page) -> Vec<usize> {
         match self {
             Self::Table(table) => {
@@ -58,7 +58,7 @@ impl Rows<'_> {
         }
     }
 
-    /// Keeps the rows of a range only.
+    /// Keeps `count` rows from index `first` on and removes all others.
     fn keep(&mut self, first: usize, count: usize) {
         match self {
             Self::Table(table) => table.rows = table.rows.drain(..).skip(first).take(count).collect(),
@@ -164,7 +164,7 @@ impl Page {
         page
     }
 
-    /// Returns the page without rows of tables.
+    /// Returns the page without the rows of tables and without the lines of code blocks.
     fn without_rows(&self) -> Self {
         let mut page = self.clone();
         for mut rows in page.blocks.iter_mut().filter_map(rows_of) {
@@ -173,7 +173,7 @@ impl Page {
         page
     }
 
-    /// Returns the path of the page with its query, from the given rows on.
+    /// Returns the path and the query of the page that starts at this position; `None` selects the first rows.
     fn row_address(&self, position: Option<RowPosition>) -> String {
         let path = self.address.split('?').next().unwrap_or_default();
         match self.query_text(position) {
@@ -191,7 +191,7 @@ impl Page {
     }
 }
 
-/// Returns how many of the first rows fit; at least one.
+/// Returns the number of rows from the start that fit into `share` bytes; at least one unless there are none.
 fn fitting_rows(sizes: &[usize], share: usize) -> usize {
     let mut size = 0;
     let fits = |row: &&usize| {

@@ -1,13 +1,13 @@
-//! Rectangle of a plot, with its axes. Horizontal positions and widths are percentages, so that a plot fits any screen while
-//! its texts keep their size. Vertical positions are pixels.
+//! Panel of a plot, with its axes. Horizontal positions and widths are percentages, so that a plot fits any screen
+//! while its texts keep their size. Vertical positions are pixels.
 
-use crate::format::{format_rounded, unit_scale};
+use crate::format::{format_significant, unit_scale};
 use crate::language::Language;
 use crate::text::Text;
 
-/// Width of a plot.
+/// Width of a plot, in percent.
 const WIDTH: f64 = 100.0;
-/// Height of the labels below the lowest panel.
+/// Distance of the labels from the lower edge of the lowest panel, in pixels.
 const TICK_OFFSET: f64 = 18.0;
 /// Maximum number of labels below the bars.
 const MAX_LABELS: usize = 8;
@@ -15,7 +15,7 @@ const MAX_LABELS: usize = 8;
 /// Label on an axis of a chart, with its position.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AxisLabel {
-    /// Horizontal position of the label, in percent of the width.
+    /// Horizontal position of the label, in percent of the width; empty on the vertical axis.
     pub x: String,
     /// Vertical position of the label, in pixels.
     pub y: String,
@@ -25,36 +25,36 @@ pub struct AxisLabel {
     pub is_wide_only: bool,
 }
 
-/// Rectangle of a plot, in pixels. All panels have the same horizontal axis.
+/// Vertical extent of a panel of a plot, in pixels. All panels of a plot have the same horizontal axis.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PlotArea {
-    /// Upper edge of the plot.
+    /// Upper edge of the panel.
     pub top: f64,
     /// Lower edge: the value zero, or the lowest value of a bar chart that has negative values.
     pub bottom: f64,
 }
 
 impl PlotArea {
-    /// Height in pixels of a value on an axis that ends at `end`.
+    /// Returns the height in pixels of a value on an axis that ends at `end`.
     pub fn value_height(self, value: f64, end: f64) -> f64 {
         value / end * (self.bottom - self.top)
     }
 
-    /// Lines of the vertical axis with their values.
-    pub fn axis_lines(self, end: f64, unit: &'static str, language: Language) -> Vec<AxisLabel> {
+    /// Returns the labels of the vertical axis: at zero, at the middle and at `end`.
+    pub fn y_axis_labels(self, end: f64, unit: &'static str, language: Language) -> Vec<AxisLabel> {
         // All values of an axis have the same unit prefix, such as `k` or `M`.
         let (scale, name) = unit_scale(end, unit);
         let mark = |part: f64| AxisLabel {
             x: String::new(),
             y: format_position(self.bottom - part * (self.bottom - self.top)),
-            text: Text::Exact(format_rounded(end * part / scale), name).render(language).into_owned(),
+            text: Text::Exact(format_significant(end * part / scale), name).render(language).into_owned(),
             is_wide_only: false,
         };
         [0.0, 0.5, 1.0].map(mark).to_vec()
     }
 
-    /// Labels below the panel; not every bar has one.
-    pub fn ticks(self, labels: &[Text], language: Language) -> Vec<AxisLabel> {
+    /// Returns the labels below the panel, at most [`MAX_LABELS`]; not every bar has one.
+    pub fn x_axis_labels(self, labels: &[Text], language: Language) -> Vec<AxisLabel> {
         let step = labels.len().div_ceil(MAX_LABELS).max(1);
         let shown = labels.iter().enumerate().step_by(step).enumerate();
         let marks = shown.map(|(number, (index, label))| AxisLabel {
@@ -67,7 +67,7 @@ impl PlotArea {
     }
 }
 
-/// Width of the slot of one of `bars` bars.
+/// Returns the width of the slot of each of `bars` bars, in percent.
 pub(crate) fn slot_width(bars: usize) -> f64 {
     WIDTH / count(bars.max(1))
 }
@@ -78,7 +78,7 @@ fn bar_center(index: usize, bars: usize) -> f64 {
 }
 
 /// Returns the upper end of an axis: the smallest number of the form 1, 2 or 5 times a power of ten that is at least
-/// `maximum`.
+/// `maximum`; 1 if `maximum` is not positive.
 pub(crate) fn axis_end(maximum: f64) -> f64 {
     if maximum <= 0.0 {
         return 1.0;

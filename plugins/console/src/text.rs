@@ -1,6 +1,6 @@
 //! Text of a page: a translatable text, or data. Its language is chosen when it is written.
 
-use crate::format::{format_exact, format_timestamp, group_thousands, quantity_parts};
+use crate::format::{format_exact, group_thousands, localize_timestamp, quantity_parts};
 use crate::language::Language;
 use crate::texts;
 use std::borrow::Cow;
@@ -135,7 +135,7 @@ impl Text {
                 with_unit(&number, unit, language).into()
             }
             Self::Exact(number, unit) => with_unit(number, unit, language).into(),
-            Self::Time(time) => format_timestamp(time, language),
+            Self::Time(time) => localize_timestamp(time, language),
             Self::Day(day) => format_day(day, language, true),
             Self::MonthDay(day) => format_day(day, language, false),
             Self::Month(month) => format_month(month, language),

@@ -118,7 +118,7 @@ impl ApiError {
         self.with_retry_after(1)
     }
 
-    /// Entry of the error table for this code.
+    /// Returns the entry of the error table for this code.
     #[must_use]
     pub const fn spec(&self) -> ErrorSpec {
         self.code.spec()

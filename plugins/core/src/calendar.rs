@@ -52,7 +52,7 @@ impl BudgetPeriod {
         }
     }
 
-    /// End of the period that contains `now`.
+    /// Returns the end of the period that contains `now`; both are durations since 1 January 1970, UTC.
     #[must_use]
     pub fn end(self, now: Duration) -> Duration {
         let end = match self {
@@ -64,7 +64,7 @@ impl BudgetPeriod {
 }
 
 impl UtcDay {
-    /// Day of a timestamp in Unix seconds.
+    /// Returns the day of a timestamp in Unix seconds.
     #[must_use]
     pub fn from_unix(unix: u64) -> Self {
         Self(date_time(unix).date())
@@ -79,20 +79,20 @@ impl UtcDay {
         Date::new(first.year(), first.month(), day).ok().map(Self)
     }
 
-    /// First second of the day, in Unix seconds.
+    /// Returns the first second of the day, in Unix seconds.
     #[must_use]
     pub fn start(self) -> u64 {
         let since = self.0.to_datetime(Time::midnight()).duration_since(EPOCH);
         u64::try_from(since.as_secs()).unwrap_or_default()
     }
 
-    /// Following day; for the last day of the year 9999, that day itself.
+    /// Returns the following day; for the last day of the year 9999, that day itself.
     #[must_use]
     pub fn next(self) -> Self {
         Self(self.0.tomorrow().unwrap_or(self.0))
     }
 
-    /// Monday of the week; 1 January 1970 for the days before the first Monday.
+    /// Returns the Monday of the week; 1 January 1970 for the days before the first Monday.
     #[must_use]
     pub fn monday(self) -> Self {
         let days_before = self.0.weekday().to_monday_zero_offset();
@@ -102,7 +102,7 @@ impl UtcDay {
 }
 
 impl UtcMonth {
-    /// Month of a timestamp in Unix seconds.
+    /// Returns the month of a timestamp in Unix seconds.
     #[must_use]
     pub fn from_unix(unix: u64) -> Self {
         Self(date_time(unix).date().first_of_month())
@@ -117,13 +117,24 @@ impl UtcMonth {
         Date::new(year, month, 1).ok().filter(|_| year >= 1970).map(Self)
     }
 
-    /// First day of the month.
+    /// Returns the first day of the month.
     #[must_use]
     pub const fn first_day(self) -> UtcDay {
         UtcDay(self.0)
     }
 
-    /// Following month; for December 9999, that month itself.
+    /// Returns the last day of the month.
+    #[must_use]
+    pub fn last_day(self) -> UtcDay {
+        UtcDay(self.0.last_of_month())
+    }
+
+    /// Returns this month and those that follow it, up to December 9999.
+    pub fn iter_from(self) -> impl Iterator<Item = Self> {
+        std::iter::successors(Some(self), |month| Some(month.next()).filter(|next| next != month))
+    }
+
+    /// Returns the following month; for December 9999, that month itself.
     #[must_use]
     pub fn next(self) -> Self {
         Self(self.0.last_of_month().tomorrow().unwrap_or(self.0))
@@ -142,7 +153,7 @@ impl fmt::Display for UtcMonth {
     }
 }
 
-/// Date and time of Unix seconds; the last second of the year 9999 if they are later.
+/// Returns the date and time of a timestamp in Unix seconds; at most the last second of the year 9999.
 fn date_time(unix: u64) -> DateTime {
     let seconds = i64::try_from(unix.min(MAX_UNIX_SECONDS)).unwrap_or_default();
     EPOCH.saturating_add(SignedDuration::from_secs(seconds))

@@ -88,11 +88,11 @@ pub struct DialectSpec {
     /// Name in the configuration, logs and metrics.
     pub name: &'static str,
     /// Prefix of the paths whose errors are written in this dialect; `None` for a dialect of providers only.
-    pub client_path: Option<&'static str>,
+    pub client_path_prefix: Option<&'static str>,
     /// Path below a provider's base URL.
     pub provider_path: &'static str,
     /// Form of request bodies after validation.
-    pub request_form: RequestBodyFormat,
+    pub request_body_format: RequestBodyFormat,
     /// Conventions of headers and errors.
     pub http: &'static HttpConventions,
     /// Form of the model name that answers contain.
@@ -158,9 +158,9 @@ const MESSAGES_CONVENTIONS: HttpConventions = HttpConventions {
 const CHAT: DialectSpec = DialectSpec {
     dialect: Dialect::Chat,
     name: "chat",
-    client_path: Some("/v1/chat"),
+    client_path_prefix: Some("/v1/chat"),
     provider_path: "/chat/completions",
-    request_form: RequestBodyFormat::Chat,
+    request_body_format: RequestBodyFormat::Chat,
     http: &CHAT_CONVENTIONS,
     answer_model: AnswerModelName::WithoutFlavor,
     has_completions: true,
@@ -177,9 +177,9 @@ const CHAT: DialectSpec = DialectSpec {
 const MESSAGES: DialectSpec = DialectSpec {
     dialect: Dialect::Messages,
     name: "messages",
-    client_path: Some("/v1/messages"),
+    client_path_prefix: Some("/v1/messages"),
     provider_path: "/messages",
-    request_form: RequestBodyFormat::Messages,
+    request_body_format: RequestBodyFormat::Messages,
     http: &MESSAGES_CONVENTIONS,
     answer_model: AnswerModelName::AsSent,
     has_completions: false,
@@ -201,9 +201,9 @@ const MESSAGES: DialectSpec = DialectSpec {
 const RESPONSES: DialectSpec = DialectSpec {
     dialect: Dialect::Responses,
     name: "responses",
-    client_path: Some("/v1/responses"),
+    client_path_prefix: Some("/v1/responses"),
     provider_path: "/responses",
-    request_form: RequestBodyFormat::Chat,
+    request_body_format: RequestBodyFormat::Chat,
     http: &CHAT_CONVENTIONS,
     answer_model: AnswerModelName::WithoutFlavor,
     has_completions: false,
@@ -266,19 +266,19 @@ impl Dialect {
     /// Returns the form of this dialect's request bodies after validation.
     #[must_use]
     pub const fn request_body_format(self) -> RequestBodyFormat {
-        self.spec().request_form
+        self.spec().request_body_format
     }
 
-    /// Returns the client's name for the top-level member of the request form in which `path` begins, or `path` itself
-    /// if the member has the same name in this dialect.
+    /// Returns this dialect's name for the top-level member in which `path` begins (a path in the chat form), or `path`
+    /// itself if the member has the same name in this dialect.
     #[must_use]
     pub fn client_member_name(self, path: &str) -> &str {
         let root = path.split(['[', '.']).next().unwrap_or(path);
         self.spec().member_names.iter().find(|(name, _)| *name == root).map_or(path, |(_, own)| own)
     }
 
-    /// Returns this dialect's name for the member that a provider of another dialect names by `path`. The
-    /// position inside the conversation is left out, because the two dialects number its messages differently.
+    /// Returns this dialect's name for the member that a provider of the dialect `provider` names by `path`. If the two
+    /// dialects differ, the position inside the conversation is left out, because they number its messages differently.
     #[must_use]
     pub fn name_of_provider_member(self, provider: Self, path: &str) -> &str {
         if self == provider {
@@ -295,10 +295,10 @@ impl Dialect {
         }
     }
 
-    /// Returns the dialect of the endpoint at a path.
+    /// Returns the dialect whose [`DialectSpec::client_path`] begins this path; `None` if there is none.
     #[must_use]
     pub fn from_path(path: &str) -> Option<Self> {
-        let is_own = |row: &&&DialectSpec| row.client_path.is_some_and(|own| path.starts_with(own));
+        let is_own = |row: &&&DialectSpec| row.client_path_prefix.is_some_and(|own| path.starts_with(own));
         DIALECTS.iter().find(is_own).map(|row| row.dialect)
     }
 }
@@ -312,7 +312,10 @@ mod tests {
         for (at, row) in DIALECTS.iter().enumerate() {
             assert_eq!((row.dialect as usize, row.dialect.spec().name), (at, row.name));
             assert_eq!(Dialect::from_name(row.name), Some(row.dialect));
-            assert_eq!(row.client_path.and_then(Dialect::from_path), row.client_path.map(|_| row.dialect));
+            assert_eq!(
+                row.client_path_prefix.and_then(Dialect::from_path),
+                row.client_path_prefix.map(|_| row.dialect)
+            );
             assert!(DIALECTS.iter().skip(at + 1).all(|other| other.name != row.name));
         }
         assert_eq!(Dialect::Responses.client_member_name("messages[3].content"), "input");

@@ -2,7 +2,7 @@
 
 /// Maximum length of a function name at providers, in bytes.
 pub const MAX_FUNCTION_NAME_BYTES: usize = 64;
-/// Length of the hash at the end of a replacement, with the `_` before it.
+/// Length in bytes of the hash at the end of a replacement, with the `_` before it.
 const HASH_BYTES: usize = 17;
 
 /// Offset basis of FNV-1a, the initial value for [`fnv1a_update`].

@@ -17,11 +17,11 @@ pub struct BodyMember {
     /// Key without quotes, unescaped.
     pub name: Box<str>,
     /// Range from the key's opening quote to the end of the value.
-    pub member: Range<usize>,
+    pub member_range: Range<usize>,
     /// Range of the value without surrounding white space.
-    pub value: Range<usize>,
-    /// Ranges in the body of the long strings in the value, sorted. Validation has found their ends, so that a reader
-    /// need not scan them again.
+    pub value_range: Range<usize>,
+    /// Ranges in the body of the strings of at least 4 KiB in the value, sorted. Validation has found their ends, so
+    /// that a reader need not scan them again.
     pub long_strings: Vec<Range<usize>>,
 }
 
@@ -152,7 +152,7 @@ pub struct InferenceRequest {
     /// of their tokens. A token id counts as 4 bytes; texts to be spoken count in characters.
     pub prompt_bytes: usize,
     /// Number of inline and linked images in the prompt.
-    pub images: u32,
+    pub image_count: u32,
     /// Features of the conversation that some providers do not accept unchanged.
     pub history: HistoryFeatures,
 }
@@ -189,7 +189,7 @@ impl InferenceRequest {
             thinking: ThinkingDisplay::Off,
             responses: None,
             prompt_bytes: 0,
-            images: 0,
+            image_count: 0,
             history: HistoryFeatures::default(),
         }
     }
@@ -201,9 +201,9 @@ impl InferenceRequest {
         TokenUsage::estimate(self.prompt_bytes, output_bytes)
     }
 
-    /// Upper bound of the prompt tokens, from the number of bytes: a token of text has at least one byte. Includes
-    /// [`UsageBounds::MAX_IMAGE_TOKENS`] for each image, the tokens of a chat template, those that a model adds to
-    /// each input or document, and the query once for each reranked document.
+    /// Returns the upper bound of the prompt tokens, from the number of bytes: a token of text has at least one byte.
+    /// Includes [`UsageBounds::MAX_IMAGE_TOKENS`] for each image, the tokens of a chat template, those that a model
+    /// adds to each input or document, and the query once for each reranked document.
     #[must_use]
     pub fn max_input_tokens(&self) -> u64 {
         let of = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
@@ -226,7 +226,7 @@ impl InferenceRequest {
                 of(self.body.len()).saturating_add(again).saturating_add(each(rerank.documents.len()))
             }
         };
-        let images = u64::from(self.images).saturating_mul(UsageBounds::MAX_IMAGE_TOKENS);
+        let images = u64::from(self.image_count).saturating_mul(UsageBounds::MAX_IMAGE_TOKENS);
         let template = match self.task {
             InferenceTask::Complete(_) | InferenceTask::Embed(_) | InferenceTask::Rerank(_) => 0,
             _ => UsageBounds::MAX_TEMPLATE_TOKENS,
@@ -234,8 +234,8 @@ impl InferenceRequest {
         text.saturating_add(images).saturating_add(template)
     }
 
-    /// Bounds of the usage that a provider may report. `delivered` and `least_output`, which depend on the delivered
-    /// bytes, do not restrict it yet.
+    /// Returns the bounds of the usage that a provider may report. `delivered` and `least_output`, which depend on the
+    /// delivered bytes, do not restrict it yet.
     #[must_use]
     pub fn usage_bounds(&self, target: &AttemptTarget<'_>) -> UsageBounds {
         let window = target.capabilities.context_length.unwrap_or(TokenUsage::MAX_PLAUSIBLE_TOKENS);
@@ -245,7 +245,14 @@ impl InferenceRequest {
         let undelivered =
             cap.saturating_mul(self.generation_count().saturating_sub(u64::from(self.n.max(1))));
         let (input, least_input) = (self.max_input_tokens_for_window(window), self.min_input_tokens(window));
-        UsageBounds { input, output, delivered: u64::MAX, undelivered, least_input, least_output: 0 }
+        UsageBounds {
+            input,
+            output,
+            max_delivered: u64::MAX,
+            max_undelivered: undelivered,
+            least_input,
+            least_output: 0,
+        }
     }
 
     /// Returns the lower bound of the prompt tokens. For embeddings and rerank the bound is at most 1, because the
@@ -259,8 +266,9 @@ impl InferenceRequest {
         }
     }
 
-    /// Upper bound of the prompt tokens that a model with this context window can read. Each prompt of a text
-    /// completion, each input or text and each document has the whole window; images and transcriptions have no window.
+    /// Returns the upper bound of the prompt tokens that a model with this context window can read. Each prompt of a
+    /// text completion, each input or text and each document has the whole window; images and transcriptions have no
+    /// window.
     #[must_use]
     pub fn max_input_tokens_for_window(&self, window: u64) -> u64 {
         let texts = match &self.task {
@@ -278,7 +286,7 @@ impl InferenceRequest {
         self.max_input_tokens().min(window.saturating_mul(texts))
     }
 
-    /// Number of texts that the request generates, at least 1.
+    /// Returns the number of texts that the request generates, at least 1.
     #[must_use]
     pub fn generation_count(&self) -> u64 {
         match &self.task {
@@ -287,20 +295,20 @@ impl InferenceRequest {
         }
     }
 
-    /// True if the request has several choices, and the gateway can send one request for each choice instead.
+    /// Returns true if the request has several choices, and the gateway can send one request for each choice instead.
     #[must_use]
     pub const fn has_separable_choices(&self) -> bool {
         self.n > 1 && matches!(self.task, InferenceTask::Chat)
     }
 
-    /// True if the answer is a stream of server-sent events.
+    /// Returns true if the answer is a stream of server-sent events.
     #[must_use]
     pub fn streams_events(&self) -> bool {
         self.stream && self.streamed_content_type().is_none()
     }
 
-    /// Content type of an answer that is streamed as plain bytes; `None` for server-sent events and for a complete
-    /// answer.
+    /// Returns the content type of an answer that is streamed as plain bytes; `None` for server-sent events and for a
+    /// complete answer.
     #[must_use]
     pub fn streamed_content_type(&self) -> Option<&'static str> {
         match &self.task {
@@ -313,20 +321,21 @@ impl InferenceRequest {
         }
     }
 
-    /// Number of times that providers may read the prompt: once for each choice if the choices can be requested
-    /// separately, otherwise once.
+    /// Returns the number of times that providers may read the prompt: once for each choice if the choices can be
+    /// requested separately, otherwise once.
     #[must_use]
     pub fn prompt_read_count(&self) -> u64 {
         if self.has_separable_choices() { u64::from(self.n) } else { 1 }
     }
 
-    /// True if the text of the answer begins with the prompt.
+    /// Returns true if the text of the answer begins with the prompt.
     #[must_use]
     pub const fn echoes_prompt(&self) -> bool {
         matches!(&self.task, InferenceTask::Complete(task) if task.echo)
     }
 
-    /// Number of diffusion steps that an image request names in `num_inference_steps` or `steps`.
+    /// Returns the number of diffusion steps that an image request states in `num_inference_steps` or `steps`; `None`
+    /// if it states no whole number.
     #[must_use]
     pub fn diffusion_steps(&self) -> Option<u32> {
         let value = self.member_value("num_inference_steps").or_else(|| self.member_value("steps"))?;
@@ -336,7 +345,7 @@ impl InferenceRequest {
     /// Returns the bytes of a top-level member's value. `null` counts as absent.
     #[must_use]
     pub fn member_value(&self, name: &str) -> Option<&[u8]> {
-        let value = self.body.get(self.members.get(name)?.value.clone())?;
+        let value = self.body.get(self.members.get(name)?.value_range.clone())?;
         (value != b"null").then_some(value)
     }
 
@@ -348,7 +357,7 @@ impl InferenceRequest {
         let (Some(details), false) = (&self.responses, refusal.is_client_param) else { return refusal };
         let Some(path) = refusal.param.take() else { return refusal };
         let root = path.split(['[', '.']).next().unwrap_or(&path);
-        if details.foreign_members.contains(&root) {
+        if details.chat_named_members.contains(&root) {
             return refusal.with_param(path).mark_param_as_sent();
         }
         let own = details.client_param_path(&path);
@@ -396,8 +405,8 @@ mod tests {
             max_tokens: None,
             adjustment: RequestAdjustment::default(),
             answer_model: "m",
-            id: "1",
-            created: 0,
+            answer_id: "1",
+            answer_created: 0,
         };
         request.usage_bounds(&target).input
     }

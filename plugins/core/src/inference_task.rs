@@ -57,7 +57,7 @@ pub enum PassthroughDelivery {
 pub struct CompletionTask {
     /// Prompts in order, each a JSON string with its quotes or an array of token ids; never empty.
     pub prompts: Vec<Bytes>,
-    /// True if a prompt is an array of token ids.
+    /// True if at least one prompt is an array of token ids.
     pub has_token_ids: bool,
     /// True if each text begins with its prompt.
     pub echo: bool,
@@ -68,7 +68,7 @@ pub struct CompletionTask {
 }
 
 impl CompletionTask {
-    /// Number of texts that the request generates.
+    /// Returns the number of texts that the request generates.
     #[must_use]
     pub fn generation_count(&self) -> u64 {
         (self.prompts.len() as u64).saturating_mul(u64::from(self.generations_per_prompt))
@@ -108,13 +108,13 @@ impl EmbeddingInputs {
         }
     }
 
-    /// Number of inputs.
+    /// Returns the number of inputs.
     #[must_use]
     pub fn len(&self) -> usize {
         self.values().len()
     }
 
-    /// True if there are no inputs, which validation refuses.
+    /// Returns true if there are no inputs, which validation refuses.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.values().is_empty()

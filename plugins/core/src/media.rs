@@ -18,7 +18,7 @@ impl ImageSize {
     /// Maximum width and height, in pixels.
     pub const MAX_SIDE_PIXELS: u32 = 16_384;
 
-    /// Number of pixels of the image.
+    /// Returns the number of pixels of the image.
     #[must_use]
     pub fn pixel_count(self) -> u64 {
         u64::from(self.width) * u64::from(self.height)
@@ -76,7 +76,7 @@ pub enum TranscriptFormat {
 }
 
 impl TranscriptFormat {
-    /// True if the format has timestamps.
+    /// Returns true if the format has timestamps.
     #[must_use]
     pub const fn has_timestamps(self) -> bool {
         matches!(self, Self::Verbose | Self::Srt | Self::Vtt)
@@ -175,7 +175,7 @@ pub struct GeneratedImage {
     pub revised_prompt: Option<Bytes>,
 }
 
-/// Location of an image.
+/// Content of an image, or the place to fetch it from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ImageSource {
     /// Base64 data in the response.

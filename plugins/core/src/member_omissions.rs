@@ -20,8 +20,8 @@ pub struct MemberOmissions {
 }
 
 impl MemberOmissions {
-    /// Returns the members to leave out after a refusal that names none; `None` if the request contains none of them.
-    /// `possible` are the members that the provider may mean, and `changes` returns true if the request would change
+    /// Returns the members to leave out after a refusal that names none. `possible` are the members that the provider
+    /// may mean; `None` if the request contains none of these. `changes` returns true if the request would change
     /// without a set of members.
     pub fn guess_refused_members(
         &self,

@@ -63,17 +63,17 @@ pub struct KindSpec {
     /// Scope that an API key needs for this kind.
     pub scope: &'static str,
     /// Usual input modality.
-    pub input: &'static str,
+    pub input_modality: &'static str,
     /// Usual output modality.
-    pub output: &'static str,
+    pub output_modality: &'static str,
     /// Parameters that requests may set if the configuration of a model lists none.
     pub parameters: &'static [&'static str],
     /// Unit in which the work of this kind is counted.
     pub unit: WorkUnit,
     /// Formula of the energy of an answer of this kind.
-    pub footprint: EnergyFormula,
+    pub energy_formula: EnergyFormula,
     /// Flavor of requests whose model id has no flavor.
-    pub flavor: &'static str,
+    pub default_flavor: &'static str,
 }
 
 /// Parameters that engines of chat models (vLLM, SGLang, llama.cpp, TGI and hosted ones) usually accept.
@@ -103,12 +103,12 @@ pub const MODEL_KINDS: &[KindSpec] = &[
         catalog_type: "chat",
         paths: "/v1/chat/completions, /v1/completions, /v1/messages or /v1/responses",
         scope: "inference.chat",
-        input: "text",
-        output: "text",
+        input_modality: "text",
+        output_modality: "text",
         parameters: CHAT_PARAMETERS,
         unit: WorkUnit::GeneratedTokens,
-        footprint: EnergyFormula::Generator,
-        flavor: "balanced",
+        energy_formula: EnergyFormula::Generator,
+        default_flavor: "balanced",
     },
     KindSpec {
         kind: ModelKind::Embedding,
@@ -116,12 +116,12 @@ pub const MODEL_KINDS: &[KindSpec] = &[
         catalog_type: "embeddings",
         paths: "/v1/embeddings",
         scope: "inference.embeddings",
-        input: "text",
-        output: "embeddings",
+        input_modality: "text",
+        output_modality: "embeddings",
         parameters: &["encoding_format"],
         unit: WorkUnit::InputTokens,
-        footprint: EnergyFormula::Encoder,
-        flavor: "price",
+        energy_formula: EnergyFormula::Encoder,
+        default_flavor: "price",
     },
     KindSpec {
         kind: ModelKind::Rerank,
@@ -129,12 +129,12 @@ pub const MODEL_KINDS: &[KindSpec] = &[
         catalog_type: "rerank",
         paths: "/v1/rerank",
         scope: "inference.rerank",
-        input: "text",
-        output: "scores",
+        input_modality: "text",
+        output_modality: "scores",
         parameters: &["top_n", "return_documents"],
         unit: WorkUnit::InputTokens,
-        footprint: EnergyFormula::Encoder,
-        flavor: "balanced",
+        energy_formula: EnergyFormula::Encoder,
+        default_flavor: "balanced",
     },
     KindSpec {
         kind: ModelKind::Image,
@@ -142,12 +142,12 @@ pub const MODEL_KINDS: &[KindSpec] = &[
         catalog_type: "image",
         paths: "/v1/images/generations",
         scope: "inference.images",
-        input: "text",
-        output: "image",
+        input_modality: "text",
+        output_modality: "image",
         parameters: &["n", "size", "response_format"],
         unit: WorkUnit::Images,
-        footprint: EnergyFormula::Images,
-        flavor: "balanced",
+        energy_formula: EnergyFormula::Images,
+        default_flavor: "balanced",
     },
     KindSpec {
         kind: ModelKind::Transcription,
@@ -155,12 +155,12 @@ pub const MODEL_KINDS: &[KindSpec] = &[
         catalog_type: "audio",
         paths: "/v1/audio/transcriptions",
         scope: "inference.audio",
-        input: "audio",
-        output: "text",
+        input_modality: "audio",
+        output_modality: "text",
         parameters: &["language", "prompt", "response_format"],
         unit: WorkUnit::AudioSeconds,
-        footprint: EnergyFormula::Audio,
-        flavor: "balanced",
+        energy_formula: EnergyFormula::Audio,
+        default_flavor: "balanced",
     },
     KindSpec {
         kind: ModelKind::Speech,
@@ -168,12 +168,12 @@ pub const MODEL_KINDS: &[KindSpec] = &[
         catalog_type: "speech",
         paths: "/v1/audio/speech",
         scope: "inference.audio",
-        input: "text",
-        output: "audio",
+        input_modality: "text",
+        output_modality: "audio",
         parameters: &["voice", "response_format", "speed", "instructions"],
         unit: WorkUnit::AudioSeconds,
-        footprint: EnergyFormula::Audio,
-        flavor: "balanced",
+        energy_formula: EnergyFormula::Audio,
+        default_flavor: "balanced",
     },
     KindSpec {
         kind: ModelKind::Moderation,
@@ -181,12 +181,12 @@ pub const MODEL_KINDS: &[KindSpec] = &[
         catalog_type: "moderation",
         paths: "/v1/moderations",
         scope: "inference.chat",
-        input: "text",
-        output: "scores",
+        input_modality: "text",
+        output_modality: "scores",
         parameters: &[],
         unit: WorkUnit::InputTokens,
-        footprint: EnergyFormula::Encoder,
-        flavor: "price",
+        energy_formula: EnergyFormula::Encoder,
+        default_flavor: "price",
     },
 ];
 
@@ -213,19 +213,19 @@ impl ModelKind {
         &MODEL_KINDS[self as usize]
     }
 
-    /// Name in the configuration, logs and metrics.
+    /// Returns the name in the configuration, logs and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         self.spec().name
     }
 
-    /// Model kind with this name.
+    /// Returns the model kind with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         MODEL_KINDS.iter().find(|row| row.name == name).map(|row| row.kind)
     }
 
-    /// True for models that generate tokens.
+    /// Returns true for models that generate tokens.
     #[must_use]
     pub const fn generates_tokens(self) -> bool {
         matches!(self.spec().unit, WorkUnit::GeneratedTokens)
@@ -249,7 +249,7 @@ mod tests {
     fn the_paths_of_a_chat_model_are_those_of_all_dialects() {
         let paths = ModelKind::Chat.spec().paths;
         for row in crate::dialect::DIALECTS {
-            assert!(row.client_path.is_none_or(|path| paths.contains(path)), "{:?}", row.dialect);
+            assert!(row.client_path_prefix.is_none_or(|path| paths.contains(path)), "{:?}", row.dialect);
         }
     }
 }

@@ -67,7 +67,7 @@ pub struct OfferProperties<'f> {
 }
 
 impl OfferFilters {
-    /// True if an offer passes this filter.
+    /// Returns true if an offer passes this filter.
     #[must_use]
     pub fn filter_allows_offer(&self, filter: OfferFilterKind, facts: &OfferProperties<'_>) -> bool {
         match filter {
@@ -86,14 +86,14 @@ impl OfferFilters {
         }
     }
 
-    /// True if an offer passes all filters.
+    /// Returns true if an offer passes all filters.
     #[must_use]
     pub fn allows_offer(&self, facts: &OfferProperties<'_>) -> bool {
         OfferFilterKind::ALL.iter().all(|filter| self.filter_allows_offer(*filter, facts))
     }
 
-    /// True if the request demands a minimum speed and the speed of the offer is unknown. The other filters are not
-    /// compared.
+    /// Returns true if the request demands a minimum speed and the speed of the offer is unknown. The other filters are
+    /// not compared.
     #[must_use]
     pub fn is_speed_unverified(&self, facts: &OfferProperties<'_>) -> bool {
         self.min_speed_tps.is_some() && facts.speed.is_none()

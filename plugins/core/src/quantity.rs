@@ -12,7 +12,7 @@ pub struct MicroCredits(pub i64);
 pub struct NanoKwh(pub i64);
 
 impl MicroCredits {
-    /// Credits as an exact decimal with six decimal places.
+    /// Returns the amount in credits, as an exact decimal with six decimal places.
     #[must_use]
     pub fn credits(self) -> Decimal {
         Decimal::new(self.0, 6)
@@ -27,7 +27,7 @@ impl MicroCredits {
 }
 
 impl NanoKwh {
-    /// Kilowatt-hours as an exact decimal with nine decimal places.
+    /// Returns the energy in kilowatt-hours, as an exact decimal with nine decimal places.
     #[must_use]
     pub fn kwh(self) -> Decimal {
         Decimal::new(self.0, 9)

@@ -85,15 +85,16 @@ pub enum AdjustableMember {
     UserAgent,
     /// Forwarded headers `traceparent` and `tracestate`.
     TraceContext,
-    /// Word of a reasoning effort that few providers accept, such as `none`. If it is omitted, the nearest common word
-    /// is used.
+    /// Value of a reasoning effort that few providers accept, such as `none`. If it is omitted, the nearest common
+    /// value is sent.
     ExactEffort,
 }
 
 use AdjustableMember as E;
 
 /// Members and headers, each with the lower-case words that identify it in the message or the field path of a
-/// provider's error. [`AdjustableMember::Reasoning`] has no row: its words are those of [`AdjustableMember::ReasoningName`].
+/// provider's error. [`AdjustableMember::Reasoning`] has no row: its words are those of
+/// [`AdjustableMember::ReasoningName`].
 pub const MEMBER_ERROR_WORDS: &[(AdjustableMember, &[&str])] = &[
     (E::StreamOptions, &["stream_options", "stream options", "include_usage"]),
     (E::MultipleChoices, &["n", "n_cmpl", "best_of", "num_choices", "multiple choices", "number of choices"]),
@@ -137,7 +138,7 @@ pub const MEMBER_ERROR_WORDS: &[(AdjustableMember, &[&str])] = &[
 ];
 
 /// Pairs of an inner member and the member that contains it: an error message about the inner member also names the
-/// outer one, as a part of the path. `ExactEffort`, which replaces a word of a member, counts as inside that member.
+/// outer one, as a part of the path. `ExactEffort`, a value of members, counts as inside of these members.
 const NARROWER: &[(AdjustableMember, AdjustableMember)] = &[
     (E::ReasoningSummary, E::ReasoningObject),
     (E::Effort, E::ReasoningObject),
@@ -148,7 +149,7 @@ const NARROWER: &[(AdjustableMember, AdjustableMember)] = &[
 ];
 
 impl AdjustableMember {
-    /// Names of the headers; empty for a member of the body.
+    /// Returns the names of the headers; empty for a member of the body.
     #[must_use]
     pub const fn header_names(self) -> &'static [&'static str] {
         match self {
@@ -195,7 +196,7 @@ impl AdjustableMemberSet {
         E::ImageCount,
     ]);
 
-    /// Set from the bits returned by [`AdjustableMemberSet::bits`].
+    /// Creates a set from the bits returned by [`AdjustableMemberSet::bits`].
     #[must_use]
     pub const fn from_bits(bits: u64) -> Self {
         Self(bits)
@@ -207,7 +208,7 @@ impl AdjustableMemberSet {
         self.0
     }
 
-    /// Set of members with one element.
+    /// Creates a set with one element.
     #[must_use]
     pub const fn from_member(extra: AdjustableMember) -> Self {
         Self(1 << extra as u32)
@@ -222,46 +223,47 @@ impl AdjustableMemberSet {
         all
     }
 
-    /// Set of the members that an error message names; `names` returns true if the message contains a word.
+    /// Returns the set of the members that an error message names; `names` returns true if the message contains a word.
     #[must_use]
     pub fn named_in_message(mut names: impl FnMut(&str) -> bool) -> Self {
         let rows = MEMBER_ERROR_WORDS.iter().filter(|(_, words)| words.iter().any(|word| names(word)));
         rows.fold(Self::NONE, |all, (extra, _)| all.union(Self::from_member(*extra)))
     }
 
-    /// True if the set contains this element.
+    /// Returns true if the set contains this element.
     #[must_use]
     pub const fn contains(self, extra: AdjustableMember) -> bool {
         self.0 & Self::from_member(extra).0 != 0
     }
 
-    /// True if the set is empty.
+    /// Returns true if the set is empty.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Union of two sets of members.
+    /// Returns the union of two sets of members.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Intersection of two sets of members.
+    /// Returns the intersection of two sets of members.
     #[must_use]
     pub const fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// Elements of this set of members that are not in the other set.
+    /// Returns the elements of this set of members that are not in the other set.
     #[must_use]
     pub const fn difference(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// Members to omit from the next request, after an error message has named the members of this set; `left_out` are
-    /// those omitted already. If the alternative name of reasoning is refused too, the engine accepts neither name, and
-    /// the reasoning itself is omitted. `MultipleChoices` is not omitted: the choices are requested separately instead.
+    /// Returns the members to omit from the next request, after an error message has named the members of this set;
+    /// `left_out` are those omitted already. If the alternative name of reasoning is refused too, the engine accepts
+    /// neither name, and the reasoning itself is omitted. `MultipleChoices` is not omitted: the choices are requested
+    /// separately instead.
     #[must_use]
     pub const fn next_omissions(self, left_out: Self) -> Self {
         let fresh = self.difference(left_out).difference(Self::from_member(E::MultipleChoices));
@@ -271,20 +273,21 @@ impl AdjustableMemberSet {
         fresh
     }
 
-    /// Set without each member that contains another member of the set.
+    /// Returns the set without each member that contains another member of the set.
     #[must_use]
     pub fn without_containing_members(self) -> Self {
         let broader = NARROWER.iter().filter(|(narrow, _)| self.contains(*narrow));
         broader.fold(self, |rest, (_, broad)| rest.difference(Self::from_member(*broad)))
     }
 
-    /// Elements of the set, in the order of [`MEMBER_ERROR_WORDS`]; [`AdjustableMember::Reasoning`] is the last one.
+    /// Returns the elements of the set, in the order of [`MEMBER_ERROR_WORDS`]; [`AdjustableMember::Reasoning`] is the
+    /// last one.
     pub fn iter(self) -> impl Iterator<Item = AdjustableMember> {
         let all = MEMBER_ERROR_WORDS.iter().map(|(extra, _)| *extra).chain([E::Reasoning]);
         all.filter(move |extra| self.contains(*extra))
     }
 
-    /// Header names of all elements.
+    /// Returns the header names of all elements.
     pub fn header_names(self) -> impl Iterator<Item = &'static str> {
         let rows = MEMBER_ERROR_WORDS.iter().filter(move |(extra, _)| self.contains(*extra));
         rows.flat_map(|(extra, _)| extra.header_names().iter().copied())
@@ -308,7 +311,7 @@ pub enum ReasoningName {
 }
 
 impl ReasoningName {
-    /// Name of the JSON member.
+    /// Returns the name of the JSON member.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -344,7 +347,8 @@ pub enum ChoiceSelection {
 pub struct RequestAdjustment {
     /// Members to omit from the request.
     pub omitted: AdjustableMemberSet,
-    /// Name of reasoning in the offer's responses.
+    /// Name of reasoning that the offer accepted after it had refused the other one, or else the name in its responses;
+    /// `None` if unknown, or if the configuration states the name.
     pub reasoning_name: Option<ReasoningName>,
     /// Requested choices.
     pub choices: ChoiceSelection,
@@ -353,7 +357,7 @@ pub struct RequestAdjustment {
 /// Properties of an offer observed in a response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OfferObservation {
-    /// Name of reasoning in the response.
+    /// Name of reasoning in the response; `None` if the response has no reasoning.
     pub reasoning_name: Option<ReasoningName>,
     /// True if the provider generated far more than the allowed tokens, so that the gateway cut the answer.
     pub exceeds_output_limit: bool,

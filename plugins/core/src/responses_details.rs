@@ -48,13 +48,13 @@ pub struct ResponsesDetails {
     /// True if the request is for a background response.
     pub in_background: bool,
     /// Names of members that the client sent as in the chat form, although this dialect has other names for them.
-    pub foreign_members: Vec<&'static str>,
+    pub chat_named_members: Vec<&'static str>,
     /// For each message of the assistant in the chat form, the messages of the conversation that were joined to form
     /// it.
     pub earlier_messages: Vec<Vec<EarlierAnswerMessage>>,
     /// For each message of the chat form, the parts of the request from which it was written.
     pub message_origins: Vec<ChatMessageOrigin>,
-    /// Members that may name the session of the request.
+    /// Members that may identify the session of the request.
     pub session: SessionHints,
 }
 
@@ -122,18 +122,19 @@ impl ChatMessageOrigin {
 /// answer are joined to a single message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EarlierAnswerMessage {
-    /// Phase that the client states.
+    /// Value of `phase` in the message, such as `commentary`; `None` if the client sent none.
     pub phase: Option<&'static str>,
-    /// Length of the text as the body of a JSON string, in bytes.
+    /// Length of the text in bytes, as in a JSON string: with escapes, without quotes.
     pub bytes: usize,
 }
 
 impl EarlierAnswerMessage {
-    /// Text between joined messages, as the body of a JSON string.
+    /// Text between joined messages, as in a JSON string: with escapes, without quotes.
     pub const SEPARATOR: &str = r"\n\n";
 }
 
-/// Members of a responses request that may name its session, as JSON values. The chat form has none of them.
+/// Members of a responses request that may identify its session, as JSON values. They are kept here because the chat
+/// form of the body does not contain them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionHints {
     /// `prompt_cache_key` of the request.
@@ -167,7 +168,7 @@ pub struct StoredInput {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredResponseAccess {
     /// Permission to store the response, which decides on the effect of `store` and `background`.
-    pub access: ResponseStorePermission,
+    pub store_permission: ResponseStorePermission,
     /// Conversation to which `previous_response_id` refers.
     pub previous: PreviousResponse,
 }

@@ -24,7 +24,7 @@ pub fn encode_opaque_reasoning(text: &str) -> String {
     sealed
 }
 
-/// Returns the reasoning text of a sealed value; `None` for a value of another origin.
+/// Returns the reasoning text of a sealed value; `None` for a value that is damaged or of another origin.
 #[must_use]
 pub fn decode_opaque_reasoning(sealed: &str) -> Option<String> {
     let bytes = URL_SAFE_NO_PAD.decode(sealed.strip_prefix(PREFIX)?).ok()?;

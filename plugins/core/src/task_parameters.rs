@@ -84,7 +84,7 @@ pub const RERANK_PARAMETERS: &[TaskParameter] = &[
 ];
 
 impl InferenceRequest {
-    /// Returns the parameters of the request that change its result, with their values.
+    /// Returns the parameters that the request sets to a value that is not neutral, with these values as JSON.
     pub fn task_parameters(&self) -> impl Iterator<Item = (&'static TaskParameter, &[u8])> {
         let parameters = match self.task {
             InferenceTask::Embed(_) => EMBEDDING_PARAMETERS,
@@ -98,15 +98,16 @@ impl InferenceRequest {
         })
     }
 
-    /// Returns the first parameter that this offer does not list and that would change the result.
+    /// Returns the name of the first parameter that changes the result and that the offer does not accept (`accepts`);
+    /// `None` if the offer can serve the request.
     #[must_use]
     pub fn unlisted_task_parameter(&self, accepts: impl Fn(&str) -> bool) -> Option<&'static str> {
         let constraints = self.task_parameters().filter(|(parameter, _)| !parameter.is_tuning);
         constraints.map(|(parameter, _)| parameter.name).find(|name| !accepts(name))
     }
 
-    /// Appends the parameters that the offer lists, or that its request format has (`own`), to a request body, each after
-    /// a comma.
+    /// Appends to a request body the parameters that the offer lists, or that its request format has (`own`), each
+    /// after a comma.
     pub fn write_task_parameters(&self, target: &AttemptTarget<'_>, own: &[&str], body: &mut Vec<Bytes>) {
         for (TaskParameter { name, .. }, value) in self.task_parameters() {
             if target.capabilities.accepts_parameter(name) || own.contains(name) {

@@ -67,25 +67,26 @@ pub struct OfferCapabilities {
     pub system_anywhere: bool,
     /// True if the provider has `/completions` for text completions; otherwise the prompt is sent as a chat request.
     pub completions: bool,
-    /// Maximum number of stop sequences that the provider accepts; the gateway enforces all further ones.
+    /// Maximum number of stop sequences that the provider accepts; the gateway enforces all further ones. `None` for no
+    /// limit.
     pub max_stop: Option<usize>,
     /// Maximum number of choices per request; if absent, `parameters` decides.
     pub max_n: Option<u32>,
-    /// Maximum number of images per request; more images take several requests.
+    /// Maximum number of images per request; more images take several requests. `None` for no limit.
     pub max_images: Option<u32>,
-    /// Maximum number of inputs or documents per request; longer lists take several requests.
+    /// Maximum number of inputs or documents per request; longer lists take several requests. `None` for no limit.
     pub max_inputs: Option<usize>,
     /// Transformation that the offer's reranking scores need.
     pub score_transform: RerankScoreTransform,
-    /// Size of the context window, in tokens.
+    /// Size of the context window, in tokens; `None` if unknown.
     pub context_length: Option<u64>,
-    /// Maximum number of tokens generated for one choice.
+    /// Maximum number of tokens generated for one choice; `None` if only the context window limits it.
     pub max_output: Option<u64>,
 }
 
 impl OfferCapabilities {
-    /// True if a request may have this many choices: by `max_n`, or, if `max_n` is absent, by the parameters in the
-    /// catalogue. An empty list of parameters allows any number.
+    /// Returns true if a request may have this many choices: by `max_n`, or, if `max_n` is absent, by the parameters in
+    /// the catalogue. An empty list of parameters allows any number.
     #[must_use]
     pub fn supports_choices(&self, choices: u32) -> bool {
         match self.max_n {
@@ -94,7 +95,7 @@ impl OfferCapabilities {
         }
     }
 
-    /// True if the catalogue lists this parameter.
+    /// Returns true if the catalogue lists this parameter.
     #[must_use]
     pub fn accepts_parameter(&self, parameter: &str) -> bool {
         self.parameters.iter().any(|name| &**name == parameter)
@@ -120,9 +121,9 @@ pub struct AttemptTarget<'a> {
     /// `model` in the response: the name that the client sent.
     pub answer_model: &'a str,
     /// Unique part of the response id, letters and digits.
-    pub id: &'a str,
+    pub answer_id: &'a str,
     /// Value of `created`, in Unix seconds.
-    pub created: u64,
+    pub answer_created: u64,
 }
 
 /// Output bytes for the client, in order. Translators never join the chunks.
@@ -130,13 +131,14 @@ pub struct AttemptTarget<'a> {
 pub struct OutputBuffer(pub Vec<Bytes>);
 
 impl AttemptTarget<'_> {
-    /// True if the gateway sends this member, because the provider has not rejected it so far.
+    /// Returns true if the gateway sends this member, because the provider has not rejected it so far.
     #[must_use]
     pub const fn allows_member(&self, extra: AdjustableMember) -> bool {
         !self.adjustment.omitted.contains(extra)
     }
 
-    /// Method of continuing an interrupted answer, unless the dialect has none or the provider rejected its members.
+    /// Returns the method of continuing an interrupted answer, unless the dialect has none or the provider rejected its
+    /// members.
     #[must_use]
     pub fn continuation_method(&self) -> Option<ContinuationMethod> {
         let by = |method: &ContinuationMethod| match (method, self.capabilities.prefill) {
@@ -149,7 +151,7 @@ impl AttemptTarget<'_> {
         self.capabilities.continuation.filter(|_| self.dialect.spec().continues_messages).filter(by)
     }
 
-    /// Method of accepting a prefill, unless the dialect has none or the provider rejected its members.
+    /// Returns the method of accepting a prefill, unless the dialect has none or the provider rejected its members.
     #[must_use]
     pub const fn prefill_method(&self) -> PrefillMethod {
         match self.capabilities.prefill {
@@ -162,7 +164,8 @@ impl AttemptTarget<'_> {
         }
     }
 
-    /// Name under which reasoning is sent back; `None` if the engine accepts none.
+    /// Returns the name under which reasoning is sent back; `None` if it is not sent back: by the configuration of the
+    /// offer, or because the engine accepts none.
     #[must_use]
     pub fn replayed_reasoning_name(&self) -> Option<ReasoningName> {
         if !self.capabilities.replay_reasoning || !self.allows_member(AdjustableMember::Reasoning) {
@@ -181,13 +184,13 @@ impl OutputBuffer {
         }
     }
 
-    /// Number of buffered bytes.
+    /// Returns the number of buffered bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.iter().map(Bytes::len).sum()
     }
 
-    /// True if no bytes are buffered.
+    /// Returns true if no bytes are buffered.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -200,7 +203,7 @@ pub struct BufferedResponse {
     /// Body for the client in chunks: a JSON object whose last byte is `}`, or the audio or text that the client
     /// requested. Empty for images.
     pub body: Vec<Bytes>,
-    /// Work reported by the provider.
+    /// Work reported by the provider; `None` if it reported none.
     pub work: Option<WorkDone>,
     /// Energy measured by the provider.
     pub measured_energy: Option<MeasuredEnergy>,
@@ -216,7 +219,8 @@ pub struct BufferedResponse {
 }
 
 impl BufferedResponse {
-    /// Token usage reported by the provider.
+    /// Returns the token usage reported by the provider; `None` if none was reported, or if the work is not counted in
+    /// tokens.
     #[must_use]
     pub fn usage(&self) -> Option<TokenUsage> {
         self.work.as_ref().and_then(WorkDone::usage).copied()
@@ -243,48 +247,49 @@ pub trait StreamTranslation: Send {
     /// Progress of the answer.
     fn progress(&self) -> StreamProgress;
 
-    /// Content type of output that is passed on as bytes, once the output shows it.
+    /// Returns the content type of output that is passed on as bytes; `None` until the output shows it, and for other
+    /// output.
     fn content_type(&self) -> Option<&'static str> {
         None
     }
 
-    /// True if the answer has ended without usage and the provider may still report the usage, as some engines do after
-    /// their end event. The caller passes on the bytes that arrive before the provider closes the connection, but need
-    /// not wait for them.
+    /// Returns true if the answer has ended without usage and the provider may still report the usage, as some engines
+    /// do after their end event. The caller passes on the bytes that arrive before the provider closes the connection,
+    /// but need not wait for them.
     fn awaits_usage(&self) -> bool {
         false
     }
 
-    /// True if the finish reason is the only sign that the answer is complete: no usage came with it or after it. Some
-    /// engines send more output after such a finish reason.
+    /// Returns true if the finish reason is the only sign that the answer is complete: no usage came with it or after
+    /// it. Some engines send more output after such a finish reason.
     fn has_unconfirmed_finish(&self) -> bool {
         false
     }
 
-    /// Usage reported by the provider so far. If the provider reported only the input or only the output, the
-    /// gateway's own count replaces the other, and the usage is marked accordingly.
+    /// Returns the usage reported by the provider so far. If the provider reported only the input or only the output,
+    /// the gateway's own count replaces the other, and the usage is marked accordingly.
     fn usage(&self) -> Option<TokenUsage>;
 
-    /// Bytes of generated text passed to the client, without an echo of the prompt; used to count tokens if usage is
-    /// missing.
+    /// Returns the number of bytes of generated text passed to the client, without an echo of the prompt; used to count
+    /// tokens if usage is missing.
     fn delivered_text_bytes(&self) -> usize;
 
-    /// Bytes of generated text received from the current provider (text, reasoning and tool calls), including text that
-    /// the client already has from an earlier provider. While this number does not grow, the answer makes no progress,
-    /// whatever else is received.
+    /// Returns the number of bytes of generated text that the current provider has sent (text, reasoning and tool
+    /// calls), including the part that repeats what the client already has from an earlier provider. While this number
+    /// does not grow, the answer makes no progress, whatever else is received.
     fn received_text_bytes(&self) -> usize;
 
-    /// Gateway's count of the output passed to the client, at most the amount that the request allows.
+    /// Returns the gateway's count of the output passed to the client, at most the amount that the request allows.
     fn estimated_usage(&self) -> TokenUsage;
 
-    /// Amount of the answer that the client has received so far.
+    /// Returns the amount of the answer that the client has received so far.
     fn delivered_usage(&self) -> DeliveredUsage {
         let bytes = self.delivered_text_bytes();
         DeliveredUsage { is_empty: bytes == 0, bytes, usage: self.estimated_usage() }
     }
 
-    /// Usage of the current provider alone: as reported by it, or else counted from the text that it generated,
-    /// including text that the client already has from an earlier provider.
+    /// Returns the usage of the current provider alone: as reported by it, or else counted from the text that it
+    /// generated, including the part that repeats what the client already has from an earlier provider.
     fn attempt_usage(&self) -> TokenUsage;
 
     /// Returns the billable work of the answer if its unit is not tokens, such as seconds of audio; `None` for tokens.
@@ -293,15 +298,16 @@ pub trait StreamTranslation: Send {
         None
     }
 
-    /// Bytes of memory in use, without the record of the delivered text: an incomplete event, output that must wait,
-    /// arguments of calls. Read after each [`StreamTranslation::push`].
+    /// Returns the number of bytes of memory in use, without the record of the delivered text: an incomplete event,
+    /// output that must wait, arguments of calls. Called after each [`StreamTranslation::push`].
     fn buffered_bytes(&self) -> usize;
 
-    /// Energy measured by the provider.
+    /// Returns the energy measured by the provider.
     fn measured_energy(&self) -> Option<MeasuredEnergy>;
 
-    /// True if the model's output cannot be written in the client's dialect, so that [`StreamTranslation::write_end`]
-    /// ends the answer with an error. The provider is not at fault, and the delivered output is charged.
+    /// Returns true if the model's output cannot be written in the client's dialect, so that
+    /// [`StreamTranslation::write_end`] ends the answer with an error. The provider is not at fault, and the delivered
+    /// output is charged.
     fn has_invalid_output(&self) -> bool {
         false
     }
@@ -339,13 +345,13 @@ pub trait StreamTranslation: Send {
 
 /// Translator for one pair of client and provider dialects.
 pub trait Translator: Sync + Send {
-    /// Dialect of the client.
+    /// Returns the dialect of the client.
     fn client_dialect(&self) -> Dialect;
 
-    /// Dialect of the provider.
+    /// Returns the dialect of the provider.
     fn provider_dialect(&self) -> Dialect;
 
-    /// Path below the provider's base URL.
+    /// Returns the path of the requests, below the provider's base URL.
     fn path(&self) -> &'static str;
 
     /// Builds the request body for the provider in chunks; unchanged parts are slices of the client's body. The same

@@ -62,10 +62,10 @@ pub trait ProviderAdapter: Sync + Send {
     /// Returns the name of the API in the configuration, lower case.
     fn name(&self) -> &'static str;
 
-    /// Path below the provider's base URL.
+    /// Returns the path below the provider's base URL.
     fn path(&self) -> &'static str;
 
-    /// Names of the response headers that [`ProviderAdapter::translate`] reads, lower case.
+    /// Returns the names of the response headers that [`ProviderAdapter::translate`] reads, lower case.
     fn response_headers(&self) -> &'static [&'static str] {
         &[]
     }

@@ -24,9 +24,9 @@ pub enum UpstreamErrorKind {
     IdleTimeout,
     /// Deadline of the whole request exceeded.
     DeadlineExceeded,
-    /// Error status that another provider may not return (408, 409, 425, 429 or 5xx).
+    /// Error status that another provider may not return (408, 409, 424, 425, 429 or 5xx).
     Status(u16),
-    /// Status 401, 403 or 404: the operator's key or model name is invalid.
+    /// Status 401, 402, 403 or 404: the operator's key, account or model name is invalid.
     Credentials(u16),
     /// Body that is not a response of the dialect.
     Malformed,
@@ -44,7 +44,7 @@ pub enum UpstreamErrorKind {
 }
 
 impl UpstreamErrorKind {
-    /// Name in logs and metrics, for the operator.
+    /// Returns the name in logs and metrics, for the operator.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -69,22 +69,22 @@ impl UpstreamErrorKind {
         }
     }
 
-    /// True if each other offer of the provider would fail for the same reason: the connection failed, or the
+    /// Returns true if each other offer of the provider would fail for the same reason: the connection failed, or the
     /// provider rejects the operator's key.
     #[must_use]
     pub const fn is_provider_wide(self) -> bool {
         self.is_connect_error() || matches!(self, Self::Credentials(401))
     }
 
-    /// True if no connection to the provider could be established: connecting or the TLS handshake failed. A connection
-    /// that broke later does not count.
+    /// Returns true if no connection to the provider could be established: connecting or the TLS handshake failed. A
+    /// connection that broke later does not count.
     #[must_use]
     pub const fn is_connect_error(self) -> bool {
         matches!(self, Self::Connect | Self::Tls)
     }
 
-    /// Reason in `details.attempts`, for customers: one of four words. Details, above all a rejected operator key, are
-    /// reported to the operator only.
+    /// Returns the reason in `details.attempts`, for customers: one of four words. Details, above all a rejected
+    /// operator key, are reported to the operator only.
     #[must_use]
     pub const fn public_reason(self) -> &'static str {
         match self {
@@ -109,7 +109,7 @@ impl UpstreamErrorKind {
     }
 }
 
-/// True for a status by which a provider reports a timeout of its own: 408, 504, and 522 and 524 of Cloudflare.
+/// Returns true for a status by which a provider reports a timeout of its own: 408, 504, and 522 and 524 of Cloudflare.
 #[must_use]
 pub const fn is_timeout_status(status: u16) -> bool {
     matches!(status, 408 | 504 | 522 | 524)
@@ -126,7 +126,7 @@ pub enum RefusedMembers {
 }
 
 impl RefusedMembers {
-    /// No members are refused.
+    /// Empty set: no members are refused.
     pub const NONE: Self = Self::Named(AdjustableMemberSet::NONE);
 
     /// Returns the members that the message may mean.
@@ -183,8 +183,8 @@ impl UpstreamError {
         }
     }
 
-    /// True if a request for a shorter answer could succeed: the requested length does not fit the context window
-    /// together with the input, or exceeds the provider's maximum.
+    /// Returns true if a request for a shorter answer could succeed: the requested length does not fit the context
+    /// window together with the input, or exceeds the provider's maximum.
     #[must_use]
     pub fn is_output_length_error(&self) -> bool {
         let about = |refusal: &ApiError| {
@@ -196,9 +196,9 @@ impl UpstreamError {
             || self.api_error.as_deref().is_some_and(about)
     }
 
-    /// Failure caused by the model's output. It is never retried or rescued and never counts against the provider; the
-    /// delivered output is charged. Neither the gateway nor a client library repeats the request, because each
-    /// repetition costs the work of a whole answer.
+    /// Creates the failure of an answer whose output cannot be passed on. It is never retried or rescued and never
+    /// counts against the provider; the delivered output is charged. Neither the gateway nor a client library repeats
+    /// the request, because each repetition costs the work of a whole answer.
     #[must_use]
     pub fn invalid_model_output() -> Self {
         let sentence = "The model wrote output that cannot be passed on: too many items, parts or tool calls, or a \
@@ -208,7 +208,7 @@ impl UpstreamError {
         Self { api_error, ..Self::new(UpstreamErrorKind::ModelOutput) }
     }
 
-    /// Failure that the provider attributes to the caller.
+    /// Creates a failure that the provider attributes to the caller; `refusal` is the error for the client.
     #[must_use]
     pub fn caller_error(refusal: ApiError) -> Self {
         Self { api_error: Some(Box::new(refusal)), ..Self::new(UpstreamErrorKind::Caller) }

@@ -18,13 +18,13 @@ pub enum UsageSource {
 }
 
 impl UsageSource {
-    /// True if the gateway counted the tokens itself.
+    /// Returns true if the gateway counted the tokens itself.
     #[must_use]
     pub const fn is_gateway_count(self) -> bool {
         matches!(self, Self::Gateway) || self.is_implausible()
     }
 
-    /// True if the provider reported a usage that the gateway does not believe.
+    /// Returns true if the provider reported a usage that the gateway does not believe.
     #[must_use]
     pub const fn is_implausible(self) -> bool {
         matches!(self, Self::Overstated | Self::Understated)
@@ -39,10 +39,10 @@ pub struct UsageBounds {
     /// Maximum number of generated tokens by the limits of the request, all choices together.
     pub output: u64,
     /// Maximum number of generated tokens that the delivered bytes can contain.
-    pub delivered: u64,
+    pub max_delivered: u64,
     /// Maximum number of generated tokens in texts that are not delivered, because `best_of` requests more texts than
     /// are returned.
-    pub undelivered: u64,
+    pub max_undelivered: u64,
     /// Minimum number of prompt tokens.
     pub least_input: u64,
     /// Minimum number of generated tokens; 0 before the end of an answer.
@@ -78,8 +78,8 @@ impl UsageBounds {
     /// Bytes that an answer may have beyond the bytes of its tokens, for providers that count some tokens differently.
     const EXTRA_OUTPUT_BYTES: usize = 16 << 10;
 
-    /// Maximum bytes of generated text that the allowed tokens can have, with a margin. A provider that sends more
-    /// ignores the limit of the request.
+    /// Returns the maximum bytes of generated text that the allowed tokens can have, with a margin. A provider that
+    /// sends more ignores the limit of the request.
     #[must_use]
     pub fn max_output_bytes(&self) -> usize {
         usize::try_from(self.output)
@@ -88,18 +88,18 @@ impl UsageBounds {
             .saturating_add(Self::EXTRA_OUTPUT_BYTES)
     }
 
-    /// More bytes per token than any known vocabulary has. Divides the bytes of a text to get its minimum number of
-    /// tokens.
+    /// Divisor of the bytes of a text for its minimum number of tokens: no known vocabulary has a token of that many
+    /// bytes.
     const MIN_TOKENS_DIVISOR: usize = 256;
 
-    /// Minimum number of tokens in `bytes` bytes of text: at least 1 for a text that is not empty.
+    /// Returns the minimum number of tokens in `bytes` bytes of text: at least 1 for a text that is not empty.
     #[must_use]
     pub fn min_tokens(bytes: usize) -> u64 {
         u64::try_from(bytes.div_ceil(Self::MIN_TOKENS_DIVISOR)).unwrap_or(u64::MAX)
     }
 
-    /// Maximum number of generated tokens in `bytes` bytes of text, in `candidates` choices and `calls` tool calls: a
-    /// token has at least one byte.
+    /// Returns the maximum number of generated tokens in `bytes` bytes of text, in `candidates` choices and `calls`
+    /// tool calls: a token has at least one byte.
     #[must_use]
     pub fn max_delivered_tokens(candidates: usize, bytes: usize, calls: usize) -> u64 {
         let of = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
@@ -135,7 +135,7 @@ impl TokenUsage {
     /// Plausible maximum of tokens, above any context window or answer.
     pub const MAX_PLAUSIBLE_TOKENS: u64 = 1 << 31;
 
-    /// Gateway's estimate from bytes of text, marked as such: any non-empty text has at least one token.
+    /// Returns the gateway's estimate from bytes of text, marked as such: any non-empty text has at least one token.
     #[must_use]
     pub fn estimate(prompt_bytes: usize, output_bytes: usize) -> Self {
         let tokens = |bytes: usize| u64::try_from(bytes.div_ceil(BYTES_PER_TOKEN)).unwrap_or(u64::MAX);
@@ -197,7 +197,7 @@ impl ReportedUsage {
     /// source. An input half with more cached tokens than prompt tokens is replaced too.
     #[must_use]
     pub fn to_plausible_usage(self, bounds: &UsageBounds, counted: &TokenUsage) -> TokenUsage {
-        let most = bounds.output.min(bounds.delivered.saturating_add(bounds.undelivered));
+        let most = bounds.output.min(bounds.max_delivered.saturating_add(bounds.max_undelivered));
         let least = (bounds.least_input.min(bounds.input), bounds.least_output.min(most));
         let is_low = self.input.is_some_and(|input| input < least.0)
             || self.output.is_some_and(|output| output < least.1);
@@ -245,7 +245,7 @@ pub enum WorkDone {
 }
 
 impl WorkDone {
-    /// Token usage, if the work is counted in tokens.
+    /// Returns the token usage, if the work is counted in tokens.
     #[must_use]
     pub const fn usage(&self) -> Option<&TokenUsage> {
         match self {
@@ -309,8 +309,8 @@ mod tests {
         let bounds = UsageBounds {
             input: 700,
             output: 500,
-            delivered: 400,
-            undelivered: 0,
+            max_delivered: 400,
+            max_undelivered: 0,
             least_input: UsageBounds::min_tokens(600),
             least_output: UsageBounds::min_tokens(300),
         };
@@ -340,8 +340,8 @@ mod tests {
         let bounds = UsageBounds {
             input: 50,
             output: 50,
-            delivered: 50,
-            undelivered: 0,
+            max_delivered: 50,
+            max_undelivered: 0,
             least_input: 0,
             least_output: 0,
         };
@@ -369,8 +369,8 @@ mod tests {
         let bounds = UsageBounds {
             input: 100,
             output: 50,
-            delivered: 40,
-            undelivered: 0,
+            max_delivered: 40,
+            max_undelivered: 0,
             least_input: 0,
             least_output: 0,
         };
@@ -389,15 +389,15 @@ mod tests {
         assert_eq!(usage(bounds, 100, 39), (100, 100, 39, 39, UsageSource::Provider));
         assert_eq!(usage(bounds, u64::MAX, u64::MAX), (10, 0, 2, 0, UsageSource::Overstated));
         // Candidates of `best_of` that are not delivered are charged too, within the bound of the request.
-        let bounds = UsageBounds { output: 300, undelivered: 250, ..bounds };
+        let bounds = UsageBounds { output: 300, max_undelivered: 250, ..bounds };
         assert_eq!(usage(bounds, 100, 290), (100, 100, 290, 290, UsageSource::Provider));
         assert_eq!(usage(bounds, 100, 291), (100, 100, 2, 0, UsageSource::Overstated));
         // The gateway's own token count is limited to the allowed amount like the provider's count.
         let bounds = UsageBounds {
             input: 9,
             output: 1,
-            delivered: u64::MAX,
-            undelivered: 0,
+            max_delivered: u64::MAX,
+            max_undelivered: 0,
             least_input: 0,
             least_output: 0,
         };

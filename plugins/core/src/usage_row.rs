@@ -1,5 +1,5 @@
 //! Value of a usage rollup, as a row in the store: a JSON object with names and sums; zeros and empty names are
-//! absent. Transactions of the store add to rows with the function of this module that adds two rows.
+//! absent. Transactions of the store add to a row with [`add_usage_rows`].
 
 use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ pub enum UsageRowError {
 }
 
 impl UsageRowError {
-    /// Returns the error of a row that cannot be read, by its member `v`.
+    /// Returns the error of a row that cannot be read, depending on the version in its member `v`.
     #[must_use]
     pub fn from_unreadable_row(value: &[u8]) -> Self {
         #[derive(Deserialize)]

@@ -57,7 +57,7 @@ pub struct AnswerFootprint {
     pub embodied_g: Decimal,
     /// Method by which the energy of the successful attempt was determined.
     pub method: EnergyMethod,
-    /// Meter boundary of that method; the energy beyond this boundary was added by formula.
+    /// Meter boundary to which `method` applies; the energy beyond this boundary was added by formula.
     pub boundary: MeterBoundary,
     /// Assumptions made where the site's figures or the meter boundary are unknown.
     pub assumed: Assumptions,

@@ -41,7 +41,7 @@ pub const AUDIO_JOULES_PER_SECOND: Decimal = decimal(20, 1);
 /// Joules per image of one mebipixel if the model is unknown: 1.2 Wh, the typical value of the models measured (0.11 to
 /// 2.2 Wh).
 pub const IMAGE_JOULES: Decimal = decimal(4320, 0);
-/// Pixels of an image that the joules of an image refer to.
+/// Number of pixels of the image to which joules per image refer: one mebipixel.
 pub const REFERENCE_IMAGE_PIXELS: u64 = 1_048_576;
 /// Power usage effectiveness if none is published. Assumption; responses name it.
 pub const DEFAULT_PUE: Decimal = decimal(140, 2);

@@ -29,7 +29,8 @@ pub struct DataCentre {
 /// Reads a table with the columns of [`TABLE_HEADER`].
 ///
 /// # Errors
-/// Returns every line that does not have eight cells, or the header if it differs.
+/// Returns a message for every line that does not have eight cells, or one message if the header differs or a record
+/// cannot be read.
 pub fn parse_table(csv: &str) -> Result<Vec<DataCentre>, Vec<String>> {
     let mut sites = Vec::new();
     let mut mistakes = Vec::new();

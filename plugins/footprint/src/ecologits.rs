@@ -46,15 +46,15 @@ pub struct EcologitsModel {
     /// Bits per weight.
     pub weight_bits: f64,
     /// Number of concurrent requests.
-    pub batch: f64,
+    pub batch_size: f64,
 }
 
 /// Measured speed and times of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct AnswerTiming {
-    /// Upper limit on the duration of the answer, in seconds.
+    /// Upper limit on the duration of the answer, in seconds; `None` for no limit.
     pub cap: Option<f64>,
-    /// Output tokens per second.
+    /// Output tokens per second; if `None`, the speed is estimated from the model's size and the batch size.
     pub tokens_per_second: Option<f64>,
     /// Seconds to the first token.
     pub first_token: f64,
@@ -97,14 +97,14 @@ pub fn gpu_count(total_b: f64, weight_bits: f64) -> f64 {
 
 /// Returns the watt-hours per output token and GPU.
 fn watt_hours_per_token(model: &EcologitsModel) -> f64 {
-    ALPHA * (BETA * model.batch).exp() * model.active_b + GAMMA
+    ALPHA * (BETA * model.batch_size).exp() * model.active_b + GAMMA
 }
 
 /// Returns the joules of GPU energy per output token, `N·f_E·3600`, to the sixth place. `None` if a size is not a
 /// positive finite number.
 #[must_use]
 pub fn joules_per_output_token(model: &EcologitsModel) -> Option<Decimal> {
-    let sizes = [model.active_b, model.total_b, model.weight_bits, model.batch];
+    let sizes = [model.active_b, model.total_b, model.weight_bits, model.batch_size];
     if sizes.iter().any(|size| !size.is_finite() || *size <= 0.0) {
         return None;
     }
@@ -124,10 +124,10 @@ pub fn compute_impacts(
     let [by_size, by_batch, constant] = LATENCY;
     let per_token = timing
         .tokens_per_second
-        .map_or(by_size * model.active_b + by_batch * model.batch + constant, |speed| 1.0 / speed);
+        .map_or(by_size * model.active_b + by_batch * model.batch_size + constant, |speed| 1.0 / speed);
     let seconds = output_tokens * per_token + timing.first_token;
     let seconds = timing.cap.map_or(seconds, |cap| seconds.min(cap));
-    let server = seconds / 3600.0 * SERVER_KW * gpus / SERVER_GPUS / model.batch;
+    let server = seconds / 3600.0 * SERVER_KW * gpus / SERVER_GPUS / model.batch_size;
     let it = server + gpus * output_tokens * watt_hours_per_token(model) / 1000.0;
     let energy = site.pue * it;
     let hardware = gpus / SERVER_GPUS * SERVER_KG + gpus * GPU_KG;
@@ -135,7 +135,7 @@ pub fn compute_impacts(
         gpus,
         energy_kwh: energy,
         usage_kg: energy * site.kg_per_kwh,
-        embodied_kg: seconds * hardware / (LIFE_SECONDS * model.batch),
+        embodied_kg: seconds * hardware / (LIFE_SECONDS * model.batch_size),
         water_l: it * (site.water_on_site + site.pue * site.water_off_site),
     }
 }

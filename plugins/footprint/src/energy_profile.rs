@@ -22,7 +22,7 @@ pub struct EnergyProfile {
     pub joules_per_output_token: Option<Decimal>,
     /// Joules of GPU energy per image of a mebipixel, at `image_steps`.
     pub joules_per_image: Option<Decimal>,
-    /// Number of steps that `joules_per_image` refers to.
+    /// Number of diffusion steps to which `joules_per_image` refers; `None` if unknown.
     pub image_steps: Option<u32>,
     /// Joules of GPU energy per second of audio.
     pub joules_per_audio_second: Option<Decimal>,
@@ -42,9 +42,11 @@ pub struct FieldError {
 /// Joules of GPU energy per unit of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EnergyCoefficients {
-    /// Joules per token. Encoders have no output, and no additional energy for a long context.
+    /// Joules per token; `context` is true if long prompts take additional energy per token. For encoders, the output
+    /// takes 0 joules and `context` is false.
     Tokens { input: Decimal, output: Decimal, context: bool },
-    /// Joules per image of one mebipixel, scaled by the number of diffusion steps if both numbers are known.
+    /// Joules per image of one mebipixel with `steps` diffusion steps. They are scaled to the number of steps of the
+    /// request if both numbers are known.
     Images { each: Decimal, steps: Option<u32> },
     /// Joules per second of audio.
     Audio { second: Decimal },
@@ -79,7 +81,7 @@ impl EnergyProfile {
         self.weight_bits.map_or(ecologits::DEFAULT_WEIGHT_BITS, f64::from)
     }
 
-    /// Returns every field of the profile that is out of its range.
+    /// Returns an error for every field of the profile whose value is out of range or contradicts another field.
     pub(crate) fn field_errors(&self) -> Vec<FieldError> {
         let numbers = [
             ("active_params_b", self.active_params_b, 100_000),
@@ -117,7 +119,7 @@ impl EnergyProfile {
     /// time.
     pub(crate) fn coefficients(&self) -> Option<(EnergyCoefficients, EnergyMethod)> {
         let stated = self.method.unwrap_or(EnergyMethod::Benchmark);
-        match self.kind.spec().footprint {
+        match self.kind.spec().energy_formula {
             EnergyFormula::Generator => self.generative(stated),
             EnergyFormula::Encoder => self.encoder(stated),
             EnergyFormula::Images => Some(match self.joules_per_image {
@@ -165,7 +167,7 @@ impl EnergyProfile {
             active_b,
             total_b,
             weight_bits: self.bits(),
-            batch: ecologits::DEFAULT_BATCH_SIZE,
+            batch_size: ecologits::DEFAULT_BATCH_SIZE,
         };
         ecologits::joules_per_output_token(&model)
     }

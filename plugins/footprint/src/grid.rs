@@ -1,4 +1,4 @@
-//! Grid table: carbon and water of a kilowatt-hour from a member state's grid, by year.
+//! Grid table: carbon emissions and water use per kilowatt-hour from the grid of each EU member state.
 
 use crate::{country, csv};
 use rust_decimal::Decimal;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 pub const TABLE_HEADER: &str =
     "country_code,country,carbon_g_per_kwh,renewable_percent,wue_offsite_l_per_kwh,year,source";
 
-/// Electricity of one member state by consumption (imports included), with lifecycle factors.
+/// Figures of the electricity consumed in one EU member state (imports included), with lifecycle emission factors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GridRow {
     /// Country code, ISO 3166-1 alpha-2.
@@ -58,8 +58,8 @@ impl GridTable {
 /// Reads a table with the columns of [`TABLE_HEADER`].
 ///
 /// # Errors
-/// Returns every mistake at once, each with its line: wrong header, missing cells, an invalid number or one out of
-/// range, a state that is no member, a repeated state.
+/// Returns every mistake at once, each with its line: a wrong header, a wrong number of cells, an invalid number or one
+/// out of range, a country that is not in the EU or does not have this code, a repeated country.
 pub fn parse_table(csv: &str) -> Result<GridTable, Vec<String>> {
     let mut found = GridTable::default();
     let mut mistakes = Vec::new();

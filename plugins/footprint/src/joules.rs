@@ -43,7 +43,7 @@ pub(crate) fn gpu_joules(
 }
 
 /// Returns the input tokens, weighted in units of an uncached token at the start of a prompt: `(n − c)·(1 + n/100000) +
-/// c/10`, exactly.
+/// c/10`, exactly. Without `context`, the factor `1 + n/100000` is 1.
 fn weighted_input(usage: &TokenUsage, context: bool) -> Decimal {
     let read = usage.input.min(MAX_USAGE_COUNT);
     let cached = usage.cached.min(read);
@@ -57,8 +57,8 @@ fn weighted_input(usage: &TokenUsage, context: bool) -> Decimal {
     whole.saturating_add(CACHED_TOKEN_ENERGY_SHARE.saturating_mul(Decimal::from(cached)))
 }
 
-/// Returns the joules of images. `steps` is a pair: the number of steps that `each` refers to, and the number of
-/// steps that were run.
+/// Returns the joules of images. `steps` is a pair: the number of steps to which `each` refers, and the number of steps
+/// that were run; `None` if one of them is unknown, so that steps have no influence. Unknown pixels are one mebipixel.
 fn images(each: Decimal, count: u32, steps: Option<(u32, u32)>, pixels: Option<u64>) -> Decimal {
     let all = each.saturating_mul(Decimal::from(count));
     let (reference, taken) = steps.unwrap_or((1, 1));
@@ -68,7 +68,7 @@ fn images(each: Decimal, count: u32, steps: Option<(u32, u32)>, pixels: Option<u
     scaled.checked_div(of).unwrap_or(Decimal::MAX)
 }
 
-/// Returns a duration in seconds with six decimal places.
+/// Returns a duration in seconds with six decimal places, at most [`MAX_USAGE_COUNT`].
 pub(crate) fn decimal_seconds(took: Duration) -> Decimal {
     let micros = i128::try_from(took.as_micros()).unwrap_or(i128::MAX);
     Decimal::try_from_i128_with_scale(micros, 6)

@@ -110,8 +110,8 @@ impl OfferFactors {
             .unwrap_or_else(|| self.modelled_energy(work, work.throughput_tier))
     }
 
-    /// Returns the measurement; `None` if it is implausible: many times the energy by formula, or only a small part
-    /// of it.
+    /// Returns the measurement unchanged; `None` if it is invalid (see [`Self::attempt_energy`]) or implausible: many
+    /// times the energy by formula, or only a small part of it.
     #[must_use]
     pub fn plausible_measurement(
         &self,
@@ -166,14 +166,15 @@ impl OfferFactors {
         energy_of(joules, factors, method.error_range(), method, boundary, self.assumed)
     }
 
-    /// Returns the joules by the energy profile or, if the profile does not cover this work, by time.
+    /// Returns the joules with their factors, method and meter boundary: by the energy profile or, if the profile does
+    /// not cover this work, by time.
     fn joules_by_formula(
         &self,
         work: &AttemptWork,
         throughput_tier: bool,
     ) -> (Decimal, &JouleFactors, EnergyMethod, MeterBoundary) {
         let by_card = self.coefficients.as_ref().and_then(|(coefficients, method)| {
-            Some((joules::gpu_joules(coefficients, &work.done, throughput_tier)?, *method))
+            Some((joules::gpu_joules(coefficients, &work.work_done, throughput_tier)?, *method))
         });
         match by_card {
             Some((joules, method)) => (joules, &self.gpu, method, MeterBoundary::Gpu),

@@ -15,7 +15,7 @@ pub struct ServiceSite {
     pub g_per_kwh: Decimal,
     /// Water of electricity generation, litres per kWh.
     pub water_l_per_kwh: Decimal,
-    /// Boundary of the provider's meter, if its responses do not state it.
+    /// Boundary of the provider's meter, for responses that do not state it; `None` if unknown.
     pub boundary: Option<MeterBoundary>,
     /// True if by contract the measured energy determines the bill (at most twice the energy by formula).
     pub bills_measured: bool,
@@ -61,7 +61,7 @@ impl ServiceSite {
     }
 }
 
-/// Values behind a figure that were assumed because they are unknown; true means assumed.
+/// Inputs of a footprint that are assumed because they are unknown; true means assumed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Assumptions {
     /// True if the PUE is assumed, because the provider publishes none.

@@ -8,7 +8,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttemptWork {
     /// Amount of work done in the attempt, such as tokens or images.
-    pub done: WorkDone,
+    pub work_done: WorkDone,
     /// Time that the provider took.
     pub duration: Duration,
     /// True if the provider confirmed that it served the request in its throughput tier, as batches are.
@@ -25,6 +25,6 @@ impl AttemptWork {
     /// Creates work of any kind in ordinary service.
     #[must_use]
     pub const fn new(done: WorkDone, duration: Duration) -> Self {
-        Self { done, duration, throughput_tier: false }
+        Self { work_done: done, duration, throughput_tier: false }
     }
 }

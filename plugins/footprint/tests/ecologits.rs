@@ -27,7 +27,7 @@ fn by_law(row: &Value, high: bool) -> EcologitsImpacts {
         active_b: at("active_b").unwrap(),
         total_b: at("total_b").unwrap(),
         weight_bits: at("quant_bits").unwrap(),
-        batch: at("batch").unwrap(),
+        batch_size: at("batch").unwrap(),
     };
     let timing = AnswerTiming {
         cap: at("request_latency_s"),
@@ -69,7 +69,7 @@ fn every_golden_is_met_at_both_ends_of_its_range() {
 
 #[test]
 fn a_size_becomes_joules_with_six_decimals() {
-    let model = EcologitsModel { active_b: 24.0, total_b: 24.0, weight_bits: 16.0, batch: 64.0 };
+    let model = EcologitsModel { active_b: 24.0, total_b: 24.0, weight_bits: 16.0, batch_size: 64.0 };
     assert_eq!(ecologits::joules_per_output_token(&model).unwrap().to_string(), "0.195103");
     let four_gpus = EcologitsModel { total_b: 117.0, ..model };
     assert_eq!(ecologits::joules_per_output_token(&four_gpus).unwrap().to_string(), "0.780411");
@@ -77,7 +77,7 @@ fn a_size_becomes_joules_with_six_decimals() {
 
 #[test]
 fn a_size_that_is_none_gives_nothing() {
-    let model = EcologitsModel { active_b: 8.0, total_b: 8.0, weight_bits: 16.0, batch: 64.0 };
+    let model = EcologitsModel { active_b: 8.0, total_b: 8.0, weight_bits: 16.0, batch_size: 64.0 };
     for invalid in [0.0, -1.0, f64::NAN, f64::INFINITY] {
         assert_eq!(ecologits::joules_per_output_token(&EcologitsModel { active_b: invalid, ..model }), None);
         assert_eq!(ecologits::joules_per_output_token(&EcologitsModel { total_b: invalid, ..model }), None);

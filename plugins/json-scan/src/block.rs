@@ -22,7 +22,7 @@ pub(crate) fn load_vectors(block: &[u8; 64]) -> BlockVectors {
     }
 }
 
-/// True if a block has a byte that must be escaped in a string: a quote, a backslash or a control character.
+/// Returns true if a block has a byte that must be escaped in a string: a quote, a backslash or a control character.
 #[inline]
 pub(crate) fn has_must_escape_bytes(quarters: BlockVectors) -> bool {
     // The four vectors are written out, because a closure over an array is not always inlined.
@@ -30,7 +30,7 @@ pub(crate) fn has_must_escape_bytes(quarters: BlockVectors) -> bool {
     (must_escape_lanes(a) | must_escape_lanes(b) | must_escape_lanes(c) | must_escape_lanes(d)).any()
 }
 
-/// Vector mask of the quotes, backslashes and control characters.
+/// Returns the vector mask of the quotes, backslashes and control characters.
 #[inline]
 pub(crate) fn must_escape_lanes(bytes: u8x16) -> u8x16 {
     bytes.simd_eq(QUOTE_VECTOR)
@@ -38,7 +38,7 @@ pub(crate) fn must_escape_lanes(bytes: u8x16) -> u8x16 {
         | bytes.min(LAST_CONTROL_VECTOR).simd_eq(bytes)
 }
 
-/// Mask of 64 bits, one for each byte of a block: set where `is` returns a true lane.
+/// Returns a mask of 64 bits, one for each byte of a block: set where `is` returns a true lane.
 #[inline]
 pub(crate) fn lane_mask(quarters: BlockVectors, is: impl Fn(u8x16) -> u8x16) -> u64 {
     let [a, b, c, d] = quarters;
@@ -46,15 +46,15 @@ pub(crate) fn lane_mask(quarters: BlockVectors, is: impl Fn(u8x16) -> u8x16) -> 
     bits(a) | bits(b) << 16 | bits(c) << 32 | bits(d) << 48
 }
 
-/// True if all bytes of a block are letters, digits, `+` or `/`.
+/// Returns true if all bytes of a block are letters, digits, `+` or `/`.
 #[inline]
 pub(crate) fn is_base64(block: &[u8; 64]) -> bool {
     let [a, b, c, d] = load_vectors(block);
     (base64_bytes(a) & base64_bytes(b) & base64_bytes(c) & base64_bytes(d)).all()
 }
 
-/// Vector mask of the letters, digits, `+` and `/`. Each range of characters is shifted so that it begins at -128,
-/// the least signed value. One comparison then finds the whole range.
+/// Returns the vector mask of the letters, digits, `+` and `/`. Each range of characters is shifted so that it begins
+/// at -128, the least signed value. One comparison then finds the whole range.
 #[inline]
 fn base64_bytes(bytes: u8x16) -> i8x16 {
     let each = |byte: u8| i8x16::new([byte.cast_signed(); 16]);

@@ -21,9 +21,9 @@ pub enum JsonErrorKind {
     /// Valid JSON with a number beyond the range of a double, or with a lone surrogate.
     Unrepresentable,
     /// Objects and arrays nested deeper than [`StructureLimits::depth`].
-    Depth,
+    TooDeep,
     /// More keys and values than [`StructureLimits::nodes`].
-    Values,
+    TooManyValues,
 }
 
 /// Syntax error or exceeded limit in a JSON document.

@@ -10,9 +10,9 @@ use std::sync::Arc;
 /// Balance of one wallet of an account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WalletBalance {
-    /// Sum of grants, charges and corrections; below zero in debt.
+    /// Grants less charges, corrections included, in the unit of the wallet; negative in debt.
     pub amount: i64,
-    /// Amount held by open reserves.
+    /// Amount held by open reserves, in the unit of the wallet.
     pub held: i64,
 }
 
@@ -64,7 +64,7 @@ pub struct OpenReserve {
     pub key: Arc<str>,
     /// Wallet of the reserve.
     pub wallet: Wallet,
-    /// Reserved amount.
+    /// Reserved amount, in the unit of the wallet.
     pub amount: i64,
 }
 
@@ -114,7 +114,7 @@ impl OpenReserves {
         self.by_seq.iter().filter_map(|(_, request)| self.by_request.get_key_value(request))
     }
 
-    /// Returns the entry number of the oldest reserve.
+    /// Returns the entry number of the oldest reserve; `None` if no reserve is open.
     #[must_use]
     pub fn oldest_seq(&self) -> Option<u64> {
         self.by_seq.first().map(|(seq, _)| *seq)
@@ -231,19 +231,19 @@ impl ChainBalances {
         &self.corrected
     }
 
-    /// Returns the number of the last entry; before the first entry, the start of the chain.
+    /// Returns the number of the last entry; before the first entry, the number that precedes the chain.
     #[must_use]
     pub const fn last_seq(&self) -> u64 {
         self.seq
     }
 
-    /// Returns the balances of an account.
+    /// Returns the balances of an account; zero if it has no entries.
     #[must_use]
     pub fn account_balances(&self, name: &str) -> AccountBalances {
         self.accounts.get(name).copied().unwrap_or_default()
     }
 
-    /// Returns every account that has entries, by name.
+    /// Returns the balances of every account that has entries, by its name.
     #[must_use]
     pub const fn balances_by_account(&self) -> &BTreeMap<Arc<str>, AccountBalances> {
         &self.accounts

@@ -5,7 +5,7 @@
 //! hash(n) = SHA-256( hash(n-1) as 32 bytes ‖ the line up to and without `,"hash":` )
 //! hash(0) = 32 bytes of zero
 //! ```
-//! A ledger has a chain for each process that writes at a time, see [`penstock_core::entry_number`].
+//! A ledger has one chain for each process that writes at the same time, see [`penstock_core::entry_number`].
 
 use crate::entry::LedgerEntry;
 use crate::error::EntryError;
@@ -29,7 +29,7 @@ const HASH_MEMBER_BYTES: usize = HASH_PREFIX.len() + 64 + HASH_SUFFIX.len();
 /// State of a chain: number and hash of the last entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HashChain {
-    /// Number of the last entry; before the first entry, the start of the chain.
+    /// Number of the last entry; before the first entry, the number that precedes the chain.
     pub seq: u64,
     /// Hash of the last entry.
     pub hash: EntryHash,
@@ -134,7 +134,7 @@ fn hash_digits(hash: &EntryHash) -> [u8; 64] {
     text
 }
 
-/// Parses a hash. Lines are canonical, so uppercase digits are rejected.
+/// Parses a hash; `None` if it is invalid. Lines are canonical, so uppercase digits are rejected.
 fn parse_hash(digits: &[u8]) -> Option<EntryHash> {
     hex::decode(digits).filter(|hash| hash_digits(hash) == digits)
 }

@@ -50,7 +50,7 @@ pub struct SaleDetails {
     pub images: u32,
     /// Seconds of audio that were sold.
     pub seconds: Decimal,
-    /// Billable energy in kWh, if the model is billed in energy.
+    /// Billable energy in kWh; `None` if the model is not billed in energy.
     pub billable_kwh: Option<Decimal>,
     /// Charge in EUR, eight decimal places.
     pub eur: Decimal,
@@ -83,8 +83,8 @@ pub enum CorrectedKind {
     Grant,
 }
 
-/// Kind of a ledger entry, with its amounts. Amounts are in the unit of the wallet and never negative, except for the
-/// refund in EUR.
+/// Kind of a ledger entry, with its amounts. Amounts are in the unit of the wallet and never negative; members named
+/// `eur` are in EUR, and that of a correction may be negative.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntryKind {
     /// Credit to an account, bought or free.
@@ -151,7 +151,7 @@ pub enum EntryKind {
         of: u64,
         /// Kind of the corrected entry.
         what: CorrectedKind,
-        /// Public id of the key of a corrected charge.
+        /// Public id of the key of the corrected charge; `None` for a corrected grant.
         key: Option<Arc<str>>,
         /// Wallet of the corrected entry.
         wallet: Wallet,

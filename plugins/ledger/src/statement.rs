@@ -38,9 +38,9 @@ pub struct StatementSums {
     pub energy: i128,
     /// EUR charged, corrections subtracted, eight decimal places.
     pub eur: Decimal,
-    /// Micro-credits granted.
+    /// Micro-credits granted, corrections of grants included.
     pub granted_credits: i128,
-    /// Nano-kWh granted.
+    /// Nano-kWh granted, corrections of grants included.
     pub granted_energy: i128,
 }
 

@@ -116,7 +116,7 @@ impl<W> AdmissionQueue<W> {
     pub fn admit_next(&mut self) -> Option<(Arc<str>, usize, W)> {
         let mut found = None;
         let (ceiling, requests, held) = (self.capacity, &self.requests, self.bytes);
-        let (bytes, waiter) = self.queue.pop_if(|account, (bytes, _)| {
+        let (bytes, waiter) = self.queue.pop_first_match(|account, (bytes, _)| {
             let own = requests.account_count(account);
             let fits = has_capacity(ceiling, requests.total(), held, own, *bytes);
             if fits {

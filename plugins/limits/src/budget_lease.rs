@@ -44,7 +44,7 @@ pub struct LeaseSpending {
 }
 
 impl BudgetLease {
-    /// Returns the amount that may be reserved in addition to `reserved`.
+    /// Returns the amount that may be reserved in addition to `reserved`; negative if more is reserved than is left.
     pub(crate) fn available(&self, reserved: u64) -> i64 {
         self.left.saturating_sub_unsigned(reserved)
     }
@@ -167,13 +167,13 @@ impl UsageMeter {
         limits.budget(period).is_none() || self.lease(period).covers(self.reserved, cost)
     }
 
-    /// Returns the leased amount that is not reserved.
+    /// Returns the leased micro-credits that are neither spent nor reserved; negative if more is reserved than is left.
     #[must_use]
     pub fn unreserved_lease(&self, period: BudgetPeriod) -> i64 {
         self.lease(period).available(self.reserved)
     }
 
-    /// Returns the leased amount that is not spent.
+    /// Returns the leased micro-credits that are not spent; negative after a charge above its reservation.
     #[must_use]
     pub fn unspent_lease(&self, period: BudgetPeriod) -> i64 {
         self.lease(period).left
@@ -284,7 +284,7 @@ impl UsageMeter {
         over.max_by_key(|denied| denied.retry_after)
     }
 
-    /// Returns true if the leased part of a budget covers this cost, or if budgets are not leased.
+    /// Returns true if the cost is 0, if the leased part of the budget covers it, or if budgets are not leased.
     fn is_lease_enough(&self, period: BudgetPeriod, money: u64) -> bool {
         money == 0
             || self

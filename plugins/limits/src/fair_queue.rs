@@ -67,7 +67,7 @@ impl<W> FairQueue<W> {
     /// Removes and returns the next waiter for which `may` returns true: accounts round-robin, within an account first
     /// in, first out. If `may` returns false for the first waiter of an account, the other waiters of this account are
     /// skipped.
-    pub fn pop_if(&mut self, mut may: impl FnMut(&Arc<str>, &W) -> bool) -> Option<W> {
+    pub fn pop_first_match(&mut self, mut may: impl FnMut(&Arc<str>, &W) -> bool) -> Option<W> {
         let lines = &self.queues;
         let at = self.ring.iter().position(|account| {
             lines.get(account).and_then(VecDeque::front).is_some_and(|(_, waiter)| may(account, waiter))

@@ -1,7 +1,7 @@
 //! Usage limits of a key or an account: per minute, in flight, per day and per month. Pure functions of their
 //! arguments: no clock, no lock, no floating point.
 //!
-//! - [`UsageMeter`]: usage of one key or account; [`reserve_key_and_account`] reserves from both before the request is sent;
+//! - [`UsageMeter`]: usage of one key or account; [`reserve_key_and_account`] reserves from the meters of both;
 //! - [`TokenBucket`]: token bucket for requests or tokens per minute, exact to the nanosecond;
 //! - [`SpendTotals`]: money spent in the current day and month;
 //! - [`OutputLengthStats`]: the 90th percentile of a key's answer lengths, for requests without a cap;

@@ -3,7 +3,7 @@
 use crate::budget_lease::BudgetLeases;
 use crate::limit_status::RateLimitStatus;
 use crate::output_length_stats::OutputLengthStats;
-use crate::peers::{LimitAllowances, LimitSharingState, PeerUsage, SharingPhase, UsageTotals};
+use crate::peers::{LimitAllowances, MeterSharingState, PeerUsage, SharingPhase, UsageTotals};
 use crate::spend::SpendTotals;
 use crate::token_bucket::{RetryAfter, TokenBucket};
 use penstock_core::MicroCredits;
@@ -27,7 +27,7 @@ pub struct UsageLimits {
 }
 
 impl UsageLimits {
-    /// Returns the budget of a period.
+    /// Returns the budget of a period; `None` if it is unlimited.
     #[must_use]
     pub const fn budget(&self, period: BudgetPeriod) -> Option<NonZeroU64> {
         match period {
@@ -145,7 +145,7 @@ pub struct UsageMeter {
     /// Micro-credits reserved for work that is not settled.
     pub(crate) reserved: u64,
     working: u32,
-    /// Total number of admitted requests.
+    /// Total number of admitted requests, without lines of batches.
     passed: u64,
     /// Total number of tokens used, including the estimates of open requests.
     used_tokens: i64,
@@ -153,9 +153,9 @@ pub struct UsageMeter {
     wanted: (u64, u64),
     /// Tokens of the largest request that was refused since the last synchronization.
     largest_refused: u64,
-    /// State of limits that this gateway shares with other gateways.
-    pub(crate) shared: Option<Box<LimitSharingState>>,
-    /// Leased parts of the budgets that other gateways share.
+    /// State of limits that this gateway shares with other gateways; `None` without a fleet.
+    pub(crate) shared: Option<Box<MeterSharingState>>,
+    /// Parts of the budgets that are leased to this gateway; `None` without a fleet: the whole budgets are its own.
     pub(crate) leases: Option<Box<BudgetLeases>>,
     output_lengths: Option<Box<OutputLengthStats>>,
 }
@@ -203,7 +203,7 @@ impl UsageMeter {
                 } else {
                     let wait = self.tokens.retry_after(most, amount, now);
                     let beside =
-                        |shared: &LimitSharingState| shared.token_wait(most, amount, self.used_tokens);
+                        |shared: &MeterSharingState| shared.token_wait(most, amount, self.used_tokens);
                     wait.or_else(|| shared.and_then(beside))
                 };
                 add(LimitKind::Tokens, most.get(), wait);
@@ -216,8 +216,8 @@ impl UsageMeter {
         worst.map_or(Ok(()), Err)
     }
 
-    /// Takes one request and one concurrency permit from the limits for a request whose cost is not yet known. The
-    /// caller must have called [`UsageMeter::check_limits`] with a cost of zero.
+    /// Takes one request and one concurrency permit from the limits for a request whose cost is not yet known; nothing
+    /// for a line of a batch. The caller must have called [`UsageMeter::check_limits`] with a cost of zero.
     pub fn acquire_provisional_charge(
         &mut self,
         limits: &UsageLimits,
@@ -391,7 +391,7 @@ impl UsageMeter {
         self.working
     }
 
-    /// Returns the number of requests admitted since the meter was created.
+    /// Returns the number of requests admitted since the meter was created, without lines of batches.
     #[must_use]
     pub const fn admitted_count(&self) -> u64 {
         self.passed

@@ -72,7 +72,7 @@ pub struct PeerUsage {
     /// Number of gateways, this one included.
     pub members: u32,
     /// Number of other gateways that reported no demand, because the key was not used there.
-    pub silent: u32,
+    pub silent_peers: u32,
     /// Number of requests that the other gateways admitted since the last synchronization.
     pub requests: u64,
     /// Tokens that the other gateways used since the last synchronization; negative if estimates were too high.
@@ -92,7 +92,7 @@ pub struct PeerUsage {
     /// Sum of the amounts that the other gateways may use until their next synchronization.
     pub allowed: LimitAllowances,
     /// True if this gateway may use the remainder of the divided limits, see [`receives_remainder`].
-    pub receives_rest: bool,
+    pub may_use_remainder: bool,
 }
 
 /// Largest request that a gateway refused between two synchronizations.
@@ -100,7 +100,7 @@ pub struct PeerUsage {
 pub struct LargestRefusedRequest {
     /// Tokens of the request; 0 if none was refused.
     pub amount: u64,
-    /// Tokens of all requests that the gateway admitted or refused in this time.
+    /// Tokens of all requests that the gateway admitted or refused between the same two synchronizations.
     pub wanted: u64,
 }
 
@@ -125,17 +125,17 @@ pub fn receives_remainder(owner: &str, own: u32, peers: &[u32], now: Duration) -
 /// Phase of limit sharing for one key. It decides how much of a limit stays reserved for gateways that report no usage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum SharingPhase {
-    /// No synchronization has followed the first use of the key by this gateway. A gateway without a report may have
-    /// started to use the key at the same moment.
+    /// Phase until the first synchronization after this gateway's first use of the key: a gateway without a report may
+    /// have started to use the key at the same moment.
     Begun,
-    /// Gateways without a report know that this gateway uses the key.
+    /// Phase in which the gateways without a report know that this gateway uses the key.
     #[default]
     Established,
 }
 
 /// State of a meter whose limits are shared.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct LimitSharingState {
+pub(crate) struct MeterSharingState {
     pub(crate) phase: SharingPhase,
     /// Totals of requests and tokens of the demand, as of the last synchronization.
     wanted: (u64, u64),
@@ -194,7 +194,8 @@ fn equal_share(amount: u64, members: u64) -> u64 {
     (amount / members).max(u64::from(amount > 0))
 }
 
-/// Returns the part of a level that a gateway with this share of the demand gets: its base, and the rest by demand.
+/// Returns the part of a level that a gateway with this share of the demand gets: its base, and the rest by demand;
+/// `None` if there is no demand.
 fn share_by_demand(level: u64, members: u64, own: u64, total: u128) -> Option<u64> {
     let base = base_share(level, members);
     let shared = level.saturating_sub(base.saturating_mul(members));
@@ -237,14 +238,14 @@ fn division_of_tokens(
         let part = share_by_demand(limit, members, refused.wanted, total).unwrap_or(limit);
         refused.amount.min(limit / 2) > part
     };
-    match (demand.iter().any(exceeds_part), peers.receives_rest) {
+    match (demand.iter().any(exceeds_part), peers.may_use_remainder) {
         (false, receives_rest) => Division::ByDemand { receives_rest },
         (true, true) => Division::Rest,
         (true, false) => Division::Base,
     }
 }
 
-impl LimitSharingState {
+impl MeterSharingState {
     /// Applies the usage of the other gateways to the buckets, and computes the allowances.
     pub(crate) fn apply_peer_usage(
         &mut self,
@@ -254,7 +255,7 @@ impl LimitSharingState {
         peers: &PeerUsage,
         now: Duration,
     ) {
-        let division = Division::ByDemand { receives_rest: peers.receives_rest };
+        let division = Division::ByDemand { receives_rest: peers.may_use_remainder };
         let of_requests = SharedDemand {
             own: own.wanted_requests.saturating_sub(self.wanted.0),
             peers: peers.wanted_requests,
@@ -273,7 +274,7 @@ impl LimitSharingState {
         let allow = |limit: u64, level: u64, demand| {
             let each = phase.amount_for_silent_members(limit, level, peers.members);
             let allowed =
-                allowance(level, demand, peers.members, each.saturating_mul(u64::from(peers.silent)));
+                allowance(level, demand, peers.members, each.saturating_mul(u64::from(peers.silent_peers)));
             match phase {
                 SharingPhase::Begun => allowed,
                 // The other gateways never use the base part, even if two of them announced the same remainder.
@@ -307,10 +308,10 @@ impl LimitSharingState {
 }
 
 /// Returns the number of requests in flight up to which this gateway may admit further ones. If other gateways refuse
-/// requests and this one does not receive the remainder, the number is this gateway's part of the limit; otherwise
-/// there is no such bound.
+/// requests and this one does not receive the remainder, the number is this gateway's part of the limit; otherwise it
+/// is `u32::MAX`.
 fn most_in_flight(limit: u32, demand: SharedDemand, peers: &PeerUsage) -> u32 {
-    if peers.receives_rest || peers.refused_requests == 0 {
+    if peers.may_use_remainder || peers.refused_requests == 0 {
         return u32::MAX;
     }
     let members = u64::from(peers.members.max(1));
@@ -326,16 +327,17 @@ const fn split_sign(amount: i64) -> (u64, u64) {
 /// Maximum wait for an amount that is left to others: until the next synchronization.
 const MAX_SYNC_WAIT: Duration = Duration::from_secs(1);
 
-impl LimitSharingState {
-    /// Returns the time until the next synchronization if this gateway may not admit another request before it.
+impl MeterSharingState {
+    /// Returns the longest wait for the next synchronization if this gateway may not admit another request before it;
+    /// `None` if it may. `requests` is the total number of requests that it has admitted.
     pub(crate) fn request_wait(&self, requests: u64) -> Option<RetryAfter> {
         let used = requests.saturating_sub(self.used.0);
         (used >= self.allowed.requests).then_some(RetryAfter::After(MAX_SYNC_WAIT))
     }
 
-    /// Returns the time until the next synchronization if this gateway may not use this amount of tokens before it.
-    /// An amount of more than half of the limit is admitted if half of the limit is allowed and unused, because no
-    /// gateway's allowance ever reaches the whole limit.
+    /// Returns the longest wait for the next synchronization if this gateway may not use this amount of tokens before
+    /// it; `None` if it may. `tokens` is the total number of used tokens. An amount above half of the limit is admitted
+    /// if half of the limit is allowed and unused, because no gateway's allowance ever reaches the whole limit.
     pub(crate) fn token_wait(&self, limit: NonZeroU64, amount: u64, tokens: i64) -> Option<RetryAfter> {
         let used = u64::try_from(tokens.wrapping_sub(self.used.1)).unwrap_or(0);
         let left = self.allowed.tokens.saturating_sub(used);

@@ -30,7 +30,7 @@ impl SpendWindow {
 }
 
 impl SpendTotals {
-    /// Restores stored spending of the day and month that contain `at`.
+    /// Restores the stored spending, in micro-credits, of the day and the month that contain `at`.
     #[must_use]
     pub fn from_stored(in_day: u64, in_month: u64, at: Duration) -> Self {
         let window = |period: BudgetPeriod, micro| SpendWindow { end: period.end(at).as_secs(), micro };

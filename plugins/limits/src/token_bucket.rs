@@ -20,9 +20,9 @@ const MINUTE_NANOS: i128 = 60_000_000_000;
 /// of the debt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenBucket {
-    /// Level in tokens times nanoseconds of a minute; `i128::MAX` if full.
+    /// Level in tokens times nanoseconds of a minute; `i128::MAX` in a new bucket, which is full for any limit.
     level: i128,
-    /// Time at which the bucket had that level, nanoseconds since 1970.
+    /// Time at which the bucket had the stored level, nanoseconds since 1970.
     updated_at: u64,
 }
 

@@ -21,7 +21,7 @@ fn accounts_are_served_round_robin_for_any_queue_lengths() {
     }
     queue.enqueue(&modest, ("modest", 0), 1_000);
     queue.enqueue(&modest, ("modest", 1), 1_000);
-    let order: Vec<_> = std::iter::from_fn(|| queue.pop_if(|_, _| true)).take(5).collect();
+    let order: Vec<_> = std::iter::from_fn(|| queue.pop_first_match(|_, _| true)).take(5).collect();
     assert_eq!(order, [("greedy", 0), ("modest", 0), ("greedy", 1), ("modest", 1), ("greedy", 2)]);
 }
 
@@ -46,10 +46,13 @@ fn a_cancelled_waiter_is_skipped_and_a_blocked_one_delays_only_its_account() {
     let EnqueueOutcome::Waiting(first, None) = queue.enqueue(&one, 'a', 9) else { panic!() };
     queue.enqueue(&one, 'b', 9);
     queue.enqueue(&two, 'c', 9);
-    assert_eq!(queue.pop_if(|_, waiter| *waiter != 'a'), Some('c'), "b waits behind a");
+    assert_eq!(queue.pop_first_match(|_, waiter| *waiter != 'a'), Some('c'), "b waits behind a");
     assert_eq!(queue.remove(&one, first), Some('a'));
     assert_eq!(queue.remove(&one, first), None);
-    assert_eq!((queue.pop_if(|_, _| true), queue.pop_if(|_, _| true), queue.len()), (Some('b'), None, 0));
+    assert_eq!(
+        (queue.pop_first_match(|_, _| true), queue.pop_first_match(|_, _| true), queue.len()),
+        (Some('b'), None, 0)
+    );
 }
 
 const SMALL: AdmissionCapacity = AdmissionCapacity { requests: 16, bytes: 8 * LARGE_BODY_BYTES, queue: 8 };

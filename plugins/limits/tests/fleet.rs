@@ -212,7 +212,7 @@ impl Simulation {
             peers.allowed.requests += now.allowed.requests;
             peers.allowed.tokens += now.allowed.tokens;
             peers.allowed.in_flight += now.allowed.in_flight;
-            peers.silent += u32::from(now.wanted_requests == 0);
+            peers.silent_peers += u32::from(now.wanted_requests == 0);
             // The demand is updated only by a new report: an old one that is read again contains no new demand.
             if number != *seen {
                 demand.wanted_requests = now.wanted_requests - before.wanted_requests;
@@ -235,7 +235,7 @@ impl Simulation {
                 demanding.push(other as u32);
             }
         }
-        peers.receives_rest = self.gateways[own].has_recent_demand(own, at)
+        peers.may_use_remainder = self.gateways[own].has_recent_demand(own, at)
             && receives_remainder("key/k", own as u32, &demanding, time(at));
         let gateway = &mut self.gateways[own];
         gateway.meter.apply_peer_usage(&self.limits, &peers, time(at));

@@ -1,4 +1,4 @@
-//! Values of claims that name roles, accounts and persons.
+//! Claims of an ID token that contain roles, accounts and names of persons.
 
 use serde_json::Value;
 

@@ -22,7 +22,7 @@ pub struct ProviderMetadata {
     pub token_endpoint: String,
     /// URL of the provider's key set.
     pub jwks_uri: String,
-    /// Page that ends the provider's own session.
+    /// Page that ends the person's session at the provider; `None` if the provider has no such page.
     pub end_session_endpoint: Option<String>,
     /// Method by which the client's secret is sent.
     pub secret_method: ClientSecretMethod,

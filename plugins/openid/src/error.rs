@@ -18,7 +18,7 @@ pub enum OpenIdError {
     /// The authorization code was used before, has expired, or belongs to another request.
     Code,
     /// The ID token is too large, malformed, or not signed with a supported algorithm.
-    Token,
+    MalformedToken,
     /// No key of the provider has the token's key id.
     UnknownKey,
     /// The signature does not match.
@@ -46,7 +46,7 @@ impl fmt::Display for OpenIdError {
             Self::InvalidKeySet => "The OpenID provider's keys cannot be read.",
             Self::MissingIdToken => "The OpenID provider's answer has no ID token.",
             Self::Code => "The OpenID provider does not accept the code: it was used before or has expired.",
-            Self::Token => "The ID token is not signed in a supported form.",
+            Self::MalformedToken => "The ID token is not signed in a supported form.",
             Self::UnknownKey => "The ID token is signed with an unknown key.",
             Self::Signature => "The signature of the ID token does not match.",
             Self::Issuer => "The ID token is of another issuer.",

@@ -51,31 +51,33 @@ impl<'t> SignedToken<'t> {
     /// Splits a token (RFC 7515, compact serialization).
     fn parse(token: &'t str) -> Result<Self, OpenIdError> {
         if token.len() > MAX_TOKEN_BYTES {
-            return Err(OpenIdError::Token);
+            return Err(OpenIdError::MalformedToken);
         }
-        let (message, signature) = token.rsplit_once('.').ok_or(OpenIdError::Token)?;
-        let (header, claims) = message.split_once('.').ok_or(OpenIdError::Token)?;
+        let (message, signature) = token.rsplit_once('.').ok_or(OpenIdError::MalformedToken)?;
+        let (header, claims) = message.split_once('.').ok_or(OpenIdError::MalformedToken)?;
         let header = decode_json(header)?;
         let text = |name: &str| header.get(name).and_then(Value::as_str);
         // A token with critical extensions (`crit`) is refused, because the gateway supports none.
         let algorithm = text("alg").filter(|_| header.get("crit").is_none());
         Ok(Self {
-            algorithm: algorithm.and_then(SignatureAlgorithm::from_name).ok_or(OpenIdError::Token)?,
+            algorithm: algorithm
+                .and_then(SignatureAlgorithm::from_name)
+                .ok_or(OpenIdError::MalformedToken)?,
             key_id: text("kid").map(str::to_owned),
             message,
             claims,
-            signature: URL_SAFE_NO_PAD.decode(signature).map_err(|_| OpenIdError::Token)?,
+            signature: URL_SAFE_NO_PAD.decode(signature).map_err(|_| OpenIdError::MalformedToken)?,
         })
     }
 }
 
 fn decode_json(part: &str) -> Result<Value, OpenIdError> {
-    let bytes = URL_SAFE_NO_PAD.decode(part).map_err(|_| OpenIdError::Token)?;
-    let value: Value = serde_json::from_slice(&bytes).map_err(|_| OpenIdError::Token)?;
-    if value.is_object() { Ok(value) } else { Err(OpenIdError::Token) }
+    let bytes = URL_SAFE_NO_PAD.decode(part).map_err(|_| OpenIdError::MalformedToken)?;
+    let value: Value = serde_json::from_slice(&bytes).map_err(|_| OpenIdError::MalformedToken)?;
+    if value.is_object() { Ok(value) } else { Err(OpenIdError::MalformedToken) }
 }
 
-/// Returns the key id that a token states, to find the key. The token is not verified.
+/// Returns the key id that a token states; `None` if it states none. The token is not verified.
 ///
 /// # Errors
 /// Returns an error if the token is too large, or is not signed by a supported algorithm.
@@ -148,7 +150,8 @@ fn check_times(claims: &Value, now: u64) -> Result<(), OpenIdError> {
     Ok(())
 }
 
-/// Returns a date as seconds since 1970; some providers write fractions.
+/// Returns a date as seconds since 1970; `None` if it is no number, negative or too large. Some providers write
+/// fractions.
 fn numeric_date(value: &Value) -> Option<u64> {
     let fraction = || value.as_f64().filter(|seconds| (0.0..1e15).contains(seconds));
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded above")]

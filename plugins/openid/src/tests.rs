@@ -125,12 +125,12 @@ fn an_unsigned_or_foreign_token_is_refused() {
     let set = keys(&[signer.key("a"), json!({"kty": "oct", "kid": "s", "k": "c2VjcmV0"})]);
     let verify = |token: &str| verify_id_token(token, &set, &expected()).map(|_| ());
     let unsigned = format!("{}.{}.", encode(&json!({"alg": "none"})), encode(&claims()));
-    assert_eq!(verify(&unsigned), Err(OpenIdError::Token));
+    assert_eq!(verify(&unsigned), Err(OpenIdError::MalformedToken));
     let shared = signer.sign(&json!({"alg": "HS256", "kid": "s"}), &claims());
-    assert_eq!(verify(&shared), Err(OpenIdError::Token));
+    assert_eq!(verify(&shared), Err(OpenIdError::MalformedToken));
     let critical =
         signer.sign(&json!({"alg": "ES256", "kid": "a", "crit": ["b64"], "b64": false}), &claims());
-    assert_eq!(verify(&critical), Err(OpenIdError::Token));
+    assert_eq!(verify(&critical), Err(OpenIdError::MalformedToken));
     assert_eq!(verify(&other.sign(&header(), &claims())), Err(OpenIdError::Signature));
     let unknown = json!({"alg": "ES256", "kid": "z"});
     assert_eq!(verify(&signer.sign(&unknown, &claims())), Err(OpenIdError::UnknownKey));
@@ -150,7 +150,7 @@ fn an_unsigned_or_foreign_token_is_refused() {
     }
     let mut large = claims();
     large["roles"] = json!("x".repeat(70_000));
-    assert_eq!(verify(&signer.sign(&header(), &large)), Err(OpenIdError::Token));
+    assert_eq!(verify(&signer.sign(&header(), &large)), Err(OpenIdError::MalformedToken));
     for text in ["", ".", "..", "a.b.c", "\u{0}.\u{0}.\u{0}", "é.é.é"] {
         assert!(verify(text).is_err(), "{text:?}");
     }

@@ -120,7 +120,7 @@ pub fn compute_charge(
     }
 }
 
-/// Computes the EUR amount by unit prices, unrounded; `None` if the tariff has no such price.
+/// Computes the EUR amount by unit prices, unrounded; `None` if the tariff has no unit price for this work.
 fn unit_price_eur(tariff: &Tariff, sold: &BilledWork) -> Option<Decimal> {
     let eur = match sold {
         BilledWork::Tokens(usage) => token_price_eur(tariff, usage)?,

@@ -4,7 +4,7 @@ use rust_decimal::Decimal;
 use std::cmp::Ordering;
 
 /// Divides `number` by `by` in units of `10^-decimal_places`, half-even. Returns `None` if the result is negative or
-/// over `i64`, or if `by` is not positive.
+/// over `i64`, if `by` is not positive, or if an intermediate product exceeds `u128`.
 pub(crate) fn divide_rounded(number: Decimal, by: Decimal, decimal_places: u32) -> Option<i64> {
     let over = u128::try_from(number.mantissa()).ok()?;
     let under = u128::try_from(by.mantissa()).ok().filter(|under| *under > 0)?;
@@ -32,7 +32,7 @@ pub(crate) fn round_to_scale(number: Decimal, decimal_places: u32) -> Decimal {
     }
 }
 
-/// Powers of ten for all scales and places.
+/// Powers of ten up to the largest one that fits a `u128`.
 const POWERS_OF_TEN: [u128; 39] = {
     let mut tens = [1; 39];
     let mut power = 1;

@@ -5,7 +5,8 @@ use rust_decimal::Decimal;
 
 /// Default price of a credit in EUR: one cent.
 pub const DEFAULT_EUR_PER_CREDIT: Decimal = Decimal::from_parts(1, 0, 0, false, 2);
-/// Default price in EUR per kWh for the energy component of a charge, which is informational.
+/// Default price in EUR per kWh: the price of models billed in energy, and for all others the stated energy component
+/// of a charge, which is informational.
 pub const DEFAULT_EUR_PER_KWH: Decimal = Decimal::from_parts(20, 0, 0, false, 2);
 
 /// Unit in which the use of a model is billed.
@@ -64,7 +65,8 @@ impl Default for Tariff {
 }
 
 impl Tariff {
-    /// Returns the price of the output of a model of this kind: per million output tokens, per image or per minute.
+    /// Returns the price of the output of a model of this kind: per million output tokens, per image or per minute;
+    /// `None` if it is not configured.
     #[must_use]
     pub fn output_price(&self, kind: ModelKind) -> Option<Decimal> {
         match kind.spec().unit {
@@ -74,7 +76,8 @@ impl Tariff {
         }
     }
 
-    /// Returns the name of a missing price that a model of this kind requires. A model billed in energy requires none.
+    /// Returns the name of a price that a model of this kind requires and the tariff lacks; `None` if no price is
+    /// missing. A model billed in energy requires none.
     #[must_use]
     pub fn missing_price(&self, kind: ModelKind) -> Option<&'static str> {
         if self.billing == BillingMode::Energy {

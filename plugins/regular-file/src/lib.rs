@@ -41,8 +41,8 @@ pub fn read_text_file(path: &Path, max_bytes: u64) -> Result<String, String> {
     String::from_utf8(read_regular_file(path, max_bytes)?).map_err(|_| "it is not UTF-8 text".to_owned())
 }
 
-/// Reads at most `max_bytes` of an opened file to its end. The size in the metadata is ignored, because it is 0 for a
-/// file in `/proc`.
+/// Reads an opened file to its end; fails if it has more than `max_bytes`. The size in the metadata is ignored, because
+/// it is 0 for a file in `/proc`.
 ///
 /// # Errors
 /// Same as [`read_regular_file`].

@@ -80,13 +80,13 @@ impl SiteJson {
 pub struct EnergyProvenance<'a> {
     /// Name of the method: `measured`, `benchmark` …
     pub method: &'a str,
-    /// Part of the data centre whose energy the method covers: `gpu`, `it` or `facility`.
+    /// Part of the data centre whose energy the method covers: `gpu`, `it` or `facility`; omitted if `None`.
     pub boundary: Option<&'a str>,
     /// Lower limit of the energy, kWh.
     pub energy_kwh_low: Decimal,
     /// Upper limit of the energy, kWh.
     pub energy_kwh_high: Decimal,
-    /// Embodied carbon of the hardware, grams. The operational carbon does not include it.
+    /// Embodied carbon of the hardware, grams, which the operational carbon does not include; omitted if `None`.
     pub embodied_g_co2: Option<Decimal>,
     /// Names of values that are assumed because they are unknown (`pue`, `wue`, `boundary`); omitted if empty.
     pub assumed: &'a [&'a str],
@@ -161,8 +161,8 @@ pub fn impact_and_billing_members(
     out
 }
 
-/// Returns the two members of an answer for which no model ran: no energy, no charge. The site is that of the provider
-/// that would have served it.
+/// Returns the members `environment_impact` and `billing_cost` of an answer for which no model ran: no energy, no
+/// charge. The site is that of the provider that would have served it.
 #[must_use]
 pub fn zero_impact_and_billing_members(served: &SiteJson, paid_with: &str, amounts: AmountFormat) -> Vec<u8> {
     let mut out = br#""environment_impact":{"energy_kwh":0,"carbon_g_co2":0,"water_liters":0"#.to_vec();
@@ -172,8 +172,8 @@ pub fn zero_impact_and_billing_members(served: &SiteJson, paid_with: &str, amoun
     out
 }
 
-/// Returns the same two objects as headers (name, value), for answers that are not JSON. The values are ASCII without
-/// control characters.
+/// Returns `environment_impact` and `billing_cost` as headers (name, value), for answers that are not JSON. The values
+/// are ASCII without control characters.
 #[must_use]
 pub fn impact_and_billing_headers(
     impact: &EnvironmentImpact<'_>,

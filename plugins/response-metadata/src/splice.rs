@@ -27,7 +27,7 @@ pub fn insert_members(mut body: Vec<Bytes>, members: &[u8]) -> Vec<Bytes> {
     body
 }
 
-/// Returns piece and offset of the last byte that is not JSON white space.
+/// Returns the position of the last byte that is not JSON white space: the index of its piece and the offset in it.
 fn last_json_byte(body: &[Bytes]) -> Option<(usize, usize)> {
     body.iter().enumerate().rev().find_map(|(piece, bytes)| {
         let at = bytes.iter().rposition(|byte| !matches!(byte, b' ' | b'\t' | b'\r' | b'\n'))?;

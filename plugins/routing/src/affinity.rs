@@ -1,7 +1,7 @@
 //! Affinity: a conversation goes to the offer that has the conversation's prefix in its cache, unless another offer
 //! is better despite the cache.
 //!
-//! Two rules work together. Neither needs shared state of several gateways:
+//! Two rules work together. Neither needs state that gateways share:
 //!
 //! - **Record.** The offer that answered the session last gets the expected saving of the cached tokens in its score:
 //!   price, time and energy. If another offer is better even with this saving, the session moves.
@@ -43,7 +43,7 @@ pub struct PromptCacheSaving {
 pub struct OfferAffinity {
     /// Weight of the offer for this session, from [`rendezvous_weight`].
     pub weight: u64,
-    /// Expected saving, if the offer answered the session last.
+    /// Expected saving, if the offer answered the session last; otherwise `None`.
     pub saving: Option<PromptCacheSaving>,
 }
 

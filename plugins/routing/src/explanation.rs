@@ -7,7 +7,7 @@ use crate::score::{RANK_ABOVE_CARBON_LIMIT, RANK_WITHIN_CARBON_LIMIT, ScoreTerms
 
 /// Group of candidates. A plan is ordered by these groups first, and by the scores within each of the usable groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OfferRank {
+pub enum OfferRankGroup {
     /// Usable offer within the flavor's limit of carbon intensity.
     Usable,
     /// Usable offer whose grid emits more than the flavor's limit; it comes after all others that are usable.
@@ -16,7 +16,7 @@ pub enum OfferRank {
     Unhealthy,
 }
 
-impl OfferRank {
+impl OfferRankGroup {
     /// Groups, best first.
     pub const ALL: [Self; 3] = [Self::Usable, Self::AboveCarbonLimit, Self::Unhealthy];
 
@@ -45,7 +45,7 @@ pub struct ExplainedOffer {
     /// Value of [`Candidate::offer`].
     pub offer: usize,
     /// Group of the candidate.
-    pub rank: OfferRank,
+    pub rank: OfferRankGroup,
     /// Weighted terms of the score.
     pub terms: ScoreTerms,
     /// True if the score counts as equal to the score of the first candidate, so that both share the requests.
@@ -56,14 +56,14 @@ pub struct ExplainedOffer {
 #[must_use]
 pub fn explain_plan(flavor: &dyn Flavor, candidates: &[Candidate]) -> Vec<ExplainedOffer> {
     let ranked = rank_candidates(flavor, candidates);
-    let first = ranked.first().map(|one| (OfferRank::of(one.rank), one.score));
-    let is_tied = |rank: OfferRank, score: f64| {
+    let first = ranked.first().map(|one| (OfferRankGroup::of(one.rank), one.score));
+    let is_tied = |rank: OfferRankGroup, score: f64| {
         first.is_some_and(|(best, lowest)| {
-            rank == best && rank != OfferRank::Unhealthy && score <= lowest + TIE_MARGIN
+            rank == best && rank != OfferRankGroup::Unhealthy && score <= lowest + TIE_MARGIN
         })
     };
     let explained = ranked.iter().map(|one| {
-        let rank = OfferRank::of(one.rank);
+        let rank = OfferRankGroup::of(one.rank);
         ExplainedOffer {
             offer: one.offer,
             rank,
@@ -120,7 +120,11 @@ mod tests {
         let explained =
             explain_plan(ECO, &[ejected, candidate(1, 9.0, 9.0, 90.0), candidate(2, 9.0, 9.0, 30.0)]);
         let order: Vec<_> = explained.iter().map(|one| (one.offer, one.rank)).collect();
-        let expected = [(2, OfferRank::Usable), (1, OfferRank::AboveCarbonLimit), (0, OfferRank::Unhealthy)];
+        let expected = [
+            (2, OfferRankGroup::Usable),
+            (1, OfferRankGroup::AboveCarbonLimit),
+            (0, OfferRankGroup::Unhealthy),
+        ];
         assert_eq!(order, expected);
         assert!(explained[0].is_tied_for_first && !explained[1].is_tied_for_first);
     }

@@ -58,8 +58,9 @@ impl ExplorationBudget {
     }
 }
 
-/// Selects the offer to explore instead of `first`, the regular choice of the plan; `None` if no offer qualifies.
-/// Prefers an offer without measurements, then the one with the oldest measurements; ties are broken at random.
+/// Selects the offer to explore instead of `first`, the regular choice of the plan; `None` if no offer qualifies, or
+/// if `first` is not healthy. Prefers an offer without measurements, then the one with the oldest measurements; breaks
+/// ties at random.
 #[must_use]
 pub fn choose_exploration(candidates: &[Candidate], first: usize, seed: u64) -> Option<usize> {
     let first = candidates.iter().find(|one| one.offer == first)?;

@@ -38,7 +38,7 @@ pub use affinity::{
 };
 pub use breaker::{AttemptOutcome, BreakerClient, BreakerState, CircuitBreaker, OfferHealth};
 pub use budget::RetryBudget;
-pub use explanation::{ExplainedOffer, OfferRank, explain_plan};
+pub use explanation::{ExplainedOffer, OfferRankGroup, explain_plan};
 pub use explore::{
     ExplorationBudget, MAX_EXPLORATION_PRICE_RATIO, MAX_EXPLORATION_PROMPT_TOKENS, MAX_MEASUREMENT_AGE,
     REQUESTS_PER_EXPLORATION, choose_exploration,

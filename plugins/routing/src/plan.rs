@@ -33,7 +33,8 @@ pub struct Candidate {
     /// measurement: the score then assumes the best prediction of the other offers, approaches their median as
     /// `known_for` grows, and allows one request in flight.
     pub predicted_seconds: Option<f64>,
-    /// Time since the last successful answer ([`LatencyStats::last_observation_age`](crate::LatencyStats::last_observation_age)); `None` without one.
+    /// Time since the last successful answer; `None` without one
+    /// ([`LatencyStats::last_observation_age`](crate::LatencyStats::last_observation_age)).
     pub measured_age: Option<Duration>,
     /// Time since the offer could first be chosen
     /// ([`LatencyStats::time_since_first_seen`](crate::LatencyStats::time_since_first_seen)).
@@ -45,13 +46,13 @@ pub struct Candidate {
     /// Share of recent attempts that failed, 0 to 1
     /// ([`CircuitBreaker::failure_ratio`](crate::CircuitBreaker::failure_ratio)).
     pub failure_ratio: f64,
-    /// Grams of CO2e per kWh of its grid; `NAN` if unknown, which counts as worst.
+    /// Grams of CO2e per kWh of the offer's grid; `NAN` if unknown, which counts as worst.
     pub ci_g_per_kwh: f64,
     /// Renewable share of the offer's grid, 0 to 1.
     pub renewable: f64,
     /// Health of the offer according to its breaker ([`CircuitBreaker::health`](crate::CircuitBreaker::health)).
     pub health: OfferHealth,
-    /// Relation to the session of the request; `None` if it has no session.
+    /// Relation of the offer to the session of the request; `None` if the request has no session.
     pub session: Option<OfferAffinity>,
 }
 
@@ -84,7 +85,7 @@ pub fn estimate_price(input: f64, output: f64, prompt_tokens: u64, output_tokens
     (prompt_tokens as f64 * input + output_tokens as f64 * output) / 1e6
 }
 
-/// Returns all offers of `candidates`, best first.
+/// Returns the [`Candidate::offer`] of every candidate, best first.
 #[must_use]
 pub fn plan(flavor: &dyn Flavor, candidates: &[Candidate], seed: u64) -> Vec<usize> {
     let mut ranked = rank_candidates(flavor, candidates);
@@ -155,7 +156,7 @@ fn shuffle_ties(mut run: &mut [ScoredOffer], dice: &mut SplitMix64) {
 }
 
 /// Returns the index of the offer that answered the session last, or else of the offer with the highest weight for the
-/// session.
+/// session; `None` without a session, and if none of these offers may serve it.
 fn preferred(tied: &[ScoredOffer]) -> Option<usize> {
     let sessions = tied.iter().enumerate().filter_map(|(at, one)| Some((at, one.session?)));
     sessions.max_by_key(|(_, session)| (session.saving.is_some(), session.weight)).map(|(at, _)| at)

@@ -22,7 +22,7 @@ use crate::latency::HALF_LIFE;
 use crate::plan::Candidate;
 use std::time::Duration;
 
-/// Assumed capacity of an offer without a configured one.
+/// Number of concurrent requests that an offer is assumed to serve if its capacity is unknown.
 pub(crate) const DEFAULT_MAX_IN_FLIGHT: u32 = 32;
 /// Upper limit of the failure ratio in a score.
 const MAX_FAILURE_RATIO: f64 = 0.9;
@@ -66,7 +66,7 @@ pub(crate) struct ScoredOffer {
     pub(crate) terms: ScoreTerms,
     /// Requests in flight divided by the capacity.
     pub(crate) load: f64,
-    /// Relation of the offer to the session; `None` if it may not take the session.
+    /// Relation of the offer to the request's session; `None` without a session, or if the offer may not serve it.
     pub(crate) session: Option<OfferAffinity>,
 }
 

@@ -1,11 +1,11 @@
-//! Session of a request: named by its client, or else derived from the beginning of the conversation.
+//! Session of a request: identified by the client, or else derived from the beginning of the conversation.
 
 use crate::affinity::{SessionKey, stable_hash};
 use penstock_core::{BodyMember, InferenceRequest, InferenceTask};
 use penstock_json_scan::json::{self, ObjectMemberEvent};
 use std::ops::{ControlFlow, Range};
 
-/// Headers with which clients name a conversation, in lower case and in the order of precedence.
+/// Headers by which clients identify a conversation, in lower case and in the order of precedence.
 ///
 /// Headers that change with each request (`x-client-request-id`, `x-conversation-request-id`) are not among them.
 pub const SESSION_HEADERS: &[&str] = &[
@@ -28,26 +28,26 @@ pub const SESSION_HEADERS: &[&str] = &[
     "helicone-session-id",
 ];
 
-/// Members of `metadata` that name a conversation.
+/// Members of `metadata` that identify a conversation.
 const METADATA_NAMES: [&[u8]; 3] = [b"session_id", b"conversation_id", b"thread_id"];
 /// Members that come before the messages in the model's prompt.
 const INSTRUCTION_NAMES: [&str; 2] = ["system", "instructions"];
 /// Members with the messages.
 const MESSAGES_NAMES: [&str; 2] = ["messages", "input"];
 
-/// Number of bytes hashed at the start and at the end of a text; its length is hashed too.
+/// Maximum number of bytes hashed at the start and at the end of a text; the length of the text is hashed too.
 const MAX_HASHED: usize = 2048;
-/// Longest value of a header or member that names a session; a longer one is cut.
+/// Maximum length of a session identifier from a header or member, in bytes; the rest of a longer one is ignored.
 const MAX_NAME: usize = 1024;
 
-/// Kinds of session names. They are hashed with the name, so that equal names of different kinds are different
-/// sessions.
+/// Sources of session identifiers. They are hashed with the identifier, so that equal identifiers from different
+/// sources are different sessions.
 mod source {
-    /// Name from the member `prompt_cache_key`.
+    /// Identifier from the member `prompt_cache_key`.
     pub(super) const CACHE_KEY_TAG: u64 = 1;
-    /// Name from one of the [`SESSION_HEADERS`](super::SESSION_HEADERS).
+    /// Identifier from one of the [`SESSION_HEADERS`](super::SESSION_HEADERS).
     pub(super) const HEADER_TAG: u64 = 3;
-    /// Name from the member `metadata` or from a top-level member of the body.
+    /// Identifier from the member `metadata` or from the top-level member `session_id`.
     pub(super) const METADATA_TAG: u64 = 4;
     /// User id of a conversation that is identified by its beginning.
     pub(super) const USER_TAG: u64 = 5;
@@ -68,13 +68,14 @@ pub struct RequestSession {
 /// Returns the session that a request belongs to; `None` for a request without a prefix that could be cached, and for
 /// a conversation that cannot be distinguished from others.
 ///
-/// `scope` is the id of the account: equal names of two accounts are two sessions. `headers` are the fields of the
-/// request, with names in lower case.
+/// `scope` is the id of the account: equal identifiers of two accounts are two sessions. `headers` are the fields of
+/// the request, with names in lower case.
 ///
-/// The first of these that exists names the session: `prompt_cache_key`, [`SESSION_HEADERS`], a session in `metadata`
-/// or in a top-level member of the body. Without them, a hash of the system prompt and the messages up to the first
-/// one of the user names it, together with `metadata.user_id` if that exists. `previous_response_id` is not used,
-/// because it differs from turn to turn; the beginning of the stored conversation stays the same.
+/// The first of these that exists identifies the session: `prompt_cache_key`, [`SESSION_HEADERS`], a session in
+/// `metadata` or in the member `session_id`. Without them, the session is identified by a hash of the system prompt and
+/// the messages up to the first one of the user, together with `metadata.user_id` if that exists.
+/// `previous_response_id` is not used, because it differs from turn to turn; the beginning of the stored conversation
+/// stays the same.
 #[must_use]
 pub fn request_session<'h>(
     scope: &str,
@@ -138,8 +139,9 @@ fn string_content(value: &[u8]) -> Option<&[u8]> {
     value.strip_prefix(b"\"")?.strip_suffix(b"\"").filter(|content| !content.is_empty())
 }
 
-/// Returns the session and the user in `metadata`. Claude Code writes the session into `user_id`: a value that
-/// contains "session" counts as the session. Any other value is only a user, who may have several conversations.
+/// Returns the session and the user in `metadata`, each `None` if absent. Claude Code writes the session into
+/// `user_id`: a value that contains "session" counts as the session. Any other value is only a user, who may have
+/// several conversations.
 fn metadata(request: &InferenceRequest) -> (Option<&[u8]>, Option<&[u8]>) {
     let Some(metadata) = session_member(request, "metadata") else { return (None, None) };
     let mut members = json::members(metadata);
@@ -188,13 +190,13 @@ fn hash_beginning(request: &InferenceRequest) -> Option<(u64, bool)> {
 
 /// Returns the ranges of the member's long strings, relative to its value.
 fn known_strings(member: &BodyMember) -> impl Iterator<Item = Range<usize>> {
-    let start = member.value.start;
+    let start = member.value_range.start;
     let inside =
         move |range: &Range<usize>| Some(range.start.checked_sub(start)?..range.end.checked_sub(start)?);
     member.long_strings.iter().filter_map(inside)
 }
 
-/// Hash of a text, or of the parts of a content.
+/// Returns the hash of a text, or of the parts of a content.
 fn hash_content(seed: u64, content: &[u8], member: &BodyMember) -> u64 {
     if content.first() != Some(&b'[') {
         return hash_ends(seed, content);
@@ -209,9 +211,9 @@ fn hash_content(seed: u64, content: &[u8], member: &BodyMember) -> u64 {
     hash
 }
 
-/// Hash of a member of a content part. `cache_control` does not count, because clients move it from message to
-/// message as a conversation grows. `type` does not count either, so a text has the same hash as a string and as the
-/// only part.
+/// Returns the hash of a member of a content part. `cache_control` does not count, because clients move it from message
+/// to message as a conversation grows. `type` does not count either, so a text has the same hash whether it is a
+/// string or the only part of a list.
 fn hash_part_member(seed: u64, key: &[u8], value: &[u8]) -> u64 {
     if matches!(key, b"type" | b"cache_control") { seed } else { hash_ends(seed, value) }
 }

@@ -188,7 +188,7 @@ fn retry_after_on_a_500_is_honoured_instead_of_a_quick_retry() {
 #[test]
 fn a_rest_within_the_patience_is_waited_for() {
     let (mut course, mut budget) =
-        course(2, AttemptPolicy { max_wait: Duration::from_secs(2), ..AttemptPolicy::default() });
+        course(2, AttemptPolicy { max_retry_after: Duration::from_secs(2), ..AttemptPolicy::default() });
     course.first_step(NOW);
     assert_eq!(course.on_failure(&rest(503, 2), NOW, &mut budget), RetryAction::WaitUntil(at(2_000)));
     assert_eq!(course.on_sleep_elapsed(at(2_000)), RetryAction::Attempt(0));

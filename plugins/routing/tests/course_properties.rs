@@ -55,7 +55,7 @@ proptest! {
         seed: u64,
     ) {
         let deadline = NOW + Duration::from_secs(limit);
-        let policy = AttemptPolicy { max_attempts: attempts, max_wait: Duration::from_secs(patience), deadline, ..AttemptPolicy::default() };
+        let policy = AttemptPolicy { max_attempts: attempts, max_retry_after: Duration::from_secs(patience), deadline, ..AttemptPolicy::default() };
         let mut course = RetryPlanner::new(entries.clone(), policy, seed);
         let mut budget = RetryBudget::new();
         let mut now = NOW;

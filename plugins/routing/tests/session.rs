@@ -13,8 +13,8 @@ fn request(body: &str) -> InferenceRequest {
     let members = json::members(&body)
         .map(|span| BodyMember {
             name: std::str::from_utf8(&body[span.key.start + 1..span.key.end - 1]).unwrap().into(),
-            member: span.key.start..span.value.end,
-            value: span.value,
+            member_range: span.key.start..span.value.end,
+            value_range: span.value,
             long_strings: Vec::new(),
         })
         .collect();

@@ -23,7 +23,7 @@ const WHAT: &str = "the audit log";
 pub struct ChangeDescription {
     /// Time of the change, Unix seconds.
     pub at: u64,
-    /// Author of the change, if known.
+    /// Author of the change, such as `anna from 10.0.0.7`: a name, and the address of the client.
     pub who: String,
     /// Action, such as `key.revoke`.
     pub what: String,
@@ -89,7 +89,8 @@ impl AuditLog {
     /// Applies a transaction together with its audit entry.
     ///
     /// # Errors
-    /// Same as [`Store::apply`]; `Guard` names the failed guard of `batch`.
+    /// Same as [`Store::apply`]; `Guard` names the failed guard of `batch`, or a step after its operations if other
+    /// entries were written during all attempts.
     pub fn apply_with_entry(
         &self,
         batch: &Transaction,
@@ -159,8 +160,8 @@ impl AuditLog {
         AuditPage::from_rows(&self.store.scan(scan.table, &scan.prefix, scan.after.as_deref(), limit)?)
     }
 
-    /// Returns at most `limit` entries that pass `is_wanted`, after the number `after`. At most 100,000 entries are read,
-    /// so a page may have fewer entries than `limit`, or none, although more follow.
+    /// Returns at most `limit` entries that pass `is_wanted`, after the number `after`. At most 100,000 entries are
+    /// read, so a page may have fewer entries than `limit`, or none, although more follow.
     ///
     /// # Errors
     /// Same as [`Store::scan`].

@@ -120,11 +120,11 @@ pub struct BatchRecord {
     pub output_bytes: u64,
     /// Completion window as the client wrote it.
     pub window: String,
-    /// Creation time, in milliseconds.
+    /// Creation time, in Unix milliseconds.
     pub created_ms: u64,
     /// End of the completion window.
     pub expires: u64,
-    /// Earliest start of a batch that waits for hours of low grid emissions.
+    /// Earliest start of a batch that waits for hours of low grid emissions, Unix seconds; `None` for any other batch.
     #[serde(default)]
     pub scheduled: Option<u64>,
     /// State of the batch.
@@ -132,7 +132,7 @@ pub struct BatchRecord {
     /// Number of requests (lines of the input file), in total and by outcome.
     #[serde(default)]
     pub counts: BatchCounts,
-    /// Time from which the first line of the batch could start.
+    /// Time from which the first line of the batch could start, Unix seconds; `None` before.
     #[serde(default)]
     pub in_progress: Option<u64>,
     /// Completion time.
@@ -162,7 +162,8 @@ pub struct BatchRecord {
     /// Number of slices in which several gateways run the batch; `None` for a batch that one gateway runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slices: Option<u32>,
-    /// Slice that this record represents in memory: a slice runs with a copy of the record of its batch. Not stored.
+    /// Slice that this record represents in memory: a slice runs with a copy of the record of its batch. `None` for a
+    /// batch. Not stored.
     #[serde(skip)]
     pub slice: Option<BatchSlice>,
 }
@@ -229,7 +230,8 @@ impl BatchStore {
         self.get_many(&self.unfinished_ids()?)
     }
 
-    /// Returns the bitmap of the lines of a batch that have their result; `None` if no line has a result.
+    /// Returns the bitmap of the lines of a batch that have their result; `None` if no line has a result or the batch
+    /// has ended.
     ///
     /// # Errors
     /// Same as [`Store::get`].
@@ -300,7 +302,7 @@ impl IndexBackfill<'_> {
 ///
 /// # Errors
 /// Returns `Corrupt` if the record cannot be encoded, which does not happen for records of this program.
-pub fn record_rows(record: &BatchRecord, done: Option<&[u8]>) -> Result<Vec<RowWrite>, StoreError> {
+pub fn batch_row_writes(record: &BatchRecord, done: Option<&[u8]>) -> Result<Vec<RowWrite>, StoreError> {
     if let Some(slice) = &record.slice {
         return Ok(slices::slice_progress_rows(record, slice, done));
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::{RepairOutcome, Store, StoreError, StoreOptions, sled};
 
-/// Function that copies the readable rows of a damaged store to a new one, and reports the number of copied rows
-/// after each chunk.
+/// Function that copies the readable rows of a damaged store (first path) to a new one (second path), and reports the
+/// number of copied rows after each chunk.
 pub type RepairStoreFn =
     fn(&Path, &Path, StoreOptions, &mut dyn FnMut(u64)) -> Result<RepairOutcome, StoreError>;
 

@@ -91,10 +91,10 @@ pub enum StoreError {
         /// Description of the refusal, without contents and credentials.
         what: String,
     },
-    /// Directory or export in a format that this version does not read.
+    /// Directory or export in a format that this version does not read, or an invalid argument, such as an empty id.
     #[error("the store's format is unknown to this version ({what})")]
     Format {
-        /// Description of the unknown format.
+        /// Description of the unknown format or of the invalid argument.
         what: String,
     },
 }

@@ -106,7 +106,7 @@ pub struct FileRecord {
     pub sums: Option<u32>,
     /// Creation time.
     pub created_at: u64,
-    /// Time of the last append to a file that grew.
+    /// Time of the last append to a file that grew, Unix seconds; `None` for a file that was stored as a whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<u64>,
     /// Expiry time, if the owner set one.
@@ -187,7 +187,7 @@ impl FileStore {
         if file.key.is_empty() || file.key.contains('\0') {
             return Err(StoreError::Format { what: "a file needs a key".to_owned() });
         }
-        let (space, key, row) = Self::record_row(file)?;
+        let (space, key, row) = Self::encoded_row(file)?;
         let mut batch = Transaction::new().require_absent(space, key.clone()).put(space, key, row);
         batch = batch.put(StoreTable::Files, list_key(&file.key, file.purpose, &file.id), []);
         if let Some(when) = file.expires_at {
@@ -201,7 +201,7 @@ impl FileStore {
     ///
     /// # Errors
     /// Returns `Corrupt` if the record cannot be encoded, which does not happen for records of this program.
-    pub fn record_row(file: &FileRecord) -> Result<(StoreTable, Vec<u8>, Vec<u8>), StoreError> {
+    pub fn encoded_row(file: &FileRecord) -> Result<(StoreTable, Vec<u8>, Vec<u8>), StoreError> {
         Ok((StoreTable::Files, Self::record_key(&file.id), versioned_json::encode(WHAT, file)?))
     }
 
@@ -262,8 +262,8 @@ impl FileStore {
     /// # Errors
     /// Same as [`Store::apply`].
     pub fn compare_and_swap(&self, was: &FileRecord, now: &FileRecord) -> Result<bool, StoreError> {
-        let (space, key, row) = Self::record_row(now)?;
-        let (_, _, old) = Self::record_row(was)?;
+        let (space, key, row) = Self::encoded_row(now)?;
+        let (_, _, old) = Self::encoded_row(was)?;
         match self.store.apply(Transaction::new().require_value(space, key.clone(), old).put(space, key, row))
         {
             Err(StoreError::Guard { .. }) => Ok(false),

@@ -265,13 +265,13 @@ impl Counters {
         Ok(Self([series, row(key(b'v', &[account]))?]))
     }
 
-    /// Number of documents of the account.
+    /// Returns the number of documents of the account.
     fn documents(&self) -> Result<u64, StoreError> {
         let [_, (_, account)] = &self.0;
         parse_count(account.as_deref())
     }
 
-    /// Next invoice number of the series.
+    /// Returns the next invoice number of the series.
     fn next_number(&self) -> Result<u64, StoreError> {
         let [(_, series), _] = &self.0;
         Ok(parse_count(series.as_deref())?.saturating_add(1))

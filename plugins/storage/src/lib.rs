@@ -51,7 +51,7 @@ pub use engine::{EMBEDDED_ENGINE, FOLDER_ENGINES, FolderEngine, RepairStoreFn};
 pub use error::StoreError;
 pub use export::{export, import};
 pub use memory::open_in_memory;
-pub use permissions::{create_dir, restrict_permissions};
+pub use permissions::{create_private_dir_all, restrict_permissions};
 pub use postgres::{
     DatabaseReport, PasswordSource, PostgresOptions, StoreSharing, begin_import, check_postgres,
     check_postgres_options, describe_database, finish_import, open_postgres,
@@ -67,5 +67,5 @@ pub use transaction::{
     TransactionOp, counter_row, parse_counter,
 };
 
-/// Key of the row of [`StoreTable::Meta`] with the check value of the pepper.
+/// Key of the row of [`StoreTable::Meta`] with the fingerprint of the pepper of the API keys.
 pub const PEPPER_CHECK_KEY: &[u8] = b"pepper";

@@ -15,7 +15,7 @@ const FILE_MODE: u32 = 0o600;
 ///
 /// # Errors
 /// Returns any I/O error.
-pub fn create_dir(path: &Path) -> Result<()> {
+pub fn create_private_dir_all(path: &Path) -> Result<()> {
     if path.is_dir() {
         return Ok(());
     }
@@ -23,7 +23,7 @@ pub fn create_dir(path: &Path) -> Result<()> {
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),
     };
-    create_dir(parent)?;
+    create_private_dir_all(parent)?;
     match DirBuilder::new().mode(DIR_MODE).create(path) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists && path.is_dir() => {}
         created => created?,
@@ -105,7 +105,7 @@ mod tests {
     fn created_files_are_readable_by_their_owner_only() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("a/b");
-        create_dir(&path).unwrap();
+        create_private_dir_all(&path).unwrap();
         open_options().create(true).write(true).open(path.join("file")).unwrap();
         assert_eq!(
             [mode(&path), mode(&root.path().join("a")), mode(&path.join("file"))],

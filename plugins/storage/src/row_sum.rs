@@ -28,7 +28,7 @@ pub enum RowAddition {
 }
 
 impl RowAddition {
-    /// Returns the encoded size of the addition in bytes, for the limits of a transaction.
+    /// Returns the size of the addition in bytes, or an upper bound of it, for the limits of a transaction.
     pub(crate) fn byte_len(&self) -> usize {
         match self {
             RowAddition::Balance(_) | RowAddition::Spend(_) => MAX_AMOUNT_BYTES,
@@ -37,7 +37,7 @@ impl RowAddition {
         }
     }
 
-    /// Returns the new value of the row.
+    /// Returns the new value of a row whose value is `current`; `None` for a row that does not exist.
     ///
     /// # Errors
     /// Returns `Corrupt` or `Format` if the row has no amounts of this kind.

@@ -104,7 +104,7 @@ pub struct SpendAddition {
     pub owner: SpendOwner,
     /// Amounts to add to the record, in micro-credits.
     pub spend: SpendRecord,
-    /// Amounts that are taken from the member's leased parts of the daily and of the monthly budget.
+    /// Amounts that are taken from the member's parts of the daily and of the monthly budget, in micro-credits.
     pub from_parts: (i64, i64),
 }
 

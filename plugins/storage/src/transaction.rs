@@ -166,7 +166,7 @@ impl Transaction {
         self.operations.is_empty()
     }
 
-    /// Returns the bytes of all keys and values.
+    /// Returns the total length of all keys and values in bytes.
     #[must_use]
     pub fn byte_len(&self) -> usize {
         self.operations.iter().map(RowOperation::size).sum()

@@ -100,10 +100,10 @@ pub struct UserRecord {
     /// Open invitation of the user.
     #[serde(default)]
     pub invitation: Option<Invitation>,
-    /// Person at an OpenID provider who signs in as this user.
+    /// Person at an OpenID provider who signs in as this user; `None` for a user without such a sign-in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<OidcIdentity>,
-    /// Time at which the user was disabled.
+    /// Time at which the user was disabled; `None` for an enabled user.
     #[serde(default)]
     pub disabled: Option<u64>,
     /// Number of changes of the password or the state; sessions that began under an earlier number are invalid.
@@ -193,8 +193,8 @@ impl UserStore {
     }
 
     /// Changes a user like [`Self::change`]. Refuses a change after which no user would satisfy `is_needed`, such as
-    /// the removal of the last administrator. The transaction requires the unchanged row of another user that satisfies
-    /// it, so two concurrent calls cannot change both.
+    /// the removal of the last administrator. The transaction requires that the row of another user who satisfies it is
+    /// unchanged, so two concurrent calls cannot change the last two such users.
     ///
     /// # Errors
     /// Same as [`Store::apply`].

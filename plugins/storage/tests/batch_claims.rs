@@ -3,7 +3,7 @@
 
 use penstock_storage::batches::{
     BatchClaim, BatchCoordination, BatchInsertOutcome, BatchRecord, BatchState, BatchStore, ClaimState,
-    EndRequest, record_rows,
+    EndRequest, batch_row_writes,
 };
 use penstock_storage::ledger::{CommitConflict, CounterChange, LedgerCommit, LedgerStore, RowFence};
 use penstock_storage::{Store, StoreError, StoreTable, Transaction, open_in_memory, parse_counter};
@@ -32,7 +32,7 @@ fn claim_of(batches: &BatchStore, id: &str) -> Option<BatchClaim> {
 
 /// Returns the commit of a batch under a claim.
 fn commit(record: &BatchRecord, claim: BatchClaim) -> LedgerCommit {
-    let mut rows = record_rows(record, Some(&[1])).unwrap();
+    let mut rows = batch_row_writes(record, Some(&[1])).unwrap();
     if !record.state.is_final() {
         rows.push(claim.after_commit().row_write(&record.id));
     }
@@ -111,7 +111,7 @@ fn an_end_is_requested_once_and_forgotten_with_the_batch() {
     let ends = || batches.coordination(&ids).unwrap().iter().map(|row| row.end).collect::<Vec<_>>();
     assert_eq!(ends(), [None, Some(EndRequest::InputDeleted), None]);
     let ended = BatchRecord { state: BatchState::Failed, ..record("b") };
-    let rows = record_rows(&ended, None).unwrap();
+    let rows = batch_row_writes(&ended, None).unwrap();
     let delete = rows.into_iter().fold(Transaction::new(), |batch, row| match row.value {
         Some(value) => batch.put(row.table, row.key, value),
         None => batch.delete(row.table, row.key),

@@ -3,7 +3,7 @@
 
 use penstock_storage::batches::{
     BatchClaim, BatchRecord, BatchSlice, BatchState, BatchStore, EndRequest, MAX_SLICES, ResultSegment,
-    SliceEndReason, UnfinishedEntry, record_rows, slicing_rows,
+    SliceEndReason, UnfinishedEntry, batch_row_writes, slicing_rows,
 };
 use penstock_storage::ledger::RowWrite;
 use penstock_storage::{RowPage, Store, StoreTable, Transaction, open_in_memory};
@@ -29,7 +29,7 @@ fn divided() -> (Arc<dyn Store>, BatchStore, BatchRecord, BatchClaim) {
     batches.insert(&record, Transaction::new()).unwrap();
     let claim = batches.take_claim("b", None, 1, None).unwrap().unwrap();
     (record.state, record.slices) = (BatchState::InProgress, Some(3));
-    apply(&store, record_rows(&record, Some(&[0; 4])).unwrap());
+    apply(&store, batch_row_writes(&record, Some(&[0; 4])).unwrap());
     apply(&store, slicing_rows("b", &[slice(0), slice(1), slice(2)]));
     (store, batches, record, claim)
 }
@@ -81,12 +81,12 @@ fn a_slice_is_claimed_by_one_member_while_it_is_open() {
     let second = take(Some(&first), 2).unwrap();
     assert_eq!((second.incarnation, second.number), (2, 2));
     let done = of_slice(&record, slice(1), BatchState::InProgress);
-    apply(&store, record_rows(&done, Some(&[1, 0])).unwrap());
+    apply(&store, batch_row_writes(&done, Some(&[1, 0])).unwrap());
     assert_eq!(batches.finished_line_bitmap("b/0001").unwrap(), Some(vec![1, 0]));
     let ended = BatchSlice { end: Some(SliceEndReason::Expired), ..slice(1) };
-    apply(&store, record_rows(&of_slice(&record, ended, BatchState::Failed), None).unwrap());
+    apply(&store, batch_row_writes(&of_slice(&record, ended, BatchState::Failed), None).unwrap());
     assert_eq!(take(None, 3), None, "it has ended early");
-    apply(&store, record_rows(&of_slice(&record, slice(0), BatchState::Completed), None).unwrap());
+    apply(&store, batch_row_writes(&of_slice(&record, slice(0), BatchState::Completed), None).unwrap());
     assert_eq!(batches.take_slice_claim("b", &slice(0), None, (3, None)).unwrap(), None);
     assert_eq!(batches.unfinished_slices().unwrap().by_batch["b"], [slice(2)]);
     assert_eq!(batches.sliced_batch_progress("b", 9).unwrap().slices, [ended, slice(2)]);
@@ -130,10 +130,10 @@ fn the_last_commit_removes_all_rows_of_slices_and_fits_into_one_commit() {
     assert!(!batches.has_segment_file([&record], "file-2").unwrap());
     apply(&store, vec![segment.row_removal("b")]);
     record.state = BatchState::Completed;
-    apply(&store, record_rows(&record, None).unwrap());
+    apply(&store, batch_row_writes(&record, None).unwrap());
     assert_eq!(batches.sliced_batch_progress("b", 1).unwrap(), Default::default());
     assert!(batches.unfinished_ids().unwrap().is_empty());
     assert_eq!(batches.unfinished_slices().unwrap(), Default::default());
     record.slices = Some(MAX_SLICES);
-    assert!(record_rows(&record, None).unwrap().len() <= 72);
+    assert!(batch_row_writes(&record, None).unwrap().len() <= 72);
 }

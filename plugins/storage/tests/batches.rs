@@ -1,7 +1,9 @@
 //! Batches in a store: stable pages, unfinished batches, and the bitmap of finished lines.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use penstock_storage::batches::{BackgroundRun, BatchPage, BatchRecord, BatchState, BatchStore, record_rows};
+use penstock_storage::batches::{
+    BackgroundRun, BatchPage, BatchRecord, BatchState, BatchStore, batch_row_writes,
+};
 use penstock_storage::ledger::RowWrite;
 use penstock_storage::{Store, StoreError, StoreTable, Transaction, open_in_memory};
 use std::sync::Arc;
@@ -53,12 +55,12 @@ fn an_ended_batch_is_not_open_and_its_lines_are_forgotten() {
     batches.insert(&one, Transaction::new()).unwrap();
     batches.insert(&record("batch_2", "key", 2), Transaction::new()).unwrap();
     one.state = BatchState::InProgress;
-    commit(&*store, record_rows(&one, Some(&[5])).unwrap());
+    commit(&*store, batch_row_writes(&one, Some(&[5])).unwrap());
     assert_eq!(batches.finished_line_bitmap("batch_1").unwrap(), Some(vec![5]));
     assert_eq!(batches.get("batch_1").unwrap(), Some(one.clone()));
     assert_eq!(batches.list_unfinished().unwrap().len(), 2);
     one.state = BatchState::Completed;
-    commit(&*store, record_rows(&one, Some(&[7])).unwrap());
+    commit(&*store, batch_row_writes(&one, Some(&[7])).unwrap());
     assert_eq!(batches.finished_line_bitmap("batch_1").unwrap(), None);
     let open = batches.list_unfinished().unwrap();
     assert_eq!(open.iter().map(|batch| batch.id.as_str()).collect::<Vec<_>>(), ["batch_2"]);
@@ -89,7 +91,7 @@ fn batches_of_an_earlier_version_are_listed_once_they_are_indexed() {
     // Rows as an earlier version writes them, without the index by account. The name of one account is a prefix of
     // the name of the other.
     let insert = |store: &dyn Store, record: &BatchRecord| {
-        commit(store, record_rows(record, None).unwrap());
+        commit(store, batch_row_writes(record, None).unwrap());
         if !record.state.is_final() {
             store
                 .apply(Transaction::new().put(StoreTable::Batches, format!("o/{}", record.id), Vec::new()))
@@ -144,7 +146,7 @@ fn pages_are_full_whatever_background_responses_and_states_lie_between() {
         batches.insert(&one, Transaction::new()).unwrap();
         if number % 7 == 3 {
             one.state = BatchState::Completed;
-            commit(&*store, record_rows(&one, None).unwrap());
+            commit(&*store, batch_row_writes(&one, None).unwrap());
         }
     }
     for number in 0..1_100 {

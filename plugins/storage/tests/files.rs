@@ -197,7 +197,7 @@ fn invalid_ids_are_not_stored_and_rows_are_versioned() {
         );
     }
     assert!(files.add(&file("k\0", "a", FilePurpose::Batch)).is_err());
-    let (space, key, row) = FileStore::record_row(&file("k", "a", FilePurpose::Batch)).unwrap();
+    let (space, key, row) = FileStore::encoded_row(&file("k", "a", FilePurpose::Batch)).unwrap();
     assert_eq!((space, key.as_slice()), (StoreTable::Files, &b"f/file-a"[..]));
     assert!(row.starts_with(br#"{"v":1,"#));
 }

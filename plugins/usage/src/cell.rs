@@ -118,7 +118,8 @@ pub struct RollupDimensions {
 }
 
 impl RollupDimensions {
-    /// Returns the dimensions of the rollup of the whole gateway in which the same entries are counted too.
+    /// Returns the dimensions of the rollup of the whole gateway that also counts these entries: without account and
+    /// key.
     #[must_use]
     pub fn gateway_wide(&self) -> Self {
         Self { account: Arc::from(""), key: Arc::from(""), ..self.clone() }

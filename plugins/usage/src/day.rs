@@ -4,7 +4,7 @@
 //! Earlier versions take it for an hour in the far future, which no query reaches.
 
 use crate::cell::{HourNumber, RollupDimensions};
-use crate::row::{RowError, decode, hour_key_prefix, parse_row_key};
+use crate::row::{RowError, decode_row, hour_key_prefix, parse_row_key};
 use crate::sums::UsageSums;
 use penstock_core::calendar::UtcDay;
 use std::collections::BTreeMap;
@@ -59,13 +59,13 @@ impl From<UtcDay> for DayNumber {
     }
 }
 
-/// Returns the key prefix of the rows of a day, which sorts directly before them.
+/// Returns the key prefix of the rows of a day: the exclusive start of a scan of this day and later ones.
 #[must_use]
 pub fn day_key_prefix(account: &str, day: DayNumber) -> Vec<u8> {
     hour_key_prefix(account, day.row_number())
 }
 
-/// Returns the day in the key of a day's row; `None` for the key of another row.
+/// Returns the day in the key of a day's row; `None` for the row of an hour or of the watermark.
 ///
 /// # Errors
 /// Returns an error if the key has another form.
@@ -74,13 +74,13 @@ pub fn day_from_row_key(key: &[u8]) -> Result<Option<DayNumber>, RowError> {
     Ok(number.0.checked_sub(FIRST_ROW_NUMBER).map(DayNumber).filter(|_| number != HourNumber(u32::MAX)))
 }
 
-/// Decodes the row of a day. The hour of its dimensions is the first one of the day.
+/// Decodes the row of a day. Its dimensions have the first hour of the day as their hour.
 ///
 /// # Errors
 /// Returns an error if key or value have another form.
 pub fn decode_day_row(key: &[u8], value: &[u8]) -> Result<(RollupDimensions, UsageSums), RowError> {
     let day = day_from_row_key(key)?.ok_or(RowError::InvalidFormat)?;
-    let (cell, sums) = decode(key, value)?;
+    let (cell, sums) = decode_row(key, value)?;
     Ok((RollupDimensions { hour: day.first_hour(), ..cell }, sums))
 }
 
@@ -92,8 +92,8 @@ pub struct DayRollups {
 }
 
 impl DayRollups {
-    /// Adds the rollup of an hour with its row key. If the hour is the first one of another day, returns the complete
-    /// rollups of the previous day.
+    /// Adds the rollup of an hour with its row key. If the hour belongs to another day than the rollups so far, starts
+    /// that day and returns the complete rollups of the previous day (empty at the first call); `None` otherwise.
     ///
     /// # Errors
     /// Returns an error if the key has another form.
@@ -122,7 +122,7 @@ impl DayRollups {
         self.cells.values()
     }
 
-    /// Returns the keys of the rows of the day with their rollups.
+    /// Returns the row key, the dimensions and the sums of each rollup of the day.
     pub fn keyed_rollups(&self) -> impl Iterator<Item = (Vec<u8>, &RollupDimensions, &UsageSums)> {
         self.cells.iter().map(|(hash, (cell, sums))| {
             let mut key = day_key_prefix(&cell.account, self.day);

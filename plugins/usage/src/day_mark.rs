@@ -1,9 +1,9 @@
-//! Mark up to which the rollups of days are complete.
+//! Watermark up to which the day rollups are complete.
 //!
-//! Rollups of days are built from the rollups of hours after the day has ended. The mark has the last entry of each
-//! chain before the build began. If an entry is added to a day after its build, its chain has a later last entry than
-//! the mark, whichever version of the gateway wrote it. Then all days from the time of the entry in the mark on count
-//! as incomplete, because the times of a chain's entries never decrease.
+//! The rollups of a day are built from the rollups of its hours after the day has ended. The watermark contains the
+//! last entry of each chain before the build began. If an entry is added to a day after its build, by whichever version
+//! of the gateway, the last entry of its chain is later than the one in the watermark. Then all days from the time of
+//! the entry in the watermark on count as incomplete, because the times of a chain's entries never decrease.
 
 use crate::cell::HourNumber;
 use crate::day::DayNumber;
@@ -26,13 +26,13 @@ pub struct ChainPosition {
 pub struct DayRollupWatermark {
     /// First day without complete rollups, provided that no chain has entries after its position in `chains`.
     pub until: DayNumber,
-    /// Last entry of each chain when the build began.
+    /// Last entry of each chain when the build began, by the number of the chain.
     pub chains: BTreeMap<u32, ChainPosition>,
-    /// Running build, if any; only this build may write rows of days.
+    /// Running build; `None` if there is none. Only this build may write day rollups.
     pub build: Option<DayRollupBuild>,
 }
 
-/// Running build of the rollups of days.
+/// Running build of day rollups.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DayRollupBuild {
     /// Random id of the build.
@@ -41,7 +41,7 @@ pub struct DayRollupBuild {
     pub started: u64,
 }
 
-/// Value of the mark's row. Earlier versions ignore its members and read it as a rollup without sums.
+/// Value of the watermark's row. Earlier versions ignore its members and read it as a rollup without sums.
 #[derive(Serialize, Deserialize)]
 struct MarkRow {
     v: u32,
@@ -52,7 +52,7 @@ struct MarkRow {
     build: Option<DayRollupBuild>,
 }
 
-/// Returns the key of the mark's row, which sorts after all rollups of the whole gateway.
+/// Returns the key of the watermark's row, which sorts after all rollups of the whole gateway.
 #[must_use]
 pub fn day_watermark_key() -> Vec<u8> {
     let mut key = hour_key_prefix("", HourNumber(u32::MAX));
@@ -61,7 +61,7 @@ pub fn day_watermark_key() -> Vec<u8> {
 }
 
 impl DayRollupWatermark {
-    /// Encodes the mark as the value of its row.
+    /// Encodes the watermark as the value of its row.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let row = MarkRow {
@@ -75,7 +75,7 @@ impl DayRollupWatermark {
         serde_json::to_vec(&row).unwrap_or_default()
     }
 
-    /// Decodes the value of the mark's row.
+    /// Decodes the value of the watermark's row.
     ///
     /// # Errors
     /// Returns an error if the value is in an unknown format or of a later version.
@@ -89,7 +89,7 @@ impl DayRollupWatermark {
     }
 
     /// Returns the first day without complete rollups. `tips` are the chains with the numbers of their last entries;
-    /// `first_time` returns the time of the first entry of a chain that the mark does not have, in Unix seconds.
+    /// `first_time` returns the time of the first entry of a chain that the watermark lacks, in Unix seconds.
     ///
     /// # Errors
     /// Returns the error of `first_time`.
@@ -115,7 +115,7 @@ impl DayRollupWatermark {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::{UsageOutcome, UsageSums, decode};
+    use crate::{UsageOutcome, UsageSums, decode_row};
 
     fn mark() -> DayRollupWatermark {
         let chains =
@@ -128,7 +128,7 @@ mod tests {
     fn a_mark_survives_a_round_trip_and_is_an_empty_rollup_for_an_earlier_version() {
         let value = mark().encode();
         assert_eq!(DayRollupWatermark::decode(&value), Ok(mark()));
-        let (cell, sums) = decode(&day_watermark_key(), &value).unwrap();
+        let (cell, sums) = decode_row(&day_watermark_key(), &value).unwrap();
         assert_eq!((cell.outcome, sums), (UsageOutcome::Granted, UsageSums::default()));
         assert_eq!(crate::day_from_row_key(&day_watermark_key()), Ok(None));
         let with_version = |v: &str| String::from_utf8(value.clone()).unwrap().replace("\"v\":1", v);

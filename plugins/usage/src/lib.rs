@@ -12,8 +12,8 @@
 //! | correct of a charge | `corrected` | the difference of the amounts, with the model of the charge |
 //! | grant, correct of a grant | `granted` | the granted amount |
 //!
-//! Rollups of ended days are added up from those of their hours ([`DayRollups`]), so that a query of a long period reads few
-//! rows; [`DayRollupWatermark`] says up to which day they are complete.
+//! Day rollups are added up from those of the hours after the day has ended ([`DayRollups`]), so that a query of a long
+//! period reads few rows; [`DayRollupWatermark`] says up to which day they are complete.
 //!
 //! Amounts are integers and exact decimals; there are no floats.
 
@@ -35,6 +35,8 @@ pub use fold::{ChargeDimensions, data_center_location, entry_rollup};
 pub use group::{GroupError, UsageGroup, UsageGrouping, UsageReport};
 pub use price_class::PriceClass;
 pub use range::{MAX_RANGE_DAYS, RangeError, UsageRange};
-pub use row::{RowError, account_key_prefix, decode, encode, hour_key_prefix, parse_row_key, row_key};
+pub use row::{
+    RowError, account_key_prefix, decode_row, encode_row_value, hour_key_prefix, parse_row_key, row_key,
+};
 pub use statement::add_to_statement;
 pub use sums::UsageSums;

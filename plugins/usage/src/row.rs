@@ -41,7 +41,7 @@ pub fn account_key_prefix(account: &str) -> Vec<u8> {
     [account.as_bytes(), b"\0"].concat()
 }
 
-/// Returns the key prefix of the rows of an hour, which sorts directly before them.
+/// Returns the key prefix of the rows of an hour: the exclusive start of a scan of this hour and later ones.
 #[must_use]
 pub fn hour_key_prefix(account: &str, hour: HourNumber) -> Vec<u8> {
     [&account_key_prefix(account), &hour.0.to_be_bytes()[..]].concat()
@@ -95,7 +95,7 @@ pub fn parse_row_key(key: &[u8]) -> Result<(&str, HourNumber), RowError> {
 
 /// Encodes the value of a rollup's row: its dimensions and sums as JSON.
 #[must_use]
-pub fn encode(cell: &RollupDimensions, sums: &UsageSums) -> Vec<u8> {
+pub fn encode_row_value(cell: &RollupDimensions, sums: &UsageSums) -> Vec<u8> {
     let of = &sums.billed;
     let row = UsageRow {
         v: USAGE_ROW_VERSION,
@@ -135,7 +135,7 @@ pub fn encode(cell: &RollupDimensions, sums: &UsageSums) -> Vec<u8> {
 ///
 /// # Errors
 /// Returns an error if key or value have another form.
-pub fn decode(key: &[u8], value: &[u8]) -> Result<(RollupDimensions, UsageSums), RowError> {
+pub fn decode_row(key: &[u8], value: &[u8]) -> Result<(RollupDimensions, UsageSums), RowError> {
     let (account, hour) = parse_row_key(key)?;
     let row = UsageRow::parse(value)?;
     let cell = RollupDimensions {

@@ -4,7 +4,8 @@
 use penstock_ledger::StatementSums;
 use penstock_usage::{
     GroupError, HourNumber, PriceClass, RangeError, RollupDimensions, RowError, UsageGrouping, UsageOutcome,
-    UsageRange, UsageReport, UsageSums, account_key_prefix, decode, encode, hour_key_prefix, row_key,
+    UsageRange, UsageReport, UsageSums, account_key_prefix, decode_row, encode_row_value, hour_key_prefix,
+    row_key,
 };
 use proptest::prelude::*;
 use rust_decimal::Decimal;
@@ -65,8 +66,8 @@ fn sums() -> impl Strategy<Value = UsageSums> {
 proptest! {
     #[test]
     fn a_row_survives_a_round_trip(cell in cell(), sums in sums()) {
-        let (key, value) = (row_key(&cell), encode(&cell, &sums));
-        prop_assert_eq!(decode(&key, &value), Ok((cell.clone(), sums)));
+        let (key, value) = (row_key(&cell), encode_row_value(&cell, &sums));
+        prop_assert_eq!(decode_row(&key, &value), Ok((cell.clone(), sums)));
         prop_assert!(key.starts_with(&account_key_prefix(&cell.account)));
         prop_assert!(key > hour_key_prefix(&cell.account, cell.hour));
         if let Some(next) = cell.hour.0.checked_add(1) {
@@ -76,16 +77,16 @@ proptest! {
 
     #[test]
     fn a_damaged_row_is_an_error_and_no_panic(key in any::<Vec<u8>>(), value in any::<Vec<u8>>()) {
-        prop_assert!(decode(&key, &value).is_err());
+        prop_assert!(decode_row(&key, &value).is_err());
     }
 }
 
 #[test]
 fn a_row_of_a_later_version_is_refused() {
     let key = hour_key_prefix("a", HourNumber(1)).into_iter().chain([0; 16]).collect::<Vec<u8>>();
-    assert_eq!(decode(&key, br#"{"v":2,"outcome":"charged"}"#), Err(RowError::NewerVersion));
-    assert_eq!(decode(&key, br#"{"v":0,"outcome":"charged"}"#), Err(RowError::InvalidFormat));
-    assert_eq!(decode(&key, br#"{"v":1,"outcome":"other"}"#), Err(RowError::InvalidFormat));
+    assert_eq!(decode_row(&key, br#"{"v":2,"outcome":"charged"}"#), Err(RowError::NewerVersion));
+    assert_eq!(decode_row(&key, br#"{"v":0,"outcome":"charged"}"#), Err(RowError::InvalidFormat));
+    assert_eq!(decode_row(&key, br#"{"v":1,"outcome":"other"}"#), Err(RowError::InvalidFormat));
 }
 
 #[test]

@@ -43,16 +43,16 @@ impl LineExecutor for GatedExecutor {
             },
         };
         let end = match ending {
-            LineDisposition::Final => hold.into_settlement(charge()),
-            _ => hold.into_void("not answered", RequestFootprint::default()),
+            LineDisposition::Final => hold.into_settled_end(charge()),
+            _ => hold.into_voided_end("not answered", RequestFootprint::default()),
         };
         LineResponse {
-            request,
+            request_id: request,
             status: 200,
             body: vec![Bytes::from_static(b"{}")],
-            end: Some(end),
+            hold_end: Some(end),
             usage: Some(TokenUsage::default()),
-            ending,
+            disposition: ending,
         }
     }
 }

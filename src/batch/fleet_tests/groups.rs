@@ -22,12 +22,12 @@ impl Member {
         let body = LineBody::InMemory(Bytes::new());
         let line = PendingLine { index: 0, custom_id: "line-0".into(), body, attempts: 1 };
         let response = LineResponse {
-            request: RequestId::random(),
+            request_id: RequestId::random(),
             status: 200,
             body: vec![Bytes::from_static(b"{}")],
-            end: None,
+            hold_end: None,
             usage: None,
-            ending: LineDisposition::Final,
+            disposition: LineDisposition::Final,
         };
         runner.in_flight.lines = in_flight + 1;
         runner.on_line_done(line, permit, Some(Box::new(response)));

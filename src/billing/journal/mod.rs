@@ -280,7 +280,7 @@ impl JournalWriter {
     }
 }
 
-/// Returns the charge of an action for the counters of budgets.
+/// Returns the charge of an action for the counters of budgets; `None` if the action settles no reservation.
 pub(super) fn budget_charge_of_action(action: &LedgerAction) -> Option<super::handover::BudgetCharge> {
     let penstock_ledger::EntryKind::Settle { key, wallet, amount, sale, .. } = &action.act else {
         return None;

@@ -28,7 +28,7 @@ pub(super) fn encode_action(action: &LedgerAction) -> Option<Vec<u8>> {
     let (account, kind) = (action.account.clone(), action.act.clone());
     let entry = LedgerEntry { seq: 1, at: action.at, account, kind };
     let mut bytes = vec![ACTION];
-    bytes.extend_from_slice(&action.exposed.to_le_bytes());
+    bytes.extend_from_slice(&action.exposed_eur.to_le_bytes());
     HashChain::default().append(&entry, &mut bytes).ok()?;
     Some(bytes)
 }
@@ -50,7 +50,14 @@ pub(super) fn decode_record(number: u64, bytes: &[u8]) -> Option<DecodedRecord> 
             let (exposed, line) = rest.split_first_chunk()?;
             let LedgerEntry { at, account, kind, .. } = HashChain::default().verify_next(line).ok()?;
             let exposed = i64::from_le_bytes(*exposed);
-            Some(DecodedRecord::Action(LedgerAction { at, account, act: kind, terms: None, exposed, number }))
+            Some(DecodedRecord::Action(LedgerAction {
+                at,
+                account,
+                act: kind,
+                terms: None,
+                exposed_eur: exposed,
+                number,
+            }))
         }
         (&TERMS, rest) => {
             let (id, text) = std::str::from_utf8(rest).ok()?.split_once('\n')?;

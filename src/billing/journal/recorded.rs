@@ -44,7 +44,8 @@ pub(super) fn charged_requests(
     Ok(requests)
 }
 
-/// Returns the time of the first entry after a number, in the chain of that number.
+/// Returns the time, in Unix seconds, of the first entry after a number in the chain of this number; `None` without
+/// such an entry.
 fn first_time(store: &LedgerStore, after: u64) -> Result<Option<u64>, StoreError> {
     for month in store.months()? {
         if let Some(block) = store.next_block(&month, after)? {

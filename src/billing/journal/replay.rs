@@ -239,7 +239,7 @@ mod tests {
             why: "failed".into(),
             footprint: RequestFootprint::default(),
         };
-        let action = LedgerAction { at: 1, account: "acme".into(), act, terms: None, exposed: 0, number };
+        let action = LedgerAction { at: 1, account: "acme".into(), act, terms: None, exposed_eur: 0, number };
         JournalRecord { number, bytes: record::encode_action(&action).unwrap() }
     }
 

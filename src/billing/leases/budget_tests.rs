@@ -179,7 +179,7 @@ impl Gateway {
 
     fn available(&self) -> i64 {
         let lacking = LeasedBudget::uncovered_budgets(&self.principal, u64::MAX);
-        lacking.iter().map(LeasedBudget::available).sum()
+        lacking.iter().map(LeasedBudget::unreserved_amount).sum()
     }
 }
 

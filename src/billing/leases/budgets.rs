@@ -48,8 +48,8 @@ impl Ledger {
     /// that exceeds the known rest of a budget, draws nothing.
     ///
     /// # Errors
-    /// Returns the refusal, and the limit that caused it; 503 if this member may not spend its leases any more, or if
-    /// the database does not answer in time.
+    /// Returns the refusal, and the limit that caused it. No limit caused it (`None`) if this member may not spend its
+    /// leases any more, or if the database does not answer in time; the refusal is then a 503.
     pub async fn reserve_limits_with_draw(
         self: &Arc<Self>,
         mut entry: ProvisionalPermit,

@@ -181,7 +181,7 @@ impl Ledger {
     /// fails.
     fn draw_now(&self, balance: &LeasedBalance, amount: i64) -> Option<DrawOutcome> {
         let leases = self.leases.as_ref()?;
-        leases.dry_draws.fetch_add(1, Ordering::Relaxed);
+        leases.blocking_draws.fetch_add(1, Ordering::Relaxed);
         match leases.draw(balance, amount.saturating_mul(DRAW_REQUESTS), amount) {
             Ok(true) => return Some(DrawOutcome::Drawn),
             Ok(false) => {}

@@ -26,7 +26,8 @@ pub(super) enum LeasedBalance {
 }
 
 impl LeasedPool {
-    /// Returns the pool with a name; `None` if it is a budget of a key or account that is not known here.
+    /// Returns the pool with a name; `None` for a budget of a key or account that is not known here, and for an invalid
+    /// name.
     pub(super) fn find(cache: &KeyCache, name: &str) -> Option<Self> {
         if let Some(budget) = BudgetPool::parse(name) {
             return LeasedBudget::find_by_pool(cache, &budget).map(Self::Budget);
@@ -58,7 +59,7 @@ impl LeasedBalance {
     pub(super) fn available(&self) -> i64 {
         match self {
             Self::Wallet(balance, wallet) => balance.available(*wallet),
-            Self::Budget(budget) => budget.available(),
+            Self::Budget(budget) => budget.unreserved_amount(),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Draws of the heartbeats for leases that run low.
+//! Refill of leases that run low: each heartbeat draws amounts for them from balances and budgets.
 
 use super::Leases;
 use super::pool::LeasedBalance;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex as AsyncMutex;
 
-/// Time after a refusal for which the other members are asked to return all except the spending of their last second.
+/// Time for which, after a refusal, the other members are asked to return all except the spending of their last second.
 const WANTED_TIME: Duration = Duration::from_secs(3);
-/// Time after a draw that got too little for which other requests do not read the pool.
+/// Time for which, after a draw got too little, other requests do not read the pool.
 pub(super) const EMPTY_POOL_CACHE_TIME: Duration = Duration::from_millis(250);
 /// Time after which a heartbeat reads an empty pool again. It doubles with each draw in a row that finds the pool
 /// empty.
@@ -42,7 +42,7 @@ struct EmptyPool {
 struct UnchangedLease {
     total: i64,
     drawn: i64,
-    /// Number of the last operation of the write queue when the lease was first found unchanged.
+    /// Number of the last operation of the write queue when the lease was first found unchanged; `None` until then.
     ticket: Option<u64>,
 }
 
@@ -54,25 +54,25 @@ pub(super) struct LeaseState {
     /// Part of the drawn amount that was spent at the last check.
     pub(super) spent: i64,
     /// Amount spent in the last observed second.
-    pub(super) second: i64,
+    pub(super) spent_last_second: i64,
     /// Smoothed spending per second, in eighths of the unit.
     pub(super) rate: i64,
-    /// Result of the last draw if it got too little.
+    /// Result of the last draw if it got too little; otherwise `None`.
     empty: Option<EmptyPool>,
-    /// Balance of the account or unspent amount of the budget after the last draw that got too little, leases of all
-    /// members included.
+    /// Total of all members, their leases included: the balance of the account after the last draw that got too little,
+    /// or the unspent amount of the budget after the last draw.
     total: i64,
-    /// Time of the last refusal of a request although the other members hold enough for it.
+    /// Time of the last refusal of a request although the other members hold enough for it; `None` without one.
     pub(super) refused_at: Option<Instant>,
     /// Amount that the refused request needed.
-    pub(super) refused: i64,
+    pub(super) refused_price: i64,
     /// True if an amount was drawn since the last check: the request that needs it may not have reserved it yet.
     pub(super) is_fresh: bool,
     /// Number of heartbeats in a row that had no time to draw for this lease.
     pub(super) skipped_draws: u32,
     /// True if the outcome of a draw is unknown.
     pub(super) uncertain: bool,
-    /// Last observation of a lease whose draw has an unknown outcome.
+    /// Last observation of a lease that has a draw with an unknown outcome; `None` without one.
     unchanged: Option<UnchangedLease>,
     /// Lock that a request holds while it draws; other requests wait for its result.
     pub(super) drawing: Arc<AsyncMutex<()>>,
@@ -94,8 +94,7 @@ impl LeaseState {
         self.empty = (part.amount < least).then_some(empty);
     }
 
-    /// Records the total of all members after a draw that got too little: the balance of the account, or the unspent
-    /// amount of the budget.
+    /// Records the total of all members after a draw: the balance of the account, or the unspent amount of the budget.
     pub(super) const fn record_fleet_total(&mut self, total: i64) {
         self.total = total;
         if let Some(empty) = &mut self.empty {
@@ -138,11 +137,11 @@ impl LeaseState {
     /// Records the spending of a second; `balance` is the unspent amount of the lease, held amounts included.
     pub(super) fn update_spending_rate(&mut self, balance: i64) {
         let spent = self.drawn.saturating_sub(balance);
-        self.second = spent.saturating_sub(self.spent).max(0);
+        self.spent_last_second = spent.saturating_sub(self.spent).max(0);
         self.spent = spent;
         // The rate decreases by at least one unit, so that the rate of an idle account becomes 0.
         let decay = (self.rate >> RATE_SHIFT).max(1).min(self.rate);
-        self.rate = self.rate.saturating_sub(decay).saturating_add(self.second);
+        self.rate = self.rate.saturating_sub(decay).saturating_add(self.spent_last_second);
     }
 
     /// Returns the amount to lease in advance: the spending of `advance_seconds` at the current rate.
@@ -158,7 +157,7 @@ impl LeaseState {
     /// Returns the target size of the lease after a recent refusal, or 0 without one. The target is twice the price
     /// of the refused request, because a lease draws only below half of its target.
     pub(super) fn target_after_refusal(&self) -> i64 {
-        if self.has_recent_refusal() { self.refused.saturating_mul(2) } else { 0 }
+        if self.has_recent_refusal() { self.refused_price.saturating_mul(2) } else { 0 }
     }
 
     /// Returns true if a recent draw showed that the pool has less than `missing`, and the total was read after that

@@ -20,7 +20,7 @@ const MAX_ROLLUPS: usize = 250_000;
 /// Query of usage: filter, days and grouping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageQuery {
-    /// Restricts the usage to the key with this public id.
+    /// Public id of the key to which the usage is restricted; `None` for all keys.
     pub key: Option<String>,
     /// Days for which usage is reported.
     pub range: UsageRange,

@@ -55,8 +55,8 @@ impl RollupCache {
         }
     }
 
-    /// Adds an entry to the rollups that count it. `corrected` is the work of the charge that a correction corrects;
-    /// `None` for other entries.
+    /// Adds an entry to the two rollups that include it: that of its account and that of the whole gateway. `corrected`
+    /// is the work of the charge that a correction corrects; `None` for other entries.
     pub fn add_entry(&mut self, entry: &LedgerEntry, corrected: Option<&ChargeDimensions>) {
         let locations = &self.locations;
         let location = |terms: &Arc<str>| locations.get(terms).cloned().unwrap_or_else(|| Arc::from(""));
@@ -107,7 +107,7 @@ impl RollupCache {
             if let Some(added) = &cached.added {
                 sums.add(added);
             }
-            rows.push((cached.key.clone(), penstock_usage::encode(cell, &sums)));
+            rows.push((cached.key.clone(), penstock_usage::encode_row_value(cell, &sums)));
         }
         Ok(rows)
     }
@@ -123,7 +123,7 @@ impl RollupCache {
         for cell in &self.changed {
             let Some(cached) = self.cells.get_mut(cell) else { continue };
             let Some(added) = &cached.added else { continue };
-            let row = (cached.key.clone(), penstock_usage::encode(cell, added));
+            let row = (cached.key.clone(), penstock_usage::encode_row_value(cell, added));
             if cached.stored.is_none() {
                 cached.stored = cached.read_stored(store)?;
             }
@@ -179,7 +179,7 @@ impl CachedCell {
     fn read_stored(&self, store: &LedgerStore) -> Result<Option<UsageSums>, StoreError> {
         match store.rollup(&self.key) {
             Ok(None) => Ok(Some(UsageSums::default())),
-            Ok(Some(value)) => Ok(penstock_usage::decode(&self.key, &value).ok().map(|(_, sums)| sums)),
+            Ok(Some(value)) => Ok(penstock_usage::decode_row(&self.key, &value).ok().map(|(_, sums)| sums)),
             Err(StoreError::Corrupt { .. } | StoreError::Format { .. }) => Ok(None),
             Err(error) => Err(error),
         }

@@ -1,4 +1,4 @@
-//! Comparison of the rollups of complete days with those of their hours. All calls block.
+//! Comparison of the day rollups of complete days with the hour rollups of these days. All calls block.
 
 use super::days::first_incomplete_day;
 use super::query::{account_names, for_each_summed_day};
@@ -7,8 +7,8 @@ use penstock_core::calendar::UtcDay;
 use penstock_storage::ledger::LedgerStore;
 use penstock_usage::{DayNumber, RollupDimensions, UsageSums, day_from_row_key, decode_day_row};
 
-/// Returns the differences between the rollups of complete days and those of their hours. Days to which entries are
-/// added meanwhile are left out.
+/// Returns the differences between the day rollups of complete days and the sums of their hour rollups. Days to which
+/// entries are added meanwhile are left out.
 ///
 /// # Errors
 /// Returns an error if the store cannot be read.
@@ -41,7 +41,7 @@ pub(super) fn compare_days(store: &LedgerStore) -> Result<Vec<String>, ReportErr
     Ok(texts)
 }
 
-/// Returns the difference between a row and the sums of its hours; `None` if they are equal.
+/// Returns the difference between a stored day rollup and the sums of its hours; `None` if they are equal.
 fn difference(
     store: &LedgerStore,
     key: &[u8],
@@ -57,7 +57,7 @@ fn difference(
     Ok(Some(format!("day of {account}, {} {}: {why}", cell.outcome, cell.model)))
 }
 
-/// Returns the number of rows of days before a day.
+/// Returns the number of day rollups of the days before `until`.
 fn count_rows(store: &LedgerStore, until: DayNumber) -> Result<u64, ReportError> {
     let (mut count, mut after) = (0, None::<Vec<u8>>);
     loop {

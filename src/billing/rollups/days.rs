@@ -1,6 +1,6 @@
-//! Rollups of ended days, built from the rollups of their hours. All calls block.
+//! Day rollups of ended days, built from the hour rollups of these days. All calls block.
 //!
-//! A query of a long period reads one row for a day in place of one for each hour. Rows of days are never a source of
+//! A query of a long period reads one row for a day in place of one for each hour. Day rollups are never a source of
 //! truth: a reader uses those before [`first_incomplete_day`] only, and adds up hours for all other days. Therefore
 //! nothing is lost if a gateway of an earlier version writes to the same store, or if a build ends early.
 
@@ -10,7 +10,8 @@ use penstock_core::entry_number::number_before_chain;
 use penstock_storage::StoreError;
 use penstock_storage::ledger::{LedgerStore, LedgerTip};
 use penstock_usage::{
-    ChainPosition, DayNumber, DayRollupBuild, DayRollupWatermark, RowError, day_watermark_key, encode,
+    ChainPosition, DayNumber, DayRollupBuild, DayRollupWatermark, RowError, day_watermark_key,
+    encode_row_value,
 };
 
 /// Number of rows that a build writes at a time.
@@ -18,7 +19,7 @@ const BUILD_ROWS: usize = 1_000;
 /// Age in seconds from which another gateway's unfinished build counts as abandoned.
 const BUILD_SECONDS: u64 = 600;
 
-/// Result of building the rollups of days.
+/// Result of a build of day rollups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DayBuildResult {
     /// Number of days that were built.
@@ -51,9 +52,9 @@ fn bound_by_tips(
     })
 }
 
-/// Builds the rollups of all days before that of `now` that are missing or may have changed. Returns `None` if there is
-/// nothing to do, if another gateway builds or has built in the format of a later version, or if the rollups of hours
-/// are incomplete. `id` identifies the build.
+/// Builds the day rollups that are missing or may have changed, of all days before that of `now` (Unix seconds).
+/// Returns `None` if there is nothing to do, if another gateway builds or has built in the format of a later version,
+/// or if the hour rollups are incomplete. `id` identifies the build.
 ///
 /// # Errors
 /// Returns an error if the store cannot be read or written. Then the days that are complete remain so.
@@ -128,7 +129,7 @@ fn write_days(
         for_each_summed_day(store, &name, (running.until, end), |day| {
             for (key, cell, sums) in day.keyed_rollups() {
                 from = from.min(DayNumber::from_hour(cell.hour));
-                rows.push((key, encode(cell, sums)));
+                rows.push((key, encode_row_value(cell, sums)));
                 count += 1;
             }
             if rows.len() >= BUILD_ROWS {

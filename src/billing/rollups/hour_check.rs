@@ -1,9 +1,9 @@
-//! Comparison of the rollups of hours with the ledger. All calls block.
+//! Comparison of the hour rollups with the ledger. All calls block.
 
 use super::rebuild::{HourCells, RollupCheck};
 use crate::billing::report::ReportError;
 use penstock_storage::ledger::LedgerStore;
-use penstock_usage::{PriceClass, RollupDimensions, UsageSums, decode, row_key};
+use penstock_usage::{PriceClass, RollupDimensions, UsageSums, decode_row, row_key};
 use std::collections::BTreeMap;
 
 /// Rollups that differ only in the class of their price, with their row keys.
@@ -45,7 +45,7 @@ fn difference(
     key: &[u8],
     (cell, sums): (&RollupDimensions, &UsageSums),
 ) -> Result<Option<String>, ReportError> {
-    let why = match store.rollup(key)?.map(|value| decode(key, &value)) {
+    let why = match store.rollup(key)?.map(|value| decode_row(key, &value)) {
         Some(Ok((_, found))) if is_equal(&found, sums) => return Ok(None),
         Some(Ok(_)) => "other sums than the entries",
         Some(Err(_)) => "unreadable",
@@ -68,7 +68,7 @@ fn rows_of_total(
     for price in PriceClass::ALL {
         let key = row_key(&RollupDimensions { price, ..group.clone() });
         let Some(value) = store.rollup(&key)? else { continue };
-        let Ok((_, sums)) = decode(&key, &value) else { return Ok(None) };
+        let Ok((_, sums)) = decode_row(&key, &value) else { return Ok(None) };
         found.add(&sums);
         rows += 1;
         let requests = |of: &UsageSums| of.billed.requests;
@@ -81,7 +81,8 @@ fn rows_of_total(
     Ok(is_equal(&found, &expected).then_some(rows))
 }
 
-/// Returns true if stored sums are those of the entries. An earlier version counted no requests of batches.
+/// Returns true if stored sums are those of the entries. Fewer batch requests are no difference, because an earlier
+/// version did not count them.
 fn is_equal(stored: &UsageSums, expected: &UsageSums) -> bool {
     stored.batch_requests <= expected.batch_requests
         && UsageSums { batch_requests: expected.batch_requests, ..stored.clone() } == *expected

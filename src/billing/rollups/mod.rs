@@ -1,6 +1,6 @@
-//! Usage rollups: the writer changes those of hours in the commit of their entries ([`cache`]), and those of ended days
-//! are built from them ([`days`]). A page or a statement reads them instead of the ledger ([`query`], [`answer`]). They
-//! can be rebuilt from the ledger and compared with it ([`rebuild`]).
+//! Usage rollups: the writer changes hour rollups in the commit of their entries ([`cache`]), and day rollups of ended
+//! days are built from hour rollups ([`days`]). A page or a statement reads rollups instead of the ledger ([`query`],
+//! [`answer`]). All rollups can be rebuilt from the ledger and compared with it ([`rebuild`]).
 
 pub mod answer;
 pub(super) mod cache;

@@ -7,14 +7,14 @@ use penstock_ledger::Statement;
 use penstock_storage::ledger::LedgerStore;
 use penstock_usage::{
     DayNumber, DayRollups, HourNumber, RollupDimensions, RowError, UsageSums, account_key_prefix,
-    add_to_statement, day_from_row_key, day_key_prefix, decode, decode_day_row, hour_key_prefix,
+    add_to_statement, day_from_row_key, day_key_prefix, decode_day_row, decode_row, hour_key_prefix,
     parse_row_key,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Calls `take` for each rollup of an hour of an account from the first hour up to the second, which is excluded. The
-/// empty account is the whole gateway.
+/// Calls `take` for each hour rollup of an account from the first hour up to the second, which is excluded. The empty
+/// account is the whole gateway.
 ///
 /// # Errors
 /// Returns the error of `take`, or an error if the store cannot be read.
@@ -42,12 +42,12 @@ fn for_each_hour_row<E: From<ReportError>>(
         if hour >= end {
             return Ok(false);
         }
-        let (cell, sums) = decode(key, value).map_err(unreadable_row_error)?;
+        let (cell, sums) = decode_row(key, value).map_err(unreadable_row_error)?;
         take(key, &cell, &sums).map(|()| true)
     })
 }
 
-/// Calls `take` for each row of an account after a key, until it returns false.
+/// Calls `take` with key and value of each row of an account after the key `after`, until `take` returns false.
 fn for_each_row<E: From<ReportError>>(
     store: &LedgerStore,
     account: &str,
@@ -70,8 +70,8 @@ fn for_each_row<E: From<ReportError>>(
     }
 }
 
-/// Rollups of whole days: those in the store for ended days, and those added up from hours for the others. The figures
-/// are the same.
+/// Reader of day rollups: those in the store for complete days, and sums of hour rollups for all other days. The
+/// figures are the same.
 pub struct DayReader<'s> {
     store: &'s LedgerStore,
     /// First day that is added up from its hours.
@@ -87,7 +87,7 @@ impl<'s> DayReader<'s> {
         Ok(Self { store, complete_until: first_incomplete_day(store)? })
     }
 
-    /// Calls `take` for each rollup of a day of an account, from the first day up to the second, which is excluded. The
+    /// Calls `take` for each day rollup of an account, from the first day up to the second, which is excluded. The
     /// empty account is the whole gateway. The hour of the dimensions is the first one of the day.
     ///
     /// # Errors
@@ -114,8 +114,8 @@ impl<'s> DayReader<'s> {
     }
 }
 
-/// Adds up the rollups of the hours of each day, and calls `take` for each day that has some. Without any, calls it
-/// once with an empty day.
+/// Adds up the hour rollups of each day, and calls `take` for each day that has some. Without any, calls `take` once
+/// with an empty day.
 ///
 /// # Errors
 /// Returns the error of `take`, or an error if the store cannot be read.

@@ -11,7 +11,7 @@ use penstock_ledger::EntryKind;
 use penstock_storage::ledger::{LedgerStore, LedgerTip};
 use penstock_usage::{
     ChargeDimensions, HourNumber, RollupDimensions, UsageSums, data_center_location, day_from_row_key,
-    day_watermark_key, encode, entry_rollup, parse_row_key, row_key,
+    day_watermark_key, encode_row_value, entry_rollup, parse_row_key, row_key,
 };
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
@@ -28,7 +28,7 @@ pub struct RollupCheck {
     pub entries: u64,
     /// Number of rollups that result from the entries.
     pub rollups: u64,
-    /// Differences between the rollups in the store and the entries.
+    /// Differences between the rollups in the store and the entries, at most 100.
     pub differences: Vec<String>,
 }
 
@@ -57,7 +57,7 @@ impl RollupCheck {
     }
 }
 
-/// Cells of one hour by row key.
+/// Rollups of one hour by row key.
 pub(super) type HourCells = BTreeMap<Vec<u8>, (RollupDimensions, UsageSums)>;
 
 /// Returns the work of the charge that an entry corrects; `None` if it corrects none.
@@ -75,7 +75,7 @@ pub fn work_of_corrected_charge(
     }))
 }
 
-/// Adds up the entries up to the given tips, and passes the cells of each hour to `take`. Entries are in the order of
+/// Adds up the entries up to the given tips, and passes the rollups of each hour to `take`. Entries are in the order of
 /// time, so only one hour is in memory. Returns the number of entries.
 fn for_each_hour(
     store: &LedgerStore,
@@ -145,7 +145,8 @@ pub fn rebuild(store: &LedgerStore) -> Result<RollupCheck, ReportError> {
     let mut done = RollupCheck::default();
     done.entries = for_each_hour(store, &tips, |_, cells| {
         done.rollups += cells.len() as u64;
-        let rows: Vec<_> = cells.into_iter().map(|(key, (cell, sums))| (key, encode(&cell, &sums))).collect();
+        let rows: Vec<_> =
+            cells.into_iter().map(|(key, (cell, sums))| (key, encode_row_value(&cell, &sums))).collect();
         Ok(store.write_rollups(&rows)?)
     })?;
     store.mark_rollups_complete(&tips)?;
@@ -196,7 +197,7 @@ fn first_open_hour(tips: &[(u32, LedgerTip)]) -> HourNumber {
     HourNumber::from_unix(in_use.min().unwrap_or(0))
 }
 
-/// Returns the number of rows of hours before an hour, and the number of rows from that hour on.
+/// Returns the number of hour rollups before an hour, and the number of hour rollups from that hour on.
 fn count_rows(store: &LedgerStore, hour: HourNumber) -> Result<(u64, u64), ReportError> {
     let (mut before, mut within) = (0, 0);
     let mut after: Option<Vec<u8>> = None;
@@ -218,7 +219,7 @@ fn count_rows(store: &LedgerStore, hour: HourNumber) -> Result<(u64, u64), Repor
     }
 }
 
-/// Returns true if a row is that of a day, or the watermark of complete days.
+/// Returns true if a row is a day rollup, or the watermark of complete days.
 fn is_row_of_days(key: &[u8]) -> bool {
     matches!(day_from_row_key(key), Ok(Some(_))) || key == day_watermark_key()
 }

@@ -291,7 +291,7 @@ fn an_earlier_version_reads_the_hours_of_a_store_with_days() {
         let rows = store.scan(StoreTable::Usage, &prefix, None, 1_000).unwrap().rows;
         let (cells, days): (Vec<_>, Vec<_>) = rows
             .iter()
-            .map(|row| penstock_usage::decode(&row.key, &row.value).unwrap())
+            .map(|row| penstock_usage::decode_row(&row.key, &row.value).unwrap())
             .partition(|(cell, _)| cell.hour < HourNumber::from_unix(now));
         assert!(!cells.is_empty() && !days.is_empty());
         assert!(days.iter().all(|(cell, _)| cell.hour.0 >= 1 << 31), "after all hours");

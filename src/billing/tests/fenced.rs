@@ -45,7 +45,7 @@ fn the_charges_of_a_lost_claim_are_voids_and_its_rows_are_not_written() {
     let ledger = open(&store, QUICK);
     grant(&ledger, "g1", 1_000).unwrap();
     set_claim(&store, claim(1, 1));
-    let end = |name: &str| reserve(&ledger, name, 100).unwrap().into_settlement(charge(10));
+    let end = |name: &str| reserve(&ledger, name, 100).unwrap().into_settled_end(charge(10));
     assert_eq!(record(&ledger, vec![end("r1"), end("r2")], claim(1, 1), b"1"), FencedResult::Recorded);
     assert_eq!(done(&store), (Some(b"1".to_vec()), 5));
     let next = claim(1, 1).after_commit();
@@ -73,7 +73,7 @@ fn a_commit_whose_outcome_is_unknown_counts_once() {
     for charges in [0, 1, 2] {
         let ends = (0..charges).map(|n| {
             let name = format!("r{charges}-{n}");
-            reserve(&ledger, &name, 100).unwrap().into_settlement(charge(10))
+            reserve(&ledger, &name, 100).unwrap().into_settled_end(charge(10))
         });
         let ends: Vec<HoldEnd> = ends.collect();
         until("the reserves to be written", || ledger.durability_snapshot().waiting == 0);
@@ -95,7 +95,7 @@ fn rollups_count_the_void_instead_of_the_charge() {
     grant(&ledger, "g1", 1_000).unwrap();
     set_claim(&store, claim(2, 2));
     reserve(&ledger, "before", 100).unwrap().settle(charge(7));
-    let end = reserve(&ledger, "r1", 100).unwrap().into_settlement(charge(10));
+    let end = reserve(&ledger, "r1", 100).unwrap().into_settled_end(charge(10));
     assert_eq!(record(&ledger, vec![end], claim(1, 1), b"1"), FencedResult::FenceLost);
     reserve(&ledger, "after", 100).unwrap().settle(charge(7));
     settled(&ledger);
@@ -122,7 +122,7 @@ fn a_second_draft_because_of_used_names_needs_the_claim_too() {
     let ledger = open(&store, QUICK);
     grant(&ledger, "g1", 1_000).unwrap();
     set_claim(&store, claim(1, 1));
-    let end = reserve(&ledger, "r1", 100).unwrap().into_settlement(charge(10));
+    let end = reserve(&ledger, "r1", 100).unwrap().into_settled_end(charge(10));
     until("the reserve to be written", || ledger.durability_snapshot().waiting == 0);
     store.stalls.store(true, Ordering::Release);
     let begun = store.begun.load(Ordering::Acquire);

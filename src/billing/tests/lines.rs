@@ -29,8 +29,8 @@ fn batch_ends_and_their_rows_are_one_commit() {
     });
     let ends: Vec<HoldEnd> = (0..MAX_OUTCOMES)
         .map(|n| match n % 2 {
-            0 => hold(format!("line{n:03}.")).into_settlement(charge(10)),
-            _ => hold(format!("line{n:03}.")).into_void("failed", RequestFootprint::default()),
+            0 => hold(format!("line{n:03}.")).into_settled_end(charge(10)),
+            _ => hold(format!("line{n:03}.")).into_voided_end("failed", RequestFootprint::default()),
         })
         .collect();
     let rows = (0..MAX_EXTRA_ROWS).map(|n| row(&format!("batch{n}"), Some(b"done"))).collect();
@@ -69,7 +69,7 @@ fn rows_alone_are_written_in_the_order_of_all() {
     grant(&ledger, "g1", 100).unwrap();
     store.lies.store(2, Ordering::Release);
     let hold = reserve(&ledger, "r1", 60).unwrap();
-    entered(&ledger, vec![hold.into_settlement(charge(25))], vec![row("a", Some(b"2"))]);
+    entered(&ledger, vec![hold.into_settled_end(charge(25))], vec![row("a", Some(b"2"))]);
     let last = entered(&ledger, vec![], vec![row("a", Some(b"3")), row("b", None)]);
     assert!(is_durable(&ledger, last));
     let value = |key: &str| store.get(StoreTable::Batches, key.as_bytes()).unwrap();
@@ -83,7 +83,7 @@ fn rows_alone_are_written_in_the_order_of_all() {
 fn an_end_that_is_never_recorded_is_a_void() {
     let ledger = open(&Flaky::over(open_in_memory()), QUICK);
     grant(&ledger, "g1", 100).unwrap();
-    let end = reserve(&ledger, "r1", 60).unwrap().into_settlement(charge(25));
+    let end = reserve(&ledger, "r1", 60).unwrap().into_settled_end(charge(25));
     assert_eq!(ledger.balance("acme").credits, penstock_ledger::WalletBalance { amount: 100, held: 60 });
     drop(end);
     assert_eq!(settled(&ledger).open_reservations, 0);
@@ -115,7 +115,7 @@ fn rejected_rows_delay_no_other_charge() {
     let push = |end: HoldEnd, rows| {
         ledger.queue.push(WriteOp::Outcomes(BatchOutcomes { actions: vec![end.into_action()], rows }))
     };
-    let end = |name: &str| reserve(&ledger, name, 100).unwrap().into_settlement(charge(10));
+    let end = |name: &str| reserve(&ledger, name, 100).unwrap().into_settled_end(charge(10));
     store.stalls.store(true, Ordering::Release);
     push(end("r1"), vec![row("before", Some(b"1"))]);
     push(end("r2"), vec![row("beside", Some(b"1")), row("large", Some(&vec![0; 100 << 10]))]);

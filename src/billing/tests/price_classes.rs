@@ -10,7 +10,7 @@ use crate::billing::rollups::rebuild;
 use crate::billing::write_op::LedgerAction;
 use penstock_ledger::UtcDay;
 use penstock_pricing::{BilledWork, BillingMode, PaymentSource, Tariff, compute_charge};
-use penstock_usage::{PriceClass, RollupDimensions, UsageRange, decode, encode, row_key};
+use penstock_usage::{PriceClass, RollupDimensions, UsageRange, decode_row, encode_row_value, row_key};
 
 const TERMS: &str = r#"{"location":"Paris, France","billing":"energy","input":"0.15","cached_input":"0.07","output":"0.6","eur_per_kwh":"0.35","eur_per_credit":"0.01"}"#;
 
@@ -50,7 +50,14 @@ fn push_charge(ledger: &Ledger, number: u64, wallet: Wallet, batch: bool) {
     let terms = Arc::new(SaleTerms { id: "t9".into(), text: TERMS.into() });
     for (act, terms) in [(reserve, None), (settle, Some(terms))] {
         let (at, account) = (START + number * 60, "acme".into());
-        ledger.queue.push(WriteOp::Action(LedgerAction { at, account, act, terms, exposed: 0, number: 0 }));
+        ledger.queue.push(WriteOp::Action(LedgerAction {
+            at,
+            account,
+            act,
+            terms,
+            exposed_eur: 0,
+            number: 0,
+        }));
     }
 }
 
@@ -104,19 +111,19 @@ fn quantities_times_unit_prices_are_the_amount_of_each_line() {
 /// Adds the rows of all classes up in the first one, as an earlier version writes them.
 fn merge_classes(store: &Arc<Flaky>) {
     for row in store.scan(StoreTable::Usage, b"", None, 1_000).unwrap().rows {
-        let (cell, sums) = decode(&row.key, &row.value).unwrap();
+        let (cell, sums) = decode_row(&row.key, &row.value).unwrap();
         if cell.price == PriceClass::default() {
             continue;
         }
         let first = RollupDimensions { price: PriceClass::default(), ..cell };
         let key = row_key(&first);
         let stored = store.get(StoreTable::Usage, &key).unwrap();
-        let mut all = stored.map(|value| decode(&key, &value).unwrap().1).unwrap_or_default();
+        let mut all = stored.map(|value| decode_row(&key, &value).unwrap().1).unwrap_or_default();
         all.add(&sums);
         let merged = Transaction::new().delete(StoreTable::Usage, row.key).put(
             StoreTable::Usage,
             key,
-            encode(&first, &all),
+            encode_row_value(&first, &all),
         );
         store.apply(merged).unwrap();
     }
@@ -141,12 +148,12 @@ fn rollups_without_classes_are_valid_and_a_rebuild_separates_them() {
     for row in classes {
         store.apply(Transaction::new().delete(StoreTable::Usage, row.key.clone())).unwrap();
         assert!(!rebuild::verify(&book).unwrap().is_intact());
-        let (cell, sums) = decode(&row.key, &row.value).unwrap();
+        let (cell, sums) = decode_row(&row.key, &row.value).unwrap();
         let mut twice = sums.clone();
         twice.add(&sums);
         let put =
             |value| store.apply(Transaction::new().put(StoreTable::Usage, row.key.clone(), value)).unwrap();
-        put(encode(&cell, &twice));
+        put(encode_row_value(&cell, &twice));
         assert!(!rebuild::verify(&book).unwrap().is_intact());
         put(row.value.clone());
         assert!(rebuild::verify(&book).unwrap().is_intact());

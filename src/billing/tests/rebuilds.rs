@@ -3,7 +3,7 @@
 use super::*;
 use crate::billing::rebuild::rebuild_ledger;
 use penstock_ledger::{HashChain, LedgerEntry};
-use penstock_storage::fleet::{Fleet, PoolAmount, SharedFleet, credit_pool_name};
+use penstock_storage::fleet::{Fleet, HeartbeatReport, PoolAmount, SharedFleet, credit_pool_name};
 
 #[test]
 fn terms_that_were_recorded_twice_are_rebuilt() {
@@ -54,8 +54,11 @@ fn a_rebuild_without_the_chain_of_another_gateway_is_refused_and_pools_are_fille
     }
     assert_eq!(rebuild_ledger(&store, dir.path()).map_err(|failed| failed.0).unwrap().entries, 2);
     let fleet = SharedFleet::new(store.clone());
-    let member = fleet.join("a").map_err(|error| format!("{error:?}")).unwrap();
-    fleet.open_pools(member.id, None).unwrap();
+    let mut member = fleet.join("a").map_err(|error| format!("{error:?}")).unwrap();
+    fleet.open_pools(&mut member, None).unwrap();
+    // Filling the pools sends heartbeats, and the next heartbeat follows them.
+    assert!(member.beat > 0);
+    fleet.heartbeat(member, &HeartbeatReport::default()).map_err(|error| format!("{error:?}")).unwrap();
     store
         .apply(SharedFleet::credit_pool_operations(&PoolAmount {
             pool: credit_pool_name("account-0"),
@@ -64,8 +67,8 @@ fn a_rebuild_without_the_chain_of_another_gateway_is_refused_and_pools_are_fille
         .unwrap();
     assert_eq!(fleet.available_amount(&credit_pool_name("account-0")), Ok(75));
     assert_eq!(rebuild_ledger(&store, dir.path()).map_err(|failed| failed.0).unwrap().entries, 2);
-    let member = fleet.join("b").map_err(|error| format!("{error:?}")).unwrap();
-    fleet.open_pools(member.id, None).unwrap();
+    let mut member = fleet.join("b").map_err(|error| format!("{error:?}")).unwrap();
+    fleet.open_pools(&mut member, None).unwrap();
     assert_eq!(fleet.available_amount(&credit_pool_name("account-0")), Ok(5));
     std::fs::remove_file(dir.path().join("2026-11.1.jsonl")).unwrap();
     let refused = rebuild_ledger(&store, dir.path()).map_err(|failed| failed.0).unwrap_err();
@@ -97,7 +100,7 @@ fn an_incomplete_last_line_is_removed_once_the_ledger_is_rebuilt() {
         // The rebuilt store continues its ledger in the same replica files.
         LedgerStore::open(store, Some(dir.path())).unwrap();
         let left = files.map(|file| std::fs::read(file).unwrap()).concat();
-        Ok::<_, String>((rebuilt.entries, rebuilt.shortened.len(), left))
+        Ok::<_, String>((rebuilt.entries, rebuilt.shortened_files.len(), left))
     };
     for length in 0..third.len() {
         let expected = (2, usize::from(length > 0), [&first[..], second].concat());

@@ -94,7 +94,7 @@ impl Operations {
                 account,
                 act,
                 terms,
-                exposed: 0,
+                exposed_eur: 0,
                 number: 0,
             }));
         }

@@ -59,7 +59,7 @@ fn a_batch_line_does_not_wait_for_the_window() {
     let ledger = open(&store, LONG);
     for n in 0..3 {
         reserve(&ledger, &format!("before{n}"), 0).unwrap().settle(charge(0));
-        let end = reserve(&ledger, &format!("line{n}"), 0).unwrap().into_settlement(charge(0));
+        let end = reserve(&ledger, &format!("line{n}"), 0).unwrap().into_settled_end(charge(0));
         let ticket = ledger.record_outcomes(vec![end], Vec::new()).map_err(|_| "too much").unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         assert!(runtime.block_on(ledger.wait_durable(ticket)));
@@ -77,7 +77,7 @@ fn rows_beyond_a_full_group_do_not_wait_for_the_window() {
     (0..2_048 + 3_000).for_each(|n| {
         reserve(&ledger, &format!("before{n}"), 0).unwrap().settle(charge(0));
     });
-    let end = reserve(&ledger, "line", 0).unwrap().into_settlement(charge(0));
+    let end = reserve(&ledger, "line", 0).unwrap().into_settled_end(charge(0));
     let ticket = ledger.record_outcomes(vec![end], Vec::new()).map_err(|_| "too much").unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let durable = async {
@@ -207,5 +207,5 @@ fn reserve_unwritten(ledger: &Arc<Ledger>, name: &str) -> HoldEnd {
     let key: Arc<str> = "key".into();
     let account_balance = ledger.account_balance("acme");
     let hold = Hold::new(ledger.clone(), account_balance, name.into(), key, Wallet::Credits, 0, 0);
-    hold.into_settlement(charge(0))
+    hold.into_settled_end(charge(0))
 }

@@ -72,8 +72,8 @@ impl LedgerWriter {
             }
             self.queue.on_committed(&CommittedGroup {
                 bytes: draft.queued_bytes,
-                exposed: draft.exposed,
-                copied,
+                exposed_eur: draft.exposed_eur,
+                is_replicated: copied,
                 open: self.open.len() as u64,
                 entries: sequence_in_chain(self.chain.seq),
             });

@@ -48,7 +48,7 @@ impl LedgerWriter {
             rows_per_op: draft.rows_per_op,
             row_bytes: draft.row_bytes,
             queued_bytes: draft.queued_bytes,
-            exposed: draft.exposed,
+            exposed_eur: draft.exposed_eur,
             journal_number: draft.journal_number,
             fenced: CommitConditions { fences: group.fences, counters: group.counters },
             ..GroupBuilder::default()
@@ -74,7 +74,7 @@ impl LedgerWriter {
         self.is_fence_lost = true;
         self.draft = GroupBuilder {
             queued_bytes: draft.queued_bytes,
-            exposed: draft.exposed,
+            exposed_eur: draft.exposed_eur,
             journal_number: draft.journal_number,
             ..GroupBuilder::default()
         };

@@ -40,7 +40,8 @@ impl JournaledOps {
     }
 }
 
-/// Removes and returns the next operations to write, from the queue or from the journal's thread.
+/// Removes and returns the next operations to write, from the queue or from the journal's thread; `None` if no more
+/// will come, and while the queue is handed over. Returns no operations if none arrive within `patience`.
 pub(super) fn collect_operations(
     queue: &WriteQueue,
     journaled: Option<&JournaledOps>,

@@ -27,7 +27,7 @@ impl LedgerBackend {
     /// Connects to the running gateway, or opens the store if none runs.
     pub fn connect(reached: &ConfigArgs) -> Result<Self, String> {
         let reach = gateway_access(&reached.source()?)?;
-        match AdminClient::new(&reach) {
+        match AdminClient::connect(&reach) {
             Ok(client) => Ok(Self::Gateway(client)),
             Err(AdminClientError::Other(why)) => Err(why),
             Err(AdminClientError::NotRunning(_)) => {

@@ -80,7 +80,8 @@ pub struct ModelConfig {
     /// Price at every provider that has no price of its own.
     #[serde(default)]
     pub price: PriceConfig,
-    /// Future prices, each from a given day on; a price that is left out stays the same.
+    /// Future prices, each from a given day on. A price that is left out stays the same, but a new `input` without
+    /// `cached_input` is also the price of cached input.
     #[serde(default)]
     pub price_changes: Vec<DatedPriceConfig>,
     /// Unit in which requests are paid: credits or energy.
@@ -163,7 +164,8 @@ pub enum RerankScoreConfig {
     Sigmoid,
 }
 
-/// Meaning of token ids in a request.
+/// Treatment of token ids in the `input` of an embedding request: ids of a published encoding are converted to text,
+/// ids of the model (`native`) are sent unchanged, or ids are refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 #[allow(missing_docs)]

@@ -7,7 +7,7 @@ use super::key_path::KeyPath;
 use super::url::{is_loopback_host, parse_base_url};
 use penstock_regular_file::{describe_io_error, open_regular_file};
 
-/// Values that the credentials can consist of.
+/// Paths of the keys that can contain the credentials.
 const CREDENTIAL_PATHS: [&str; 3] =
     ["files.store.access_key_id", "files.store.secret_access_key", "files.store.web_identity"];
 /// Maximum length of the name of the role for access to the bucket, in bytes.
@@ -37,7 +37,8 @@ impl SettingsResolver<'_> {
         })
     }
 
-    /// Returns the written access key or, without one, the web identity that the gateway exchanges for an access key.
+    /// Returns the written access key or, without one, the web identity that the gateway exchanges for an access key;
+    /// `None` after a mistake.
     fn resolve_credentials(
         &mut self,
         raw: &BucketConfig,
@@ -92,7 +93,7 @@ impl SettingsResolver<'_> {
     }
 
     /// Checks the endpoint of the token service; without a written one, uses the endpoint of the bucket's store.
-    /// Returns it as scheme, host and port.
+    /// Returns it as scheme, host and port; `None` after a mistake.
     fn check_token_service(
         &mut self,
         written: Option<&str>,
@@ -111,7 +112,7 @@ impl SettingsResolver<'_> {
         Some(origin(&url))
     }
 
-    /// Parses a URL that must not have a path.
+    /// Parses a URL that must not have a path; `None` after a mistake.
     fn check_url(&mut self, written: &str, example: &str, at: &KeyPath<'_>) -> Option<BaseUrl> {
         let like = format!("Write something like \"{example}\".");
         match parse_base_url(written) {
@@ -128,7 +129,7 @@ impl SettingsResolver<'_> {
         }
     }
 
-    /// Checks the endpoint; returns it as scheme, host and port.
+    /// Checks the endpoint, and returns it as scheme, host and port; `None` after a mistake.
     fn check_endpoint(&mut self, raw: &BucketConfig, spot: &KeyPath<'_>) -> Option<String> {
         let at = spot.child("endpoint");
         let url = self.check_url(&raw.endpoint, "https://s3.example.eu", &at)?;

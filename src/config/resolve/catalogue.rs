@@ -166,9 +166,9 @@ impl SettingsResolver<'_> {
         (found.len() == raw.image_sizes.len()).then_some(found)
     }
 
-    /// Returns the tariffs of later price changes, each with the time from which it applies. Each tariff is based on
-    /// the one before it. For the first change, `base` returns the tariff on which it is based, at the time of the
-    /// change.
+    /// Returns the tariffs of later price changes, each with the time from which it applies, in Unix seconds. Each
+    /// tariff is based on the one before it. For the first change, `base` returns the tariff on which it is based, at
+    /// the time of the change.
     pub fn resolve_price_changes(
         &mut self,
         changes: &[raw::DatedPriceConfig],
@@ -337,8 +337,8 @@ fn catalog_model(raw: &raw::ModelConfig, kind: ModelKind, tariff: &Tariff) -> Ca
         created: raw.created,
         owned_by: raw.owned_by.clone(),
         supported_parameters: parameters::model_parameters(raw, kind),
-        input_modalities: names(&raw.input_modalities, spec.input),
-        output_modalities: names(&raw.output_modalities, spec.output),
+        input_modalities: names(&raw.input_modalities, spec.input_modality),
+        output_modalities: names(&raw.output_modalities, spec.output_modality),
     }
 }
 

@@ -8,7 +8,7 @@ use penstock_footprint::{EnergyMethod, EnergyProfile, OfferFactors, ServiceSite}
 use rust_decimal::Decimal;
 
 impl SettingsResolver<'_> {
-    /// Resolves the energy profile of a model, and reports impossible figures.
+    /// Resolves the energy profile of a model; `None` if it has impossible figures, which are reported.
     pub(super) fn resolve_energy(
         &mut self,
         raw: &raw::ModelConfig,

@@ -101,8 +101,8 @@ impl SettingsResolver<'_> {
         ServedHosts::new(written.iter().map(String::as_str).chain(public).chain([machine.trim()]))
     }
 
-    /// Parses a public base URL: scheme and host, as clients write them before `/v1`. The error messages differ from
-    /// those about URLs of providers, whose corrections would not fit.
+    /// Parses a public base URL: scheme and host, as clients write them before `/v1`; `None` after a mistake. The error
+    /// messages differ from those about URLs of providers, whose corrections would not fit.
     pub fn resolve_public_url(&mut self, text: &str, spot: &KeyPath<'_>) -> Option<Box<str>> {
         const REMEDY: &str = "Write only scheme and host, such as \"https://api.example.eu\".";
         match url::parse_base_url(text) {

@@ -81,7 +81,7 @@ fn read_document(root: &SpannedValue) -> Result<ConfigFile, Diagnostic> {
     ConfigFile::deserialize(root).map_err(|error| deserialize_mistake(root, &error))
 }
 
-/// Resolves the settings of a document that matches the schema.
+/// Resolves the settings of a document that matches the schema; `None` after a mistake.
 pub fn resolve_settings(
     root: &SpannedValue,
     names: &DefinedNames,

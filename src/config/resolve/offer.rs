@@ -95,7 +95,8 @@ impl SettingsResolver<'_> {
         }
     }
 
-    /// Returns the tariffs after the first one: one for each day on which a price of the model or of the offer changes.
+    /// Returns the tariffs after the first one, one for each day on which a price of the model or of the offer changes,
+    /// each with the start of the day in Unix seconds.
     fn offer_tariff_changes(
         &mut self,
         raw: &raw::OfferConfig,

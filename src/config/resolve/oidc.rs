@@ -68,7 +68,8 @@ impl SettingsResolver<'_> {
         Some(std::iter::once("openid".into()).chain(further).collect())
     }
 
-    /// Returns the claim values that give each role. An empty value, or a value that gives two roles, is a mistake.
+    /// Returns the claim values that give each role; `None` after a mistake: an empty value, or a value that gives two
+    /// roles.
     fn resolve_roles(
         &mut self,
         raw: &OidcConfig,

@@ -47,7 +47,7 @@ impl SettingsResolver<'_> {
         }
     }
 
-    /// Parses a URL that is only displayed.
+    /// Parses a URL that is only displayed; `None` after a mistake.
     pub fn parse_display_url(&mut self, text: &str, spot: &KeyPath<'_>) -> Option<Box<str>> {
         let plain = text.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"\\<>".contains(&byte));
         let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));

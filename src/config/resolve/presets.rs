@@ -63,8 +63,8 @@ impl SettingsResolver<'_> {
     }
 }
 
-/// Returns the reason why a request with this member would be refused. Presets are applied after requests are
-/// validated, so their values must be checked when the configuration is read.
+/// Returns the reason why a request with this member would be refused; `None` if it would be accepted. Presets are
+/// applied after requests are validated, so their values must be checked when the configuration is read.
 fn refusal_reason(name: &str, value: &Value) -> Option<String> {
     let mut body = json!({ "model": "m", "messages": [{ "role": "user", "content": "" }] });
     body.as_object_mut()?.insert(name.to_owned(), value.clone());

@@ -114,7 +114,8 @@ impl SettingsResolver<'_> {
         }
     }
 
-    /// Resolves the client certificate and its key: both must be given, or none.
+    /// Resolves the client certificate and its key, of which both must be given or none: `Some(None)` without them,
+    /// `None` after a mistake.
     fn resolve_client_identity(
         &mut self,
         raw: &raw::ProviderConfig,
@@ -191,7 +192,8 @@ impl SettingsResolver<'_> {
         })
     }
 
-    /// Parses a URL of a provider. If it is plain HTTP to another machine, warns with the text `unencrypted`.
+    /// Parses a URL of a provider; `None` after a mistake. If it is plain HTTP to another machine, warns with the text
+    /// `unencrypted`.
     fn resolve_provider_url(&mut self, text: &str, unencrypted: &str, spot: &KeyPath<'_>) -> Option<BaseUrl> {
         match url::parse_base_url(text) {
             Ok(base) => {
@@ -305,7 +307,8 @@ impl SettingsResolver<'_> {
         })
     }
 
-    /// Resolves image hosts. Their URLs must not have a path, because every path on such a host may be fetched.
+    /// Resolves image hosts; `None` after a mistake. Their URLs must not have a path, because every path on such a host
+    /// may be fetched.
     fn resolve_image_hosts(&mut self, raw: &raw::ProviderConfig, spot: &KeyPath<'_>) -> Option<Vec<BaseUrl>> {
         let unencrypted = "Images cross the network unencrypted.";
         let mut found = Vec::with_capacity(raw.image_hosts.len());

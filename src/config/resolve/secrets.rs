@@ -15,7 +15,7 @@ const MAX_VARIABLE_NAME: usize = 64;
 const MAX_TOKENIZER_BYTES: u64 = 256 << 20;
 
 impl SettingsResolver<'_> {
-    /// Reads a secret. Its text is never part of a message.
+    /// Reads a secret; `None` after a mistake. Its text is never part of a message.
     pub fn read_secret(&mut self, reference: &SecretRef, spot: &KeyPath<'_>) -> Option<SecretText> {
         let text = match (&reference.env, &reference.file) {
             (Some(name), None) => self.read_variable(name, &spot.child("env"))?,
@@ -64,7 +64,7 @@ impl SettingsResolver<'_> {
         Some(SecretText::new(text))
     }
 
-    /// Reads an environment variable that contains a secret.
+    /// Reads an environment variable that contains a secret; `None` after a mistake.
     fn read_variable(&mut self, name: &str, spot: &KeyPath<'_>) -> Option<String> {
         if let Some(text) = (self.environment.env)(name) {
             return Some(text);
@@ -85,7 +85,7 @@ impl SettingsResolver<'_> {
     }
 
     /// Returns the path of a PEM file after checking that it has a section whose label ends with `part`, such as
-    /// `PRIVATE KEY`.
+    /// `PRIVATE KEY`; `None` after a mistake.
     pub fn check_pem_file(&mut self, written: &str, part: &str, spot: &KeyPath<'_>) -> Option<PathBuf> {
         let path = spot.resolve_file_path(written);
         self.watched_files.push(path.clone());
@@ -107,7 +107,7 @@ impl SettingsResolver<'_> {
         }
     }
 
-    /// Reads a tokenizer file.
+    /// Reads a tokenizer file; `None` after a mistake.
     pub fn read_tokenizer_file(&mut self, written: &str, spot: &KeyPath<'_>) -> Option<Vec<u8>> {
         let path = spot.resolve_file_path(written);
         let why = match read_regular_file(&path, MAX_TOKENIZER_BYTES) {

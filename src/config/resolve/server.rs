@@ -218,7 +218,7 @@ impl SettingsResolver<'_> {
     }
 
     /// Returns the folder of a section: the written path, or by default a folder with the section's name in the folder
-    /// of the store.
+    /// of the store; `None` if it is a file, which is a mistake.
     fn section_folder(
         &mut self,
         written: &Option<String>,

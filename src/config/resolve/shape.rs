@@ -1,4 +1,4 @@
-//! Provider shapes: the request format of an offer.
+//! Provider adapters (shapes): the request formats of offers.
 
 use super::super::raw;
 use super::super::settings::ModelSettings;
@@ -7,21 +7,22 @@ use super::SettingsResolver;
 use super::key_path::KeyPath;
 use penstock_core::{ModelKind, ProviderAdapter};
 
-/// All shapes, grouped by crate. The first shape for each kind of work is the default of that kind.
+/// Adapters of all provider APIs (shapes), by crate. The first adapter for each kind of model is the default of that
+/// kind.
 const SHAPES_BY_CRATE: &[&[&dyn ProviderAdapter]] = &[
     penstock_embeddings::ADAPTERS,
-    penstock_media::image::ADAPTERS,
+    penstock_media::image::IMAGE_ADAPTERS,
     penstock_media::speech::TRANSCRIPTION_ADAPTERS,
 ];
 
-/// Returns the shapes for a kind of work.
+/// Returns the adapters for models of this kind, the default first.
 fn shapes_of_kind(kind: ModelKind) -> impl Iterator<Item = &'static dyn ProviderAdapter> {
     SHAPES_BY_CRATE.iter().flat_map(|shapes| shapes.iter().copied()).filter(move |shape| shape.kind() == kind)
 }
 
 impl SettingsResolver<'_> {
-    /// Resolves the provider adapter that the key `shape` of an offer names, by default the first one of its model's
-    /// kind. Returns `None` for chat, which uses dialects, and after a mistake.
+    /// Resolves the provider adapter that the key `shape` of an offer names; without the key, the default adapter for
+    /// models of this kind. Returns `None` for chat, which uses dialects, and after a mistake.
     pub fn resolve_provider_adapter(
         &mut self,
         raw: &raw::OfferConfig,

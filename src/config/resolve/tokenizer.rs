@@ -14,7 +14,7 @@ use std::sync::Arc;
 const BUILTIN: [&str; 2] = ["gpt-oss", "o200k_harmony"];
 
 impl SettingsResolver<'_> {
-    /// Loads the tokenizer of a model.
+    /// Loads the tokenizer of a model; `None` after a mistake.
     pub fn resolve_tokenizer(
         &mut self,
         raw: &raw::TokenizerConfig,

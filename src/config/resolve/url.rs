@@ -77,7 +77,8 @@ fn bracket_ipv6(host: &str) -> String {
 
 fn split_authority(authority: &str) -> Option<(&str, Option<&str>)> {
     if let Some(rest) = authority.strip_prefix('[') {
-        let (host, tail) = rest.split_once(']')?;
+        let (host, tail) =
+            rest.split_once(']').filter(|(host, _)| host.parse::<std::net::Ipv6Addr>().is_ok())?;
         return match tail.strip_prefix(':') {
             Some(port) => Some((host, Some(port))),
             None => tail.is_empty().then_some((host, None)),

@@ -27,7 +27,7 @@ pub struct VersionedDocument {
     pub version: ConfigVersion,
     /// Versions of the sections that all gateways of a fleet must have in common.
     pub shared: SharedSectionVersions,
-    /// Resolved configuration as a JSON document.
+    /// Written configuration with all defaults, as a JSON document.
     pub document: ConfigDocument,
 }
 

@@ -12,13 +12,13 @@ use std::path::PathBuf;
 pub struct ConsoleSettings {
     /// Addresses of the dashboard's listeners; empty if the dashboard is off.
     pub listen: Vec<SocketAddr>,
-    /// Public scheme and host, without a slash at the end.
+    /// Public scheme and host, without a slash at the end; `None` if they are not configured.
     pub public_url: Option<Box<str>>,
     /// Host names, including those of `public_url` and of the machine.
     pub hosts: ServedHosts,
-    /// TLS of the listeners; `None`: plain HTTP.
+    /// TLS of the listeners; `None` for plain HTTP.
     pub tls: Option<TlsSettings>,
-    /// Sign-in by OpenID Connect.
+    /// Sign-in by OpenID Connect; `None` if persons sign in by password only.
     pub openid: Option<OpenIdSettings>,
 }
 
@@ -57,11 +57,11 @@ pub struct OpenIdSettings {
     pub name_claim: Box<str>,
     /// Claim with the roles of a person.
     pub roles_claim: Box<str>,
-    /// Claim with the account of an account holder.
+    /// Claim with the account of an account holder; if `None`, account holders need an invitation.
     pub account_claim: Option<Box<str>>,
     /// Values of the roles' claim for each role, in order of precedence.
     pub roles: Vec<(UserRole, Vec<Box<str>>)>,
-    /// Public scheme and host of the operators' console.
+    /// Public scheme and host of the operators' console; if `None`, the address to which the browser connects is used.
     pub operators_url: Option<Box<str>>,
 }
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 pub struct FleetSettings {
     /// Name of this gateway for operators; if `None`, the host name and the process id are used.
     pub name: Option<String>,
-    /// Time without a heartbeat after which other members take over the batches of the silent member.
+    /// Time without a heartbeat after which other gateways take over the batches of a silent gateway.
     pub claim: Duration,
-    /// Time without a heartbeat after which other members evict the silent member and return its leases to the pools.
+    /// Time without a heartbeat after which other gateways evict a silent gateway and return its leases to the pools.
     pub lease: Duration,
     /// Amount that a gateway leases in advance for a prepaid account, given as the time for which the amount lasts at
     /// the present rate of spending.

@@ -35,9 +35,9 @@ pub struct InvoiceCustomer {
     pub account: Box<str>,
     /// Name and address of the customer.
     pub party: InvoiceParty,
-    /// VAT rate in percent, instead of the seller's.
+    /// VAT rate in percent; `None` for the seller's.
     pub vat_percent: Option<Decimal>,
-    /// Text below the sums, instead of the seller's.
+    /// Text below the sums; `None` for the seller's.
     pub note: Option<Box<str>>,
 }
 

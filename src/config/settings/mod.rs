@@ -124,7 +124,8 @@ pub struct ListenSettings {
     pub http: Vec<SocketAddr>,
     /// Settings of the TLS listener; `None` without one.
     pub https: Option<HttpsSettings>,
-    /// Public scheme and host of the gateway, without a slash at the end.
+    /// Public scheme and host of the gateway, without a slash at the end; if `None`, URLs in responses start with the
+    /// host of the request.
     pub public_url: Option<Box<str>>,
     /// Host names of the gateway, including those of `public_url` and of the machine.
     pub hosts: ServedHosts,
@@ -236,7 +237,7 @@ pub struct ImageSettings {
     pub keep: u64,
 }
 
-/// Ids of the models for requests that name none.
+/// Ids of the models for requests that name none; where the id is `None`, such a request is refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DefaultModelIds {
     /// Default model of requests to `/v1/messages/count_tokens`.

@@ -33,7 +33,7 @@ pub struct ModelSettings {
     pub rescue: bool,
     /// True if a conversation is routed to the offer that has its beginning in the prompt cache.
     pub affinity: bool,
-    /// Maximum number of choices of one request to a provider.
+    /// Maximum number of choices of one request to a provider; `None` if it is not configured.
     pub max_n: Option<u32>,
     /// Scale of the scores of a reranking model.
     pub score: RerankScoreTransform,
@@ -105,17 +105,17 @@ pub struct Provider {
     pub health: Option<HealthCheckSettings>,
     /// HTTP version of the connections.
     pub http: HttpVersion,
-    /// CA certificates that verify the provider's certificate instead of those of the system, PEM.
+    /// CA certificates that verify the provider's certificate, PEM; if `None`, those of the system are used.
     pub ca: Option<PathBuf>,
-    /// Client certificate chain and key that the gateway presents, PEM.
+    /// Files of the client certificate chain and of its key, PEM; `None` if the gateway presents no certificate.
     pub client: Option<(PathBuf, PathBuf)>,
     /// Minimum TLS version.
     pub min_tls: TlsVersion,
-    /// Maximum number of requests in flight; `None`: no limit.
+    /// Maximum number of requests in flight; `None` for no limit.
     pub max_in_flight: Option<u32>,
-    /// Maximum number of choices of one request.
+    /// Maximum number of choices of one request; `None` for that of the model.
     pub max_n: Option<u32>,
-    /// Token counting API of its engine, if it may be used.
+    /// Token counting API of the provider's engine; `None` if it may not be used.
     pub token_count_api: Option<engine::TokenizeApi>,
     /// Other hosts from which the images that the provider generates may be fetched.
     pub image_hosts: Vec<BaseUrl>,
@@ -237,9 +237,9 @@ pub struct OfferSettings {
     pub dialects: Vec<Dialect>,
     /// Context window of this offer: maximum of input and output tokens together.
     pub context_length: u64,
-    /// Maximum number of generated tokens, if smaller than the context window.
+    /// Maximum number of generated tokens; `None` if only the context window limits it.
     pub max_output: Option<u64>,
-    /// Default number of diffusion steps of an image.
+    /// Default number of diffusion steps of an image; `None` if it is not configured.
     pub image_steps: Option<u32>,
     /// True if the provider runs the model in its throughput tier.
     pub throughput_tier: bool,

@@ -55,7 +55,7 @@ impl StorageEngine {
 pub struct DatabaseSettings {
     /// URL of the database.
     pub url: SecretText,
-    /// Password that is not in the URL.
+    /// Password that is configured outside of the URL; `None` if there is none.
     pub password: Option<DatabasePassword>,
 }
 
@@ -111,7 +111,7 @@ pub struct BucketSettings {
 /// Periodic archives of the persistent data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreExportSettings {
-    /// Folder of the archives; created with the first.
+    /// Folder of the archives; created with the first archive.
     pub path: PathBuf,
     /// Interval between archives; `None` for never.
     pub every: Option<Duration>,

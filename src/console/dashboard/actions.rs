@@ -102,7 +102,8 @@ fn admin_key(id: &str, rest: &str) -> String {
     format!("/admin/keys/{}{rest}", percent_encode(id))
 }
 
-/// Returns the question to confirm before a rotation that makes the previous secret invalid at once.
+/// Returns the question to confirm before a rotation that makes the previous secret invalid at once; `None` for any
+/// other rotation.
 fn confirm_rotation(request: &ConsoleRequest, id: &str) -> Option<Confirmation> {
     (request.form_or_query_value("overlap_seconds") == "0").then(|| Confirmation {
         question: "Give the key {0} a new secret? Requests with the present one are refused at once.",
@@ -117,7 +118,8 @@ fn key_path(id: &str) -> String {
     format!("/dashboard/keys/{}", percent_encode(id))
 }
 
-/// Returns how long the previous secret stays valid. A value that is not a number is refused by the admin API.
+/// Returns the request body with the seconds for which the previous secret stays valid; without them the admin API uses
+/// its default. A value that is not a number is refused by the admin API.
 fn overlap(request: &ConsoleRequest) -> Value {
     match request.form_field("overlap_seconds") {
         "" => json!({}),

@@ -91,8 +91,8 @@ fn form_field(member: &str) -> &str {
     }
 }
 
-/// Returns a digest of the request that the form describes. By this digest, the gateway sends only a request whose
-/// quote was shown.
+/// Returns a digest of the request that the form describes. The form gets this digest together with the quote, and the
+/// gateway sends a request only if the form contains its digest.
 fn request_digest(request: &ConsoleRequest) -> String {
     let mut digest = Sha256::new();
     for name in ["key", "model", "flavor", "prompt", "max_tokens"] {

@@ -2,7 +2,7 @@
 //! request without a row is refused with 404. A request for an object of another account gets the same 404 as for an
 //! object that does not exist.
 
-use crate::console::session::log_internal_error;
+use crate::console::session::log_and_redact_error;
 use crate::console::{BackendRequest, ConsoleBackend};
 use crate::http::route_table;
 use async_trait::async_trait;
@@ -121,7 +121,7 @@ impl ConsoleBackend for AccountBackend<'_> {
 /// Returns an error of the admin API without internal details, for an account holder. The details are written to the
 /// operator's log.
 fn without_internals(error: ApiError) -> ApiError {
-    if error.code == ErrorCode::Internal { log_internal_error(&error) } else { error }
+    if error.code == ErrorCode::Internal { log_and_redact_error(&error) } else { error }
 }
 
 impl AccountBackend<'_> {

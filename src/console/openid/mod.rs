@@ -180,7 +180,9 @@ impl Console {
         Ok(OpenIdPerson::new(&token, settings))
     }
 
-    /// Returns a link to the provider's page that ends the session at the provider, for a person who signed in there.
+    /// Returns the URL and the text of a link to the provider's page that ends the session at the provider, for a
+    /// person who signed in there; `None` for any other person, and if the provider cannot be reached or names no such
+    /// page.
     pub(super) async fn provider_sign_out_link(
         &self,
         request: &ConsoleRequest,

@@ -46,7 +46,8 @@ impl PendingSignIn {
         (sealed.len() <= MAX_COOKIE_BYTES).then_some(sealed)
     }
 
-    /// Decrypts the cookie of a site; `None` if it is not of this gateway and site, or too old.
+    /// Decrypts the cookie of a site; `None` if it is not of this gateway and site, or too old. `now` is in Unix
+    /// seconds.
     pub fn from_cookie_value(cookie: &str, pepper: &Pepper, site: &str, now: u64) -> Option<Self> {
         if cookie.len() > MAX_COOKIE_BYTES {
             return None;

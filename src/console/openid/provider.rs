@@ -48,7 +48,7 @@ pub struct OpenIdProvider {
     known: Mutex<ProviderCache>,
 }
 
-/// Documents of a provider, or the failure to read them.
+/// Documents of a provider, and the last failure to read them with its time of the steady clock.
 #[derive(Default)]
 struct ProviderCache {
     known: Option<KnownProvider>,
@@ -56,7 +56,7 @@ struct ProviderCache {
 }
 
 /// Published documents of a provider, the time at which they were read, and the time at which the keys were last read
-/// because of an unknown key.
+/// because of an unknown key; times of the steady clock.
 #[derive(Clone)]
 struct KnownProvider {
     metadata: Arc<ProviderMetadata>,
@@ -77,7 +77,7 @@ impl OpenIdProvider {
         self.settings == *settings
     }
 
-    /// Returns the endpoints of the provider; they are read again after an hour.
+    /// Returns the endpoints of the provider; they are read again after an hour. `now` is the time of the steady clock.
     ///
     /// # Errors
     /// Returns the failure to read the endpoints, if no earlier read succeeded.
@@ -85,8 +85,9 @@ impl OpenIdProvider {
         Ok(self.known(now, None).await?.metadata)
     }
 
-    /// Returns the documents; reads the keys again if the key `wanted` is not among them. Only one request at a time
-    /// reads the documents, the others wait for it.
+    /// Returns the documents; reads the keys again if the key `wanted` is not among them: a key id, `Some(None)` for a
+    /// token without a key id, or `None` if no key is needed. Only one request at a time reads the documents, the
+    /// others wait for it.
     async fn known(
         &self,
         now: Duration,
@@ -145,8 +146,8 @@ impl OpenIdProvider {
         Ok(Arc::new(KeySet::parse(&good_body(answer)?)?))
     }
 
-    /// Exchanges a code for an ID token, and verifies the token. `now` is the time of the monotonic clock, `unix` the
-    /// time of day in Unix seconds.
+    /// Exchanges a code for an ID token, and verifies the token. `now` is the time of the steady clock, `unix` the time
+    /// of day in Unix seconds.
     ///
     /// # Errors
     /// Returns the failure of the provider, or the rule that its token breaks.

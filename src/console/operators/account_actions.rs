@@ -4,8 +4,8 @@ use crate::console::actions::{
     ActionDefinition, fields_json, json_member_text, limits_json, message_result, new_admin_call,
     no_confirmation,
 };
-use crate::console::amount::normalize_decimal_point;
-use crate::console::confirmation::{ChangeDescription, Confirmation, ConfirmedObject};
+use crate::console::amount::normalize_amount;
+use crate::console::confirmation::{ChangePreview, Confirmation, ConfirmedObject};
 use crate::console::invoice::ISSUER_ROLES;
 use crate::console::request::ConsoleRequest;
 use http::Method;
@@ -123,7 +123,7 @@ pub const ISSUE_CREDIT_NOTE: ActionDefinition = ActionDefinition {
                 path: "/admin/credit-note".to_owned(),
                 query: vec![("account", id.to_owned()), ("invoice", invoice)],
                 refuse: refuse_credit_note,
-                describe: |note| ChangeDescription {
+                describe: |note| ChangePreview {
                     blocks: credit_note_preview_blocks(note),
                     fields: Vec::new(),
                 },
@@ -161,13 +161,14 @@ pub const CHANGE_ROLE: ActionDefinition = ActionDefinition {
 };
 
 /// Shows the amounts before and after a correction.
-fn describe_correction(preview: &Value) -> ChangeDescription {
+fn describe_correction(preview: &Value) -> ChangePreview {
     let is_increase = preview.get("is_increase") == Some(&Value::Bool(true));
     let fields = if is_increase { vec![("increase", "true")] } else { Vec::new() };
-    ChangeDescription { blocks: correction_blocks(preview), fields }
+    ChangePreview { blocks: correction_blocks(preview), fields }
 }
 
-/// Returns the request for a correction: the entry, its new amount, and the account that it has to belong to.
+/// Returns the request body of a correction: the entry, its new amount, and the account to which the entry has to
+/// belong.
 fn correction(request: &ConsoleRequest, account: &str) -> Value {
     let mut body = fields_json(request, &["id", "note"]);
     let value = |name: &str| request.form_or_query_value(name).trim();
@@ -180,7 +181,7 @@ fn correction(request: &ConsoleRequest, account: &str) -> Value {
         }
         members.insert("entry".to_owned(), entry.parse::<u64>().map_or_else(|_| json!(entry), Value::from));
         if !value("credits").is_empty() {
-            let amount = normalize_decimal_point(value("credits"), request.language);
+            let amount = normalize_amount(value("credits"), request.language);
             members.insert(wallet.to_owned(), amount.into());
         }
     }

@@ -8,8 +8,8 @@ use crate::console::actions::{
     ActionDefinition, ActionResult, create_key_body, fields_json, json_member_text, message_result,
     new_admin_call, no_confirmation, secret_result,
 };
-use crate::console::amount::normalize_decimal_point;
-use crate::console::confirmation::{ChangeDescription, Confirmation, ConfirmedObject};
+use crate::console::amount::normalize_amount;
+use crate::console::confirmation::{ChangePreview, Confirmation, ConfirmedObject};
 use crate::console::invoice::{ISSUER_ROLES, issuing_refusal};
 use crate::console::request::ConsoleRequest;
 use http::Method;
@@ -56,7 +56,7 @@ pub const ACTIONS: &[ActionDefinition] = &[
             if let Some(members) = body.as_object_mut() {
                 let credits = request.form_field("credits").trim();
                 if !credits.is_empty() {
-                    let amount = normalize_decimal_point(credits, request.language);
+                    let amount = normalize_amount(credits, request.language);
                     members.insert("credits".to_owned(), amount.into());
                 }
                 members.insert("account".to_owned(), id.into());
@@ -109,7 +109,7 @@ pub const ACTIONS: &[ActionDefinition] = &[
                         ("to", request.form_or_query_value("to").to_owned()),
                     ],
                     refuse: issuing_refusal,
-                    describe: |invoice| ChangeDescription {
+                    describe: |invoice| ChangePreview {
                         blocks: issue_preview_blocks(invoice),
                         fields: Vec::new(),
                     },
@@ -259,7 +259,8 @@ pub fn confirm_batch_cancellation(_: &ConsoleRequest, id: &str) -> Option<Confir
     })
 }
 
-/// Returns the page of the account that a form about a key names.
+/// Returns the path of the page to show after an action on a key: that of the account in the form, or the list of
+/// accounts.
 fn key_page(request: &ConsoleRequest) -> String {
     match request.form_or_query_value("account") {
         "" => "/console/accounts".to_owned(),

@@ -66,7 +66,7 @@ async fn explanation(
     let value = |name: &str| match given(name) {
         text if name == "model" && text.is_empty() => first.to_owned(),
         text if AMOUNTS.contains(&name) => {
-            crate::console::amount::normalize_decimal_point(&text, page.request.language)
+            crate::console::amount::normalize_amount(&text, page.request.language)
         }
         text => text,
     };

@@ -89,7 +89,7 @@ pub(super) fn least_connected_worker(workers: &[WorkerThread]) -> usize {
 
 /// Returns the index of the thread to which a connection of the thread `own` should migrate; `None` if it should stay.
 /// Uses up one migration of the tick.
-pub(super) fn migration_target(workers: &[WorkerThread], own: usize) -> Option<usize> {
+pub(super) fn claim_migration_target(workers: &[WorkerThread], own: usize) -> Option<usize> {
     let load = workers.get(own).map(|worker| &worker.load).filter(|load| load.take_migration())?;
     let others = workers.iter().enumerate().filter(|(index, _)| *index != own);
     let (to, calm) = others.min_by_key(|(_, worker)| (worker.load.busy(), worker.load.open_connections()))?;

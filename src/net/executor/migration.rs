@@ -1,6 +1,6 @@
 //! Migration of a connection, between two requests, from its thread to a less busy thread.
 
-use super::load::{ConnectionGuard, WorkerSet, migration_target};
+use super::load::{ConnectionGuard, WorkerSet, claim_migration_target};
 use crate::time::clock;
 use std::cell::{Cell, OnceCell};
 use std::future::{Future, poll_fn};
@@ -35,7 +35,7 @@ pub async fn yield_and_migrate() -> bool {
     if AT_WORK.get() != ThreadActivity::Connection {
         return false;
     }
-    let Some(to) = OWN.with(|own| own.get().and_then(|(workers, own)| migration_target(workers, *own)))
+    let Some(to) = OWN.with(|own| own.get().and_then(|(workers, own)| claim_migration_target(workers, *own)))
     else {
         return false;
     };

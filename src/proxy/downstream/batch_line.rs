@@ -56,13 +56,13 @@ struct LineResult {
 /// Report of a line that has ended.
 pub struct LineReport {
     /// Id of the line's exchange.
-    pub request: RequestId,
+    pub request_id: RequestId,
     /// Status that a client would have been sent.
     pub status: u16,
-    /// Tokens that the line used.
+    /// Tokens that the line used; `None` if it has no answer, or if its work is not counted in tokens.
     pub usage: Option<TokenUsage>,
     /// Kind of the end: final, to be retried, or cancelled.
-    pub ending: LineDisposition,
+    pub disposition: LineDisposition,
 }
 
 impl LineDownstream {
@@ -90,7 +90,7 @@ impl LineDownstream {
         }
     }
 
-    /// Returns the identity of the answer of a background response.
+    /// Returns the identity of the answer of a background response; `None` for a batch line or a choice.
     #[must_use]
     pub const fn answer_identity(&self) -> Option<&PreassignedResponseIdentity> {
         self.identity.as_ref()
@@ -193,7 +193,8 @@ impl LineDownstream {
         self.result.lock().end = Some(end);
     }
 
-    /// Removes and returns the end of the credit reservation: settled or voided.
+    /// Removes and returns the end of the credit reservation: settled or voided; `None` if no end was stored, or it was
+    /// removed before.
     #[must_use]
     pub fn take_hold_outcome(&self) -> Option<HoldEnd> {
         self.result.lock().end.take()
@@ -204,7 +205,7 @@ impl LineDownstream {
         self.result.lock().report = Some(report);
     }
 
-    /// Removes and returns the report of the line's end.
+    /// Removes and returns the report of the line's end; `None` if no report was set, or it was removed before.
     #[must_use]
     pub fn take_report(&self) -> Option<LineReport> {
         self.result.lock().report.take()
@@ -234,7 +235,7 @@ impl LineDownstream {
         }
     }
 
-    /// Removes and returns the usage of a choice and its finish reason.
+    /// Removes and returns the usage of a choice, and returns its finish reason; `None` if the choice was not settled.
     pub(crate) fn take_choice_usage(&self) -> (Option<ChoiceUsage>, Option<FinishReason>) {
         let mut result = self.result.lock();
         (result.part.take(), result.finish)

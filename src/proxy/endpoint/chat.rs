@@ -58,5 +58,5 @@ impl Endpoint for ChatCompletions {
 /// # Errors
 /// Returns the refusal of the body, with the field's path.
 pub fn parse_chat_request(body: Bytes, live: &ConfigSnapshot) -> Result<InferenceRequest, ApiError> {
-    penstock_request_validation::validate_chat_request(body, &live.admission)
+    penstock_request_validation::validate_chat_request(body, &live.request_limits)
 }

@@ -43,7 +43,7 @@ impl Endpoint for TextCompletions {
         boxed_handler(move || async move {
             let body = x.read_json_body().await?;
             let parse = |body, live: &ConfigSnapshot| {
-                penstock_request_validation::validate_text_completion_request(body, &live.admission)
+                penstock_request_validation::validate_text_completion_request(body, &live.request_limits)
             };
             failover::serve_request(x, RequestBody::Json(body, parse)).await
         })

@@ -48,7 +48,7 @@ impl Endpoint for CountTokens {
             let body = x.read_json_body().await?;
             let ask = penstock_request_validation::validate_count_tokens_request(
                 body,
-                &x.config.admission,
+                &x.config.request_limits,
                 x.config.settings.default_models.count_tokens.as_deref(),
             )?;
             let Some(count) = count_prompt(x, &ask).await? else { return Ok(WriteOutcome::Disconnected) };

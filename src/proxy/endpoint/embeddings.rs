@@ -47,7 +47,7 @@ impl Endpoint for Embeddings {
         boxed_handler(move || async move {
             let body = x.read_json_body().await?;
             let parse = |body, live: &ConfigSnapshot| {
-                penstock_request_validation::validate_embeddings_request(body, &live.admission)
+                penstock_request_validation::validate_embeddings_request(body, &live.request_limits)
             };
             failover::serve_request(x, RequestBody::Json(body, parse)).await
         })

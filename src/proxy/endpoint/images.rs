@@ -64,8 +64,11 @@ impl Endpoint for GenerateImages {
 /// Parses the body; the configuration provides the model and the format if the client names none.
 fn parse(body: Bytes, live: &ConfigSnapshot) -> Result<InferenceRequest, ApiError> {
     let default = live.settings.default_models.images.as_deref();
-    let mut ask =
-        penstock_request_validation::validate_image_generation_with_default(body, &live.admission, default)?;
+    let mut ask = penstock_request_validation::validate_image_generation_with_default(
+        body,
+        &live.request_limits,
+        default,
+    )?;
     let is_absent = ask.member_value("response_format").is_none_or(|format| format == b"null");
     if let InferenceTask::GenerateImages(draw) = &mut ask.task
         && is_absent
@@ -107,6 +110,7 @@ impl Endpoint for GetImage {
                     ("image/jpeg", "Bytes"),
                     ("image/webp", "Bytes"),
                     ("image/gif", "Bytes"),
+                    ("image/avif", "Bytes"),
                     ("application/octet-stream", "Bytes"),
                 ],
             )],
@@ -168,7 +172,7 @@ async fn load_shared_image(x: &mut Exchange<'_>, name: &str, now: Duration) -> R
     Ok(loaded)
 }
 
-/// Headers that keep a browser from interpreting an image as anything else.
+/// Returns the response head of an image, with header fields that keep a browser from interpreting it as anything else.
 fn image_head(x: &Exchange<'_>, remaining: Duration) -> ResponseHead {
     let age = format!("private, max-age={}", remaining.as_secs());
     x.new_response_head(200)

@@ -50,7 +50,7 @@ impl Endpoint for CreateMessage {
             let parse = |body, live: &ConfigSnapshot| {
                 penstock_request_validation::validate_messages_request(
                     body,
-                    &live.admission,
+                    &live.request_limits,
                     MessagesPurpose::Generate,
                 )
             };

@@ -46,7 +46,7 @@ pub const SPEECH: PassthroughEndpoint = PassthroughEndpoint {
         )],
     )
     .with_body(JSON_CONTENT_TYPE, "SpeechRequest"),
-    parse: |body, live| validation::validate_speech_request(body, &live.admission),
+    parse: |body, live| validation::validate_speech_request(body, &live.request_limits),
 };
 
 /// `POST /v1/moderations`: classification of texts.
@@ -63,7 +63,7 @@ pub const MODERATIONS: PassthroughEndpoint = PassthroughEndpoint {
     .with_body(JSON_CONTENT_TYPE, "ModerationRequest"),
     parse: |body, live| {
         let default = live.settings.default_models.moderations.as_deref();
-        validation::validate_text_input_request(body, &live.admission, ModelKind::Moderation, default)
+        validation::validate_text_input_request(body, &live.request_limits, ModelKind::Moderation, default)
     },
 };
 

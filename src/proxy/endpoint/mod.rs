@@ -38,8 +38,8 @@ use std::pin::Pin;
 /// minutes.
 pub type EndpointFuture<'a> = Pin<Box<dyn Future<Output = Result<WriteOutcome, ApiError>> + Send + 'a>>;
 
-/// Boxes the future of a handler. It is made in its box: the future of an inference request has kilobytes, which
-/// [`Box::pin`] copies from the stack.
+/// Creates the future of a handler in its box. [`Box::pin`] would copy it from the stack, and the future of an
+/// inference request has several kilobytes.
 fn boxed_handler<F: Future>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
     let place = Box::new_uninit();
     Box::into_pin(Box::write(place, make()))
@@ -53,13 +53,13 @@ pub trait Endpoint: Sync {
     /// Returns the HTTP method of the endpoint.
     fn method(&self) -> Method;
 
-    /// Path pattern below the host; a `*` matches any non-empty text.
+    /// Returns the path pattern below the host; a `*` matches any non-empty text.
     fn path(&self) -> &'static str;
 
-    /// Scope that a key needs.
+    /// Returns the scope that a key needs.
     fn required_scope(&self) -> KeyScope;
 
-    /// Description in the OpenAPI document.
+    /// Returns the description in the OpenAPI document.
     fn openapi_operation(&self) -> Operation;
 
     /// Returns true if the endpoint needs no key.
@@ -138,7 +138,7 @@ pub enum MessagesDialectHint {
 }
 
 impl MessagesDialectHint {
-    /// Returns the headers of a request; `has_header` returns true if the request has the header of a name.
+    /// Returns the hint of a request; `has_header` returns true if the request has a header of this name.
     pub fn from_request(has_header: impl Fn(&str) -> bool) -> Self {
         match () {
             () if has_header("anthropic-version") || has_header("anthropic-beta") => Self::Messages,

@@ -46,7 +46,7 @@ impl Exchange<'_> {
         )
         .await
         .unwrap_or_else(|_| Err(ApiError::new(ErrorCode::RequestTimeout)));
-        self.finish_body_read(body.is_ok());
+        self.record_body_end(body.is_ok());
         let body = strip_byte_order_mark(body?);
         #[cfg(feature = "inject")]
         self.app.fault_injector.panic_if_armed(crate::net::fault_injection::InjectionPoint::Body);
@@ -55,8 +55,8 @@ impl Exchange<'_> {
     }
 
     /// Acquires a permit of admission control for the body, and sends `100 Continue` to a client that waits for it.
-    /// Returns the announced length. `held` is set for a body that is spooled to the disk: the maximum number of its
-    /// bytes in memory. The permit covers these bytes from the start.
+    /// Returns the announced length; `None` if the client announced none. `held` is set for a body that is spooled to
+    /// the disk: the maximum number of its bytes in memory. The permit covers these bytes from the start.
     ///
     /// # Errors
     /// Returns a refusal if the body is larger than `cap`, or if admission control has no permit.
@@ -81,7 +81,8 @@ impl Exchange<'_> {
         Ok(announced)
     }
 
-    /// Acquires a permit of admission control, after a wait if none is free. A batch line does not wait.
+    /// Acquires a permit of admission control, after a wait if none is free. A batch line gets none here:
+    /// [`Exchange::reserve_memory`] acquires it.
     async fn acquire_admission(&mut self, bytes: usize) -> Result<(), ApiError> {
         if self.work == WorkClass::BatchLine {
             return Ok(());
@@ -120,8 +121,8 @@ impl Exchange<'_> {
         ApiError::new(ErrorCode::Internal)
     }
 
-    /// Ends the read of a body. If the body is not `complete`, the connection serves no other request.
-    pub(crate) fn finish_body_read(&mut self, complete: bool) {
+    /// Records that the read of the body ended. If the body is not `complete`, the connection serves no other request.
+    pub(crate) fn record_body_end(&mut self, complete: bool) {
         self.caller.set_reading_long_body(false);
         // While a body is unread, sending the interim response has marked the connection for closing.
         if !complete {
@@ -197,7 +198,7 @@ pub(crate) fn body_too_large_error(cap: usize) -> ApiError {
         .with_details_member("limit_bytes", cap)
 }
 
-/// Returns the refusal of a body that was not read completely: too slow, or truncated.
+/// Returns the refusal of a body that was not read completely: too slow, truncated, or with invalid chunks.
 pub(crate) fn body_read_refusal(error: &std::io::Error) -> ApiError {
     match error.kind() {
         ErrorKind::TimedOut => ApiError::new(ErrorCode::RequestTimeout),

@@ -146,7 +146,7 @@ impl Exchange<'_> {
         state.record.trace = TraceContext::from_headers(|name| caller.custom_header_field(name));
         if let Some(line) = caller.in_process_line() {
             state.work = line.work_class();
-            state.record.is_batch_line = true;
+            state.record.is_batch_line = state.work == WorkClass::BatchLine;
         }
         if let Some(principal) = caller.request_origin().and_then(RequestOrigin::principal) {
             state.principal = principal.clone();
@@ -290,7 +290,7 @@ impl Exchange<'_> {
         TokenCountContext {
             permits: self.app.tokenizer_permits.clone(),
             admission: self.app.admission.clone(),
-            blocking: self.app.blocking.clone(),
+            blocking: self.app.blocking_context.clone(),
             config: self.config.clone(),
             account: self.principal.account.id.clone(),
             wait,

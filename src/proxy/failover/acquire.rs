@@ -25,7 +25,7 @@ pub(super) enum AcquireOutcome {
     Permit(OfferPermit),
     /// The provider must not be called, or batch work has waited too long.
     Unavailable,
-    /// The provider must not be called before this time.
+    /// The provider must not be called before this time of the steady clock.
     RetryAt(Duration),
     /// The provider is at its concurrency limit.
     Full,
@@ -81,7 +81,8 @@ impl FailoverRun<'_, '_> {
         })
     }
 
-    /// Waits for a limited time for a permit of any of the full providers, in fair order with other accounts.
+    /// Waits for a limited time for a permit of any of the full providers, in fair order with other accounts. Returns
+    /// `None` after that time, or if the queue is full.
     pub(super) async fn wait_in_queue(
         &mut self,
         course: &RetryPlanner,
@@ -128,7 +129,8 @@ impl FailoverRun<'_, '_> {
         }
     }
 
-    /// Waits for a permit, at most `patience`. During a long wait, the head of a stream and heartbeats are sent; if the
+    /// Waits for a permit, at most `patience`. Returns `None` after that time, or if a batch request would block others
+    /// because the gateway is almost full. During a long wait, the head of a stream and heartbeats are sent; if the
     /// request fails later, the stream ends with an error event instead of an error status.
     async fn wait_for_permit(
         &mut self,

@@ -84,8 +84,8 @@ pub fn translation_parameters<'t>(
         max_tokens: run.reduced_max_tokens(offer),
         adjustment: run.request_adjustment(offer),
         answer_model: run.candidates.response_model_name(offer),
-        id: announced.map_or(run.exchange.id.random_part(), |identity| &identity.unique),
-        created: announced.map_or(created, |identity| identity.created),
+        answer_id: announced.map_or(run.exchange.id.random_part(), |identity| &identity.unique),
+        answer_created: announced.map_or(created, |identity| identity.created),
     }
 }
 
@@ -178,9 +178,11 @@ async fn send(
         (without.header_names().next().is_some()).then(|| head.without_headers(without.header_names()));
     let written = match upstream.send(shortened.as_ref().unwrap_or(head), call, upload, trace).await {
         Ok(()) => true,
-        Err(SendError::NotSent) => return Err(reset(upstream.max_retries_after(TransportError::NotSent))),
+        Err(SendError::NotSent) => {
+            return Err(reset(upstream.max_retries_after(TransportError::NotProcessed)));
+        }
         Err(SendError::Stopped) => false,
-        Err(SendError::Unread(error)) => {
+        Err(SendError::UploadUnreadable(error)) => {
             return Err((UpstreamError::caller_error(crate::storage::files::io_to_api_error(&error)), 0));
         }
     };

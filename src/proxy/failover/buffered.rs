@@ -53,7 +53,7 @@ pub struct SentRequest {
     /// Adjustment with which the request was built. It is stored here, because other requests may change the
     /// adjustment of the offer before the response arrives.
     pub adjustment: RequestAdjustment,
-    /// Time at which the request was sent.
+    /// Start time of the attempt, before the request was built and sent.
     pub asked: Instant,
     /// Number of the attempt.
     pub number: u32,
@@ -111,10 +111,10 @@ pub async fn send_buffered_response(
     write_outcome(head.send_body(&mut run.exchange.caller, kind, body).await)
 }
 
-/// Returns the content type of a response that is not JSON.
+/// Returns the content type of a response that is not JSON; `None` for JSON.
 fn content_type(run: &FailoverRun<'_, '_>) -> Option<&'static str> {
     match &run.request.task {
-        InferenceTask::Transcribe(task) => penstock_media::speech::content_type(task.format),
+        InferenceTask::Transcribe(task) => penstock_media::speech::transcript_content_type(task.format),
         InferenceTask::Passthrough(task) => task.content_type,
         InferenceTask::Chat
         | InferenceTask::Complete(_)
@@ -260,7 +260,7 @@ async fn translate(
         return Ok(wire_format.translate_buffered(run.request, &target, answers)?);
     }
     let (ask, offer) = (run.request.clone(), offer.clone());
-    let (answer_model, id): (Box<str>, Box<str>) = (target.answer_model.into(), target.id.into());
+    let (answer_model, id): (Box<str>, Box<str>) = (target.answer_model.into(), target.answer_id.into());
     let work = move || {
         let target = AttemptTarget {
             model: &offer.offer.name,
@@ -270,10 +270,12 @@ async fn translate(
             max_tokens: None,
             adjustment,
             answer_model: &answer_model,
-            id: &id,
-            created,
+            answer_id: &id,
+            answer_created: created,
         };
         wire_format.translate_buffered(&ask, &target, answers)
     };
-    Ok(run_on_blocking_thread(&run.exchange.app.blocking, work).await.map_err(AttemptError::Internal)??)
+    Ok(run_on_blocking_thread(&run.exchange.app.blocking_context, work)
+        .await
+        .map_err(AttemptError::Internal)??)
 }

@@ -39,7 +39,7 @@ impl FailoverRun<'_, '_> {
     }
 
     /// Chooses the next step after an attempt that failed on its connection, as Pingora's `error_while_proxy` decides
-    /// on a retry; `None` if the client has disconnected.
+    /// on a retry; `None` if the client has disconnected, or if its key was revoked.
     pub(super) fn error_while_proxy(
         &mut self,
         offer: &Arc<OfferState>,
@@ -169,7 +169,7 @@ impl FailoverRun<'_, '_> {
     /// Records a failure for the offer, and for others of its provider.
     fn record_outcome(&self, offer: &Arc<OfferState>, fault: &UpstreamError, now: Duration) {
         // A failed connection or a refused provider key is not caused by a request.
-        let client = Some(self.exchange.principal.client).filter(|_| !fault.kind.is_provider_wide());
+        let client = Some(self.exchange.principal.breaker_client).filter(|_| !fault.kind.is_provider_wide());
         offer.record_outcome(now, AttemptOutcome::from(fault), client, None);
         if fault.kind.is_connect_error() {
             let others = self.exchange.config.offers_of_provider(offer.offer.provider.index);

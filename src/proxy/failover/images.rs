@@ -49,9 +49,10 @@ pub async fn build_image_response(
         let image = match (picture.source, inside) {
             (ImageSource::Base64(text), true) => DeliveredImage::Base64(text),
             (ImageSource::Base64(text), false) => {
-                let image = off_thread(&run.exchange.app.blocking, move || image::decode_base64(&text))
-                    .await?
-                    .ok_or_else(malformed)?;
+                let image =
+                    off_thread(&run.exchange.app.blocking_context, move || image::decode_base64(&text))
+                        .await?
+                        .ok_or_else(malformed)?;
                 store_image(run, &image).await?
             }
             (ImageSource::Url(url), inside) => {
@@ -59,7 +60,8 @@ pub async fn build_image_response(
                 remaining_bytes = remaining_bytes.saturating_sub(image.len());
                 if inside {
                     DeliveredImage::Base64(
-                        off_thread(&run.exchange.app.blocking, move || image::encode_base64(&image)).await?,
+                        off_thread(&run.exchange.app.blocking_context, move || image::encode_base64(&image))
+                            .await?,
                     )
                 } else {
                     store_image(run, &image).await?

@@ -25,8 +25,7 @@ impl FailoverRun<'_, '_> {
         adjust
     }
 
-    /// Returns the cap on generated tokens that is sent instead of the cap of the client or the dialect; `None` if that
-    /// cap fits.
+    /// Returns the cap on generated tokens to send; `None` to send that of the client or the dialect, if there is one.
     pub(super) fn reduced_max_tokens(&self, offer: &OfferState) -> Option<u64> {
         let fits = self.candidates.reduced_max_tokens(offer, self.request);
         let asked = fits.or_else(|| context_window::requested_output_tokens(self.request, offer))?;
@@ -107,8 +106,8 @@ impl FailoverRun<'_, '_> {
         }
     }
 
-    /// Returns the refused members that the gateway can leave out of the request, in addition to those of
-    /// `omissions`.
+    /// Returns the refused members that the gateway can leave out of the request, in addition to those of `omissions`;
+    /// `None` if there are none.
     fn removable_members(
         &self,
         offer: &OfferState,
@@ -214,7 +213,7 @@ impl FailoverRun<'_, '_> {
                 .config
                 .offers
                 .get(index)
-                .is_some_and(|offer| offer.returns_single_choice(self.request, || self.now()))
+                .is_some_and(|offer| offer.requires_separate_choices(self.request, || self.now()))
     }
 
     /// Switches to one request per choice. A stream of several choices that has already begun cannot be continued in

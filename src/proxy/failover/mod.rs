@@ -137,7 +137,7 @@ pub async fn serve_request(x: &mut Exchange<'_>, body: RequestBody) -> Result<Wr
         ask: Some(ask),
         candidates: Some(chosen),
         upload,
-        received_at: at,
+        selected_at: at,
         hold,
         ..
     } = request
@@ -275,7 +275,7 @@ impl FailoverRun<'_, '_> {
         let policy = AttemptPolicy {
             max_attempts: routing.attempts,
             deadline: self.exchange.app.clock.steady_at(self.deadline),
-            max_wait: routing.max_retry_after_wait,
+            max_retry_after: routing.max_retry_after_wait,
             quick_retry_delay: routing.quick_retry,
         };
         RetryPlanner::new(self.candidates.entries.iter().copied(), policy, rand::random())
@@ -382,8 +382,8 @@ impl FailoverRun<'_, '_> {
         Ok(streaming::fail_stream(self, &refusal).await)
     }
 
-    /// Returns the mode of a rescue by a provider: the provider continues the text if it can, otherwise it starts
-    /// again.
+    /// Returns the mode of a rescue by a provider. The provider continues the delivered text, which is then returned
+    /// too; if it cannot continue a text, or if there is none, it starts again.
     fn prepare_rescue(&mut self, offer: &OfferState) -> (RescueMode, Option<String>) {
         if attempt::translation_parameters(self, offer, penstock_core::Dialect::Chat, self.received_at)
             .continuation_method()

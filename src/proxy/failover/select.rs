@@ -89,8 +89,8 @@ fn is_small(ask: &InferenceRequest, prompt: u64) -> bool {
     }
 }
 
-/// Returns the refusal of an offer that cannot serve the request; `constrained` is true if the request has a constraint
-/// that not every engine knows.
+/// Returns the refusal of an offer that cannot serve the request; `None` if it can. `constrained` is true if the
+/// request has a constraint that not every engine knows.
 #[must_use]
 pub fn unsupported_by_offer_error(
     offer: &OfferState,
@@ -222,7 +222,7 @@ impl CandidateSet {
         Ok(())
     }
 
-    /// Returns the session of the request at a model, with the last answer to that session.
+    /// Returns the session of the request, with its last answer; `None` without a session, affinity or a second offer.
     fn planned_session(
         &self,
         live: &ConfigSnapshot,
@@ -235,7 +235,8 @@ impl CandidateSet {
         Some(SessionHistory { key, record })
     }
 
-    /// Records that an offer has answered the session, and learns from the cached tokens that it reports.
+    /// Records that an offer has answered the session, and learns from the cached tokens that it reports. Returns
+    /// whether the session stayed at its offer; `None` if no session is kept at this model.
     pub fn record_session_answer(
         &self,
         live: &ConfigSnapshot,
@@ -247,14 +248,14 @@ impl CandidateSet {
         let SessionHistory { key, record } = self.planned_session(live, model, now)?;
         let outcome = match record {
             None => SessionAffinityOutcome::New,
-            Some(record) if record.offer == offer.cache.offer_identity_hash() => {
-                offer.cache.record_hits(record, usage);
+            Some(record) if record.offer_hash == offer.cache_affinity.offer_identity_hash() => {
+                offer.cache_affinity.record_hits(record, usage);
                 SessionAffinityOutcome::Stayed
             }
             Some(_) => SessionAffinityOutcome::Moved,
         };
         let tokens = u32::try_from(usage.input.saturating_add(usage.output)).unwrap_or(u32::MAX);
-        let record = SessionRecord { offer: offer.cache.offer_identity_hash(), tokens };
+        let record = SessionRecord { offer_hash: offer.cache_affinity.offer_identity_hash(), tokens };
         live.sessions.record_answer(key, record, now);
         Some(outcome)
     }
@@ -334,8 +335,7 @@ impl CandidateSet {
         offer.offer.model.presets.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the cap on generated tokens that is sent instead of the cap of the client or the dialect; `None` if that
-    /// cap fits.
+    /// Returns the cap on generated tokens to send; `None` to send that of the client or the dialect, if there is one.
     pub fn reduced_max_tokens(&self, offer: &OfferState, ask: &InferenceRequest) -> Option<u64> {
         let lowered =
             self.lowered_caps.iter().rfind(|(index, _)| *index == offer.offer.index).map(|(_, left)| *left);
@@ -358,7 +358,7 @@ impl CandidateSet {
 
     fn remaining_window(&self, offer: &OfferState, wanted: u64) -> Option<OutputTokenBudget> {
         let count = self.count(&offer.offer.model.card.id)?;
-        context_window::remaining_tokens(offer.offer.context_length, count, wanted)
+        context_window::limited_output_budget(offer.offer.context_length, count, wanted)
     }
 
     fn count(&self, model: &str) -> Option<&TokenCount> {

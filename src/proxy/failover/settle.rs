@@ -34,7 +34,7 @@ pub const SETTLEMENT_TRAILER_NAMES: &str = "x-environment-impact, x-billing-cost
 /// Charge of a request, as far as the end of its response needs it.
 #[derive(Default)]
 pub struct SettledCharge {
-    /// Number of the ledger operation to wait for, if the charge has to be on the disk before the response ends.
+    /// Number of the charge's ledger operation; `None` before the charge, and for a batch line.
     pub ledger_ticket: Option<u64>,
     /// Members that state the charge of the delivered part, for the event that ends a failed stream.
     pub members: Vec<u8>,
@@ -59,7 +59,7 @@ impl FailedAttemptEnergy {
     /// Adds the energy of a choice that is not settled by itself: its request failed, or another offer than the first
     /// one answered it.
     pub fn add_uncharged_work(&mut self, part: &ChoiceUsage) {
-        self.merge(Self(Some(part.offer.pricing.failed_attempt_energy(part.own, part.took))));
+        self.merge(Self(Some(part.offer.pricing.failed_attempt_energy(part.provider_usage, part.took))));
     }
 
     /// Adds the energy of a failed attempt: that of the prompt, and of the output that the provider sent.
@@ -141,7 +141,7 @@ pub fn settle_success(
     offer.record_outcome(
         run.now(),
         AttemptOutcome::Success,
-        Some(run.exchange.principal.client),
+        Some(run.exchange.principal.breaker_client),
         Some(sample),
     );
     run.record_capabilities(offer, metered.observation);
@@ -150,7 +150,7 @@ pub fn settle_success(
         let outcome = run.candidates.record_session_answer(&run.exchange.config, offer, own, now);
         run.exchange.record.session = outcome;
     }
-    run.exchange.caller.record_finish_reason(metered.finish);
+    run.exchange.caller.record_finish_reason(metered.finish_reason);
     settle_usage(
         run,
         offer,
@@ -162,7 +162,7 @@ pub fn settle_success(
     )
 }
 
-/// Settles a complete response. `done` is the work that is charged. `own` is the work of this offer; it is less than
+/// Settles a response, or its delivered part. `done` is the charged work; `own` is the work of this offer, less than
 /// `done` if other offers did a part. Returns the members that are injected into the response.
 pub fn settle_usage(
     run: &mut FailoverRun<'_, '_>,
@@ -183,10 +183,10 @@ pub fn settle_usage(
         Some(UsageSource::Provider | UsageSource::Gateway) | None => {}
     }
     // One choice of several is settled later, together with the other choices.
-    if let (WorkDone::Tokens(paid), WorkDone::Tokens(own_tokens), ChoiceSelection::One(_)) =
+    if let (WorkDone::Tokens(charged_usage), WorkDone::Tokens(provider_usage), ChoiceSelection::One(_)) =
         (done, own, run.choices)
     {
-        let part = ChoiceUsage { offer: offer.clone(), done: paid, own: own_tokens, measured, took };
+        let part = ChoiceUsage { offer: offer.clone(), charged_usage, provider_usage, measured, took };
         if run.exchange.caller.store_choice_usage(part).is_ok() {
             return Vec::new();
         }
@@ -206,7 +206,7 @@ pub fn settle_usage(
         let charge = offer.pricing.settlement(&settled, &done, terms.batch);
         match run.exchange.caller.in_process_line() {
             None => run.settled.ledger_ticket = Some(hold.settle(charge)),
-            Some(line) => line.set_hold_outcome(hold.into_settlement(charge)),
+            Some(line) => line.set_hold_outcome(hold.into_settled_end(charge)),
         }
     }
     drop(charging);
@@ -347,7 +347,7 @@ pub fn void_reservation(run: &mut FailoverRun<'_, '_>, why: &'static str) {
         };
         match run.exchange.caller.in_process_line() {
             None => hold.void(why, footprint),
-            Some(line) => line.set_hold_outcome(hold.into_void(why, footprint)),
+            Some(line) => line.set_hold_outcome(hold.into_voided_end(why, footprint)),
         }
     }
 }

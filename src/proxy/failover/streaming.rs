@@ -72,7 +72,7 @@ pub async fn attempt_stream(
     let first_byte = match wire_format {
         WireFormat::Dialects(_) => timeouts.first_byte,
         // Some engines send the head only when the answer is complete.
-        WireFormat::Shape(_) => timeouts.plain,
+        WireFormat::Adapter(_) => timeouts.plain,
     };
     let opened = attempt::send_and_read_head(run, offer, wire_format, &call, first_byte).await;
     run.translation = Some(reply);

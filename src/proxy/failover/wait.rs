@@ -34,7 +34,7 @@ pub struct ClientWatch {
     revoked: Pin<Box<dyn Future<Output = ()> + Send>>,
     /// Interval of heartbeats; `None` if the client does not read a stream of events.
     heartbeat: Option<Duration>,
-    /// Time of the last byte to the client, from the head on.
+    /// Time of the last byte to the client, from the head on; `None` before the head.
     last_write: Option<Instant>,
 }
 

@@ -11,14 +11,14 @@ impl ResponseBodyFilter for AnnotateSettlement {
     const NAME: &'static str = "annotate";
 
     fn finish_stream<C: ResponseContext>(_context: &mut C, end: &mut StreamEnd) {
-        end.members = take(&mut end.settled);
+        end.members = take(&mut end.settlement_members);
     }
 
     async fn filter_buffered<C: ResponseContext>(
         context: &mut C,
         body: &mut BufferedBody,
     ) -> Result<(), C::Error> {
-        let members = take(&mut body.settled);
+        let members = take(&mut body.settlement_members);
         if context.is_json() {
             body.downstream =
                 penstock_response_metadata::insert_members(take(&mut body.downstream), &members);

@@ -34,7 +34,7 @@ impl RequestFilter for SelectCandidates {
             }
             selected => selected?,
         };
-        request.received_at = request.exchange.app.clock.unix_seconds();
+        request.selected_at = request.exchange.app.clock.unix_seconds();
         Ok(match request.candidates {
             Some(_) => ControlFlow::Continue(()),
             None => ControlFlow::Break(WriteOutcome::Disconnected),

@@ -24,7 +24,7 @@ impl RequestFilter for ReserveLimits {
     async fn check(request: &mut InferenceContext<'_, '_>) -> Result<ControlFlow<WriteOutcome>, ApiError> {
         let taken = (request.provisional_permit.take(), &request.candidates, &request.ask);
         if let (Some((entry, habits)), Some(candidates), Some(ask)) = taken {
-            let cost = max_cost(request.exchange, candidates, ask, habits, request.received_at);
+            let cost = max_cost(request.exchange, candidates, ask, habits, request.selected_at);
             request.exchange.reserve_limits_with_draw(entry, &cost).await?;
         }
         Ok(ControlFlow::Continue(()))
@@ -78,7 +78,7 @@ fn max_tokens(ask: &InferenceRequest, usual: u64) -> (u64, u64) {
     let input = ask.estimate_unreported_usage(0).input.max(1);
     match ask.kind.spec().unit {
         WorkUnit::GeneratedTokens => {
-            let images = u64::from(ask.images).saturating_mul(IMAGE_TOKENS);
+            let images = u64::from(ask.image_count).saturating_mul(IMAGE_TOKENS);
             let each = ask.max_tokens.unwrap_or(usual);
             let input = input.saturating_add(images).saturating_mul(ask.prompt_read_count());
             (input, each.saturating_mul(ask.generation_count()))

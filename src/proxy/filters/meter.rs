@@ -32,11 +32,11 @@ impl ResponseBodyFilter for MeterUsage {
             provider_work: work.unwrap_or_else(|| WorkDone::Tokens(reply.attempt_usage())),
             measured: reply.measured_energy(),
             observation: reply.offer_observation(),
-            finish: reply.finish_reason(),
+            finish_reason: reply.finish_reason(),
             is_malformed: reply.has_invalid_output(),
         };
         end.usage = Some(usage);
-        end.settled = context.settle(metered);
+        end.settlement_members = context.settle(metered);
     }
 
     async fn filter_buffered<C: ResponseContext>(
@@ -47,12 +47,12 @@ impl ResponseBodyFilter for MeterUsage {
         let done = whole
             .work
             .unwrap_or_else(|| WorkDone::Tokens(context.estimate_unreported_usage(whole.output_bytes)));
-        body.settled = context.settle(ResponseUsage {
+        body.settlement_members = context.settle(ResponseUsage {
             charged_work: done,
             provider_work: done,
             measured: whole.measured_energy,
             observation: whole.observation,
-            finish: Some(whole.finish_reason),
+            finish_reason: Some(whole.finish_reason),
             is_malformed: false,
         });
         Ok(())

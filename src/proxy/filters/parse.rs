@@ -18,8 +18,8 @@ impl RequestFilter for ParseRequest {
         let ask = match request.body.take() {
             None => return Ok(ControlFlow::Continue(())),
             Some(RequestBody::Json(body, parser)) => parser(body, &request.exchange.config)?,
-            Some(RequestBody::StoredResponse(body, storage)) => {
-                let (limits, purpose) = (&request.exchange.config.admission, ResponsesPurpose::Generate);
+            Some(RequestBody::ResponsesWithStorage(body, storage)) => {
+                let (limits, purpose) = (&request.exchange.config.request_limits, ResponsesPurpose::Generate);
                 validate_responses_request_with_storage(body, limits, purpose, &storage)?
             }
             Some(RequestBody::Form(model, task, upload)) => {

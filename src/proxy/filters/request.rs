@@ -47,7 +47,7 @@ pub enum RequestBody {
     /// JSON, with the parser of the endpoint.
     Json(Bytes, JsonParser),
     /// Request of the responses dialect, with its access to stored responses and to the conversation that it continues.
-    StoredResponse(Bytes, Box<StoredResponseAccess>),
+    ResponsesWithStorage(Bytes, Box<StoredResponseAccess>),
     /// Model and task of an upload form, with its file.
     Form(Box<str>, InferenceTask, SpooledData),
 }
@@ -70,8 +70,8 @@ pub struct InferenceContext<'r, 'a> {
     /// Offers that may serve the request; `None` before they are selected.
     pub candidates: Option<CandidateSet>,
     /// Time at which the candidates were selected, in Unix seconds; it selects the prices.
-    pub received_at: u64,
-    /// Reservation of credits for the request.
+    pub selected_at: u64,
+    /// Reservation of credits for the request; `None` before they are reserved.
     pub hold: Option<Hold>,
 }
 
@@ -85,7 +85,7 @@ impl<'r, 'a> InferenceContext<'r, 'a> {
             upload: None,
             provisional_permit: None,
             candidates: None,
-            received_at: 0,
+            selected_at: 0,
             hold: None,
         }
     }

@@ -24,7 +24,7 @@ impl RequestFilter for ReserveCredits {
     async fn check(request: &mut InferenceContext<'_, '_>) -> Result<ControlFlow<WriteOutcome>, ApiError> {
         if let (Some(ask), Some(candidates)) = (&request.ask, &mut request.candidates) {
             request.hold =
-                Some(reserve_credits(request.exchange, ask, candidates, request.received_at).await?);
+                Some(reserve_credits(request.exchange, ask, candidates, request.selected_at).await?);
         }
         Ok(ControlFlow::Continue(()))
     }

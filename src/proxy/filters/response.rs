@@ -58,10 +58,10 @@ pub struct StreamPiece<'p> {
 /// Data for the end of a streamed response: usage and settlement.
 #[derive(Default)]
 pub struct StreamEnd {
-    /// Usage that is reported to the client.
+    /// Usage that is reported to the client; `None` before it is metered.
     pub usage: Option<TokenUsage>,
     /// Objects of the settlement, JSON members without braces.
-    pub settled: Vec<u8>,
+    pub settlement_members: Vec<u8>,
     /// JSON members that the last event of the stream carries.
     pub members: Vec<u8>,
 }
@@ -74,7 +74,7 @@ pub struct BufferedBody {
     /// Translated response, until it is metered.
     pub translated: Option<BufferedResponse>,
     /// Objects of the settlement, JSON members without braces.
-    pub settled: Vec<u8>,
+    pub settlement_members: Vec<u8>,
     /// Body for the client.
     pub downstream: Vec<Bytes>,
     /// JSON members for the header fields of a response whose body is not JSON.
@@ -91,8 +91,8 @@ pub struct ResponseUsage {
     pub measured: Option<MeasuredEnergy>,
     /// Abilities of the offer that the response has shown.
     pub observation: OfferObservation,
-    /// Finish reason of the response.
-    pub finish: Option<FinishReason>,
+    /// Finish reason of the response; `None` if none has arrived.
+    pub finish_reason: Option<FinishReason>,
     /// True if the model generated output that cannot be translated.
     pub is_malformed: bool,
 }
@@ -103,7 +103,8 @@ pub trait ResponseContext: Send {
     /// Failure of an attempt.
     type Error: From<UpstreamError> + Send;
 
-    /// Returns the translation of a streamed body; `None` if no byte of the provider may reach the client.
+    /// Returns the translation of a streamed body; `None` for a buffered response and in Pingora's own proxy loop. A
+    /// streamed body without a translation fails, so that no byte of it reaches the client.
     fn translation(&mut self) -> Option<&mut (dyn StreamTranslation + 'static)>;
 
     /// Records the time and the progress of a stream, after `bytes` more bytes from the provider.

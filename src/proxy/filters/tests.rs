@@ -54,8 +54,8 @@ impl TestResponse {
             max_tokens: None,
             adjustment: RequestAdjustment::default(),
             answer_model: "m",
-            id: "1",
-            created: 1,
+            answer_id: "1",
+            answer_created: 1,
         };
         let translator = penstock_dialect::find_translator(dialect, dialect).unwrap();
         Self { reply: Some(translator.translate_stream(&ask, &target)), noted: 0, settled: Vec::new() }

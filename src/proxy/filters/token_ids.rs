@@ -67,8 +67,10 @@ fn decode_token_ids(
     let InferenceTask::Embed(embed) = &mut ask.task else { return Ok(ask) };
     let arrays = embed.inputs.values();
     // A single array may be the input itself, or the only element of a list.
-    let nested =
-        ask.members.get("input").is_some_and(|input| arrays.iter().all(|ids| ids.len() < input.value.len()));
+    let nested = ask
+        .members
+        .get("input")
+        .is_some_and(|input| arrays.iter().all(|ids| ids.len() < input.value_range.len()));
     let mut texts = Vec::with_capacity(arrays.len());
     let mut prompt_bytes = 0;
     for (index, array) in arrays.iter().enumerate() {

@@ -79,8 +79,8 @@ impl FileManager {
         Ok(LineReader::starting_at(self.open_contents(record)?, offset))
     }
 
-    /// Reads bytes of a file. The read fails once the file is deleted, so a deletion ends the open downloads of the
-    /// file.
+    /// Reads up to `most` bytes of a file from the offset `at`. The read fails once the file is deleted, so a deletion
+    /// ends the open downloads of the file.
     ///
     /// # Errors
     /// Returns `NotFound` as a disk error if the file was deleted, and an error if bytes are damaged or the disk fails.
@@ -94,9 +94,9 @@ impl FileManager {
         run_blocking(move || {
             let (record, contents) = &*open;
             if store.get(&record.id)?.is_none() {
-                return Err(FileError::Disk(std::io::ErrorKind::NotFound.into()));
+                return Err(FileError::Io(std::io::ErrorKind::NotFound.into()));
             }
-            contents.read(at, most).map_err(FileError::Disk)
+            contents.read(at, most).map_err(FileError::Io)
         })
         .await
     }
@@ -107,7 +107,7 @@ impl FileManager {
     ///
     /// # Errors
     /// Returns any I/O error.
-    pub fn new_output(
+    pub fn create_output(
         &self,
         owner: FileOwner<'_>,
         filename: String,
@@ -128,7 +128,7 @@ impl FileManager {
     /// Opens a growing file of results and truncates it to the size in its record.
     ///
     /// # Errors
-    /// Returns the errors of [`OutputFile`].
+    /// Returns `InvalidData` if committed bytes are missing or damaged, and any I/O error.
     pub fn open_output(&self, record: &FileRecord) -> std::io::Result<OutputFile> {
         match (OutputFile::open(&self.contents_path(&record.id), record), &self.bucket) {
             (Err(error), Some(bucket)) if error.kind() == ErrorKind::NotFound => bucket.open_output(record),

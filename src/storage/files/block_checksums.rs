@@ -51,8 +51,8 @@ impl BlockChecksums {
     /// these bytes to `read`.
     ///
     /// # Errors
-    /// Returns `InvalidData` if the file is shorter, or if the table does not have the checksum `sum`; and any I/O
-    /// error.
+    /// Returns `InvalidData` if the file is shorter, or if `sum` is given and differs from the checksum of the table;
+    /// and any I/O error.
     pub fn compute(
         file: &dyn RandomAccessObject,
         bytes: u64,
@@ -83,7 +83,7 @@ impl BlockChecksums {
 
     /// Returns the table and the footer, which have to be appended to the contents, and the checksum of the table.
     #[must_use]
-    pub fn into_footer(self) -> (Vec<u8>, u32) {
+    pub fn into_table_and_footer(self) -> (Vec<u8>, u32) {
         let mut tail: Vec<u8> = self.checksums().flat_map(u32::to_le_bytes).collect();
         let sum = crc32c::crc32c(&tail);
         tail.extend_from_slice(MAGIC);
@@ -131,7 +131,7 @@ mod tests {
     fn sealed(contents: &[u8], cut: usize) -> (File, u32) {
         let mut sums = BlockChecksums::default();
         contents.chunks(cut).for_each(|piece| sums.push(piece));
-        let (tail, sum) = sums.into_footer();
+        let (tail, sum) = sums.into_table_and_footer();
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(contents).and_then(|()| file.write_all(&tail)).unwrap();
         (file, sum)

@@ -240,7 +240,8 @@ impl FileBucket {
     /// Stores a complete file under the name of its record.
     ///
     /// # Errors
-    /// Returns any I/O error. The object may exist nevertheless.
+    /// Returns `InvalidInput` if the record is not that of a complete file, `AlreadyExists` if the object exists
+    /// already, and any other I/O error, after which the object may exist nevertheless.
     pub(super) fn store_complete_file(&self, record: &FileRecord, source: TempPath) -> Result<()> {
         let name = object_name(record).ok_or(ErrorKind::InvalidInput)?;
         self.usable_content_store()?.create_from_file(&name, source)
@@ -284,7 +285,7 @@ impl FileBucket {
     /// Opens a growing file of results at its committed size.
     ///
     /// # Errors
-    /// Returns the errors of [`OutputFile`].
+    /// Returns `InvalidData` if committed bytes are missing or damaged, and any I/O error.
     pub(super) fn open_output(&self, record: &FileRecord) -> Result<OutputFile> {
         let contents = self.usable_content_store()?;
         let (file, local) = NamedTempFile::new_in(&self.upload_folder)?.into_parts();

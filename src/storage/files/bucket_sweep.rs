@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Pause of the sweep after an outage of the store: during this time, records of older objects may still be written.
 const OUTAGE_PAUSE: Duration = Duration::from_secs(600);
 
-/// Times of the last sweep and of the last outage of the store, by the clock of the process.
+/// Times of the last sweep and of the last outage of the store, by the steady clock; `None` if there was none.
 #[derive(Debug, Default)]
 pub struct SweepSchedule {
     swept_at: Option<Duration>,
@@ -57,8 +57,9 @@ impl SweepOutcome {
 }
 
 impl FileBucket {
-    /// Returns true if a sweep of the leader is due, and then counts the sweep as made. Called every minute on each
-    /// gateway, so that a gateway that becomes the leader also knows of earlier outages of the store.
+    /// Returns true if a sweep of the leader is due, and then counts the sweep as made. `now` is the time of the steady
+    /// clock. Called every minute on each gateway, so that a gateway that becomes the leader also knows of earlier
+    /// outages of the store.
     pub fn claim_due_sweep(
         &self,
         now: Duration,
@@ -101,7 +102,7 @@ impl FileBucket {
             });
             let (contents, page) = match listed {
                 Ok(listed) => listed,
-                Err(error) => return outcome.add(Err(FileError::Disk(error))),
+                Err(error) => return outcome.add(Err(FileError::Io(error))),
             };
             let mut stale = Vec::new();
             for object in page.objects.iter().filter(|object| object.age >= age) {
@@ -114,7 +115,7 @@ impl FileBucket {
                 }
             }
             let deleted = contents.delete_objects(&stale).map(|()| stale.len() as u64);
-            outcome.add(deleted.map_err(FileError::Disk));
+            outcome.add(deleted.map_err(FileError::Io));
             after = page.objects.last().map(|object| object.name.clone());
             if !page.more || after.is_none() {
                 return;

@@ -101,7 +101,7 @@ pub(super) fn upload(files: &FileManager, contents: &[u8]) -> Result<FileRecord,
 }
 
 fn new_output(shared: &SharedBucket, files: &FileManager) -> FileRecord {
-    let record = files.new_output(OWNER, "out.jsonl".to_owned(), "/v1/rerank", NOW).unwrap();
+    let record = files.create_output(OWNER, "out.jsonl".to_owned(), "/v1/rerank", NOW).unwrap();
     shared.store.apply(FileStore::insert_operations(&record).unwrap()).unwrap();
     record
 }
@@ -375,7 +375,7 @@ fn a_bucket_that_is_away_is_503_and_damages_nothing() {
     ] {
         let temporary = !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidData);
         assert!(temporary, "no batch ends for it: {error}");
-        let answer = FileError::Disk(error).to_api_error();
+        let answer = FileError::Io(error).to_api_error();
         assert_eq!((answer.code, answer.retry_after), (ErrorCode::Unavailable, Some(5)));
     }
     assert!(upload(&away, &lines(3)).is_err());

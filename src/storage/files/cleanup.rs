@@ -143,7 +143,7 @@ impl FileManager {
         self.delete_from_archives(&file.id);
         let deleted = self.delete_contents(file);
         self.delete_from_archives(&file.id);
-        deleted.map_err(FileError::Disk)?;
+        deleted.map_err(FileError::Io)?;
         Ok(self.store.record_contents_deleted(&file.id)?)
     }
 

@@ -32,7 +32,7 @@ impl FileContents {
         Self::from_reader(Box::new(File::open(path)?), record)
     }
 
-    /// Verifies the table of contents that are already open.
+    /// Creates open contents from their reader, and verifies their table of checksums.
     ///
     /// # Errors
     /// The same as those of [`FileContents::open`].

@@ -57,7 +57,7 @@ fn deletions_are_finished_although_one_fails_and_a_row_cannot_be_read() {
     let contents = UndeletableObject { folder, name: object_name(&records[0]).unwrap() };
     let passed = shared.gateway_with("two", Arc::new(contents)).finish_interrupted_deletions().unwrap();
     assert_eq!((passed.finished, passed.failed, passed.unreadable), (2, 1, 1));
-    assert!(matches!(passed.first_error, Some(FileError::Disk(_))), "{:?}", passed.first_error);
+    assert!(matches!(passed.first_error, Some(FileError::Io(_))), "{:?}", passed.first_error);
     assert_eq!(shared.names("files"), [object_name(&records[0]).unwrap()]);
     let passed = files.finish_interrupted_deletions().unwrap();
     assert_eq!((passed.finished, passed.failed, passed.unreadable), (1, 0, 1));
@@ -74,7 +74,7 @@ fn a_sweep_goes_on_after_an_object_that_cannot_be_deleted_and_a_damaged_record()
     let folder = FolderStore::new(shared.bucket_path());
     let contents = UndeletableObject { folder, name: object_name(&lost[0]).unwrap() };
     let sweeper = shared.gateway_with("two", Arc::new(contents));
-    let (table, key, _) = FileStore::record_row(&lost[1]).unwrap();
+    let (table, key, _) = FileStore::encoded_row(&lost[1]).unwrap();
     shared.store.apply(Transaction::new().put(table, key, b"no record".to_vec())).unwrap();
     shared.age();
     let outcome = sweeper.bucket().unwrap().sweep(sweeper.file_record_store(), Duration::from_secs(3_600));

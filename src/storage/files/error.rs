@@ -14,8 +14,8 @@ pub enum FileError {
     Quota(QuotaExceeded),
     /// Uploaded file with invalid lines.
     InvalidLines(FileErrors),
-    /// Error of the disk.
-    Disk(io::Error),
+    /// I/O error of the disk or of the bucket.
+    Io(io::Error),
     /// Error of the store.
     Store(StoreError),
     /// Panic of the worker thread.
@@ -27,7 +27,7 @@ impl fmt::Display for FileError {
         match self {
             Self::Quota(_) => f.write_str("there is not enough space"),
             Self::InvalidLines(_) => f.write_str("the file has invalid lines"),
-            Self::Disk(error) => write!(f, "{error}"),
+            Self::Io(error) => write!(f, "{error}"),
             Self::Store(error) => write!(f, "{error}"),
             Self::ThreadEnded => f.write_str("the thread ended"),
         }
@@ -41,12 +41,12 @@ impl FileError {
         match self {
             Self::Quota(full) => full.to_api_error(),
             Self::InvalidLines(mistakes) => mistakes.to_api_error("file"),
-            Self::Disk(error) if is_bucket_unavailable(error) => bucket_unavailable(),
-            Self::Disk(error) if error.kind() == io::ErrorKind::InvalidData => ApiError::with_message(
+            Self::Io(error) if is_bucket_unavailable(error) => bucket_unavailable(),
+            Self::Io(error) if error.kind() == io::ErrorKind::InvalidData => ApiError::with_message(
                 ErrorCode::Internal,
                 "The contents of this file are damaged, and damaged bytes are not served.",
             ),
-            Self::Disk(error) => io_to_api_error(error),
+            Self::Io(error) => io_to_api_error(error),
             Self::Store(StoreError::Full) => ApiError::new(ErrorCode::StorageFull),
             Self::Store(
                 StoreError::Io { .. }

@@ -12,8 +12,8 @@ pub struct ExpiryCheck {
 }
 
 impl ExpiryCheck {
-    /// Returns the expiry of a file in Unix seconds. The retention period of an output file starts when its last result
-    /// was written.
+    /// Returns the expiry of a file in Unix seconds; `None` if the file never expires. The retention period of an
+    /// output file starts when its last result was written.
     #[must_use]
     pub fn expires_at(&self, file: &FileRecord) -> Option<u64> {
         let whole = file.finished_at.unwrap_or(file.created_at);

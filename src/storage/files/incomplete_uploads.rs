@@ -57,11 +57,11 @@ impl FileBucket {
                     listed.extend(uploads.into_iter().filter(|upload| is_own_upload(&upload.name)));
                 }
                 Err(error) if error.kind() == ErrorKind::PermissionDenied => return Ok(0),
-                Err(error) => return Err(FileError::Disk(error)),
+                Err(error) => return Err(FileError::Io(error)),
             }
         }
         let old = self.uploads.lock().update(listed, now, age);
-        end_each(&old, |upload| bucket.abort_upload(upload)).map_err(FileError::Disk)
+        end_each(&old, |upload| bucket.abort_upload(upload)).map_err(FileError::Io)
     }
 }
 

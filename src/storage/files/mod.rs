@@ -49,7 +49,7 @@ use penstock_object_storage::{ContentStore, FolderStore};
 use penstock_storage::StoreError;
 use penstock_storage::files::{FilePage, FilePurpose, FileQuery, FileRecord, FileStatus, FileStore};
 use penstock_storage::ledger::CounterChange;
-use quota::{DiskQuota, UploadLimits};
+use quota::{DiskUsage, UploadLimits};
 use shared_folder::SuspectedLeftovers;
 use std::collections::HashSet;
 use std::fs::File;
@@ -100,7 +100,7 @@ pub struct FileManager {
     store: FileStore,
     /// Bucket of the contents; `None` if they are in the folder.
     bucket: Option<Arc<FileBucket>>,
-    quota: Arc<DiskQuota>,
+    quota: Arc<DiskUsage>,
     /// State of the shared folder of a fleet; `None` if no other gateway uses the folder.
     shared: Option<SuspectedLeftovers>,
     users: OnceLock<Arc<dyn FileConsumers>>,
@@ -155,7 +155,7 @@ impl FileManager {
     ) -> Result<Self, String> {
         let folder = settings.path.clone();
         let upload_folder = folder.join(UPLOAD_FOLDER);
-        penstock_storage::create_dir(&upload_folder).map_err(|error| {
+        penstock_storage::create_private_dir_all(&upload_folder).map_err(|error| {
             format!("The folder of the files {} cannot be made: {error}.", folder.display())
         })?;
         Ok(Self {
@@ -256,7 +256,7 @@ impl FileManager {
         let record = FileRecord {
             bytes: settled.bytes,
             sha256: Some(settled.sha256.clone()),
-            sums: Some(settled.sums),
+            sums: Some(settled.table_checksum),
             expires_at: fields.expires_after.map(|seconds| now.as_secs() + seconds),
             status: FileStatus::Processed,
             lines: settled.validated.lines,
@@ -268,7 +268,7 @@ impl FileManager {
             None => FolderStore::new(&self.folder).create_from_file(&record.id, source),
             Some(bucket) => bucket.store_complete_file(&record, source),
         }
-        .map_err(FileError::Disk)?;
+        .map_err(FileError::Io)?;
         if let Err(error) = self.insert_record(&record, bounds) {
             // If the disk is full, the contents are deleted at once to free their space. After other errors they
             // stay, because the record may have been stored nevertheless; if it was not, a later sweep deletes them.
@@ -281,8 +281,8 @@ impl FileManager {
         Ok(record)
     }
 
-    /// Adds results to the used bytes of a key; a negative number releases bytes. Returns the counter changes that
-    /// have to be committed with the results; returns no changes if the bytes are counted in memory only.
+    /// Adds the bytes of results to the used bytes of a key; a negative number releases bytes. Returns the counter
+    /// changes that have to be committed with the results; none if the bytes are counted in memory only.
     #[must_use]
     pub fn add_used_bytes(&self, key: &str, bytes: i64) -> Vec<CounterChange> {
         if self.shared.is_some() {
@@ -326,7 +326,7 @@ pub struct FileListQuery {
     pub key: Box<str>,
     /// Purpose of the listed files; `None` for all files.
     pub purpose: Option<FilePurpose>,
-    /// ID of the file before the page.
+    /// ID of the file before the page; `None` for the first page.
     pub after: Option<String>,
     /// True for the oldest first.
     pub ascending: bool,

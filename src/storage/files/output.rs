@@ -35,7 +35,7 @@ impl OutputFile {
         Self::from_file(file, record, None)
     }
 
-    /// Verifies the committed bytes of a file that is already open.
+    /// Creates an output file from an open file: verifies its committed bytes, and truncates it to their length.
     ///
     /// # Errors
     /// The same as those of [`OutputFile::open`].
@@ -72,7 +72,7 @@ impl OutputFile {
     /// # Errors
     /// Returns any I/O error. The state on the disk is then unknown, and the file must be opened again.
     pub fn sync(&mut self) -> Result<()> {
-        let end = OutputCheckpoint { bytes: self.bytes, sums: self.sums.table_checksum() };
+        let end = OutputCheckpoint { bytes: self.bytes, table_checksum: self.sums.table_checksum() };
         match &mut self.segments {
             None => self.file.sync_data(),
             Some(segments) => segments.store_up_to(&self.file, end),
@@ -104,7 +104,7 @@ impl OutputFile {
     /// # Errors
     /// Returns any I/O error.
     pub fn finalize(self, record: &FileRecord, now: Duration) -> Result<FileRecord> {
-        let (tail, sums) = self.sums.into_footer();
+        let (tail, sums) = self.sums.into_table_and_footer();
         self.file.write_all_at(&tail, self.bytes)?;
         self.file.set_len(self.bytes + tail.len() as u64)?;
         self.file.sync_all()?;

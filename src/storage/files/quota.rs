@@ -49,7 +49,7 @@ impl QuotaExceeded {
 
 /// Disk usage of all files and of each key.
 #[derive(Debug, Default)]
-pub struct DiskQuota(Mutex<QuotaUsage>);
+pub struct DiskUsage(Mutex<QuotaUsage>);
 
 #[derive(Debug, Default)]
 struct QuotaUsage {
@@ -69,7 +69,7 @@ impl QuotaUsage {
     }
 }
 
-impl DiskQuota {
+impl DiskUsage {
     /// Counts existing bytes, even beyond the limits.
     pub fn add_bytes(&self, key: &str, bytes: u64) {
         self.0.lock().add_bytes(key, bytes);
@@ -93,7 +93,7 @@ impl DiskQuota {
         self.0.lock().all
     }
 
-    /// Reserves bytes in addition to those that are counted elsewhere.
+    /// Reserves bytes of a key, if the limits hold together with the usage `elsewhere`, which the store has counted.
     fn reserve(
         &self,
         key: &str,
@@ -117,7 +117,7 @@ impl DiskQuota {
 /// Quota reservation of one upload; released on drop.
 #[derive(Debug)]
 pub struct QuotaReservation {
-    quota: Arc<DiskQuota>,
+    quota: Arc<DiskUsage>,
     key: Box<str>,
     bytes: u64,
     /// Usage that the store has counted; it will include this file once the file is stored. `None` if all bytes are
@@ -128,7 +128,7 @@ pub struct QuotaReservation {
 impl QuotaReservation {
     /// Returns an empty reservation for a file of this key.
     #[must_use]
-    pub fn new(quota: Arc<DiskQuota>, key: &str) -> Self {
+    pub fn new(quota: Arc<DiskUsage>, key: &str) -> Self {
         Self { quota, key: key.into(), bytes: 0, counted: None }
     }
 
@@ -185,7 +185,7 @@ mod tests {
     fn keys_have_their_own_bound_and_all_have_one() {
         let bounds =
             UploadLimits { max_total_bytes: 100, max_key_bytes: 60, min_free_bytes: 0, max_line_bytes: 100 };
-        let quota = Arc::new(DiskQuota::default());
+        let quota = Arc::new(DiskUsage::default());
         quota.add_bytes("a", 50);
         let mut mine = QuotaReservation::new(quota.clone(), "a");
         mine.grow(10, &bounds).unwrap();
@@ -207,7 +207,7 @@ mod tests {
         let bounds =
             UploadLimits { max_total_bytes: 100, max_key_bytes: 60, min_free_bytes: 0, max_line_bytes: 100 };
         let start = std::sync::Barrier::new(THREADS);
-        let (quota, is_exceeded) = (Arc::new(DiskQuota::default()), AtomicBool::new(false));
+        let (quota, is_exceeded) = (Arc::new(DiskUsage::default()), AtomicBool::new(false));
         std::thread::scope(|scope| {
             for thread in 0..THREADS {
                 let (start, quota, is_exceeded) = (&start, &quota, &is_exceeded);

@@ -31,7 +31,7 @@ pub struct OutputCheckpoint {
     /// Length of the output file in bytes.
     pub bytes: u64,
     /// Checksum of the table of block checksums.
-    pub sums: u32,
+    pub table_checksum: u32,
 }
 
 /// Segment of an output file: the bytes that were appended between two checkpoints.
@@ -46,11 +46,11 @@ impl Segment {
         let Self { start, end } = self;
         format!(
             "{SEGMENT_FOLDER}/{id}/{:016x}-{:016x}-{:08x}-{:08x}",
-            start.bytes, end.bytes, start.sums, end.sums
+            start.bytes, end.bytes, start.table_checksum, end.table_checksum
         )
     }
 
-    /// Parses the name of a segment of a file.
+    /// Parses the name of a segment of the file `id`; `None` if the object is no segment of this file.
     fn parse(id: &str, name: &str) -> Option<Self> {
         let mut numbers = name.strip_prefix(SEGMENT_FOLDER)?.strip_prefix('/')?.strip_prefix(id)?;
         numbers = numbers.strip_prefix('/')?;
@@ -59,8 +59,8 @@ impl Segment {
         let (start, end) = (next()?, next()?);
         let (before, after) = (u32::try_from(next()?).ok()?, u32::try_from(next()?).ok()?);
         let segment = Self {
-            start: OutputCheckpoint { bytes: start, sums: before },
-            end: OutputCheckpoint { bytes: end, sums: after },
+            start: OutputCheckpoint { bytes: start, table_checksum: before },
+            end: OutputCheckpoint { bytes: end, table_checksum: after },
         };
         (start < end && segment.name(id) == name).then_some(segment)
     }
@@ -93,10 +93,11 @@ impl SegmentWriter {
         Self { contents, folder, id: record.id.clone(), local, stored, merge_start: stored, segments: 0 }
     }
 
-    /// Stores the bytes up to a position as a segment.
+    /// Stores the bytes between the last segment and `end` as a segment, or merges them with the last segments into
+    /// one. Does nothing if there are no new bytes. A segment that exists already is a success.
     ///
     /// # Errors
-    /// Returns any I/O error. The segment may be stored nevertheless.
+    /// Returns any other I/O error. The segment may be stored nevertheless.
     pub fn store_up_to(&mut self, file: &File, end: OutputCheckpoint) -> Result<()> {
         if end.bytes == self.stored.bytes {
             return Ok(());
@@ -130,10 +131,11 @@ impl SegmentWriter {
         ignore_existing(created)
     }
 
-    /// Stores the complete file, with its table of checksums, as the object that belongs to the record.
+    /// Stores the complete file, with its table of checksums, as the object that belongs to the record; does nothing
+    /// if the object exists already.
     ///
     /// # Errors
-    /// Returns any I/O error.
+    /// Returns `InvalidData` if the record is not that of a complete file, and any other I/O error.
     pub fn store_complete_file(self, record: &FileRecord) -> Result<()> {
         let name = object_name(record).ok_or_else(damaged_error)?;
         ignore_existing(self.contents.create_from_file(&name, self.local))
@@ -163,7 +165,7 @@ pub fn segment_folder(id: &str) -> String {
 fn committed_position(record: &FileRecord) -> OutputCheckpoint {
     match record.bytes {
         0 => OutputCheckpoint::default(),
-        bytes => OutputCheckpoint { bytes, sums: record.sums.unwrap_or_default() },
+        bytes => OutputCheckpoint { bytes, table_checksum: record.sums.unwrap_or_default() },
     }
 }
 
@@ -202,10 +204,11 @@ pub fn copy_object_to_file(object: &dyn RandomAccessObject, position: u64, file:
     Ok(())
 }
 
-/// Stores the committed bytes of a growing file as one segment. Bytes that are not committed are left out.
+/// Stores the committed bytes of a growing file as one segment. Bytes that are not committed are left out. Does nothing
+/// if no bytes are committed, or if the file no longer grows.
 ///
 /// # Errors
-/// Returns any I/O error.
+/// Returns `AlreadyExists` if the segment is stored already, and any other I/O error.
 pub fn store_committed_bytes(
     contents: &dyn ContentStore,
     record: &FileRecord,
@@ -268,8 +271,8 @@ mod tests {
     #[test]
     fn only_names_of_its_own_segments_are_parsed() {
         let segment = Segment {
-            start: OutputCheckpoint { bytes: 5, sums: 0xab },
-            end: OutputCheckpoint { bytes: u64::MAX, sums: u32::MAX },
+            start: OutputCheckpoint { bytes: 5, table_checksum: 0xab },
+            end: OutputCheckpoint { bytes: u64::MAX, table_checksum: u32::MAX },
         };
         let name = segment.name("file-1");
         assert_eq!(Segment::parse("file-1", &name), Some(segment));

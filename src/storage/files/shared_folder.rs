@@ -83,7 +83,7 @@ impl FileManager {
         let results = self.open_contents(record)?;
         let owner = FileOwner { key: &record.key, account: &record.account };
         let url = record.url.as_deref().unwrap_or_default();
-        let fresh = self.new_output(owner, record.filename.clone(), url, now)?;
+        let fresh = self.create_output(owner, record.filename.clone(), url, now)?;
         let copied = self.append_copy(&results, &fresh);
         if copied.is_err() {
             self.delete_contents(&fresh).ok();

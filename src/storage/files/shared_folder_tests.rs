@@ -79,7 +79,7 @@ fn a_start_beside_others_deletes_nothing_and_a_sweep_only_what_is_old_and_seen_t
     let in_progress = upload(&one, 1_000).unwrap();
     let record = stored(&one, upload(&one, 1_000).unwrap()).unwrap();
     let orphan = |age| {
-        let file = one.new_output(OWNER, "out".to_owned(), "/v1/rerank", NOW).unwrap();
+        let file = one.create_output(OWNER, "out".to_owned(), "/v1/rerank", NOW).unwrap();
         age_by(&one.contents_path(&file.id), age);
         one.contents_path(&file.id)
     };
@@ -129,7 +129,7 @@ fn a_folder_that_is_not_the_one_of_the_fleet_is_refused() {
 fn a_copy_of_results_is_not_changed_by_who_writes_to_the_original() {
     let directory = SharedDirectory::new();
     let files = directory.open();
-    let record = files.new_output(OWNER, "out".to_owned(), "/v1/rerank", NOW).unwrap();
+    let record = files.create_output(OWNER, "out".to_owned(), "/v1/rerank", NOW).unwrap();
     let mut former = files.open_output(&record).unwrap();
     let committed: Vec<u8> = (0..3_000_000_u32).map(|byte| byte as u8).collect();
     former.append(&committed).unwrap();

@@ -68,10 +68,11 @@ impl StoredContents {
         self.bucket.as_ref().map_or(Ok(false), |bucket| bucket.has_contents(record))
     }
 
-    /// Moves the contents of a record from the folder to the bucket, if a bucket is configured.
+    /// Moves the contents of a record from the folder to the bucket, if a bucket is configured. If the bucket has the
+    /// contents already, they are only removed from the folder.
     ///
     /// # Errors
-    /// Returns any I/O error. The next call continues.
+    /// Returns any other I/O error. The next call continues.
     pub fn move_to_bucket(&self, record: &FileRecord) -> Result<()> {
         let (Some(bucket), path) = (&self.bucket, self.folder.join(&record.id)) else { return Ok(()) };
         if !path.exists() {

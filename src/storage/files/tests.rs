@@ -271,7 +271,7 @@ fn an_empty_folder_instead_of_the_files_is_noticed() {
 fn results_grow_and_are_truncated_to_committed_lines() {
     let directory = TestDirectory::new();
     let files = directory.open();
-    let mut record = files.new_output(OWNER, "out.jsonl".to_owned(), "/v1/rerank", NOW).unwrap();
+    let mut record = files.create_output(OWNER, "out.jsonl".to_owned(), "/v1/rerank", NOW).unwrap();
     directory.store.apply(FileStore::insert_operations(&record).unwrap()).unwrap();
     let mut output = files.open_output(&record).unwrap();
     output.append(b"one\n").unwrap();
@@ -305,7 +305,7 @@ fn results_grow_and_are_truncated_to_committed_lines() {
 fn damaged_results_are_neither_given_nor_added_to() {
     let directory = TestDirectory::new();
     let files = directory.open();
-    let fresh = files.new_output(OWNER, "out.jsonl".to_owned(), "/v1/rerank", NOW).unwrap();
+    let fresh = files.create_output(OWNER, "out.jsonl".to_owned(), "/v1/rerank", NOW).unwrap();
     let mut output = files.open_output(&fresh).unwrap();
     output.append(&lines(2_000)).unwrap();
     output.sync().unwrap();
@@ -399,7 +399,7 @@ fn files_in_use_do_not_keep_others_from_expiring() {
     let directory = TestDirectory::new();
     let files = directory.open();
     let add = |number: u64| {
-        let record = files.new_output(OWNER, "out.jsonl".to_owned(), "/v1/rerank", NOW).unwrap();
+        let record = files.create_output(OWNER, "out.jsonl".to_owned(), "/v1/rerank", NOW).unwrap();
         let expires_at = Some(NOW.as_secs() + number);
         let record = FileRecord { status: FileStatus::Processed, expires_at, ..record };
         files.file_record_store().add(&record).unwrap();
@@ -417,7 +417,7 @@ fn files_in_use_do_not_keep_others_from_expiring() {
 async fn results_that_are_being_written_are_not_deleted() {
     let directory = TestDirectory::new();
     let files = directory.open();
-    let record = files.new_output(OWNER, "out.jsonl".to_owned(), "/v1/rerank", NOW).unwrap();
+    let record = files.create_output(OWNER, "out.jsonl".to_owned(), "/v1/rerank", NOW).unwrap();
     directory.store.apply(FileStore::insert_operations(&record).unwrap()).unwrap();
     let when = ExpiryCheck { now: u64::MAX, retention: Some(1) };
     assert_eq!(files.delete("k1", &record.id, when).await.unwrap_err().code, ErrorCode::Conflict);

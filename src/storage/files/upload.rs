@@ -42,7 +42,7 @@ pub(super) struct StagedFile {
     /// SHA-256 of the uploaded file, in hex.
     pub sha256: String,
     /// Checksum of the table of block checksums.
-    pub sums: u32,
+    pub table_checksum: u32,
 }
 
 /// Returns a new validator for the lines of a batch file, each of at most `longest` bytes.
@@ -61,7 +61,7 @@ impl FileUpload {
         if !has_free_space(folder, 0, bounds.min_free_bytes) {
             return Err(FileError::Quota(QuotaExceeded::Gateway));
         }
-        let file = NamedTempFile::new_in(upload_folder).map_err(FileError::Disk)?;
+        let file = NamedTempFile::new_in(upload_folder).map_err(FileError::Io)?;
         let temporary = TemporaryFile {
             file,
             sums: BlockChecksums::default(),
@@ -101,13 +101,13 @@ impl FileUpload {
         }
         temporary.sums.push(bytes);
         temporary.digest.update(bytes);
-        temporary.file.as_file_mut().write_all(bytes).map_err(FileError::Disk)
+        temporary.file.as_file_mut().write_all(bytes).map_err(FileError::Io)
     }
 
     /// Returns the bytes of memory that the incomplete line uses.
     #[must_use]
     pub const fn held_bytes(&self) -> usize {
-        self.lines.buffered_bytes()
+        self.lines.buffer_capacity()
     }
 
     /// Returns the limits of the upload.
@@ -123,12 +123,12 @@ impl FileUpload {
         let checked = self.lines.end().map_err(FileError::InvalidLines)?;
         // If all lines are valid, the upload has a temporary file.
         let Some(temporary) = self.temporary else {
-            return Err(FileError::Disk(std::io::ErrorKind::NotFound.into()));
+            return Err(FileError::Io(std::io::ErrorKind::NotFound.into()));
         };
         let TemporaryFile { mut file, sums, digest, reservation: taken } = temporary;
-        let (tail, sums) = sums.into_footer();
-        file.as_file_mut().write_all(&tail).map_err(FileError::Disk)?;
-        file.as_file().sync_all().map_err(FileError::Disk)?;
+        let (tail, sums) = sums.into_table_and_footer();
+        file.as_file_mut().write_all(&tail).map_err(FileError::Io)?;
+        file.as_file().sync_all().map_err(FileError::Io)?;
         let sha256 = hex::encode(&digest.finalize());
         Ok(StagedFile {
             path: file.into_temp_path(),
@@ -136,7 +136,7 @@ impl FileUpload {
             validated: checked,
             bytes: self.bytes,
             sha256,
-            sums,
+            table_checksum: sums,
         })
     }
 }

@@ -27,7 +27,7 @@ pub struct CachedImage {
     pub image: SpooledData,
     /// Content type of the cached image.
     pub content_type: &'static str,
-    /// Expiry, on the gateway's clock.
+    /// Expiry, by the steady clock.
     pub expires_at: Duration,
     /// Account that owns the image; empty for an image of another gateway.
     pub account: Box<str>,
@@ -40,7 +40,7 @@ pub struct ImageMetadata<'a> {
     pub account: &'a str,
     /// Content type of the new image.
     pub content_type: &'static str,
-    /// Current time on the gateway's clock.
+    /// Current time of the steady clock.
     pub now: Duration,
     /// Time for which clients can fetch the image.
     pub lifetime: Duration,
@@ -209,8 +209,8 @@ impl CacheState {
         }
     }
 
-    /// Returns the index of the oldest image of the account with the highest usage, as `weigh` measures it. The new
-    /// image counts as `coming` for its account.
+    /// Returns the index of the oldest image of the account with the highest usage, as `weigh` measures it; `None` if
+    /// there are no images. The new image counts as `coming` for its account.
     fn eviction_index(
         &self,
         account: &str,

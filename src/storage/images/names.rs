@@ -51,7 +51,8 @@ pub(super) fn is_well_formed_name(name: &str) -> bool {
     decode(name).is_some()
 }
 
-/// Returns the random bytes and the authentication code of a name.
+/// Returns the random bytes and the authentication code of a name; `None` if the name is not hexadecimal or has another
+/// length.
 fn decode(name: &str) -> Option<[u8; RANDOM_BYTES + CODE_BYTES]> {
     hex::decode(name.as_bytes())
 }

@@ -74,8 +74,8 @@ impl SharedImages {
         self.0.content_store().and_then(|store| store.delete_objects(&names)).ok();
     }
 
-    /// Deletes images that are older than their lifetime; returns their number. Called by one gateway of a fleet. An
-    /// image that cannot be deleted does not end the sweep.
+    /// Deletes images that were written more than `lifetime` and a minute ago; returns their number. Called by one
+    /// gateway of a fleet. An image that cannot be deleted does not end the sweep.
     ///
     /// # Errors
     /// Returns the first I/O error.

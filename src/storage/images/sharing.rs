@@ -47,7 +47,8 @@ impl ImageCache {
         self.load_permits.acquire().await.ok()
     }
 
-    /// Returns the length of an image that another gateway of the fleet has written; `None` if there is no such image.
+    /// Returns the length in bytes of the object of an image that another gateway of the fleet has written, including
+    /// its head; `None` if there is no such image.
     ///
     /// # Errors
     /// Returns any I/O error.
@@ -57,7 +58,8 @@ impl ImageCache {
         spawn_blocking(move || shared.size(&name)).await.unwrap_or_else(|_| Err(ErrorKind::Other.into()))
     }
 
-    /// Reads an image that another gateway of a fleet has written, unless it has expired at `now`, Unix seconds.
+    /// Reads an image that another gateway of a fleet has written; `None` if there is no such image, or if it has
+    /// expired at `now`, Unix seconds.
     ///
     /// # Errors
     /// Returns any I/O error.

@@ -18,7 +18,7 @@ pub(super) struct LocalFiles(PathBuf);
 impl LocalFiles {
     /// Opens or creates the folder of the stored responses.
     pub(super) fn open(folder: PathBuf) -> Result<Self> {
-        penstock_storage::create_dir(&folder)?;
+        penstock_storage::create_private_dir_all(&folder)?;
         Ok(Self(folder))
     }
 
@@ -44,7 +44,7 @@ impl LocalFiles {
     /// Writes a file under a temporary name and renames it, so that the file appears complete or not at all.
     fn write_file(&self, name: ResponseName<'_>, sealed: &[u8], retained_since: u64) -> Result<()> {
         let (folder, path) = (self.0.join(name.key), self.path(name));
-        penstock_storage::create_dir(&folder)?;
+        penstock_storage::create_private_dir_all(&folder)?;
         let unfinished = path.with_extension(PARTIAL_WRITE_EXTENSION);
         let written =
             write_synced(&unfinished, sealed, retained_since).and_then(|()| fs::rename(&unfinished, path));

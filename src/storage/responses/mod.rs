@@ -91,7 +91,8 @@ impl ResponseStore {
     }
 
     /// Stores a new response whose retention starts at `retained_since`, Unix seconds, and evicts the oldest finished
-    /// responses beyond the limits. The response survives a power loss.
+    /// responses beyond the limits. `name` is the public id of the API key, and the id of the response. The response
+    /// survives a power loss.
     ///
     /// # Errors
     /// Returns `StorageFull` if the response is larger than its key may store or the disk has no free space,
@@ -121,7 +122,8 @@ impl ResponseStore {
         self.write(name, retained_since, document, limits, ResponseStage::Unfinished)
     }
 
-    /// Replaces an unfinished background response by its final document.
+    /// Replaces an unfinished background response by its final document; the retention starts at `retained_since`, Unix
+    /// seconds.
     ///
     /// # Errors
     /// Returns the errors of [`ResponseStore::insert`].
@@ -158,7 +160,9 @@ impl ResponseStore {
         self.usage.replace_bytes(key, replaced, bytes);
         // A failed eviction is only logged, because the response is already stored. After an error, the caller might
         // repeat the write without a charge.
-        if let Err(error) = self.evict(key, Some(id), settings, self.files.max_evictions_per_write()) {
+        if let Err(error) =
+            self.evict_over_limit(key, Some(id), settings, self.files.max_evictions_per_write())
+        {
             tracing::error!(name: "responses_not_swept", why = %error);
         }
         Ok(())
@@ -173,8 +177,8 @@ impl ResponseStore {
         self.find(key, id, |files, name| files.size(name))
     }
 
-    /// Returns the document of a response that the key has stored, unless the response has expired at `now`, Unix
-    /// seconds.
+    /// Returns the document of a response; `None` if the key has no response with this id, or if the response has
+    /// expired at `now`, Unix seconds.
     ///
     /// # Errors
     /// Returns `InvalidData` if the file is damaged or was encrypted with another pepper, and any I/O error.

@@ -51,7 +51,7 @@ impl ResponseStore {
                 self.files.remove(key, expired).map(|files| files.len())
             };
             removed += *outcome.as_ref().unwrap_or(&0) as u64;
-            match outcome.and_then(|_| self.evict(key, None, settings, usize::MAX)) {
+            match outcome.and_then(|_| self.evict_over_limit(key, None, settings, usize::MAX)) {
                 Err(error) if !is_unreachable(&error) => {
                     first_error.get_or_insert(error);
                     Ok(())
@@ -83,7 +83,7 @@ impl ResponseStore {
     /// bytes beyond the limit of all keys; at most `most` responses. Usage is reduced to nine tenths of the limit, so
     /// that the next writes do not have to list the files again. The response `newest` of the key and responses that
     /// have not ended are not removed. If another call is evicting, this call does nothing.
-    pub(super) fn evict(
+    pub(super) fn evict_over_limit(
         &self,
         key: &str,
         newest: Option<&str>,

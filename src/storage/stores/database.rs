@@ -75,7 +75,7 @@ pub fn check_database(storage: &StorageSettings, reach: bool) -> Result<Database
         let missing =
             report.pepper_check.as_deref().map(|known| compare_pepper(storage, known)).transpose()?;
         report.warnings.extend(missing.flatten());
-        (Some(report.server), report.warnings)
+        (Some(report.server_version), report.warnings)
     } else {
         let warning = penstock_storage::check_postgres_options(&options);
         (None, warning.map_err(|error| to_sentence(&error.to_string()))?.into_iter().collect())

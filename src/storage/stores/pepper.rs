@@ -21,7 +21,7 @@ const PAGE_SIZE: usize = 1_000;
 pub(super) fn find_pepper(storage: &StorageSettings, store: &Arc<dyn Store>) -> Result<Pepper, String> {
     let path = storage.path.join(PEPPER_FILE);
     let text = match &storage.pepper {
-        Some(secret) => parse_pepper(secret.reveal())?,
+        Some(secret) => validate_pepper(secret.reveal())?,
         None => match read_secret(&path)? {
             Some(text) => text,
             None => match count_keys(store)? {
@@ -31,7 +31,7 @@ pub(super) fn find_pepper(storage: &StorageSettings, store: &Arc<dyn Store>) -> 
         },
     };
     let invalid = || match &storage.pepper {
-        Some(_) => parse_pepper("").err().unwrap_or_default(),
+        Some(_) => validate_pepper("").err().unwrap_or_default(),
         None => format!("The pepper in {} is not 64 hexadecimal digits. {RESTORE_HINT}", path.display()),
     };
     let pepper = Pepper(parse_hex_secret(&text).ok_or_else(invalid)?);
@@ -63,7 +63,7 @@ pub(super) fn find_pepper(storage: &StorageSettings, store: &Arc<dyn Store>) -> 
 pub(super) fn compare_pepper(storage: &StorageSettings, known: &[u8]) -> Result<Option<String>, String> {
     let path = storage.path.join(PEPPER_FILE);
     let (text, location) = match &storage.pepper {
-        Some(secret) => (parse_pepper(secret.reveal())?, "storage.pepper".to_owned()),
+        Some(secret) => (validate_pepper(secret.reveal())?, "storage.pepper".to_owned()),
         None => match read_secret(&path)? {
             Some(text) => (text, path.display().to_string()),
             None => {
@@ -95,7 +95,7 @@ pub(super) fn compare_pepper(storage: &StorageSettings, known: &[u8]) -> Result<
 /// Returns a sentence for the operator if it cannot be written.
 pub(super) fn accept_new_pepper(storage: &StorageSettings, store: &Arc<dyn Store>) -> Result<u64, String> {
     let text = match &storage.pepper {
-        Some(secret) => parse_pepper(secret.reveal())?,
+        Some(secret) => validate_pepper(secret.reveal())?,
         None => {
             let text = hex_secret();
             write_secret(&storage.path.join(PEPPER_FILE), &text)?;
@@ -109,8 +109,8 @@ pub(super) fn accept_new_pepper(storage: &StorageSettings, store: &Arc<dyn Store
     count_keys(store)
 }
 
-/// Parses a configured pepper.
-pub(super) fn parse_pepper(text: &str) -> Result<String, String> {
+/// Checks that a configured pepper is 64 hexadecimal digits, and returns it without surrounding white space.
+pub(super) fn validate_pepper(text: &str) -> Result<String, String> {
     let text = text.trim();
     if parse_hex_secret(text).is_none() {
         return Err("storage.pepper has to be 64 hexadecimal digits.".to_owned());

@@ -1,7 +1,7 @@
 //! Tests of secret files, the pepper and the admin token.
 
 #![allow(clippy::unwrap_used)]
-use super::pepper::parse_pepper;
+use super::pepper::validate_pepper;
 use super::*;
 use std::os::unix::fs::PermissionsExt;
 
@@ -18,10 +18,10 @@ fn a_secret_file_is_made_once_and_for_its_owner_alone() {
 #[test]
 fn a_pepper_is_64_digits_and_nothing_else() {
     for good in ["0f", "AB", "aB"] {
-        assert!(parse_pepper(&format!(" {}\n", good.repeat(32))).is_ok(), "{good}");
+        assert!(validate_pepper(&format!(" {}\n", good.repeat(32))).is_ok(), "{good}");
     }
     for (half, times) in [("+f", 32), ("zz", 32), ("0f", 31), ("0f", 33), ("", 0)] {
-        let message = parse_pepper(&half.repeat(times)).unwrap_err();
+        let message = validate_pepper(&half.repeat(times)).unwrap_err();
         assert_eq!(message, "storage.pepper has to be 64 hexadecimal digits.", "{half}");
     }
 }
@@ -61,6 +61,6 @@ fn an_admin_token_that_can_be_guessed_is_refused_and_its_file_named() {
 
 #[test]
 fn a_given_pepper_has_to_be_whole() {
-    assert!(parse_pepper("abc").is_err());
-    assert!(parse_pepper(&"0f".repeat(32)).is_ok());
+    assert!(validate_pepper("abc").is_err());
+    assert!(validate_pepper(&"0f".repeat(32)).is_ok());
 }

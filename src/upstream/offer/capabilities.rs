@@ -9,7 +9,7 @@ use penstock_media::speech::unsupported_parameter_error;
 use std::time::Duration;
 
 impl OfferState {
-    /// Returns the error for the first part of a request that this offer does not support.
+    /// Returns the error for the first part of a request that this offer does not support; `None` if it supports all.
     pub fn missing_capability_error(&self, ask: &InferenceRequest) -> Option<ApiError> {
         match &ask.task {
             InferenceTask::Embed(embed)
@@ -43,7 +43,7 @@ impl OfferState {
         }
     }
 
-    /// Returns the refusal of a number of diffusion steps that the offer does not accept.
+    /// Returns the refusal of a number of diffusion steps; `None` if the request has none or the offer accepts it.
     fn unsupported_steps(&self, ask: &InferenceRequest) -> Option<ApiError> {
         let name =
             ["num_inference_steps", "steps"].into_iter().find(|name| ask.member_value(name).is_some())?;
@@ -70,7 +70,7 @@ impl OfferState {
 
     /// Returns true if the choices of this request have to be requested one by one: the dialect allows one choice only,
     /// or the offer is configured for one choice, or has shown that it returns only one.
-    pub fn returns_single_choice(&self, ask: &InferenceRequest, now: impl FnOnce() -> Duration) -> bool {
+    pub fn requires_separate_choices(&self, ask: &InferenceRequest, now: impl FnOnce() -> Duration) -> bool {
         ask.has_separable_choices()
             && (self.dialect_for(ask.dialect).is_some_and(|dialect| !dialect.spec().has_choices)
                 || !self.offer.capabilities.supports_choices(ask.n)
@@ -93,7 +93,8 @@ impl OfferState {
     }
 }
 
-/// Returns the error of an image size that the model does not support.
+/// Returns the error of an image size that the model does not support; `None` if the request states no size, or the
+/// model lists no sizes, so that it accepts any.
 fn unsupported_size(sizes: &[ImageSize], draw: &ImageTask) -> Option<ApiError> {
     let size = draw.size.filter(|size| !sizes.is_empty() && !sizes.contains(size))?;
     let known: Vec<String> = sizes.iter().map(ImageSize::to_string).collect();
@@ -128,7 +129,7 @@ fn missing_capability_error(offer: &OfferSettings, ask: &InferenceRequest) -> Op
         return missing(messages, "This model does not read files.");
     }
     if needs.logprobs && !accepts("logprobs") && !accepts("top_logprobs") {
-        let foreign = ask.responses.as_ref().map(|details| &details.foreign_members);
+        let foreign = ask.responses.as_ref().map(|details| &details.chat_named_members);
         let is_asked = |name| {
             ask.member_value(name).is_some_and(|value| !matches!(value, b"false" | b"null"))
                 && foreign.is_none_or(|sent| sent.contains(&name))

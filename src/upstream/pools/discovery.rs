@@ -50,14 +50,14 @@ pub(super) const fn offer_index(backend: &Backend) -> usize {
     backend.weight.saturating_sub(1)
 }
 
-/// Providers of one configuration whose health is checked.
+/// Providers with active health checks, of one configuration.
 #[derive(Default)]
 pub(super) struct CheckedProviders {
     pub(super) generation: usize,
     pub(super) providers: Vec<Arc<ProviderState>>,
 }
 
-/// Discovery of the providers whose health is checked, in the configuration in use.
+/// Discovery of the providers with active health checks, in the configuration in use.
 pub(super) struct HealthCheckDiscovery(pub(super) Arc<ArcSwap<CheckedProviders>>);
 
 #[async_trait]

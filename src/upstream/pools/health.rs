@@ -40,7 +40,7 @@ const MAX_BODY: usize = 256 * 1024;
 /// Remedy in the log event of a failed check.
 const REMEDY: &str = "Check the provider's status, its `api_key`, and `health.path`.";
 
-/// Handles of the process that health checks use.
+/// Handles that health checks need.
 #[derive(Clone)]
 pub struct HealthContext {
     /// Configuration snapshot in use.
@@ -176,7 +176,7 @@ async fn check(context: HealthContext, provider: Arc<ProviderState>, health: Hea
 pub(super) const fn classify_probe_status(status: u16) -> Result<(), UpstreamErrorKind> {
     match status {
         ..=399 => Ok(()),
-        401 | 403 | 404 => Err(UpstreamErrorKind::Credentials(status)),
+        401..=404 => Err(UpstreamErrorKind::Credentials(status)),
         _ => Err(UpstreamErrorKind::Status(status)),
     }
 }
@@ -194,7 +194,7 @@ async fn probe(provider: &ProviderState, health: &HealthCheckSettings) -> Result
     let found = match upstream.send_for_status(head, Bytes::new()).await {
         Ok(status) => classify_probe_status(status),
         Err(TransportError::Malformed) => Err(UpstreamErrorKind::Malformed),
-        Err(TransportError::Gone | TransportError::NotSent) => Err(UpstreamErrorKind::Reset),
+        Err(TransportError::Gone | TransportError::NotProcessed) => Err(UpstreamErrorKind::Reset),
     };
     // If the body is not long, it is read, so that the connection can serve a request afterwards.
     let mut read = 0;
@@ -228,6 +228,6 @@ impl ProviderState {
             *self.last_error.lock() = Some((now, kind.name()));
         }
         *self.check_failure.lock() = failure;
-        *self.checked.lock() = Some(failure.is_none());
+        *self.last_check_passed.lock() = Some(failure.is_none());
     }
 }

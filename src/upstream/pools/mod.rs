@@ -126,7 +126,8 @@ impl ModelPool {
 /// The runtime that is created here has a single blocking thread. With thousands of selectors, this thread is always
 /// busy; this saves the cost of waking a thread for each selector.
 ///
-/// # Errors Returns an error if the runtime cannot be built; no pool is published then.
+/// # Errors
+/// Returns an error if the runtime cannot be built; no pool is published then.
 pub fn publish_pools(pools: &[Arc<ModelPool>]) -> std::io::Result<()> {
     let runtime = Builder::new_current_thread().enable_time().max_blocking_threads(1).build()?;
     runtime.block_on(async {

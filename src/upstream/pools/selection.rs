@@ -31,7 +31,7 @@ pub struct PlanRequest<'a> {
     pub seed: u64,
     /// Permission to explore an offer with too few measurements.
     pub exploration: ExplorationMode,
-    /// Session of the request; `None` if offers with similar scores share the load at random.
+    /// Session of the request; `None` without one: then offers with similar scores share the load at random.
     pub session: Option<SessionHistory>,
     /// Indexes of the candidates, ascending.
     pub offers: &'a [usize],
@@ -81,14 +81,14 @@ fn encode_session(session: Option<SessionHistory>) -> [u64; 3] {
         None => [0; 3],
         Some(SessionHistory { key, record: None }) => [1, key.0, 0],
         Some(SessionHistory { key, record: Some(record) }) => {
-            [2 | u64::from(record.tokens) << 2, key.0, record.offer]
+            [2 | u64::from(record.tokens) << 2, key.0, record.offer_hash]
         }
     }
 }
 
 fn decode_session([kind, key, offer]: [u64; 3]) -> Option<SessionHistory> {
     let tokens = u32::try_from(kind >> 2).unwrap_or(u32::MAX);
-    let record = (kind & 2 != 0).then_some(SessionRecord { offer, tokens });
+    let record = (kind & 2 != 0).then_some(SessionRecord { offer_hash: offer, tokens });
     (kind != 0).then_some(SessionHistory { key: SessionKey(key), record })
 }
 
@@ -120,7 +120,7 @@ pub struct FlavorConfig {
 /// Selector that orders the offers of a model by one flavor.
 pub struct FlavorSelector {
     config: FlavorConfig,
-    /// Members in ascending order of their offer's index.
+    /// Offers of the pool in ascending order of their indexes.
     members: Vec<PoolMember>,
 }
 

@@ -181,7 +181,8 @@ fn a_failed_check_is_stored_until_one_passes_and_stays_the_last_error() {
     let live = live(1, 1.0, None);
     let provider = &live.providers[0];
     let at = Duration::from_secs;
-    let state = || (*provider.checked.lock(), *provider.check_failure.lock(), *provider.last_error.lock());
+    let state =
+        || (*provider.last_check_passed.lock(), *provider.check_failure.lock(), *provider.last_error.lock());
     assert_eq!(state(), (None, None, None));
     provider.record_check(at(1), health::classify_probe_status(200));
     assert_eq!(state(), (Some(true), None, None));

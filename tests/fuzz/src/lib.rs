@@ -108,8 +108,8 @@ pub fn target(dialect: Dialect, abilities: &OfferCapabilities) -> AttemptTarget<
         max_tokens: None,
         adjustment: penstock_core::RequestAdjustment::default(),
         answer_model: "org/model",
-        id: "4b8e",
-        created: 1_763_650_000,
+        answer_id: "4b8e",
+        answer_created: 1_763_650_000,
     }
 }
 

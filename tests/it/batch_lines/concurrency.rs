@@ -40,7 +40,7 @@ async fn the_youngest_line_releases_its_slot_to_a_request_at_once() {
     let answer = running.client.post(CHAT, &running.ask()).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     let mut gone = within("the younger line", young).await.unwrap();
-    assert!(matches!(gone.ending, LineDisposition::Yielded(_)));
+    assert!(matches!(gone.disposition, LineDisposition::Yielded(_)));
     provider.until_left(1).await;
     enter(&running, &mut gone, b"yielded").await;
     assert!(!old.is_finished(), "the older one stays");
@@ -48,7 +48,7 @@ async fn the_youngest_line_releases_its_slot_to_a_request_at_once() {
     // After the end of the request, the released slot can be used by lines again.
     assert_eq!(ask(&running, &running.ask()).await.status, 200);
     cancel.cancel();
-    assert_eq!(within("the older line", old).await.unwrap().ending, LineDisposition::Cancelled);
+    assert_eq!(within("the older line", old).await.unwrap().disposition, LineDisposition::Cancelled);
     until("all slots to be free", || running.gateway.app.config_snapshot().providers[0].in_flight() == 0)
         .await;
 }
@@ -157,6 +157,6 @@ async fn a_line_without_a_provider_slot_has_not_failed() {
     other.until_calls(1).await;
     let done = ask(&running, &running.ask()).await;
     assert_eq!(code(&done), (503, "INFERENCE_3103".to_owned()));
-    assert!(matches!(done.ending, LineDisposition::Yielded(_)));
+    assert!(matches!(done.disposition, LineDisposition::Yielded(_)));
     assert_eq!((one.calls(), other.calls()), (1, 1));
 }

@@ -186,7 +186,7 @@ impl Chaos {
         self.load.may_be_buried[gateway].store(true, Ordering::SeqCst);
         self.fleet.gateways[gateway].signal("STOP");
         let is_evicted = || async { self.evictions(others()).await > before };
-        until_answered("the burial", is_evicted).await;
+        until_answered("the eviction", is_evicted).await;
         self.fleet.gateways[gateway].signal("CONT");
         // An evicted gateway exits, so that its service manager starts it again.
         let ended = self.fleet.gateways[gateway].until_ended().await;
@@ -203,7 +203,7 @@ impl Chaos {
         let mut evictions = 0;
         for gateway in asked {
             let metrics = self.fleet.admin(gateway).get("/metrics").await.text();
-            let count = metrics.lines().find_map(|line| line.strip_prefix("penstock_fleet_burials_total "));
+            let count = metrics.lines().find_map(|line| line.strip_prefix("penstock_fleet_evictions_total "));
             evictions += count.unwrap().parse::<u64>().unwrap();
         }
         evictions

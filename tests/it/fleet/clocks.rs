@@ -93,7 +93,7 @@ async fn a_member_with_another_clock_is_reported_and_shares_limits_and_balances(
     until_answered("the charges to be written", is_charged).await;
     for gateway in 0..2 {
         assert_eq!(metric(&fleet, gateway, "penstock_fleet_members ").await, Some(2.0));
-        assert_eq!(metric(&fleet, gateway, "penstock_fleet_burials_total ").await, Some(0.0));
+        assert_eq!(metric(&fleet, gateway, "penstock_fleet_evictions_total ").await, Some(0.0));
         let log = || fleet.gateways[gateway].output();
         until("a warning", || !warnings(&log()).is_empty()).await;
         let warnings = warnings(&log());

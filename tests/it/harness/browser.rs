@@ -24,7 +24,7 @@ impl Browser {
 
     /// A browser at the dashboard.
     pub fn at_dashboard(running: &Running) -> Self {
-        let site = Client { address: running.gateway.dashboard[0], key: String::new() };
+        let site = Client { address: running.gateway.dashboard_addresses[0], key: String::new() };
         Self { site, root: "/dashboard/", cookie: String::new() }
     }
 

@@ -192,7 +192,7 @@ impl Running {
 
     /// The admin listener, with its token.
     pub fn admin(&self) -> Client {
-        Client { address: self.gateway.admin, key: self.gateway.app.stores.admin_token.to_string() }
+        Client { address: self.gateway.admin_address, key: self.gateway.app.stores.admin_token.to_string() }
     }
 
     /// Replaces the configuration.

@@ -50,7 +50,8 @@ fn state_cell(account: &Value) -> Cell {
     Cell::text(Text::Word(state)).with_state(mark)
 }
 
-/// Cell with the available amount of a wallet. An account without a ledger entry has no balance in the answer.
+/// Cell with the available amount of a wallet. An account without a ledger entry has no balance in the response; its
+/// amount is shown as 0.
 fn wallet_cell(balance: &Value, wallet: &str, unit: &'static str) -> Cell {
     if balance.is_null() {
         return Cell::number(Text::Quantity(0.0, unit));

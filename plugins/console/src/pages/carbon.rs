@@ -69,8 +69,8 @@ pub fn carbon_report_form(path: &str, from: &str, to: &str, account: Option<&str
     form
 }
 
-/// Figures of the report, with links to its CSV below `path`. `parties` has the members `customer` and `issuer`, as an
-/// invoice has them, and the time `created`.
+/// Figures of the report, with links to its CSV at `path` with the suffix `.csv`. `parties` has the members `customer`
+/// and `issuer`, as an invoice has them, and the time `created`.
 #[must_use]
 pub fn carbon_report_blocks(report: &Value, parties: &Value, path: &str) -> Vec<Block> {
     let total = report.get("total").cloned().unwrap_or_default();
@@ -108,7 +108,7 @@ pub fn carbon_report_blocks(report: &Value, parties: &Value, path: &str) -> Vec<
     blocks
 }
 
-/// Returns whose report it is: the customer, or all accounts.
+/// Returns the subject of the report: the name of the customer, else the id of the account, else all accounts.
 fn subject(report: &Value, parties: &Value) -> Text {
     let customer = parties.pointer("/customer/name").and_then(Value::as_str).map(str::to_owned);
     match (customer, report.get("account").and_then(Value::as_str)) {
@@ -118,7 +118,7 @@ fn subject(report: &Value, parties: &Value) -> Text {
     }
 }
 
-/// Returns the header of every printed page: whose report it is, and its period.
+/// Returns the header of every printed page: the subject and the period of the report.
 fn running_header(report: &Value, parties: &Value) -> Text {
     let [from, to] = [day(report, "from"), day(report, "to")];
     Text::with_values("Carbon report, {0}, {1} to {2}", [subject(report, parties), from, to])

@@ -9,7 +9,7 @@ use crate::csv::{CsvColumn, CsvStyle, CsvTable};
 use crate::text::Text;
 use serde_json::Value;
 
-/// Blocks of a credit note, with links to the downloads, which are below the page at `path`.
+/// Blocks of a credit note, with links to its downloads: `path` with the suffix `.csv` or `.json`.
 #[must_use]
 pub fn credit_note_blocks(note: &Value, path: &str) -> Vec<Block> {
     let heading =
@@ -109,7 +109,7 @@ pub fn credit_notes_csv(issued: &Value, style: CsvStyle) -> String {
     table.into_text()
 }
 
-/// Corrections and amounts of a credit note, before it is issued.
+/// Customer, corrections and amounts of a credit note, shown before it is issued.
 #[must_use]
 pub fn credit_note_preview_blocks(note: &Value) -> Vec<Block> {
     let recipient = Block::Columns(vec![("Customer".into(), party_lines(note.get("customer")))]);

@@ -92,7 +92,7 @@ const WALLET_COLUMNS: [(&str, [&str; 2]); 5] = [
     ("held", ["held_credits", "held_kwh"]),
     ("was", ["was_credits", "was_kwh"]),
 ];
-/// Members of an entry of the ledger whose columns have a unit in their names.
+/// Members of a ledger entry whose columns have a unit in their names, each with its column.
 const UNIT_COLUMNS: [(&str, &str); 5] = [
     ("input", "input_tokens"),
     ("cached", "cached_input_tokens"),

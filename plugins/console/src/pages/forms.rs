@@ -58,7 +58,7 @@ pub fn new_account_form() -> Form {
         .with_field(Field::new("name", "Name"))
 }
 
-/// Form for a new key that is sent to `path`.
+/// Form that creates a key; the form is sent to `path`.
 #[must_use]
 pub fn new_key_form(path: &str) -> Form {
     Form::new(path, "New key", "Create")
@@ -170,7 +170,7 @@ pub fn account_state_form(account: &Value) -> Form {
     Form { is_irreversible: true, ..form }
 }
 
-/// Roles of the console that a user can get. A user of an account cannot get one of them.
+/// Roles of console users, each with its displayed name. Account holders cannot get them.
 const CONSOLE_ROLES: [(&str, &str); 4] =
     [("viewer", "Viewer"), ("operator", "Operator"), ("finance", "Finance"), ("admin", "Administrator")];
 /// Role of a user of an account.

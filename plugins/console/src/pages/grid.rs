@@ -3,7 +3,7 @@
 use super::{exact, number, rows, text};
 use crate::block::{Block, Cell};
 use crate::chart::ChartSeries;
-use crate::line_chart::{INTENSITY_UNIT, LineChart, LineChartKind};
+use crate::line_chart::{INTENSITY_UNIT, LineChart, LineChartMetric};
 use crate::text::Text;
 use serde_json::Value;
 
@@ -82,7 +82,7 @@ pub fn grid_intensity_blocks(grid: &Value) -> Vec<Block> {
         requests.push(ChartSeries { name: "other places".into(), values });
     }
     vec![Block::LineChart(LineChart {
-        kind: LineChartKind::GridIntensity,
+        metric: LineChartMetric::GridIntensity,
         title: "Grid intensity and requests of batches per hour, UTC".into(),
         times: hours,
         values: named().map(|zone| series(zone, "g_per_kwh")).collect(),
@@ -90,7 +90,7 @@ pub fn grid_intensity_blocks(grid: &Value) -> Vec<Block> {
     })]
 }
 
-/// Values of the hours; an unknown value is NaN.
+/// Returns the values of this member for each hour; NaN for an unknown value.
 fn values(zone: &Value, member: &str) -> Vec<f64> {
     let all = zone.get(member).and_then(Value::as_array).into_iter().flatten();
     all.map(|value| value.as_f64().unwrap_or(f64::NAN)).collect()

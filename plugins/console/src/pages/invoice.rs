@@ -17,7 +17,7 @@ pub fn invoice_period_form(path: &str, from: &str, to: &str) -> Form {
     form
 }
 
-/// Blocks of an invoice, with links to the downloads, which are below the page at `path`.
+/// Blocks of an invoice, with links to its downloads: `path` with the suffix `.csv` or `.json`.
 #[must_use]
 pub fn invoice_blocks(invoice: &Value, key_names: &BTreeMap<String, String>, path: &str) -> Vec<Block> {
     let mut blocks = vec![Block::RunningHeader(running_header(invoice))];
@@ -117,7 +117,7 @@ pub(super) fn party_lines(party: Option<&Value>) -> Vec<Text> {
     lines
 }
 
-/// Number of an invoice; a dash if it is a draft.
+/// Returns the number of an invoice; a dash if it is a draft.
 pub(super) fn document_number(invoice: &Value) -> &str {
     invoice.get("number").and_then(Value::as_str).unwrap_or("–")
 }
@@ -144,8 +144,8 @@ fn facts(invoice: &Value) -> Vec<Text> {
     ]
 }
 
-/// Name of an invoice line: its model and its price class, such as batch. Lines written by earlier versions have no
-/// price class.
+/// Returns the name of an invoice line: its model and its price class, such as batch. The class `null` means several
+/// classes; lines written by earlier versions have no class.
 fn line_name(line: &Value) -> Text {
     let model = text(line, "model").into();
     match line.get("price_class").map(Value::as_str) {
@@ -157,7 +157,7 @@ fn line_name(line: &Value) -> Text {
     }
 }
 
-/// Unit prices of a line, with their units.
+/// Returns the unit prices of a line, with their units.
 fn unit_prices(line: &Value) -> Text {
     const UNITS: [(&str, &str); 5] = [
         ("input_eur_per_million_tokens", "{0} EUR per million input tokens"),

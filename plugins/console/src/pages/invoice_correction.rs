@@ -4,8 +4,8 @@ use super::{day, text};
 use crate::text::Text;
 use serde_json::Value;
 
-/// Name of the line of a correction: what it corrects, and on which invoice that was. Documents of earlier versions
-/// have the model only.
+/// Returns the name of a correction's line: numbers and days of the correction and of the corrected entry, the invoice
+/// of that entry if there is one, and the model. Documents of earlier versions have only the model.
 pub(super) fn correction_line_name(line: &Value, model: String) -> Text {
     if line.get("corrects_entry").is_none_or(Value::is_null) {
         return Text::with_values("Correction: {0}", [model.into()]);

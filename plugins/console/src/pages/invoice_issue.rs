@@ -40,7 +40,8 @@ pub fn issued_invoices_table(issued: &Value, path: &str) -> Table {
     }
 }
 
-/// Warning that the customer of an invoice has no address, which an invoice needs.
+/// Returns a warning if the customer of an invoice has no address, which an invoice needs; `None` if the customer has
+/// one.
 #[must_use]
 pub fn missing_address_notice(invoice: &Value) -> Option<Block> {
     let address =

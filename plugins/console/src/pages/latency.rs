@@ -3,7 +3,7 @@
 use super::{number, rows, text};
 use crate::block::{Block, Cell, Field, FieldKind, Form, Table};
 use crate::chart::ChartSeries;
-use crate::line_chart::{LineChart, LineChartKind};
+use crate::line_chart::{LineChart, LineChartMetric};
 use crate::text::Text;
 use serde_json::Value;
 
@@ -60,7 +60,7 @@ fn chart(latency: &Value, groups: &[&Value]) -> LineChart {
         requests.push(ChartSeries { name: "others".into(), values: (0..times.len()).map(sum).collect() });
     }
     LineChart {
-        kind: LineChartKind::FirstToken,
+        metric: LineChartMetric::FirstToken,
         title: "Median time to first token per minute, seconds, and streamed answers, UTC".into(),
         times,
         values: series("median_seconds_per_minute"),
@@ -68,7 +68,7 @@ fn chart(latency: &Value, groups: &[&Value]) -> LineChart {
     }
 }
 
-/// Values of the minutes; an unknown value is NaN.
+/// Returns the values of this member for each minute; NaN for an unknown value.
 fn values(group: &Value, member: &str) -> Vec<f64> {
     let all = group.get(member).and_then(Value::as_array).into_iter().flatten();
     all.map(|value| value.as_f64().unwrap_or(f64::NAN)).collect()

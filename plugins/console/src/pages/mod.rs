@@ -71,7 +71,8 @@ use crate::format;
 use crate::text::Text;
 use serde_json::Value;
 
-/// JSON member as text; a dash if there is none.
+/// Returns a JSON member as text, the strings of an array with commas between them; a dash if the member is absent or
+/// null.
 fn text(value: &Value, name: &str) -> String {
     match value.get(name) {
         None | Some(Value::Null) => "–".to_owned(),
@@ -84,7 +85,7 @@ fn text(value: &Value, name: &str) -> String {
     }
 }
 
-/// Member as a number: a JSON number or a number in text.
+/// Returns a member that is a JSON number, or a string with a number; `None` for any other value.
 fn number(value: &Value, name: &str) -> Option<f64> {
     let member = value.get(name)?;
     member.as_f64().or_else(|| member.as_str()?.parse().ok())
@@ -95,17 +96,17 @@ fn rows(value: &Value) -> &[Value] {
     value.get("data").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
-/// JSON member as a quantity; a dash if there is none.
+/// Returns a JSON member as a quantity; a dash if it is no number.
 fn figure(value: &Value, name: &str, unit: &'static str) -> Text {
     number(value, name).map_or_else(|| "–".into(), |amount| Text::Quantity(amount, unit))
 }
 
-/// Number with all its digits, and its unit.
+/// Returns a number with all its digits, and its unit.
 fn exact(amount: f64, unit: &'static str) -> Text {
     Text::exact_number(amount, unit)
 }
 
-/// JSON member as an exact number with its unit.
+/// Returns a JSON member as an exact number with its unit.
 fn exact_text(value: &Value, name: &str, unit: &'static str) -> Text {
     Text::Exact(text(value, name), unit)
 }
@@ -151,7 +152,7 @@ fn time_cell(value: &Value, name: &str) -> Cell {
     Cell::text(format::unix_time_text(value.get(name)))
 }
 
-/// Link to the next page of a list.
+/// Returns the path of the next page of a list; `None` on the last page.
 fn next_page(value: &Value, path: &str) -> Option<String> {
     let next = match value.get("next")? {
         Value::String(next) => next.clone(),

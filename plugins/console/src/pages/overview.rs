@@ -24,8 +24,8 @@ pub fn overview_blocks(status: &Value, hours: &Value, now: u64, with_money: bool
     blocks
 }
 
-/// Returns the figures of the page as JSON: `tiles` with value, detail and state in the order of the page, and
-/// `notices`.
+/// Returns the figures of the page as JSON: `tiles`, in the order of the page, each an array of its value, its detail,
+/// the class of its state and its exact value; and the texts of `notices`.
 #[must_use]
 pub fn overview_figures_json(
     status: &Value,
@@ -53,7 +53,7 @@ const SUSPECTS: [&str; 2] = [
     "suspect: the last health check of {0} failed",
 ];
 
-/// Problems that the gateway reports.
+/// Returns the problems that the gateway reports.
 fn notices(status: &Value) -> impl Iterator<Item = (NoticeKind, Text)> {
     let kinds = [("not_ready_because", NoticeKind::Error), ("degraded_because", NoticeKind::Warning)];
     kinds.into_iter().filter_map(|(name, kind)| {
@@ -119,7 +119,7 @@ fn state_tiles(status: &Value) -> Vec<Tile> {
     ]
 }
 
-/// Number of healthy offers, and the median of the times to the first token of all offers.
+/// Returns two tiles: the number of healthy offers, and the median of the times to the first token of all offers.
 fn offer_tiles(status: &Value) -> [Tile; 2] {
     let offers: Vec<&Value> = status
         .get("providers")
@@ -154,7 +154,7 @@ fn offer_tiles(status: &Value) -> [Tile; 2] {
     ]
 }
 
-/// Number of errors in the last minutes, with the numbers of all and of refused requests.
+/// Returns the tile with the number of errors in the last minutes, of all requests and of refused requests.
 fn error_tile(recent: &Value) -> Tile {
     let [minutes, requests, refused] =
         ["minutes", "requests", "refused"].map(|name| exact_text(recent, name, ""));
@@ -170,7 +170,7 @@ fn error_tile(recent: &Value) -> Tile {
     }
 }
 
-/// State of the scheduled backups, and the end of the last one.
+/// Returns the tile with the state of the scheduled backups, and the end of the last backup.
 fn backup_tile(backup: &Value) -> Tile {
     let state = match text(backup, "state").as_str() {
         "good" => CellState::Good,

@@ -6,7 +6,8 @@ use crate::block::{Block, CellState, Field, FieldKind, Form, NoticeKind, Tile};
 use crate::text::Text;
 use serde_json::Value;
 
-/// Name of the form field that the two buttons set, and its value for a quote instead of a request.
+/// Name and value that the second button of the form sends. They ask for another quote instead of sending the request
+/// to the model.
 pub const QUOTE_ACTION: (&str, &str) = ("action", "quote");
 
 /// Maximum number of keys to choose from; with more of them, the form has a text field for the name or the id of a
@@ -33,8 +34,8 @@ pub struct PlaygroundChoices<'a> {
 /// Name of the hidden field with the digest of the request whose quote is shown.
 pub const QUOTED_REQUEST_FIELD: &str = "quoted";
 
-/// Form that is sent to `path`; `None` if no key in `choices` is valid. Its button asks for a quote; once the
-/// quote is shown, it sends the request to the model.
+/// Form that is sent to `path`; `None` if no key in `choices` is valid and the account has no further keys. The button
+/// of the form asks for a quote; once the quote is shown, it sends the request to the model.
 #[must_use]
 pub fn playground_form(path: &str, choices: &PlaygroundChoices<'_>) -> Option<Form> {
     let is_valid = |key: &&Value| KeyState::at(key, choices.now) == KeyState::Valid;
@@ -85,7 +86,7 @@ pub fn playground_form(path: &str, choices: &PlaygroundChoices<'_>) -> Option<Fo
     })
 }
 
-/// Tiles of a quote. It has the members `expected` (with `environment_impact` and `billing_cost`), `expected_eur`,
+/// Tiles of a quote. `quote` has the members `expected` (with `environment_impact` and `billing_cost`), `expected_eur`,
 /// `output_tokens` and `highest_eur`.
 #[must_use]
 pub fn quote_blocks(quote: &Value) -> Vec<Block> {
@@ -99,8 +100,8 @@ pub fn quote_blocks(quote: &Value) -> Vec<Block> {
     vec![Block::Heading("Quote".into()), Block::Tiles(tiles)]
 }
 
-/// Blocks of an answer with its actual cost and footprint. It has the members `text`, `finish_reason`, `usage`, `eur`,
-/// `environment_impact` and `billing_cost`.
+/// Blocks of an answer with its actual cost and footprint. `answer` has the members `text`, `finish_reason`, `usage`,
+/// `eur`, `environment_impact` and `billing_cost`.
 #[must_use]
 pub fn playground_answer_blocks(answer: &Value) -> Vec<Block> {
     let mut blocks = vec![Block::Heading("Answer".into())];
@@ -118,7 +119,7 @@ pub fn playground_answer_blocks(answer: &Value) -> Vec<Block> {
     blocks
 }
 
-/// Tiles of `environment_impact` and of the wallet that pays.
+/// Returns the tiles with the figures and the provider in `environment_impact`, and the wallet in `billing_cost`.
 fn footprint_tiles(members: &Value) -> Vec<Tile> {
     let impact = members.get("environment_impact").cloned().unwrap_or_default();
     let cost = members.get("billing_cost").cloned().unwrap_or_default();

@@ -70,7 +70,8 @@ pub fn past_request_form(id: &str) -> Form {
     form
 }
 
-/// Order of the candidates for each flavor, and the excluded offers.
+/// Order of the candidates for each flavor, the excluded offers, and the values that were scored, with prices if
+/// `with_money` is true.
 #[must_use]
 pub fn routing_blocks(explained: &Value, with_money: bool) -> Vec<Block> {
     let flavors = explained.get("flavors").and_then(Value::as_array).into_iter().flatten();
@@ -130,7 +131,7 @@ fn flavor_blocks(flavor: &Value) -> Vec<Block> {
 }
 
 /// Sentence about the offer that is tried first, and the reason. `ratio` is the flavor's limit of the carbon intensity,
-/// as a multiple of the lowest one.
+/// as a multiple of the lowest intensity of all candidates; `None` without such a limit.
 fn first_notice(candidates: &[Value], ratio: Option<f64>) -> Block {
     let Some(first) = candidates.first() else {
         return Block::Notice(NoticeKind::Error, "No offer can serve this request.".into());
@@ -301,7 +302,7 @@ fn excluded_table(flavor: &Value, excluded: &[Value]) -> Table {
     }
 }
 
-/// Attempts of a past request.
+/// Facts and attempts of a past request.
 #[must_use]
 pub fn past_request_blocks(request: &Value) -> Vec<Block> {
     let facts = [

@@ -28,7 +28,8 @@ const SINGULAR: [(&str, &str); 4] = [
     ("at most {0} items", "at most one item"),
 ];
 
-/// Returns the name of the schema that a schema refers to, itself or as its items.
+/// Returns the name of the schema that the `$ref` of a schema, or of its `items`, refers to; `None` without such a
+/// reference.
 #[must_use]
 pub(super) fn referenced_schema_name(schema: &Value) -> Option<&str> {
     let name = |schema: &'_ Value| -> Option<usize> {

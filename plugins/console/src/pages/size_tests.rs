@@ -55,7 +55,7 @@ fn assert_small(name: &str, blocks: &[Block]) {
 
 fn usage(from: &str, to: &str, step: UsageStep, by: &str, groups: usize) -> Value {
     let rows: Vec<Value> = step
-        .values_in_range(from, to)
+        .steps_in_range(from, to)
         .iter()
         .flat_map(|start| (0..groups).map(move |group| (start, group)))
         .map(|(start, group)| {

@@ -61,14 +61,14 @@ fn head(statement: &Value, account: &Value, parties: &Value) -> Block {
     ])
 }
 
-/// Returns the first account of a statement; an empty object if there is none.
+/// Returns the first account of a statement; null if there is none.
 fn account_of(statement: &Value) -> Value {
     let first = statement.get("accounts").and_then(Value::as_array).and_then(|accounts| accounts.first());
     first.cloned().unwrap_or_default()
 }
 
-/// Blocks of a statement: sums of the period by key and by model, with links to the downloads, which are below the page
-/// at `path`. `parties` are the `issuer`, the `customer` and the time of the statement (`created`).
+/// Blocks of a statement: sums of the period by key and by model, with links to its downloads: `path` with the suffix
+/// `.csv` or `.json`. `parties` are the `issuer`, the `customer` and the time of the statement (`created`).
 #[must_use]
 pub fn statement_blocks(
     statement: &Value,

@@ -79,7 +79,7 @@ impl UsageView {
         if self.by == "day" { step.to_owned() } else { format!("{step},{}", self.by) }
     }
 
-    /// Returns the name of the member of a row that has its group.
+    /// Returns the name of the row member that contains the group of the row.
     fn group_member(&self) -> &str {
         if self.by == "day" { self.step.dimension() } else { &self.by }
     }
@@ -162,13 +162,13 @@ fn charts(usage: &Value, view: &UsageView, is_shown: impl Fn(&str) -> bool) -> i
     })
 }
 
-/// Sum of members of a row; a member that the row lacks counts as zero.
+/// Returns the sum of members of a row; a member that the row lacks counts as zero.
 fn sum_of(row: &Value, members: &[&str]) -> f64 {
     members.iter().filter_map(|member| number(row, member)).sum()
 }
 
-/// Returns the groups in the order of their requests. All charts of a page have their series in this order, so that a
-/// colour means the same group in each of them.
+/// Returns the groups, that with the most requests first. All charts of a page have their series in this order, so that
+/// a colour means the same group in each of them.
 pub(super) fn series_order(usage: &Value, view: &UsageView) -> Vec<String> {
     let mut totals: BTreeMap<String, f64> = BTreeMap::new();
     for row in rows(usage) {
@@ -179,7 +179,8 @@ pub(super) fn series_order(usage: &Value, view: &UsageView) -> Vec<String> {
     names.into_iter().map(|(name, _)| name).collect()
 }
 
-/// Chart of the sum of members by time, with a series for each of the first groups of `order`.
+/// Chart of the sum of members by time, with a series for each of the first groups of `order`, and one for all others
+/// together.
 pub(super) fn usage_chart(
     usage: &Value,
     view: &UsageView,
@@ -188,7 +189,7 @@ pub(super) fn usage_chart(
     title: Text,
     unit: &'static str,
 ) -> BarChart {
-    let steps = view.step.values_in_range(&text(usage, "from"), &text(usage, "to"));
+    let steps = view.step.steps_in_range(&text(usage, "from"), &text(usage, "to"));
     let step_index: HashMap<&str, usize> =
         steps.iter().enumerate().map(|(index, step)| (step.as_str(), index)).collect();
     // The groups after the first share one series.
@@ -210,7 +211,8 @@ pub(super) fn usage_chart(
     BarChart { title, unit, labels, series }
 }
 
-/// Table of the exact values of all charts: a row for each step and group, or for each step if these are too many.
+/// Table of the exact values of all charts: a row for each step and group, or for each step if `usage` has more than
+/// [`MAX_VALUE_ROWS`] rows.
 pub(super) fn value_table(usage: &Value, view: &UsageView) -> Table {
     let by_group = view.by != "day" && rows(usage).len() <= MAX_VALUE_ROWS;
     let mut sums: BTreeMap<(String, String), BTreeMap<&str, f64>> = BTreeMap::new();

@@ -81,7 +81,7 @@ impl UsageStep {
     }
 
     /// Returns the first day or the month of each step in a range of days, at most 400; none if a day is invalid.
-    pub(super) fn values_in_range(self, from: &str, to: &str) -> Vec<String> {
+    pub(super) fn steps_in_range(self, from: &str, to: &str) -> Vec<String> {
         let (Some(from), Some(to)) = (UtcDay::parse(from), UtcDay::parse(to)) else { return Vec::new() };
         let mut steps: Vec<String> = Vec::new();
         let mut day = from;
@@ -120,10 +120,10 @@ mod tests {
 
     #[test]
     fn the_first_step_contains_the_first_day() {
-        let all = |step: UsageStep| step.values_in_range("2026-11-25", "2026-12-07");
+        let all = |step: UsageStep| step.steps_in_range("2026-11-25", "2026-12-07");
         assert_eq!(all(UsageStep::Week), ["2026-11-23", "2026-11-30", "2026-12-07"]);
         assert_eq!(all(UsageStep::Month), ["2026-11", "2026-12"]);
         assert_eq!(all(UsageStep::Day).len(), 13);
-        assert!(UsageStep::Day.values_in_range("2026-11-25", "2026-11-24").is_empty());
+        assert!(UsageStep::Day.steps_in_range("2026-11-25", "2026-11-24").is_empty());
     }
 }

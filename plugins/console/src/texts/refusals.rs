@@ -1,5 +1,5 @@
-//! Refusals of the API, and the texts that pages show for them. The message of the API contains the name of the
-//! member. A page shows its text next to the field, so that text has no name.
+//! Refusals of the API, and the texts that pages show for them. The message of the API contains the name of the member.
+//! A page shows the text next to the field, so the text does not contain the name.
 
 /// Row of the table: sentence of the API, and the text that is shown in English, German and French. A placeholder has
 /// the same value in each of them; a text may leave values out.

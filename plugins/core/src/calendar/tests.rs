@@ -157,4 +157,5 @@ fn later_times_become_the_last_second_of_the_year_9999() {
     let (day, month) = (UtcDay::from_unix(u64::MAX), UtcMonth::from_unix(u64::MAX));
     assert_eq!((day.to_string(), month.to_string()), ("9999-12-31".to_owned(), "9999-12".to_owned()));
     assert_eq!((day.next(), month.next()), (day, month));
+    assert_eq!((month.last_day(), month.iter_from().count()), (day, 1));
 }

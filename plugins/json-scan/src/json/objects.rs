@@ -16,8 +16,8 @@ pub enum ObjectMemberEvent<'a> {
 }
 
 /// Visits the members of each object of the array `json`, until `visit` returns [`ControlFlow::Break`]. Returns the
-/// value of that break. If the value of the member `nested` is an array, the objects in that array are visited
-/// instead of the member. Elements that are no objects are skipped.
+/// value of that break; `None` if there was none. If the value of the member `nested` is an array, the objects in that
+/// array are visited instead of the member. Elements that are no objects are skipped.
 ///
 /// Each byte is scanned once, and strings are only searched for their end: the JSON must be valid. Malformed JSON ends
 /// the visit silently, or yields pieces of it. `known_strings` are ranges of strings with their quotes, sorted; these
@@ -46,11 +46,11 @@ pub fn visit_array_object_members<'a, B>(
     visited.and_then(ControlFlow::break_value)
 }
 
-/// Position in valid JSON. Methods return `None` if it turns out to be malformed.
+/// Position in valid JSON. Methods return `None` if the JSON turns out to be malformed or ends.
 struct ValidScanner<'a, K: Iterator<Item = Range<usize>>> {
     json: &'a [u8],
     at: usize,
-    /// Strings whose ends are known, from the position on.
+    /// Remaining ranges of strings that are skipped without a scan, sorted, with their quotes.
     known_strings: Peekable<K>,
 }
 
@@ -58,7 +58,7 @@ struct ValidScanner<'a, K: Iterator<Item = Range<usize>>> {
 type Visited<B> = Option<ControlFlow<B>>;
 
 impl<'a, K: Iterator<Item = Range<usize>>> ValidScanner<'a, K> {
-    /// Skips white space; returns the byte that follows.
+    /// Skips white space and returns the byte that follows; `None` at the end.
     fn next_byte(&mut self) -> Option<u8> {
         self.at = skip_space(self.json, self.at);
         self.json.get(self.at).copied()

@@ -8,7 +8,7 @@ use wide::u8x16;
 /// Maximum nesting depth.
 pub const MAX_DEPTH: u32 = 128;
 
-/// Position of the first byte at or after `at` that is not JSON white space.
+/// Returns the position of the first byte at or after `at` that is not JSON white space.
 #[must_use]
 pub fn skip_space(json: &[u8], mut at: usize) -> usize {
     while let Some(b' ' | b'\t' | b'\n' | b'\r') = json.get(at) {
@@ -17,7 +17,7 @@ pub fn skip_space(json: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Bytes without surrounding white space.
+/// Returns the bytes without surrounding white space.
 #[must_use]
 pub fn trim(json: &[u8]) -> &[u8] {
     let is_space = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
@@ -26,10 +26,10 @@ pub fn trim(json: &[u8]) -> &[u8] {
     json.get(start..end).unwrap_or_default()
 }
 
-/// Position after the closing quote of the string that opens at `at`.
+/// Returns the position after the closing quote of the string that opens at `at`.
 ///
-/// `None` if there is no string or it does not end, an escape is invalid, or the string contains a control character.
-/// The escape of a lone surrogate is accepted.
+/// Returns `None` if there is no string or it does not end, an escape is invalid, or the string contains a control
+/// character. The escape of a lone surrogate is accepted.
 #[must_use]
 pub fn string_end(json: &[u8], at: usize) -> Option<usize> {
     if json.get(at) != Some(&b'"') {
@@ -46,7 +46,7 @@ pub fn string_end(json: &[u8], at: usize) -> Option<usize> {
     }
 }
 
-/// Number of bytes at the start that are no quote, backslash or control character.
+/// Returns the number of bytes at the start that are no quote, backslash or control character.
 #[inline]
 pub(super) fn plain_run_length(bytes: &[u8]) -> usize {
     let mut run = 0;
@@ -63,13 +63,14 @@ pub(super) fn plain_run_length(bytes: &[u8]) -> usize {
     run + rest.iter().position(|&byte| byte < 0x20 || byte == b'"' || byte == b'\\').unwrap_or(rest.len())
 }
 
-/// Number of bytes in the 64-byte blocks at the start that have no quote, backslash or control character.
+/// Returns the number of bytes in the 64-byte blocks at the start that have no quote, backslash or control character.
 #[inline]
 fn plain_blocks(bytes: &[u8]) -> usize {
     bytes.as_chunks().0.iter().take_while(|block| !has_must_escape_bytes(load_vectors(block))).count() * 64
 }
 
-/// Position after the escape whose backslash is at `at`.
+/// Returns the position after the escape whose backslash is at `at`; `None` if the escape is invalid or incomplete. The
+/// escape of a lone surrogate is accepted.
 pub(super) fn escape_end(json: &[u8], at: usize) -> Option<usize> {
     match json.get(at + 1)? {
         b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => Some(at + 2),
@@ -81,9 +82,9 @@ pub(super) fn escape_end(json: &[u8], at: usize) -> Option<usize> {
     }
 }
 
-/// Position after the value that starts at `at` (without leading white space).
+/// Returns the position after the value that starts at `at` (without leading white space).
 ///
-/// `None` if it is not a JSON value or is nested deeper than [`MAX_DEPTH`].
+/// Returns `None` if it is not a JSON value or is nested deeper than [`MAX_DEPTH`].
 #[must_use]
 pub fn value_end(json: &[u8], at: usize) -> Option<usize> {
     value_end_within(json, at, MAX_DEPTH)
@@ -200,27 +201,28 @@ pub fn members(json: &[u8]) -> MemberIter<'_> {
 }
 
 impl<'a> MemberIter<'a> {
-    /// True once the object's end was reached and nothing follows it.
+    /// Returns true once the end of the object was reached and only white space follows it.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.state == IterState::Done && skip_space(self.json, self.at) == self.json.len()
     }
 
-    /// Position after the object's end, once it was reached.
+    /// Returns the position after the object's end; `None` before it was reached, and if the object is malformed.
     #[must_use]
     pub fn end_offset(&self) -> Option<usize> {
         (self.state == IterState::Done).then_some(self.at)
     }
 
-    /// Returns the next member as (raw key without quotes, value).
+    /// Returns the next member as (raw key without quotes, value); `None` after the last one, and if the object is
+    /// malformed.
     pub fn next_raw(&mut self) -> Option<(&'a [u8], &'a [u8])> {
         let member = self.next()?;
         let key = self.json.get(member.key.start + 1..member.key.end - 1)?;
         Some((key, self.json.get(member.value)?))
     }
 
-    /// Returns the next member as (unescaped key, value). Each lone surrogate in the key becomes U+FFFD; a key that is
-    /// not UTF-8 becomes an empty string.
+    /// Returns the next member as (unescaped key, value); `None` after the last one, and if the object is malformed.
+    /// Each lone surrogate in the key becomes U+FFFD; a key that is not UTF-8 becomes an empty string.
     pub fn next_unescaped(&mut self) -> Option<(Cow<'a, str>, &'a [u8])> {
         let (key, value) = self.next_raw()?;
         Some((super::unescape_lossy(key).unwrap_or_default(), value))
@@ -293,7 +295,7 @@ pub fn elements(json: &[u8]) -> ElementIter<'_> {
 }
 
 impl ElementIter<'_> {
-    /// True once the array's end was reached and nothing follows it.
+    /// Returns true once the end of the array was reached and only white space follows it.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.state == IterState::Done && skip_space(self.json, self.at) == self.json.len()

@@ -38,7 +38,8 @@ pub fn write_escaped(out: &mut Vec<u8>, text: &str) {
 
 /// Unescapes the text between the quotes of a JSON string.
 ///
-/// `None` if it is not UTF-8, an escape is invalid, or it contains a control character, a quote or a lone surrogate.
+/// Returns `None` if the text is not UTF-8, has an invalid escape, or contains a control character, a quote or a lone
+/// surrogate.
 #[must_use]
 pub fn unescape(escaped: &[u8]) -> Option<Cow<'_, str>> {
     let text = std::str::from_utf8(escaped).ok()?;
@@ -145,7 +146,7 @@ pub fn surrogate_half(escape: &[u8]) -> SurrogateHalf {
     }
 }
 
-/// True if the raw text between the quotes of a JSON string equals `text` when unescaped.
+/// Returns true if the raw text between the quotes of a JSON string equals `text` when unescaped.
 #[must_use]
 pub fn escaped_text_equals(escaped: &[u8], text: &str) -> bool {
     // Only a longer text is unescaped, because an escape is never shorter than its character.
@@ -153,7 +154,7 @@ pub fn escaped_text_equals(escaped: &[u8], text: &str) -> bool {
         || (escaped.len() > text.len() && unescape(escaped).is_some_and(|unescaped| unescaped == text))
 }
 
-/// True if a JSON value is a string that equals `text` when unescaped.
+/// Returns true if a JSON value is a string that equals `text` when unescaped.
 #[must_use]
 pub fn json_string_equals(value: &[u8], text: &str) -> bool {
     matches!(value, [b'"', escaped @ .., b'"'] if escaped_text_equals(escaped, text))

@@ -32,7 +32,7 @@ struct JsonScanner<'b, F> {
     is_value_opaque: bool,
 }
 
-/// Validates the document and records its values in the order of their first byte.
+/// Validates the document and records its keys and values as nodes, in the order of their first byte.
 ///
 /// `is_opaque` receives the raw name of a member and the depth of its object, 1 for the outermost one. The value of an
 /// opaque member is validated, and recorded as one node without children.
@@ -70,7 +70,7 @@ impl<F: Fn(&[u8], usize) -> bool> JsonScanner<'_, F> {
         }
     }
 
-    /// Skips white space and returns the next byte.
+    /// Skips white space and returns the next byte; `None` at the end.
     #[inline]
     fn peek(&mut self) -> Option<u8> {
         loop {
@@ -120,10 +120,10 @@ impl<F: Fn(&[u8], usize) -> bool> JsonScanner<'_, F> {
         let ended = string_end(self.bytes, from + 1)?;
         self.at = ended.quote + 1;
         self.record_node(if ended.escaped { ValueKind::EscapedString } else { ValueKind::String }, from)?;
-        if ended.base64 < ended.quote
+        if ended.base64_from < ended.quote
             && let Some(node) = self.nodes.last_mut().filter(|node| node.start as usize == from)
         {
-            node.base64_from = u16::try_from(ended.base64 - from - 1).unwrap_or(0);
+            node.base64_from = u16::try_from(ended.base64_from - from - 1).unwrap_or(0);
         }
         Ok(())
     }
@@ -131,7 +131,7 @@ impl<F: Fn(&[u8], usize) -> bool> JsonScanner<'_, F> {
     fn open_container(&mut self, object: bool, veiled: bool) -> Result<bool, JsonError> {
         if self.open.len() >= self.bounds.depth {
             return Err(
-                self.limit_error(JsonErrorKind::Depth, "objects and arrays nested deeper than allowed")
+                self.limit_error(JsonErrorKind::TooDeep, "objects and arrays nested deeper than allowed")
             );
         }
         let opaque_within = self.open.last().is_some_and(|open| open.opaque);
@@ -219,7 +219,7 @@ impl<F: Fn(&[u8], usize) -> bool> JsonScanner<'_, F> {
             return Ok(());
         }
         if self.nodes.len() >= self.bounds.nodes {
-            return Err(self.limit_error(JsonErrorKind::Values, "more values than allowed"));
+            return Err(self.limit_error(JsonErrorKind::TooManyValues, "more values than allowed"));
         }
         let next = self.nodes.len() + 1;
         let (start, end, next) = (from as u32, self.at as u32, next as u32);

@@ -24,18 +24,18 @@ pub struct StringEnd {
     pub escaped: bool,
     /// Position from which all bytes are base64 characters, except for the last [`MAX_BASE64_TAIL_BYTES`]; the
     /// position of the quote if this is unknown.
-    pub base64: usize,
+    pub base64_from: usize,
 }
 
 impl StringEnd {
     const fn new(quote: usize, escaped: bool) -> Self {
-        Self { quote, escaped, base64: quote }
+        Self { quote, escaped, base64_from: quote }
     }
 
     /// Records a range of base64 characters, if it lasts until the end of the string.
     fn with_base64(self, letters: Option<Range<usize>>) -> Self {
         let letters = letters.filter(|letters| self.quote - letters.end <= MAX_BASE64_TAIL_BYTES);
-        Self { base64: letters.map_or(self.quote, |letters| letters.start), ..self }
+        Self { base64_from: letters.map_or(self.quote, |letters| letters.start), ..self }
     }
 }
 
@@ -104,23 +104,23 @@ const U: u8x16 = u8x16::new([b'u'; 16]);
 /// Bit that stands for the last byte of a block in a mask of 64 bits.
 const LAST: u64 = 1 << 63;
 
-/// Position after the blocks of 64 bytes from `at` that have only base64 characters. These characters need no escape,
-/// so the pass that looks for the ends of strings validates images too.
+/// Returns the position after the blocks of 64 bytes from `at` that have only base64 characters. These characters need
+/// no escape, so the pass that looks for the ends of strings validates images too.
 fn base64_end(bytes: &[u8], at: usize) -> usize {
     let blocks = bytes.get(at..).unwrap_or_default().as_chunks::<64>().0;
     at + blocks.iter().take_while(|block| is_base64(block)).count() * 64
 }
 
-/// Mask of the bytes that may follow a backslash, besides `"`, `\` and `u`.
+/// Returns the mask of the bytes that may follow a backslash, besides `"`, `\` and `u`.
 #[inline]
 fn is_simple(bytes: u8x16) -> u8x16 {
     let is = |byte: u8| bytes.simd_eq(u8x16::new([byte; 16]));
     is(b'n') | is(b't') | is(b'r') | is(b'/') | is(b'b') | is(b'f')
 }
 
-/// Mask of the bytes that a preceding backslash escapes. The first byte of the block is not escaped; in a run of
-/// backslashes every second is. The borrow of a subtraction passes through each run, so that its end shows whether the
-/// length is odd (as in simdjson).
+/// Returns the mask of the bytes that a preceding backslash escapes. The first byte of the block is not escaped; in a
+/// run of backslashes every second is. The borrow of a subtraction passes through each run, so that its end shows
+/// whether the length is odd (as in simdjson).
 #[inline]
 fn escaped_by(backslashes: u64) -> u64 {
     const ODD: u64 = 0xaaaa_aaaa_aaaa_aaaa;
@@ -159,7 +159,7 @@ fn scan_bytewise(bytes: &[u8], from: usize, mut escaped: bool) -> Result<StringE
     }
 }
 
-/// Length of the escape at `at`; for `\uXXXX`, including directly following escapes of this kind.
+/// Returns the length in bytes of the escape at `at`; for `\uXXXX`, including directly following escapes of this kind.
 #[inline]
 fn escape_length(bytes: &[u8], at: usize) -> Result<usize, JsonError> {
     match bytes.get(at + 1) {
@@ -170,7 +170,7 @@ fn escape_length(bytes: &[u8], at: usize) -> Result<usize, JsonError> {
     }
 }
 
-/// Number of bytes of a run of `\uXXXX` escapes: non-Latin text is often completely escaped.
+/// Returns the number of bytes of a run of `\uXXXX` escapes: non-Latin text is often completely escaped.
 fn unicode_run_length(bytes: &[u8], from: usize) -> Result<usize, JsonError> {
     let mut at = from;
     loop {
@@ -190,7 +190,7 @@ fn unicode_run_length(bytes: &[u8], from: usize) -> Result<usize, JsonError> {
     }
 }
 
-/// Code unit of a `\uXXXX` at `at`; `None` for other bytes.
+/// Returns the UTF-16 code unit of a `\uXXXX` escape at `at`; `None` for other bytes.
 #[inline]
 pub fn parse_escaped_code_unit(bytes: &[u8], at: usize) -> Option<u16> {
     let &[b'\\', b'u', a, b, c, d] = bytes.get(at..)?.first_chunk::<6>()? else { return None };

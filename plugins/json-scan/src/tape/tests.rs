@@ -197,9 +197,9 @@ fn only_text_that_is_not_json_is_a_syntax_error() {
         ("[1e400]", JsonErrorKind::Unrepresentable),
         (r#"["\udc00"]"#, JsonErrorKind::Unrepresentable),
         (r#"["\ud800\n"]"#, JsonErrorKind::Unrepresentable),
-        ("[[[[]]]]", JsonErrorKind::Depth),
-        (r#"{"schema":[[[]]]}"#, JsonErrorKind::Depth),
-        ("[1,2,3,4,5,6]", JsonErrorKind::Values),
+        ("[[[[]]]]", JsonErrorKind::TooDeep),
+        (r#"{"schema":[[[]]]}"#, JsonErrorKind::TooDeep),
+        ("[1,2,3,4,5,6]", JsonErrorKind::TooManyValues),
     ] {
         let broken = scan(document.as_bytes(), bounds).unwrap_err().0;
         assert_eq!(broken.kind, kind, "{document}: {}", broken.reason);

@@ -11,7 +11,7 @@ pub enum StringPiece<'s> {
     Char(char),
 }
 
-/// Pieces of a validated string, without copies.
+/// Returns the pieces of a validated string without copies; `body` is its text between the quotes.
 pub fn string_pieces(body: &str) -> impl Iterator<Item = StringPiece<'_>> {
     let mut rest = body;
     std::iter::from_fn(move || {
@@ -33,7 +33,7 @@ pub fn string_pieces(body: &str) -> impl Iterator<Item = StringPiece<'_>> {
     })
 }
 
-/// Unescaped text of a validated string.
+/// Returns the unescaped text of a validated string; `body` is its text between the quotes.
 pub fn unescape(body: &str) -> String {
     let mut text = String::with_capacity(body.len());
     for piece in string_pieces(body) {

@@ -27,7 +27,7 @@ pub enum ValueKind {
 }
 
 impl ValueKind {
-    /// Name with its article, for error messages.
+    /// Returns the name of the type with its article, for error messages.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Object => "an object",
@@ -74,7 +74,7 @@ pub struct JsonValue<'d> {
 }
 
 impl<'d> JsonTape<'d> {
-    /// Root value of the document.
+    /// Returns the root value of the document; `None` if nothing was recorded.
     pub fn root(&'d self) -> Option<JsonValue<'d>> {
         self.value(0)
     }
@@ -86,55 +86,55 @@ impl<'d> JsonTape<'d> {
 }
 
 impl<'d> JsonValue<'d> {
-    /// Type of the value.
+    /// Returns the type of the value.
     #[inline]
     #[must_use]
     pub fn kind(&self) -> ValueKind {
         self.node.kind
     }
 
-    /// True for `null`.
+    /// Returns true for `null`.
     #[must_use]
     pub fn is_null(&self) -> bool {
         self.node.kind == ValueKind::Null
     }
 
-    /// True for an object.
+    /// Returns true for an object.
     #[must_use]
     pub fn is_object(&self) -> bool {
         self.node.kind == ValueKind::Object
     }
 
-    /// True for an array.
+    /// Returns true for an array.
     #[must_use]
     pub fn is_array(&self) -> bool {
         self.node.kind == ValueKind::Array
     }
 
-    /// True for a string, with or without escapes.
+    /// Returns true for a string, with or without escapes.
     #[must_use]
     pub fn is_string(&self) -> bool {
         matches!(self.node.kind, ValueKind::String | ValueKind::EscapedString)
     }
 
-    /// Byte range in the body; strings include their quotes.
+    /// Returns the byte range in the document; strings include their quotes.
     #[inline]
     pub fn range(&self) -> Range<usize> {
         self.node.start as usize..self.node.end as usize
     }
 
-    /// Raw text; strings include their quotes.
+    /// Returns the raw text; strings include their quotes.
     pub fn raw(&self) -> &'d str {
         self.tape.text.get(self.range()).unwrap_or_default()
     }
 
-    /// Raw bytes of a string between its quotes, with escapes; empty for other types.
+    /// Returns the raw bytes of a string between its quotes, with escapes; empty for other types.
     pub fn string_bytes(&self) -> &'d [u8] {
         if self.is_string() { self.raw_inner_text().as_bytes() } else { &[] }
     }
 
-    /// Range in [`JsonValue::string_bytes`] of a long string whose bytes the scan found to be letters, digits, `+` and
-    /// `/`; empty if this is unknown.
+    /// Returns the range in [`JsonValue::string_bytes`] of a long string whose bytes the scan found to be letters,
+    /// digits, `+` and `/`; empty if this is unknown.
     pub fn base64_range(&self) -> Range<usize> {
         match usize::from(self.node.base64_from) {
             0 => 0..0,
@@ -142,8 +142,8 @@ impl<'d> JsonValue<'d> {
         }
     }
 
-    /// Ranges in the body of the strings of at least `min_bytes` bytes, quotes included: this value, and the keys and
-    /// values inside it. Sorted.
+    /// Returns the byte ranges in the document, sorted, of the strings of at least `min_bytes` bytes, quotes included:
+    /// this value, and the keys and values inside it.
     pub fn long_string_ranges(&self, min_bytes: usize) -> impl Iterator<Item = Range<usize>> + use<'d> {
         let nodes = self.tape.nodes.get(self.index as usize..self.node.next as usize).unwrap_or_default();
         let ranges =
@@ -153,7 +153,7 @@ impl<'d> JsonValue<'d> {
             .filter(move |range| range.len() >= min_bytes)
     }
 
-    /// Unescaped text of a string; empty for other types. Copies only if there are escapes.
+    /// Returns the unescaped text of a string; empty for other types. Copies only if there are escapes.
     #[inline]
     pub fn text(&self) -> Cow<'d, str> {
         match self.node.kind {
@@ -163,15 +163,15 @@ impl<'d> JsonValue<'d> {
         }
     }
 
-    /// Raw text between the first and the last byte: of a string without its quotes, of an object or array without its
-    /// brackets.
+    /// Returns the raw text between the first and the last byte: of a string without its quotes, of an object or array
+    /// without its brackets.
     #[inline]
     pub fn raw_inner_text(&self) -> &'d str {
         let inside = self.node.start as usize + 1..(self.node.end as usize).saturating_sub(1);
         self.tape.text.get(inside).unwrap_or_default()
     }
 
-    /// True if the value is this string.
+    /// Returns true if the value is a string whose unescaped text is `text`.
     #[inline]
     pub fn equals_text(&self, text: &str) -> bool {
         match self.node.kind {
@@ -181,7 +181,7 @@ impl<'d> JsonValue<'d> {
         }
     }
 
-    /// True for a string that is empty or has only blanks and the escapes `\n`, `\r` and `\t`.
+    /// Returns true for a string that is empty or has only blanks and the escapes `\n`, `\r` and `\t`.
     pub fn is_blank(&self) -> bool {
         let mut rest = self.string_bytes();
         while let [b' ', after @ ..] | [b'\\', b'n' | b'r' | b't', after @ ..] = rest {
@@ -190,24 +190,25 @@ impl<'d> JsonValue<'d> {
         self.is_string() && rest.is_empty()
     }
 
-    /// Values of an array in order; empty for other types.
+    /// Returns the values of an array in order; none for other types.
     pub fn items(&self) -> ArrayItems<'d> {
         let end = if self.is_array() { self.node.next } else { self.index + 1 };
         ArrayItems { tape: self.tape, at: self.index + 1, end }
     }
 
-    /// Keys and values of an object in order; empty for other types.
+    /// Returns the keys and values of an object in order; none for other types.
     pub fn members(&self) -> ObjectMembers<'d> {
         let end = if self.is_object() { self.node.next } else { self.index + 1 };
         ObjectMembers(ArrayItems { tape: self.tape, at: self.index + 1, end })
     }
 
-    /// True for an object or array that had not ended when parsing failed.
+    /// Returns true for an object or array that had not ended when parsing failed.
     pub fn is_unfinished(&self) -> bool {
         matches!(self.node.kind, ValueKind::Object | ValueKind::Array) && self.node.start == self.node.end
     }
 
-    /// Entries of an unfinished object or array: keys (of an object) and values, as far as they were read.
+    /// Returns the entries of an unfinished object or array as (key, value), as far as they were read. The key is
+    /// `None` in an array, and the value is `None` if it was not read.
     pub fn parsed_entries(
         &self,
     ) -> impl Iterator<Item = (Option<JsonValue<'d>>, Option<JsonValue<'d>>)> + use<'d> {
@@ -222,7 +223,7 @@ impl<'d> JsonValue<'d> {
         })
     }
 
-    /// True if an object or array has no entries.
+    /// Returns true if an object or array has no entries.
     pub fn has_no_entries(&self) -> bool {
         self.raw_inner_text().bytes().all(|byte| byte.is_ascii_whitespace())
     }

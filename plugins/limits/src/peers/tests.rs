@@ -52,7 +52,7 @@ fn gateways_where_a_key_is_first_used_at_once_admit_no_more_than_its_limit() {
     meters.iter_mut().for_each(|meter| meter.begin_limit_sharing(&limits, 3, now));
     admit(&mut meters);
     // All gateways exchange at the same moment, so none has read a report of another.
-    let unheard = PeerUsage { members: 3, silent: 2, ..PeerUsage::default() };
+    let unheard = PeerUsage { members: 3, silent_peers: 2, ..PeerUsage::default() };
     meters.iter_mut().for_each(|meter| meter.apply_peer_usage(&limits, &unheard, now));
     admit(&mut meters);
     assert_eq!(meters.iter().map(|meter| meter.usage_totals().requests).sum::<u64>(), 60);
@@ -119,13 +119,13 @@ fn a_request_of_most_of_the_tokens_passes_once_its_gateway_has_most_of_the_deman
     meter.begin_limit_sharing(&limits, 3, now);
     assert!(meter.check_limits(&limits, &most, WorkClass::Request, now).is_err(), "a third");
     meter.record_refused_demand(&most);
-    meter.apply_peer_usage(&limits, &PeerUsage { members: 3, silent: 2, ..PeerUsage::default() }, now);
+    meter.apply_peer_usage(&limits, &PeerUsage { members: 3, silent_peers: 2, ..PeerUsage::default() }, now);
     assert!(
         meter.check_limits(&limits, &most, WorkClass::Request, now).is_err(),
         "the others may have begun too"
     );
     meter.record_refused_demand(&most);
-    meter.apply_peer_usage(&limits, &PeerUsage { members: 3, silent: 2, ..PeerUsage::default() }, now);
+    meter.apply_peer_usage(&limits, &PeerUsage { members: 3, silent_peers: 2, ..PeerUsage::default() }, now);
     assert_eq!(meter.check_limits(&limits, &most, WorkClass::Request, now), Ok(()));
     let held = meter.reserve(&limits, &most, WorkClass::Request, now);
     assert!(meter.check_limits(&limits, &most, WorkClass::Request, now).is_err());

@@ -32,7 +32,7 @@ pub struct BreakerClient {
 pub(super) enum FailedClients {
     #[default]
     Unknown,
-    /// All failures come from this account, and from this key if there is one.
+    /// All failures come from this account: from this key of it, or from several of its keys if `key` is `None`.
     Single { account: u64, key: Option<u64> },
     /// The failures come from several accounts, or one of the failed requests has no client.
     Multiple,
@@ -61,7 +61,7 @@ impl FailedClients {
     }
 }
 
-/// Times of the last successes of two different clients.
+/// Hashes of the last two different clients that the offer answered successfully, with the times of their last answers.
 #[derive(Clone, Copy, Debug, Default)]
 struct RecentClients([Option<(u64, Duration)>; 2]);
 

@@ -12,8 +12,8 @@
 //!
 //! Failures of a single client's requests do not open the breaker while other clients are answered; see `clients.rs`.
 //!
-//! A cooldown differs from an ejection: an offer that returned `Retry-After` or 429 is not used until that time, and
-//! this does not count toward an ejection. Errors of the caller do not count either.
+//! A cooldown differs from an ejection: an offer that returned 429 or `Retry-After` is not used for some time, but a
+//! 429 does not count toward an ejection. Errors of the caller do not count either.
 //!
 //! Each attempt must report a result, also if the client disconnected ([`AttemptOutcome::Neutral`]); otherwise the
 //! permit of a probe stays in use for [`BreakerSettings::probe_timeout`].
@@ -49,7 +49,7 @@ pub struct CircuitBreaker {
     clients: ClientHistory,
     /// Number of consecutive failed active checks.
     failed_checks: u32,
-    /// Result of the active checks since the last failure.
+    /// Result of the active checks since the last evidence against the offer.
     check_status: CheckStatus,
     /// Time until which checks are ignored, because requests failed although checks passed.
     checks_ignored_until: Duration,
@@ -59,12 +59,13 @@ pub struct CircuitBreaker {
     window: OutcomeWindow,
 }
 
-/// Result of the active checks since the last failure of a request.
+/// Result of the active checks since the last evidence against the offer: a failed check, an ejection, or a request
+/// that failed while the offer was ejected or half open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CheckStatus {
-    /// No active check gave a result after the last failure of a request.
+    /// Not passed yet.
     Unknown,
-    /// At least one active check passed after the last failure of a request.
+    /// Passed at least once.
     Passed,
 }
 
@@ -183,7 +184,7 @@ impl CircuitBreaker {
     }
 
     /// Requests permission for an attempt. Always granted if closed, even during a cooldown. If half open, takes a
-    /// probe permit, which [`CircuitBreaker::on_unattributed_result`] releases. Returns false if open or if all permits are taken.
+    /// probe permit, which the result of the attempt releases. Returns false if open or if all permits are taken.
     pub fn try_acquire(&mut self, now: Duration) -> bool {
         let taken = self.probes_in_flight(now);
         match self.phase {
@@ -324,7 +325,7 @@ impl CircuitBreaker {
         self.checks_ignored_until = now.saturating_add(IGNORE_CHECKS.min(self.settings.max_ejection));
     }
 
-    /// Returns how many of the `bad` failures in the window count.
+    /// Returns the number of failures that count, of the `bad` failures in the window.
     fn counted_failures(&self, now: Duration, bad: u32) -> u32 {
         if bad < 2 {
             return bad;

@@ -81,8 +81,8 @@ impl PartialEq for dyn Flavor {
     }
 }
 
-/// Splits `model:flavor`. The text after the last colon counts only if it is exactly a flavor's name; any other colon
-/// belongs to the model's id.
+/// Splits `model:flavor`; the flavor is `None` if the name has none. The text after the last colon counts only if it is
+/// exactly a flavor's name; any other colon belongs to the model's id.
 #[must_use]
 pub fn split_flavor(name: &str) -> (&str, Option<&'static dyn Flavor>) {
     let found = name.rsplit_once(':').and_then(|(model, suffix)| {
@@ -95,6 +95,6 @@ pub fn split_flavor(name: &str) -> (&str, Option<&'static dyn Flavor>) {
 /// Returns the flavor of a request that names none.
 #[must_use]
 pub fn default_flavor(kind: ModelKind) -> &'static dyn Flavor {
-    let named = FLAVORS.iter().find(|flavor| flavor.name() == kind.spec().flavor);
+    let named = FLAVORS.iter().find(|flavor| flavor.name() == kind.spec().default_flavor);
     named.copied().unwrap_or(BALANCED)
 }

@@ -15,7 +15,8 @@ pub struct LastHourStats {
     slices: [HourlySlice; SLICES],
 }
 
-/// Figures of a model's last hour by which clients can sort the catalogue.
+/// Figures of a model's last hour by which clients can sort the catalogue. Each is `None` without answers; `throughput`
+/// also if no tokens were generated.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LastHourSummary {
     /// Mean number of tokens generated per second. For a stream, the first token and the time to the first token do
@@ -23,7 +24,7 @@ pub struct LastHourSummary {
     pub throughput: Option<f64>,
     /// Mean seconds to the first token (to the complete answer if it is not streamed).
     pub latency: Option<f64>,
-    /// Number of successful answers in the last hour.
+    /// Number of successful answers in the last hour; a float like the other figures, for sorting.
     pub popularity: Option<f64>,
 }
 
@@ -96,7 +97,7 @@ impl LastHourStats {
         moved
     }
 
-    /// Returns the rates of the last hour, with a resolution of five minutes; each is `None` without answers.
+    /// Returns the figures of the last hour, with a resolution of five minutes.
     #[must_use]
     pub fn summary(&self, now: Duration) -> LastHourSummary {
         let number = now.as_secs() / SLICE_SECONDS;

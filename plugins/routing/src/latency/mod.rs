@@ -145,7 +145,8 @@ impl LatencyStats {
     }
 
     /// Returns the seconds to the first token for a prompt of this size. If its size class has no observations, the
-    /// nearest class with observations is used; at equal distance, the smaller class.
+    /// nearest class with observations is used; at equal distance, the smaller class. Returns `None` if no class has an
+    /// observation of the last half hour.
     #[must_use]
     pub fn seconds_to_first_token(&self, now: Duration, prompt_tokens: u64) -> Option<f64> {
         let own = prompt_class(prompt_tokens);
@@ -160,13 +161,15 @@ impl LatencyStats {
         known.min_by_key(|(distance, _)| *distance).map(|(_, seconds)| seconds)
     }
 
-    /// Returns the tokens per second during generation.
+    /// Returns the tokens per second during generation; `None` without an observation in the last half hour, and if the
+    /// generation took no time.
     #[must_use]
     pub fn tokens_per_second(&self, now: Duration) -> Option<f64> {
         self.per_token.mean(now).filter(|seconds| *seconds > 0.0).map(f64::recip)
     }
 
-    /// Returns the mean number of generated tokens of recent answers: the expected output of a request without a limit.
+    /// Returns the mean number of generated tokens of recent answers: the expected output of a request without a limit;
+    /// `None` without an observation in the last half hour.
     #[must_use]
     pub fn typical_output_tokens(&self, now: Duration) -> Option<u64> {
         // The conversion only drops the fraction, because a mean of `u64` values is in their range.

@@ -31,8 +31,8 @@
 //!   or a rescue whose text differs from the text already sent;
 //! - every attempt but the first is taken from the retry budget.
 //!
-//! A rescue after the first token is an attempt like any other: the caller passes the failure of the stream to
-//! [`RetryPlanner::on_stream_failure`] and follows the returned [`RetryAction`].
+//! A rescue, which continues an answer after its first token, is an attempt like any other: the caller passes the
+//! failure of the stream to [`RetryPlanner::on_stream_failure`] and follows the returned [`RetryAction`].
 
 mod attempt;
 mod next;
@@ -58,9 +58,9 @@ pub struct RetryPlanner {
     rng: SplitMix64,
     failed: Vec<FailedAttempt>,
     asked: u32,
-    /// Offer of the running attempt, and the start time of the attempt.
+    /// Index in `offers` of the running attempt's offer, and the start time of the attempt; `None` between attempts.
     running: Option<(usize, Duration)>,
-    /// Offer that the caller will use again after its current sleep.
+    /// Index in `offers` of the offer that the caller uses after its current sleep; `None` if it does not sleep.
     waiting_for: Option<usize>,
     /// True if a wait for a permit timed out.
     permit_timed_out: bool,
@@ -299,7 +299,7 @@ impl RetryPlanner {
         self.failed.iter().map(|attempt| attempt.to_json(provider(attempt.provider))).collect()
     }
 
-    /// Records a failed attempt; returns the provider of its offer.
+    /// Records a failed attempt, and returns the provider of its offer; `None` if there is no offer with this index.
     fn record_failure(
         &mut self,
         index: usize,
@@ -319,7 +319,7 @@ impl RetryPlanner {
         let step = if self.asked >= self.policy.max_attempts || now >= self.policy.deadline {
             RetryDecision::GiveUp
         } else {
-            self.best_offer(now)
+            self.best_decision(now)
         };
         self.apply_decision(step, now)
     }
@@ -352,8 +352,8 @@ impl RetryPlanner {
         RetryAction::Attempt(state.planned.offer)
     }
 
-    /// Gives up. `Retry-After` is the time until the earliest end of a cooldown if there is one, otherwise 1 to 3
-    /// seconds at random, so that clients do not all retry at the same time.
+    /// Gives up. `Retry-After` is the time until the earliest end of a cooldown (limited to 1 to 5 seconds); without a
+    /// cooldown, it is 1 to 3 seconds at random, so that clients do not all retry at the same time.
     fn give_up(&mut self, now: Duration) -> RetryAction {
         let soonest = self
             .offers

@@ -30,10 +30,10 @@ impl RetryPlanner {
             return RetryDecision::GiveUp;
         }
         if let Some(rest) = fault.retry_after {
-            let patient = !rest.is_zero() && rest <= self.policy.max_wait && self.can_wait(index);
-            return if patient { RetryDecision::Wait(index) } else { self.best_offer(now) };
+            let patient = !rest.is_zero() && rest <= self.policy.max_retry_after && self.can_wait(index);
+            return if patient { RetryDecision::Wait(index) } else { self.best_decision(now) };
         }
-        let best = self.best_offer(now);
+        let best = self.best_decision(now);
         if others_first && matches!(best, RetryDecision::Attempt(_)) {
             return best;
         }
@@ -41,7 +41,7 @@ impl RetryPlanner {
     }
 
     /// Returns a retry at the same offer after a short delay, for a transient failure of a stable provider; once per
-    /// provider and request.
+    /// provider and request; `None` if no such retry is permitted, or if it would start after the deadline.
     fn quick_retry(
         &mut self,
         index: usize,
@@ -58,9 +58,10 @@ impl RetryPlanner {
         Some(RetryDecision::QuickRetry(index, after))
     }
 
-    /// Returns the best offer: the first untried one, then the first that may be retried; offers whose provider timed
-    /// out come after all others; then the one whose cooldown ends first.
-    pub(super) fn best_offer(&self, now: Duration) -> RetryDecision {
+    /// Decides on the best offer: an attempt at the first untried one, or else at the first that may be retried; offers
+    /// whose provider timed out come after all others. If no offer is ready, decides to wait for a permit of a full
+    /// offer, or else for the cooldown that ends first, or else to give up.
+    pub(super) fn best_decision(&self, now: Duration) -> RetryDecision {
         let open = || self.offers.iter().enumerate().filter(|(_, state)| state.is_eligible);
         let ready = open()
             .filter(|(_, state)| state.ready_at <= now)

@@ -11,7 +11,7 @@ pub struct AttemptPolicy {
     pub deadline: Duration,
     /// Maximum `Retry-After` of a failed offer for which the planner waits instead of using another offer. Without
     /// another offer it waits for any cooldown that ends before the deadline. Default 0.
-    pub max_wait: Duration,
+    pub max_retry_after: Duration,
     /// Mean delay before a quick retry. The actual delay is random, between half and one and a half times of it.
     /// Default 50 ms.
     pub quick_retry_delay: Duration,
@@ -22,7 +22,7 @@ impl Default for AttemptPolicy {
         Self {
             max_attempts: 4,
             deadline: Duration::MAX,
-            max_wait: Duration::ZERO,
+            max_retry_after: Duration::ZERO,
             quick_retry_delay: Duration::from_millis(50),
         }
     }
@@ -36,7 +36,8 @@ pub struct PlannedOffer {
     /// Gateway's index of the offer's provider: a failed connection, a rejected key and a `Retry-After` apply to all
     /// offers of the provider.
     pub provider: usize,
-    /// End of the cooldown ([`CircuitBreaker::cooldown_until`](crate::CircuitBreaker::cooldown_until)).
+    /// End of the cooldown ([`CircuitBreaker::cooldown_until`](crate::CircuitBreaker::cooldown_until)); `None` without
+    /// one.
     pub cooldown_until: Option<Duration>,
     /// True if a quick retry is useful ([`CircuitBreaker::is_stable`](crate::CircuitBreaker::is_stable)).
     pub is_stable: bool,

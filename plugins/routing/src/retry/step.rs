@@ -22,7 +22,7 @@ pub enum RetryAction {
     WaitForPermit,
     /// Failure caused by the client's request or by the model's output: return its error to the client.
     ReturnError,
-    /// No offer is left, so the client gets a 503.
+    /// End of the attempts: another one is not permitted or not useful, so the client gets a 503.
     GiveUp {
         /// Value of `Retry-After`, 1 to 5 seconds.
         retry_after: u32,

@@ -76,8 +76,8 @@ impl BatchClaim {
         claim().ok_or_else(|| StoreError::corrupt("the claim of a batch"))
     }
 
-    /// Returns true if `row` is a later state of this claim, taken by the same incarnation with the same number and
-    /// still held.
+    /// Returns true if `row` is the same or a later state of this claim: taken by the same incarnation with the same
+    /// number, and still held.
     #[must_use]
     pub fn is_continued_by(&self, row: &BatchClaim) -> bool {
         (self.incarnation, self.number) == (row.incarnation, row.number) && row.state == ClaimState::Held
@@ -227,7 +227,8 @@ impl BatchStore {
         self.take_claim_if(id, seen, incarnation, open.append_operations(fence_guards(alive)))
     }
 
-    /// Takes a claim if the guards of `with` hold.
+    /// Takes a claim in place of the claim `seen` if the guards of `with` hold; returns `None` if one of them fails or
+    /// the claim has changed.
     pub(super) fn take_claim_if(
         &self,
         id: &str,

@@ -10,14 +10,14 @@ use std::collections::HashMap;
 pub struct BatchPage {
     /// Batches of the page.
     pub batches: Vec<BatchRecord>,
-    /// Id of the batch to pass as `after` for the next page; `None` on the last page.
+    /// Id of the batch after which the next page starts; `None` on the last page.
     pub next: Option<String>,
 }
 
 impl BatchStore {
     /// Returns the batches of an account that were created before `after` and pass `is_wanted`, the newest first.
     /// Batches created or removed meanwhile do not shift the page. At most 100,000 batches are read, so a page may have
-    /// fewer batches than `limit` although more follow.
+    /// fewer batches than `limit`, or none, although more follow.
     ///
     /// # Errors
     /// Same as [`Store::scan`](crate::Store::scan).

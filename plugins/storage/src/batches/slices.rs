@@ -71,7 +71,7 @@ pub struct BatchSlice {
     pub first_line: u32,
     /// Number of lines of the slice.
     pub lines: u32,
-    /// Offset of the first line of the slice in the input file.
+    /// Offset in bytes of the first line of the slice in the input file.
     pub offset: u64,
     /// Reason why the slice ended before its last line; `None` while the slice is open. A completed slice has no row.
     pub end: Option<SliceEndReason>,

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 pub enum UnfinishedEntry {
     /// Unfinished batch with this id.
     Batch(String),
-    /// Unfinished slice, and the id of its batch.
+    /// Id of a batch that runs in slices, and one of its unfinished slices.
     Slice(String, BatchSlice),
 }
 
@@ -94,7 +94,7 @@ impl BatchStore {
         page.rows.iter().filter_map(|row| parse_entry(row).ok().flatten())
     }
 
-    /// Calls `each` with all rows of a prefix.
+    /// Calls `each` with every row of the table `Batches` whose key has the prefix; stops at the first error of `each`.
     pub(super) fn for_each_row(
         &self,
         prefix: &[u8],

@@ -11,7 +11,7 @@ pub struct FileQuery<'a> {
     pub key: &'a str,
     /// Purpose to list; `None` for all.
     pub purpose: Option<FilePurpose>,
-    /// Id after which the list starts; the file may be deleted.
+    /// Id of the file after which the list starts, even if it was deleted; `None` for the first page.
     pub after: Option<&'a str>,
     /// True to list the oldest files first.
     pub ascending: bool,

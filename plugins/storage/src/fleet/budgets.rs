@@ -160,8 +160,9 @@ impl SharedFleet {
         Ok(StoredParts { pool: next_amount()?, own: next_amount()? })
     }
 
-    /// Returns a value for each budget, in the same order: true if all its parts together exceed the amount that is
-    /// unspent at `at` (Unix seconds). This happens if the budget was lowered after the parts were drawn.
+    /// Returns a value for each budget (its pool and its limit in micro-credits), in the same order: true if all its
+    /// parts together exceed the amount that is unspent at `at` (Unix seconds). This happens if the budget was lowered
+    /// after the parts were drawn.
     ///
     /// # Errors
     /// Same as [`Store::get`](crate::Store::get).

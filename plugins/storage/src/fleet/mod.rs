@@ -51,7 +51,7 @@ pub struct Incarnation {
 /// Incarnation (one run of a process) of any process of the fleet, with its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerIncarnation {
-    /// Number of the process start within the fleet.
+    /// Number of the incarnation, from 1; never used again.
     pub id: u32,
     /// Number of heartbeats that the incarnation has sent.
     pub beat: i64,

@@ -8,6 +8,7 @@
 //! ```
 //! A gateway without a fleet changes only the balances, not the pools, so it removes the row.
 
+use super::Incarnation;
 use super::rows::{self, POOL_PART_PREFIX, POOL_PREFIX, POOLS_OPENING_KEY, POOLS_READY_KEY};
 use super::shared::SharedFleet;
 use crate::ledger::BalanceRecord;
@@ -42,16 +43,18 @@ pub fn energy_pool_name(account: &str) -> String {
 impl SharedFleet {
     /// Fills the pools from the balances, unless they already agree with the balances or another incarnation is
     /// filling them. `abandoned_by` is a dead incarnation that may have ended before it had filled them. No balance
-    /// may change until the pools are ready.
+    /// may change until the pools are ready. Each transaction is also a heartbeat of `incarnation`, so that other
+    /// processes do not take this one for dead while it fills many pools.
     ///
     /// # Errors
     /// Same as [`crate::Store::apply`].
     pub fn open_pools(
         &self,
-        incarnation: u32,
+        incarnation: &mut Incarnation,
         abandoned_by: Option<u32>,
     ) -> Result<PoolOpeningState, StoreError> {
         let store = self.store();
+        let own = incarnation.id;
         if store.get(META, POOLS_READY_KEY)?.is_some() {
             return Ok(PoolOpeningState::Ready);
         }
@@ -60,20 +63,26 @@ impl SharedFleet {
             None => claim.require_absent(META, POOLS_OPENING_KEY),
             Some(dead) => claim.require_value(META, POOLS_OPENING_KEY, counter_row(i64::from(dead))),
         };
-        match store.apply(claim.put(META, POOLS_OPENING_KEY, counter_row(i64::from(incarnation)))) {
+        match store.apply(claim.put(META, POOLS_OPENING_KEY, counter_row(i64::from(own)))) {
             Ok(()) => {}
             Err(StoreError::Guard { .. }) => return self.pool_state(),
             Err(error) => return Err(error),
         }
-        let is_opening =
-            || Transaction::new().require_value(META, POOLS_OPENING_KEY, counter_row(i64::from(incarnation)));
+        let mut next_batch = || {
+            let beat = counter_row(incarnation.beat);
+            incarnation.beat = incarnation.beat.wrapping_add(1);
+            Transaction::new()
+                .require_value(META, POOLS_OPENING_KEY, counter_row(i64::from(own)))
+                .require_value(META, rows::incarnation_key(own), beat)
+                .put(META, rows::incarnation_key(own), counter_row(incarnation.beat))
+        };
         for prefix in [POOL_PREFIX, POOL_PART_PREFIX] {
-            self.delete_rows(prefix, is_opening)?;
+            self.delete_rows(prefix, &mut next_batch)?;
         }
         let mut after: Option<Vec<u8>> = None;
         loop {
             let page = store.scan(StoreTable::Balances, b"", after.as_deref(), MAX_PAGE_ROWS)?;
-            let mut batch = is_opening();
+            let mut batch = next_batch();
             for row in &page.rows {
                 let balance = BalanceRecord::from_row(&row.value)?;
                 let account = String::from_utf8_lossy(&row.key);
@@ -90,7 +99,7 @@ impl SharedFleet {
                 break;
             }
         }
-        store.apply(is_opening().put(META, POOLS_READY_KEY, b"1").delete(META, POOLS_OPENING_KEY))?;
+        store.apply(next_batch().put(META, POOLS_READY_KEY, b"1").delete(META, POOLS_OPENING_KEY))?;
         Ok(PoolOpeningState::Ready)
     }
 
@@ -127,7 +136,7 @@ impl SharedFleet {
     pub(super) fn delete_rows(
         &self,
         prefix: &[u8],
-        guard: impl Fn() -> Transaction,
+        mut guard: impl FnMut() -> Transaction,
     ) -> Result<(), StoreError> {
         loop {
             let page = self.store().scan(META, prefix, None, MAX_PAGE_ROWS)?;

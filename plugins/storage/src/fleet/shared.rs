@@ -20,13 +20,13 @@ pub(super) const META_TABLE: StoreTable = StoreTable::Meta;
 /// a hundred members that join at the same time.
 const MAX_JOIN_ATTEMPTS: usize = 256;
 const MAX_JOIN_PAUSE: Duration = Duration::from_millis(100);
-/// Number of pool parts that one transaction returns when a dead process is removed from the fleet.
+/// Maximum number of parts of pools that one transaction returns when a dead incarnation is evicted.
 const BURIED_PARTS: usize = 500;
 
 /// Report of an incarnation to its peers, as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerReport {
-    /// Number of the process start that wrote the report.
+    /// Number of the incarnation that wrote the report.
     pub incarnation: u32,
     /// Rows of the report, in order. Extra rows at the end may remain from an earlier, longer report.
     pub rows: Vec<Vec<u8>>,

@@ -33,7 +33,7 @@ fn a_peer_is_dead_only_after_its_beat_was_unchanged_for_the_whole_time() {
     let peer = |id, beat| PeerIncarnation { id, beat, name: Some("a".to_owned()) };
     let mut watch = PeerWatch::new(seconds(10));
     let mut dead = |peers: &[PeerIncarnation], at| {
-        watch.observe(1, peers, seconds(at)).iter().map(|peer| peer.id).collect::<Vec<_>>()
+        watch.observe_and_find_dead(1, peers, seconds(at)).iter().map(|peer| peer.id).collect::<Vec<_>>()
     };
     assert!(dead(&[peer(1, 0), peer(2, 0), peer(3, 0)], 100).is_empty());
     assert!(dead(&[peer(1, 0), peer(2, 0), peer(3, 1)], 109).is_empty());
@@ -41,9 +41,12 @@ fn a_peer_is_dead_only_after_its_beat_was_unchanged_for_the_whole_time() {
     assert!(dead(&[peer(1, 0), peer(2, 1), peer(3, 2)], 130).is_empty());
     let unfinished = PeerIncarnation { name: None, ..peer(4, 9) };
     assert_eq!(dead(&[unfinished], 131), [4]);
-    watch.observe(1, &[peer(2, 1)], seconds(132));
+    watch.observe_and_find_dead(1, &[peer(2, 1)], seconds(132));
     watch.reset();
-    assert!(watch.observe(1, &[peer(2, 1)], seconds(999)).is_empty(), "it was not seen in between");
+    assert!(
+        watch.observe_and_find_dead(1, &[peer(2, 1)], seconds(999)).is_empty(),
+        "it was not seen in between"
+    );
 }
 
 #[test]

@@ -22,7 +22,12 @@ impl PeerWatch {
 
     /// Records the beats of the peers, which were read at `now`. Returns the peers that count as dead, and those whose
     /// eviction was not completed.
-    pub fn observe(&mut self, own: u32, peers: &[PeerIncarnation], now: Duration) -> Vec<PeerIncarnation> {
+    pub fn observe_and_find_dead(
+        &mut self,
+        own: u32,
+        peers: &[PeerIncarnation],
+        now: Duration,
+    ) -> Vec<PeerIncarnation> {
         self.seen.retain(|id, _| peers.iter().any(|peer| peer.id == *id));
         let mut dead = Vec::new();
         for peer in peers.iter().filter(|peer| peer.id != own) {
@@ -48,7 +53,7 @@ impl PeerWatch {
 #[derive(Clone, Copy, Debug)]
 pub struct LeaseTerm {
     dead_after: Duration,
-    /// Time at which the last successful heartbeat was sent.
+    /// Time at which the last successful heartbeat or join was sent; `None` before the first one.
     sent: Option<Duration>,
 }
 

@@ -58,7 +58,7 @@ pub enum CreditNoteOutcome {
 }
 
 impl CreditNoteRecord {
-    /// Returns the part of the row keys that is the same for the credit note and its document.
+    /// Returns the key of the row of the credit note (`kind` is `k`), or the key prefix of its document (`e`).
     fn row_key(&self, kind: u8) -> Vec<u8> {
         key(kind, &[&self.account, &format!("{:04}-{:012}", self.year, self.sequence)])
     }

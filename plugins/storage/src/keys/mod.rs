@@ -11,13 +11,13 @@ use crate::versioned_json::{self, RecordChange};
 use crate::{Store, StoreError, StoreTable, Transaction};
 
 /// Length of a public key id, in characters.
-pub const ID_CHARS: usize = 16;
+pub const KEY_ID_LENGTH: usize = 16;
 const WHAT: &str = "a key";
 
 /// Outcome of a key revocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RevokeOutcome {
-    /// The key was valid and is now revoked.
+    /// The key was not revoked before, and is now.
     Revoked,
     /// The key was revoked before; its first revocation time does not change.
     AlreadyRevoked,
@@ -53,7 +53,7 @@ impl KeyStore {
     /// Returns `Guard` if a key of this id exists, `Format` if the id is not 16 letters and digits or the account is
     /// empty or contains a NUL, and the errors of [`Store::apply`].
     pub fn insert(&self, key: &KeyRecord, entry: &ChangeDescription) -> Result<(), StoreError> {
-        if key.id.len() != ID_CHARS || !key.id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        if key.id.len() != KEY_ID_LENGTH || !key.id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
             return Err(StoreError::Format { what: "a key's id is 16 letters and digits".to_owned() });
         }
         if key.account.is_empty() || key.account.contains('\0') {

@@ -86,7 +86,7 @@ pub struct KeyRecord {
     pub expires: Option<u64>,
     /// Creation time.
     pub created: u64,
-    /// Previous secret of the key, which is accepted for a limited time after a rotation.
+    /// Previous secret of the key, which is accepted for a limited time after a rotation; `None` without such a secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<PreviousSecret>,
     /// Time of the last rotation of the secret, if any.

@@ -5,7 +5,7 @@ use super::{BalanceRecord, LedgerStore, parse_number};
 use crate::{StoreError, StoreTable};
 
 impl LedgerStore {
-    /// Returns the balance of an account.
+    /// Returns the balance of an account; `None` if no entry has changed it.
     ///
     /// # Errors
     /// Same as [`Store::get`](crate::Store::get).

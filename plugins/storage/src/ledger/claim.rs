@@ -174,7 +174,7 @@ fn process_name_key(incarnation: u32) -> Vec<u8> {
     SharedFleet::liveness_row(incarnation).1
 }
 
-/// Returns the incarnation that claimed a chain last, and its row.
+/// Returns the incarnation that claimed a chain last, and the row of this claim; `None` if the chain is not claimed.
 fn holder_of(store: &dyn Store, chain: u32) -> Result<Option<(u32, Vec<u8>)>, StoreError> {
     let Some(row) = store.get(StoreTable::Meta, &claim_key(chain))? else { return Ok(None) };
     let incarnation = parse_counter(Some(&row)).ok().and_then(|incarnation| u32::try_from(incarnation).ok());

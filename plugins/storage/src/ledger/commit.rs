@@ -31,7 +31,8 @@ pub struct RowWrite {
 }
 
 impl RowWrite {
-    /// Returns the size of the row, which counts against [`MAX_EXTRA_ROWS_BYTES`](super::MAX_EXTRA_ROWS_BYTES).
+    /// Returns the size of the row in bytes, which counts against
+    /// [`MAX_EXTRA_ROWS_BYTES`](super::MAX_EXTRA_ROWS_BYTES).
     #[must_use]
     pub fn byte_len(&self) -> usize {
         self.key.len() + self.value.as_ref().map_or(0, Vec::len)
@@ -86,7 +87,8 @@ pub struct LedgerCommit {
     pub audited: Vec<ChangeDescription>,
     /// Further rows written with the commit, in order.
     pub extra_rows: Vec<RowWrite>,
-    /// Position of the writer's journal after the commit. Only a commit with blocks may have one.
+    /// Position of the writer's journal after the commit; `None` leaves the stored position unchanged. Only a commit
+    /// with blocks may have one.
     pub journal: Option<JournalPosition>,
     /// Changes of counters. A commit without blocks may only have some if it also changes a row of one of its fences:
     /// the changed row shows that the counters were already added.
@@ -96,7 +98,8 @@ pub struct LedgerCommit {
 /// Result of a commit that is durable in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AppendOutcome {
-    /// True if the replica has the commit too. Otherwise the next commit or the next opening adds it to the replica.
+    /// True if the replica has the commit too, or if there is no replica. Otherwise the next commit or the next opening
+    /// of the ledger adds the commit to the replica.
     pub replicated: bool,
 }
 

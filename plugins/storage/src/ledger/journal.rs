@@ -125,7 +125,7 @@ impl LedgerJournal {
     /// # Errors
     /// Returns `Io` or `Full` if the files cannot be written.
     pub fn open(folder: &Path, id: JournalId) -> Result<LedgerJournal, StoreError> {
-        permissions::create_dir(folder).map_err(|error| failed(&error))?;
+        permissions::create_private_dir_all(folder).map_err(|error| failed(&error))?;
         let sync = || File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| failed(&error));
         if LedgerJournal::read(folder)?.is_none_or(|stored| stored.id != id) {
             FILE_NAMES.iter().try_for_each(|name| remove_file(&folder.join(name)))?;
@@ -140,10 +140,10 @@ impl LedgerJournal {
         Ok(LedgerJournal { id, active, other })
     }
 
-    /// Moves the files of a journal to other names, so that an operator can examine them; returns their new location.
+    /// Renames the folder of a journal, so that an operator can examine its files; returns the new path.
     ///
     /// # Errors
-    /// Returns `Io` if they cannot be moved.
+    /// Returns `Io` if the folder cannot be renamed.
     pub fn quarantine(folder: &Path, generation: u64) -> Result<PathBuf, StoreError> {
         let apart = folder.with_extension(format!("{generation:016x}.unwritten"));
         fs::rename(folder, &apart)
@@ -178,8 +178,8 @@ impl LedgerJournal {
     }
 
     /// Appends records and syncs them; `last` is the number of the last of these records. `frames` was built with
-    /// [`push_frame`]; `committed` is the number of the last record that the store has, and `limit` the maximum size
-    /// of both files.
+    /// [`push_frame`]; `committed` is the number of the last record that the store has, and `limit` the maximum size of
+    /// both files together, in bytes.
     ///
     /// # Errors
     /// Returns `Full` or `Io`; then nothing was appended. After a partial write, calls fail until its bytes can be

@@ -12,7 +12,7 @@ use crate::{StoreError, StoreTable, Transaction};
 /// Position of a journal in the store: the last of its records that the ledger contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalPosition {
-    /// Number of the journal.
+    /// Random number that identifies the journal.
     pub generation: u64,
     /// Number of the last record of the journal that the ledger contains.
     pub number: u64,

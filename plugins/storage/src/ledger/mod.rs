@@ -187,7 +187,7 @@ impl LedgerStore {
         self.chain
     }
 
-    /// Returns the claim of that chain, see [`LedgerStore::chain`]; `None` for a process that writes alone.
+    /// Returns the claim of the chain that this process writes; `None` for a process that writes alone.
     #[must_use]
     pub const fn claim(&self) -> Option<&ChainClaim> {
         self.claim.as_ref()
@@ -249,8 +249,8 @@ impl LedgerStore {
     /// Returns the time until [`LedgerStore::sync_replica`] is due; `None` if the replica is synced. Each commit
     /// syncs the replica if a sync is due, so the caller has to sync it only if no further commit follows.
     #[must_use]
-    pub fn replica_sync_due(&self) -> Option<Duration> {
-        self.replica.as_ref().and_then(|copies| copies.lock().sync_due())
+    pub fn time_until_replica_sync(&self) -> Option<Duration> {
+        self.replica.as_ref().and_then(|copies| copies.lock().time_until_sync())
     }
 
     /// Syncs the replica; returns true on success. After a failure the next commit or opening repairs it.

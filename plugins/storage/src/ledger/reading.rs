@@ -7,7 +7,7 @@ use super::{EntryBlock, LedgerStore, decompress, parse_number};
 use crate::{StoreError, StoreTable, StoredRow};
 
 impl LedgerStore {
-    /// Returns the bytes of a month's blocks, uncompressed, in the chain that this process writes.
+    /// Returns the total length in bytes of a month's blocks, uncompressed, in the chain that this process writes.
     ///
     /// # Errors
     /// Same as [`Store::get`](crate::Store::get).
@@ -18,7 +18,7 @@ impl LedgerStore {
         self.chain_month_byte_len(self.chain, month)
     }
 
-    /// Returns the bytes of a month's blocks in a chain, uncompressed; 0 without blocks.
+    /// Returns the total length in bytes of a month's blocks in a chain, uncompressed; 0 without blocks.
     pub(super) fn chain_month_byte_len(&self, chain: u32, month: &str) -> Result<u64, StoreError> {
         match self.store.get(StoreTable::Meta, &month_length_key(chain, month))? {
             None => Ok(0),

@@ -20,7 +20,7 @@ use crate::{StoreError, permissions};
 const COMPARED_ENTRIES: u64 = 16_384;
 /// Maximum time from an append to the replica until its sync to disk.
 const SYNC_DELAY: Duration = Duration::from_millis(250);
-/// Maximum number of unsynced entries before the current commit: well below [`COMPARED_ENTRIES`].
+/// Number of unsynced entries from which an append syncs the file at once: well below [`COMPARED_ENTRIES`].
 const MAX_UNSYNCED: u64 = 4_096;
 
 /// Maximum number of repair messages that are stored until [`LedgerReplica::take_repairs`] returns them.
@@ -31,9 +31,9 @@ const MAX_REPAIRS: usize = 24;
 pub(super) struct LedgerReplica {
     folder: PathBuf,
     chain: u32,
-    /// Month of the open replica file, the file, and its length.
+    /// Month of the open replica file, the file, and its length in bytes.
     open: Option<(String, File, u64)>,
-    /// Error of the last failed append or sync; before the next append the files are compared with the store.
+    /// Error of the last append or sync if it failed: before the next append, the files are compared with the store.
     behind: Option<StoreError>,
     unsynced: Option<UnsyncedRange>,
     /// Messages about repairs of files from the store, one sentence for each month.
@@ -52,7 +52,7 @@ impl LedgerReplica {
     /// Opens the replica of a chain in `folder`, created if missing; reads no file.
     pub(super) fn open(folder: &Path, chain: u32) -> Result<LedgerReplica, StoreError> {
         let failed = |error| StoreError::io("open the directory of the ledger's second copy", &error);
-        permissions::create_dir(folder).map_err(failed)?;
+        permissions::create_private_dir_all(folder).map_err(failed)?;
         let folder = folder.canonicalize().map_err(failed)?;
         Ok(LedgerReplica { folder, chain, open: None, behind: None, unsynced: None, repairs: Vec::new() })
     }
@@ -93,7 +93,7 @@ impl LedgerReplica {
     }
 
     /// Returns the time until the next sync is due; `None` if everything is synced.
-    pub(super) fn sync_due(&self) -> Option<Duration> {
+    pub(super) fn time_until_sync(&self) -> Option<Duration> {
         self.unsynced.map(|unsynced| SYNC_DELAY.saturating_sub(unsynced.since.elapsed()))
     }
 

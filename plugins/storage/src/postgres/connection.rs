@@ -83,7 +83,7 @@ fn is_io(error: &tokio_postgres::Error) -> bool {
     false
 }
 
-/// Connects as [`connect`], and names the address of the server in errors. Use it only at a start or a check, where
+/// Connects like [`connect`], and names the address of the server in errors. Use it only at a start or a check, where
 /// operators read the errors; errors of a running store may be shown to others.
 pub(super) async fn connect_with_address_in_errors(
     settings: &ConnectSettings,

@@ -28,7 +28,7 @@ const WATCH_INTERVAL: Duration = Duration::from_millis(250);
 /// Locked identity file in the process's folder, with the token of the last incarnation of this folder.
 pub(super) struct IdentityFile {
     file: File,
-    /// Token of the previous process of this folder.
+    /// Token of the previous process of this folder; `None` for the first one.
     pub(super) previous: Option<String>,
 }
 
@@ -39,7 +39,7 @@ impl IdentityFile {
     /// Returns `Locked` if another process of this machine has it, `Io` if it cannot be written.
     pub(super) fn lock(folder: &Path) -> Result<IdentityFile, StoreError> {
         let failed = |error: &std::io::Error| StoreError::io("lock its folder", error);
-        permissions::create_dir(folder).map_err(|error| failed(&error))?;
+        permissions::create_private_dir_all(folder).map_err(|error| failed(&error))?;
         let mut file = permissions::open_options()
             .read(true)
             .write(true)
@@ -84,11 +84,11 @@ enum JoinAttempt {
     Occupied(HashMap<i32, (i64, String)>),
 }
 
-/// Joins as the process that writes to the database; waits for the death of other incarnations if the database is not
-/// shared.
+/// Joins the processes that write to the database. Unless all of them share it, waits until the other incarnations are
+/// dead: their beats are unchanged for `takeover_after`. `previous` is the token of an incarnation known to be dead.
 ///
 /// # Errors
-/// Returns `InUse` if another process is alive.
+/// Returns `InUse` if the beat of such an incarnation changes during the wait.
 pub(super) async fn join(
     client: &mut Client,
     names: &TableNames,
@@ -222,8 +222,8 @@ impl WriterIncarnation {
         Ok(())
     }
 
-    /// Returns the process name of the live incarnation. If this incarnation is dead, it is the name of another
-    /// process.
+    /// Returns the process name of the live incarnation that joined last. If this incarnation is dead, the name is that
+    /// of another process.
     pub(super) async fn active_process_name(
         client: &Client,
         names: &TableNames,

@@ -14,7 +14,7 @@ use crate::transaction_group::WritesByKey;
 use crate::{StoreError, StoreTable, Transaction, TransactionOp, row};
 
 /// Rows that a group has read and locked.
-pub(super) struct GroupRows {
+pub(super) struct LockedRows {
     /// Rows by disk key; `None` for a row that does not exist.
     stored: HashMap<Vec<u8>, Option<Result<Vec<u8>, StoreError>>>,
     /// Disk keys of the rows that a guard requires to be absent.
@@ -37,7 +37,7 @@ struct TableWrites {
     upserts: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
-impl GroupRows {
+impl LockedRows {
     /// Reads and locks the rows that the guards and additions of the group refer to. Tables and keys are locked in
     /// ascending order, so that writers of several processes do not deadlock.
     pub(super) async fn read_and_lock(

@@ -8,8 +8,8 @@
 //! Every call blocks its thread, while the connections run on a runtime of their own.
 
 mod connection;
-mod group_rows;
 mod incarnation;
+mod locked_rows;
 mod open;
 mod options;
 mod reader;

@@ -27,12 +27,12 @@ const WORKERS: usize = 2;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatabaseReport {
     /// Version of the server, such as `15.4`.
-    pub server: String,
+    pub server_version: String,
     /// True if the tables exist.
     pub has_tables: bool,
     /// Time by the server's clock at the end of the check, Unix seconds.
     pub unix_seconds: i64,
-    /// Check value of the pepper of the API keys; `None` before the first start of a gateway.
+    /// Stored fingerprint of the pepper of the API keys; `None` before the first start of a gateway.
     pub pepper_check: Option<Vec<u8>>,
     /// Sentences about settings of the server that endanger acknowledged writes, and about a connection without TLS.
     pub warnings: Vec<String>,
@@ -94,7 +94,7 @@ pub fn finish_import(options: &PostgresOptions) -> Result<(), StoreError> {
     })
 }
 
-/// Checks the options without a connection; returns a warning for a remote server without TLS.
+/// Checks the options without a connection; returns a warning for a remote server without TLS, otherwise `None`.
 ///
 /// # Errors
 /// Returns `Database` with a description that does not repeat the URL.
@@ -154,7 +154,7 @@ pub fn check_postgres(options: &PostgresOptions) -> Result<DatabaseReport, Store
             true => rows::get(&client, &names, StoreTable::Meta, PEPPER_CHECK_KEY).await?,
             false => None,
         };
-        Ok(DatabaseReport { server, has_tables, unix_seconds, pepper_check, warnings })
+        Ok(DatabaseReport { server_version: server, has_tables, unix_seconds, pepper_check, warnings })
     })
 }
 
@@ -239,7 +239,7 @@ where
         names: names.clone(),
         incarnation,
         status: Arc::clone(&status),
-        heartbeat: takeover_after / BEATS,
+        heartbeat_interval: takeover_after / BEATS,
         client: None,
         seq: 0,
         unanswered: None,

@@ -8,7 +8,7 @@ use super::schema::TableNames;
 use crate::store::{PageBuilder, prefix_end};
 use crate::{MAX_PAGE_BYTES, MAX_PAGE_ROWS, RowPage, RowScan, StoreError, StoreTable, row};
 
-/// Direction of a scan, with the last key of the previous page, after which the scan starts.
+/// Direction of a scan, with the last key of the previous page, after which the scan starts; `None` for the first page.
 #[derive(Clone, Debug)]
 pub(super) enum ScanStart {
     After(Option<Vec<u8>>),

@@ -80,7 +80,7 @@ impl DatabaseStatus {
         }
     }
 
-    /// Returns the length of the current outage.
+    /// Returns the length of the current outage; `None` while the database answers.
     pub(super) fn outage_duration(&self) -> Option<Duration> {
         self.since(&self.lost_since)
     }

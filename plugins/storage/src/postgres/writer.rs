@@ -14,8 +14,8 @@ use tokio_postgres::Client;
 use tokio_postgres::types::Type;
 
 use super::connection::{DatabaseError, connect};
-use super::group_rows::GroupRows;
 use super::incarnation::{IdentityFile, WriterIncarnation};
+use super::locked_rows::LockedRows;
 use super::options::ConnectSettings;
 use super::schema::TableNames;
 use super::status::{DatabaseStatus, WritePermission};
@@ -52,12 +52,12 @@ pub(super) struct GroupWriter {
     pub(super) names: TableNames,
     pub(super) incarnation: WriterIncarnation,
     pub(super) status: Arc<DatabaseStatus>,
-    pub(super) heartbeat: Duration,
+    pub(super) heartbeat_interval: Duration,
     /// Open database connection; `None` while it is lost.
     pub(super) client: Option<Client>,
     /// Number of the last commit of this incarnation.
     pub(super) seq: i64,
-    /// Number and results of a commit whose answer was lost.
+    /// Number and results of a commit whose answer was lost; `None` if there is no such commit.
     pub(super) unanswered: Option<(i64, GroupResults)>,
     /// Lock of the folder, held while the thread runs.
     pub(super) identity: IdentityFile,
@@ -67,11 +67,19 @@ impl GroupWriter {
     /// Writes the queued transactions in groups and sends heartbeats, until every sender of `jobs` is dropped. Then
     /// ends the incarnation.
     pub(super) fn run(mut self, jobs: &Receiver<WriteJob>) {
+        let (mut last_commit, mut last_beat) = (self.seq, Instant::now());
         loop {
-            match jobs.recv_timeout(self.heartbeat) {
+            match jobs.recv_timeout(self.heartbeat_interval.saturating_sub(last_beat.elapsed())) {
                 Ok(first) => self.write_group(first, jobs),
-                Err(RecvTimeoutError::Timeout) => self.send_heartbeat(),
+                Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
+            }
+            // A commit is a heartbeat; a group in which every transaction failed is rolled back and is none.
+            if self.seq != last_commit {
+                (last_commit, last_beat) = (self.seq, Instant::now());
+            } else if last_beat.elapsed() >= self.heartbeat_interval {
+                self.send_heartbeat();
+                last_beat = Instant::now();
             }
         }
         let leaving = async {
@@ -227,7 +235,7 @@ impl GroupWriter {
         // This transaction now has the lock on the incarnation's row and found the old number. So a commit whose
         // answer was lost was not applied, and can no longer be applied.
         self.unanswered = None;
-        let rows = GroupRows::read_and_lock(client, &self.names, group).await?;
+        let rows = LockedRows::read_and_lock(client, &self.names, group).await?;
         let (results, writes) = evaluate_group(group.iter().copied(), |key| rows.stored_row(key));
         if writes.is_empty() {
             client.batch_execute("rollback").await?;

@@ -31,13 +31,13 @@ pub(crate) struct ContentDigest {
 }
 
 impl ContentDigest {
-    /// Counts a row with the fingerprint `mark`.
+    /// Adds a row with the fingerprint `mark` to the number of rows and the sum.
     pub(crate) fn add_fingerprint(&mut self, mark: u64) {
         self.rows = self.rows.wrapping_add(1);
         self.sum = self.sum.wrapping_add(mark);
     }
 
-    /// Subtracts a row with the fingerprint `mark`.
+    /// Subtracts a row with the fingerprint `mark` from the number of rows and the sum.
     pub(crate) fn remove_fingerprint(&mut self, mark: u64) {
         self.rows = self.rows.wrapping_sub(1);
         self.sum = self.sum.wrapping_sub(mark);

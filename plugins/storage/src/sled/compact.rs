@@ -29,7 +29,8 @@ pub struct CompactionOutcome {
 /// A power cut at any moment leaves either the old log or the new one, complete.
 ///
 /// # Errors
-/// Same as [`super::open`]; `Corrupt` if a row is damaged, which needs a repair first.
+/// Same as [`super::open`]; `Format` if the directory has no store, `Corrupt` if a row is damaged, which needs a repair
+/// first.
 pub fn compact(path: &Path, options: StoreOptions) -> Result<CompactionOutcome, StoreError> {
     let folder = StoreDir::acquire(path)?;
     if !folder.has_store() {

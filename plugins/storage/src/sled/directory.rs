@@ -48,7 +48,7 @@ impl StoreDir {
     /// Locks the directory, creates it if missing, and completes or reverts an operation that a crash interrupted.
     pub(crate) fn acquire(root: &Path) -> Result<StoreDir, StoreError> {
         let failed = |error| StoreError::io("open its directory", &error);
-        permissions::create_dir(root).map_err(failed)?;
+        permissions::create_private_dir_all(root).map_err(failed)?;
         // Absolute path, so that a later change of the working directory has no effect.
         let root = root.canonicalize().map_err(failed)?;
         let lock = permissions::open_options()

@@ -27,7 +27,7 @@ pub(crate) struct SledEngine {
     /// Keys that were written since the running copy of all rows began; `None` while no copy runs.
     pub(crate) changed_keys: Mutex<Option<BTreeSet<Vec<u8>>>>,
     /// Number and checksum of the rows that the store must contain.
-    pub(crate) marker: Mutex<ContentDigest>,
+    pub(crate) content_digest: Mutex<ContentDigest>,
     group_file: GroupNumberFile,
     /// Progress of a running verification; `None` while none runs.
     pub(crate) verify_pass: Mutex<Option<VerifyProgress>>,
@@ -49,7 +49,7 @@ impl SledEngine {
             write_lock: Mutex::new(()),
             changed_keys: Mutex::new(None),
             scan_lock: Mutex::new(()),
-            marker: Mutex::new(ContentDigest::default()),
+            content_digest: Mutex::new(ContentDigest::default()),
             group_file: GroupNumberFile::open(&folder.group_file_path())?,
             verify_pass: Mutex::new(None),
             last_reopen: Mutex::new(None),
@@ -97,14 +97,14 @@ impl SledEngine {
         }
     }
 
-    /// Writes a group of rows and syncs; the rows are durable on return. The caller must hold `write_lock`.
+    /// Writes a group of rows and syncs; after `Ok` the rows are durable. The caller must hold `write_lock`.
     pub(crate) fn commit(&self, writes: WritesByKey) -> Result<(), CommitError> {
         let live = self.sled.read();
         let live = live.as_ref().ok_or_else(|| CommitError::Write(self.closed_error()))?;
         if let Some(touched) = self.changed_keys.lock().as_mut() {
             touched.extend(writes.iter().map(|(key, _)| key.clone()));
         }
-        let mut tip = *self.marker.lock();
+        let mut tip = *self.content_digest.lock();
         let mut sealed = Vec::with_capacity(writes.len() + 1);
         let mut marks = Vec::with_capacity(writes.len());
         for (key, value) in writes {
@@ -138,7 +138,7 @@ impl SledEngine {
             *survey = None;
             return Err(fault);
         }
-        *self.marker.lock() = tip;
+        *self.content_digest.lock() = tip;
         self.group_file.write(tip.groups);
         Ok(())
     }
@@ -161,7 +161,7 @@ impl SledEngine {
                 "its log lacks the last {missing} acknowledged commits"
             )));
         }
-        *self.marker.lock() = tip;
+        *self.content_digest.lock() = tip;
         Ok(())
     }
 
@@ -186,7 +186,7 @@ impl SledEngine {
 /// Progress of a verification: the rows counted up to a key.
 #[derive(Debug, Default)]
 pub(crate) struct VerifyProgress {
-    /// Cursor: the greatest key that the scan has read so far.
+    /// Cursor: the greatest key that the scan has read so far; `None` before the first row.
     pub(crate) cursor: Option<Vec<u8>>,
     /// Count and checksum of the rows up to the cursor, updated with concurrent writes.
     pub(crate) counted: ContentDigest,

@@ -34,7 +34,7 @@ const LONG_ROW_BYTES: usize = 1024;
 const MAX_UNTOUCHED_ROWS: usize = 64;
 
 /// Interval in ms at which sled compacts rows to free old log segments. Each time it also syncs and wakes all its
-/// threads. Durability comes from `sync` here, so sled's default of 500 ms is of no use.
+/// threads. Durability comes from [`SledHandle::sync_to_disk`], so sled's default of 500 ms is of no use.
 const COMPACT_INTERVAL_MS: u64 = 2_000;
 
 /// Open sled database, with a second descriptor of its log.

@@ -21,7 +21,7 @@ const CHUNK_BYTES: usize = 1 << 20;
 pub struct RepairOutcome {
     /// Number of rows in the new store.
     pub saved: u64,
-    /// Number of rows whose checksum did not match.
+    /// Number of damaged rows; after an error of sled, which makes it read some rows again, a row may count repeatedly.
     pub damaged: u64,
     /// True if sled iterated over all its rows; if false, there may be further rows that were not read.
     pub complete: bool,
@@ -120,7 +120,7 @@ fn try_repair(
 
 fn copy_files(from: &Path, to: &Path, without: &[&str]) -> Result<(), StoreError> {
     let failed = |error| StoreError::io("copy its files", &error);
-    permissions::create_dir(to).map_err(failed)?;
+    permissions::create_private_dir_all(to).map_err(failed)?;
     for entry in fs::read_dir(from).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let name = entry.file_name();

@@ -32,7 +32,7 @@ impl ReserveFile {
         }
     }
 
-    /// Creates the file, if it does not exist.
+    /// Creates the file, unless it exists with its full size.
     ///
     /// # Errors
     /// Returns `Full` if there is not enough free space; then no space is used.

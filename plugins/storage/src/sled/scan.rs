@@ -77,8 +77,8 @@ fn split_key(key: &[u8]) -> Result<(StoreTable, &[u8]), StoreError> {
     known.ok_or_else(|| StoreError::Format { what: "a row of an unknown table".to_owned() })
 }
 
-/// Implements [`crate::Store::verify_with_progress`]. Writes are paused briefly for each chunk, so that every concurrent write
-/// is counted once: by the writer if its key is before the cursor, otherwise by the scan.
+/// Implements [`crate::Store::verify_with_progress`]. Writes are paused briefly for each chunk, so that every
+/// concurrent write is counted once: by the writer if its key is before the cursor, otherwise by the scan.
 pub(crate) fn verify(engine: &SledEngine, read: &mut dyn FnMut(u64)) -> Result<VerifyOutcome, StoreError> {
     let _alone = engine.scan_lock.lock();
     *engine.verify_pass.lock() = Some(VerifyProgress::default());
@@ -92,7 +92,7 @@ pub(crate) fn verify(engine: &SledEngine, read: &mut dyn FnMut(u64)) -> Result<V
         read(verified.rows - before);
         match result {
             Ok(true) => {}
-            Ok(false) => break Ok((survey.counted, *engine.marker.lock())),
+            Ok(false) => break Ok((survey.counted, *engine.content_digest.lock())),
             Err(error) => break Err(error),
         }
     };

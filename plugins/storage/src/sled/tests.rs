@@ -260,7 +260,7 @@ fn a_failed_read_of_a_commit_does_not_change_the_counts_of_a_verification() {
     fill(&*open(dir.path(), small()).unwrap(), 10);
     let engine = SledEngine::open(StoreDir::acquire(dir.path()).unwrap(), small()).unwrap();
     let key = |n: u32| row::disk_key(StoreTable::Meta, &n.to_be_bytes());
-    let counted = *engine.marker.lock();
+    let counted = *engine.content_digest.lock();
     *engine.verify_pass.lock() = Some(engine::VerifyProgress { cursor: Some(key(u32::MAX)), counted });
     let unreadable = |key| {
         *engine.sled.read().as_ref().unwrap().unreadable_key.lock() = key;
@@ -275,6 +275,6 @@ fn a_failed_read_of_a_commit_does_not_change_the_counts_of_a_verification() {
     assert_eq!(counts(), Some((counted.rows, counted.sum)));
     unreadable(None);
     write().unwrap();
-    let marker = *engine.marker.lock();
+    let marker = *engine.content_digest.lock();
     assert_eq!((counts(), marker.rows), (Some((marker.rows, marker.sum)), 8));
 }

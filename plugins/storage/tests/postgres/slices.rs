@@ -1,7 +1,9 @@
 //! Slices of batches that two processes claim and remove at the same moment.
 
 use crate::{elsewhere, server::PostgresServer};
-use penstock_storage::batches::{BatchRecord, BatchSlice, BatchState, BatchStore, record_rows, slicing_rows};
+use penstock_storage::batches::{
+    BatchRecord, BatchSlice, BatchState, BatchStore, batch_row_writes, slicing_rows,
+};
 use penstock_storage::{StoreSharing, StoreTable, Transaction, open_postgres};
 use std::sync::Barrier;
 
@@ -24,7 +26,8 @@ fn a_slice_is_either_claimed_or_removed() {
         ending.insert(&record, Transaction::new()).unwrap();
         let claim = ending.take_claim(&id, None, 1, None).unwrap().unwrap();
         (record.state, record.slices) = (BatchState::InProgress, Some(SLICES));
-        let rows = record_rows(&record, Some(&[0; 8])).unwrap().into_iter().chain(slicing_rows(&id, &slices));
+        let rows =
+            batch_row_writes(&record, Some(&[0; 8])).unwrap().into_iter().chain(slicing_rows(&id, &slices));
         let division = rows.fold(Transaction::new(), |division, row| match row.value {
             Some(value) => division.put(row.table, row.key, value),
             None => division.delete(row.table, row.key),

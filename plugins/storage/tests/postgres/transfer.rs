@@ -68,7 +68,7 @@ fn a_check_changes_nothing_and_names_what_is_missing() {
     let folder = tempfile::tempdir().unwrap();
     let options = elsewhere(&server.options(), &folder);
     let report = check_postgres(&options).unwrap();
-    assert!(!report.has_tables && report.server.starts_with(|digit: char| digit.is_ascii_digit()));
+    assert!(!report.has_tables && report.server_version.starts_with(|digit: char| digit.is_ascii_digit()));
     assert!(report.warnings.iter().any(|warning| warning.contains("fsync")), "{report:?}");
     drop(open_postgres(&options).unwrap());
     assert!(check_postgres(&options).unwrap().has_tables);

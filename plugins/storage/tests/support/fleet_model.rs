@@ -318,7 +318,7 @@ impl Replica {
     fn bury_dead(&mut self, now: Duration) -> u32 {
         let own = self.incarnation.map_or(0, |incarnation| incarnation.id);
         let Ok(peers) = self.fleet.incarnations() else { return 0 };
-        let dead = self.watch.observe(own, &peers, now);
+        let dead = self.watch.observe_and_find_dead(own, &peers, now);
         let evicted = dead.iter().filter(|peer| matches!(self.fleet.evict(peer), Ok(true)));
         u32::try_from(evicted.count()).unwrap()
     }

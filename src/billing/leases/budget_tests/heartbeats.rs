@@ -1,4 +1,4 @@
-//! Draws of the heartbeats for budgets that run short.
+//! Refill of leases of budgets by heartbeats.
 
 use super::*;
 
@@ -6,7 +6,7 @@ use super::*;
 fn parts(gateway: &Gateway) -> Vec<i64> {
     LeasedBudget::uncovered_budgets(&gateway.principal, u64::MAX)
         .iter()
-        .map(LeasedBudget::available)
+        .map(LeasedBudget::unreserved_amount)
         .collect()
 }
 

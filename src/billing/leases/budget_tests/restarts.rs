@@ -80,7 +80,7 @@ async fn charges_that_a_start_replays_are_no_spending_of_its_first_second() {
     let leases = second.ledger.leases().unwrap();
     assert_eq!(leases.pools.lock().len(), 1);
     second.ledger.adjust_leases(false);
-    assert!(leases.pools.lock().values().all(|state| state.second == 0 && state.rate == 0));
+    assert!(leases.pools.lock().values().all(|state| state.spent_last_second == 0 && state.rate == 0));
 }
 
 #[tokio::test]
@@ -92,5 +92,5 @@ async fn an_amount_that_was_spent_before_its_lease_had_a_state_is_no_spending_of
     assert!(gateway.serve(100, 60).await);
     gateway.ledger.adjust_leases(false);
     let leases = gateway.ledger.leases().unwrap();
-    assert!(leases.pools.lock().values().all(|state| state.second == 60));
+    assert!(leases.pools.lock().values().all(|state| state.spent_last_second == 60));
 }

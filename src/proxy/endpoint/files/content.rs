@@ -112,7 +112,7 @@ fn etag(file: &FileRecord) -> String {
 async fn open_file(x: &Exchange<'_>, file: FileRecord) -> Result<OpenedFile, FileError> {
     let files = x.app.files.clone();
     let opened = tokio::task::spawn_blocking(move || {
-        let contents = files.open_contents(&file).map_err(FileError::Disk)?;
+        let contents = files.open_contents(&file).map_err(FileError::Io)?;
         Ok(Arc::new((file, contents)))
     });
     opened.await.unwrap_or(Err(FileError::ThreadEnded))
@@ -128,7 +128,7 @@ async fn read_slice(x: &Exchange<'_>, opened: &OpenedFile, range: &Range<u64>) -
 /// the client. While the bucket is unreachable, no file can be read: that is logged as such, at most once a minute.
 pub fn log_file_failure(id: &str, failed: FileError) -> ApiError {
     static OUTAGES: ThrottledLog = ThrottledLog::with_interval(Duration::from_secs(60));
-    if let FileError::Disk(error) = &failed {
+    if let FileError::Io(error) = &failed {
         match BucketError::from_io_error(error) {
             Some(BucketError::Unreachable(why)) => {
                 OUTAGES.log(Instant::now(), |times| tracing::warn!(name: "bucket_unreachable", why, times));

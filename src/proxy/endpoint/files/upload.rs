@@ -75,7 +75,7 @@ impl Endpoint for UploadFile {
             let read = timeout(within, receive_form(x, form, cap)).await;
             let read = read.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::RequestTimeout)));
             let body_done = x.caller.is_body_done();
-            x.finish_body_read(body_done);
+            x.record_body_end(body_done);
             let (writer, fields) = read?;
             let record = store_file(x, writer, fields).await?;
             let body = file_object(&record, x.app.file_expiry_check()).to_string();

@@ -130,7 +130,7 @@ fn parameters(row: &Operation, path: &str) -> Vec<Value> {
     let mut parameters: Vec<Value> = path.contains("{id}").then(id).into_iter().collect();
     parameters.extend(row.query.iter().map(|written| query_parameter_schema(written)));
     let header = |name: &&str| json!({ "name": name, "in": "header", "schema": { "type": "string" } });
-    parameters.extend(row.headers.iter().map(header));
+    parameters.extend(row.request_headers.iter().map(header));
     parameters
 }
 

@@ -30,9 +30,9 @@ pub struct Operation {
     /// Query parameters: a name, or `name minimum maximum default` for an integer.
     pub query: &'static [&'static str],
     /// Names of the request headers.
-    pub headers: &'static [&'static str],
+    pub request_headers: &'static [&'static str],
     /// Possible errors in addition to those that the kind of work has.
-    pub codes: &'static [ErrorCode],
+    pub error_codes: &'static [ErrorCode],
     /// Schemas that no other endpoint uses, as the members of a JSON object. Schemas of several endpoints are in
     /// `schemas.json`.
     pub schemas: &'static str,
@@ -59,7 +59,17 @@ impl Operation {
         summary: &'static str,
         answers: ResponseSchemas,
     ) -> Self {
-        Self { summary, tag, work, body: None, answers, query: &[], headers: &[], codes: &[], schemas: "" }
+        Self {
+            summary,
+            tag,
+            work,
+            body: None,
+            answers,
+            query: &[],
+            request_headers: &[],
+            error_codes: &[],
+            schemas: "",
+        }
     }
 
     /// Adds a body of a content type and a schema.
@@ -76,13 +86,13 @@ impl Operation {
 
     /// Sets the request headers of the endpoint.
     pub const fn with_request_headers(mut self, headers: &'static [&'static str]) -> Self {
-        self.headers = headers;
+        self.request_headers = headers;
         self
     }
 
     /// Sets the possible errors in addition to those that the kind of work has.
     pub const fn with_error_codes(mut self, codes: &'static [ErrorCode]) -> Self {
-        self.codes = codes;
+        self.error_codes = codes;
         self
     }
 }
@@ -161,7 +171,7 @@ pub fn error_codes(row: &Operation, open: bool, has_id: bool) -> Vec<ErrorCode> 
             codes.extend([ErrorCode::NotFound, ErrorCode::Conflict, ErrorCode::StorageFull])
         }
     }
-    codes.extend_from_slice(row.codes);
+    codes.extend_from_slice(row.error_codes);
     codes.sort_by_key(|code| (code.spec().status, code.spec().code));
     codes.dedup();
     codes

@@ -69,7 +69,7 @@ async fn create_response(x: &mut Exchange<'_>, body: Bytes) -> Result<CreatedRes
     let (resolved, storage) = stored_conversation(x, body.clone()).await?;
     let ask = validate_responses_request_with_storage(
         resolved,
-        &x.config.admission,
+        &x.config.request_limits,
         ResponsesPurpose::Generate,
         &storage,
     )?;

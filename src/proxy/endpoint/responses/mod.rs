@@ -73,11 +73,14 @@ impl Endpoint for CreateResponse {
                     return background::create_and_send_response(x, body).await;
                 }
                 let (body, storage) = stored_conversation(x, body).await?;
-                return failover::serve_request(x, RequestBody::StoredResponse(body, Box::new(storage)))
-                    .await;
+                return failover::serve_request(
+                    x,
+                    RequestBody::ResponsesWithStorage(body, Box::new(storage)),
+                )
+                .await;
             }
             let parse = |body, live: &ConfigSnapshot| {
-                validate_responses_request(body, &live.admission, ResponsesPurpose::Generate)
+                validate_responses_request(body, &live.request_limits, ResponsesPurpose::Generate)
             };
             failover::serve_request(x, RequestBody::Json(body, parse)).await
         })
@@ -149,7 +152,8 @@ impl Endpoint for CountInputTokens {
             }
             let default = x.config.settings.default_models.count_tokens.as_deref();
             let purpose = ResponsesPurpose::Count(default);
-            let ask = validate_responses_request_with_storage(body, &x.config.admission, purpose, &storage)?;
+            let ask =
+                validate_responses_request_with_storage(body, &x.config.request_limits, purpose, &storage)?;
             let Some(count) = count_prompt(x, &ask).await? else { return Ok(WriteOutcome::Disconnected) };
             let body = format!("{{\"object\":\"response.input_tokens\",\"input_tokens\":{}}}", count.tokens);
             Ok(send_token_count(x, &count, body).await)

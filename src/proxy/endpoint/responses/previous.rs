@@ -42,11 +42,11 @@ pub(super) async fn load_stored_response_access(
             }
         },
     };
-    Ok(StoredResponseAccess { access, previous })
+    Ok(StoredResponseAccess { store_permission: access, previous })
 }
 
-/// Returns the id in a body that is not validated yet; `None` if the member does not have the expected form. Such a
-/// body is refused later.
+/// Returns the id in a body that is not validated yet; `None` if the body has no id, or a malformed one, for which it
+/// is refused later.
 fn previous_response_id(body: &[u8]) -> Option<Cow<'_, str>> {
     memmem::find(body, MEMBER.as_bytes())?;
     let mut members = json::members(body);

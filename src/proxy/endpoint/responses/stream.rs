@@ -21,8 +21,8 @@ const STARTING_AFTER: &str = "starting_after: expected the sequence_number of an
 const STREAM: &str = "stream: expected true or false.";
 const NO_STREAM: &str = "starting_after: only a stream starts after an event; send stream=true too.";
 
-/// Parses the query: returns `None` if it requests no stream, else the number of the event after which the stream
-/// starts.
+/// Parses the query. Returns `None` if it requests no stream; otherwise the number of the event after which the stream
+/// starts, or `Some(None)` if it starts with the first event.
 ///
 /// # Errors
 /// Returns 400 if `stream` is no boolean, or if the number is invalid or comes without a stream.

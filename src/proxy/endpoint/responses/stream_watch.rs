@@ -38,9 +38,9 @@ pub(super) enum StreamInterruption {
 /// Watch over one stream. It holds the permit of the stream.
 pub(super) struct StreamWatch {
     client: ClientWatch,
-    /// Changes of a response that this process runs.
+    /// Changes of the response; `None` if it does not run in this process.
     changes: Option<ResponseWatcher>,
-    /// End of the stream while the process drains.
+    /// Time at which the stream ends because the process drains; `None` while it does not drain.
     drain_end: Option<Instant>,
     parts: IncludedParts,
     _permit: BackgroundStreamPermit,

@@ -57,9 +57,9 @@ pub(super) struct ChoiceOutcome {
     ended: Result<WriteOutcome, ApiError>,
     /// True if all candidates were at their limit.
     pub(super) is_provider_full: bool,
-    /// Usage of the choice, and its offer.
-    pub(super) part: Option<ChoiceUsage>,
-    pub(super) finish: Option<FinishReason>,
+    /// Usage of the choice, and its offer; `None` if the choice was not settled.
+    pub(super) usage: Option<ChoiceUsage>,
+    pub(super) finish_reason: Option<FinishReason>,
     /// Body of the choice, if it is not a stream.
     pub(super) body: Bytes,
     spent: settle::FailedAttemptEnergy,
@@ -139,7 +139,7 @@ impl ChoiceOutcome {
             Ok(WriteOutcome::Disconnected) => Some(StopReason::Disconnected),
             // A choice that failed by itself has usage only if its delivered part is charged.
             Err(refusal) => {
-                Some(StopReason::Refused { refusal: refusal.clone(), is_charged: self.part.is_some() })
+                Some(StopReason::Refused { refusal: refusal.clone(), is_charged: self.usage.is_some() })
             }
         }
     }
@@ -200,8 +200,8 @@ pub(super) fn request_choice<'s>(
         drop(x);
         let mut body = BytesMut::new();
         line.take_response().iter().for_each(|piece| body.extend_from_slice(piece));
-        let (part, finish) = line.take_choice_usage();
+        let (usage, finish_reason) = line.take_choice_usage();
         let body = body.freeze();
-        ChoiceOutcome { index, ended, is_provider_full, part, finish, body, spent, record }
+        ChoiceOutcome { index, ended, is_provider_full, usage, finish_reason, body, spent, record }
     })
 }

@@ -98,7 +98,7 @@ pub(super) async fn request_choices(
     let waiting = (wanted.from..run.request.n).collect();
     let (mut ends, halt) = run_choices(run, &seed, waiting, wanted.suspect.is_some()).await;
     ends.sort_by_key(|end| end.index);
-    parts.extend(ends.iter_mut().filter_map(|end| end.part.take()));
+    parts.extend(ends.iter_mut().filter_map(|end| end.usage.take()));
     match halt {
         None => {
             if let Some(offer) = &wanted.suspect {
@@ -124,8 +124,8 @@ pub(super) async fn request_choices(
 }
 
 /// Requests the choices, as many at a time as there are permits, and sends the pieces of their streams to the client.
-/// Returns the choices that have ended. With `first_alone`, the other choices are requested only after the first has
-/// begun to answer.
+/// Returns the choices that have ended, and the reason if no more are requested. With `first_alone`, the other choices
+/// are requested only after the first has begun to answer.
 async fn run_choices(
     run: &mut FailoverRun<'_, '_>,
     seed: &SharedChoiceState<'_>,
@@ -285,7 +285,7 @@ async fn finish_stream(
     total: TokenUsage,
 ) -> WriteOutcome {
     if let Some(reply) = run.translation.as_mut() {
-        let finishes = ends.iter().filter_map(|end| Some((end.index, end.finish?)));
+        let finishes = ends.iter().filter_map(|end| Some((end.index, end.finish_reason?)));
         finishes.for_each(|(choice, finish)| reply.record_choice_finish(choice, finish));
     }
     let mut response = JoinedResponse { run: &mut *run, total, parts, joined: Vec::new() };

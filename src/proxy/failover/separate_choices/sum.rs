@@ -12,9 +12,9 @@ pub(crate) struct ChoiceUsage {
     /// Offer of the choice.
     pub(crate) offer: Arc<OfferState>,
     /// Usage that the client is charged for.
-    pub(crate) done: TokenUsage,
+    pub(crate) charged_usage: TokenUsage,
     /// Usage of this offer; it differs from the charged usage if other offers did a part of the work.
-    pub(crate) own: TokenUsage,
+    pub(crate) provider_usage: TokenUsage,
     /// Energy that the provider measured.
     pub(crate) measured: Option<MeasuredEnergy>,
     /// Duration of the attempt.
@@ -22,7 +22,7 @@ pub(crate) struct ChoiceUsage {
 }
 
 impl ChoiceUsage {
-    /// Returns the usage of a stream that ended before all choices were complete.
+    /// Returns the usage of a stream that ended before all choices were complete; `None` if the stream had no content.
     pub(super) fn from_partial_stream(
         run: &FailoverRun<'_, '_>,
         reply: &dyn StreamTranslation,
@@ -33,13 +33,19 @@ impl ChoiceUsage {
             .usage()
             .unwrap_or_else(|| run.request.estimate_unreported_usage(reply.delivered_text_bytes()));
         let took = run.exchange.record.attempts.last().map_or(Duration::ZERO, |note| note.duration);
-        Some(Self { offer, done, own, measured: reply.measured_energy(), took })
+        Some(Self {
+            offer,
+            charged_usage: done,
+            provider_usage: own,
+            measured: reply.measured_energy(),
+            took,
+        })
     }
 }
 
 /// Returns the sum of the charged usage.
 pub(super) fn total_usage(parts: &[ChoiceUsage]) -> TokenUsage {
-    parts.iter().fold(TokenUsage::default(), |sum, part| add_usage(sum, part.done))
+    parts.iter().fold(TokenUsage::default(), |sum, part| add_usage(sum, part.charged_usage))
 }
 
 fn add_usage(sum: TokenUsage, more: TokenUsage) -> TokenUsage {
@@ -67,7 +73,7 @@ pub(super) fn settle_choices(run: &mut FailoverRun<'_, '_>, parts: Vec<ChoiceUsa
     let (mut own, mut took) = (TokenUsage::default(), Duration::ZERO);
     for part in &parts {
         if Arc::ptr_eq(&part.offer, &primary) {
-            own = add_usage(own, part.own);
+            own = add_usage(own, part.provider_usage);
             took += part.took;
         } else {
             run.failed_usage.add_uncharged_work(part);

@@ -51,7 +51,8 @@ pub(in super::super) async fn write_stream_end(
     write_outcome(run.exchange.caller.write_response_body(piece, true).await)
 }
 
-/// Creates a translation that is used only to write an error in the client's dialect, if no provider answered.
+/// Creates a translation that is used only to write an error in the client's dialect, if no provider answered; `None`
+/// if the first candidate has none.
 pub(in super::super) fn error_only_translation(
     run: &FailoverRun<'_, '_>,
 ) -> Option<Box<dyn StreamTranslation>> {

@@ -6,7 +6,7 @@ use super::*;
 fn results_are_retained_from_their_last_line_on() {
     let directory = TestDirectory::new();
     let files = directory.open();
-    let record = files.new_output(OWNER, "out.jsonl".to_owned(), "/v1/rerank", NOW).unwrap();
+    let record = files.create_output(OWNER, "out.jsonl".to_owned(), "/v1/rerank", NOW).unwrap();
     directory.store.apply(FileStore::insert_operations(&record).unwrap()).unwrap();
     // The batch took longer than the retention period.
     let (end, retention) = (NOW.as_secs() + 90_000, 3_600);

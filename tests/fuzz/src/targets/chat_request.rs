@@ -17,7 +17,8 @@ pub fn check(bytes: &[u8]) {
     assert!((1..=10).contains(&ask.n));
     assert!(ask.prompt_bytes <= bytes.len());
     for field in &ask.members.0 {
-        let inside: Value = serde_json::from_slice(&bytes[field.value.clone()]).expect("a field is a value");
+        let inside: Value =
+            serde_json::from_slice(&bytes[field.value_range.clone()]).expect("a field is a value");
         assert_eq!(value.get(&*field.name), Some(&inside).filter(|_| value.get(&*field.name).is_some()));
     }
     // The edits are in order and do not overlap, and the edited request is accepted.

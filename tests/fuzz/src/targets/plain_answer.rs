@@ -70,7 +70,7 @@ pub fn check(bytes: &[u8]) {
     };
     let shapes = penstock_embeddings::ADAPTERS
         .iter()
-        .chain(penstock_media::image::ADAPTERS)
+        .chain(penstock_media::image::IMAGE_ADAPTERS)
         .chain(penstock_media::speech::TRANSCRIPTION_ADAPTERS);
     for shape in shapes {
         let ask = ask(shape.kind(), choice);

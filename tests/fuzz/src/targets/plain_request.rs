@@ -23,7 +23,7 @@ pub fn check(bytes: &[u8]) {
     let abilities = abilities(choice);
     for ask in asks.into_iter().flatten() {
         let target = target(Dialect::Chat, &abilities);
-        let all = penstock_embeddings::ADAPTERS.iter().chain(penstock_media::image::ADAPTERS);
+        let all = penstock_embeddings::ADAPTERS.iter().chain(penstock_media::image::IMAGE_ADAPTERS);
         for shape in all.chain(penstock_media::speech::TRANSCRIPTION_ADAPTERS) {
             if shape.kind() != ask.kind {
                 continue;

@@ -24,7 +24,7 @@ pub fn check(bytes: &[u8]) {
         return;
     }
     if let Ok(Some(file)) = FileStore::new(store.clone()).get("k") {
-        let (_, _, row) = FileStore::record_row(&file).expect("what was read can be written");
+        let (_, _, row) = FileStore::encoded_row(&file).expect("what was read can be written");
         let again = open_in_memory();
         again.apply(Transaction::new().put(StoreTable::Files, *b"k", row)).expect("a row");
         assert_eq!(FileStore::new(again).get("k").ok().flatten(), Some(file));
