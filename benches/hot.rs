@@ -77,8 +77,8 @@ fn target(abilities: &OfferCapabilities) -> AttemptTarget<'_> {
         max_tokens: None,
         adjustment: penstock_core::RequestAdjustment::default(),
         answer_model: "org/model",
-        id: "4b8e3f0a",
-        created: 1_763_650_000,
+        answer_id: "4b8e3f0a",
+        answer_created: 1_763_650_000,
     }
 }
 

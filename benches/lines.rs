@@ -151,7 +151,7 @@ async fn lines(app: &Arc<AppState>, key: &str, file: &std::path::Path) -> f64 {
                     body: Bytes::from_static(ASK.as_bytes()),
                     cancel,
                     interrupted: CancellationToken::default(),
-                    class: LineOrigin::Batch,
+                    origin: LineOrigin::Batch,
                 };
                 let executor = app.batch_context.executor.get().unwrap();
                 done.send(executor.execute(ask).await).await.ok();
@@ -175,7 +175,7 @@ async fn keep(app: Arc<AppState>, mut ended: mpsc::Receiver<LineResponse>, file:
             assert_eq!(done.status, 200, "{:?}", done.body);
             done.body.iter().for_each(|piece| text.extend_from_slice(piece));
             text.push(b'\n');
-            ends.extend(done.end);
+            ends.extend(done.hold_end);
         }
         count += ends.len() as u64;
         bytes += text.len() as u64;

@@ -142,8 +142,8 @@ fn plan(c: &mut Criterion) {
         });
         // The known session is the most expensive case: an offer has answered it before, so the offers are scored
         // with and without the saving by that offer's prompt cache.
-        let offer = live.offers.first().unwrap().cache.offer_identity_hash();
-        for record in [None, Some(SessionRecord { offer, tokens: 400 })] {
+        let offer = live.offers.first().unwrap().cache_affinity.offer_identity_hash();
+        for record in [None, Some(SessionRecord { offer_hash: offer, tokens: 400 })] {
             let name = if record.is_some() { "known" } else { "new" };
             group.bench_function(format!("{providers} offers, speed, {name} session"), |bencher| {
                 bencher.iter_custom(|rounds| {

@@ -17,7 +17,7 @@ use penstock_storage::ledger::{EntryBlock, LedgerCommit, LedgerStore, LedgerTip}
 use penstock_storage::{StoreOptions, open};
 use penstock_usage::{
     HourNumber, PriceClass, RollupDimensions, UsageGrouping, UsageOutcome, UsageRange, UsageReport,
-    UsageSums, encode, row_key,
+    UsageSums, encode_row_value, row_key,
 };
 use rust_decimal::Decimal;
 use std::hint::black_box;
@@ -82,7 +82,7 @@ fn fill(ledger: &LedgerStore, first: HourNumber) {
     for hour in 0..DAYS * 24 {
         for (key, model) in (0..KEYS).flat_map(|key| (0..MODELS).map(move |model| (key, model))) {
             let cell = cell(HourNumber(first.0 + hour), key, model);
-            rows.push((row_key(&cell), encode(&cell, &sums(hour + key + model))));
+            rows.push((row_key(&cell), encode_row_value(&cell, &sums(hour + key + model))));
         }
         if rows.len() > 50_000 {
             ledger.write_rollups(&std::mem::take(&mut rows)).unwrap();
