@@ -220,7 +220,7 @@ fn rotate(vault: &OpenStorage, asked: &AdminRequest) -> Result<KeyChangeResponse
         .number_in_range("overlap_seconds", 0, DEFAULT_AND_MAX_OVERLAP_SECONDS.1)?
         .into_option()
         .unwrap_or(DEFAULT_AND_MAX_OVERLAP_SECONDS.0);
-    let key = ApiKey::with_new_secret(&asked.id, &mut fill_random).ok_or_else(key_not_found)?;
+    let key = ApiKey::generate_for_id(&asked.id, &mut fill_random).ok_or_else(key_not_found)?;
     let digest = KeyDigest(penstock_auth::key_digest(&vault.pepper.0, &key));
     let over =
         |record: &KeyRecord| record.revoked.is_some() || record.expires.is_some_and(|end| end <= asked.now);

@@ -11,15 +11,15 @@ use http::header;
 use penstock_core::ApiError;
 use pingora_core::protocols::http::ServerSession;
 
-/// Returns the response to a request for a page of a site. `host` is the result of the host check; an error becomes an
-/// error page.
+/// Returns the response to a request for a page of a site. `admitted` is the result of the earlier checks (host name,
+/// number of requests). Its error, or 503 while another process takes over the store, becomes an error page.
 pub(super) async fn answer_site_page(
     console: &Console,
     api: &AdminApi,
-    host: Result<(), ApiError>,
+    admitted: Result<(), ApiError>,
     session: &mut ServerSession,
 ) -> ConsoleAnswer {
-    match host.and_then(|()| api.check_store_owned()) {
+    match admitted.and_then(|()| api.check_store_owned()) {
         Ok(()) => console.handle_request(api, session).await,
         Err(refusal) => console.refusal_answer(&refusal),
     }

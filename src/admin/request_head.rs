@@ -35,7 +35,8 @@ pub(super) fn has_bearer_token(authorization: &[u8], token: &str) -> bool {
     given.is_some_and(|given| given.ct_eq(token.as_bytes()).into())
 }
 
-/// Describes the caller for the audit log: the name in the `x-penstock-actor` header, and the client address.
+/// Describes the caller for the audit log as `<name> from <client address>`. The name is that of the `x-penstock-actor`
+/// header, or `admin` if the header is missing or invalid.
 pub(super) fn caller_name(session: &ServerSession) -> String {
     let plain = |byte: &u8| byte.is_ascii_graphic() && !b"\"\\<>".contains(byte);
     let given = session.get_header_bytes(ACTOR_HEADER);

@@ -62,10 +62,10 @@ impl ChangeFeed {
         write_lock: &Mutex<()>,
         notify: impl Fn(ChangedRecord<'_>),
     ) -> Result<u64, StoreError> {
-        self.apply_page(self.audit.list(self.scan_start(), PAGE_ENTRIES)?, cache, write_lock, notify)
+        self.apply_changes_from(self.audit.list(self.scan_start(), PAGE_ENTRIES)?, cache, write_lock, notify)
     }
 
-    /// Returns the scan of the next changes. The resulting page has to be passed to [`Self::apply_page`] before another
+    /// Returns the scan of the next changes. The resulting page has to be passed to [`Self::apply_changes_from`] before another
     /// call uses this feed.
     #[must_use]
     pub fn next_row_scan(&self) -> RowScan {
@@ -83,7 +83,7 @@ impl ChangeFeed {
     ///
     /// # Errors
     /// Same as [`Self::apply_new_changes`].
-    pub fn apply_page(
+    pub fn apply_changes_from(
         &mut self,
         mut page: AuditPage,
         cache: &KeyCache,

@@ -102,8 +102,8 @@ fn repair_error_message(error: &StoreError) -> String {
     }
 }
 
-/// Retains the ledger of the store if it is intact, else rebuilds it from the replica files. Returns `rebuilt` and
-/// `ledger_error` of the [`RepairReport`].
+/// Retains the ledger of the store if it is intact, else rebuilds it from the replica files. Returns the members
+/// `rebuilt_entries` and `ledger_error` of the [`RepairReport`].
 fn repair_ledger(store: &Arc<dyn Store>, copies: &Path) -> (Option<u64>, Option<String>) {
     let whole = LedgerStore::open(store.clone(), Some(copies))
         .is_ok_and(|book| report::verify(&book).is_ok_and(|proof| proof.is_intact()));

@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Time for which a request may continue when the gateway stops, and again after its cancellation.
 const GRACE_PERIOD: Duration = Duration::from_secs(3);
-/// Pause before a request that released its permit to an interactive request is sent again.
+/// Pause before a request that got no permit is sent again.
 const YIELD_PAUSE: Duration = Duration::from_millis(100);
 /// Maximum number of starts. It limits how often one request can crash the process.
 const MAX_STARTS: u32 = 3;

@@ -253,7 +253,7 @@ impl BatchRunner {
         self.disk.writing = false;
         let lost = matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::NotFound);
         if lost && self.record.output.is_some() {
-            // Results that cannot be delivered are not charged: dropping the `end` of a line voids its reserve.
+            // Results that cannot be delivered are not charged: dropping the `hold_end` of a line voids its reserve.
             self.pending.lines.clear();
             self.pending.bytes = 0;
             self.merge.segments.clear();

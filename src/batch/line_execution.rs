@@ -130,7 +130,7 @@ impl BatchRunner {
             return;
         };
         if self.shutdown.reason == Some(EndReason::OutputDamaged) {
-            // The result cannot be stored. Dropping the `end` of the line voids its reservation.
+            // The result cannot be stored. Dropping the `hold_end` of the line voids its reservation.
             return;
         }
         let keyless = done.status == 401 && !self.is_key_active();

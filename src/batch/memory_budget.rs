@@ -21,7 +21,7 @@ pub(super) struct MemoryBudget {
     pub(super) group_bytes: usize,
 }
 
-/// Smallest and largest value of `prefetch`.
+/// Smallest and largest value of `prefetch_bytes`.
 const MIN_READ: usize = 16 << 10;
 const MAX_READ: usize = 1 << 20;
 /// Assumed memory of a result besides its text, in bytes.

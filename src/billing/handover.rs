@@ -256,8 +256,8 @@ fn log_unmatched() -> Option<Hold> {
     None
 }
 
-/// Returns the actions of an operation. Adjustments by an operator are refused here, because the process that writes
-/// accepts them itself.
+/// Returns the actions of an operation for the new process, which writes the ledger now. An adjustment by an operator has
+/// none: its caller gets an error, because the new process accepts adjustments itself.
 fn actions_of(op: WriteOp) -> Vec<LedgerAction> {
     match op {
         WriteOp::Action(action) => vec![action],

@@ -1,7 +1,7 @@
 //! Recalculation of a day's charges from the usage and the terms that the ledger stores with them. All calls block.
 
 use super::report::{ReportError, find_entry, for_each_entry};
-use super::sale::to_eur_units;
+use super::sale::eur_to_hundred_millionths;
 use penstock_core::WorkDone;
 use penstock_ledger::{EntryKind, UtcDay, UtcMonth, Wallet};
 use penstock_pricing::{BilledWork, BillingMode, PaymentSource, Tariff, compute_charge};
@@ -93,7 +93,8 @@ pub fn recalculate_day(store: &LedgerStore, day: UtcDay) -> Result<RecalculatedD
                 again.energy.0
             }
         };
-        if (computed != *amount || to_eur_units(again.eur) != to_eur_units(sale.eur))
+        if (computed != *amount
+            || eur_to_hundred_millionths(again.eur) != eur_to_hundred_millionths(sale.eur))
             && sums.first_difference.is_none()
         {
             sums.first_difference = Some(entry.seq);

@@ -7,7 +7,7 @@ use rust_decimal::prelude::ToPrimitive;
 
 /// Converts EUR to units of 1e-8 EUR, in which the ledger limits unwritten amounts. Rounds up.
 #[must_use]
-pub fn to_eur_units(eur: Decimal) -> i64 {
+pub fn eur_to_hundred_millionths(eur: Decimal) -> i64 {
     eur.saturating_mul(Decimal::ONE_HUNDRED)
         .saturating_mul(Decimal::from(1_000_000))
         .ceil()

@@ -1,4 +1,5 @@
-//! `penstock accounts`: through the running gateway, or directly in its store when none runs.
+//! `penstock accounts`: creates, lists and changes accounts, through the running gateway, or directly in
+//! its store if no gateway runs.
 
 use super::ConfigArgs;
 use super::backend::{AdminBackend, encode_segment};

@@ -1,5 +1,5 @@
 //! Access to accounts, keys, users, batches, files and the audit log: through the running gateway, or directly in its
-//! store when none runs. Both use the same routes and bodies.
+//! store if no gateway runs. Both use the same routes and bodies.
 
 use super::client::{AdminClient, AdminClientError};
 use super::output::print_stderr;

@@ -1,4 +1,4 @@
-//! `penstock batches`: batches of all accounts, through the running gateway, or read from its store when none runs.
+//! `penstock batches`: batches of all accounts, through the running gateway, or read from its store if no gateway runs.
 
 use super::ConfigArgs;
 use super::backend::{AdminBackend, encode_segment};

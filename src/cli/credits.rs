@@ -1,4 +1,5 @@
-//! `penstock credits`: through the running gateway, or directly in its store when none runs.
+//! `penstock credits`: grants credits, lists balances, and verifies the ledger, through the running gateway, or directly in
+//! its store if no gateway runs.
 
 mod backend;
 mod export;

@@ -1,4 +1,5 @@
-//! `penstock keys`: through the running gateway, or directly in its store when none runs.
+//! `penstock keys`: creates, lists, changes and revokes API keys, through the running gateway, or directly in
+//! its store if no gateway runs.
 
 use super::ConfigArgs;
 use super::backend::{AdminBackend, unix_now};

@@ -78,23 +78,23 @@ enum CliCommand {
     Schema,
     /// Creates, lists, changes and suspends accounts, and sets their limits
     ///
-    /// Through the running gateway, or directly in its store when none runs.
+    /// Through the running gateway, or directly in its store if no gateway runs.
     Accounts(accounts::AccountsArgs),
     /// Creates, lists, changes, rotates and revokes API keys
     ///
-    /// Through the running gateway, or directly in its store when none runs.
+    /// Through the running gateway, or directly in its store if no gateway runs.
     Keys(keys::KeysArgs),
     /// Lists, shows and cancels batches of all accounts
     ///
-    /// Through the running gateway, or read from its store when none runs.
+    /// Through the running gateway, or read from its store if no gateway runs.
     Batches(batches::BatchesArgs),
     /// Lists, shows and deletes files of all accounts
     ///
-    /// Through the running gateway, or read from its store when none runs.
+    /// Through the running gateway, or read from its store if no gateway runs.
     Files(files::FilesArgs),
     /// Lists changes of accounts, keys, users, credits, batches, files and invoices, with time and author
     ///
-    /// Through the running gateway, or directly in its store when none runs.
+    /// Through the running gateway, or directly in its store if no gateway runs.
     Audit(audit::AuditArgs),
     /// Prints the OpenAPI document of the admin listener, or of the public one
     Openapi {
@@ -104,19 +104,19 @@ enum CliCommand {
     },
     /// Grants, shows, corrects and verifies credits and energy; exports and rebuilds the ledger
     ///
-    /// Through the running gateway, or directly in its store when none runs.
+    /// Through the running gateway, or directly in its store if no gateway runs.
     Credits(credits::CreditsArgs),
     /// Adds up a month or another period: requests, tokens, energy, carbon, water and EUR, by account, key and model
     ///
-    /// Through the running gateway, or directly in its store when none runs.
+    /// Through the running gateway, or directly in its store if no gateway runs.
     Statement(statement::StatementArgs),
     /// Invites, creates, lists and disables the persons who may sign in to the console
     ///
-    /// Through the running gateway, or directly in its store when none runs.
+    /// Through the running gateway, or directly in its store if no gateway runs.
     Users(users::UsersArgs),
     /// Adds up usage by day, model, key and other dimensions; verifies and rebuilds the hourly sums
     ///
-    /// Through the running gateway, or directly in its store when none runs.
+    /// Through the running gateway, or directly in its store if no gateway runs.
     Usage(usage::UsageArgs),
     /// Verifies, exports, imports and repairs all stored data, while no gateway runs
     Store(store::StoreArgs),

@@ -193,8 +193,9 @@ impl ConsoleRequest {
         found.filter(|value| !value.is_empty())
     }
 
-    /// Returns a request for the form that was open when the person switched the language. Its path and its typed
-    /// values come from the form of the language switch; `None` if that form has none.
+    /// Returns a GET request for the page whose form was open when the person switched the language, with the values
+    /// typed into it. The path is in the field `restore`, the values are in fields `typed_…`; `None` if `restore` is
+    /// empty.
     pub fn request_before_language_switch(&self, language: Language) -> Option<Self> {
         let path = Some(self.form_field("restore")).filter(|path| !path.is_empty())?.to_owned();
         let typed = self.form.iter().filter_map(|(name, value)| {

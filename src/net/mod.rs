@@ -11,8 +11,8 @@ pub mod read_budget;
 use pingora_core::protocols::TcpKeepalive;
 use std::time::Duration;
 
-/// TCP keep-alive of connections. Connections to providers use these values; for clients, the intervals are the
-/// maximum.
+/// TCP keep-alive of connections to providers. For clients, `idle` and `interval` are upper limits: both are shorter if
+/// the write timeout is short.
 pub const TCP_KEEP_ALIVE: TcpKeepalive = TcpKeepalive {
     idle: Duration::from_secs(20),
     interval: Duration::from_secs(10),

@@ -112,6 +112,8 @@ pub(crate) fn report_line_end(
             Some(pause) => LineDisposition::Retry(pause),
         },
     };
+    // No client waits for an attempt of a background response that is sent again, so it counts as batch work.
+    record.is_batch_line |= !matches!(ending, LineDisposition::Final | LineDisposition::Cancelled);
     if matches!(ending, LineDisposition::Yielded(_) | LineDisposition::FundsHeld) {
         record.outcome = ExchangeOutcome::Yielded;
     } else if ending == LineDisposition::Cancelled && line.is_interrupted() {

@@ -55,7 +55,7 @@ pub enum WindowFit {
 ///
 /// # Errors
 /// Returns a refusal if the input alone fits no window, if too many other counts are waiting, or on an internal error.
-pub async fn check_window(
+pub async fn check_prompt_length(
     counting: &TokenCountContext,
     model: &Arc<ModelState>,
     ask: &InferenceRequest,

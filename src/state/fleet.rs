@@ -126,7 +126,7 @@ impl AppState {
         let notify = |change: ChangedRecord<'_>| self.notify_changed(change);
         // A damaged entry must not stop the heartbeats. Operators notice it by the growing age of the feed.
         let applied = AuditPage::from_rows(&changes)
-            .and_then(|page| feed.apply_page(page, &self.key_cache, &self.key_write_lock, notify));
+            .and_then(|page| feed.apply_changes_from(page, &self.key_cache, &self.key_write_lock, notify));
         match applied {
             Ok(_) => self.note_changes_read(work, read_at, steady),
             Err(error) => work.note_feed_error(&error),

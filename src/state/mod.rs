@@ -25,7 +25,7 @@ use crate::limits::background_stream_permits::BackgroundStreamPermits;
 use crate::limits::tokenizer_permits::TokenizerPermits;
 use crate::net::lifecycle::{InFlightGuard, Lifecycle};
 use crate::storage::files::{ExpiryCheck, FileManager};
-use crate::storage::images::cache::ImageCache;
+use crate::storage::images::cache::GeneratedImageCache;
 use crate::storage::responses::{ResponseLimits, ResponseStore};
 use crate::storage::spool::SpoolFactory;
 use crate::storage::stores::OpenStorage;
@@ -86,7 +86,7 @@ pub struct AppState {
     /// Factory of the spools in which uploads and images are stored temporarily.
     pub spools: SpoolFactory,
     /// Cache of generated images that clients fetch by URL.
-    pub image_cache: ImageCache,
+    pub image_cache: GeneratedImageCache,
     /// Buffer pool for large bodies.
     pub buffer_pool: Arc<BufferPool>,
     /// Manager of uploaded files.
@@ -168,7 +168,7 @@ impl AppState {
             restart_only_settings: live.load().settings.restart_only(),
             live,
             tls: ArcSwap::from_pointee(tls),
-            image_cache: ImageCache::new(&stores.pepper, open.files.shared_contents()),
+            image_cache: GeneratedImageCache::new(&stores.pepper, open.files.shared_contents()),
             stores,
             key_cache: open.key_cache,
             key_write_lock: Mutex::new(()),

@@ -115,7 +115,7 @@ pub struct AccessRecord {
     pub waited: Duration,
     /// Time spent waiting for permits.
     pub queued: Duration,
-    /// True for a line of a batch.
+    /// True for a line of a batch, and for an attempt of a background response that is sent again.
     pub is_batch_line: bool,
     /// Size of the request body in bytes.
     pub bytes_in: usize,

@@ -1,7 +1,7 @@
 //! Prices and footprint of an offer's answers. The factors are prepared once per configuration, so that a request only
 //! has to multiply and round.
 
-use crate::billing::sale::{billed_work, to_eur_units};
+use crate::billing::sale::{billed_work, eur_to_hundred_millionths};
 use crate::billing::{ReserveAmounts, SaleTerms, Settlement};
 use crate::config::settings::{BillingSettings as Money, OfferSettings};
 use crate::upstream::tariff_version::TariffVersion;
@@ -135,7 +135,7 @@ impl OfferPricing {
         ReserveAmounts {
             credits: credits.credits.0,
             energy: (rate.tariff.billing == BillingMode::Energy).then_some(energy.energy.0),
-            eur: to_eur_units(credits.eur.max(energy.eur)),
+            eur: eur_to_hundred_millionths(credits.eur.max(energy.eur)),
         }
     }
 
@@ -292,7 +292,7 @@ impl OfferPricing {
                 PaymentSource::Credits => charge.credits.0,
                 PaymentSource::Energy => charge.energy.0,
             },
-            eur: to_eur_units(charge.eur),
+            eur: eur_to_hundred_millionths(charge.eur),
             sale: SaleDetails {
                 model: self.model.clone(),
                 provider: self.provider.clone(),

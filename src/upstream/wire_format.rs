@@ -127,7 +127,8 @@ impl WireFormat {
         }
     }
 
-    /// Translates the answers of the provider into the response for the client.
+    /// Translates the complete answers of the provider, one for each request that was sent and in their order, into the
+    /// response for the client.
     ///
     /// # Errors
     /// Returns an upstream error if an answer is malformed.

@@ -102,7 +102,7 @@ fn a_key_is_admitted_at_once() {
 fn an_unknown_id_takes_as_long_as_an_invalid_secret() {
     let folder = tempfile::tempdir().unwrap();
     let (ring, key) = ring(folder.path());
-    let invalid = ApiKey::with_new_secret(key.public_id(), &mut source(77)).unwrap();
+    let invalid = ApiKey::generate_for_id(key.public_id(), &mut source(77)).unwrap();
     let nobodys = ApiKey::generate(&mut source(1_000_077));
     assert!(ring.authenticate(Some(format!("Bearer {}", key.reveal()).as_bytes()), None).is_ok());
     for key in [&invalid, &nobodys] {

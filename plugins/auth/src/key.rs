@@ -66,7 +66,7 @@ impl ApiKey {
     }
 
     /// Generates a key with this public id and a new secret. Returns `None` if the id is not 16 letters and digits.
-    pub fn with_new_secret(public_id: &str, random: &mut impl FnMut(&mut [u8])) -> Option<Self> {
+    pub fn generate_for_id(public_id: &str, random: &mut impl FnMut(&mut [u8])) -> Option<Self> {
         let id: [u8; PUBLIC_ID_LENGTH] = public_id.as_bytes().try_into().ok()?;
         if !id.iter().all(u8::is_ascii_alphanumeric) {
             return None;

@@ -164,13 +164,13 @@ fn bearer_comes_before_x_api_key_and_both_are_offered() {
 #[test]
 fn a_renewed_key_keeps_its_public_id_and_has_another_secret() {
     let old = key(1);
-    let new = ApiKey::with_new_secret(old.public_id(), &mut source(2)).unwrap();
+    let new = ApiKey::generate_for_id(old.public_id(), &mut source(2)).unwrap();
     assert_eq!(new.public_id(), old.public_id());
     assert_ne!(new.reveal(), old.reveal());
     assert_eq!(ApiKey::parse(new.reveal()).unwrap().reveal(), new.reveal());
     assert!(!digests_equal(&key_digest(&[7; 32], &old), &key_digest(&[7; 32], &new)));
     for id in ["", "short", "0123456789abcde-", "0123456789abcdef0"] {
-        assert!(ApiKey::with_new_secret(id, &mut source(3)).is_none());
+        assert!(ApiKey::generate_for_id(id, &mut source(3)).is_none());
     }
 }
 

@@ -48,7 +48,7 @@ pub use aggregate::{AnswerFootprint, AttemptEnergy};
 pub use constants::METHODOLOGY_VERSION;
 pub use energy_profile::{EnergyProfile, FieldError};
 pub use method::{
-    EnergyMethod, ErrorRange, measurement_error_range, meter_boundary_from_name, meter_boundary_name,
+    EnergyMethod, ErrorRange, meter_boundary_error_range, meter_boundary_from_name, meter_boundary_name,
     unknown_boundary_error_range,
 };
 pub use penstock_core::WorkDone;

@@ -63,11 +63,11 @@ impl EnergyMethod {
     }
 
     /// Returns the error range of a figure by this method. For a measurement it is the range at a GPU's meter; see
-    /// [`measurement_error_range`] for other meters.
+    /// [`meter_boundary_error_range`] for other meters.
     #[must_use]
     pub const fn error_range(self) -> ErrorRange {
         match self {
-            Self::Measured => measurement_error_range(MeterBoundary::Gpu),
+            Self::Measured => meter_boundary_error_range(MeterBoundary::Gpu),
             Self::ProviderAverage => range(50, 200),
             Self::Benchmark => range(50, 400),
             Self::Parametric => range(25, 550),
@@ -79,7 +79,7 @@ impl EnergyMethod {
 
 /// Returns the error range of a measurement at this boundary.
 #[must_use]
-pub const fn measurement_error_range(boundary: MeterBoundary) -> ErrorRange {
+pub const fn meter_boundary_error_range(boundary: MeterBoundary) -> ErrorRange {
     match boundary {
         MeterBoundary::Gpu => range(80, 125),
         MeterBoundary::It => range(90, 110),
@@ -93,8 +93,8 @@ pub const fn measurement_error_range(boundary: MeterBoundary) -> ErrorRange {
 #[must_use]
 pub fn unknown_boundary_error_range(pue: Decimal) -> ErrorRange {
     let added = constants::HOST_FACTOR.saturating_mul(constants::IDLE_FACTOR).saturating_mul(pue);
-    let low = measurement_error_range(MeterBoundary::Facility).low.checked_div(added);
-    let gpu = measurement_error_range(MeterBoundary::Gpu);
+    let low = meter_boundary_error_range(MeterBoundary::Facility).low.checked_div(added);
+    let gpu = meter_boundary_error_range(MeterBoundary::Gpu);
     ErrorRange { low: low.map_or(gpu.low, |low| low.round_dp(6).min(gpu.low)), ..gpu }
 }
 

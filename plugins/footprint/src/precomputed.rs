@@ -14,7 +14,7 @@ use crate::aggregate::AttemptEnergy;
 use crate::constants;
 use crate::energy_profile::{EnergyCoefficients, EnergyProfile, FieldError};
 use crate::joules;
-use crate::method::{EnergyMethod, ErrorRange, measurement_error_range, unknown_boundary_error_range};
+use crate::method::{EnergyMethod, ErrorRange, meter_boundary_error_range, unknown_boundary_error_range};
 use crate::site::{Assumptions, ServiceSite};
 use crate::work::AttemptWork;
 use penstock_core::{MeasuredEnergy, MeterBoundary};
@@ -156,7 +156,8 @@ impl OfferFactors {
             MeterBoundary::It => &self.it,
             MeterBoundary::Facility => &self.facility,
         };
-        let range = if known.is_some() { measurement_error_range(boundary) } else { self.unknown_boundary };
+        let range =
+            if known.is_some() { meter_boundary_error_range(boundary) } else { self.unknown_boundary };
         let assumed = Assumptions { boundary: known.is_none(), ..self.assumed };
         Some(energy_of(joules, factors, range, EnergyMethod::Measured, boundary, assumed))
     }

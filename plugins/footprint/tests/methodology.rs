@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_core::MeterBoundary;
-use penstock_footprint::{EnergyMethod, ErrorRange, METHODOLOGY_VERSION, constants, measurement_error_range};
+use penstock_footprint::{
+    EnergyMethod, ErrorRange, METHODOLOGY_VERSION, constants, meter_boundary_error_range,
+};
 
 const PAGE: &str = include_str!("../../../docs/methodology.md");
 
@@ -49,9 +51,9 @@ fn the_page_has_every_range() {
         let cells: Vec<&str> = line(start).split('|').map(str::trim).collect();
         assert_eq!((cells[2], cells[3]), (&*range.low.to_string(), &*range.high.to_string()), "{start}");
     };
-    row("| `measured`, facility", measurement_error_range(MeterBoundary::Facility));
-    row("| `measured`, it", measurement_error_range(MeterBoundary::It));
-    row("| `measured`, gpu", measurement_error_range(MeterBoundary::Gpu));
+    row("| `measured`, facility", meter_boundary_error_range(MeterBoundary::Facility));
+    row("| `measured`, it", meter_boundary_error_range(MeterBoundary::It));
+    row("| `measured`, gpu", meter_boundary_error_range(MeterBoundary::Gpu));
     for method in [
         EnergyMethod::ProviderAverage,
         EnergyMethod::Benchmark,

@@ -1,4 +1,4 @@
-//! Errors of an entry that contradicts the previous entries.
+//! Errors of an entry that is invalid or contradicts the previous entries.
 
 /// Error of an entry: the first check that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

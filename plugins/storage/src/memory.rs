@@ -1,5 +1,4 @@
-//! In-memory engine with the guarantees of the durable one except durability. For tests, and for a gateway configured
-//! without a data directory.
+//! In-memory engine with the guarantees of the durable engine except durability, for tests and benchmarks.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

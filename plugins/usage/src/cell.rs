@@ -121,7 +121,7 @@ impl RollupDimensions {
     /// Returns the dimensions of the rollup of the whole gateway that also counts these entries: without account and
     /// key.
     #[must_use]
-    pub fn gateway_wide(&self) -> Self {
+    pub fn to_gateway_wide(&self) -> Self {
         Self { account: Arc::from(""), key: Arc::from(""), ..self.clone() }
     }
 }

@@ -93,7 +93,7 @@ impl Ledger {
             return Ok(false);
         }
         for (index, balance) in lacking.iter().enumerate() {
-            if self.ensure_covered(leases, balance, price, deadline).await? != LeaseCoverage::Covered {
+            if self.draw_until_covered(leases, balance, price, deadline).await? != LeaseCoverage::Covered {
                 leases.note_refused(balance, price);
                 // The amounts that were drawn for the other budgets of the request are no longer needed, so they
                 // return with the next heartbeat.

@@ -99,7 +99,7 @@ impl Ledger {
         let energy_amount = need.energy.map(|amount| (&energy, amount.max(1)));
         let mut is_left_to_peer = false;
         for (balance, amount) in energy_amount.into_iter().chain([(&credits, need.credits)]) {
-            match self.ensure_covered(leases, balance, amount, deadline).await? {
+            match self.draw_until_covered(leases, balance, amount, deadline).await? {
                 LeaseCoverage::Covered => return Ok(()),
                 LeaseCoverage::PoolEmpty => {}
                 LeaseCoverage::LeftToPeer => is_left_to_peer = true,
@@ -120,7 +120,7 @@ impl Ledger {
     ///
     /// # Errors
     /// Returns 503 if the database does not answer in time.
-    pub(super) async fn ensure_covered(
+    pub(super) async fn draw_until_covered(
         self: &Arc<Self>,
         leases: &Leases,
         balance: &LeasedBalance,

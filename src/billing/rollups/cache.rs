@@ -62,7 +62,7 @@ impl RollupCache {
         let location = |terms: &Arc<str>| locations.get(terms).cloned().unwrap_or_else(|| Arc::from(""));
         let Some((cell, sums)) = entry_rollup(entry, corrected, location) else { return };
         self.hour = cell.hour;
-        self.add_sums(cell.gateway_wide(), &sums);
+        self.add_sums(cell.to_gateway_wide(), &sums);
         self.add_sums(cell, &sums);
     }
 

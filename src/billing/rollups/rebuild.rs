@@ -103,7 +103,7 @@ fn for_each_hour(
             take(hour, std::mem::take(&mut cells))?;
             hour = cell.hour;
         }
-        for cell in [cell.gateway_wide(), cell] {
+        for cell in [cell.to_gateway_wide(), cell] {
             cells.entry(row_key(&cell)).or_insert_with(|| (cell, UsageSums::default())).1.add(&sums);
         }
     }

@@ -1,4 +1,4 @@
-//! Access to the ledger: through the running gateway, or directly in its store when none runs. Both take the same
+//! Access to the ledger: through the running gateway, or directly in its store if no gateway runs. Both take the same
 //! requests and return the same answers.
 
 use crate::admin::request::{AdminRequest, LedgerReply};

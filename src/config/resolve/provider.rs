@@ -18,8 +18,8 @@ use std::sync::{Arc, LazyLock};
 static GRID: LazyLock<GridTable> =
     LazyLock::new(|| grid::parse_table(include_str!("../../../conf/grid/eu-2025.csv")).unwrap_or_default());
 
-/// Headers that the connection or the dialect sets.
-const RESERVED_HEADERS: [&str; 11] = [
+/// Headers that the connection or the dialect sets, or that are forwarded from the client.
+const RESERVED_HEADERS: [&str; 13] = [
     "host",
     "content-length",
     "content-type",
@@ -31,6 +31,8 @@ const RESERVED_HEADERS: [&str; 11] = [
     "upgrade",
     "accept-encoding",
     "expect",
+    "traceparent",
+    "tracestate",
 ];
 
 impl SettingsResolver<'_> {

@@ -79,8 +79,9 @@ const ACTIONS_NOT_OFFERED: &[(&str, &str)] = &[(
     "Compaction of conversations is not offered; ask for a summary at /v1/responses.",
 )];
 
-/// Returns the 404 for a path that matches an endpoint only with other methods. The path must be an action of another
-/// service, or lead below an object whose ids have no slashes; otherwise returns `None`.
+/// Returns the 404 that replaces a 405 if the path is not one of this API: an action that only other services have, or
+/// an unknown path below an object, such as `/v1/files/{id}/x`. Returns `None` for a known path, and below models, whose
+/// ids may have slashes.
 pub(super) fn unknown_action_error(path: &str) -> Option<ApiError> {
     if let Some((_, sentence)) = ACTIONS_NOT_OFFERED.iter().find(|(action, _)| *action == path) {
         return Some(ApiError::with_message(ErrorCode::NotFound, *sentence));

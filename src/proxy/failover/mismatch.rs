@@ -143,8 +143,8 @@ impl FailoverRun<'_, '_> {
         is_replayed.then_some(AdjustableMemberSet::from_member(AdjustableMember::Reasoning))
     }
 
-    /// Returns true for a header that the gateway adds by itself. A configured header is the operator's choice and is
-    /// never left out.
+    /// Returns true if requests to the offer have a header of `extra` that can be left out: one that the gateway adds or
+    /// forwards. A header that the operator configured for the provider is never left out.
     fn sends_header(&self, offer: &OfferState, extra: AdjustableMember) -> bool {
         if extra == AdjustableMember::TraceContext {
             return self

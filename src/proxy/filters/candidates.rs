@@ -74,7 +74,7 @@ pub(super) async fn select_candidates(
         }
         let fits = tokio::select! {
             biased;
-            fits = context_window::check_window(&counting, &candidate, ask) => fits,
+            fits = context_window::check_prompt_length(&counting, &candidate, ask) => fits,
             () = x.caller.wait_for_disconnect() => return Ok(None),
         };
         match fits {

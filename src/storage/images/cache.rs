@@ -55,7 +55,7 @@ pub(super) struct RequiredSpace<'a> {
 }
 
 /// Cache of generated images.
-pub struct ImageCache {
+pub struct GeneratedImageCache {
     inner: Mutex<CacheState>,
     /// Images of other gateways of a fleet that were loaded.
     pub(super) loaded: Mutex<CacheState>,
@@ -83,7 +83,7 @@ pub(super) struct CacheState {
     bytes: u64,
 }
 
-impl ImageCache {
+impl GeneratedImageCache {
     /// Creates an empty cache. `shared` has the contents that all gateways of a fleet can access; `None` without a
     /// fleet.
     #[must_use]
@@ -234,12 +234,12 @@ mod tests {
 
     const LIFE: Duration = Duration::from_secs(60);
 
-    fn cache() -> ImageCache {
-        ImageCache::new(&Pepper([7; 32]), None)
+    fn cache() -> GeneratedImageCache {
+        GeneratedImageCache::new(&Pepper([7; 32]), None)
     }
 
     async fn insert(
-        cache: &ImageCache,
+        cache: &GeneratedImageCache,
         spools: &SpoolFactory,
         image: &[u8],
         of: ImageMetadata<'_>,

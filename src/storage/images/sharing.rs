@@ -1,6 +1,6 @@
 //! Access of the gateways of a fleet to the generated images of the others.
 
-use super::cache::{CacheInsertion, CachedImage, ImageCache, RequiredSpace};
+use super::cache::{CacheInsertion, CachedImage, GeneratedImageCache, RequiredSpace};
 use super::shared::SharedImage;
 use std::io::{ErrorKind, Result};
 use std::time::Duration;
@@ -15,7 +15,7 @@ const SHARE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Divisor of the limit on the bytes of this gateway's own images: loaded images may use a quarter of that limit.
 const LOADED_SHARE: u64 = 4;
 
-impl ImageCache {
+impl GeneratedImageCache {
     /// Writes a new image where the other gateways of the fleet can read it, until `expiry` in Unix seconds. Also
     /// deletes the evicted images there.
     ///
@@ -103,9 +103,12 @@ mod tests {
             Self { folder, spools }
         }
 
-        fn cache(&self) -> ImageCache {
+        fn cache(&self) -> GeneratedImageCache {
             let folder = self.folder.path().to_owned();
-            ImageCache::new(&Pepper([7; 32]), Some(SharedContents::in_folder(folder.clone(), folder)))
+            GeneratedImageCache::new(
+                &Pepper([7; 32]),
+                Some(SharedContents::in_folder(folder.clone(), folder)),
+            )
         }
 
         async fn image(&self, length: usize) -> CachedImage {
@@ -144,7 +147,7 @@ mod tests {
         for name in ["", "0", &"0".repeat(48), "../responses/a"] {
             assert!(cache.acquire_load_permit(name).await.is_none(), "{name}");
         }
-        let alone = ImageCache::new(&Pepper([7; 32]), None);
+        let alone = GeneratedImageCache::new(&Pepper([7; 32]), None);
         let label = ImageMetadata { account: "a", content_type: "image/png", now: NOW, lifetime: LIFE };
         let name = alone.insert(&fleet.spools, &[1; 6], label, 100).await.unwrap().name;
         assert!(alone.acquire_load_permit(&name).await.is_none(), "a single gateway has no other");

@@ -13,7 +13,7 @@ const MINUTE: f64 = 60.0;
 const HOUR: f64 = 3_600.0;
 const DAY: f64 = 86_400.0;
 
-/// Cell with the intensity of the present hour.
+/// Cell with the carbon intensity of the grid in the present hour, g CO2e per kWh; a dash if it is unknown.
 pub(super) fn intensity_cell(grid: &Value) -> Cell {
     match number(grid, "g_per_kwh") {
         Some(grams) => {

@@ -136,7 +136,7 @@ fn format_time(millis: u64, point: char) -> String {
 /// Returns the text of a subtitle without empty lines and without `-->`. Players would read an empty line as the end
 /// of the subtitle, and `-->` as a line of times.
 fn cue_text(text: &str) -> String {
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let lines = text.split(['\r', '\n']).map(str::trim).filter(|line| !line.is_empty());
     let mut out = String::with_capacity(text.len());
     for line in lines {
         if !out.is_empty() {
@@ -167,6 +167,7 @@ mod tests {
             ("----->-->", "->->"),
             (" one \n\n two>->\n", "one\ntwo>->"),
             ("-\n->", "-\n->"),
+            ("one\r\rtwo", "one\ntwo"),
         ] {
             assert_eq!(cue_text(text), cue, "{text:?}");
         }

@@ -117,7 +117,7 @@ impl Bucket {
     /// Returns false if the last call could not reach the store; true before the first call. Sends no request.
     #[must_use]
     pub fn is_available(&self) -> bool {
-        CallLimiter::is_store_reachable(&self.0.gate)
+        self.0.gate.is_store_reachable()
     }
 
     /// Calls a store that did not answer the last call, with a request for an object that need not exist; returns true

@@ -41,10 +41,11 @@ pub fn energy_pool_name(account: &str) -> String {
 }
 
 impl SharedFleet {
-    /// Fills the pools from the balances, unless they already agree with the balances or another incarnation is
-    /// filling them. `abandoned_by` is a dead incarnation that may have ended before it had filled them. No balance
-    /// may change until the pools are ready. Each transaction is also a heartbeat of `incarnation`, so that other
-    /// processes do not take this one for dead while it fills many pools.
+    /// Fills the pools from the balances, unless they already agree with the balances. If another incarnation is filling
+    /// them, returns `Opening` with its number and does nothing. `abandoned_by` is the incarnation whose unfinished
+    /// filling this call starts again: a dead one, or `incarnation` itself after an earlier call. Callers change no
+    /// balance before `Ready`. Each transaction is also a heartbeat of `incarnation`, so that other processes do not take
+    /// it for dead meanwhile.
     ///
     /// # Errors
     /// Same as [`crate::Store::apply`].

@@ -4,7 +4,7 @@
 //! A block is a part of a commit, as lines of text that this module does not parse. Each commit is one guarded
 //! transaction, so it is never applied twice. Once it is durable in the store, its blocks are appended to the month's
 //! file, before [`LedgerStore::append`] returns. The file is synced within 250 ms, see
-//! [`LedgerStore::replica_sync_due`].
+//! [`LedgerStore::time_until_replica_sync`].
 //!
 //! Each process that writes has a chain of entries of its own, see [`ChainClaim`]. A process without a fleet writes
 //! chain 0. The number of an entry begins with its chain, see [`penstock_core::entry_number`]; balances, names and

@@ -259,12 +259,12 @@ pub(super) fn file_months(folder: &Path, chain: u32) -> Result<Vec<String>, Stor
     Ok(files.map(|(_, month)| month).collect())
 }
 
-/// Returns the chain of each non-empty file, in order.
+/// Returns the chain numbers of the non-empty files, ascending; a chain is repeated for each of its months.
 pub(super) fn file_chains(folder: &Path) -> Result<Vec<u32>, StoreError> {
     Ok(replica_files(folder)?.into_iter().map(|(chain, _)| chain).collect())
 }
 
-/// Returns the chains and the months of the non-empty files, in order.
+/// Returns the chain numbers and the months of the non-empty files, ascending.
 fn replica_files(folder: &Path) -> Result<Vec<(u32, String)>, StoreError> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,

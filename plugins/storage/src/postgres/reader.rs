@@ -15,7 +15,7 @@ use crate::StoreError;
 const RETRY_TIME: Duration = Duration::from_secs(2);
 /// Timeout of one attempt, including connecting, because a network may fail without resetting the connection.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Maximum pause before a retry; each pause is a random part of it.
+/// Maximum pause before a retry. Each pause is random, from a tenth of this time to all of it; pauses do not grow.
 const MAX_PAUSE: Duration = Duration::from_millis(100);
 
 /// Connection that concurrent reads share.

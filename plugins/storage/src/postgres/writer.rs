@@ -34,7 +34,7 @@ const RETRY_TIME: Duration = Duration::from_secs(5);
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(12);
 /// Timeout of a heartbeat, including connecting.
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Maximum pause before a retry; each pause is a random part of it.
+/// Maximum pause before a retry. Each pause is random, from a tenth of this time to all of it; pauses do not grow.
 const MAX_PAUSE: Duration = Duration::from_millis(250);
 
 /// Queued transaction with the reply channel of its caller.

@@ -1,4 +1,4 @@
-//! Scans over every row: a consistent copy of an open store, and its verification.
+//! Scans over every row of an open store: makes a consistent copy, and verifies the rows of the store.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
