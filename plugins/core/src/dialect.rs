@@ -295,7 +295,7 @@ impl Dialect {
         }
     }
 
-    /// Returns the dialect whose [`DialectSpec::client_path`] begins this path; `None` if there is none.
+    /// Returns the dialect whose [`DialectSpec::client_path_prefix`] begins this path; `None` if there is none.
     #[must_use]
     pub fn from_path(path: &str) -> Option<Self> {
         let is_own = |row: &&&DialectSpec| row.client_path_prefix.is_some_and(|own| path.starts_with(own));

@@ -234,8 +234,8 @@ impl InferenceRequest {
         text.saturating_add(images).saturating_add(template)
     }
 
-    /// Returns the bounds of the usage that a provider may report. `delivered` and `least_output`, which depend on the
-    /// delivered bytes, do not restrict it yet.
+    /// Returns the bounds of the usage that a provider may report. `max_delivered` and `least_output`, which depend on
+    /// the delivered bytes, do not restrict it yet.
     #[must_use]
     pub fn usage_bounds(&self, target: &AttemptTarget<'_>) -> UsageBounds {
         let window = target.capabilities.context_length.unwrap_or(TokenUsage::MAX_PLAUSIBLE_TOKENS);

@@ -326,8 +326,9 @@ pub trait StreamTranslation: Send {
         OfferObservation::default()
     }
 
-    /// Returns the text that the client has received; `None` if the answer cannot be continued. An answer can be
-    /// continued if it has one choice and text only, and the text was recorded completely.
+    /// Returns the text that the client has received, with a blank line between the messages of an answer that
+    /// consists of several; `None` if the answer cannot be continued. An answer can be continued if it has one choice
+    /// and text only, and the text was recorded completely.
     fn delivered_text(&mut self) -> Option<String>;
 
     /// Prepares the translation for the bytes of another provider, which resumes the answer. Returns false if that is

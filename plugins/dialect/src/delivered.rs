@@ -1,6 +1,7 @@
 //! Record of an answer's delivered text, and its comparison with the answer of another provider.
 
 use crate::event::{AnswerEvent, EscapedText};
+use penstock_core::EarlierAnswerMessage;
 use penstock_json_scan::json;
 
 /// Maximum bytes of the record: its text, with the escapes, and [`SEGMENT_BYTES`] for each segment. A longer answer
@@ -34,6 +35,8 @@ struct TextSegment {
     name: Option<EscapedText>,
     /// True for the first text of a message that directly follows the text of another message.
     starts_message: bool,
+    /// True if the provider's signature of the reasoning followed the last text of the segment.
+    is_signed: bool,
     escaped: Vec<u8>,
 }
 
@@ -80,16 +83,19 @@ impl DeliveredText {
         };
         let follows_message = stretches.last().is_some_and(|last| last.kind.is_message());
         let starts_message = kind.is_message() && std::mem::take(&mut self.starts_message) && follows_message;
+        let is_signed = event.signature().is_some();
         self.size += text.len();
         match stretches.last_mut() {
             Some(last) if last.kind == kind && name.is_none() && !starts_message => {
                 append(&mut last.escaped, text);
+                last.is_signed = is_signed || (last.is_signed && text.is_empty());
             }
             _ => {
                 self.size += SEGMENT_BYTES + name.map_or(0, |name| name.escaped().len());
                 // The name is copied, because it shares the memory of the whole event.
                 let name = name.map(|name| EscapedText::new(&name.decoded()));
-                stretches.push(TextSegment { kind, name, starts_message, escaped: text.to_vec() });
+                let escaped = text.to_vec();
+                stretches.push(TextSegment { kind, name, starts_message, is_signed, escaped });
             }
         }
         if self.size > MAX_BYTES {
@@ -102,16 +108,23 @@ impl DeliveredText {
         self.size <= MAX_BYTES
     }
 
-    /// Returns the text if the record is complete and has only one choice, with nothing but the text of one message;
-    /// `None` otherwise.
+    /// Returns the text if the record is complete and has only one choice, with nothing but text; `None` otherwise.
+    /// The texts of several messages are joined with a blank line, like the messages of earlier answers.
     pub(crate) fn plain_text(&self) -> Option<String> {
         let [stretches] = self.choices.as_slice() else { return None };
-        match stretches.as_slice() {
-            [only] if only.kind == TextKind::Text && self.is_fully_recorded() => {
-                Some(json::unescape(&only.escaped)?.into_owned())
-            }
-            _ => None,
+        let is_text = stretches.iter().all(|segment| segment.kind == TextKind::Text);
+        if stretches.is_empty() || !is_text || !self.is_fully_recorded() {
+            return None;
         }
+        // Adjacent segments of text are separate messages.
+        let texts: Vec<&[u8]> = stretches.iter().map(|segment| &*segment.escaped).collect();
+        Some(json::unescape(&texts.join(EarlierAnswerMessage::SEPARATOR.as_bytes()))?.into_owned())
+    }
+
+    /// Returns true if the record has adjacent messages. The answer of a provider whose dialect has no messages cannot
+    /// match such a record.
+    pub(crate) fn has_adjacent_messages(&self) -> bool {
+        self.choices.iter().flatten().any(|segment| segment.starts_message)
     }
 
     /// Creates a matcher that compares the answer of another provider with this record; `None` if the record is
@@ -128,6 +141,7 @@ impl DeliveredText {
                     kind: stretch.kind,
                     name: stretch.name.clone(),
                     starts_message: stretch.starts_message,
+                    is_signed: stretch.is_signed,
                     text: json::unescape(&stretch.escaped)?.into_owned(),
                 });
             }
@@ -142,6 +156,7 @@ struct ExpectedSegment {
     kind: TextKind,
     name: Option<EscapedText>,
     starts_message: bool,
+    is_signed: bool,
     text: String,
 }
 
@@ -207,6 +222,9 @@ impl PrefixMatcher {
         let rest = matcher.match_text(kind, &text.decoded())?;
         Ok(match rest {
             UnmatchedText::All => Some(event),
+            UnmatchedText::None if event.signature().is_some() && matcher.needs_signature() => {
+                Some(with_text(&event, ""))
+            }
             UnmatchedText::None => None,
             UnmatchedText::Some(rest) => Some(with_text(&event, &rest)),
         })
@@ -239,6 +257,14 @@ impl ChoiceMatcher {
 
     fn current(&self) -> Option<&ExpectedSegment> {
         self.current_segment.and_then(|now| self.expected.get(now))
+    }
+
+    /// Returns true if all of the recorded text has been matched, and the client still needs the signature of the
+    /// reasoning with which that text ends. The signature then counts as delivered.
+    fn needs_signature(&mut self) -> bool {
+        let is_at_end = self.is_fully_matched();
+        let last = self.current_segment.and_then(|now| self.expected.get_mut(now));
+        is_at_end && last.is_some_and(|last| !std::mem::replace(&mut last.is_signed, true))
     }
 
     /// Begins a segment. Returns true if the recorded text has it too, and false if it is new to the client.
@@ -326,66 +352,5 @@ pub(crate) fn with_text(event: &AnswerEvent, text: &str) -> AnswerEvent {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::indexing_slicing)]
-    use super::*;
-
-    #[test]
-    fn delivered_text_allocates_at_most_a_quarter_more_than_its_bytes() {
-        let mut escaped = Vec::new();
-        for number in 0..20_000_u32 {
-            append(&mut escaped, number.to_string().as_bytes());
-            let most = escaped.len() + (escaped.len() / 4).max(MIN_GROWTH) + MIN_GROWTH;
-            assert!(escaped.capacity() <= most, "{} of {}", escaped.capacity(), escaped.len());
-        }
-        assert_eq!(escaped.len(), 88_890);
-    }
-
-    fn text_of(delivered: &DeliveredText) -> usize {
-        delivered.choices.iter().flatten().map(|segment| segment.escaped.len()).sum()
-    }
-
-    #[test]
-    fn the_memory_of_the_record_is_bounded_however_the_text_alternates() {
-        let text = EscapedText::new("a");
-        let events: [&dyn Fn(u32) -> AnswerEvent; 3] = [
-            &|_| AnswerEvent::Text { choice: 0, text: text.clone(), logprobs: None },
-            &|_| AnswerEvent::Reasoning { choice: 0, text: text.clone(), signature: None },
-            &|number| AnswerEvent::ToolCallArguments { choice: 0, tool: number % 2, fragment: text.clone() },
-        ];
-        // The segments have two fragments each, or one fragment each, or the arguments of two calls alternate.
-        for pattern in [&[0, 0, 1, 1][..], &[0, 1], &[2]] {
-            let mut delivered = DeliveredText::new(1, true);
-            let (mut most, mut count) = (0, 0_u32);
-            for kind in pattern.iter().cycle().take(300_000) {
-                delivered.record_event(&events[*kind](count));
-                count += 1;
-                let segments = delivered.choices.iter().flatten();
-                let memory = |segment: &TextSegment| size_of::<TextSegment>() + segment.escaped.capacity();
-                // Memory is measured only for the first events, because the pattern repeats.
-                if count < 4000 {
-                    most = most.max(segments.map(memory).sum());
-                }
-            }
-            assert!(most <= MAX_BYTES + SEGMENT_BYTES, "{most}");
-            assert!(
-                !delivered.is_fully_recorded()
-                    && text_of(&delivered) == 0
-                    && delivered.prefix_matcher().is_none()
-            );
-        }
-    }
-
-    #[test]
-    fn one_text_is_recorded_up_to_the_maximum() {
-        let text = EscapedText::new(&"a".repeat(1024));
-        let mut delivered = DeliveredText::new(1, true);
-        let event = AnswerEvent::Text { choice: 0, text, logprobs: None };
-        for _ in 0..MAX_BYTES / 1024 - 1 {
-            delivered.record_event(&event);
-        }
-        assert_eq!(delivered.plain_text().map(|text| text.len()), Some(MAX_BYTES - 1024));
-        delivered.record_event(&event);
-        assert!(!delivered.is_fully_recorded() && delivered.plain_text().is_none());
-    }
-}
+#[path = "delivered_tests.rs"]
+mod tests;

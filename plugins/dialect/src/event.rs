@@ -182,6 +182,14 @@ impl AnswerEvent {
         }
     }
 
+    /// Returns the provider's signature of the reasoning that ends with the event.
+    pub(crate) const fn signature(&self) -> Option<&EscapedText> {
+        match self {
+            Self::Reasoning { signature, .. } => signature.as_ref(),
+            _ => None,
+        }
+    }
+
     /// Returns the number of bytes of reasoning that only the provider can read: encrypted reasoning, and signatures,
     /// which may contain it.
     #[must_use]

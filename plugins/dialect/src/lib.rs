@@ -35,6 +35,7 @@ mod chat_to_messages;
 mod choices;
 mod classify;
 pub mod completions;
+mod constraint_conflicts;
 mod continuation_mark;
 #[cfg(test)]
 mod continuation_tests;

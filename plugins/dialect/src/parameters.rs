@@ -308,13 +308,14 @@ pub fn has_engine_constraint(ask: &InferenceRequest) -> bool {
     })
 }
 
-/// Returns true if the path in the error of a request builder begins with `response_format` or with an engine parameter
-/// that constrains the answer ([`ParameterEffect::Constraint`], such as `bad_words`).
+/// Returns true if the path in the error of a request builder leads to the format of the answer (also under its older
+/// name `output_format`), or to an engine parameter that constrains the answer ([`ParameterEffect::Constraint`], such
+/// as `bad_words`).
 #[must_use]
 pub fn is_constraint_error(error: &ApiError) -> bool {
     let path = error.param.as_deref().unwrap_or_default();
     let name = path.split(['.', '[']).next().unwrap_or_default();
-    name == "response_format"
+    matches!(name, "response_format" | "output_format")
         || DIALECTS.iter().any(|row| row.format_error_path == path)
         || find_engine_parameter(name)
             .is_some_and(|parameter| parameter.effect == ParameterEffect::Constraint)

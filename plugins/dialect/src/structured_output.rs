@@ -5,8 +5,8 @@
 //! constraint under that name, whichever name the client used.
 
 use crate::body_builder::BodyBuilder;
-use crate::json_cursor;
-use crate::parameters;
+use crate::constraint_conflicts::{self, several_constraints_error};
+use crate::{json_cursor, parameters};
 use penstock_core::{ApiError, AttemptTarget, Dialect, InferenceRequest, OfferCapabilities};
 use penstock_json_scan::json;
 use std::borrow::Cow;
@@ -24,14 +24,14 @@ const CONSTRAINTS: [ConstraintName; 4] = [
     ConstraintName { key: "grammar", legacy_name: "guided_grammar" },
 ];
 /// Members of `structured_outputs` that are options, not constraints.
-const OPTION_MEMBERS: [&str; 5] = [
+pub(crate) const OPTION_MEMBERS: [&str; 5] = [
     "disable_fallback",
     "disable_any_whitespace",
     "disable_additional_properties",
     "whitespace_pattern",
     "backend",
 ];
-const STRUCTURED_OUTPUTS: &str = "structured_outputs";
+pub(crate) const STRUCTURED_OUTPUTS: &str = "structured_outputs";
 
 /// Returns true if an offer accepts a JSON schema for its output, under any name.
 #[must_use]
@@ -66,34 +66,9 @@ impl SchemaName {
     }
 }
 
-/// Returns the name of the member in which an offer gets the response format instead of `response_format`; `None` if it
-/// gets the response format under its own name.
-pub(crate) fn replaced_response_format(target: &AttemptTarget<'_>) -> Option<&'static str> {
-    match SchemaName::for_target(target) {
-        SchemaName::ResponseFormat => None,
-        SchemaName::StructuredOutputs => Some(STRUCTURED_OUTPUTS),
-        SchemaName::Schema(name) => Some(name),
-    }
-}
-
-/// Returns an error if the response format at `path` would be written in a member in which the request has another
-/// constraint.
-///
-/// # Errors
-/// Returns `Unsupported` with `path`.
-pub(crate) fn check_single_constraint(
-    ask: &InferenceRequest,
-    target: &AttemptTarget<'_>,
-    path: &str,
-) -> Result<(), ApiError> {
-    match replaced_response_format(target).and_then(|name| requested_value(ask, name)) {
-        Some(_) => Err(several_constraints_error(path)),
-        None => Ok(()),
-    }
-}
-
-fn several_constraints_error(path: &str) -> ApiError {
-    ApiError::unsupported(path, "This model takes one constraint on its output at a time.")
+/// Returns true if an offer gets the response format in another member than `response_format`.
+pub(crate) fn replaces_response_format(target: &AttemptTarget<'_>) -> bool {
+    SchemaName::for_target(target) != SchemaName::ResponseFormat
 }
 
 /// Writes a JSON schema in the member that the offer lists instead of `response_format`, after a comma. Without a
@@ -148,23 +123,19 @@ struct ConstraintMembers<'a> {
 ///
 /// # Errors
 /// Returns `Unsupported` for a constraint that the offer does not accept. If the offer gets the response format in
-/// another member, also for any constraint in addition to a response format. Returns `InvalidRequest` for an invalid
-/// schema.
+/// another member, also for a constraint that differs from it. Returns `InvalidRequest` for an invalid schema.
 pub(crate) fn write_constraints(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
     out: &mut BodyBuilder<'_>,
 ) -> Result<(), ApiError> {
-    let constraints = translate_constraints(ask, target.capabilities)?;
-    if has_response_format(ask) && replaced_response_format(target).is_some() {
-        if constraints.is_some() {
-            return Err(several_constraints_error("response_format"));
-        }
-        check_single_constraint(ask, target, "response_format")?;
-        write_schema(response_format_schema(ask), target, out);
+    if has_response_format(ask) && replaces_response_format(target) {
+        let schema = response_format_schema(ask);
+        constraint_conflicts::check_single_constraint(ask, schema, "response_format")?;
+        write_schema(schema, target, out);
         return Ok(());
     }
-    let Some(constraints) = constraints else { return Ok(()) };
+    let Some(constraints) = translate_constraints(ask, target.capabilities)? else { return Ok(()) };
     for (name, value) in &constraints.members {
         out.push_str(",\"");
         out.push_str(name);
@@ -223,9 +194,9 @@ fn translate_constraints<'a>(
         let Some(value) = requested_value(ask, word.legacy_name) else { continue };
         let translated = translated.get_or_insert_default();
         if abilities.accepts_parameter(word.legacy_name) {
-            add_constraint(&mut translated.members, word.legacy_name, value, word.legacy_name)?;
+            word.add_to(&mut translated.members, word.legacy_name, value, word.legacy_name)?;
         } else if abilities.accepts_parameter(STRUCTURED_OUTPUTS) {
-            add_constraint(&mut translated.structured_outputs, word.key, value, word.legacy_name)?;
+            word.add_to(&mut translated.structured_outputs, word.key, value, word.legacy_name)?;
         } else {
             translated.set_response_schema(ask, abilities, word, value, word.legacy_name)?;
         }
@@ -240,27 +211,40 @@ fn translate_constraints<'a>(
     Ok(translated)
 }
 
-/// Adds a constraint of the request, given at `path`. A constraint that the request has twice with the same value is
-/// added once.
-///
-/// # Errors
-/// Returns `Unsupported` with `path` if the list has another value of this name.
-fn add_constraint<'a>(
-    list: &mut Vec<(&'static str, &'a [u8])>,
-    name: &'static str,
-    value: &'a [u8],
-    path: &str,
-) -> Result<(), ApiError> {
-    match list.iter().find(|(known, _)| *known == name) {
-        Some((_, earlier)) if *earlier != value => return Err(several_constraints_error(path)),
-        Some(_) => {}
-        None => list.push((name, value)),
+impl ConstraintName {
+    /// Returns true if the constraint is a JSON schema.
+    fn is_schema(&self) -> bool {
+        self.key == "json"
     }
-    Ok(())
+
+    /// Adds the constraint, given at `path`, to a list under the name `name`. A constraint that the request has twice
+    /// with the same value is added once, as it was written last.
+    ///
+    /// # Errors
+    /// Returns `Unsupported` with `path` if the list has another value of this name.
+    fn add_to<'a>(
+        &self,
+        list: &mut Vec<(&'static str, &'a [u8])>,
+        name: &'static str,
+        value: &'a [u8],
+        path: &str,
+    ) -> Result<(), ApiError> {
+        let is_same = match self.is_schema() {
+            true => constraint_conflicts::is_same_schema,
+            false => constraint_conflicts::is_same_value,
+        };
+        match list.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, earlier)) if !is_same(earlier, value) => return Err(several_constraints_error(path)),
+            // The next value is compared with this one, so that a long value is parsed at most twice.
+            Some((_, earlier)) => *earlier = value,
+            None => list.push((name, value)),
+        }
+        Ok(())
+    }
 }
 
 /// Returns the value of a member if it has an effect, and `None` otherwise.
-fn requested_value<'a>(ask: &'a InferenceRequest, name: &str) -> Option<&'a [u8]> {
+pub(crate) fn requested_value<'a>(ask: &'a InferenceRequest, name: &str) -> Option<&'a [u8]> {
     let value = ask.member_value(name)?;
     parameters::find_engine_parameter(name)?.has_effect(value).then_some(value)
 }
@@ -280,11 +264,12 @@ impl<'a> ConstraintMembers<'a> {
         path: &str,
     ) -> Result<(), ApiError> {
         let takes_format = abilities.accepts_parameter("response_format") && !has_response_format(ask);
-        if word.key != "json" || !takes_format {
+        if !word.is_schema() || !takes_format {
             return Err(parameters::unsupported_error(path));
         }
         let schema = parse_schema(value, path)?;
-        if self.response_schema.as_ref().is_some_and(|earlier| *earlier != schema) {
+        let differs = |earlier: &Cow<'_, [u8]>| !constraint_conflicts::is_same_value(earlier, &schema);
+        if self.response_schema.as_ref().is_some_and(differs) {
             return Err(several_constraints_error(path));
         }
         self.response_schema = Some(schema);
@@ -300,7 +285,7 @@ impl<'a> ConstraintMembers<'a> {
         newer: &'a [u8],
     ) -> Result<(), ApiError> {
         for (key, value) in json_cursor::members(newer) {
-            if matches!(value, b"null" | b"false") || OPTION_MEMBERS.contains(&&*key) {
+            if constraint_conflicts::has_no_effect(&key, value) {
                 continue;
             }
             let plain =
@@ -310,10 +295,10 @@ impl<'a> ConstraintMembers<'a> {
             let word = CONSTRAINTS.iter().find(|word| word.key == key);
             match word {
                 Some(word) if abilities.accepts_parameter(STRUCTURED_OUTPUTS) => {
-                    add_constraint(&mut self.structured_outputs, word.key, value, &path)?;
+                    word.add_to(&mut self.structured_outputs, word.key, value, &path)?;
                 }
                 Some(word) if abilities.accepts_parameter(word.legacy_name) => {
-                    add_constraint(&mut self.members, word.legacy_name, value, &path)?;
+                    word.add_to(&mut self.members, word.legacy_name, value, &path)?;
                 }
                 Some(word) => self.set_response_schema(ask, abilities, word, value, &path)?,
                 None if key == "json_object"

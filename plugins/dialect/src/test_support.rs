@@ -58,7 +58,7 @@ pub(crate) fn sample_request(dialect: Dialect, body: &[u8]) -> InferenceRequest 
     }
 }
 
-/// Returns the history features that validation computes for lists of messages.
+/// Returns the history features of the `messages` of a chat request.
 fn history_features(body: &Value) -> HistoryFeatures {
     let messages = body["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
     let has =
@@ -66,7 +66,8 @@ fn history_features(body: &Value) -> HistoryFeatures {
     let role = |message: &Value, roles: &[&str]| roles.iter().any(|role| message["role"] == **role);
     HistoryFeatures {
         reasoning: has(&["reasoning", "reasoning_content"]),
-        calls: has(&["tool_calls", "tool_call_id", "function_call"]),
+        calls: has(&["tool_calls", "tool_call_id", "function_call"])
+            || messages.iter().any(|message| role(message, &["function"])),
         results: messages.iter().any(|message| role(message, &["tool", "function"])),
         late_system_messages: messages.iter().skip(1).any(|message| role(message, &["system", "developer"])),
         ..HistoryFeatures::default()

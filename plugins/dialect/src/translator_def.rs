@@ -24,6 +24,9 @@ pub(crate) struct ProviderDialect {
     pub(crate) new_decoder: fn(&str) -> Box<dyn DialectDecoder>,
     /// Function that decodes an answer that is not streamed.
     pub(crate) decode_buffered: BufferedDecoder,
+    /// True if an answer of the dialect consists of messages, so that the decoder of a stream emits
+    /// [`AnswerEvent::MessageStart`](crate::event::AnswerEvent::MessageStart).
+    pub(crate) has_messages: bool,
     pub(crate) translators: &'static [TranslatorDef],
 }
 

@@ -96,9 +96,20 @@ fn start_over<'a>(
     provider: Dialect,
     pieces: impl IntoIterator<Item = &'a [u8]>,
 ) -> (Option<UpstreamErrorKind>, String) {
+    assert!(start_rescue(&mut *reply, provider, RescueMode::StartOver));
+    run_rescue((reply, out), pieces)
+}
+
+fn start_rescue(reply: &mut dyn StreamTranslation, provider: Dialect, how: RescueMode) -> bool {
     let abilities = OfferCapabilities::default();
-    let target = test_support::sample_target(provider, &abilities);
-    assert!(reply.start_rescue(&target, RescueMode::StartOver));
+    reply.start_rescue(&test_support::sample_target(provider, &abilities), how)
+}
+
+/// Pushes the stream of the second provider in these pieces. Returns the fault and the output.
+fn run_rescue<'a>(
+    (mut reply, out): (Box<dyn StreamTranslation>, OutputBuffer),
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+) -> (Option<UpstreamErrorKind>, String) {
     let run = test_support::run_stream(&mut *reply, pieces);
     (run.fault, String::from_utf8([out.0.concat(), run.out].concat()).unwrap())
 }
@@ -219,8 +230,6 @@ fn an_answer_with_other_boundaries_between_its_messages_has_diverged() {
         let rescued = rescued_items(first, Dialect::Responses, &stream(second));
         assert_eq!(rescued, Err(UpstreamErrorKind::Diverged), "{second:?}");
     }
-    let rescued = rescued_items(&split_stream, Dialect::Chat, &chat_stream("I will look.Done. More."));
-    assert_eq!(rescued, Err(UpstreamErrorKind::Diverged));
     assert_eq!(rescued_items(&split_stream, Dialect::Responses, &stream(&split)), expected(&split));
     assert_eq!(rescued_items(&joined_stream, Dialect::Responses, &stream(&joined)), expected(&joined));
 }
@@ -249,11 +258,60 @@ fn a_provider_without_messages_continues_the_delivered_one() {
 }
 
 #[test]
-fn two_messages_are_no_text_to_continue() {
-    let delivered = |last| {
-        let (mut reply, _) = start(Dialect::Responses, &broken_stream(&TWO_MESSAGES, last)).unwrap();
-        reply.delivered_text()
+fn a_provider_without_messages_is_not_asked_to_repeat_two_messages() {
+    let second = stream(&TWO_MESSAGES);
+    for last in ["D", "one."] {
+        let first = broken_stream(&TWO_MESSAGES, last);
+        for cut in 0..=second.len() {
+            let (mut reply, out) = start(Dialect::Responses, &first).unwrap();
+            for provider in [Dialect::Chat, Dialect::Messages] {
+                assert!(!start_rescue(&mut *reply, provider, RescueMode::StartOver), "{provider:?} {last}");
+            }
+            // The next candidate has messages, and rescues the answer.
+            let (one, other) = second.as_bytes().split_at(cut);
+            let (fault, out) = start_over((reply, out), Dialect::Responses, [one, other]);
+            assert_eq!((fault, Ok(items(&out))), (None, expected(&TWO_MESSAGES)), "{last} {cut}");
+        }
+    }
+    // For these clients, the messages are one text with a blank line, which any provider can repeat.
+    for client in [Dialect::Chat, Dialect::Messages] {
+        let started = start(client, &broken_stream(&TWO_MESSAGES, "D")).unwrap();
+        let second = chat_stream("I will look.\n\nDone.");
+        let (fault, out) = start_over(started, Dialect::Chat, second.as_bytes().chunks(7));
+        assert_eq!((fault, &*streamed_text(client, &out)), (None, "I will look.\n\nDone."), "{client:?}");
+    }
+}
+
+#[test]
+fn a_provider_without_messages_continues_the_second_of_two() {
+    let first = broken_stream(&TWO_MESSAGES, "one.");
+    let longer = [TWO_MESSAGES[0], ("final_answer", "Done. Really.")];
+    // The second provider continues the text, or repeats all of it first.
+    for text in [" Really.", "I will look.\n\nDone. Really."] {
+        let second = chat_stream(text);
+        for cut in 0..=second.len() {
+            let (mut reply, out) = start(Dialect::Responses, &first).unwrap();
+            assert_eq!(reply.delivered_text().as_deref(), Some("I will look.\n\nDone."));
+            assert!(start_rescue(&mut *reply, Dialect::Chat, RescueMode::Continue));
+            let (one, other) = second.as_bytes().split_at(cut);
+            let (fault, out) = run_rescue((reply, out), [one, other]);
+            assert_eq!((fault, Ok(items(&out))), (None, expected(&longer)), "{text} {cut}");
+        }
+    }
+}
+
+#[test]
+fn only_text_can_be_continued_and_several_messages_are_joined() {
+    let delivered = |items: &[Item<'_>], last| {
+        let (mut reply, _) = start(Dialect::Responses, &broken_stream(items, last)).unwrap();
+        let delivered = reply.delivered_text();
+        assert_eq!(start_rescue(&mut *reply, Dialect::Chat, RescueMode::Continue), delivered.is_some());
+        delivered
     };
-    assert_eq!(delivered(" will look.").as_deref(), Some("I will look."));
-    assert_eq!(delivered("D"), None);
+    assert_eq!(delivered(&TWO_MESSAGES, " will look.").as_deref(), Some("I will look."));
+    assert_eq!(delivered(&TWO_MESSAGES, "D").as_deref(), Some("I will look.\n\nD"));
+    let three = [TWO_MESSAGES[0], ("", "\"B\"\n"), ("final_answer", "More.")];
+    assert_eq!(delivered(&three, "ore.").as_deref(), Some("I will look.\n\n\"B\"\n\n\nMore."));
+    let separated = [TWO_MESSAGES[0], ("reasoning", "Hm."), TWO_MESSAGES[1]];
+    assert_eq!(delivered(&separated, "one."), None);
 }

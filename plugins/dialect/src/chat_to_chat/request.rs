@@ -5,7 +5,9 @@
 use super::messages;
 use crate::body_builder::BodyBuilder;
 use crate::reasoning_effort::ReasoningEffort;
-use crate::{json_cursor, parameters, reasoning_switch, response_constraints, structured_output};
+use crate::{
+    constraint_conflicts, json_cursor, parameters, reasoning_switch, response_constraints, structured_output,
+};
 use bytes::Bytes;
 use penstock_core::{AdjustableMember, ApiError, AttemptTarget, BodyMember, InferenceRequest};
 use penstock_json_scan::json;
@@ -80,7 +82,7 @@ fn should_forward(
 ) -> Result<bool, ApiError> {
     let name = &*field.name;
     let Some(value) = ask.member_value(name) else { return Ok(false) };
-    let (abilities, format_name) = (target.capabilities, structured_output::replaced_response_format(target));
+    let abilities = target.capabilities;
     if TOOL_MEMBERS.contains(&name) && !has_tools(ask) {
         return Ok(false);
     }
@@ -97,10 +99,12 @@ fn should_forward(
         return Err(ApiError::unsupported(name, sentence));
     }
     if ALWAYS_FORWARDED.contains(&name) {
-        let is_replaced = || is_plain_text(value) || format_name.is_some();
+        let is_replaced = || is_plain_text(value) || structured_output::replaces_response_format(target);
         return Ok(name != "response_format" || !is_replaced());
     }
-    if format_name == Some(name) && structured_output::has_response_format(ask) {
+    if constraint_conflicts::is_replaced_by_format(target, name)
+        && structured_output::has_response_format(ask)
+    {
         return Ok(false);
     }
     if FORWARDED_BY_DEFAULT.contains(&name) {

@@ -9,7 +9,7 @@ use crate::body_builder::BodyBuilder;
 use crate::continuation_mark::ContinuationMark;
 use crate::json_cursor::{self, JsonCursor};
 use crate::reasoning_effort::ReasoningEffort;
-use crate::{parameters, reasoning_switch, response_constraints, structured_output};
+use crate::{constraint_conflicts, parameters, reasoning_switch, response_constraints, structured_output};
 use bytes::Bytes;
 use penstock_core::{AdjustableMember, ApiError, AttemptTarget, InferenceRequest};
 
@@ -205,20 +205,19 @@ fn write_sampling(
     }
 }
 
-/// Writes the engine parameters that the offer lists, except those that other functions write: for example the member
-/// in which the offer gets the response format.
+/// Writes the engine parameters that the offer lists, except those that other functions write: for example the
+/// constraints on the output, if the offer gets the response format in one of their members.
 fn write_engine_parameters(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
     effort: ReasoningEffort,
     out: &mut BodyBuilder<'_>,
 ) -> Result<(), ApiError> {
-    let format_name =
-        structured_output::replaced_response_format(target).filter(|_| requested_format(ask).is_some());
+    let has_format = requested_format(ask).is_some();
     for field in &ask.members.0 {
         let name = &*field.name;
         let is_written = name == "top_k"
-            || format_name == Some(name)
+            || (has_format && constraint_conflicts::is_replaced_by_format(target, name))
             || reasoning_switch::is_replaced_by_switch(target, effort, name);
         let Some(value) = ask.member_value(name).filter(|_| !is_written) else { continue };
         if parameters::should_forward(target.capabilities, name, value)? {
@@ -260,10 +259,12 @@ fn write_response_format(
     out: &mut BodyBuilder<'_>,
 ) -> Result<(), ApiError> {
     let Some((at, format)) = requested_format(ask) else { return Ok(()) };
-    structured_output::check_single_constraint(ask, target, at)?;
     let kind =
         json_cursor::member_value(format, "type").and_then(json_cursor::parse_string).unwrap_or_default();
     let schema = json_cursor::member_value(format, "schema").filter(|schema| json_cursor::is_object(schema));
+    if structured_output::replaces_response_format(target) {
+        constraint_conflicts::check_single_constraint(ask, schema, at)?;
+    }
     match (&*kind, schema) {
         ("json_schema", Some(schema)) if structured_output::write_schema(Some(schema), target, out) => Ok(()),
         ("json_schema", Some(schema)) => {

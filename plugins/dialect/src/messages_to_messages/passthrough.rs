@@ -53,7 +53,7 @@ pub(super) struct StreamPassthrough {
     hidden_blocks: HiddenBlocks,
     /// Event `message_start`, held until the first content.
     held_message_start: Option<Bytes>,
-    /// Held events that open and close blocks.
+    /// Held events that open, sign and close blocks.
     held_events: OutputBuffer,
     /// Tool inputs from the start events of their blocks, by block index.
     early_inputs: Vec<(usize, Bytes)>,
@@ -215,6 +215,11 @@ impl StreamPassthrough {
             "content_block_delta" => {
                 self.is_block_empty = false;
                 self.record_delta(seen);
+                let is_signature = seen.delta.is_some_and(is_signature_delta);
+                if is_signature {
+                    // The signature is held until its block ends, because the shadow translator writes it there too.
+                    self.flush_held(out);
+                }
                 let omitted =
                     self.thinking == ThinkingDisplay::Omitted && seen.delta.is_some_and(is_thinking_delta);
                 if !omitted {
@@ -223,7 +228,9 @@ impl StreamPassthrough {
                         &self.hidden_blocks.with_client_index(data, seen.index),
                     ));
                 }
-                self.flush_held(out);
+                if !is_signature {
+                    self.flush_held(out);
+                }
             }
             "ping" if self.observer.progress() > StreamProgress::Pending => {
                 out.push(sse::encode_named_event(kind, data))
@@ -295,12 +302,7 @@ impl StreamPassthrough {
         if !self.early_inputs.is_empty() {
             self.early_inputs.retain(|(index, _)| Some(*index) != seen.index);
         }
-        if self.unsigned_block.is_some()
-            && seen
-                .delta
-                .and_then(|delta| json_cursor::member_value(delta, "type"))
-                .is_some_and(|kind| json::json_string_equals(kind, "signature_delta"))
-        {
+        if self.unsigned_block.is_some() && seen.delta.is_some_and(is_signature_delta) {
             self.unsigned_block = None;
         }
     }
@@ -361,6 +363,12 @@ impl StreamPassthrough {
         end.extend_from_slice(b"}\n\nevent: message_stop\ndata: {\"type\":\"message_stop\"}\n\n");
         out.push(Bytes::from(end));
     }
+}
+
+/// Returns true for a delta with the signature of a thinking block.
+fn is_signature_delta(delta: &[u8]) -> bool {
+    json_cursor::member_value(delta, "type")
+        .is_some_and(|kind| json::json_string_equals(kind, "signature_delta"))
 }
 
 /// Returns true if a usage object has all counts that clients read from the `message_delta` event.

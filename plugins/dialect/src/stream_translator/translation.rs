@@ -2,6 +2,7 @@
 
 use super::{FinishConfidence, StreamTranslator};
 use crate::event::AnswerEvent;
+use crate::providers::provider_dialect;
 use crate::repeated_text::RepetitionFilter;
 use crate::{choices, decode};
 use bytes::Bytes;
@@ -156,6 +157,13 @@ impl StreamTranslation for StreamTranslator {
             // An answer with log probabilities is not started over, because they cannot be compared with the delivered
             // ones.
             RescueMode::StartOver if self.constraints.allows_logprobs() => return false,
+            // A request is not sent to a provider whose answer certainly differs.
+            RescueMode::StartOver
+                if self.delivered.has_adjacent_messages()
+                    && !provider_dialect(target.dialect).has_messages =>
+            {
+                return false;
+            }
             RescueMode::StartOver => match self.delivered.prefix_matcher() {
                 None => return false,
                 comparison => comparison,

@@ -117,7 +117,7 @@ impl DecodedItem {
         self.kind == ItemKind::Other || is_other_reasoning()
     }
 
-    /// Emits the text of a delta of a part.
+    /// Adds the text of one delta event of a part to the output. Text that [`Self::ignores`] is dropped.
     pub(super) fn push_delta(
         &mut self,
         part: PartKey,

@@ -146,6 +146,64 @@ fn a_native_provider_rescues_a_translated_stream() {
     assert_eq!((fault, delivered_text(&all).as_str()), (None, "Hello, world."));
 }
 
+/// Returns the signatures that a client gets, if the first stream breaks after `first` and a second provider repeats
+/// the answer. The second stream comes in one piece, in single bytes, and in two pieces at each cut.
+fn rescued_signatures(first: &str, second: &str) -> Vec<String> {
+    let abilities = OfferCapabilities::default();
+    let mut ask = admitted_request(Dialect::Messages, ASK);
+    ask.thinking = ThinkingDisplay::Shown;
+    let target = test_support::sample_target(Dialect::Messages, &abilities);
+    let run = |pieces: &mut dyn Iterator<Item = &[u8]>| {
+        let mut reply =
+            find_translator(Dialect::Messages, Dialect::Messages).unwrap().translate_stream(&ask, &target);
+        let mut out = OutputBuffer::default();
+        reply.push(Bytes::from(first.to_owned()), &mut out).unwrap();
+        assert!(reply.start_rescue(&target, RescueMode::StartOver));
+        let run = test_support::run_stream(&mut *reply, pieces);
+        let all = [out.0.concat(), run.out].concat();
+        assert_eq!((run.fault, conformance::check_messages_stream(&all)), (None, Ok(())), "{first}");
+        let all = String::from_utf8(all).unwrap();
+        assert_eq!(delivered_text(&all), "Hi.", "{all}");
+        let data = all.lines().filter_map(|line| line.strip_prefix("data: "));
+        let data = data.map(|data| serde_json::from_str::<Value>(data).unwrap());
+        let signature = |event: Value| event["delta"]["signature"].as_str().map(str::to_owned);
+        data.filter_map(signature).collect::<Vec<_>>()
+    };
+    let whole = run(&mut std::iter::once(second.as_bytes()));
+    assert_eq!(run(&mut second.as_bytes().chunks(1)), whole);
+    for cut in 0..second.len() {
+        let (one, other) = second.as_bytes().split_at(cut);
+        assert_eq!(run(&mut [one, other].into_iter()), whole, "{first} {cut}");
+    }
+    whole
+}
+
+#[test]
+fn the_signature_of_repeated_thinking_arrives_once_wherever_the_first_stream_broke() {
+    let delta = |delta: Value| named_event(&json!({"type":"content_block_delta","index":0,"delta":delta}));
+    let thinks = |text: &str| delta(json!({"type":"thinking_delta","thinking":text}));
+    let signs = |seal: &str| delta(json!({"type":"signature_delta","signature":seal}));
+    let start = native_start() + &block_start(0, json!({"type":"thinking","thinking":"","signature":""}));
+    let answer = block_stop(0)
+        + &block_start(1, json!({"type":"text","text":""}))
+        + &text_delta(1, "Hi.")
+        + &block_stop(1)
+        + &named_event(
+            &json!({"type":"message_delta","delta":{"stop_reason":"end_turn","stop_sequence":null},"usage":{"output_tokens":2}}),
+        )
+        + &named_event(&json!({"type":"message_stop"}));
+    let second = start.clone() + &thinks("Hm") + &signs("seal") + &answer;
+    for (first, seal) in [
+        (thinks("H"), "seal"),
+        (thinks("Hm"), "seal"),
+        (thinks("H") + &thinks("m"), "seal"),
+        // The client has the signature of the first provider already.
+        (thinks("Hm") + &signs("own"), "own"),
+    ] {
+        assert_eq!(rescued_signatures(&(start.clone() + &first), &second), [seal], "{first}");
+    }
+}
+
 #[test]
 fn a_diverging_rescue_ends_with_an_error_without_repeated_text() {
     let first =

@@ -125,7 +125,7 @@ impl StreamTranslation for StreamPassthrough {
         let taken = self.observer.start_rescue(target, how);
         if taken {
             self.is_rescued = true;
-            // Held events open or close blocks that the shadow translator will open or close itself.
+            // Held events open, sign or close blocks, which the shadow translator will do itself.
             (self.held_message_start, self.held_events) = (None, OutputBuffer::default());
         }
         taken

@@ -165,7 +165,7 @@ impl EventSequence {
         self.next
     }
 
-    /// Skips one sequence number, for an event that is not written.
+    /// Skips the sequence number of an event that is not written, because the client already has it.
     pub(super) const fn skip_event(&mut self) {
         self.next = self.next.saturating_add(1);
     }
