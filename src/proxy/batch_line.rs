@@ -7,8 +7,8 @@ use crate::proxy::downstream::{LineDownstream, LineReport};
 use crate::proxy::exchange::ExchangeState;
 use crate::proxy::{GatewayProxy, InProcessSession};
 use crate::state::AppState;
-use crate::telemetry::ExchangeOutcome;
 use crate::telemetry::request_id::RequestId;
+use crate::telemetry::{ExchangeKind, ExchangeOutcome};
 use async_trait::async_trait;
 use penstock_core::{ApiError, ErrorCode, WorkDone};
 use pingora_core::apps::HttpServerApp;
@@ -112,8 +112,11 @@ pub(crate) fn report_line_end(
             Some(pause) => LineDisposition::Retry(pause),
         },
     };
-    // No client waits for an attempt of a background response that is sent again, so it counts as batch work.
-    record.is_batch_line |= !matches!(ending, LineDisposition::Final | LineDisposition::Cancelled);
+    if line.answer_identity().is_some()
+        && !matches!(ending, LineDisposition::Final | LineDisposition::Cancelled)
+    {
+        record.kind = ExchangeKind::RetryableBackgroundAttempt;
+    }
     if matches!(ending, LineDisposition::Yielded(_) | LineDisposition::FundsHeld) {
         record.outcome = ExchangeOutcome::Yielded;
     } else if ending == LineDisposition::Cancelled && line.is_interrupted() {

@@ -14,6 +14,17 @@ use std::time::Duration;
 /// Name of the health check endpoint in access records.
 pub const HEALTH_ENDPOINT_NAME: &str = "health";
 
+/// Kind of an exchange, for metrics and the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExchangeKind {
+    /// Request of a client, or an attempt of a background response that cannot be sent again.
+    Request,
+    /// Line of a batch.
+    BatchLine,
+    /// Failed attempt of a background response that may be sent again; no client waits for it.
+    RetryableBackgroundAttempt,
+}
+
 /// Outcome of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExchangeOutcome {
@@ -115,8 +126,8 @@ pub struct AccessRecord {
     pub waited: Duration,
     /// Time spent waiting for permits.
     pub queued: Duration,
-    /// True for a line of a batch, and for an attempt of a background response that is sent again.
-    pub is_batch_line: bool,
+    /// Kind of the exchange.
+    pub kind: ExchangeKind,
     /// Size of the request body in bytes.
     pub bytes_in: usize,
     /// Size of the response body in bytes.
@@ -178,7 +189,7 @@ impl AccessRecord {
             first_token: None,
             waited: Duration::ZERO,
             queued: Duration::ZERO,
-            is_batch_line: false,
+            kind: ExchangeKind::Request,
             bytes_in: 0,
             bytes_out: 0,
             done: None,

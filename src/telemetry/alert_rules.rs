@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, clippy::expect_used)]
 
 use super::metrics::{MetricsRegistry, REGISTERED_METRICS};
-use super::{AccessRecord, ExchangeOutcome};
+use super::{AccessRecord, ExchangeKind, ExchangeOutcome};
 use crate::telemetry::request_id::RequestId;
 use penstock_core::Dialect;
 use std::collections::BTreeMap;
@@ -228,7 +228,7 @@ fn every_alerting_metric_exists_from_the_start_and_has_an_alert() {
 fn lines_of_batches_are_no_requests_of_users() {
     let metrics = MetricsRegistry::new().unwrap();
     let mut record = AccessRecord::new(RequestId::random(), Dialect::Chat);
-    (record.status, record.outcome, record.is_batch_line) = (503, ExchangeOutcome::Refused, true);
+    (record.status, record.outcome, record.kind) = (503, ExchangeOutcome::Refused, ExchangeKind::BatchLine);
     metrics.record_exchange(&record, Duration::ZERO);
     let text = String::from_utf8(metrics.encode()).unwrap();
     assert!(text.contains(r#"outcome="refused",status="503",work="batch"} 1"#), "{text}");

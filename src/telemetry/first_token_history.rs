@@ -1,7 +1,7 @@
 //! Times to the first token of the last hour, by the minute, for each model and provider. The memory is bounded: at
 //! most 64 pairs of model and provider have an entry of their own, and all other pairs share one entry.
 
-use super::AccessRecord;
+use super::{AccessRecord, ExchangeKind};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -153,8 +153,8 @@ impl FirstTokenHistory {
     /// Records the time of an ended exchange, if it was answered as a stream. Lines of batches do not count, because
     /// they may wait.
     pub fn record(&self, record: &AccessRecord, unix_seconds: u64) {
-        let (Some(first), Some(model), Some(provider), false) =
-            (record.first_token, &record.model, &record.provider, record.is_batch_line)
+        let (Some(first), Some(model), Some(provider), ExchangeKind::Request) =
+            (record.first_token, &record.model, &record.provider, record.kind)
         else {
             return;
         };

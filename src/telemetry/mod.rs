@@ -27,6 +27,6 @@ pub mod throttle;
 mod trace;
 
 pub use access_record::{
-    AccessRecord, AttemptRecord, ExchangeOutcome, HEALTH_ENDPOINT_NAME, SessionAffinityOutcome,
+    AccessRecord, AttemptRecord, ExchangeKind, ExchangeOutcome, HEALTH_ENDPOINT_NAME, SessionAffinityOutcome,
 };
 pub use trace::TraceContext;

@@ -1,6 +1,6 @@
 //! Numbers of ended requests and of errors in the last minutes, and the streams that are open. The memory is bounded.
 
-use super::{AccessRecord, ExchangeOutcome, HEALTH_ENDPOINT_NAME};
+use super::{AccessRecord, ExchangeKind, ExchangeOutcome, HEALTH_ENDPOINT_NAME};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -42,9 +42,10 @@ impl OutcomeCounts {
 pub struct OutcomeHistory(Mutex<[(u64, OutcomeCounts); WINDOW_MINUTES as usize]>);
 
 impl OutcomeHistory {
-    /// Counts an ended request. Health checks and lines of batches do not count.
+    /// Counts an ended request. Health checks, lines of batches, and attempts of background responses
+    /// that may be sent again do not count.
     pub fn record(&self, record: &AccessRecord, unix_seconds: u64) {
-        if !record.is_batch_line && record.endpoint != HEALTH_ENDPOINT_NAME {
+        if record.kind == ExchangeKind::Request && record.endpoint != HEALTH_ENDPOINT_NAME {
             self.count(record.outcome, record.status, unix_seconds / 60);
         }
     }

@@ -1,6 +1,6 @@
 //! Metrics of the outcomes of requests and attempts.
 
-use super::access_record::{AccessRecord, ExchangeOutcome};
+use super::access_record::{AccessRecord, ExchangeKind, ExchangeOutcome};
 use super::metrics::{NO_VALUE, register_counter, register_histogram};
 use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, Registry, Result};
 use std::sync::OnceLock;
@@ -40,7 +40,7 @@ impl RequestMetrics {
             ended: register_counter(
                 r,
                 "penstock_requests_total",
-                "Requests by endpoint, model of the catalogue (none where no model was found), outcome, status and work (request, or batch: a line of a batch).",
+                "Requests by endpoint, model of the catalogue (none where no model was found), outcome, status and work (request, or batch: a line of a batch, or a failed attempt of a background response that may be sent again).",
                 &["endpoint", "model", "outcome", "status", "work"],
             )?,
             lines: register_counter(
@@ -85,9 +85,10 @@ impl RequestMetrics {
         common: &CommonCounters,
     ) {
         let mut status = itoa::Buffer::new();
-        let work = if record.is_batch_line { "batch" } else { "request" };
+        let is_request = record.kind == ExchangeKind::Request;
+        let work = if is_request { "request" } else { "batch" };
         let model = record.model.as_deref().unwrap_or(NO_VALUE);
-        let is_plain = record.outcome == ExchangeOutcome::Ok && record.status == 200 && !record.is_batch_line;
+        let is_plain = record.outcome == ExchangeOutcome::Ok && record.status == 200 && is_request;
         let status = status.format(record.status);
         let ended = || {
             let labels = [record.endpoint, model, record.outcome.name(), status, work];
@@ -98,7 +99,7 @@ impl RequestMetrics {
         } else {
             ended().inc()
         }
-        if record.is_batch_line {
+        if record.kind == ExchangeKind::BatchLine {
             self.lines.with_label_values(&[record.endpoint, record.outcome.name()]).inc();
         }
         let overhead = common.overhead.get_or_init(|| self.overhead.with_label_values(&[record.endpoint]));

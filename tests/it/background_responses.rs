@@ -258,6 +258,22 @@ async fn a_refusal_of_the_provider_or_of_the_balance_fails_the_response() {
     let broken = when(&client, &broken, "failed").await;
     assert_eq!((&broken["error"]["code"], &broken["usage"]), (&json!("server_error"), &Value::Null));
     assert!(!broken.to_string().contains("secret of the provider"), "{broken}");
+    // No client waits for an attempt that may be sent again, so it is no failed request; nor is it a line of a batch.
+    until("the end of every exchange", || running.gateway.app.in_flight_exchanges() == 0).await;
+    let metrics = running.admin().get("/metrics").await.text();
+    let series = |status: &str, work: &str| {
+        let labels = format!("status=\"{status}\",work=\"{work}\"}}");
+        metrics
+            .lines()
+            .filter(|line| line.starts_with("penstock_requests_total{") && line.contains(&labels))
+            .count()
+    };
+    assert_eq!(
+        (series("402", "request"), series("503", "batch"), series("503", "request")),
+        (1, 1, 0),
+        "{metrics}"
+    );
+    assert!(!metrics.contains("penstock_batch_lines_total{endpoint=\"responses\""), "{metrics}");
     provider.always(json_answer(
         400,
         &json!({"error": {"message": "bad tool", "type": "invalid_request_error"}}),

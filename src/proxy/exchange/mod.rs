@@ -15,7 +15,7 @@ use crate::proxy::endpoint::{self, Endpoint, MessagesDialectHint};
 use crate::proxy::response::{self, cors::CrossOrigin, head::ResponseHead};
 use crate::state::AppState;
 use crate::telemetry::request_id::RequestId;
-use crate::telemetry::{AccessRecord, TraceContext};
+use crate::telemetry::{AccessRecord, ExchangeKind, TraceContext};
 use crate::upstream::config_snapshot::ConfigSnapshot;
 use crate::upstream::count_queue::TokenCountContext;
 use crate::upstream::offer::SelectionTime;
@@ -146,7 +146,9 @@ impl Exchange<'_> {
         state.record.trace = TraceContext::from_headers(|name| caller.custom_header_field(name));
         if let Some(line) = caller.in_process_line() {
             state.work = line.work_class();
-            state.record.is_batch_line = state.work == WorkClass::BatchLine;
+            if state.work == WorkClass::BatchLine {
+                state.record.kind = ExchangeKind::BatchLine;
+            }
         }
         if let Some(principal) = caller.request_origin().and_then(RequestOrigin::principal) {
             state.principal = principal.clone();

@@ -2,7 +2,7 @@
 
 use super::event_at;
 use crate::config::settings::LogLevel;
-use crate::telemetry::{AccessRecord, AttemptRecord, HEALTH_ENDPOINT_NAME};
+use crate::telemetry::{AccessRecord, AttemptRecord, ExchangeKind, HEALTH_ENDPOINT_NAME};
 use penstock_core::WorkDone;
 use rust_decimal::Decimal;
 use std::fmt;
@@ -73,7 +73,7 @@ pub fn log_exchange(record: &AccessRecord, took: Duration) {
         attempts = record.attempts.len(),
         tried = (record.attempts.len() > 1).then(|| tried(&record.attempts)),
         stream = record.stream,
-        line = record.is_batch_line.then_some(true),
+        line = (record.kind == ExchangeKind::BatchLine).then_some(true),
         ms = millis(took),
         own_ms = millis(record.gateway_time(took)),
         queued_ms = (!record.queued.is_zero()).then(|| millis(record.queued)),
@@ -139,7 +139,7 @@ mod tests {
             first_token: Some(Duration::from_micros(31_201)),
             waited: Duration::from_millis(120),
             queued: Duration::from_micros(1_500),
-            is_batch_line: true,
+            kind: ExchangeKind::BatchLine,
             bytes_in: 1_024,
             bytes_out: 14_211,
             done: Some(WorkDone::Tokens(TokenUsage { input: 311, output: 64, ..TokenUsage::default() })),
