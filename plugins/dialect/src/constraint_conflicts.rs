@@ -1,14 +1,18 @@
 //! Conflicts between constraints on the output: a request may state several, but an engine takes only one at a time.
-//! Equal constraints do not conflict. They are compared as parsed JSON, so that white space and the order of members
-//! do not matter.
+//! Equal constraints do not conflict. Short ones are compared as parsed JSON, so that white space and the order of
+//! members do not matter; long ones are compared by their bytes.
 
 use crate::json_cursor;
 use crate::structured_output::{self, ANY_OBJECT_SCHEMA, OPTION_MEMBERS, STRUCTURED_OUTPUTS};
 use penstock_core::{ApiError, AttemptTarget, InferenceRequest};
 use serde_json::Value;
 
+/// Maximum size of each of two values that are parsed to compare them, in bytes. Parsed JSON takes up to 40 times the
+/// memory of its text, and each candidate repeats the comparison.
+const MAX_PARSED_BYTES: usize = 64 << 10;
+
 /// Engine parameters that constrain the whole output: a schema, a pattern, a choice or a grammar.
-const OUTPUT_CONSTRAINTS: [&str; 12] = [
+pub(crate) const OUTPUT_CONSTRAINTS: [&str; 12] = [
     "ebnf",
     "grammar",
     "guided_choice",
@@ -59,7 +63,7 @@ pub(crate) fn several_constraints_error(path: &str) -> ApiError {
 
 /// Returns true if the value of an engine parameter requests nothing but an output of this schema.
 fn requests_only_schema(name: &str, value: &[u8], schema: &[u8]) -> bool {
-    // Each schema is compared with the previous one, so that a long one is parsed at most twice.
+    // Each schema is compared with the previous one, because equality is transitive.
     let mut previous = schema;
     let mut is_equal_to_previous = |next| is_same_schema(std::mem::replace(&mut previous, next), next);
     match name {
@@ -82,17 +86,21 @@ pub(crate) fn has_no_effect(key: &str, value: &[u8]) -> bool {
     matches!(value, b"null" | b"false") || OPTION_MEMBERS.contains(&key)
 }
 
-/// Returns true if two JSON values are equal. Values that the parser refuses, such as very deep ones, are equal only if
-/// their bytes are.
+/// Returns true if two JSON values are equal. Values that are longer than [`MAX_PARSED_BYTES`], or that the parser
+/// refuses, such as very deep ones, are equal only if their bytes are.
 pub(crate) fn is_same_value(one: &[u8], other: &[u8]) -> bool {
     let parse = |value: &[u8]| serde_json::from_slice::<Value>(value).ok();
-    one == other || parse(one).is_some_and(|one| parse(other) == Some(one))
+    one == other || are_parseable(one, other) && parse(one).is_some_and(|one| parse(other) == Some(one))
+}
+
+const fn are_parseable(one: &[u8], other: &[u8]) -> bool {
+    one.len() <= MAX_PARSED_BYTES && other.len() <= MAX_PARSED_BYTES
 }
 
 /// Returns true if two JSON schemas are equal. Each is an object, or a string that contains one.
 pub(crate) fn is_same_schema(one: &[u8], other: &[u8]) -> bool {
     let is_text = |value: &[u8]| value.first() == Some(&b'"');
-    if !is_text(one) && !is_text(other) {
+    if !is_text(one) && !is_text(other) || !are_parseable(one, other) {
         return is_same_value(one, other);
     }
     let inner = |value| json_cursor::parse_string(value).map(|text| text.into_owned().into_bytes());

@@ -1,4 +1,4 @@
-//! Tests of the record of delivered text, and of the comparison with it.
+//! Tests of the record of delivered text.
 #![allow(clippy::indexing_slicing)]
 use super::*;
 

@@ -14,14 +14,14 @@ pub(crate) const PROVIDERS: &[&ProviderDialect] = &[&CHAT, &MESSAGES, &any_to_re
 const CHAT: ProviderDialect = ProviderDialect {
     new_decoder: |id| Box::new(chat::ChatDecoder::new(id)),
     decode_buffered: chat::decode_completion,
-    has_messages: false,
+    has_message_boundaries: false,
     translators: &[chat_to_chat::TRANSLATOR, messages_to_chat::TRANSLATOR, responses_to_any::CHAT_TRANSLATOR],
 };
 
 const MESSAGES: ProviderDialect = ProviderDialect {
     new_decoder: |id| Box::new(messages::MessagesDecoder::new(id)),
     decode_buffered: |body, id, events| messages::decode_message(body, id, events).map(|()| None),
-    has_messages: false,
+    has_message_boundaries: false,
     translators: &[
         chat_to_messages::TRANSLATOR,
         messages_to_messages::TRANSLATOR,

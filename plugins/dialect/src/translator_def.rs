@@ -26,7 +26,7 @@ pub(crate) struct ProviderDialect {
     pub(crate) decode_buffered: BufferedDecoder,
     /// True if an answer of the dialect consists of messages, so that the decoder of a stream emits
     /// [`AnswerEvent::MessageStart`](crate::event::AnswerEvent::MessageStart).
-    pub(crate) has_messages: bool,
+    pub(crate) has_message_boundaries: bool,
     pub(crate) translators: &'static [TranslatorDef],
 }
 

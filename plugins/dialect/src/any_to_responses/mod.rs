@@ -24,6 +24,6 @@ use penstock_core::Dialect;
 pub(crate) const PROVIDER_DIALECT: ProviderDialect = ProviderDialect {
     new_decoder: |_| Box::new(ResponsesDecoder::new()),
     decode_buffered: |body, _, events| decode_response(body, events).map(|()| None),
-    has_messages: true,
+    has_message_boundaries: true,
     translators: &converted_translators(Dialect::Responses, request::convert_chat_body),
 };

@@ -3,8 +3,8 @@
 //! Events are forwarded after repairs, and named by their `type`, because some clients read the name and some the type.
 //! Thinking that the client did not request is removed. A shadow translator reads the same stream: it tracks the
 //! progress, counts the output, and writes the same answer to a buffer that is discarded, so that its state is right if
-//! another provider must continue the answer. Events that open and close blocks are held until the next content, so
-//! that the client and the shadow translator always have the same block open.
+//! another provider must continue the answer. Signatures and events that open and close blocks are held until the next
+//! content, so that the client and the shadow translator always have the same block open.
 
 mod block_positions;
 mod translation;
@@ -217,7 +217,7 @@ impl StreamPassthrough {
                 self.record_delta(seen);
                 let is_signature = seen.delta.is_some_and(is_signature_delta);
                 if is_signature {
-                    // The signature is held until its block ends, because the shadow translator writes it there too.
+                    // The signature is held until the next content, because the shadow translator writes it only then.
                     self.flush_held(out);
                 }
                 let omitted =

@@ -160,7 +160,7 @@ impl StreamTranslation for StreamTranslator {
             // A request is not sent to a provider whose answer certainly differs.
             RescueMode::StartOver
                 if self.delivered.has_adjacent_messages()
-                    && !provider_dialect(target.dialect).has_messages =>
+                    && !provider_dialect(target.dialect).has_message_boundaries =>
             {
                 return false;
             }

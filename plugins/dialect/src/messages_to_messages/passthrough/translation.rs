@@ -149,6 +149,10 @@ impl StreamTranslation for StreamPassthrough {
         if self.writes_translated_output() {
             return self.observer.write_error(refusal, request_id, objects, out);
         }
+        if self.observer.progress() > StreamProgress::Pending {
+            // A held signature belongs to thinking that the client already has.
+            out.0.append(&mut self.held_events.0);
+        }
         let envelope = error::error_envelope(Dialect::Messages, refusal, request_id);
         out.push(sse::encode_named_event("error", &append_members(envelope, objects)));
         self.observer.write_error(refusal, request_id, &[], &mut OutputBuffer::default());
