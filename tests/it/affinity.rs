@@ -171,13 +171,14 @@ async fn gateways_that_share_nothing_send_a_conversation_to_the_same_offer() {
 async fn a_session_header_of_an_agent_keeps_different_prompts_together() {
     let providers = Providers::start(4).await;
     let running = providers.bench().start().await;
-    let mut used = std::collections::BTreeSet::new();
+    let mut used = Vec::new();
     for number in 0..12 {
         let mut conversation = Conversation::new(number);
         conversation.take(&running, &[("x-claude-code-session-id", "0b7e")]).await;
-        used.insert(conversation.provider);
+        used.push(conversation.provider);
     }
-    // On a busy machine a slow answer may move the session once. Without the header, the requests reach all four.
+    // On a busy machine a slow answer may move the session once.
+    used.dedup();
     assert!(used.len() <= 2, "{used:?}");
 }
 
@@ -229,7 +230,9 @@ async fn responses_sessions(names: impl Fn(usize) -> Value, is_stored: bool) -> 
         let line = metrics.lines().find_map(|line| line.strip_prefix(&series));
         line.map_or(0, |number| number.parse().unwrap())
     };
-    // On a busy machine a slow answer may move a session to another offer.
+    // On a busy machine a slow answer may move a session to another offer. Of four offers, a random one is the same in two
+    // of nine requests.
+    assert!(count("stayed") >= 6, "{metrics}");
     (count("new"), count("stayed") + count("moved"))
 }
 

@@ -52,7 +52,7 @@ async fn eco_asks_the_cleaner_grid() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn equals_share_the_load() {
     // On a busy machine one slow answer makes a provider slower than its equal, and `:price` does not try it again. A
-    // new gateway has no such figures.
+    // new gateway has no such figures, so most of them share the load.
     let mut calls = Vec::new();
     for _ in 0..5 {
         let (one, two) = (Provider::start().await, Provider::start().await);
@@ -64,11 +64,9 @@ async fn equals_share_the_load() {
             assert_eq!(running.client.post("/v1/chat/completions", &body).await.status, 200);
         }
         calls.push((one.calls(), two.calls()));
-        if one.calls() >= 5 && two.calls() >= 5 {
-            return;
-        }
     }
-    panic!("{calls:?}");
+    let shared = calls.iter().filter(|(one, two)| *one >= 5 && *two >= 5).count();
+    assert!(shared >= 3, "{calls:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
