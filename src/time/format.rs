@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(left(date, 784_111_778_000), Some(0));
         assert_eq!(left("Sunday, 06-Nov-94 08:49:37 GMT", 784_111_770_000), Some(7));
         assert_eq!(left("Sun Nov  6 08:49:37 1994", 784_111_770_000), Some(7));
-        for none in ["7", "", "soon", "06 Nov 1994"] {
+        for none in ["7", "", "soon", "06 Nov 1994", "Wed, 01 Jan 1969 00:00:00 GMT"] {
             assert_eq!(left(none, 0), None, "{none}");
         }
     }

@@ -252,6 +252,8 @@ the type `json_schema` have the same effect. The gateway sends the schema with t
 applies to `guided_regex`, `guided_choice` and `guided_grammar`, and to the members `regex`, `choice` and `grammar` of
 `structured_outputs`. On messages and text completions, an offer must list the name that the client used.
 
+If the response format is sent under another name, other constraints on the output are refused, except equal ones.
+
 ### Reasoning
 
 These parameters set the reasoning effort, in this order of precedence: `reasoning_effort`, `reasoning`, `thinking`,

@@ -26,6 +26,9 @@ fn endpoints() -> Vec<(&'static str, Value)> {
     ]
 }
 
+/// Endpoints whose answers name the model.
+const NAMES_ITS_MODEL: [&str; 5] =
+    ["/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/embeddings", "/v1/moderations"];
 const TRANSCRIPTIONS: &str = "/v1/audio/transcriptions";
 
 /// Sends the request of an endpoint, for this model.
@@ -84,9 +87,9 @@ async fn a_suffix_selects_the_faults_of_each_endpoint_and_is_no_part_of_the_name
         assert_eq!(status, 418, "{path}");
         let seen = call(server.address, path, &body, "org/m#fault=content_type&value=text/x#tokens=5").await;
         assert_eq!((seen.status, seen.header("content-type")), (200, Some("text/x")), "{path}");
-        if let Ok(Value::Object(answer)) = serde_json::from_slice(&seen.body) {
-            let model = answer.get("model").and_then(Value::as_str);
-            assert!(model.is_none_or(|model| model == "org/m"), "{path}: {model:?}");
+        let answer: Value = serde_json::from_slice(&seen.body).unwrap_or_default();
+        if NAMES_ITS_MODEL.contains(&path) {
+            assert_eq!(answer["model"], "org/m", "{path}: {answer}");
         }
         for unreadable in ["org/m#fault=unheard_of", "org/m#", "org/m#tokens=x"] {
             let seen = call(server.address, path, &body, unreadable).await;

@@ -65,8 +65,8 @@ pub struct ModelConfig {
     /// Parameters that a request may set, such as `tools`, `response_format`, `temperature`, `stream`; by default those
     /// that engines of its kind usually accept.
     pub supported_parameters: Option<Vec<String>>,
-    /// Maximum number of choices (`n`) of one request to a provider. By default 1 if `supported_parameters` is set
-    /// without `n`.
+    /// Maximum number of choices (`n`) of one request to a provider. By default 1, but no maximum if
+    /// `supported_parameters` lists `n` or is empty.
     #[schemars(range(min = 1, max = 10))]
     pub max_n: Option<u32>,
     /// Input modalities; by default those of its kind.
