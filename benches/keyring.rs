@@ -154,7 +154,8 @@ fn measure(c: &mut Criterion) {
     let cost = CostEstimate { input: 90, output: 51, money: MicroCredits(42_000) };
     let used = ActualCost { input: 88, output: 31, money: MicroCredits(31_000) };
     bench(c, "limits of a request: enter, pass, settle", || {
-        let entered = black_box(rate_limit::acquire_provisional_permit(&grant, WorkClass::Request, clock));
+        let entered =
+            black_box(rate_limit::acquire_provisional_limits_permit(&grant, WorkClass::Request, clock));
         let reserved = entered.map(|(mut entry, _)| rate_limit::reserve_limits(&mut entry, black_box(&cost)));
         if let Ok(Ok(mut pass)) = reserved {
             pass.settle(black_box(&used));

@@ -50,7 +50,7 @@ impl FaultRule {
         Self { skip, ..self }
     }
 
-    /// Applies the rule to every n-th call.
+    /// Applies the rule to the first of every `every` matching calls, after those that are skipped; 1 for all calls.
     #[must_use]
     pub fn every(self, every: u32) -> Self {
         Self { every, ..self }

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use http::header;
 use http::uri::Authority;
 use penstock_core::{ApiError, ErrorCode};
-use penstock_http_wire::host::{HostKind, ServedHosts};
+use penstock_http_wire::host::{RequestHostKind, ServedHosts};
 use pingora_http::RequestHeader;
 use serde_json::Value;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ impl ConsoleBackend for AdminApi {
         let (route, id) = routes::find(&method, &path)?;
         self.check_store_owned()?;
         let now = self.app.clock.unix_seconds();
-        let file_retention = self.app.file_expiry_check().retention;
+        let file_retention = self.app.file_expiry_context().retention;
         let asked = AdminRequest { id, query, body, actor: actor.to_owned(), now, file_retention };
         match route.handler {
             RouteHandler::Runtime(work) => work(&self.app, &self.source, &asked).await,
@@ -75,7 +75,7 @@ impl AdminApi {
 /// # Errors
 /// Returns 421 for any other name.
 pub(super) fn check_host(hosts: &ServedHosts, setting: &str, head: &RequestHeader) -> Result<(), ApiError> {
-    let known = |host: &str| !matches!(hosts.classify(host), HostKind::Unknown);
+    let known = |host: &str| !matches!(hosts.classify_request_host(host), RequestHostKind::Unknown);
     let fields = head.headers.get_all(header::HOST).iter();
     let mut given = fields
         .map(|host| host.to_str().unwrap_or("\u{0}"))

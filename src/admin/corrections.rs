@@ -231,6 +231,9 @@ impl CorrectionFacts {
 }
 
 /// Reads the entry to be corrected, and builds the ledger entry that corrects it.
+///
+/// # Errors
+/// Refuses the request if the account has no charge or grant with this number, or if its wallet is another one.
 async fn read_movement(
     ledger: &Ledger,
     request: CorrectionRequest,

@@ -6,7 +6,7 @@ use super::openapi::{page_schema, response_schema, schema_ref};
 use super::request::{AdminRequest, AdminResponse, MAX_PAGE_ROWS, store_error_response};
 use super::routes::{AdminRoute, RouteHandler};
 use crate::state::AppState;
-use crate::storage::files::ExpiryCheck;
+use crate::storage::files::FileExpiryContext;
 use crate::storage::stores::OpenStorage;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::StoreError;
@@ -112,10 +112,10 @@ async fn delete(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, ApiE
     let record = run_blocking(move || FileStore::new(store).get(&id).map_err(store_error_response)).await?;
     let record = record.ok_or_else(file_not_found)?;
     // An expired file counts as not found.
-    let record = app.files.get(&record.key, &record.id, app.file_expiry_check()).await?;
+    let record = app.files.get(&record.key, &record.id, app.file_expiry_context()).await?;
     let entry = asked.audit_entry("file.delete", &record.id, json!({ "account": record.account }));
     write_entry_first(&app.stores, entry).await?;
-    app.files.delete(&record.key, &record.id, app.file_expiry_check()).await?;
+    app.files.delete(&record.key, &record.id, app.file_expiry_context()).await?;
     Ok(json!({ "id": record.id, "deleted": true }))
 }
 
@@ -125,7 +125,7 @@ fn file_not_found() -> ApiError {
 
 /// Returns a file as the admin API shows it. Times are Unix seconds.
 fn file_json(record: &FileRecord, asked: &AdminRequest) -> Value {
-    let expiry = ExpiryCheck { now: asked.now, retention: asked.file_retention };
+    let expiry = FileExpiryContext { now: asked.now, retention: asked.file_retention };
     json!({
         "id": record.id,
         "account": record.account,

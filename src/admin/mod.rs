@@ -122,7 +122,7 @@ impl HttpServerApp for AdminListener {
         let admitted = if is_admitted { Ok(()) } else { Err(too_many_requests()) };
         let served = self.api.app.admin_requests.begin();
         let id = RequestId::random();
-        if self.console.has_path(session.req_header().uri.path()) {
+        if self.console.is_path_below_root(session.req_header().uri.path()) {
             let live = self.api.app.config_snapshot();
             let host = check_host(&live.settings.listen.hosts, "listen.hosts", session.req_header());
             let host = admitted.and(host);
@@ -172,7 +172,7 @@ impl AdminListener {
     fn new(api: AdminApi) -> Self {
         let console = Console::new(api.app.clone(), &OPERATORS, None);
         Self {
-            console: console.with_live_figures(Arc::new(api.clone())),
+            console: console.with_live_figure_source(Arc::new(api.clone())),
             api,
             failed_auth: auth_throttle::FailedAuthThrottle::default(),
             permits: ListenerPermits::default(),
@@ -268,7 +268,7 @@ impl AdminListener {
             body: read_body(session).await?,
             actor: who,
             now: self.api.app.clock.unix_seconds(),
-            file_retention: self.api.app.file_expiry_check().retention,
+            file_retention: self.api.app.file_expiry_context().retention,
         })
     }
 }

@@ -225,7 +225,7 @@ async fn sweep_files(app: &Arc<AppState>) {
 
 /// Deletes expired files.
 async fn delete_expired_files(app: &AppState) {
-    let (files, at) = (app.files.clone(), app.file_expiry_check());
+    let (files, at) = (app.files.clone(), app.file_expiry_context());
     let swept = tokio::task::spawn_blocking(move || files.delete_expired(at)).await;
     match swept {
         Ok(Ok(0)) | Err(_) => {}

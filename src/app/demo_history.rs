@@ -1,6 +1,6 @@
 //! Simulated usage of the demo's first week, so that its console has something to show.
 
-use crate::billing::PastCharge;
+use crate::billing::BackdatedCharge;
 use crate::state::AppState;
 use crate::upstream::config_snapshot::ConfigSnapshot;
 use crate::upstream::offer::OfferState;
@@ -27,7 +27,7 @@ pub async fn record_demo_history(app: &Arc<AppState>, account: &str, key: &Arc<s
     let charges = charges(&app.config_snapshot(), app.clock.unix_seconds());
     let last = charges.last().map(|charge| charge.at);
     let spent = spent_by(&charges, app.clock.unix_seconds());
-    if app.ledger.import_past_charges(account, key, charges).await
+    if app.ledger.import_backdated_charges(account, key, charges).await
         && let Some(last) = last
     {
         record_key_usage(app, account, key, spent, last).await;
@@ -35,7 +35,7 @@ pub async fn record_demo_history(app: &Arc<AppState>, account: &str, key: &Arc<s
 }
 
 /// Returns the micro-credits of charges in the current day and month.
-fn spent_by(charges: &[PastCharge], now: u64) -> SpendRecord {
+fn spent_by(charges: &[BackdatedCharge], now: u64) -> SpendRecord {
     let sum = |start: u64| {
         let within = charges.iter().filter(|charge| charge.at >= start);
         within.filter_map(|charge| u64::try_from(charge.settlement.amount).ok()).sum()
@@ -70,11 +70,11 @@ async fn record_key_usage(
 
 /// Returns charges of every chat model in ascending order of their times. Most of them are in the daytime of working
 /// days. The charges of an hour are always the same.
-fn charges(config: &ConfigSnapshot, now: u64) -> Vec<PastCharge> {
+fn charges(config: &ConfigSnapshot, now: u64) -> Vec<BackdatedCharge> {
     let mut all = Vec::new();
     for hour in (now / HOUR).saturating_sub(HOURS)..now / HOUR {
         let mut rng = StdRng::seed_from_u64(hour);
-        let mut charges: Vec<PastCharge> = Vec::new();
+        let mut charges: Vec<BackdatedCharge> = Vec::new();
         for model in config.models().filter(|model| model.model.card.kind.generates_tokens()) {
             let offers: Vec<_> = model.offers.iter().filter_map(|index| config.offers.get(*index)).collect();
             let expected = (BUSIEST * load_at(hour)).round() as u64;
@@ -105,7 +105,7 @@ fn load_at(hour: u64) -> f64 {
 }
 
 /// Prices one request of the past; `None` if the offer is not billed in credits.
-fn charge(config: &ConfigSnapshot, offer: &OfferState, at: u64, rng: &mut StdRng) -> Option<PastCharge> {
+fn charge(config: &ConfigSnapshot, offer: &OfferState, at: u64, rng: &mut StdRng) -> Option<BackdatedCharge> {
     if offer.pricing.is_priced_by_energy(at) {
         return None;
     }
@@ -124,7 +124,7 @@ fn charge(config: &ConfigSnapshot, offer: &OfferState, at: u64, rng: &mut StdRng
     let took = Duration::from_secs(1 + output / TOKENS_PER_SECOND);
     let priced = offer.pricing.price_answer(done, done, None, took, None, terms);
     let request = format!("history-{at:x}-{:08x}", rng.random::<u32>());
-    Some(PastCharge {
+    Some(BackdatedCharge {
         at,
         request: request.into(),
         settlement: offer.pricing.settlement(&priced, &done, false),

@@ -15,8 +15,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 
-/// Maximum number of leading bytes of a file that are read and compared. Of a longer file, the length and the time of
-/// the last change are compared too.
+/// Maximum number of leading bytes of a file that are read and compared. The length is always compared, and of a longer
+/// file the time of the last change too.
 const MAX_COMPARED_BYTES: u64 = 1 << 20;
 
 /// Starts the task that watches the files of secrets and certificates until the stop signal.

@@ -336,7 +336,7 @@ impl KeyCache {
         }
         let (mut rows, mut taken) = (Vec::with_capacity(owners.len()), Vec::with_capacity(owners.len()));
         for (row_owner, owner) in owners {
-            let spent = owner.limiter().take_spend(now);
+            let spent = owner.limiter().take_unwritten_spending(now);
             let (spend, from_parts) = (spent.spent, spent.leased.covered);
             rows.push(SpendAddition { owner: row_owner, spend, from_parts });
             taken.push((owner, spent));
@@ -350,7 +350,7 @@ impl KeyCache {
     pub fn write_spends(&self, spent: SpendDelta, spends: &SpendStore) -> bool {
         let added = if spent.rows.is_empty() { Ok(()) } else { spends.add(&spent.rows) };
         if added.is_err() {
-            spent.taken.iter().for_each(|(owner, taken)| owner.limiter().put_back_spend(taken));
+            spent.taken.iter().for_each(|(owner, taken)| owner.limiter().restore_unwritten_spending(taken));
             spent.due.iter().for_each(|principal| self.mark_spend_dirty(principal));
         }
         let Err(error) = added.and_then(|()| spends.flush()) else { return true };

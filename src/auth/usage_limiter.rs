@@ -26,11 +26,11 @@ pub(crate) struct LimiterState {
 /// Spending that has to be written.
 #[derive(Clone, Copy, Debug)]
 pub struct UnwrittenSpending {
-    /// Spending since the last [`UsageLimiter::take_spend`].
+    /// Spending since the last [`UsageLimiter::take_unwritten_spending`].
     pub spent: SpendRecord,
     /// Part of the unwritten spending that was paid from leased parts of the budgets.
     pub leased: LeaseSpending,
-    /// Spending that was in the store before, for [`UsageLimiter::put_back_spend`].
+    /// Spending that was in the store before, for [`UsageLimiter::restore_unwritten_spending`].
     before: SpendRecord,
 }
 
@@ -66,7 +66,7 @@ impl UsageLimiter {
 
     /// Removes and returns the micro-credits spent since the last call, which have to be written.
     #[must_use]
-    pub fn take_spend(&self, now: Duration) -> UnwrittenSpending {
+    pub fn take_unwritten_spending(&self, now: Duration) -> UnwrittenSpending {
         let mut inner = self.0.lock();
         let within = |period| inner.meter.spend_totals().spent_in(period, now);
         let before = inner.written;
@@ -81,8 +81,8 @@ impl UsageLimiter {
         }
     }
 
-    /// Reverts the last [`UsageLimiter::take_spend`], so that its amounts are returned again later.
-    pub fn put_back_spend(&self, taken: &UnwrittenSpending) {
+    /// Reverts the last [`UsageLimiter::take_unwritten_spending`], so that its amounts are returned again later.
+    pub fn restore_unwritten_spending(&self, taken: &UnwrittenSpending) {
         let mut inner = self.0.lock();
         inner.written = taken.before;
         inner.meter.restore_unwritten_spending(taken.leased);

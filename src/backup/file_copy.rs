@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// Folder of file contents within an archive.
 pub const FILES_FOLDER: &str = "files";
 
-/// Size and SHA-256 of a file.
+/// Size of a file in bytes, and its SHA-256 in hexadecimal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileDigest {
     pub bytes: u64,

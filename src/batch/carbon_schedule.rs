@@ -11,8 +11,9 @@ const DEFAULT_LINE_SECONDS: f64 = 5.0;
 /// Shortest assumed duration of a batch, in seconds.
 const MIN_BATCH_SECONDS: u64 = 600;
 
-/// Returns the best start time of a batch with `lines` lines; `None` if it should start now, or if no forecast is
-/// known for the model.
+/// Returns the planned start of a batch with this number of lines. `None` if it should start now, or if the carbon
+/// intensity of an immediate run is unknown: no provider of the model has a zone with values, or a zone has neither a
+/// forecast nor a typical value for an hour of the run.
 pub fn plan_batch_start(
     live: &ConfigSnapshot,
     record: &BatchRecord,

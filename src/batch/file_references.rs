@@ -86,7 +86,7 @@ mod tests {
     use super::*;
     use crate::config::settings;
     use crate::fleet::FleetMember;
-    use crate::storage::files::{ExpiryCheck, FileManager, FileOwner};
+    use crate::storage::files::{FileExpiryContext, FileManager, FileOwner};
     use penstock_storage::files::{FileRecord, FileStatus, FileStore};
     use penstock_storage::open_in_memory;
     use std::sync::Arc;
@@ -114,7 +114,7 @@ mod tests {
             let file = files.create_output(owner, name, "/v1/rerank", Duration::from_secs(1)).unwrap();
             files.file_record_store().add(&FileRecord { status: FileStatus::Processed, ..file }).unwrap();
         };
-        let swept = || files.delete_expired(ExpiryCheck { now: 1_000, retention: Some(10) }).unwrap();
+        let swept = || files.delete_expired(FileExpiryContext { now: 1_000, retention: Some(10) }).unwrap();
         old();
         assert_eq!(swept(), 0, "an open batch may need it");
         batches.resumed.store(true, Ordering::Release);

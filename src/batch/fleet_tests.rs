@@ -16,7 +16,7 @@ use crate::config::settings::{FleetSettings, Settings};
 use crate::config::{ResolveEnv, load_text};
 use crate::state::AppState;
 use crate::storage::files::quota::UploadLimits;
-use crate::storage::files::{ExpiryCheck, FileManager, FileOwner};
+use crate::storage::files::{FileExpiryContext, FileManager, FileOwner};
 use executor::GatedExecutor;
 use penstock_batch::create_request::CreateBatchRequest;
 use penstock_batch::upload_form::UploadFields;

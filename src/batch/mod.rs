@@ -109,7 +109,7 @@ struct RunningBatch {
     /// Claim of this process; `None` if no other process may run the batch.
     claim: Option<BatchClaim>,
     /// True for a slice whose lines have all started.
-    is_draining: bool,
+    all_lines_started: bool,
     /// Lines that wait for a retry, together with those of the other slices of the same batch.
     retry_load: Arc<RetryLoad>,
 }
@@ -311,7 +311,7 @@ impl BatchManager {
             published,
             parked: record.background.is_some(),
             claim,
-            is_draining: false,
+            all_lines_started: false,
             retry_load: slice_claims::shared_retry_load(&all, &record.id),
         };
         if !running.parked {

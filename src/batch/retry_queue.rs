@@ -49,7 +49,7 @@ impl RetryQueue {
         self.lines.push(RetryEntry { due, line: asked });
     }
 
-    /// Removes and returns a line that is due.
+    /// Removes and returns the line that was due first; `None` if no line is due at `now`.
     pub fn pop_due_line(&mut self, now: Instant) -> Option<PendingLine> {
         let due = self.lines.peek().is_some_and(|entry| entry.due <= now);
         if due { self.pop() } else { None }

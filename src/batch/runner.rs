@@ -11,8 +11,8 @@ use super::memory_budget::MemoryBudget;
 use super::open_files::OpenedBatch;
 use super::retry_queue::RetryQueue;
 use super::runner_state::{
-    BatchWatchers, DiskState, InFlightLines, OpenFiles, PauseReason, PendingResults, PrefetchedLines,
-    RunnerPhase, ShutdownState, SlicingState,
+    BatchWatchers, DiskState, InFlightLines, OpenInputAndOutput, PauseReason, PendingResults,
+    PrefetchedLines, RunnerPhase, ShutdownState, SlicingState,
 };
 use super::scheduler::{RunPermit, SchedulerEntry};
 use super::slice_merge::{LoadedSegments, SliceMergeState};
@@ -70,7 +70,7 @@ pub(super) struct BatchRunner {
     pub(super) lifecycle: BatchLifecycle,
     pub(super) finished_lines: CompletionBitmap,
     pub(super) path: Option<&'static str>,
-    pub(super) files: OpenFiles,
+    pub(super) files: OpenInputAndOutput,
     pub(super) prefetched: PrefetchedLines,
     pub(super) retries: RetryQueue,
     pub(super) funds: LineStartLimiter,
@@ -85,7 +85,7 @@ pub(super) struct BatchRunner {
     pub(super) pause: PauseReason,
     pub(super) slicing: SlicingState,
     /// True for a slice whose lines have all started.
-    is_draining: bool,
+    all_lines_started: bool,
     /// State of a batch in slices.
     pub(super) merge: SliceMergeState,
     pub(super) shutdown: ShutdownState,
@@ -150,7 +150,7 @@ impl BatchRunner {
             record,
             claim,
             finished_lines: CompletionBitmap::default(),
-            files: OpenFiles::default(),
+            files: OpenInputAndOutput::default(),
             prefetched: PrefetchedLines::default(),
             retries,
             funds: LineStartLimiter::default(),
@@ -161,7 +161,7 @@ impl BatchRunner {
             disk: DiskState::default(),
             pause: if is_suspended { PauseReason::KeySuspended } else { PauseReason::None },
             slicing: SlicingState::default(),
-            is_draining: false,
+            all_lines_started: false,
             merge: SliceMergeState::default(),
             shutdown: ShutdownState::default(),
             watchers: BatchWatchers { published: publisher, end_waiters: Vec::new() },
@@ -189,12 +189,12 @@ impl BatchRunner {
         if is_active && self.record.slices.is_some() {
             self.start_segment_reads();
         } else if is_active && self.shutdown.reason.is_none() {
-            if !self.is_waiting() && !self.is_draining {
+            if !self.is_waiting() && !self.all_lines_started {
                 self.open_files();
             }
             self.start_lines();
             self.prefetch_lines();
-            self.note_draining();
+            self.note_all_lines_started();
         }
         if self.shutdown.reason.is_some() || self.shutdown.is_stopping() {
             self.scheduler_entry.leave_queue();
@@ -206,12 +206,16 @@ impl BatchRunner {
 
     /// Records that all lines of a slice have started, so that this gateway may run a further slice. The input file is
     /// not read any more.
-    fn note_draining(&mut self) {
+    fn note_all_lines_started(&mut self) {
         let is_at_end = self.files.input.as_ref().is_some_and(|input| input.at_end);
-        if self.record.slice.is_some() && !self.is_draining && is_at_end && self.prefetched.lines.is_empty() {
-            self.is_draining = true;
+        if self.record.slice.is_some()
+            && !self.all_lines_started
+            && is_at_end
+            && self.prefetched.lines.is_empty()
+        {
+            self.all_lines_started = true;
             self.files.input = None;
-            self.app.batches.mark_slice_draining(&self.record.id);
+            self.app.batches.mark_all_lines_started(&self.record.id);
         }
     }
 
@@ -290,11 +294,11 @@ impl BatchRunner {
             (self.files.input, self.files.output) = (None, None);
             self.prefetched = PrefetchedLines::default();
             self.retries.clear();
-            self.is_draining = false;
+            self.all_lines_started = false;
             self.app.batches.set_parked(&self.record.id, true);
         } else if !waits {
             let has_retries_only =
-                self.is_draining && self.has_no_permits() && self.prefetched.lines.is_empty();
+                self.all_lines_started && self.has_no_permits() && self.prefetched.lines.is_empty();
             self.app.batches.set_parked(&self.record.id, has_retries_only);
         }
     }

@@ -14,12 +14,14 @@ use tokio_util::sync::CancellationToken;
 
 /// Files of the batch, while they are open.
 #[derive(Default)]
-pub(super) struct OpenFiles {
+pub(super) struct OpenInputAndOutput {
+    /// Input file; `None` while it is not open.
     pub(super) input: Option<BatchInput>,
+    /// Output file; `None` while it is not open.
     pub(super) output: Option<OutputFile>,
-    /// Record of the output file as last committed.
+    /// Record of the output file as last committed; `None` before the file was created or opened.
     pub(super) output_record: Option<FileRecord>,
-    /// File that the output file replaces with the current commit.
+    /// File that the output file replaces with the current commit; `None` if it replaces none.
     pub(super) replaced: Option<FileRecord>,
 }
 
@@ -64,7 +66,7 @@ pub(super) struct DiskState {
     pub(super) reading: bool,
     /// True while a group is being written.
     pub(super) writing: bool,
-    /// Time until which disk access pauses after an error.
+    /// Time until which disk access pauses after an error; `None` if the last access succeeded.
     pub(super) retry_at: Option<Instant>,
     /// Number of consecutive errors.
     pub(super) failures: u32,
@@ -112,9 +114,9 @@ pub(super) struct ShutdownState {
     /// Reason why the batch ends before its last line; `None` while it does not.
     pub(super) reason: Option<EndReason>,
     pub(super) phase: RunnerPhase,
-    /// Time at which started lines are cancelled.
+    /// Time at which started lines are cancelled; `None` if no cancellation is due.
     pub(super) cancel_at: Option<Instant>,
-    /// Time at which lines that still run are aborted.
+    /// Time at which lines that still run are aborted; `None` before they were cancelled.
     pub(super) abort_at: Option<Instant>,
 }
 

@@ -32,9 +32,9 @@ impl BatchManager {
     }
 
     /// Records that all lines of a slice have started, and searches for a further slice.
-    pub(super) fn mark_slice_draining(&self, id: &str) {
+    pub(super) fn mark_all_lines_started(&self, id: &str) {
         if let Some(running) = self.running.lock().get_mut(id) {
-            running.is_draining = true;
+            running.all_lines_started = true;
         }
         self.claims.search.notify_one();
     }
@@ -102,7 +102,7 @@ impl BatchManager {
     fn may_run_slice_of(&self, batch: &str) -> bool {
         let running = self.running.lock();
         let mut own = running.iter().filter(|(id, _)| is_slice_of(id, batch));
-        own.all(|(_, slice)| slice.is_draining && !slice.retry_load.is_full())
+        own.all(|(_, slice)| slice.all_lines_started && !slice.retry_load.is_full())
     }
 
     /// Takes the claim of the first slice that no live member runs; `None` if there is no such slice.

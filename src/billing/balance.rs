@@ -45,7 +45,7 @@ impl AccountBalance {
         available.fetch_update(Ordering::AcqRel, Ordering::Acquire, take).map(|_| ())
     }
 
-    /// Returns true if the amount would be covered without any holds.
+    /// Returns true if the amount, in micro-credits or nano-kWh by wallet, would be covered without any holds.
     pub(super) fn is_covered_without_holds(&self, wallet: Wallet, amount: i64) -> bool {
         is_covered(wallet, self.wallet_balance(wallet).balance.load(Ordering::Acquire), amount)
     }

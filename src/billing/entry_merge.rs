@@ -14,6 +14,7 @@ struct ChainReader<'a> {
     store: &'a LedgerStore,
     /// Months after the current one, which are read next.
     months: std::vec::IntoIter<String>,
+    /// Current month; `None` before the first month and after the last.
     month: Option<String>,
     /// Number of the last entry in the blocks that were read.
     read: u64,

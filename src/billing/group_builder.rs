@@ -80,7 +80,7 @@ impl GroupBuilder {
     /// Removes and returns two lists of amounts: those that the group spends from the leases of this process, and
     /// those that it adds to pools.
     pub(super) fn take_pool_amounts(&mut self) -> (Vec<PoolAmount>, Vec<PoolAmount>) {
-        std::mem::take(&mut self.pools).into_amounts()
+        std::mem::take(&mut self.pools).into_spent_and_credited()
     }
 
     /// Iterates over all adjustments, also those that repeat another.

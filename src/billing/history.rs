@@ -5,8 +5,8 @@ use super::{Ledger, MAX_OUTCOMES, Settlement};
 use penstock_ledger::{EntryKind, Wallet};
 use std::sync::Arc;
 
-/// Charge of a request in the past, paid with credits.
-pub struct PastCharge {
+/// Charge with a time in the past, paid with credits, that is written to a new ledger.
+pub struct BackdatedCharge {
     /// Time of the charge, Unix seconds.
     pub at: u64,
     /// Id of the request.
@@ -19,13 +19,18 @@ impl Ledger {
     /// Records charges of the past if the ledger has no entries. `charges` are in ascending order of their times.
     /// Returns true once they are on the disk. Returns false if `charges` is empty, if the ledger has entries, or if
     /// its writer ends.
-    pub async fn import_past_charges(&self, account: &str, key: &Arc<str>, charges: Vec<PastCharge>) -> bool {
+    pub async fn import_backdated_charges(
+        &self,
+        account: &str,
+        key: &Arc<str>,
+        charges: Vec<BackdatedCharge>,
+    ) -> bool {
         if self.queue.entry_count() > 0 || charges.is_empty() {
             return false;
         }
         let balance = self.account_balance(account);
         let mut actions = Vec::new();
-        for PastCharge { at, request, settlement } in charges {
+        for BackdatedCharge { at, request, settlement } in charges {
             let Settlement { amount, eur, sale, terms, footprint } = settlement;
             let wallet = Wallet::Credits;
             balance.release_and_charge(wallet, 0, amount);

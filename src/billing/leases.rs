@@ -263,8 +263,9 @@ impl Ledger {
         }
     }
 
-    /// Refills the leases in use, and returns unused amounts; called once a second. `has_written_spends` is true if the
-    /// last write of the spending of all budgets succeeded. Blocks.
+    /// Refills the leases in use, and marks unused amounts, which return to their pools with the next heartbeat; called
+    /// once a second. `has_written_spends` is true if the last write of the spending of all budgets succeeded. Does
+    /// nothing while the store does not answer. Blocks.
     pub fn adjust_leases(&self, has_written_spends: bool) {
         let mut begun = None;
         let has_time = || begun.get_or_insert_with(Instant::now).elapsed() < MAX_HEARTBEAT_DRAW_TIME;

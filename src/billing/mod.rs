@@ -52,7 +52,7 @@ mod write_queue;
 mod writer;
 
 pub use fenced_outcomes::{CommitConditions, FencedResult, PendingFencedCommit};
-pub use history::PastCharge;
+pub use history::BackdatedCharge;
 pub use hold::{Hold, HoldEnd, Settlement};
 pub use journal::JournalSnapshot;
 pub use leases::Leases;

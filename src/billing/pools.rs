@@ -40,7 +40,7 @@ impl PoolChanges {
     }
 
     /// Returns the spent and the credited amounts.
-    pub(super) fn into_amounts(self) -> (Vec<PoolAmount>, Vec<PoolAmount>) {
+    pub(super) fn into_spent_and_credited(self) -> (Vec<PoolAmount>, Vec<PoolAmount>) {
         let (mut spent, mut credited) = (Vec::new(), Vec::new());
         for (pool, change) in self.0 {
             if change.spent != 0 {

@@ -112,7 +112,7 @@ fn client_bounds(settings: &Settings) -> [MemoryBound; 5] {
 /// Returns the bounds of data in memory: bodies, batches, token counts, and the process itself.
 fn data_bounds(settings: &Settings) -> [MemoryBound; 8] {
     let (overload, limits, batches) = (&settings.overload, &settings.limits, &settings.batches);
-    let images = settings.images.keep.min(IMAGES.saturating_mul(wide(settings.spool.memory)));
+    let images = settings.images.max_total_bytes.min(IMAGES.saturating_mul(wide(settings.spool.memory)));
     [
         (
             "bodies",

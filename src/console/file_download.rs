@@ -58,7 +58,7 @@ impl FileDownload {
         let account = page.active.user.account.as_deref().unwrap_or_default();
         let permit = page.console.downloads.acquire(account)?;
         let app = &page.console.app;
-        let record = app.files.get(key, &page.id, app.file_expiry_check()).await?;
+        let record = app.files.get(key, &page.id, app.file_expiry_context()).await?;
         let files = app.files.clone();
         let reader = files.clone();
         let opened = tokio::task::spawn_blocking(move || {

@@ -132,7 +132,7 @@ impl Console {
 
     /// Adds live figures, which are read from the admin API.
     #[must_use]
-    pub fn with_live_figures(self, backend: Arc<dyn ConsoleBackend>) -> Self {
+    pub fn with_live_figure_source(self, backend: Arc<dyn ConsoleBackend>) -> Self {
         let live = Some(LiveFigureSource::new(backend, self.app.clock));
         Self { live, ..self }
     }
@@ -156,10 +156,10 @@ impl Console {
         Ok(answer::stream_answer(LiveStream::open(figures, view, session)?))
     }
 
-    /// Returns true if a path belongs to the site.
+    /// Returns true if the path is the root of the site or below it, whether or not a page has this path.
     #[must_use]
-    pub fn has_path(&self, path: &str) -> bool {
-        self.site.has_path(path)
+    pub fn is_path_below_root(&self, path: &str) -> bool {
+        self.site.is_path_below_root(path)
     }
 
     /// Returns a page with a refusal, for a request that was not routed.

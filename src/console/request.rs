@@ -51,7 +51,8 @@ pub struct ConsoleRequest {
     host: String,
 }
 
-/// Returns a request to the console from its head, without the fields of a form.
+/// Returns a request to the console from its head, without the fields of a form. `cookie` is the name of the session
+/// cookie.
 pub fn request_from_head(session: &ServerSession, cookie: &str) -> ConsoleRequest {
     let head = session.req_header();
     let text = |name: header::HeaderName| {

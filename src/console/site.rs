@@ -34,9 +34,9 @@ pub struct ConsoleSite {
 }
 
 impl ConsoleSite {
-    /// Returns true if a path belongs to the site.
+    /// Returns true if the path is the root of the site or below it, whether or not a page has this path.
     #[must_use]
-    pub fn has_path(&self, path: &str) -> bool {
+    pub fn is_path_below_root(&self, path: &str) -> bool {
         path.starts_with(self.root) || path == self.root.trim_end_matches('/')
     }
 

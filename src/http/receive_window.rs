@@ -7,19 +7,19 @@ use tokio::sync::Notify;
 
 /// Counter of the bodies of a connection that are being read.
 #[derive(Debug, Default)]
-pub struct BodyReadCounter {
+pub struct ActiveBodyCounter {
     read: AtomicUsize,
     changed: Notify,
 }
 
 /// Guard of the body of one stream, which counts it while it is being read.
 #[derive(Debug)]
-pub struct BodyReadGuard {
-    bodies: Arc<BodyReadCounter>,
+pub struct ActiveBodyGuard {
+    bodies: Arc<ActiveBodyCounter>,
     read: bool,
 }
 
-impl BodyReadCounter {
+impl ActiveBodyCounter {
     /// Returns the number of bodies being read.
     #[must_use]
     pub fn reading_count(&self) -> usize {
@@ -40,10 +40,10 @@ impl BodyReadCounter {
     }
 }
 
-impl BodyReadGuard {
+impl ActiveBodyGuard {
     /// Creates the guard of a body that is not being read yet.
     #[must_use]
-    pub fn new(bodies: &Arc<BodyReadCounter>) -> Self {
+    pub fn new(bodies: &Arc<ActiveBodyCounter>) -> Self {
         Self { bodies: bodies.clone(), read: false }
     }
 
@@ -61,7 +61,7 @@ impl BodyReadGuard {
     }
 }
 
-impl Drop for BodyReadGuard {
+impl Drop for ActiveBodyGuard {
     fn drop(&mut self) {
         self.set_reading(false);
     }
@@ -73,8 +73,8 @@ mod tests {
 
     #[tokio::test]
     async fn bodies_are_counted_while_they_are_read() {
-        let bodies = Arc::new(BodyReadCounter::default());
-        let (mut one, mut two) = (BodyReadGuard::new(&bodies), BodyReadGuard::new(&bodies));
+        let bodies = Arc::new(ActiveBodyCounter::default());
+        let (mut one, mut two) = (ActiveBodyGuard::new(&bodies), ActiveBodyGuard::new(&bodies));
         one.set_reading(true);
         one.set_reading(true);
         two.set_reading(true);

@@ -6,7 +6,7 @@ use crate::config::settings;
 use crate::telemetry::overload::AdmissionSnapshot;
 use parking_lot::{Mutex, MutexGuard};
 use penstock_core::{ApiError, ErrorCode};
-use penstock_limits::{AdmissionCapacity, AdmissionEnqueueOutcome, AdmissionQueue};
+use penstock_limits::{AdmissionCapacity, AdmissionController, AdmissionEnqueueOutcome};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use tokio::time::timeout;
 /// Admission control of the process.
 #[derive(Debug)]
 pub struct AdmissionControl {
-    queue: Mutex<AdmissionQueue<oneshot::Sender<AdmissionPermit>>>,
+    queue: Mutex<AdmissionController<oneshot::Sender<AdmissionPermit>>>,
     refused: [AtomicU64; ShedReason::ALL.len()],
 }
 
@@ -67,7 +67,7 @@ impl AdmissionControl {
     #[must_use]
     pub fn new(settings: &settings::OverloadSettings) -> Arc<Self> {
         Arc::new(Self {
-            queue: Mutex::new(AdmissionQueue::new(admission_capacity(settings))),
+            queue: Mutex::new(AdmissionController::new(admission_capacity(settings))),
             refused: Default::default(),
         })
     }
@@ -171,7 +171,7 @@ impl AdmissionControl {
     /// released.
     fn wake_waiters(
         self: &Arc<Self>,
-        mut crowd: MutexGuard<'_, AdmissionQueue<oneshot::Sender<AdmissionPermit>>>,
+        mut crowd: MutexGuard<'_, AdmissionController<oneshot::Sender<AdmissionPermit>>>,
     ) {
         if crowd.queued_count() == 0 {
             return;

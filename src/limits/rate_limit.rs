@@ -144,7 +144,7 @@ pub fn apply_charge_of_other_process(principal: &Principal, money: MicroCredits,
 ///
 /// # Errors
 /// Same as for [`reserve_limits`].
-pub fn acquire_provisional_permit(
+pub fn acquire_provisional_limits_permit(
     principal: &Arc<Principal>,
     work: WorkClass,
     clock: ProcessClock,

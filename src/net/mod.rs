@@ -3,9 +3,9 @@
 
 pub mod buffered_stream;
 pub mod executor;
-#[cfg(feature = "inject")]
-pub mod fault_injection;
 pub mod lifecycle;
+#[cfg(feature = "inject")]
+pub mod panic_injection;
 pub mod read_budget;
 
 use pingora_core::protocols::TcpKeepalive;

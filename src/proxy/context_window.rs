@@ -16,7 +16,7 @@ use penstock_core::{ApiError, InferenceRequest, InferenceTask, RequestBodyFormat
 use penstock_dialect::DEFAULT_MAX_TOKENS;
 use penstock_tokens::{
     CountBudget, CountMethod, PromptConversation, PromptParseError, TokenCount, TokenCounter,
-    estimate_conversation_within, max_prompt_tokens,
+    max_conversation_tokens_within, max_prompt_tokens,
 };
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -323,7 +323,7 @@ async fn estimate_tokens(
     wide: u64,
 ) -> Result<TokenCount, ApiError> {
     let count = move |conversation: PromptConversation, stop: &AtomicBool| {
-        estimate_conversation_within(
+        max_conversation_tokens_within(
             &conversation,
             None,
             &CountBudget { max_tokens: estimate_limit(wide), stop },

@@ -148,7 +148,8 @@ fn has_unmeasured_speed(offer: &OfferState, ask: &InferenceRequest, moment: Sele
     ask.filters.as_ref().is_some_and(|filters| filters.is_speed_unverified(&facts))
 }
 
-/// Scores the offers, and orders them as a request would, apart from the shuffle of ties.
+/// Scores the offers, and orders them as for a request without a session, apart from explorations and the shuffle of
+/// ties.
 fn ranked(
     able: &[AbleOffer],
     flavor: &'static dyn Flavor,

@@ -25,7 +25,7 @@ mod zero_tokens;
 pub use admit::AcquireProvisionalPermit;
 pub use annotate::AnnotateSettlement;
 pub use authenticate::Authenticate;
-pub use candidates::{SelectCandidates, find_model, model_for_request, unknown_model_error};
+pub use candidates::{SelectCandidates, find_model, model_for_request, model_not_found_error};
 pub use limit::ReserveLimits;
 pub use meter::MeterUsage;
 pub use parse::ParseRequest;

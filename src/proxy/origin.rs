@@ -3,7 +3,7 @@
 use super::PlaygroundRequest;
 use crate::auth::key_cache::Principal;
 use crate::http::ConnectionReuse;
-use crate::http::receive_window::BodyReadGuard;
+use crate::http::receive_window::ActiveBodyGuard;
 use crate::http::request_stream::Http1ConnectionState;
 use crate::proxy::downstream::LineDownstream;
 use parking_lot::Mutex;
@@ -27,7 +27,7 @@ pub enum RequestOrigin {
 pub struct Http2StreamState {
     /// Guard that counts the body of the stream as being read. Each body that is being read widens the receive window
     /// of the connection.
-    body: Mutex<BodyReadGuard>,
+    body: Mutex<ActiveBodyGuard>,
     /// Refusal by the guard of a request head that Pingora would accept.
     refusal: Option<ApiError>,
     reset_by_client: Mutex<bool>,
@@ -36,7 +36,7 @@ pub struct Http2StreamState {
 impl Http2StreamState {
     /// Creates the state of a stream with the guard of its body. `refusal` is set if its request head is invalid.
     #[must_use]
-    pub fn new(body: BodyReadGuard, refusal: Option<ApiError>) -> Arc<Self> {
+    pub fn new(body: ActiveBodyGuard, refusal: Option<ApiError>) -> Arc<Self> {
         Arc::new(Self { body: Mutex::new(body), refusal, reset_by_client: Mutex::new(false) })
     }
 

@@ -7,7 +7,7 @@ use super::header_budget::{self, HeaderReservation};
 use super::{PublicServer, bad_request, drain_grace, drain_started};
 use crate::config::settings::LimitSettings;
 use crate::http::H2_STREAM_WINDOW_BYTES;
-use crate::http::receive_window::{BodyReadCounter, BodyReadGuard};
+use crate::http::receive_window::{ActiveBodyCounter, ActiveBodyGuard};
 use crate::proxy::{Http2StreamState, RequestOrigin};
 use bytes::Bytes;
 use penstock_core::ApiError;
@@ -161,7 +161,7 @@ pub(super) async fn serve_connection(server: &Arc<PublicServer>, stream: Stream,
     let handshake_result = timeout(limits.request_head, handshake(counted, Some(h2_options(&limits)))).await;
     let Ok(Ok(mut connection)) = handshake_result else { return };
     let (mut had_stream, mut stopping, mut idle) = (false, false, limits.keep_alive);
-    let (bodies, mut read) = (Arc::new(BodyReadCounter::default()), 0);
+    let (bodies, mut read) = (Arc::new(ActiveBodyCounter::default()), 0);
     loop {
         let accepted = tokio::select! {
             biased;
@@ -242,14 +242,14 @@ fn start_stream(
     mut session: HttpSession,
     stop: &ShutdownWatch,
     streams: &Arc<StreamCounts>,
-    bodies: &Arc<BodyReadCounter>,
+    bodies: &Arc<ActiveBodyCounter>,
 ) {
     let Some(open) = server.admit_stream(&session, streams) else {
         server.app.metrics.count_refused_connection("heads");
         session.shutdown_with_reason(h2::Reason::REFUSED_STREAM);
         return;
     };
-    let window = BodyReadGuard::new(bodies);
+    let window = ActiveBodyGuard::new(bodies);
     tokio::spawn(serve_stream(server.clone(), session, stop.clone(), open, window));
 }
 
@@ -326,7 +326,7 @@ async fn serve_stream(
     mut session: HttpSession,
     stop: ShutdownWatch,
     open: OpenStream,
-    body: BodyReadGuard,
+    body: ActiveBodyGuard,
 ) {
     if client_gave_up(&mut session).await {
         return open.0.stream_ended(true);

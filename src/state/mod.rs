@@ -24,7 +24,7 @@ use crate::limits::admission_control::AdmissionControl;
 use crate::limits::background_stream_permits::BackgroundStreamPermits;
 use crate::limits::tokenizer_permits::TokenizerPermits;
 use crate::net::lifecycle::{InFlightGuard, Lifecycle};
-use crate::storage::files::{ExpiryCheck, FileManager};
+use crate::storage::files::{FileExpiryContext, FileManager};
 use crate::storage::images::cache::GeneratedImageCache;
 use crate::storage::responses::{ResponseLimits, ResponseStore};
 use crate::storage::spool::SpoolFactory;
@@ -125,9 +125,9 @@ pub struct AppState {
     predecessors: Mutex<Vec<Predecessor>>,
     /// Admin requests in flight.
     pub admin_requests: AdminRequestTracker,
-    /// Faults that tests inject.
+    /// Panics that tests inject.
     #[cfg(feature = "inject")]
-    pub fault_injector: Arc<crate::net::fault_injection::FaultInjector>,
+    pub panic_injector: Arc<crate::net::panic_injection::PanicInjector>,
 }
 
 impl AppState {
@@ -175,7 +175,7 @@ impl AppState {
             ledger: open.ledger,
             batches: open.batches,
             #[cfg(feature = "inject")]
-            fault_injector: blocking.inject.clone(),
+            panic_injector: blocking.inject.clone(),
             blocking_context: blocking,
             fleet_work,
             latency_round: FlushCursor::default(),
@@ -234,8 +234,8 @@ impl AppState {
     }
 
     /// Returns the current time and the retention period of files, to check which files have expired.
-    pub fn file_expiry_check(&self) -> ExpiryCheck {
-        ExpiryCheck {
+    pub fn file_expiry_context(&self) -> FileExpiryContext {
+        FileExpiryContext {
             now: self.clock.unix_seconds(),
             retention: self.config_snapshot().settings.files.retention,
         }

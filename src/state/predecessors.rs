@@ -25,7 +25,8 @@ impl AppState {
         self.predecessors.lock().iter().for_each(|predecessor| predecessor.report_account_change(id));
     }
 
-    /// Waits until the last exchange and every earlier process have ended.
+    /// Waits until no exchange of this process (request of a client or line of a batch) is in flight, and every earlier
+    /// process has ended.
     pub async fn wait_until_drained(&self) {
         loop {
             let emptied = self.lifecycle.drained_signal().notified();

@@ -6,7 +6,7 @@ mod pepper;
 use crate::config::settings::StorageSettings;
 use crate::fleet::FleetMember;
 use crate::upgrade::control_channel::ControlChannel;
-use crate::upgrade::remote::HandoverStore;
+use crate::upgrade::handover_store::HandoverStore;
 use penstock_core::hex;
 use penstock_storage::accounts::AccountStore;
 use penstock_storage::audit::AuditLog;
@@ -136,7 +136,7 @@ impl OpenStorage {
         taken: impl FnOnce() -> Result<Arc<ControlChannel>, String>,
     ) -> Result<Arc<ControlChannel>, String> {
         let (handed, storage) = &self.handover;
-        handed.hand_over(taken, || open_or_create(storage))
+        handed.hand_over_store(taken, || open_or_create(storage))
     }
 }
 

@@ -12,7 +12,7 @@ pub struct BlockingContext {
     pub metrics: Arc<MetricsRegistry>,
     /// Faults that tests inject.
     #[cfg(feature = "inject")]
-    pub inject: Arc<crate::net::fault_injection::FaultInjector>,
+    pub inject: Arc<crate::net::panic_injection::PanicInjector>,
 }
 
 /// Runs blocking work of a request on a thread of the blocking pool.
@@ -27,7 +27,7 @@ pub async fn run_on_blocking_thread<T: Send + 'static>(
     let work = {
         let inject = handles.inject.clone();
         move || {
-            inject.panic_if_armed(crate::net::fault_injection::InjectionPoint::OffThread);
+            inject.panic_if_armed(crate::net::panic_injection::PanicInjectionPoint::OffThread);
             work()
         }
     };

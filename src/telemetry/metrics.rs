@@ -10,7 +10,7 @@ use super::durability_metrics::LedgerSnapshot as LedgerState;
 use super::file_store::{BucketMetrics, BucketSnapshot};
 use super::fleet_metrics::{FleetMetrics, FleetStatus};
 use super::offers::{OfferMetrics, OfferStatus};
-use super::overload::{AdmissionMetrics, AdmissionSnapshot as AdmissionState};
+use super::overload::{AdmissionMetrics, AdmissionSnapshot};
 use super::process::ProcessMetrics;
 use super::requests::RequestMetrics;
 use super::series_cache::{MetricSeries, SeriesCache};
@@ -70,7 +70,7 @@ pub struct MetricsSnapshot<'a, O> {
     /// Time of the last complete archive, Unix seconds; 0 if there is none.
     pub last_export: u64,
     /// State of admission control.
-    pub admission: AdmissionState,
+    pub admission: AdmissionSnapshot,
     /// Requests that wait for a permit of a provider.
     pub waiting_at_providers: u32,
     /// Refused requests by reason, since the start.

@@ -37,7 +37,8 @@ impl OutcomeCounts {
     }
 }
 
-/// Counts of the last minutes: each minute at the index of its number modulo [`WINDOW_MINUTES`].
+/// Counts of the last minutes, each with the number of its minute since 1970; the index is that number modulo
+/// [`WINDOW_MINUTES`].
 #[derive(Default)]
 pub struct OutcomeHistory(Mutex<[(u64, OutcomeCounts); WINDOW_MINUTES as usize]>);
 

@@ -2,7 +2,7 @@
 
 use super::messages::SentLedgerAction;
 use super::messages::{self, NewToOld, OldToNew};
-use crate::upgrade::remote::{StoreRequest, StoreResponse};
+use crate::upgrade::handover_store::{StoreRequest, StoreResponse};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::io::{ErrorKind, Result};
@@ -90,7 +90,7 @@ impl ControlChannel {
 
     /// Sends a request to the store of the new process and waits for the response; `None` if the connection is lost.
     /// Blocks.
-    pub fn send_store_request(&self, call: StoreRequest) -> Option<StoreResponse> {
+    pub fn call_remote_store(&self, call: StoreRequest) -> Option<StoreResponse> {
         match self.request(|number| OldToNew::Call { number, call }) {
             Ok(response) => response,
             Err(error) if error.kind() == ErrorKind::FileTooLarge => Some(StoreResponse::Failed),
@@ -171,10 +171,10 @@ mod tests {
             messages::write_message(&mut other_end, &NewToOld::Answer(number, StoreResponse::Done)).unwrap();
         });
         let large = StoreRequest::Get(0, vec![u8::MAX; 17 << 20]);
-        assert!(matches!(channel.send_store_request(large), Some(StoreResponse::Failed)));
+        assert!(matches!(channel.call_remote_store(large), Some(StoreResponse::Failed)));
         let small = StoreRequest::Get(0, Vec::new());
-        assert!(matches!(channel.send_store_request(small), Some(StoreResponse::Done)));
+        assert!(matches!(channel.call_remote_store(small), Some(StoreResponse::Done)));
         peer.join().unwrap();
-        assert!(channel.send_store_request(StoreRequest::Get(0, Vec::new())).is_none());
+        assert!(channel.call_remote_store(StoreRequest::Get(0, Vec::new())).is_none());
     }
 }

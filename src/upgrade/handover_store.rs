@@ -80,7 +80,7 @@ impl HandoverStore {
     ///
     /// # Errors
     /// Returns the reason of the failure, and the error of `back` if the store could not be opened again.
-    pub fn hand_over(
+    pub fn hand_over_store(
         &self,
         taken: impl FnOnce() -> Result<Arc<ControlChannel>, String>,
         back: impl FnOnce() -> Result<Arc<dyn Store>, String>,
@@ -115,7 +115,7 @@ impl HandoverStore {
             StoreLocation::Remote(link) => {
                 let link = link.clone();
                 drop(location);
-                match link.send_store_request(there()).ok_or(NO_ANSWER)? {
+                match link.call_remote_store(there()).ok_or(NO_ANSWER)? {
                     StoreResponse::Guard(step) => Err(StoreError::Guard { step }),
                     StoreResponse::Full => Err(StoreError::Full),
                     StoreResponse::Corrupt(what) => Err(StoreError::Corrupt { what }),

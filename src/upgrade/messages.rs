@@ -1,7 +1,7 @@
 //! Messages between the two processes of an upgrade, encoded as JSON. Each follows its length (4 bytes,
 //! little-endian).
 
-use crate::upgrade::remote::{StoreRequest, StoreResponse};
+use crate::upgrade::handover_store::{StoreRequest, StoreResponse};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{Error, ErrorKind, Read, Result, Write};
@@ -68,7 +68,7 @@ pub enum NewToOld {
 }
 
 impl SentLedgerAction {
-    /// Returns the approximate size of the action in a message.
+    /// Returns the approximate size of the action in a message, in bytes.
     pub(super) fn size_estimate(&self) -> usize {
         let terms = self.terms.as_ref().map_or(0, |(id, text)| id.len() + text.len());
         self.line.len() + terms

@@ -22,7 +22,7 @@
 //!   opens a new one. An action without a matching reservation is not recorded. Reservations that are open when the
 //!   old process sends `Bye` or is gone are voided.
 //! - All other store accesses of the old process (a long upload, a download, the end of a file) go to the
-//!   new one by [`remote`].
+//!   new one by [`handover_store`].
 //! - After any failure before `Ready` the new process is killed, and the old one opens its store again and continues;
 //!   nothing is lost except time. After `Ready`, no step can fail: all threads that the two processes need from then
 //!   on are started before.
@@ -35,11 +35,11 @@
 
 pub mod control_channel;
 mod fd_passing;
+pub mod handover_store;
 pub mod messages;
 pub mod new_process;
 pub mod old_process;
 mod outbox;
-pub mod remote;
 
 /// Environment variable of a process whose standard input is the connection to its predecessor.
 pub const TAKEOVER_VARIABLE: &str = "PENSTOCK_TAKES_OVER";

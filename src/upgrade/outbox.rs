@@ -1,8 +1,8 @@
 //! Queue of messages from the new process of an upgrade to the old process. A separate thread writes them. So no
 //! request of the new process waits if the old process does not read, for example because a debugger has stopped it.
 
+use super::handover_store::StoreResponse;
 use super::messages::{self, NewToOld};
-use super::remote::StoreResponse;
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeSet, VecDeque};
 use std::io::{ErrorKind, Write};

@@ -62,7 +62,7 @@ impl CacheAffinity {
     }
 
     /// Uses the hit ratio of the same offer in an earlier configuration; from then on, both share it.
-    pub fn inherit_observations(&mut self, known: &Self) {
+    pub fn share_hit_ratio(&mut self, known: &Self) {
         self.hit_ratio = known.hit_ratio.clone();
     }
 

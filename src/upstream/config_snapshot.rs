@@ -20,7 +20,7 @@ use std::sync::atomic::AtomicU64;
 use std::thread::available_parallelism;
 use tokio::task::spawn_blocking;
 
-/// Minimum number of offers per thread if offers are built by several threads.
+/// Minimum number of offers that a thread builds, except for the last thread; up to this number one thread builds all.
 const PARALLEL_BUILD_THRESHOLD: usize = 1024;
 
 /// Snapshot of a configuration in use.

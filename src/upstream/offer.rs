@@ -155,7 +155,7 @@ impl OfferState {
         self.breaker = known.breaker.clone();
         self.memberships = known.memberships.clone();
         self.tokenize_backoff = known.tokenize_backoff.clone();
-        self.cache_affinity.inherit_observations(&known.cache_affinity);
+        self.cache_affinity.share_hit_ratio(&known.cache_affinity);
         self.attempts = known.attempts.clone();
         self.in_flight = known.in_flight.clone();
         self

@@ -4,7 +4,7 @@
 use crate::harness::gateway::PATIENT;
 use crate::harness::script::{Script, ScriptStep, cut, json_answer, status};
 use crate::harness::{Answer, Bench, Client, Provider, within};
-use penstock::net::fault_injection::InjectionPoint;
+use penstock::net::panic_injection::PanicInjectionPoint;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -208,7 +208,7 @@ async fn our_own_panic_is_no_failure_of_the_provider() {
         .settings("[routing.breaker]\nconsecutive = 1\nrest = \"1h\"\nrest_max = \"1h\"")
         .start()
         .await;
-    running.gateway.app.fault_injector.arm(InjectionPoint::OffThread, 1);
+    running.gateway.app.panic_injector.arm(PanicInjectionPoint::OffThread, 1);
     let ask = ask(&json!({"model": "d:price"}));
     error(&running.client.post(PATH, &ask).await, 500, "SERVER_9001");
     let void =

@@ -4,7 +4,7 @@
 use crate::harness::gateway::Running;
 use crate::harness::script::silent;
 use crate::harness::{Bench, Provider, until};
-use penstock::net::fault_injection::InjectionPoint;
+use penstock::net::panic_injection::PanicInjectionPoint;
 use penstock_simulator::{SimulatedServer, SimulatorOptions};
 use serde_json::{Value, json};
 
@@ -88,7 +88,7 @@ async fn a_panic_in_a_token_count_is_an_internal_error_without_a_provider_call()
         let provider = Provider::start().await;
         let model = "context_length = 64\ntokenizer = { builtin = \"gpt-oss\" }";
         let running = Bench::new().kind(kind).model(model).provider("a", &provider).start().await;
-        running.gateway.app.fault_injector.arm(InjectionPoint::OffThread, 1);
+        running.gateway.app.panic_injector.arm(PanicInjectionPoint::OffThread, 1);
         let broken = running.client.post(path, &ask).await;
         assert_eq!((broken.status, &broken.json()["error"]["code"]), (500, &json!("SERVER_9001")), "{kind}");
         let long = running.client.post(path, &ask).await;

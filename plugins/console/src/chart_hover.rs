@@ -2,7 +2,7 @@
 //! small.
 
 use crate::chart::{COLOUR_COUNT, ChartSeries};
-use crate::format::{html_length, shorten_text};
+use crate::format::{html_length, truncate_middle};
 use crate::language::Language;
 use crate::text::Text;
 
@@ -31,7 +31,7 @@ pub(crate) struct SeriesNames {
 impl SeriesNames {
     /// Creates the names for a plot with this number of bars.
     pub fn new(series: &[ChartSeries], bars: usize, language: Language) -> Self {
-        let name = |series: &ChartSeries| shorten_text(&series.name.render(language), MAX_LEGEND_BYTES);
+        let name = |series: &ChartSeries| truncate_middle(&series.name.render(language), MAX_LEGEND_BYTES);
         let names: Vec<String> = series.iter().map(name).collect();
         let size = names.iter().map(|name| html_length(name)).sum::<usize>() * bars;
         Self { is_numbered: names.len() > 1 && size > MAX_NAME_BYTES, names }

@@ -137,12 +137,12 @@ pub(crate) fn html_length(text: &str) -> usize {
     text.chars().map(html_size).sum()
 }
 
-/// Shortens a text to at most `limit` bytes of HTML: an ellipsis replaces the middle of a longer text.
-pub(crate) fn shorten_text(text: &str, limit: usize) -> String {
-    if html_length(text) <= limit {
+/// Shortens a text to at most `max_html_bytes` bytes of HTML: an ellipsis replaces the middle of a longer text.
+pub(crate) fn truncate_middle(text: &str, max_html_bytes: usize) -> String {
+    if html_length(text) <= max_html_bytes {
         return text.to_owned();
     }
-    let half = limit.saturating_sub('…'.len_utf8()) / 2;
+    let half = max_html_bytes.saturating_sub('…'.len_utf8()) / 2;
     let fitting = |characters: &mut dyn Iterator<Item = char>| {
         let mut size = 0;
         characters
@@ -208,7 +208,7 @@ mod tests {
             ("äöüäöü", 11, "äö…öü"),
             ("abc", 0, "…"),
         ] {
-            assert_eq!(shorten_text(text, limit), shown);
+            assert_eq!(truncate_middle(text, limit), shown);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::chart::{BarChart, COLOUR_COUNT, ChartPath, ChartSeries};
 use crate::chart_hover::{ChartTooltip, SeriesNames, has_visible_bar};
-use crate::format::shorten_text;
+use crate::format::truncate_middle;
 use crate::language::Language;
 use crate::panel::{AxisLabel, PlotArea, axis_end, format_position};
 use crate::text::Text;
@@ -171,8 +171,8 @@ impl LineChart {
         self.times.iter().enumerate().filter_map(hover).collect()
     }
 
-    /// Returns the names of the series for tooltips and legend: those of the bars, which have a series for each line
-    /// and one for all other groups; without bars, the names of the lines.
+    /// Returns the names for tooltips and legend: those of the series of bars, which are one for each line and perhaps
+    /// one for all other groups together. If a line has no bars, returns the names of the lines.
     fn names(&self, language: Language) -> SeriesNames {
         let has_all = self.requests.len() >= self.values.len();
         let named = if has_all { &self.requests } else { &self.values };
@@ -205,8 +205,8 @@ impl LineChart {
         BARS.x_axis_labels(&self.times, language)
     }
 
-    /// Returns the legend: the number of the colour and the name of each series of the bars. The bars have a series
-    /// for each line.
+    /// Returns the legend: the number of the colour and the name of each series of bars, or of each line if a line has
+    /// no bars.
     #[must_use]
     pub fn legend(&self, language: Language) -> Vec<(usize, String)> {
         self.names(language).legend()
@@ -244,7 +244,7 @@ impl LineChart {
     pub fn table_headings(&self, language: Language) -> Vec<String> {
         let of = |template| {
             move |series: &ChartSeries| {
-                let name = shorten_text(&series.name.render(language), MAX_HEADING_BYTES);
+                let name = truncate_middle(&series.name.render(language), MAX_HEADING_BYTES);
                 Text::with_values(template, [name.into()]).render(language).into_owned()
             }
         };

@@ -22,7 +22,7 @@ pub enum Text {
     Time(String),
     /// Day, such as `2026-11-26`.
     Day(String),
-    /// Day without its year.
+    /// Day, such as `2026-11-26`, shown without its year.
     MonthDay(String),
     /// Month, such as `2026-11`.
     Month(String),

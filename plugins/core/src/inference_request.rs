@@ -342,7 +342,7 @@ impl InferenceRequest {
         std::str::from_utf8(value).ok()?.parse().ok()
     }
 
-    /// Returns the bytes of a top-level member's value. `null` counts as absent.
+    /// Returns the bytes of a top-level member's value; `None` if the member is absent or `null`.
     #[must_use]
     pub fn member_value(&self, name: &str) -> Option<&[u8]> {
         let value = self.body.get(self.members.get(name)?.value_range.clone())?;

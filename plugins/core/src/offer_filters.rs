@@ -23,7 +23,7 @@ pub enum OfferFilterKind {
     Countries,
     /// Maximum input price.
     InputCost,
-    /// Maximum carbon intensity of the local power grid.
+    /// Maximum carbon intensity of the power grid of the data centre, in g CO2e per kWh.
     CarbonIntensity,
     /// Minimum generation speed.
     Speed,

@@ -3,7 +3,9 @@
 //! members do not matter; long ones are compared by their bytes.
 
 use crate::json_cursor;
-use crate::structured_output::{self, ANY_OBJECT_SCHEMA, OPTION_MEMBERS, STRUCTURED_OUTPUTS};
+use crate::structured_output::{
+    self, ANY_OBJECT_SCHEMA, STRUCTURED_OUTPUTS_MEMBER, STRUCTURED_OUTPUTS_OPTIONS,
+};
 use penstock_core::{ApiError, AttemptTarget, InferenceRequest};
 use serde_json::Value;
 
@@ -24,7 +26,7 @@ pub(crate) const OUTPUT_CONSTRAINTS: [&str; 12] = [
     "json_schema",
     "regex",
     "structural_tag",
-    STRUCTURED_OUTPUTS,
+    STRUCTURED_OUTPUTS_MEMBER,
 ];
 
 /// Returns true if a member must not be written, because the offer gets the response format in another member than
@@ -69,7 +71,7 @@ fn requests_only_schema(name: &str, value: &[u8], schema: &[u8]) -> bool {
     match name {
         "guided_json" | "json_schema" => is_equal_to_previous(value),
         "guided_json_object" => value == b"true" && is_equal_to_previous(ANY_OBJECT_SCHEMA),
-        STRUCTURED_OUTPUTS if json_cursor::is_object(value) => {
+        STRUCTURED_OUTPUTS_MEMBER if json_cursor::is_object(value) => {
             json_cursor::members(value).all(|(key, value)| match &*key {
                 _ if has_no_effect(&key, value) => true,
                 "json" => is_equal_to_previous(value),
@@ -83,7 +85,7 @@ fn requests_only_schema(name: &str, value: &[u8], schema: &[u8]) -> bool {
 
 /// Returns true if a member of `structured_outputs` constrains nothing.
 pub(crate) fn has_no_effect(key: &str, value: &[u8]) -> bool {
-    matches!(value, b"null" | b"false") || OPTION_MEMBERS.contains(&key)
+    matches!(value, b"null" | b"false") || STRUCTURED_OUTPUTS_OPTIONS.contains(&key)
 }
 
 /// Returns true if two JSON values are equal. Values that are longer than [`MAX_PARSED_BYTES`], or that the parser

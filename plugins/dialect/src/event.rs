@@ -32,7 +32,7 @@ pub enum AnswerEvent {
         choice: u32,
         /// Text to append.
         text: EscapedText,
-        /// JSON object `choices[].logprobs` as the provider wrote it.
+        /// JSON object `choices[].logprobs` as the provider wrote it; `None` without log probabilities.
         logprobs: Option<Bytes>,
     },
     /// Text that declines to answer.
@@ -173,7 +173,7 @@ impl AnswerEvent {
         }
     }
 
-    /// Returns the text that the event appends to a choice.
+    /// Returns the text that the event appends to a choice; `None` for an event that appends no text.
     pub(crate) const fn text(&self) -> Option<&EscapedText> {
         match self {
             Self::Text { text, .. } | Self::Reasoning { text, .. } | Self::Refusal { text, .. } => Some(text),
@@ -182,7 +182,7 @@ impl AnswerEvent {
         }
     }
 
-    /// Returns the provider's signature of the reasoning that ends with the event.
+    /// Returns the provider's signature of the reasoning that ends with the event; `None` for an event without one.
     pub(crate) const fn signature(&self) -> Option<&EscapedText> {
         match self {
             Self::Reasoning { signature, .. } => signature.as_ref(),

@@ -24,14 +24,15 @@ const CONSTRAINTS: [ConstraintName; 4] = [
     ConstraintName { key: "grammar", legacy_name: "guided_grammar" },
 ];
 /// Members of `structured_outputs` that are options, not constraints.
-pub(crate) const OPTION_MEMBERS: [&str; 5] = [
+pub(crate) const STRUCTURED_OUTPUTS_OPTIONS: [&str; 5] = [
     "disable_fallback",
     "disable_any_whitespace",
     "disable_additional_properties",
     "whitespace_pattern",
     "backend",
 ];
-pub(crate) const STRUCTURED_OUTPUTS: &str = "structured_outputs";
+/// Request member of newer vLLM versions that contains the constraints on the output.
+pub(crate) const STRUCTURED_OUTPUTS_MEMBER: &str = "structured_outputs";
 
 /// Returns true if an offer accepts a JSON schema for its output, under any name.
 #[must_use]
@@ -58,7 +59,7 @@ impl SchemaName {
         match () {
             () if target.dialect == Dialect::Responses => Self::ResponseFormat,
             () if lists("response_format") => Self::ResponseFormat,
-            () if lists(STRUCTURED_OUTPUTS) => Self::StructuredOutputs,
+            () if lists(STRUCTURED_OUTPUTS_MEMBER) => Self::StructuredOutputs,
             () if lists("guided_json") => Self::Schema("guided_json"),
             () if lists("json_schema") => Self::Schema("json_schema"),
             () => Self::ResponseFormat,
@@ -103,7 +104,7 @@ pub(crate) fn write_schema(
 
 /// Returns true if a member is a constraint that [`write_constraints`] translates.
 pub(crate) fn is_translated_constraint(name: &str) -> bool {
-    name == STRUCTURED_OUTPUTS || CONSTRAINTS.iter().any(|word| word.legacy_name == name)
+    name == STRUCTURED_OUTPUTS_MEMBER || CONSTRAINTS.iter().any(|word| word.legacy_name == name)
 }
 
 /// Constraints of a request under the names that an offer accepts.
@@ -175,7 +176,7 @@ pub(crate) fn engine_parameter_schema<'a>(
     let only = OfferCapabilities { parameters: only.into_iter().collect(), ..OfferCapabilities::default() };
     let Some(translated) = translate_constraints(ask, &only)? else { return Ok(None) };
     if translated.json_object && !abilities.accepts_parameter("response_format") {
-        return Err(parameters::unsupported_error(&format!("{STRUCTURED_OUTPUTS}.json_object")));
+        return Err(parameters::unsupported_error(&format!("{STRUCTURED_OUTPUTS_MEMBER}.json_object")));
     }
     Ok(translated
         .response_schema
@@ -195,16 +196,16 @@ fn translate_constraints<'a>(
         let translated = translated.get_or_insert_default();
         if abilities.accepts_parameter(word.legacy_name) {
             word.add_to(&mut translated.members, word.legacy_name, value, word.legacy_name)?;
-        } else if abilities.accepts_parameter(STRUCTURED_OUTPUTS) {
+        } else if abilities.accepts_parameter(STRUCTURED_OUTPUTS_MEMBER) {
             word.add_to(&mut translated.structured_outputs, word.key, value, word.legacy_name)?;
         } else {
             translated.set_response_schema(ask, abilities, word, value, word.legacy_name)?;
         }
     }
-    let Some(newer) = requested_value(ask, STRUCTURED_OUTPUTS) else { return Ok(translated) };
+    let Some(newer) = requested_value(ask, STRUCTURED_OUTPUTS_MEMBER) else { return Ok(translated) };
     let constraints = translated.get_or_insert_default();
-    if abilities.accepts_parameter(STRUCTURED_OUTPUTS) && constraints.structured_outputs.is_empty() {
-        constraints.members.push((STRUCTURED_OUTPUTS, newer));
+    if abilities.accepts_parameter(STRUCTURED_OUTPUTS_MEMBER) && constraints.structured_outputs.is_empty() {
+        constraints.members.push((STRUCTURED_OUTPUTS_MEMBER, newer));
     } else {
         constraints.translate_structured_outputs(ask, abilities, newer)?;
     }
@@ -290,11 +291,14 @@ impl<'a> ConstraintMembers<'a> {
             }
             let plain =
                 key.len() <= 40 && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-            let path =
-                if plain { format!("{STRUCTURED_OUTPUTS}.{key}") } else { STRUCTURED_OUTPUTS.to_owned() };
+            let path = if plain {
+                format!("{STRUCTURED_OUTPUTS_MEMBER}.{key}")
+            } else {
+                STRUCTURED_OUTPUTS_MEMBER.to_owned()
+            };
             let word = CONSTRAINTS.iter().find(|word| word.key == key);
             match word {
-                Some(word) if abilities.accepts_parameter(STRUCTURED_OUTPUTS) => {
+                Some(word) if abilities.accepts_parameter(STRUCTURED_OUTPUTS_MEMBER) => {
                     word.add_to(&mut self.structured_outputs, word.key, value, &path)?;
                 }
                 Some(word) if abilities.accepts_parameter(word.legacy_name) => {

@@ -13,7 +13,7 @@ pub struct ServedHosts {
 
 /// Kind of host that a request names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HostKind {
+pub enum RequestHostKind {
     /// Missing host.
     Missing,
     /// Name `localhost`, a name below it, or a loopback address.
@@ -42,27 +42,31 @@ impl ServedHosts {
 
     /// Classifies the host of an authority, with or without a port.
     #[must_use]
-    pub fn classify(&self, authority: &str) -> HostKind {
+    pub fn classify_request_host(&self, authority: &str) -> RequestHostKind {
         if authority.is_empty() {
-            return HostKind::Missing;
+            return RequestHostKind::Missing;
         }
         if !is_host(authority.as_bytes()) {
-            return HostKind::Unknown;
+            return RequestHostKind::Unknown;
         }
         let name = host_without_port(authority);
         if let Ok(address) = name.parse::<IpAddr>() {
-            return if is_loopback(address) { HostKind::Loopback } else { HostKind::Address(address) };
+            return if is_loopback(address) {
+                RequestHostKind::Loopback
+            } else {
+                RequestHostKind::Address(address)
+            };
         }
         let ends = |end: &str| {
             let start = name.len().checked_sub(end.len()).and_then(|at| name.get(at..));
             start.is_some_and(|start| start.eq_ignore_ascii_case(end))
         };
         if name.eq_ignore_ascii_case("localhost") || ends(".localhost") {
-            HostKind::Loopback
+            RequestHostKind::Loopback
         } else if self.names.iter().any(|known| name.eq_ignore_ascii_case(known)) {
-            HostKind::Configured
+            RequestHostKind::Configured
         } else {
-            HostKind::Unknown
+            RequestHostKind::Unknown
         }
     }
 }
@@ -93,8 +97,8 @@ mod tests {
     #[test]
     fn addresses_and_known_names_are_classified() {
         let hosts = ServedHosts::new(["Gateway.Example.", "penstock", ""]);
-        let is = |authority: &str| hosts.classify(authority);
-        assert_eq!(is(""), HostKind::Missing);
+        let is = |authority: &str| hosts.classify_request_host(authority);
+        assert_eq!(is(""), RequestHostKind::Missing);
         for loopback in [
             "localhost",
             "LOCALHOST:80",
@@ -106,13 +110,13 @@ mod tests {
             "[::1]:80",
             "[::ffff:127.0.0.1]",
         ] {
-            assert_eq!(is(loopback), HostKind::Loopback, "{loopback}");
+            assert_eq!(is(loopback), RequestHostKind::Loopback, "{loopback}");
         }
         for address in ["10.0.0.1", "192.0.2.1:9090", "[2001:db8::1]:80", "0.0.0.0"] {
-            assert!(matches!(is(address), HostKind::Address(_)), "{address}");
+            assert!(matches!(is(address), RequestHostKind::Address(_)), "{address}");
         }
         for known in ["gateway.example", "GATEWAY.example:8080", "gateway.example.", "penstock:1"] {
-            assert_eq!(is(known), HostKind::Configured, "{known}");
+            assert_eq!(is(known), RequestHostKind::Configured, "{known}");
         }
         for unknown in [
             "evil.example",
@@ -132,7 +136,7 @@ mod tests {
             "penstock.evil.example",
             "\u{e9}",
         ] {
-            assert_eq!(is(unknown), HostKind::Unknown, "{unknown}");
+            assert_eq!(is(unknown), RequestHostKind::Unknown, "{unknown}");
         }
     }
 }

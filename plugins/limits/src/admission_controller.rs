@@ -29,7 +29,7 @@ pub struct AdmissionCapacity {
 /// Admission control of the gateway: counts the requests in flight and their bytes, and queues requests over the
 /// capacity.
 #[derive(Debug)]
-pub struct AdmissionQueue<W> {
+pub struct AdmissionController<W> {
     capacity: AdmissionCapacity,
     /// Requests in flight.
     requests: AccountPermitCounts,
@@ -47,8 +47,8 @@ pub enum AdmissionEnqueueOutcome<W> {
     Full,
 }
 
-impl<W> AdmissionQueue<W> {
-    /// Returns an empty queue with this capacity.
+impl<W> AdmissionController<W> {
+    /// Creates a controller with this capacity, without requests.
     #[must_use]
     pub fn new(capacity: AdmissionCapacity) -> Self {
         Self { capacity, requests: AccountPermitCounts::default(), bytes: 0, queue: FairQueue::default() }

@@ -5,7 +5,7 @@
 //! - [`TokenBucket`]: token bucket for requests or tokens per minute, exact to the nanosecond;
 //! - [`SpendTotals`]: money spent in the current day and month;
 //! - [`OutputLengthStats`]: the 90th percentile of a key's answer lengths, for requests without a cap;
-//! - [`AdmissionQueue`]: in-flight requests and bytes of the gateway, with a queue for admission;
+//! - [`AdmissionController`]: in-flight requests and bytes of the gateway, with a queue for admission;
 //! - [`AccountPermitCounts`]: permits in use, in total and by account;
 //! - [`FairQueue`]: a queue that serves accounts round-robin.
 //!
@@ -17,7 +17,7 @@
 //! **Time.** Every `now` is a `Duration` since 1970, UTC. If `now` goes back, no time has passed.
 
 mod account_counts;
-mod admission_queue;
+mod admission_controller;
 mod budget_lease;
 mod fair_queue;
 mod limit_status;
@@ -29,7 +29,9 @@ mod spend;
 mod token_bucket;
 
 pub use account_counts::AccountPermitCounts;
-pub use admission_queue::{AdmissionCapacity, AdmissionEnqueueOutcome, AdmissionQueue, LARGE_BODY_BYTES};
+pub use admission_controller::{
+    AdmissionCapacity, AdmissionController, AdmissionEnqueueOutcome, LARGE_BODY_BYTES,
+};
 pub use budget_lease::LeaseSpending;
 pub use fair_queue::{EnqueueOutcome, FairQueue};
 pub use limit_status::RateLimitStatus;

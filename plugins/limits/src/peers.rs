@@ -77,9 +77,9 @@ pub struct PeerUsage {
     pub requests: u64,
     /// Tokens that the other gateways used since the last synchronization; negative if estimates were too high.
     pub tokens: i64,
-    /// Number of requests that the other gateways admitted or refused since the last synchronization.
+    /// Number of requests that the other gateways admitted or refused between their last two reports.
     pub wanted_requests: u64,
-    /// Tokens of the requests that the other gateways admitted or refused since the last synchronization.
+    /// Tokens of the requests that the other gateways admitted or refused between their last two reports.
     pub wanted_tokens: u64,
     /// Number of requests that the other gateways have in flight.
     pub in_flight: u32,
@@ -95,12 +95,12 @@ pub struct PeerUsage {
     pub may_use_remainder: bool,
 }
 
-/// Largest request that a gateway refused between two synchronizations.
+/// Largest request that a gateway refused between two reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LargestRefusedRequest {
     /// Tokens of the request; 0 if none was refused.
     pub amount: u64,
-    /// Tokens of all requests that the gateway admitted or refused between the same two synchronizations.
+    /// Tokens of all requests that the gateway admitted or refused between the same two reports.
     pub wanted: u64,
 }
 

@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_limits::{
-    AdmissionCapacity, AdmissionEnqueueOutcome, AdmissionQueue, EnqueueOutcome, FairQueue, LARGE_BODY_BYTES,
+    AdmissionCapacity, AdmissionController, AdmissionEnqueueOutcome, EnqueueOutcome, FairQueue,
+    LARGE_BODY_BYTES,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -59,7 +60,7 @@ const SMALL: AdmissionCapacity = AdmissionCapacity { requests: 16, bytes: 8 * LA
 
 #[test]
 fn the_last_eighth_is_reserved_for_accounts_with_few_requests() {
-    let mut app: AdmissionQueue<()> = AdmissionQueue::new(SMALL);
+    let mut app: AdmissionController<()> = AdmissionController::new(SMALL);
     let (greedy, modest) = (account(0), account(1));
     assert_eq!((0..20).filter(|_| app.try_admit(&greedy, 10)).count(), 14);
     assert!(app.is_under_pressure());
@@ -71,7 +72,7 @@ fn the_last_eighth_is_reserved_for_accounts_with_few_requests() {
 
 #[test]
 fn large_bodies_leave_a_quarter_of_the_bytes_to_small_ones() {
-    let mut app: AdmissionQueue<&str> = AdmissionQueue::new(SMALL);
+    let mut app: AdmissionController<&str> = AdmissionController::new(SMALL);
     let (long, small) = (account(0), account(1));
     assert_eq!((0..9).filter(|_| app.try_admit(&long, LARGE_BODY_BYTES + 1)).count(), 5);
     assert!(matches!(
@@ -113,7 +114,7 @@ proptest! {
     /// exactly one result, and no request that fits the capacity stays queued.
     #[test]
     fn no_waiter_is_lost_and_the_limit_is_never_exceeded(steps in prop::collection::vec(step(), 1..300)) {
-        let mut app: AdmissionQueue<u64> = AdmissionQueue::new(SMALL);
+        let mut app: AdmissionController<u64> = AdmissionController::new(SMALL);
         let mut inside: Vec<(Arc<str>, usize)> = Vec::new();
         let mut waiting: BTreeMap<u64, (Arc<str>, usize, u64)> = BTreeMap::new();
         for (name, step) in (0_u64..).zip(steps) {

@@ -27,7 +27,7 @@ pub fn check_prefix(prefix: &str) -> Result<()> {
     if prefix.len() <= MAX_PREFIX_BYTES { Ok(()) } else { Err(Error::from(ErrorKind::InvalidInput)) }
 }
 
-/// Returns true if the name is valid.
+/// Returns true if the name follows the rules that [`check_name`] states.
 pub fn is_valid_name(name: &str) -> bool {
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     let is_part = |part: &str| !matches!(part, "" | "." | "..") && part.bytes().all(is_letter);

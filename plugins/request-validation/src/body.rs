@@ -188,7 +188,7 @@ impl<'d> RootObject<'d> {
         members.map(|member| (&*member.name, member.value))
     }
 
-    /// Returns the key of a member, whose value may be `null`.
+    /// Returns the key of a member, whose value may be `null`; `None` if there is no such member.
     pub(crate) fn member_key(&self, name: &str) -> Option<JsonValue<'d>> {
         self.member(name).map(|member| member.key)
     }

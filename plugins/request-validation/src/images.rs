@@ -25,22 +25,22 @@ const MAX_STEPS: i64 = 150;
 /// # Errors
 /// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the path of the invalid field, if any, in `param`.
 pub fn validate_image_generation(body: Bytes, limits: &RequestLimits) -> Result<InferenceRequest, ApiError> {
-    validate_image_generation_with_default(body, limits, None)
+    validate_image_generation_with_default_model(body, limits, None)
 }
 
-/// Validates an image request; `default` is the model of a request without `model`.
+/// Validates an image request; `default_model` is the model of a request without `model`.
 ///
 /// # Errors
 /// Same as [`validate_image_generation`].
-pub fn validate_image_generation_with_default(
+pub fn validate_image_generation_with_default_model(
     body: Bytes,
     limits: &RequestLimits,
-    default: Option<&str>,
+    default_model: Option<&str>,
 ) -> Result<InferenceRequest, ApiError> {
     let (text, nodes) = validate_body(&body, limits, PathStyle::Brackets)?;
     let tape = JsonTape { text, nodes: &nodes };
     let top = RootObject::new(&tape, limits, PathStyle::Brackets)?;
-    let model = scalars::read_model_or_default(&top, default)?;
+    let model = scalars::read_model_or_default(&top, default_model)?;
     let filters = read_offer_filters(&top, ModelKind::Image)?;
     members::refuse_listed_members(&top, members::REFUSED_IMAGE_MEMBERS)?;
     // Providers return only PNG images.

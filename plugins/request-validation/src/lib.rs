@@ -30,7 +30,7 @@ mod vectors;
 pub use chat::validate_chat_request;
 pub use completions::validate_text_completion_request;
 pub use conversation::validate_generation_request;
-pub use images::{validate_image_generation, validate_image_generation_with_default};
+pub use images::{validate_image_generation, validate_image_generation_with_default_model};
 pub use limits::RequestLimits;
 pub use messages::{MessagesPurpose, validate_count_tokens_request, validate_messages_request};
 pub use metered::{validate_speech_request, validate_text_input_request};

@@ -1,5 +1,6 @@
 //! Explanation of a plan: the order of the candidates with the terms of their scores. It uses the scores of
-//! [`plan`](crate::plan), so an explanation differs from the order of a request at most by the shuffle of ties.
+//! [`plan`](crate::plan), so for the same candidates its order differs from that of the plan at most by the shuffle of
+//! ties. In the order of a request, an exploration may also move an offer to the front.
 
 use crate::flavor::Flavor;
 use crate::plan::{Candidate, TIE_MARGIN, rank_candidates};

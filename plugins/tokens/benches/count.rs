@@ -2,7 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use penstock_tokens::{PromptConversation, TokenCounter, estimate_text};
+use penstock_tokens::{PromptConversation, TokenCounter, max_text_tokens};
 use std::hint::black_box;
 
 /// Prose, code and other scripts.
@@ -54,7 +54,7 @@ fn speed(criterion: &mut Criterion) {
                 });
             });
         }
-        group.bench_function("estimate", |bencher| bencher.iter(|| estimate_text(black_box(&text))));
+        group.bench_function("estimate", |bencher| bencher.iter(|| max_text_tokens(black_box(&text))));
         group.finish();
     }
 }

@@ -1,7 +1,7 @@
 //! Token estimates without the model's tokenizer: never too low.
 //!
 //! Guarantees: [`max_prompt_tokens`] needs no scan of the text, and shows which requests need a count at all;
-//! [`estimate_conversation`] scans the text once, and is not below the counts of the vocabularies of served models:
+//! [`max_conversation_tokens`] scans the text once, and is not below the counts of the vocabularies of served models:
 //! about 1.2 times the tokens of English prose.
 //!
 //! A text is split into pieces by the pattern of `o200k`. Each piece is encoded by `o200k`, and each token has a
@@ -58,18 +58,18 @@ pub fn max_prompt_tokens(bytes: usize, images: u32, image: u64) -> u64 {
 /// Returns an estimate that is never below the tokens of a conversation. `images` is the image rule of the model, if
 /// it is known.
 #[must_use]
-pub fn estimate_conversation(
+pub fn max_conversation_tokens(
     conversation: &PromptConversation,
     images: Option<&ImageTokenSettings>,
 ) -> TokenCount {
     let none = TokenCount { tokens: u64::MAX, method: CountMethod::Estimate };
-    estimate_conversation_within(conversation, images, &CountBudget::unlimited()).unwrap_or(none)
+    max_conversation_tokens_within(conversation, images, &CountBudget::unlimited()).unwrap_or(none)
 }
 
-/// Estimates like [`estimate_conversation`], but the result is at most the maximum of the budget plus one;
+/// Estimates like [`max_conversation_tokens`], but the result is at most the maximum of the budget plus one;
 /// `None` if the stop signal ended the estimate.
 #[must_use]
-pub fn estimate_conversation_within(
+pub fn max_conversation_tokens_within(
     conversation: &PromptConversation,
     images: Option<&ImageTokenSettings>,
     budget: &CountBudget<'_>,
@@ -161,7 +161,7 @@ fn tool_json(tool: &FunctionTool) -> String {
 
 /// Returns an estimate that is never below the tokens of a text.
 #[must_use]
-pub fn estimate_text(text: &str) -> u64 {
+pub fn max_text_tokens(text: &str) -> u64 {
     let mut meter = TokenMeter::new(0, CountBudget::unlimited());
     add_text(text, &mut meter).map_or(u64::MAX, |()| meter.tokens())
 }
@@ -170,7 +170,7 @@ fn add_text(text: &str, meter: &mut TokenMeter<'_>) -> Result<(), CountHalt> {
     // Last character of the previous piece, and a flag that is true if the piece was ASCII.
     let mut before: Option<(char, bool)> = None;
     O200kTokenizer::shared().for_each_piece(text, |piece, symbols| {
-        let guess = piece_estimate(piece, symbols, before);
+        let guess = max_piece_tokens(piece, symbols, before);
         before = piece.chars().next_back().map(|last| (last, piece.is_ascii()));
         meter.add(guess.min(piece.len() as u64))
     })
@@ -178,7 +178,7 @@ fn add_text(text: &str, meter: &mut TokenMeter<'_>) -> Result<(), CountHalt> {
 
 /// Returns an upper estimate of the tokens of a piece in other vocabularies. `before` has the last character of the
 /// previous piece, and true if that piece is ASCII.
-fn piece_estimate(piece: &str, symbols: &[MergeSymbol], before: Option<(char, bool)>) -> u64 {
+fn max_piece_tokens(piece: &str, symbols: &[MergeSymbol], before: Option<(char, bool)>) -> u64 {
     if piece.bytes().any(|byte| byte.is_ascii_digit()) {
         return piece.len() as u64;
     }

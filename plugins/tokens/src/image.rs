@@ -128,8 +128,9 @@ impl ImageRule {
     }
 }
 
-/// Returns the maximum number of patches of an image that the processor accepts. It scales no image to less than one
-/// patch across, and after enlarging an image, it rounds up both sides.
+/// Returns the maximum number of patches of an image whose aspect ratio is at most [`MAX_ASPECT_RATIO`]. It can exceed
+/// `max`: a thin image that is shrunk keeps at least one patch across, and an image that is enlarged to `min` patches
+/// has both sides rounded up.
 fn max_patches(min: u64, max: u64) -> u64 {
     let (least, most) = (min as f64, max as f64);
     let shrunk = (MAX_ASPECT_RATIO * most).sqrt();

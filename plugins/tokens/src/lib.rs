@@ -2,7 +2,7 @@
 //!
 //! A [`PromptConversation`] is parsed from a body of the chat or the messages dialect. A [`TokenCounter`] counts it
 //! with the model's own tokenizer and template (those of gpt-oss are built in). If the model has no such files, an
-//! [`engine`] that serves the model can count it; otherwise [`estimate_conversation`] returns a number that is not too
+//! [`engine`] that serves the model can count it; otherwise [`max_conversation_tokens`] returns a number that is not too
 //! low. [`max_prompt_tokens`] computes an upper limit from the number of bytes alone; a prompt within the context window
 //! by this limit need not be counted.
 //!
@@ -35,6 +35,8 @@ pub use conversation::{
 };
 pub use counter::{CountError, CountMethod, TokenCount, TokenCounter, render_prompt};
 pub use encoding::PublishedEncoding;
-pub use estimate::{estimate_conversation, estimate_conversation_within, estimate_text, max_prompt_tokens};
+pub use estimate::{
+    max_conversation_tokens, max_conversation_tokens_within, max_prompt_tokens, max_text_tokens,
+};
 pub use image::{ImageRule, ImageTokenSettings, PromptImage};
 pub use tokenizer::TokenizerError;

@@ -33,11 +33,12 @@ thread_local! {
 /// Maximum number of template instructions for a rendering: about 200 for each of 100 000 messages, or two seconds of
 /// work.
 const MAX_INSTRUCTIONS: u64 = 20_000_000;
-/// Maximum product of the number and the bytes of all system texts: some templates append each text to those before it,
-/// which copies about that many bytes.
-const SYSTEM_COPIES: u64 = 1 << 30;
-/// Maximum product of the number and the bytes of all messages, for templates that append each message in this manner.
-const COPIES: u64 = 32 << 30;
+/// Maximum product of the number of system messages and their total bytes: some templates append each system text to
+/// those before it, which copies about that many bytes.
+const MAX_SYSTEM_COPY_BYTES: u64 = 1 << 30;
+/// Maximum product of the number of messages and their total bytes: a template that appends each message to the text
+/// before it copies about that many bytes.
+const MAX_MESSAGE_COPY_BYTES: u64 = 32 << 30;
 
 /// Reason why a prompt could not be rendered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -219,7 +220,7 @@ fn is_too_large(turns: &[PromptMessage]) -> bool {
         });
         count.saturating_mul(bytes)
     };
-    copies(true) > SYSTEM_COPIES || copies(false) > COPIES
+    copies(true) > MAX_SYSTEM_COPY_BYTES || copies(false) > MAX_MESSAGE_COPY_BYTES
 }
 
 fn tools(conversation: &PromptConversation) -> Json {

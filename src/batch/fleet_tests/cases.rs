@@ -111,8 +111,8 @@ async fn a_file_deleted_on_one_gateway_ends_its_batch_on_the_other_and_is_gone_t
     let id = pair.running(0, 12).await;
     let input = pair.record(&id).input;
     BatchManager::start_claim_task(&first.context);
-    let (key, at) = (pair.principal.public_id.clone(), ExpiryCheck { now: 0, retention: None });
-    let old = ExpiryCheck { now: u64::MAX, retention: Some(1) };
+    let (key, at) = (pair.principal.public_id.clone(), FileExpiryContext { now: 0, retention: None });
+    let old = FileExpiryContext { now: u64::MAX, retention: Some(1) };
     assert_eq!(second.context.files.delete_expired(old).unwrap(), 0, "a batch of the first reads it");
     second.context.files.delete(&key, &input, at).await.unwrap();
     assert_eq!(pair.record(&id).state, BatchState::Failed);

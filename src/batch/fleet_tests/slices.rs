@@ -160,12 +160,12 @@ async fn the_deletion_of_the_input_file_ends_the_slices_and_keeps_their_results(
     let [first, second] = &pair.members;
     second.executor.permits.add_permits(1);
     until("a result", || pair.completed(&id) == 1).await;
-    let old = ExpiryCheck { now: u64::MAX, retention: Some(1) };
+    let old = FileExpiryContext { now: u64::MAX, retention: Some(1) };
     assert_eq!(second.context.files.delete_expired(old).unwrap(), 0, "the batch reads and writes them");
     for member in &pair.members {
         BatchManager::start_claim_task(&member.context);
     }
-    let (key, at) = (pair.principal.public_id.clone(), ExpiryCheck { now: 0, retention: None });
+    let (key, at) = (pair.principal.public_id.clone(), FileExpiryContext { now: 0, retention: None });
     second.context.files.delete(&key, &pair.record(&id).input, at).await.unwrap();
     let end = pair.record(&id);
     assert_eq!((end.state, end.errors[0].code.as_str()), (BatchState::Failed, "input_file_deleted"));

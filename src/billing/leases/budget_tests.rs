@@ -6,7 +6,7 @@ use crate::auth::key_cache::{KeyCache, Principal};
 use crate::auth::limited_owner::LeasedBudget;
 use crate::config::settings::{FleetSettings, LedgerSettings, StorageSettings};
 use crate::fleet::MemberReport;
-use crate::limits::rate_limit::{KeyLimitReservation, acquire_provisional_permit};
+use crate::limits::rate_limit::{KeyLimitReservation, acquire_provisional_limits_permit};
 use crate::storage::stores::OpenStorage;
 use penstock_auth::ApiKey;
 use penstock_core::{ApiError, ErrorCode, MicroCredits};
@@ -128,7 +128,7 @@ impl Gateway {
 
     async fn reserve_cost(&self, cost: &CostEstimate) -> Result<KeyLimitReservation, ApiError> {
         self.cache.start_limit_sharing(&self.principal, &self.member);
-        let entered = acquire_provisional_permit(&self.principal, WorkClass::Request, self.clock);
+        let entered = acquire_provisional_limits_permit(&self.principal, WorkClass::Request, self.clock);
         let (entry, _) = entered.map_err(|(_, refusal)| refusal)?;
         self.ledger.reserve_limits_with_draw(entry, cost).await.map_err(|(_, refusal)| refusal)
     }

@@ -1,7 +1,7 @@
 //! Export of the ledger's entries of a period, page by page.
 
 use super::*;
-use crate::billing::PastCharge;
+use crate::billing::BackdatedCharge;
 use crate::billing::ledger_export::{PageLimits, entries_of_period, read_page};
 use penstock_core::calendar::{UtcDay, UtcMonth};
 use penstock_ledger::LedgerEntry;
@@ -18,13 +18,13 @@ fn record_charges(store: &Arc<Flaky>, name: &str, at: u64, count: u64) {
     let claim = ChainClaim::take(&**store, incarnation).unwrap();
     let book = LedgerStore::open_member(store.clone(), None, claim).unwrap();
     let ledger = Ledger::open(Arc::new(book), &settings(QUICK).ledger, ProcessClock::start()).unwrap();
-    let past = |number: u64| PastCharge {
+    let past = |number: u64| BackdatedCharge {
         at: at + number,
         request: format!("{name}{number}").into(),
         settlement: charge(3),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    assert!(runtime.block_on(ledger.import_past_charges(
+    assert!(runtime.block_on(ledger.import_backdated_charges(
         "acme",
         &"key".into(),
         (0..count).map(past).collect()

@@ -1,15 +1,15 @@
 //! Tests of charges of the past.
 
 use super::*;
-use crate::billing::PastCharge;
+use crate::billing::BackdatedCharge;
 use crate::billing::rollups::rebuild;
 use penstock_ledger::UtcMonth;
 
 /// 2026-10-31T23:00:00Z.
 const START: u64 = 1_793_487_600;
 
-fn history() -> Vec<PastCharge> {
-    let charge = |number: u64| PastCharge {
+fn history() -> Vec<BackdatedCharge> {
+    let charge = |number: u64| BackdatedCharge {
         at: START + number * 60,
         request: format!("r{number}").into(),
         settlement: charge(3),
@@ -22,7 +22,7 @@ fn a_history_is_charged_at_its_times_and_only_in_an_empty_ledger() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, QUICK);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let record = || runtime.block_on(ledger.import_past_charges("acme", &"key".into(), history()));
+    let record = || runtime.block_on(ledger.import_backdated_charges("acme", &"key".into(), history()));
     assert!(record());
     assert!(!record(), "the ledger has entries");
     let proof = settled(&ledger);

@@ -147,7 +147,7 @@ pub struct BackgroundConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
-pub struct ImagesConfig {
+pub struct GeneratedImagesConfig {
     /// Time during which an image can be fetched.
     pub lifetime: NonZeroDuration,
     /// Maximum size of all images together, at most 512 images; beyond that the oldest image of the account with the
@@ -193,7 +193,7 @@ impl Default for BackgroundConfig {
     }
 }
 
-impl Default for ImagesConfig {
+impl Default for GeneratedImagesConfig {
     fn default() -> Self {
         Self { lifetime: NonZeroDuration::from_secs(3600), keep: mib(256) }
     }

@@ -28,7 +28,8 @@ pub use catalogue::{
 pub use compatibility::{BatchResultFormat, CompatibilityConfig, CostFormat, ImageResponseFormat};
 pub use console::{ConsoleConfig, ConsoleTlsConfig, OidcConfig, OidcRolesConfig};
 pub use files::{
-    BucketConfig, BucketStyleName, FilesConfig, ImagesConfig, ResponsesConfig, SpoolConfig, WebIdentityConfig,
+    BucketConfig, BucketStyleName, FilesConfig, GeneratedImagesConfig, ResponsesConfig, SpoolConfig,
+    WebIdentityConfig,
 };
 pub use fleet::FleetConfig;
 pub use invoice::{InvoiceConfig, InvoiceCustomerConfig};
@@ -86,7 +87,7 @@ pub struct ConfigFile {
     /// Footprint data in answers.
     pub impact: ImpactConfig,
     /// Generated images that clients fetch by URL.
-    pub images: ImagesConfig,
+    pub images: GeneratedImagesConfig,
     /// Prices and credit.
     pub billing: BillingConfig,
     /// Seller, customers and VAT on invoices.

@@ -134,7 +134,7 @@ fn resolve_sections(
         overload: proof.resolve_overload(raw, top),
         routing: server::routing_settings(raw),
         impact: server::impact_settings(raw),
-        images: server::image_settings(raw),
+        images: server::generated_image_settings(raw),
         billing: server::billing_settings(raw),
         invoice: proof.resolve_invoice(raw, top),
         ledger: server::ledger_settings(raw),

@@ -68,8 +68,8 @@ impl SettingsResolver<'_> {
         Some(std::iter::once("openid".into()).chain(further).collect())
     }
 
-    /// Returns the claim values that give each role; `None` after a mistake: an empty value, or a value that gives two
-    /// roles.
+    /// Returns the claim values that give each role; `None` after a mistake: an empty value, or a value that is listed
+    /// twice, for two roles or for the same role.
     fn resolve_roles(
         &mut self,
         raw: &OidcConfig,
@@ -88,11 +88,8 @@ impl SettingsResolver<'_> {
                 let at = spot.child(role.name());
                 let at = at.list_element(index);
                 if value.is_empty() || known.contains(&value.as_str()) {
-                    let why = if value.is_empty() {
-                        "It is empty."
-                    } else {
-                        "The value gives another role already."
-                    };
+                    let why =
+                        if value.is_empty() { "It is empty." } else { "The value gives a role already." };
                     self.report_mistake(&at, why, "Write each value of the claim once.");
                     return None;
                 }

@@ -3,7 +3,7 @@
 use super::super::raw::{self, ConfigFile};
 use super::super::settings::{
     BackgroundSettings, BatchSettings, BillingSettings, CircuitBreakerSettings, CompatibilitySettings,
-    FileSettings, ImageSettings, ImpactSettings, LedgerSettings, LimitSettings, LogSettings,
+    FileSettings, GeneratedImageSettings, ImpactSettings, LedgerSettings, LimitSettings, LogSettings,
     OverloadSettings, ResponseSettings, RoutingSettings, SimulatorSettings, SpoolSettings,
 };
 use super::SettingsResolver;
@@ -66,8 +66,8 @@ pub fn response_settings(raw: &ConfigFile) -> ResponseSettings {
 }
 
 /// Converts `[images]`.
-pub const fn image_settings(raw: &ConfigFile) -> ImageSettings {
-    ImageSettings { lifetime: raw.images.lifetime.0, keep: raw.images.keep.0 }
+pub const fn generated_image_settings(raw: &ConfigFile) -> GeneratedImageSettings {
+    GeneratedImageSettings { lifetime: raw.images.lifetime.0, max_total_bytes: raw.images.keep.0 }
 }
 
 /// Converts `[billing]`.

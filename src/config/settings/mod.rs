@@ -71,7 +71,7 @@ pub struct Settings {
     /// Footprint data in answers.
     pub impact: ImpactSettings,
     /// Generated images that clients fetch by URL.
-    pub images: ImageSettings,
+    pub images: GeneratedImageSettings,
     /// Prices and credit.
     pub billing: BillingSettings,
     /// Seller and customers on invoices.
@@ -230,11 +230,11 @@ pub struct BackgroundSettings {
 
 /// Generated images that clients fetch by URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ImageSettings {
+pub struct GeneratedImageSettings {
     /// Time during which an image can be fetched.
     pub lifetime: Duration,
     /// Maximum size of all images together, in bytes.
-    pub keep: u64,
+    pub max_total_bytes: u64,
 }
 
 /// Ids of the models for requests that name none; where the id is `None`, such a request is refused.

@@ -67,7 +67,7 @@ pub(super) async fn count_prompt(
     x: &mut Exchange<'_>,
     ask: &InferenceRequest,
 ) -> Result<Option<TokenCount>, ApiError> {
-    let (entry, _) = x.acquire_provisional_permit()?;
+    let (entry, _) = x.acquire_provisional_limits_permit()?;
     let (name, _) = penstock_routing::split_flavor(&ask.model);
     let model = model_for_request(x, ask, name)?;
     let counting = x.token_count_context();

@@ -64,7 +64,7 @@ impl Endpoint for GenerateImages {
 /// Parses the body; the configuration provides the model and the format if the client names none.
 fn parse(body: Bytes, live: &ConfigSnapshot) -> Result<InferenceRequest, ApiError> {
     let default = live.settings.default_models.images.as_deref();
-    let mut ask = penstock_request_validation::validate_image_generation_with_default(
+    let mut ask = penstock_request_validation::validate_image_generation_with_default_model(
         body,
         &live.request_limits,
         default,
@@ -168,7 +168,7 @@ async fn load_shared_image(x: &mut Exchange<'_>, name: &str, now: Duration) -> R
     let kind = image::content_type(&found.image);
     let loaded =
         CachedImage { image, content_type: kind, expires_at: now + found.remaining, account: "".into() };
-    app.image_cache.insert_loaded_image(name, loaded.clone(), now, x.config.settings.images.keep);
+    app.image_cache.insert_loaded_image(name, loaded.clone(), now, x.config.settings.images.max_total_bytes);
     Ok(loaded)
 }
 

@@ -5,7 +5,7 @@ use super::{Endpoint, EndpointFuture, decode_segment, unknown};
 use crate::auth::key_cache::Principal;
 use crate::proxy::endpoint::openapi::{EndpointWorkKind, JSON_CONTENT_TYPE, Operation};
 use crate::proxy::exchange::Exchange;
-use crate::proxy::filters::unknown_model_error;
+use crate::proxy::filters::model_not_found_error;
 use http::Method;
 use penstock_auth::KeyScope;
 use penstock_catalog::{CatalogModel, CatalogQuery, LastHourFigures};
@@ -125,7 +125,7 @@ impl Endpoint for GetModel {
             let found = x.config.catalog.resolve(name).filter(|card| may_list(&x.principal, card));
             let card = found.ok_or_else(|| match unknown::is_repeated_path(name) {
                 true => unknown::unknown_path_error(&format!("/v1/{name}")),
-                false => unknown_model_error(&x.config, name),
+                false => model_not_found_error(&x.config, name),
             })?;
             let item = penstock_catalog::serialize_item(card, name, detail);
             Ok(x.send_json(200, item).await)

@@ -49,7 +49,7 @@ impl Exchange<'_> {
         self.record_body_end(body.is_ok());
         let body = strip_byte_order_mark(body?);
         #[cfg(feature = "inject")]
-        self.app.fault_injector.panic_if_armed(crate::net::fault_injection::InjectionPoint::Body);
+        self.app.panic_injector.panic_if_armed(crate::net::panic_injection::PanicInjectionPoint::Body);
         self.record.bytes_in = body.len();
         Ok(body)
     }

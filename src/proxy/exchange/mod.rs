@@ -22,7 +22,7 @@ use crate::upstream::offer::SelectionTime;
 use bytes::Bytes;
 use http::header;
 use penstock_core::{ApiError, Dialect};
-use penstock_http_wire::host::HostKind;
+use penstock_http_wire::host::RequestHostKind;
 use penstock_limits::{ActualCost, CostEstimate, WorkClass};
 use std::net::{IpAddr, UdpSocket};
 use std::ops::{Deref, DerefMut};
@@ -164,7 +164,7 @@ impl Exchange<'_> {
     /// Returns a refusal if the path is unknown or does not support the method.
     pub(crate) fn find_route(&mut self) -> Result<RequestRoute, ApiError> {
         #[cfg(feature = "inject")]
-        self.app.fault_injector.panic_if_armed(crate::net::fault_injection::InjectionPoint::Route);
+        self.app.panic_injector.panic_if_armed(crate::net::panic_injection::PanicInjectionPoint::Route);
         let method = self.caller.method().clone();
         if method == http::Method::OPTIONS && self.origin.answers_preflight() {
             return Ok(RequestRoute::Preflight);
@@ -260,12 +260,14 @@ impl Exchange<'_> {
     ///
     /// # Errors
     /// Same as for [`Exchange::reserve_limits`].
-    pub fn acquire_provisional_permit(&self) -> Result<(ProvisionalPermit, TypicalKeyUsage), ApiError> {
+    pub fn acquire_provisional_limits_permit(
+        &self,
+    ) -> Result<(ProvisionalPermit, TypicalKeyUsage), ApiError> {
         let member = &self.app.stores.fleet;
         if member.has_fleet() {
             self.app.key_cache.start_limit_sharing(&self.principal, member);
         }
-        rate_limit::acquire_provisional_permit(&self.principal, self.work, self.app.clock)
+        rate_limit::acquire_provisional_limits_permit(&self.principal, self.work, self.app.clock)
             .map_err(|hit| self.limit_refusal(hit))
     }
 
@@ -310,10 +312,10 @@ impl Exchange<'_> {
         if let Some(url) = &listen.public_url {
             return url.to_string();
         }
-        let host = self.caller.authority().filter(|host| match listen.hosts.classify(host) {
-            HostKind::Loopback | HostKind::Configured => true,
-            HostKind::Address(address) => is_local_address(address),
-            HostKind::Missing | HostKind::Unknown => false,
+        let host = self.caller.authority().filter(|host| match listen.hosts.classify_request_host(host) {
+            RequestHostKind::Loopback | RequestHostKind::Configured => true,
+            RequestHostKind::Address(address) => is_local_address(address),
+            RequestHostKind::Missing | RequestHostKind::Unknown => false,
         });
         let scheme = if self.caller.is_tls() { "https" } else { "http" };
         host.map_or_else(String::new, |host| format!("{scheme}://{host}"))

@@ -93,7 +93,7 @@ async fn store_image(run: &mut FailoverRun<'_, '_>, image: &[u8]) -> Result<Deli
     let kind = image::content_type(image);
     let label =
         ImageMetadata { account, content_type: kind, now: app.clock.steady_now(), lifetime: images.lifetime };
-    let stored = app.image_cache.insert(&app.spools, image, label, images.keep).await;
+    let stored = app.image_cache.insert(&app.spools, image, label, images.max_total_bytes).await;
     // A full disk is not the provider's fault, and another provider would not help.
     let added = stored.map_err(|error| {
         AttemptError::Fault(UpstreamError::caller_error(crate::storage::files::io_to_api_error(&error)))

@@ -289,7 +289,10 @@ impl FailoverRun<'_, '_> {
     async fn attempt(&mut self, offer: &Arc<OfferState>, number: u32) -> Result<WriteOutcome, AttemptError> {
         let begun = Instant::now();
         #[cfg(feature = "inject")]
-        self.exchange.app.fault_injector.panic_if_armed(crate::net::fault_injection::InjectionPoint::Attempt);
+        self.exchange
+            .app
+            .panic_injector
+            .panic_if_armed(crate::net::panic_injection::PanicInjectionPoint::Attempt);
         let mut done = self.send_request(offer, number).await;
         done = self.retry_with_fewer_tokens(offer, number, done).await;
         done = self.retry_without_members(offer, number, done).await;

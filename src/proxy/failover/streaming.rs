@@ -273,7 +273,7 @@ async fn write_events(
     run.watch.record_write(clock::cached_now());
     write_piece(run, join_pieces(out), false).await?;
     #[cfg(feature = "inject")]
-    run.exchange.app.fault_injector.panic_if_armed(crate::net::fault_injection::InjectionPoint::Stream);
+    run.exchange.app.panic_injector.panic_if_armed(crate::net::panic_injection::PanicInjectionPoint::Stream);
     Ok(())
 }
 

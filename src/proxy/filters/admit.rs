@@ -12,7 +12,7 @@ impl RequestFilter for AcquireProvisionalPermit {
     const NAME: &'static str = "admit";
 
     async fn check(request: &mut InferenceContext<'_, '_>) -> Result<ControlFlow<WriteOutcome>, ApiError> {
-        request.provisional_permit = Some(request.exchange.acquire_provisional_permit()?);
+        request.provisional_permit = Some(request.exchange.acquire_provisional_limits_permit()?);
         Ok(ControlFlow::Continue(()))
     }
 }

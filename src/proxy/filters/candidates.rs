@@ -129,12 +129,12 @@ pub fn model_for_request(
 /// Returns a refusal if the model is unknown.
 pub fn find_model(live: &ConfigSnapshot, name: &str) -> Result<Arc<ModelState>, ApiError> {
     let found = live.catalog.resolve(name).and_then(|card| live.model(&card.id));
-    found.cloned().ok_or_else(|| unknown_model_error(live, name))
+    found.cloned().ok_or_else(|| model_not_found_error(live, name))
 }
 
 /// Returns the refusal of an unknown model. If only the flavor suffix of the name is unknown, the refusal lists the
 /// flavors.
-pub fn unknown_model_error(live: &ConfigSnapshot, name: &str) -> ApiError {
+pub fn model_not_found_error(live: &ConfigSnapshot, name: &str) -> ApiError {
     let shown = |text: &str| text.chars().take(MAX_SHOWN_CHARS).collect::<String>();
     let suffixed = name.rsplit_once(':').filter(|(base, _)| live.catalog.resolve(base).is_some());
     let Some((base, suffix)) = suffixed else {

@@ -33,7 +33,7 @@ impl RequestFilter for AnswerZeroTokens {
 /// Answers a request for zero tokens with an empty message.
 async fn answer_empty(x: &mut Exchange<'_>, ask: &InferenceRequest) -> Result<WriteOutcome, ApiError> {
     model_for_request(x, ask, split_flavor(&ask.model).0)?;
-    let (entry, _) = x.acquire_provisional_permit()?;
+    let (entry, _) = x.acquire_provisional_limits_permit()?;
     x.reserve_limits(entry, &CostEstimate::default())?;
     let Some(chosen) = select_candidates(x, ask).await? else { return Ok(WriteOutcome::Disconnected) };
     let first = chosen.entries.first().and_then(|first| x.config.offers.get(first.offer)).cloned();

@@ -309,8 +309,9 @@ impl FileBucket {
     /// configured.
     ///
     /// # Errors
-    /// Returns `NotFound` if they are missing, and any I/O error.
-    pub(super) fn copy_to(&self, record: &FileRecord, file: &File) -> Result<()> {
+    /// Returns `NotFound` if the object of a complete file is missing, or the file is neither complete nor growing.
+    /// Returns `InvalidData` if a segment of a growing file is missing or damaged, and any I/O error.
+    pub(super) fn copy_to_file(&self, record: &FileRecord, file: &File) -> Result<()> {
         let contents = self.usable_content_store()?;
         match object_name(record) {
             Some(name) => copy_object_to_file(&*contents.open(&name)?, 0, file),

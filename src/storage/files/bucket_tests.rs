@@ -19,7 +19,7 @@ const BOUNDS: UploadLimits = UploadLimits {
     max_line_bytes: 1 << 20,
 };
 const OWNER: FileOwner<'_> = FileOwner { key: "k1", account: "acme" };
-const AT: ExpiryCheck = ExpiryCheck { now: 0, retention: None };
+const AT: FileExpiryContext = FileExpiryContext { now: 0, retention: None };
 
 pub(super) struct SharedBucket {
     folder: tempfile::TempDir,

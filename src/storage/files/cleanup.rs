@@ -1,6 +1,6 @@
 //! Deletion of files that a crash left over, and of expired files.
 
-use super::{ExpiryCheck, FILE_ID_PREFIX, FileError, FileManager};
+use super::{FILE_ID_PREFIX, FileError, FileExpiryContext, FileManager};
 use crate::storage::object_id;
 use penstock_storage::StoreError;
 use penstock_storage::files::FileRecord;
@@ -74,7 +74,7 @@ impl FileManager {
     ///
     /// # Errors
     /// Returns the store's error; the next call continues.
-    pub fn delete_expired(&self, at: ExpiryCheck) -> Result<u64, StoreError> {
+    pub fn delete_expired(&self, at: FileExpiryContext) -> Result<u64, StoreError> {
         let (mut swept, mut position) = (0, None::<Vec<u8>>);
         loop {
             let page = self.store.expired_page(at.now, position.as_deref(), PAGE_SIZE)?;
@@ -103,7 +103,7 @@ impl FileManager {
 
     /// Deletes those of the files that have expired and that no running batch uses; returns their number. No batch can
     /// begin to use an expired file.
-    fn delete_unused(&self, files: &[FileRecord], at: ExpiryCheck) -> Result<u64, StoreError> {
+    fn delete_unused(&self, files: &[FileRecord], at: FileExpiryContext) -> Result<u64, StoreError> {
         let expired: Vec<&FileRecord> = files.iter().filter(|file| at.is_expired(file)).collect();
         let ids: Vec<&str> = expired.iter().map(|file| file.id.as_str()).collect();
         let used = self.users.get().filter(|_| !ids.is_empty()).map(|runs| runs.used_files(&ids));

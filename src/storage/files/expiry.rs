@@ -4,14 +4,14 @@ use penstock_storage::files::{FileRecord, FileStatus};
 
 /// Current time and retention period, by which the expired files are determined.
 #[derive(Clone, Copy, Debug)]
-pub struct ExpiryCheck {
+pub struct FileExpiryContext {
     /// Current time in Unix seconds.
     pub now: u64,
     /// Retention period in seconds; `None` without a limit.
     pub retention: Option<u64>,
 }
 
-impl ExpiryCheck {
+impl FileExpiryContext {
     /// Returns the expiry of a file in Unix seconds; `None` if the file never expires. The retention period of an
     /// output file starts when its last result was written.
     #[must_use]

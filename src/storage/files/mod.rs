@@ -34,7 +34,7 @@ pub use bucket::{FileBucket, check_bucket};
 pub use cleanup::DeletionOutcome;
 pub use contents::{FileContents, FileLine, LineReader, NextLine};
 pub use error::{FileError, io_to_api_error};
-pub use expiry::ExpiryCheck;
+pub use expiry::FileExpiryContext;
 pub use output::OutputFile;
 pub use store_id::write_imported_store_id;
 pub use stored_contents::StoredContents;
@@ -202,7 +202,7 @@ impl FileManager {
     ///
     /// # Errors
     /// Returns 404 if the key has no file of this ID, even if another key has.
-    pub async fn get(&self, key: &str, id: &str, at: ExpiryCheck) -> Result<FileRecord, ApiError> {
+    pub async fn get(&self, key: &str, id: &str, at: FileExpiryContext) -> Result<FileRecord, ApiError> {
         if !object_id::is_valid(FILE_ID_PREFIX, id) {
             return Err(file_not_found());
         }
@@ -215,7 +215,7 @@ impl FileManager {
     ///
     /// # Errors
     /// Returns the store's error.
-    pub async fn list(&self, query: FileListQuery, at: ExpiryCheck) -> Result<FilePage, ApiError> {
+    pub async fn list(&self, query: FileListQuery, at: FileExpiryContext) -> Result<FilePage, ApiError> {
         let store = self.store.clone();
         let page = run_blocking(move || {
             let FileListQuery { key, purpose, after, ascending, limit } = &query;
@@ -301,7 +301,12 @@ impl FileManager {
     /// # Errors
     /// Returns 404 if this key has no such file, 409 while a batch writes to it, and 503 if a consumer does not end in
     /// time or the store cannot be used.
-    pub async fn delete(self: &Arc<Self>, key: &str, id: &str, at: ExpiryCheck) -> Result<(), ApiError> {
+    pub async fn delete(
+        self: &Arc<Self>,
+        key: &str,
+        id: &str,
+        at: FileExpiryContext,
+    ) -> Result<(), ApiError> {
         let record = self.get(key, id, at).await?;
         if record.status == FileStatus::Uploaded {
             let message = "A running batch writes its results to this file; cancel the batch first.";

@@ -55,9 +55,10 @@ impl StoredContents {
     /// Copies the contents of a record from the bucket to a file, in the form that contents have in the folder.
     ///
     /// # Errors
-    /// Returns `NotFound` if they are not in the bucket, and any I/O error.
+    /// Returns `NotFound` if they are not in the bucket, `InvalidData` if a segment of a growing file is missing or
+    /// damaged, and any I/O error.
     pub fn copy_from_bucket(&self, record: &FileRecord, file: &File) -> Result<()> {
-        self.bucket.as_ref().ok_or(ErrorKind::NotFound)?.copy_to(record, file)
+        self.bucket.as_ref().ok_or(ErrorKind::NotFound)?.copy_to_file(record, file)
     }
 
     /// Returns true if the contents of a record are in the bucket, even if they are damaged.

@@ -81,8 +81,8 @@ fn upload(files: &FileManager, contents: &[u8]) -> FileRecord {
     files.store_upload(incoming, OWNER, upload_fields(), NOW).unwrap()
 }
 
-const fn at(now: u64) -> ExpiryCheck {
-    ExpiryCheck { now, retention: None }
+const fn at(now: u64) -> FileExpiryContext {
+    FileExpiryContext { now, retention: None }
 }
 
 #[tokio::test]
@@ -365,7 +365,7 @@ async fn an_expired_file_is_unreadable_at_once_and_removed_when_unused() {
     let (expired, long, young) = (upload(Some(3_600), 0), upload(Some(90_000), 0), upload(None, 50_000));
     let running = Arc::new(Running(parking_lot::Mutex::new(vec![expired.id.clone()])));
     files.set_consumers(running.clone());
-    let when = ExpiryCheck { now: now + 3_600, retention: Some(80_000) };
+    let when = FileExpiryContext { now: now + 3_600, retention: Some(80_000) };
     assert_eq!(when.expires_at(&long), Some(now + 80_000));
     assert!(files.get("k1", &expired.id, when).await.is_err());
     let query = FileListQuery { key: "k1".into(), purpose: None, after: None, ascending: true, limit: 1 };
@@ -378,10 +378,10 @@ async fn an_expired_file_is_unreadable_at_once_and_removed_when_unused() {
     assert_eq!(files.delete_expired(when).unwrap(), 0, "a batch still reads it");
     running.0.lock().clear();
     assert_eq!(files.delete_expired(when).unwrap(), 1);
-    assert_eq!(files.delete_expired(ExpiryCheck { now: now + 80_000, ..when }).unwrap(), 1);
+    assert_eq!(files.delete_expired(FileExpiryContext { now: now + 80_000, ..when }).unwrap(), 1);
     assert_eq!(files.names_of_records().join(" "), young.id);
     assert_eq!(
-        files.delete_expired(ExpiryCheck { now: u64::MAX, retention: None }).unwrap(),
+        files.delete_expired(FileExpiryContext { now: u64::MAX, retention: None }).unwrap(),
         0,
         "kept for ever"
     );
@@ -408,9 +408,9 @@ fn files_in_use_do_not_keep_others_from_expiring() {
     let used: Vec<String> = (0..1_001).map(add).collect();
     (1_001..1_004).for_each(|number| drop(add(number)));
     files.set_consumers(Arc::new(Running(parking_lot::Mutex::new(used))));
-    let when = ExpiryCheck { now: NOW.as_secs() + 1_002, retention: None };
+    let when = FileExpiryContext { now: NOW.as_secs() + 1_002, retention: None };
     assert_eq!(files.delete_expired(when).unwrap(), 2);
-    assert_eq!(files.delete_expired(ExpiryCheck { now: u64::MAX, ..when }).unwrap(), 1);
+    assert_eq!(files.delete_expired(FileExpiryContext { now: u64::MAX, ..when }).unwrap(), 1);
 }
 
 #[tokio::test]
@@ -419,7 +419,7 @@ async fn results_that_are_being_written_are_not_deleted() {
     let files = directory.open();
     let record = files.create_output(OWNER, "out.jsonl".to_owned(), "/v1/rerank", NOW).unwrap();
     directory.store.apply(FileStore::insert_operations(&record).unwrap()).unwrap();
-    let when = ExpiryCheck { now: u64::MAX, retention: Some(1) };
+    let when = FileExpiryContext { now: u64::MAX, retention: Some(1) };
     assert_eq!(files.delete("k1", &record.id, when).await.unwrap_err().code, ErrorCode::Conflict);
     assert_eq!(files.delete_expired(when).unwrap(), 0);
 }

@@ -49,8 +49,8 @@ pub enum ExplorationMode {
     },
 }
 
-/// Number of 64-bit words in a key before the candidates.
-const HEADER: usize = 9;
+/// Number of 64-bit words before the candidates in the key of a selection, which [`PlanRequest::encode`] returns.
+const HEADER_WORDS: usize = 9;
 
 impl PlanRequest<'_> {
     /// Encodes the request as the key of a selection.
@@ -61,9 +61,9 @@ impl PlanRequest<'_> {
         };
         let now = u64::try_from(self.now.as_nanos()).unwrap_or(u64::MAX);
         let [kind, session, offer] = encode_session(self.session);
-        let header: [u64; HEADER] =
+        let header: [u64; HEADER_WORDS] =
             [now, self.prompt_tokens, self.output_tokens, self.seed, allowed, seed, kind, session, offer];
-        let mut key = Vec::with_capacity((HEADER + self.offers.len()) * size_of::<u64>());
+        let mut key = Vec::with_capacity((HEADER_WORDS + self.offers.len()) * size_of::<u64>());
         for word in header {
             key.extend_from_slice(&word.to_le_bytes());
         }
@@ -94,14 +94,14 @@ fn decode_session([kind, key, offer]: [u64; 3]) -> Option<SessionHistory> {
 
 /// Decoded key of a selection. A key that is not a plan request yields an empty order.
 struct SelectionKey<'a> {
-    header: [u64; HEADER],
+    header: [u64; HEADER_WORDS],
     offers: &'a [[u8; 8]],
 }
 
 impl<'a> SelectionKey<'a> {
     fn decode(key: &'a [u8]) -> Option<Self> {
         let (words, _) = key.as_chunks::<8>();
-        let (header, offers) = words.split_first_chunk::<HEADER>()?;
+        let (header, offers) = words.split_first_chunk::<HEADER_WORDS>()?;
         Some(Self { header: header.map(u64::from_le_bytes), offers })
     }
 

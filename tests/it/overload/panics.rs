@@ -4,7 +4,7 @@ use super::{CHAT, form, full, until_empty};
 use crate::harness::gateway::Running;
 use crate::harness::script::stream;
 use crate::harness::{Bench, Provider, batch_jobs, until};
-use penstock::net::fault_injection::InjectionPoint;
+use penstock::net::panic_injection::PanicInjectionPoint;
 use serde_json::json;
 use std::process::Command;
 
@@ -35,12 +35,12 @@ async fn a_panic_ends_only_its_own_request_and_releases_its_resources() {
     let lines = format!("max_in_flight = 2\n{}", crate::harness::gateway::PATIENT);
     let running = Bench::new().provider_with("a", &provider, &lines, "").start().await;
     let app = running.gateway.app.clone();
-    for at in InjectionPoint::STREAM_POINTS {
+    for at in PanicInjectionPoint::STREAM_POINTS {
         for _ in 0..each {
-            app.fault_injector.arm(at, 1);
+            app.panic_injector.arm(at, 1);
             // Each request has its own connection, which must not leave any state either.
             let broken = running.chat_stream().await;
-            if at == InjectionPoint::Stream {
+            if at == PanicInjectionPoint::Stream {
                 assert_eq!(broken.status, 200);
                 assert!(
                     !broken.text().contains("[DONE]") && broken.text().contains("One "),
@@ -71,7 +71,7 @@ async fn a_panic_ends_only_its_own_request_and_releases_its_resources() {
 async fn a_panic_before_the_endpoint_is_known_is_answered_too() {
     let provider = Provider::start().await;
     let running = Bench::new().provider("a", &provider).start().await;
-    running.gateway.app.fault_injector.arm(InjectionPoint::Route, 1);
+    running.gateway.app.panic_injector.arm(PanicInjectionPoint::Route, 1);
     let broken = running.chat().await;
     assert_eq!(broken.status, 500, "{}", broken.text());
     assert_eq!(broken.json()["error"]["code"], "SERVER_9001");
@@ -84,7 +84,7 @@ async fn a_panic_before_the_endpoint_is_known_is_answered_too() {
 async fn requests_beside_a_panic_do_not_notice() {
     let provider = Provider::start().await;
     let running = Bench::new().provider("a", &provider).start().await;
-    running.gateway.app.fault_injector.arm(InjectionPoint::Attempt, 8);
+    running.gateway.app.panic_injector.arm(PanicInjectionPoint::Attempt, 8);
     let asks = (0..32).map(|_| {
         let (client, ask) = (running.client.clone(), running.ask());
         tokio::spawn(async move { client.post(CHAT, &ask).await.status })
@@ -104,18 +104,18 @@ async fn a_line_of_a_batch_that_panics_is_asked_again_and_is_not_asked_for_ever(
     let provider = Provider::start().await;
     let settings = "[batches]\nretries = 2\nretry_first = \"1ms\"\nretry_most = \"2ms\"";
     let running = Bench::new().settings(settings).provider("a", &provider).start().await;
-    running.gateway.app.fault_injector.arm(InjectionPoint::Attempt, 2);
+    running.gateway.app.panic_injector.arm(PanicInjectionPoint::Attempt, 2);
     let batch = batch_jobs::batch(&running.client, &batch_jobs::lines(3)).await;
     let end = batch_jobs::ended(&running.client, &batch).await;
     assert_eq!(end["request_counts"]["completed"], 3, "{end}");
-    running.gateway.app.fault_injector.arm(InjectionPoint::Attempt, 1_000);
+    running.gateway.app.panic_injector.arm(PanicInjectionPoint::Attempt, 1_000);
     let batch = batch_jobs::batch(&running.client, &batch_jobs::lines(2)).await;
     let end = batch_jobs::ended(&running.client, &batch).await;
     assert_eq!(end["request_counts"]["failed"], 2, "{end}");
     for result in batch_jobs::results(&running.client, &end).await.values() {
         assert_eq!(result["status_code"], json!(500));
     }
-    running.gateway.app.fault_injector.arm(InjectionPoint::Attempt, 0);
+    running.gateway.app.panic_injector.arm(PanicInjectionPoint::Attempt, 0);
     until_empty(&running).await;
 }
 
@@ -142,8 +142,8 @@ async fn panics(running: &Running, all: std::ops::Range<usize>) {
         running
             .gateway
             .app
-            .fault_injector
-            .arm(InjectionPoint::STREAM_POINTS[number % InjectionPoint::STREAM_POINTS.len()], 1);
+            .panic_injector
+            .arm(PanicInjectionPoint::STREAM_POINTS[number % PanicInjectionPoint::STREAM_POINTS.len()], 1);
         let broken = running.chat_stream().await;
         assert!(broken.status == 500 || !broken.text().contains("[DONE]"), "{}", broken.text());
     }

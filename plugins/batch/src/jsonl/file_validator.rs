@@ -40,7 +40,8 @@ pub struct FileValidator {
     line_number: u64,
     /// Number of requests, invalid ones included.
     requests: u64,
-    /// Line number of the first blank line since the last request: an error if a further request follows.
+    /// Line number of the first blank line since the last request; `None` if there is none. If a further request
+    /// follows, the blank line is an error.
     trailing_blank: Option<u64>,
     /// API path and line number of the first valid line.
     url: Option<(&'static str, u64)>,

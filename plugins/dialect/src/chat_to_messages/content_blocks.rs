@@ -114,7 +114,7 @@ fn write_wrapped(before: &str, inside: &[u8], after: &str, out: &mut BodyBuilder
     out.push_str(after);
 }
 
-/// Writes a single text as a string, and other content as a list of blocks.
+/// Writes no blocks as an empty string, a single [`OutputBlock::Text`] as a string, and all else as a list of blocks.
 pub(super) fn write_content(blocks: &[OutputBlock<'_>], out: &mut BodyBuilder<'_>) {
     match blocks {
         [] => out.push_str(r#""""#),

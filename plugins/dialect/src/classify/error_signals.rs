@@ -325,11 +325,12 @@ pub(super) fn word_positions<'t>(text: &'t str, word: &'t str) -> impl Iterator<
     text.match_indices(word).map(|(at, _)| at).filter(alone)
 }
 
-/// Maximum bytes of a phrase that must be a whole word, because it could be a part of an unrelated one, as `oom` is
-/// of "bloom".
+/// Maximum bytes of an ASCII phrase that must be a whole word, because it could be a part of an unrelated one, as `oom`
+/// is of "bloom".
 const MAX_WHOLE_WORD_BYTES: usize = 5;
 
-/// Returns true if the text contains the phrase; a phrase of at most [`MAX_WHOLE_WORD_BYTES`] only as a whole word.
+/// Returns true if the text contains the phrase. An ASCII phrase of at most [`MAX_WHOLE_WORD_BYTES`] bytes must be a
+/// whole word.
 fn contains_phrase(text: &str, phrase: &str) -> bool {
     if phrase.len() > MAX_WHOLE_WORD_BYTES || !phrase.is_ascii() {
         return text.contains(phrase);

@@ -34,11 +34,12 @@ impl BodyFormat {
     }
 }
 
-/// Detector of the format of a body. It buffers a JSON object, and converts JSON lines to server-sent events.
+/// Converter of a response body to server-sent events: an event stream passes unchanged, JSON lines become events, and
+/// a JSON object is buffered until the body ends.
 ///
 /// JSON lines are detected by the first byte of their second value: until then the first one may be a whole answer.
 #[derive(Debug, Default)]
-pub(crate) struct EventStreamNormalizer {
+pub(crate) struct BodyToSseConverter {
     format: BodyFormat,
     object: BytesMut,
     /// Number of bytes of the object that were already scanned for the end of its first value or line.
@@ -100,7 +101,7 @@ enum FirstLine {
     Other,
 }
 
-impl EventStreamNormalizer {
+impl BodyToSseConverter {
     /// Takes the next bytes of the body and returns them as bytes of an event stream; `None` while they may belong to a
     /// JSON object, which is buffered.
     ///
@@ -277,7 +278,7 @@ mod tests {
     #[test]
     fn an_object_is_buffered_up_to_its_size_limit() {
         for (most, fits) in [(6, false), (7, true), (8, true)] {
-            let mut opening = EventStreamNormalizer::default();
+            let mut opening = BodyToSseConverter::default();
             let pushed: Vec<_> = [" \n", "{\"a\"", ":1}"]
                 .map(|piece| opening.push(Bytes::from_static(piece.as_bytes()), most))
                 .into_iter()
@@ -327,7 +328,7 @@ mod tests {
 
     #[test]
     fn white_space_behind_an_object_is_scanned_once() {
-        let mut opening = EventStreamNormalizer::default();
+        let mut opening = BodyToSseConverter::default();
         for (piece, scanned) in [(" {\"a\"", None), (":1} ", Some(9)), ("\n  ", Some(12)), ("\r\n", Some(14))]
         {
             assert_eq!(opening.push(Bytes::from_static(piece.as_bytes()), 100).unwrap(), None);

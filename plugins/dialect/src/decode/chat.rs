@@ -14,7 +14,7 @@ mod variant_tests;
 
 pub(crate) use tool_calls::generate_call_id;
 
-use super::{EventStreamNormalizer, to_truncation_error};
+use super::{BodyToSseConverter, to_truncation_error};
 use crate::event::AnswerEvent;
 use bytes::Bytes;
 use chunk::ChunkReader;
@@ -26,7 +26,7 @@ use tool_calls::begins_object;
 
 /// Decoder of a streamed completion.
 pub struct ChatDecoder {
-    format_detector: EventStreamNormalizer,
+    body_converter: BodyToSseConverter,
     sse: sse::SseDecoder,
     chunks: ChunkReader,
     /// Frame of the last fully decoded chunk, for the fast path; `None` if that chunk contained anything but one text.
@@ -41,7 +41,7 @@ impl ChatDecoder {
     #[must_use]
     pub fn new(id: &str) -> Self {
         Self {
-            format_detector: EventStreamNormalizer::default(),
+            body_converter: BodyToSseConverter::default(),
             sse: sse::SseDecoder::new(super::MAX_EVENT_BYTES),
             chunks: ChunkReader::new(id, false),
             frame: None,
@@ -102,7 +102,7 @@ impl ChatDecoder {
 
 impl super::DialectDecoder for ChatDecoder {
     fn push(&mut self, bytes: Bytes, events: &mut Vec<AnswerEvent>) -> Result<(), UpstreamError> {
-        let Some(bytes) = self.format_detector.push(bytes, super::MAX_EVENT_BYTES)? else { return Ok(()) };
+        let Some(bytes) = self.body_converter.push(bytes, super::MAX_EVENT_BYTES)? else { return Ok(()) };
         self.sse.push(bytes);
         while let Some(event) = self.sse.next() {
             let event =
@@ -113,7 +113,7 @@ impl super::DialectDecoder for ChatDecoder {
     }
 
     fn end(&mut self, events: &mut Vec<AnswerEvent>) -> Result<(), UpstreamError> {
-        if let Some(object) = self.format_detector.take_buffered_object() {
+        if let Some(object) = self.body_converter.take_buffered_object() {
             let seed = self.chunks.id_seed();
             self.buffered_reasoning = super::decode_closed_object(Dialect::Chat, object, seed, events)?;
             return Ok(());
@@ -135,7 +135,7 @@ impl super::DialectDecoder for ChatDecoder {
     }
 
     fn buffered_bytes(&self) -> usize {
-        self.format_detector.buffered_bytes() + self.sse.buffered_bytes() + self.chunks.buffered_bytes()
+        self.body_converter.buffered_bytes() + self.sse.buffered_bytes() + self.chunks.buffered_bytes()
     }
 }
 

@@ -21,7 +21,7 @@ pub(crate) use early_content::split_message_start;
 pub(crate) use event_members::EventMembers;
 
 use super::chat::generate_call_id;
-use super::{EventStreamNormalizer, to_truncation_error};
+use super::{BodyToSseConverter, to_truncation_error};
 use crate::body_builder::{shared_slice, write_escaped_json};
 use crate::classify;
 use crate::event::{AnswerEvent, EscapedText};
@@ -34,7 +34,7 @@ use usage_counter::UsageCounter;
 
 /// Decoder of a streamed message.
 pub struct MessagesDecoder {
-    format_detector: EventStreamNormalizer,
+    body_converter: BodyToSseConverter,
     sse: sse::SseDecoder,
     started: bool,
     /// Seed of generated tool call ids.
@@ -73,7 +73,7 @@ impl MessagesDecoder {
     #[must_use]
     pub fn new(seed: &str) -> Self {
         Self {
-            format_detector: EventStreamNormalizer::default(),
+            body_converter: BodyToSseConverter::default(),
             sse: sse::SseDecoder::new(super::MAX_EVENT_BYTES),
             started: false,
             seed: seed.to_owned(),
@@ -297,7 +297,7 @@ impl MessagesDecoder {
 
 impl super::DialectDecoder for MessagesDecoder {
     fn push(&mut self, bytes: Bytes, events: &mut Vec<AnswerEvent>) -> Result<(), UpstreamError> {
-        let Some(bytes) = self.format_detector.push(bytes, super::MAX_EVENT_BYTES)? else { return Ok(()) };
+        let Some(bytes) = self.body_converter.push(bytes, super::MAX_EVENT_BYTES)? else { return Ok(()) };
         self.sse.push(bytes);
         while let Some(event) = self.sse.next() {
             let event = event.map_err(|sse::EventTooLong| malformed_error())?;
@@ -307,7 +307,7 @@ impl super::DialectDecoder for MessagesDecoder {
     }
 
     fn end(&mut self, events: &mut Vec<AnswerEvent>) -> Result<(), UpstreamError> {
-        if let Some(object) = self.format_detector.take_buffered_object() {
+        if let Some(object) = self.body_converter.take_buffered_object() {
             return super::decode_closed_object(Dialect::Messages, object, &self.seed, events).map(drop);
         }
         let Some(event) = self.sse.end() else { return Ok(()) };
@@ -315,7 +315,7 @@ impl super::DialectDecoder for MessagesDecoder {
     }
 
     fn buffered_bytes(&self) -> usize {
-        self.format_detector.buffered_bytes() + self.sse.buffered_bytes() + self.buffered_input_bytes
+        self.body_converter.buffered_bytes() + self.sse.buffered_bytes() + self.buffered_input_bytes
     }
 }
 

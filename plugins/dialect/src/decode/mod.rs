@@ -7,7 +7,7 @@ pub mod messages;
 pub mod responses;
 mod text_channel;
 
-pub(crate) use body_format::{BodyFormat, EventStreamNormalizer, is_event_stream};
+pub(crate) use body_format::{BodyFormat, BodyToSseConverter, is_event_stream};
 pub(crate) use finish_word::parse_finish_word;
 
 use crate::classify;

@@ -21,7 +21,7 @@ mod tests;
 pub use buffered::decode_response;
 
 use super::text_channel::SplitSurrogate;
-use super::{EventStreamNormalizer, to_truncation_error};
+use super::{BodyToSseConverter, to_truncation_error};
 use crate::classify;
 use crate::event::{AnswerEvent, EscapedText};
 use crate::json_cursor;
@@ -39,7 +39,7 @@ const MAX_ITEMS: usize = 1024;
 
 /// Decoder of a streamed response.
 pub struct ResponsesDecoder {
-    format_detector: EventStreamNormalizer,
+    body_converter: BodyToSseConverter,
     sse: sse::SseDecoder,
     started: bool,
     output: DecodedOutput,
@@ -70,7 +70,7 @@ impl ResponsesDecoder {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            format_detector: EventStreamNormalizer::default(),
+            body_converter: BodyToSseConverter::default(),
             sse: sse::SseDecoder::new(super::MAX_EVENT_BYTES),
             started: false,
             output: DecodedOutput::default(),
@@ -334,7 +334,7 @@ impl DecodedOutput {
 
 impl super::DialectDecoder for ResponsesDecoder {
     fn push(&mut self, bytes: Bytes, events: &mut Vec<AnswerEvent>) -> Result<(), UpstreamError> {
-        let Some(bytes) = self.format_detector.push(bytes, super::MAX_EVENT_BYTES)? else { return Ok(()) };
+        let Some(bytes) = self.body_converter.push(bytes, super::MAX_EVENT_BYTES)? else { return Ok(()) };
         self.sse.push(bytes);
         while let Some(event) = self.sse.next() {
             let event = event.map_err(|sse::EventTooLong| malformed_error())?;
@@ -344,7 +344,7 @@ impl super::DialectDecoder for ResponsesDecoder {
     }
 
     fn end(&mut self, events: &mut Vec<AnswerEvent>) -> Result<(), UpstreamError> {
-        if let Some(object) = self.format_detector.take_buffered_object() {
+        if let Some(object) = self.body_converter.take_buffered_object() {
             return super::decode_closed_object(Dialect::Responses, object, "", events).map(drop);
         }
         let Some(event) = self.sse.end() else { return Ok(()) };
@@ -352,7 +352,7 @@ impl super::DialectDecoder for ResponsesDecoder {
     }
 
     fn buffered_bytes(&self) -> usize {
-        self.format_detector.buffered_bytes() + self.sse.buffered_bytes() + self.output.stored_bytes
+        self.body_converter.buffered_bytes() + self.sse.buffered_bytes() + self.output.stored_bytes
     }
 }
 

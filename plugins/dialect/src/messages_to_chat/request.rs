@@ -252,7 +252,12 @@ fn requested_format(ask: &InferenceRequest) -> Option<(&'static str, &[u8])> {
         .or_else(|| Some(("output_format", ask.member_value("output_format")?)))
 }
 
-/// Writes the response format.
+/// Writes the response format that the client requests, as `response_format` or in the member that the offer lists
+/// instead; writes nothing if the client requests none.
+///
+/// # Errors
+/// Returns `InvalidRequest` if the schema is missing or no object. Returns `Unsupported` for a type other than
+/// `json_schema`, and for a second constraint on the output if the offer gets the format in another member.
 fn write_response_format(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,

@@ -64,7 +64,7 @@ impl<'a, K: Iterator<Item = Range<usize>>> ValidScanner<'a, K> {
         self.json.get(self.at).copied()
     }
 
-    /// Skips white space and then `byte`; `None` if another byte follows.
+    /// Skips white space and then `byte`; `None` if another byte or the end follows.
     fn expect(&mut self, byte: u8) -> Option<()> {
         (self.next_byte()? == byte).then(|| self.at += 1)
     }

@@ -82,19 +82,19 @@ pub(super) struct ExcludedBytes {
 impl ExcludedBytes {
     /// Confirms the previous element, and starts an element of `bytes` bytes at the current position.
     pub(super) fn begin_element(&mut self, bytes: u64) {
-        self.confirm_element();
+        self.commit_pending_bytes();
         self.pending = bytes;
     }
 
     /// Adds the bytes of the last element, which is complete, to the sum.
-    pub(super) fn confirm_element(&mut self) {
+    pub(super) fn commit_pending_bytes(&mut self) {
         self.sum = self.sum.saturating_add(std::mem::take(&mut self.pending));
     }
 
     /// Ends the file; `missing` is the number of bytes that the file lacks to complete the last element.
     pub(super) fn end_file(&mut self, missing: u64) {
         if missing == 0 {
-            self.confirm_element();
+            self.commit_pending_bytes();
         }
         self.pending = 0;
     }

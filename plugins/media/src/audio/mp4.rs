@@ -141,7 +141,7 @@ impl Mp4Parser {
     }
 
     fn next_box(&mut self, input: &[u8]) -> ParserStep {
-        self.excluded.confirm_element();
+        self.excluded.commit_pending_bytes();
         let (Some(size32), Some(name)) = (be32(input, 0), input.get(4..8)) else {
             return ParserStep::Need(8);
         };

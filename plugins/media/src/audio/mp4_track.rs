@@ -70,10 +70,10 @@ impl Mp4Codec {
         matches!(self, Self::Other | Self::PcmOrAlac(_))
     }
 
-    /// Returns the minimum duration of this number of samples. If the configuration states the duration of a sample,
-    /// the minimum is the sum of all but two samples, which may be trimmed. Otherwise a sample of a lossy codec
-    /// counts 10 ms, less than any frame. A sample of Opus lasts as long as the shortest of the known packets
-    /// (`opus_packet`, in ticks), or else counts 2.5 ms.
+    /// Returns the minimum duration of this number of samples. If the duration of a sample is known, from the
+    /// configuration or for Opus from `opus_packet` (ticks of the shortest known packet), the minimum is the sum of all
+    /// but two samples, which may be trimmed. Otherwise a sample of Opus counts 2.5 ms, and one of another lossy codec
+    /// 10 ms, less than any frame. `Unknown` for [`Self::Other`].
     fn minimum(self, samples: u64, opus_packet: Option<u64>) -> AudioDuration {
         match self {
             Self::Lossy(Some(config)) | Self::PcmOrAlac(config) => {
@@ -91,8 +91,8 @@ impl Mp4Codec {
         }
     }
 
-    /// Returns the usual duration of this number of samples, used if the stated duration is below the minimum. A packet
-    /// of Opus usually lasts 20 ms.
+    /// Returns the usual duration of this number of samples; it replaces a stated duration below [`Self::minimum`]. A
+    /// packet of Opus counts `opus_packet` ticks, or 20 ms if that is `None`. `Unknown` for [`Self::Other`].
     fn usual(self, samples: u64, opus_packet: Option<u64>) -> AudioDuration {
         match self {
             Self::Lossy(Some(config)) | Self::PcmOrAlac(config) => of_frames(config, samples),
@@ -157,8 +157,9 @@ impl Mp4Track {
         self.current = self.current.saturating_add(u64::from(count) * u64::from(ticks));
     }
 
-    /// Returns true if each sample is a frame of a known duration. Then the number of samples limits the duration
-    /// that the file can state. `fragments` and `opus_packet` are as in [`Self::duration`].
+    /// Returns true if the track has samples, and each is a frame of a known duration. Then the number of samples gives
+    /// a lower limit of the duration, even if the file states a shorter one. `fragments` has the ticks and the number
+    /// of samples of the fragments; `opus_packet` is the duration of an Opus packet in ticks, `None` if it is unknown.
     pub(super) fn has_known_frame_duration(&self, fragments: (u64, u64), opus_packet: Option<u64>) -> bool {
         let has_frames = match self.coding {
             // A sample of PCM may have any number of bytes, so the number of PCM samples gives no reliable duration.

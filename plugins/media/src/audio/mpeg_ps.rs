@@ -58,14 +58,14 @@ impl ContainerParser for ProgramStreamParser {
         let is_video = (0xe0..=0xef).contains(&id);
         if !(private || is_audio || is_video || WITHOUT_AUDIO.contains(&id)) {
             // System headers and unknown packets are not skipped by their length, because decoders ignore it.
-            self.excluded.confirm_element();
+            self.excluded.commit_pending_bytes();
             return ParserStep::Skip(4);
         }
         let Some(length) = be16(input, 4) else { return ParserStep::Need(6) };
         let whole = 6 + usize::from(length);
         if private {
             // Private data, which may be audio of another codec, counts as audio.
-            self.excluded.confirm_element();
+            self.excluded.commit_pending_bytes();
             return ParserStep::Skip(whole as u64);
         }
         if !is_audio {
@@ -76,7 +76,7 @@ impl ContainerParser for ProgramStreamParser {
         let Some(packet) = input.get(6..whole) else { return ParserStep::Need(whole) };
         let frames = || ParserDriver::new(Box::new(MpegParser::default()));
         self.streams.entry(id).or_insert_with(frames).push(payload(packet).unwrap_or_default());
-        self.excluded.confirm_element();
+        self.excluded.commit_pending_bytes();
         ParserStep::Skip(whole as u64)
     }
 

@@ -186,7 +186,7 @@ impl WebmParser {
     }
 
     fn element(&mut self, input: &[u8]) -> ParserStep {
-        self.excluded.confirm_element();
+        self.excluded.commit_pending_bytes();
         self.state = WebmState::Element;
         let element = match Element::read(input) {
             Ok(Some(element)) => element,

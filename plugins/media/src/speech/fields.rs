@@ -51,7 +51,7 @@ impl TranscriptionFields {
             "prompt" => self.prompt = Some(text.into()),
             "language" => {
                 self.language = Some(
-                    language::lowercase_language_code(text)
+                    language::parse_iso_639_1_code(text)
                         .ok_or_else(|| {
                             part_error(name, "expected an ISO 639-1 code of two letters, such as \"en\"")
                         })?

@@ -7,8 +7,8 @@ const CODES: &str = "aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo
     nd ne ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg si sk sl sm sn so sq sr ss \
     st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu";
 
-/// Returns the code in lower case, as the standard writes it; `None` if the code is unknown.
-pub(super) fn lowercase_language_code(text: &str) -> Option<&'static str> {
+/// Returns the ISO 639-1 code `text` in lower case; `None` if there is no such code. The case of `text` is ignored.
+pub(super) fn parse_iso_639_1_code(text: &str) -> Option<&'static str> {
     let found = CODES.split(' ').find(|code| code.eq_ignore_ascii_case(text))?;
     (found.len() == 2).then_some(found)
 }
@@ -19,10 +19,10 @@ mod tests {
 
     #[test]
     fn codes_are_known_and_names_are_not() {
-        assert_eq!(lowercase_language_code("en"), Some("en"));
-        assert_eq!(lowercase_language_code("DE"), Some("de"));
+        assert_eq!(parse_iso_639_1_code("en"), Some("en"));
+        assert_eq!(parse_iso_639_1_code("DE"), Some("de"));
         for invalid in ["", "english", "en-US", "xx", "eng", " en"] {
-            assert_eq!(lowercase_language_code(invalid), None, "{invalid}");
+            assert_eq!(parse_iso_639_1_code(invalid), None, "{invalid}");
         }
         assert_eq!(CODES.split_whitespace().count(), 184);
     }

@@ -25,7 +25,7 @@ use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::path::Path;
 use object_store::{BackoffConfig, ObjectStoreExt, RetryConfig};
 use options::{AddressingStyle, BucketCredentials, BucketOptions};
-use reader::BucketReader;
+use reader::RandomAccessBucketObject;
 use request_counts::{RequestCount, RequestCounters};
 use runtime::BucketRuntime;
 use std::fmt;
@@ -215,7 +215,7 @@ impl ContentStore for Bucket {
 
     fn open(&self, name: &str) -> Result<Box<dyn RandomAccessObject>> {
         let path = self.path(name)?;
-        Ok(Box::new(BucketReader::open(self.clone(), path)?))
+        Ok(Box::new(RandomAccessBucketObject::open(self.clone(), path)?))
     }
 
     fn delete(&self, name: &str) -> Result<()> {

@@ -18,9 +18,9 @@ const WINDOW: u64 = 1 << 20;
 /// Maximum bytes of one request; below the maximum response size of the connector.
 const MAX_REQUEST: u64 = 4 << 20;
 
-/// Reader of one object in a bucket.
+/// Object of a bucket, read at any offset by blocking range requests.
 #[derive(Debug)]
-pub struct BucketReader {
+pub struct RandomAccessBucketObject {
     bucket: Bucket,
     path: Path,
     length: u64,
@@ -38,7 +38,7 @@ struct FetchedBytes {
     read_end: u64,
 }
 
-impl BucketReader {
+impl RandomAccessBucketObject {
     /// Opens an object.
     ///
     /// # Errors
@@ -90,7 +90,7 @@ impl BucketReader {
     }
 }
 
-impl RandomAccessObject for BucketReader {
+impl RandomAccessObject for RandomAccessBucketObject {
     fn length(&self) -> Result<u64> {
         Ok(self.length)
     }

@@ -18,9 +18,9 @@ pub enum AttemptOutcome {
         /// Wait that the provider requested by `Retry-After`, if any.
         retry_after: Option<Duration>,
     },
-    /// No evidence about the offer: an error of the caller or in the model's output, a disconnected client, the
-    /// request's own deadline, a rescue whose text differs from the text already sent, or no free file descriptor in
-    /// the gateway.
+    /// No evidence about the offer, for example: an error of the caller or in the model's output, a disconnected
+    /// client, the request's own deadline, a rescue (continuation of another offer's broken stream) whose text differs
+    /// from the text already sent, or no free file descriptor in the gateway.
     Neutral,
 }
 

@@ -148,7 +148,7 @@ impl SledEngine {
         self.group_file.sync();
     }
 
-    /// Loads the commit marker of the newly opened store.
+    /// Loads the commit marker of the newly opened store; returns `Corrupt` if acknowledged commits are missing.
     fn load_marker(&self, live: &SledHandle) -> Result<(), StoreError> {
         let tip = match live.get(commit_marker::CONTENT_DIGEST_KEY)? {
             Some(tip) => ContentDigest::from_bytes(&tip)?,
@@ -165,7 +165,8 @@ impl SledEngine {
         Ok(())
     }
 
-    /// Closes sled and reopens it from the files on disk; deletes the reserve file if opening needs space.
+    /// Closes sled and reopens it from the files on disk; deletes the reserve file if opening needs space. Returns any
+    /// error of opening, and `Corrupt` if acknowledged commits are missing; the store then stays closed.
     pub(crate) fn reopen(&self) -> Result<(), StoreError> {
         let mut live = self.sled.write();
         *live = None;

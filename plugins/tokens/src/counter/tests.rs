@@ -203,7 +203,7 @@ fn a_token_count_ends_when_its_client_disconnects() {
         assert_eq!(counter.count_within(&chat, &budget), Err(CountError::Stopped));
         assert_eq!(counter.count_text_within("Hello", &budget), None);
     }
-    assert_eq!(crate::estimate_conversation_within(&chat, None, &budget), None);
+    assert_eq!(crate::max_conversation_tokens_within(&chat, None, &budget), None);
 }
 
 #[test]

@@ -14,7 +14,7 @@ fn references() -> &'static [CoreBPE; 3] {
 }
 
 fn never_below(text: &str) {
-    let estimate = estimate_text(text);
+    let estimate = max_text_tokens(text);
     let served = if text.is_ascii() { 3 } else { 2 };
     for (which, reference) in references().iter().take(served).enumerate() {
         let tokens = reference.encode_ordinary(text).len() as u64;
@@ -49,7 +49,7 @@ fn prose_and_code_are_never_below() {
 fn prose_is_at_most_a_half_more_than_it_is() {
     let english = include_str!("../../assets/README.md");
     let tokens = references()[0].encode_ordinary(english).len() as u64;
-    assert!(2 * estimate_text(english) <= 3 * tokens, "{} for {tokens}", estimate_text(english));
+    assert!(2 * max_text_tokens(english) <= 3 * tokens, "{} for {tokens}", max_text_tokens(english));
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn whole_conversations_are_never_below_the_exact_count() {
     for (name, body) in cases.as_object().unwrap() {
         let body = body.to_string();
         let chat = PromptConversation::from_chat(body.as_bytes()).unwrap();
-        let estimate = estimate_conversation(&chat, None).tokens;
+        let estimate = max_conversation_tokens(&chat, None).tokens;
         if let Ok(exact) = TokenCounter::o200k_harmony().count(&chat) {
             assert!(estimate >= exact.tokens, "{name}");
             assert!(max_prompt_tokens(body.len(), 0, 0) >= exact.tokens, "{name}");
@@ -79,7 +79,7 @@ fn an_unknown_size_has_a_high_cost() {
         br#"{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://a/b"}},
         {"type":"file","file":{"file_id":"f"}},{"type":"input_audio","input_audio":{"data":"AAAA"}}]}]}"#;
     let chat = PromptConversation::from_chat(body).unwrap();
-    assert!(estimate_conversation(&chat, None).tokens >= 2 * UNKNOWN_TOKENS);
+    assert!(max_conversation_tokens(&chat, None).tokens >= 2 * UNKNOWN_TOKENS);
     assert_eq!(
         max_prompt_tokens(100, 2, UNKNOWN_TOKENS),
         100 + 2 * UNKNOWN_TOKENS + FRAME_TOKENS + TOOLS_TOKENS

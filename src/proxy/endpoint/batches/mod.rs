@@ -56,7 +56,7 @@ impl Endpoint for CreateBatch {
                 CreateBatchRequest::parse(&x.read_json_body().await?, penstock_batch::jsonl::BATCH_PATHS)?;
             let (lines, _) = find_endpoint(&Method::POST, asked.endpoint)?;
             x.principal.require_scope(lines.required_scope())?;
-            let when = x.app.file_expiry_check();
+            let when = x.app.file_expiry_context();
             let file = x.app.files.get(&x.principal.public_id, &asked.input_file_id, when).await;
             let file =
                 file.map_err(

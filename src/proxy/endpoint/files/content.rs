@@ -58,7 +58,7 @@ impl Endpoint for DownloadFile {
             let file = x
                 .app
                 .files
-                .get(&x.principal.public_id, &decode_segment(tail), x.app.file_expiry_check())
+                .get(&x.principal.public_id, &decode_segment(tail), x.app.file_expiry_context())
                 .await?;
             let etag = etag(&file);
             let wanted = requested_range(x, &etag, file.bytes);

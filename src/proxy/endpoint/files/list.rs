@@ -50,7 +50,7 @@ impl Endpoint for ListFiles {
         Box::pin(async move {
             let text = x.caller.query().unwrap_or_default();
             let query = parse_query(&x.principal.public_id, text)?;
-            let at = x.app.file_expiry_check();
+            let at = x.app.file_expiry_context();
             let page = x.app.files.list(query, at).await?;
             let id = |file: Option<&penstock_storage::files::FileRecord>| file.map(|file| file.id.clone());
             let body = json!({

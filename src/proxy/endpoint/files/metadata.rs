@@ -39,7 +39,7 @@ impl Endpoint for GetFile {
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, tail: &'a str) -> EndpointFuture<'a> {
         Box::pin(async move {
-            let at = x.app.file_expiry_check();
+            let at = x.app.file_expiry_context();
             let file = x.app.files.get(&x.principal.public_id, &decode_segment(tail), at).await?;
             let body = file_object(&file, at).to_string();
             Ok(x.send_json(200, body.into_bytes()).await)
@@ -79,7 +79,7 @@ impl Endpoint for DeleteFile {
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, tail: &'a str) -> EndpointFuture<'a> {
         Box::pin(async move {
-            let (id, at) = (decode_segment(tail), x.app.file_expiry_check());
+            let (id, at) = (decode_segment(tail), x.app.file_expiry_context());
             x.app.files.delete(&x.principal.public_id, &id, at).await?;
             let body = json!({"id": id, "object": "file", "deleted": true}).to_string();
             Ok(x.send_json(200, body.into_bytes()).await)

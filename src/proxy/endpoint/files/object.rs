@@ -1,11 +1,11 @@
 //! File object of the API.
 
-use crate::storage::files::ExpiryCheck;
+use crate::storage::files::FileExpiryContext;
 use penstock_storage::files::FileRecord;
 use serde_json::{Value, json};
 
 /// Returns the JSON object that describes a file to clients.
-pub fn file_object(file: &FileRecord, at: ExpiryCheck) -> Value {
+pub fn file_object(file: &FileRecord, at: FileExpiryContext) -> Value {
     json!({
         "id": file.id,
         "object": "file",

@@ -78,7 +78,7 @@ impl Endpoint for UploadFile {
             x.record_body_end(body_done);
             let (writer, fields) = read?;
             let record = store_file(x, writer, fields).await?;
-            let body = file_object(&record, x.app.file_expiry_check()).to_string();
+            let body = file_object(&record, x.app.file_expiry_context()).to_string();
             Ok(x.send_json(200, body.into_bytes()).await)
         })
     }

@@ -8,7 +8,7 @@ pub use operations::{
     EVENT_STREAM_CONTENT, EndpointWorkKind, FILE_CONTENT_TYPES, FORM_CONTENT_TYPE, JSON_CONTENT_TYPE,
     Operation,
 };
-use operations::{error_codes, query_parameter_schema};
+use operations::{error_codes, query_parameter_object};
 use penstock_core::ErrorCode;
 use penstock_routing::FLAVORS;
 use serde_json::{Map, Value, json};
@@ -128,7 +128,7 @@ fn operation(endpoint: &dyn Endpoint, row: &Operation, path: &str, errors: &mut 
 fn parameters(row: &Operation, path: &str) -> Vec<Value> {
     let id = || json!({ "name": "id", "in": "path", "required": true, "schema": { "type": "string", "minLength": 1 } });
     let mut parameters: Vec<Value> = path.contains("{id}").then(id).into_iter().collect();
-    parameters.extend(row.query.iter().map(|written| query_parameter_schema(written)));
+    parameters.extend(row.query.iter().map(|written| query_parameter_object(written)));
     let header = |name: &&str| json!({ "name": name, "in": "header", "schema": { "type": "string" } });
     parameters.extend(row.request_headers.iter().map(header));
     parameters

@@ -97,9 +97,9 @@ impl Operation {
     }
 }
 
-/// Returns the OpenAPI object of a query parameter, from the text `name`, or from `name minimum maximum default` for an
-/// integer.
-pub fn query_parameter_schema(written: &str) -> Value {
+/// Returns the OpenAPI Parameter Object of a query parameter, from the text `name`, or from `name minimum maximum
+/// default` for an integer.
+pub fn query_parameter_object(written: &str) -> Value {
     let mut words = written.split(' ');
     let name = words.next().unwrap_or_default();
     let bounds: Vec<u64> = words.filter_map(|word| word.parse().ok()).collect();

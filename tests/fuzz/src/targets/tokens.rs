@@ -4,8 +4,8 @@
 use crate::bit;
 use penstock_tokens::engine::{self, CountInput, TokenizeApi};
 use penstock_tokens::{
-    ImageTokenSettings, PromptConversation, TokenCounter, estimate_conversation, estimate_text,
-    max_prompt_tokens, render_prompt,
+    ImageTokenSettings, PromptConversation, TokenCounter, max_conversation_tokens, max_prompt_tokens,
+    max_text_tokens, render_prompt,
 };
 use std::sync::LazyLock;
 
@@ -18,11 +18,11 @@ pub fn check(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let exact = COUNTER.count_text(&text);
     assert!(exact <= text.len() as u64, "no token is less than a byte");
-    assert!(estimate_text(&text) >= exact, "the estimate is below the count");
+    assert!(max_text_tokens(&text) >= exact, "the estimate is below the count");
     for conversation in
         [PromptConversation::from_chat(bytes), PromptConversation::from_messages(bytes)].into_iter().flatten()
     {
-        let guess = estimate_conversation(&conversation, None::<&ImageTokenSettings>);
+        let guess = max_conversation_tokens(&conversation, None::<&ImageTokenSettings>);
         if let Ok(count) = COUNTER.count(&conversation) {
             assert!(guess.tokens >= count.tokens, "the estimate is below the count");
             assert!(max_prompt_tokens(bytes.len(), 0, 0) >= count.tokens, "the bound is below the count");

@@ -234,8 +234,8 @@ impl ChoiceDecoder {
         (merged, has_whole_calls)
     }
 
-    /// Emits the reasoning, the content and the refusal. Returns the kind of a content that is a list of parts, and
-    /// [`ContentRecognition::None`] for any other.
+    /// Emits the reasoning, the content and the refusal. If the content is a list of parts, returns what was recognized
+    /// in the parts; otherwise returns [`ContentRecognition::None`].
     fn emit_text(
         &mut self,
         message: &MessageMembers<'_>,

@@ -27,7 +27,7 @@ pub(super) fn choice_finish_reason(
     }
 }
 
-/// Parses the usage in Groq's member `x_groq.usage`.
+/// Parses the usage in the value of Groq's member `x_groq`; `None` if its `usage` is missing or reports no tokens.
 pub(super) fn parse_groq_usage(object: &[u8]) -> Option<ReportedUsage> {
     let mut members = json::members(object);
     while let Some((key, value)) = members.next_unescaped() {
@@ -52,7 +52,7 @@ pub(super) fn is_empty_list_substitute(value: &JsonCursor<'_>) -> bool {
 
 /// Returns true if an object of log probabilities lists no token. Some engines write such objects in the chunk that has
 /// only the role.
-pub(super) fn has_no_logprobs(logprobs: &[u8]) -> bool {
+pub(super) fn is_empty_logprobs_object(logprobs: &[u8]) -> bool {
     !json_cursor::members(logprobs).any(|(_, list)| json_cursor::elements(list).next().is_some())
 }
 

@@ -1,13 +1,13 @@
 //! Input of a custom tool, extracted from the arguments of a function call while they arrive.
 //!
 //! The provider writes `{"input":"…"}`. The body of that string can be written into an event unchanged, except for
-//! escapes that are cut or invalid. If the model ignored the schema and the arguments have another form, they are the
-//! input themselves.
+//! escapes that are cut or invalid. If the model ignored the schema, so that the arguments are not such an object, all
+//! of them are the input.
 
 use penstock_json_scan::json;
 
-/// Maximum bytes of the start of the arguments, up to the opening quote of the input. Arguments with a longer start are
-/// the input themselves.
+/// Maximum bytes of the start of the arguments, up to the opening quote of the input. If the start is longer, the whole
+/// arguments are the input.
 const MAX_START_BYTES: usize = 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ enum InputState {
     Inside,
     /// State after the end of the string: the remaining bytes have no content.
     After,
-    /// State inside arguments of another form, which are the input themselves.
+    /// State inside arguments that are not an object with a string as its first member: all of them are the input.
     Raw,
 }
 

@@ -44,8 +44,8 @@ impl TextEmitter<'_> {
         Ok(())
     }
 
-    /// Emits content that is a string, or a list of parts with text and, from some engines, thinking. Returns the kind
-    /// of the parts' content, and [`ContentRecognition::None`] for a string.
+    /// Emits content that is a string, or a list of parts with text and, from some engines, thinking. For a list,
+    /// returns what was recognized in its parts; for a string, [`ContentRecognition::None`].
     pub(super) fn emit_content(
         &mut self,
         value: Option<&[u8]>,
@@ -63,7 +63,8 @@ impl TextEmitter<'_> {
             .try_fold(ContentRecognition::None, |content, part| Ok(content.max(self.emit_part(part, voice)?)))
     }
 
-    /// Emits the text of a content part. Returns `Recognized` if the part has a text, even an empty one.
+    /// Emits the text of a content part. Returns `Recognized` if the part has a text, even an empty one, else
+    /// `Unknown`.
     fn emit_part(&mut self, part: &[u8], voice: TextChannel) -> Result<ContentRecognition, UpstreamError> {
         if !json_cursor::is_object(part) {
             return Err(malformed_error());
@@ -108,7 +109,7 @@ impl TextEmitter<'_> {
             None => self.chunk.slice_ref(logprobs),
             Some(mended) => Bytes::from(mended),
         });
-        if text.is_empty() && logprobs.as_deref().is_none_or(finish_reason::has_no_logprobs) {
+        if text.is_empty() && logprobs.as_deref().is_none_or(finish_reason::is_empty_logprobs_object) {
             return Ok(());
         }
         self.events.push(match voice {

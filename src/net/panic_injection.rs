@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Point at which a request can be made to panic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InjectionPoint {
+pub enum PanicInjectionPoint {
     /// Point after the body was read, before the reservation.
     Body,
     /// Point before the upstream request; reservation, limits and a provider permit are held.
@@ -17,18 +17,18 @@ pub enum InjectionPoint {
     Route,
 }
 
-impl InjectionPoint {
+impl PanicInjectionPoint {
     /// Injection points that every streamed request passes.
     pub const STREAM_POINTS: [Self; 3] = [Self::Body, Self::Attempt, Self::Stream];
 }
 
 /// Number of panics to inject, by point.
 #[derive(Debug, Default)]
-pub struct FaultInjector([AtomicU64; InjectionPoint::Route as usize + 1]);
+pub struct PanicInjector([AtomicU64; PanicInjectionPoint::Route as usize + 1]);
 
-impl FaultInjector {
+impl PanicInjector {
     /// Injects panics into the next `count` requests that pass the point.
-    pub fn arm(&self, at: InjectionPoint, count: u64) {
+    pub fn arm(&self, at: PanicInjectionPoint, count: u64) {
         if let Some(left) = self.0.get(at as usize) {
             left.store(count, Ordering::SeqCst);
         }
@@ -39,7 +39,7 @@ impl FaultInjector {
     /// # Panics
     /// Panics if a fault is due.
     #[allow(clippy::panic)]
-    pub fn panic_if_armed(&self, at: InjectionPoint) {
+    pub fn panic_if_armed(&self, at: PanicInjectionPoint) {
         let Some(left) = self.0.get(at as usize) else { return };
         let due = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
         assert!(!due, "injected");
