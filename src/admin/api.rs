@@ -7,7 +7,7 @@ use super::{runtime_fields, status};
 use crate::config::ConfigLoader;
 use crate::console::{BackendRequest, ConsoleBackend};
 use crate::state::AppState;
-use crate::state::admin_requests::StoreClient;
+use crate::state::admin_requests::StorePermitGroup;
 use async_trait::async_trait;
 use http::header;
 use http::uri::Authority;
@@ -25,7 +25,7 @@ pub(super) struct AdminApi {
     /// Function that loads the configuration, for reloads.
     pub source: ConfigLoader,
     /// Listener that the requests come from.
-    pub store_client: StoreClient,
+    pub store_permit_group: StorePermitGroup,
 }
 
 #[async_trait]
@@ -47,7 +47,7 @@ impl ConsoleBackend for AdminApi {
                 LedgerReply::Lines(_) => Err(ApiError::new(ErrorCode::Unsupported)),
             },
             RouteHandler::Store(work) => {
-                Ok(run_store_request(&self.app, self.store_client, work, asked).await?.answer)
+                Ok(run_store_request(&self.app, self.store_permit_group, work, asked).await?.answer)
             }
             RouteHandler::KeyChange(work) => Ok(run_key_change(&self.app, work, asked).await?.answer),
         }
@@ -94,7 +94,7 @@ pub(super) fn check_host(hosts: &ServedHosts, setting: &str, head: &RequestHeade
 /// Returns an error if the request is invalid, the error of the store, or a 503 if other requests use it for too long.
 pub(super) async fn run_store_request(
     app: &Arc<AppState>,
-    client: StoreClient,
+    client: StorePermitGroup,
     work: StoreHandler,
     asked: AdminRequest,
 ) -> Result<AdminResponse, ApiError> {

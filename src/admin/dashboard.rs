@@ -9,7 +9,7 @@ use crate::console::{AnswerStream, Console};
 use crate::proxy::{GatewayProxy, PlaygroundRequestExecutor};
 use crate::server::listener::{BoundListener, serve_app, serve_tls_app};
 use crate::state::AppState;
-use crate::state::admin_requests::{StoreClient, too_many_requests};
+use crate::state::admin_requests::{StorePermitGroup, too_many_requests};
 use crate::telemetry::request_id::RequestId;
 use async_trait::async_trait;
 use pingora_core::apps::{HttpServerApp, ReusedHttpStream};
@@ -36,7 +36,11 @@ pub fn serve(
     stop: &watch::Receiver<bool>,
 ) -> Result<Vec<JoinHandle<()>>, String> {
     let state = Arc::new(DashboardState {
-        api: AdminApi { app: app.clone(), source: source.clone(), store_client: StoreClient::Dashboard },
+        api: AdminApi {
+            app: app.clone(),
+            source: source.clone(),
+            store_permit_group: StorePermitGroup::Dashboard,
+        },
         console: Console::new(app.clone(), &DASHBOARD, Some(PlaygroundRequestExecutor::new(app, proxy))),
         permits: ListenerPermits::default(),
     });

@@ -48,7 +48,7 @@ use crate::proxy::response::head::ResponseHead;
 use crate::proxy::response::send_refusal;
 use crate::server::listener::BoundListener;
 use crate::state::AppState;
-use crate::state::admin_requests::{StoreClient, too_many_requests};
+use crate::state::admin_requests::{StorePermitGroup, too_many_requests};
 use crate::telemetry::request_id::RequestId;
 pub use api::run_key_change;
 use api::{AdminApi, check_host, run_store_request};
@@ -80,7 +80,7 @@ pub fn serve(
     source: ConfigLoader,
     stop: watch::Receiver<bool>,
 ) -> JoinHandle<()> {
-    let api = AdminApi { app: app.clone(), source, store_client: StoreClient::Admin };
+    let api = AdminApi { app: app.clone(), source, store_permit_group: StorePermitGroup::Admin };
     crate::server::listener::serve_app(bound, "admin", AdminListener::new(api), stop)
 }
 
@@ -250,7 +250,7 @@ impl AdminListener {
             }
             RouteHandler::Store(work) => {
                 let asked = self.read_request(session, id).await?;
-                let done = run_store_request(app, self.api.store_client, work, asked).await?;
+                let done = run_store_request(app, self.api.store_permit_group, work, asked).await?;
                 Ok(json_answer(done.status, &done.answer))
             }
             RouteHandler::KeyChange(work) => {

@@ -25,7 +25,7 @@ impl TestListener {
         let api = AdminApi {
             app,
             source: Arc::new(|| Err("There is no configuration.".to_owned())),
-            store_client: StoreClient::Admin,
+            store_permit_group: StorePermitGroup::Admin,
         };
         let listener = Arc::new(AdminListener::new(api));
         Self { listener, stop: watch::channel(false).0, _folder: folder }
@@ -81,7 +81,7 @@ async fn reads_do_not_wait_for_a_change_of_keys() {
     let change = tokio::spawn(async move { keys::create_key(&changed, &json!({ "name": "waits" })).await });
     for route in routes::all_routes().filter(|route| *route.method == Method::GET) {
         let RouteHandler::Store(work) = route.handler else { continue };
-        run_store_request(&app, StoreClient::Admin, work, AdminRequest::default()).await.ok();
+        run_store_request(&app, StorePermitGroup::Admin, work, AdminRequest::default()).await.ok();
     }
     assert!(!change.is_finished(), "changes of keys wait for each other");
     unlock.send(()).unwrap();
@@ -159,7 +159,7 @@ async fn few_requests_read_at_a_time_and_none_delays_a_change_of_keys() {
     let served = TestListener::start().await;
     let app = served.app().clone();
     let mut permits = Vec::new();
-    let acquire = || app.admin_requests.acquire_store_permit(StoreClient::Admin);
+    let acquire = || app.admin_requests.acquire_store_permit(StorePermitGroup::Admin);
     while let Ok(permit) = timeout(std::time::Duration::ZERO, acquire()).await {
         permits.push(permit);
         assert!(permits.len() < MAX_IN_FLIGHT_REQUESTS);
@@ -167,11 +167,11 @@ async fn few_requests_read_at_a_time_and_none_delays_a_change_of_keys() {
     let (reader, list) = (app.clone(), routes::find(&Method::GET, "/admin/keys").unwrap().0);
     let RouteHandler::Store(list) = list.handler else { unreachable!("a read") };
     let read = tokio::spawn(async move {
-        run_store_request(&reader, StoreClient::Admin, list, AdminRequest::default()).await
+        run_store_request(&reader, StorePermitGroup::Admin, list, AdminRequest::default()).await
     });
     keys::create_key(&app, &json!({ "name": "at once" })).await.unwrap();
     assert!(!read.is_finished());
-    let list_of_account = run_store_request(&app, StoreClient::Dashboard, list, AdminRequest::default());
+    let list_of_account = run_store_request(&app, StorePermitGroup::Dashboard, list, AdminRequest::default());
     list_of_account.await.unwrap();
     drop(permits);
     read.await.unwrap().unwrap();
@@ -182,13 +182,13 @@ async fn a_read_that_waits_for_long_is_refused() {
     let served = TestListener::start().await;
     let app = served.app().clone();
     let mut permits = Vec::new();
-    let acquire = || app.admin_requests.acquire_store_permit(StoreClient::Admin);
+    let acquire = || app.admin_requests.acquire_store_permit(StorePermitGroup::Admin);
     while let Ok(Ok(permit)) = timeout(std::time::Duration::ZERO, acquire()).await {
         permits.push(permit);
     }
     let list = routes::find(&Method::GET, "/admin/keys").unwrap().0;
     let RouteHandler::Store(list) = list.handler else { unreachable!("a read") };
-    let refused = run_store_request(&app, StoreClient::Admin, list, AdminRequest::default()).await;
+    let refused = run_store_request(&app, StorePermitGroup::Admin, list, AdminRequest::default()).await;
     assert_eq!(refused.unwrap_err().code, ErrorCode::Overloaded);
 }
 

@@ -210,14 +210,14 @@ impl KeyCache {
         Ok(())
     }
 
-    /// Returns the principal of the key with this public id.
+    /// Returns the principal of the key with this public id; `None` if the cache does not have it.
     #[must_use]
     pub fn find_principal(&self, public_id: &str) -> Option<Arc<Principal>> {
         let id: PublicKeyId = public_id.as_bytes().try_into().ok()?;
         self.principals.read().get(&id).cloned()
     }
 
-    /// Returns the account with this id.
+    /// Returns the account with this id; `None` if the cache does not have it.
     #[must_use]
     pub fn account(&self, id: &str) -> Option<Arc<CachedAccount>> {
         self.accounts.read().get(id).cloned()

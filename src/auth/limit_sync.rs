@@ -36,6 +36,7 @@ struct ReportedOwner {
 
 /// Last report of a peer.
 struct PeerTotals {
+    /// Number of the process that sent the report ([`MemberReport::process_number`]).
     start: u64,
     /// Time of the report by the peer's clock, Unix seconds.
     at: u64,

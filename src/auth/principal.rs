@@ -27,9 +27,11 @@ pub struct Principal {
     /// without such a secret.
     previous: Option<Box<([u8; 32], u64)>>,
     scopes: KeyScopes,
+    /// Ids of the models that the key may use; `None` for all models.
     models: Option<Box<[Box<str>]>>,
     /// True if responses are stored for requests with `store: true`.
     pub stores_responses: bool,
+    /// Time from which the key is no longer valid, in Unix seconds; `None` if it does not expire.
     expires: Option<u64>,
     pub(super) key_state: Arc<KeyState>,
 }
@@ -40,7 +42,9 @@ pub(super) struct KeyState {
     pub(super) limiter: UsageLimiter,
     pub(super) revoked: AtomicBool,
     pub(super) ended: Notify,
+    /// Time of the last use, in Unix seconds; 0 if the key was never used.
     pub(super) last_used: AtomicU64,
+    /// Time of the last use that the store has, in Unix seconds; 0 for none.
     pub(super) last_written_use: AtomicU64,
     /// True if the spending of the key has to be written.
     pub(super) spend_due: AtomicBool,

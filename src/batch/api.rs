@@ -128,7 +128,7 @@ impl BatchManager {
         record.filter(|record| record.account == account).ok_or_else(batch_not_found)
     }
 
-    /// Returns the last committed record of a batch or a background response, of any account.
+    /// Returns the last committed record of a batch or a background response of any account; `None` if there is none.
     pub(super) async fn find_record(&self, id: &str) -> Result<Option<Arc<BatchRecord>>, ApiError> {
         let seen = self.running.lock().get(id).map(|running| running.published.borrow().clone());
         match seen {

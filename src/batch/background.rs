@@ -97,7 +97,7 @@ impl BatchManager {
         (Some(claim), guards)
     }
 
-    /// Returns the record of a background response of this key that has not ended.
+    /// Returns the record of a background response of this key that has not ended; `None` if there is none.
     ///
     /// # Errors
     /// Returns an error if the store cannot be read.

@@ -92,6 +92,7 @@ fn owner_of(id: &str, members: impl Iterator<Item = u32>) -> Option<u32> {
 }
 
 /// Returns the kind of takeover by which member `own` may claim a batch that it does not run; `None` if it may not.
+/// `is_start` is true until this process has resumed its batches.
 fn takeover(
     id: &str,
     claim: Option<&BatchClaim>,
@@ -144,8 +145,8 @@ impl BatchManager {
         });
     }
 
-    /// Wakes the search for batches to claim, if the pages of unfinished batches and slices have one that this member
-    /// does not run.
+    /// Wakes the search for batches to claim, if the pages of unfinished batches and slices contain one that this
+    /// member does not run, or if a page is not the last one.
     pub fn wake_search_if_unclaimed(&self, pages: &[RowPage]) {
         let running = self.running.lock();
         let is_unknown = |entry: UnfinishedEntry| !running.contains_key(entry.id().as_str());

@@ -225,8 +225,8 @@ impl BatchRunner {
         }
     }
 
-    /// Commits a record that exceeds the size of a commit without its model and metadata, which should not happen. All
-    /// charges are written, and the batch ends.
+    /// Commits the record without its model and metadata, because with them it exceeds the size of a commit, which
+    /// should not happen. All charges are written, and the batch ends.
     fn commit_reduced(&mut self, ends: Vec<HoldEnd>, mut rows: Vec<RowWrite>, counters: Vec<CounterChange>) {
         tracing::error!(name: "batch_too_large", batch = self.record.id);
         self.record.model = None;
@@ -241,7 +241,8 @@ impl BatchRunner {
         self.end_early(EndReason::InvalidInput);
     }
 
-    /// Logs a failed commit. The next start of the batch continues from the last successful commit.
+    /// Logs a failed commit, and ends the run of the batch. The next start of the batch continues from the last
+    /// successful commit.
     fn commit_failed(&self, why: &str) {
         tracing::error!(name: "batch_results_not_committed", batch = self.record.id, why);
         self.events.send(BatchEvent::Committed(BatchCommitOutcome::Failed)).ok();

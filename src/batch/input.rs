@@ -69,7 +69,7 @@ pub struct BatchInput {
     pub model: Option<String>,
     /// Read error that the next call returns, because the lines before the error are returned first.
     deferred_error: Option<Error>,
-    /// True if the end of the file was reached.
+    /// True once no line is left to read: at the end of the file, or after the maximum number of lines.
     pub at_end: bool,
 }
 

@@ -46,8 +46,9 @@ impl BatchRunner {
         self.scheduler_entry.leave_queue();
     }
 
-    /// Returns true if memory and load allow another line. A batch without lines in flight may always start one, so
-    /// that it makes progress, one line after the other.
+    /// Returns true if memory and load allow another line. A batch without lines in flight may start one regardless of
+    /// both, so that it makes progress, one line after the other. No line starts while the maximum number of results
+    /// waits for the disk.
     fn has_capacity(&self) -> bool {
         let share = &self.budget;
         if self.in_flight.lines == 0 || self.pending.lines.len() >= share.max_results {

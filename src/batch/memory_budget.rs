@@ -29,8 +29,8 @@ const RESULT_OVERHEAD: usize = 1 << 10;
 const MAX_RESULTS: usize = 2_048;
 
 impl MemoryBudget {
-    /// Computes the limits of one batch, if `accounts` accounts have batches, and the account of this batch has
-    /// `batches` of them.
+    /// Computes the limits of one batch from the memory of all batches in bytes, the number of accounts with batches,
+    /// and the number of batches of this account.
     fn for_batch(memory: usize, accounts: usize, batches: usize) -> Self {
         let own = memory / accounts.max(1) / batches.max(1);
         Self {
@@ -65,7 +65,7 @@ impl MemoryBudgetAllocator {
         }
     }
 
-    /// Returns the limits of a batch of this account.
+    /// Returns the limits of a batch of this account; `memory` is that of all batches, in bytes.
     pub(super) fn batch_budget(&self, memory: usize, account: &str) -> MemoryBudget {
         let all = self.0.lock();
         MemoryBudget::for_batch(memory, all.len(), all.get(account).copied().unwrap_or_default())

@@ -259,8 +259,9 @@ impl BatchManager {
         stopped
     }
 
-    /// Returns the number of batches that have lines in memory and open files: all except background responses, and
-    /// batches that wait for their scheduled hour or for a suspended key.
+    /// Returns the number of batches and slices that have lines in memory and open files: all except background
+    /// responses, batches that wait for their scheduled hour or for a suspended key, and slices whose remaining lines
+    /// wait for a retry.
     #[must_use]
     pub fn active_batch_count(&self) -> usize {
         self.running.lock().values().filter(|running| !running.parked).count()

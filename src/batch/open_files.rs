@@ -20,6 +20,8 @@ pub(super) struct OpenedBatch {
 
 /// Results of a batch so far.
 pub(super) struct OpenedResults {
+    /// Output file and its record; `None` if there is none yet, or if a former holder of the batch may still write to
+    /// it.
     pub(super) output: Option<(OutputFile, FileRecord)>,
     pub(super) finished_lines: CompletionBitmap,
 }

@@ -1,5 +1,5 @@
-//! Input of a running batch: opens its files once and prefetches its lines. Files that are temporarily unreadable are
-//! opened again later; a missing or invalid file ends the batch.
+//! Input of a running batch: opens its files and prefetches its lines. Files that are temporarily unreadable are opened
+//! again later; a missing or invalid file ends the batch.
 
 use super::carbon_schedule;
 use super::input::PendingLine;

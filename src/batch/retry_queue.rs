@@ -67,7 +67,7 @@ impl RetryQueue {
         while self.pop().is_some() {}
     }
 
-    /// Returns the due time of the next line.
+    /// Returns the due time of the next line; `None` if no line waits.
     pub fn next_due(&self) -> Option<Instant> {
         self.lines.peek().map(|entry| entry.due)
     }

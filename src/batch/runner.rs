@@ -69,6 +69,7 @@ pub(super) struct BatchRunner {
     pub(super) claim: Option<HeldClaim>,
     pub(super) lifecycle: BatchLifecycle,
     pub(super) finished_lines: CompletionBitmap,
+    /// Path of the endpoint; `None` for an endpoint that batches do not support.
     pub(super) path: Option<&'static str>,
     pub(super) files: OpenInputAndOutput,
     pub(super) prefetched: PrefetchedLines,
@@ -103,10 +104,10 @@ pub(super) async fn run_batch(
     let mut stop = context.batches.stop_signal();
     let (event_sender, mut events) = mpsc::unbounded_channel();
     let mut work = BatchRunner::new(context, start, event_sender, publisher);
-    let mut look = Instant::now();
+    let mut next_tick = Instant::now();
     while !work.is_done() {
         work.run_step();
-        let wake = work.next_wake(look);
+        let wake = work.next_wake(next_tick);
         tokio::select! {
             biased;
             _ = stop.wait_for(|stop| *stop), if !work.shutdown.is_stopping() => work.begin_stop(),
@@ -120,9 +121,9 @@ pub(super) async fn run_batch(
             () = work.scheduler_entry.wait_for_grant() => {}
             () = tokio::time::sleep_until(wake) => {}
         }
-        if Instant::now() >= look {
+        if Instant::now() >= next_tick {
             work.tick();
-            look = Instant::now() + TICK_INTERVAL;
+            next_tick = Instant::now() + TICK_INTERVAL;
         }
     }
     work.release_claim().await;
@@ -175,7 +176,7 @@ impl BatchRunner {
             || self.disk.writing
             || self.disk.reading;
         // A full disk does not prevent the process from ending: uncommitted lines are sent again after the restart.
-        let given_up = self.disk.retry_at.is_some()
+        let given_up = self.disk.is_paused(Instant::now())
             && !self.disk.writing
             && !self.disk.reading
             && self.in_flight.lines == 0;
@@ -184,8 +185,8 @@ impl BatchRunner {
 
     /// Does all work that is possible now.
     fn run_step(&mut self) {
-        let rests = self.disk.retry_at.is_some_and(|until| Instant::now() < until);
-        let is_active = !rests && !self.shutdown.is_stopping();
+        let is_paused = self.disk.is_paused(Instant::now());
+        let is_active = !is_paused && !self.shutdown.is_stopping();
         if is_active && self.record.slices.is_some() {
             self.start_segment_reads();
         } else if is_active && self.shutdown.reason.is_none() {
@@ -199,7 +200,7 @@ impl BatchRunner {
         if self.shutdown.reason.is_some() || self.shutdown.is_stopping() {
             self.scheduler_entry.leave_queue();
         }
-        if !rests {
+        if !is_paused {
             self.start_next_write();
         }
     }
@@ -220,9 +221,9 @@ impl BatchRunner {
     }
 
     /// Returns the time of the next work that does not depend on an event.
-    fn next_wake(&self, look: Instant) -> Instant {
+    fn next_wake(&self, next_tick: Instant) -> Instant {
         let due = self.retries.next_due().into_iter().chain(self.next_group_deadline()).min();
-        due.map_or(look, |due| due.min(look).max(Instant::now() + Duration::from_millis(1)))
+        due.map_or(next_tick, |due| due.min(next_tick).max(Instant::now() + Duration::from_millis(1)))
     }
 
     pub(super) fn on_event(&mut self, event: BatchEvent) {
@@ -233,7 +234,10 @@ impl BatchRunner {
                 self.disk.reading = false;
                 self.files.input = Some(input);
                 match read {
-                    Ok(lines) => self.add_prefetched(lines),
+                    Ok(lines) => {
+                        self.disk.retry_at = None;
+                        self.add_prefetched(lines);
+                    }
                     Err(error) => self.on_open_failed(error.kind()),
                 }
             }

@@ -72,6 +72,14 @@ pub(super) struct DiskState {
     pub(super) failures: u32,
 }
 
+impl DiskState {
+    /// Returns true while disk access pauses after an error. The time of an earlier pause does not count: the next
+    /// access is due.
+    pub(super) fn is_paused(&self, now: Instant) -> bool {
+        self.retry_at.is_some_and(|until| now < until)
+    }
+}
+
 /// Reason to start no lines for now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum PauseReason {
@@ -104,7 +112,7 @@ pub(super) enum RunnerPhase {
     Running,
     /// The gateway stops: started lines end, no others start.
     Stopping,
-    /// All work is done.
+    /// The run has ended: all work is done, the claim is lost, or a commit failed.
     Finished,
 }
 

@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use tokio::sync::Notify;
 
-/// Scheduler of all batch lines.
+/// Scheduler of the lines of all batches, or of all background responses.
 #[derive(Clone, Default)]
 pub struct FairScheduler(Arc<Mutex<SchedulerState>>);
 

@@ -41,6 +41,7 @@ pub(super) struct SliceMergeState {
     pub(super) segments: Vec<StoredSegment>,
     /// Files of the segments that the current commit removes.
     removed: Vec<FileRecord>,
+    /// Earliest time of the next read; `None` if it need not wait.
     next_read: Option<Instant>,
     /// Number of reads in a row that found a segment missing or damaged.
     lost_reads: u32,

@@ -31,6 +31,7 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 pub(super) enum FailedInsertOutcome {
     /// The batch is stored.
     Stored,
+    /// The batch is not stored, and will not be.
     NotStored,
     /// The transaction may still be committed, or the store does not answer.
     Unknown,

@@ -22,7 +22,7 @@ pub(super) fn void_other_chain_reservations(store: &LedgerStore, clock: ProcessC
         return Ok(());
     }
     for (chain, tip) in store.chains().map_err(to_message)? {
-        if chain != store.chain() && has_open(&tip) {
+        if chain != store.chain() && may_have_open_reservations(&tip) {
             let other = store.open_inactive_chain(chain).map_err(to_message)?;
             void_open(Arc::new(other), clock)?;
         }
@@ -40,7 +40,7 @@ impl Ledger {
         let Some(own) = self.store.claim() else { return Ok(0) };
         let mut voided = 0;
         for (chain, tip) in self.store.chains().map_err(to_message)? {
-            if chain == own.chain() || !has_open(&tip) {
+            if chain == own.chain() || !may_have_open_reservations(&tip) {
                 continue;
             }
             let claim = ChainClaim::take_abandoned(self.store.store(), chain, own.incarnation());
@@ -57,7 +57,7 @@ impl Ledger {
 }
 
 /// Returns true if a chain may have an open reservation, which has to be searched for.
-const fn has_open(tip: &LedgerTip) -> bool {
+const fn may_have_open_reservations(tip: &LedgerTip) -> bool {
     tip.first_open <= tip.seq
 }
 

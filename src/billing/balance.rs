@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 struct AtomicBalance {
     /// Total amount, which includes the held amounts. Only a charge, a grant or a correction changes it.
     balance: AtomicI64,
+    /// Total amount minus the held amounts; negative if the account is in debt or more is held than it has.
     available: AtomicI64,
 }
 

@@ -11,7 +11,8 @@ const PAGE_BYTES: usize = 512 * 1024;
 /// Maximum number of entry numbers in one position.
 pub const MAX_POSITION_NUMBERS: usize = 1_000;
 
-/// Parses a position: numbers of entries that are separated by commas. Returns `None` for any other text.
+/// Parses a position: numbers of entries that are separated by commas. Returns `None` for any other text, and for more
+/// than [`MAX_POSITION_NUMBERS`] numbers.
 #[must_use]
 pub fn parse_position(text: &str) -> Option<Vec<u64>> {
     let numbers: Option<Vec<u64>> = text.split(',').map(|number| number.trim().parse().ok()).collect();

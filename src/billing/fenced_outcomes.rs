@@ -14,7 +14,8 @@ use tokio::sync::oneshot;
 /// Conditions of a ledger commit, and the counters that it changes.
 #[derive(Clone, Debug, Default)]
 pub struct CommitConditions {
-    /// Rows that must have a given state. The commit changes at least one of them.
+    /// Rows that must have a given state. The commit has to change at least one of them: at a repeated attempt, the
+    /// changed row shows that the counters were already added.
     pub fences: Vec<RowFence>,
     /// Changes of counters in the same commit.
     pub counters: Vec<CounterChange>,
@@ -27,7 +28,7 @@ pub enum FencedResult {
     Recorded,
     /// Condition that was not met: no row was written, and the charges became voids.
     FenceLost,
-    /// Commit that will never be written, because the process ends.
+    /// Commit that will never be written, because the writer of the ledger has ended.
     Ended,
 }
 

@@ -18,8 +18,9 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use tracing::Level;
 
-/// Maximum number of actions per message.
-const MAX_ACTIONS: usize = 1_024;
+/// Maximum number of operations that are taken from the queue at a time. One operation may have several actions; the
+/// sender limits the size of each message.
+const MAX_FORWARDED_OPERATIONS: usize = 1_024;
 
 /// Data of a charge that the counters of budgets need.
 #[derive(Debug, PartialEq, Eq)]
@@ -193,7 +194,9 @@ impl Ledger {
         let forward = move || {
             let Ok((counted, mut send)) = started.recv() else { return };
             let mut is_lost = false;
-            while let Some(DrainedOps { ops, last, .. }) = queue.take_operations(MAX_ACTIONS, None) {
+            while let Some(DrainedOps { ops, last, .. }) =
+                queue.take_operations(MAX_FORWARDED_OPERATIONS, None)
+            {
                 if ops.is_empty() {
                     continue;
                 }

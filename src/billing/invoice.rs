@@ -1,5 +1,6 @@
-//! Figures of an invoice, computed from the usage rollups and grouped by unit price, key, day and location. Every
-//! grouping has the same total, which is equal to the sum of the ledger's entries. All calls block.
+//! Figures of an invoice, computed from the usage rollups and grouped by unit price, key, day and location. The keys,
+//! the days, the locations, and the lines together with the corrections each add up to the same amounts, which are the
+//! sums of the ledger's entries. All calls block.
 
 use super::invoice_corrections::{CorrectionLine, corrections_of_days};
 use super::invoice_prices::{price_class, prices_of_class};
@@ -121,7 +122,7 @@ pub(super) struct InvoiceTerms {
     embodied_per_kwh: Decimal,
     /// Method by which the footprint was determined.
     pub(super) method: Option<String>,
-    /// Zone, source and intensity of the grid.
+    /// Zone, source, year and intensity of the grid.
     pub(super) grid: Option<String>,
     /// Contract for renewable power.
     pub(super) contract: Option<String>,
@@ -176,8 +177,8 @@ impl InvoiceTerms {
     }
 }
 
-/// Returns the country in the name of a location, such as `Paris, France`, which is the zone of its grid; empty for
-/// requests without an answer.
+/// Returns the country in the name of a location, such as `France` in `Paris, France`; the country is the zone of the
+/// grid. A name without a comma is returned unchanged, also the empty one of requests without an answer.
 pub(super) fn country_of_location(location: &str) -> &str {
     location.rsplit_once(", ").map_or(location, |(_, country)| country)
 }

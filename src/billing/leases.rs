@@ -52,6 +52,7 @@ const MAX_RETURNS: usize = 500;
 #[derive(Debug)]
 pub struct Leases {
     member: Arc<FleetMember>,
+    /// Time in seconds for which a lease should last at the present rate of spending (`fleet.ahead`).
     advance_seconds: i64,
     clock: ProcessClock,
     pools: Mutex<HashMap<LeasedPool, LeaseState>>,
@@ -87,7 +88,8 @@ impl Leases {
         })
     }
 
-    /// Reads the leases of the previous process of this member, as balances by account. Blocks.
+    /// Reads and restores the leases of the previous process of this member. Returns those of wallets as balances by
+    /// account; those of budgets wait for [`Ledger::restore_budget_leases`]. Blocks.
     pub(super) fn read_previous_balances(&self) -> Result<Vec<(String, BalanceRecord)>, StoreError> {
         let mut balances: HashMap<String, BalanceRecord> = HashMap::new();
         for PoolAmount { pool, amount } in self.member.leased_amounts()? {
@@ -121,8 +123,9 @@ impl Leases {
         work(pools.entry(pool).or_insert_with(|| LeaseState::from_amount(balance.total())))
     }
 
-    /// Draws up to `wanted` from the pool, and adds the drawn amount to the balance in memory. Returns true if the pool
-    /// had enough for the lease to cover a request of the price `covered`. Blocks.
+    /// Draws up to `wanted` from the pool, or more if a request of the price `covered` needs it, and adds the drawn
+    /// amount to the balance in memory. Returns true if the pool had enough for the lease to cover a request of the
+    /// price `covered`. Blocks.
     fn draw(&self, balance: &LeasedBalance, wanted: i64, covered: i64) -> Result<bool, FleetError> {
         let budget = match balance {
             LeasedBalance::Wallet(..) => {
@@ -265,7 +268,7 @@ impl Ledger {
 
     /// Refills the leases in use, and marks unused amounts, which return to their pools with the next heartbeat; called
     /// once a second. `has_written_spends` is true if the last write of the spending of all budgets succeeded. Does
-    /// nothing while the store does not answer. Blocks.
+    /// nothing if the outcome of an earlier draw is unknown and the store does not answer. Blocks.
     pub fn adjust_leases(&self, has_written_spends: bool) {
         let mut begun = None;
         let has_time = || begun.get_or_insert_with(Instant::now).elapsed() < MAX_HEARTBEAT_DRAW_TIME;

@@ -16,7 +16,7 @@ use std::ops::Range;
 
 /// Maximum numbers of entries of one page.
 const LIMITS: PageLimits = PageLimits { returned: 5_000, read: 100_000 };
-/// Names of entries that move no amount: they are part of the chain, and not of an export.
+/// Kinds of entries that an export leaves out: they end no request and change no balance.
 const OMITTED: [&str; 2] = ["terms", "reserve"];
 
 /// Limits of a page.

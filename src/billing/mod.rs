@@ -103,12 +103,14 @@ pub struct Ledger {
     balances: RwLock<HashMap<Box<str>, Arc<AccountBalance>, ahash::RandomState>>,
     queue: Arc<WriteQueue>,
     clock: ProcessClock,
+    /// Maximum exposed amount while the store fails, in 1e-8 EUR.
     exposure_limit: AtomicI64,
+    /// Maximum size of the operations that are not on the disk, in bytes.
     backlog_limit: AtomicU64,
     /// Duration in milliseconds from which a running write counts as a failure of the store.
     slow: AtomicU64,
-    /// True if the last request was refused because of the limit on the unwritten amount: what is left of the limit is
-    /// less than the price of one request.
+    /// True if the last reservation was refused because its charge could not be recorded. If the limit on the unwritten
+    /// amount was the cause, what is left of the limit is less than the price of one request.
     refused_last: AtomicBool,
     /// Leases of a fleet member; `None` without a fleet.
     leases: Option<Leases>,
@@ -241,7 +243,7 @@ impl Ledger {
     }
 
     /// Waits until everything up to `ticket` is on the disk, however long the store takes. Returns false if it never
-    /// will be, because the process ends.
+    /// will be, because the writer has ended.
     pub async fn wait_durable(&self, ticket: u64) -> bool {
         self.queue.wait_durable(ticket).await
     }

@@ -41,7 +41,7 @@ pub fn rebuild_ledger(store: &Arc<dyn Store>, copies: &Path) -> Result<RebuiltLe
     // The files are read twice, once to verify and once to write, since a ledger may be larger than the memory.
     let (mut corrected, mut incomplete) = (HashSet::new(), Vec::new());
     for (chain, months) in &files {
-        let mut proof = ReplicaFold::new(*chain);
+        let mut proof = ReplicaVerifier::new(*chain);
         let ends = for_each_line(months, |_, line| {
             let entry = proof.add_line(line)?;
             match &entry.kind {
@@ -91,7 +91,8 @@ fn write_chain(
     months: &[(String, PathBuf)],
     terms: &mut HashSet<Arc<str>>,
 ) -> Result<u64, ReportError> {
-    let (mut fold, mut draft, mut tip) = (ReplicaFold::new(ledger.chain()), LedgerCommit::default(), None);
+    let (mut fold, mut draft, mut tip) =
+        (ReplicaVerifier::new(ledger.chain()), LedgerCommit::default(), None);
     for_each_line(months, |month, line| {
         let entry = fold.add_line(line)?;
         add_to_block(&mut draft, month, line, &entry);
@@ -108,13 +109,13 @@ fn write_chain(
     Ok(sequence_in_chain(fold.chain.seq))
 }
 
-struct ReplicaFold {
+struct ReplicaVerifier {
     chain: HashChain,
     books: ChainBalances,
     at: u64,
 }
 
-impl ReplicaFold {
+impl ReplicaVerifier {
     fn new(chain: u32) -> Self {
         Self { chain: HashChain::at_chain_start(chain), books: ChainBalances::at_chain_start(chain), at: 0 }
     }
@@ -177,7 +178,7 @@ fn write_group(
     ledger: &LedgerStore,
     draft: &mut LedgerCommit,
     tip: &mut Option<LedgerTip>,
-    fold: &ReplicaFold,
+    fold: &ReplicaVerifier,
 ) -> Result<(), ReportError> {
     if draft.blocks.is_empty() {
         return Ok(());

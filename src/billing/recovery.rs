@@ -1,6 +1,6 @@
 //! Start of the ledger: it loads the balances, and voids the reservations that a crash left open or continues those
-//! that a process hands over. If the last entry of its chain does not match the tip, or has a date in the future,
-//! nothing is written to the chain.
+//! that a process hands over. If the last entry of its chain does not match the tip, or is later than the clock by more
+//! than `ledger.ahead`, nothing is written to the chain.
 
 use super::abandoned::void_other_chain_reservations;
 use super::balance::AccountBalance;
@@ -27,7 +27,7 @@ use std::time::Duration;
 use tracing::Level;
 
 /// Minimum value of `ledger.ahead` for which any date is accepted.
-const ANY_DATE: Duration = Duration::from_secs(366 * 86_400);
+const ANY_DATE_LEAD: Duration = Duration::from_secs(366 * 86_400);
 
 impl Ledger {
     /// Opens the ledger of a store, voids the reservations that a crash left open, and starts the writer.
@@ -177,8 +177,8 @@ pub(super) fn push_voids(queue: &WriteQueue, open: &OpenReserves, clock: Process
     }
 }
 
-/// Computes the usage rollups from the ledger if they are incomplete, for instance after a version without rollups.
-/// The rollups stay incomplete while other processes write.
+/// Computes the usage rollups from the ledger if they are incomplete, for instance after a version without rollups. For
+/// a member of a fleet they stay incomplete, because other members may write.
 fn complete_rollups(store: &LedgerStore, tip: Option<LedgerTip>) -> Result<Option<LedgerTip>, String> {
     let to_message = |error: StoreError| format!("The ledger cannot be used: {error}.");
     if store.has_complete_rollups().map_err(to_message)? {
@@ -197,7 +197,7 @@ fn complete_rollups(store: &LedgerStore, tip: Option<LedgerTip>) -> Result<Optio
 /// Checks the date of the last entry. An entry never has an earlier date than the previous entry: after an entry with a
 /// date in the future, all later entries would have future dates too, also on statements and invoices.
 fn check_last_date(tip: Option<LedgerTip>, max_lead: Duration, now: u64) -> Result<(), String> {
-    if max_lead >= ANY_DATE {
+    if max_lead >= ANY_DATE_LEAD {
         return Ok(());
     }
     let Some(tip) = tip.filter(|tip| tip.at > now.saturating_add(max_lead.as_secs())) else { return Ok(()) };

@@ -67,7 +67,7 @@ struct VerifiedChain {
 }
 
 /// State of the verification of all chains.
-struct VerifiedFold<'a> {
+struct VerificationState<'a> {
     chains: BTreeMap<u32, VerifiedChain>,
     /// Entries with the hashes that they must have.
     expected: &'a LedgerCheckpoint,
@@ -76,15 +76,15 @@ struct VerifiedFold<'a> {
 }
 
 /// Number of an invalid entry, and the reason.
-type Misfit = (u64, String);
+type InvalidEntry = (u64, String);
 
 impl VerifiedChain {
     fn new(chain: u32) -> Self {
         Self { chain: HashChain::at_chain_start(chain), books: ChainBalances::at_chain_start(chain) }
     }
 
-    /// Adds a block; returns the number of its entries.
-    fn add_block(&mut self, block: &EntryBlock, expected: &LedgerCheckpoint) -> Result<u64, Misfit> {
+    /// Verifies the entries of the next block and adds them; returns their number, or the first invalid entry.
+    fn add_block(&mut self, block: &EntryBlock, expected: &LedgerCheckpoint) -> Result<u64, InvalidEntry> {
         let (month, before) = (&block.month, self.chain.seq);
         for line in split_lines(&block.text) {
             let number = self.chain.seq + 1;
@@ -108,9 +108,9 @@ impl VerifiedChain {
     }
 }
 
-impl VerifiedFold<'_> {
+impl VerificationState<'_> {
     /// Adds the entries of all chains that follow the entries that were already added; returns the first invalid one.
-    fn add_new_entries(&mut self, store: &LedgerStore) -> Result<Option<Misfit>, ReportError> {
+    fn add_new_entries(&mut self, store: &LedgerStore) -> Result<Option<InvalidEntry>, ReportError> {
         let mut numbers: BTreeSet<u32> = self.chains.keys().copied().collect();
         numbers.extend(store.chains()?.into_iter().map(|(chain, _)| chain));
         for number in numbers {
@@ -122,10 +122,14 @@ impl VerifiedFold<'_> {
     }
 
     /// Adds the entries of one chain that follow its last added entry; returns the first invalid one.
-    fn add_chain_entries(&mut self, store: &LedgerStore, number: u32) -> Result<Option<Misfit>, ReportError> {
+    fn add_chain_entries(
+        &mut self,
+        store: &LedgerStore,
+        number: u32,
+    ) -> Result<Option<InvalidEntry>, ReportError> {
         enum Stop {
             Store(StoreError),
-            Misfit(Misfit),
+            InvalidEntry(InvalidEntry),
         }
         impl From<StoreError> for Stop {
             fn from(error: StoreError) -> Self {
@@ -135,12 +139,12 @@ impl VerifiedFold<'_> {
         let fold = self.chains.entry(number).or_insert_with(|| VerifiedChain::new(number));
         let (on_entries, expected) = (&mut self.on_entries, self.expected);
         let read = store.for_each_block(fold.chain.seq, |block| {
-            on_entries(fold.add_block(block, expected).map_err(Stop::Misfit)?);
+            on_entries(fold.add_block(block, expected).map_err(Stop::InvalidEntry)?);
             Ok(())
         });
         match read {
             Ok(()) => Ok(None),
-            Err(Stop::Misfit(misfit)) => Ok(Some(misfit)),
+            Err(Stop::InvalidEntry(misfit)) => Ok(Some(misfit)),
             Err(Stop::Store(error)) => Err(error.into()),
         }
     }
@@ -158,7 +162,7 @@ impl VerifiedFold<'_> {
     }
 
     /// Returns the first entry of the checkpoint that does not exist.
-    fn find_missing(&self) -> Option<Misfit> {
+    fn find_missing(&self) -> Option<InvalidEntry> {
         let is_missing =
             |number: &u64| self.chains.get(&chain_of(*number)).is_none_or(|fold| fold.chain.seq < *number);
         let number = self.expected.entry_numbers().find(is_missing)?;
@@ -200,7 +204,7 @@ pub fn verify_with_checkpoint(
     expected: &LedgerCheckpoint,
     read: &mut dyn FnMut(u64),
 ) -> Result<LedgerVerification, ReportError> {
-    let mut fold = VerifiedFold { chains: BTreeMap::new(), expected, on_entries: read };
+    let mut fold = VerificationState { chains: BTreeMap::new(), expected, on_entries: read };
     let mut proof =
         LedgerVerification { invalid_entry: fold.add_new_entries(store)?, ..LedgerVerification::default() };
     if proof.invalid_entry.is_none() {
@@ -223,8 +227,11 @@ pub fn verify_with_checkpoint(
     Ok(proof)
 }
 
-/// Checks that each tip is the end of its chain.
-fn check_tips(store: &LedgerStore, fold: &mut VerifiedFold<'_>) -> Result<Option<Misfit>, ReportError> {
+/// Checks that each tip is the end of its chain. A chain that is written to during each of the reads is skipped.
+fn check_tips(
+    store: &LedgerStore,
+    fold: &mut VerificationState<'_>,
+) -> Result<Option<InvalidEntry>, ReportError> {
     let numbers: Vec<u32> = fold.chains.keys().copied().chain([0]).collect();
     for number in numbers {
         if let Some(misfit) = check_tip(store, fold, number)? {
@@ -236,9 +243,9 @@ fn check_tips(store: &LedgerStore, fold: &mut VerifiedFold<'_>) -> Result<Option
 
 fn check_tip(
     store: &LedgerStore,
-    fold: &mut VerifiedFold<'_>,
+    fold: &mut VerificationState<'_>,
     number: u32,
-) -> Result<Option<Misfit>, ReportError> {
+) -> Result<Option<InvalidEntry>, ReportError> {
     let before_first = HashChain::at_chain_start(number);
     for _ in 0..MAX_REREADS {
         let tip = store.chain_tip(number)?;
@@ -259,8 +266,8 @@ fn check_tip(
 /// once.
 fn check_corrections(
     store: &LedgerStore,
-    fold: &mut VerifiedFold<'_>,
-) -> Result<Option<Misfit>, ReportError> {
+    fold: &mut VerificationState<'_>,
+) -> Result<Option<InvalidEntry>, ReportError> {
     let all = fold.chains.iter().flat_map(|(chain, fold)| {
         let corrected = fold.books.corrected_entry_numbers().iter();
         corrected.map(move |of| (*of, *chain))
@@ -275,8 +282,9 @@ fn check_corrections(
         }
     }
     for (of, _) in all.into_iter().filter(|(of, chain)| chain_of(*of) != *chain) {
-        let exists =
-            |fold: &VerifiedFold<'_>| fold.chains.get(&chain_of(of)).is_some_and(|end| end.chain.seq >= of);
+        let exists = |fold: &VerificationState<'_>| {
+            fold.chains.get(&chain_of(of)).is_some_and(|end| end.chain.seq >= of)
+        };
         // The chain may have grown after it was read.
         if !exists(fold)
             && let Some(misfit) = fold.add_chain_entries(store, chain_of(of))?
@@ -292,7 +300,7 @@ fn check_corrections(
 
 fn check_balances(
     store: &LedgerStore,
-    fold: &mut VerifiedFold<'_>,
+    fold: &mut VerificationState<'_>,
     proof: &mut LedgerVerification,
 ) -> Result<(), ReportError> {
     let mut names = fold.accounts();

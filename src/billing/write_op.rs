@@ -39,7 +39,8 @@ pub(super) enum WriteOp {
     /// Ends of several requests and their rows: written in one commit, or not at all. Rows that the store permanently
     /// rejects are dropped, and the ends are written without them.
     Outcomes(BatchOutcomes),
-    /// Ends of several requests and their rows, on conditions: written in a separate commit, or not at all.
+    /// Ends of several requests and their rows, on conditions, in a separate commit. If a condition is not met, the
+    /// charges are written as voids, and the rows are not written.
     Fenced(Box<FencedOutcomes>),
     /// Adjustment by an operator.
     Adjustment(Box<AdminAdjustment>),

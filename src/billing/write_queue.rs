@@ -15,7 +15,7 @@ pub(super) const MAX_GROUP_OPERATIONS: usize = 4_096;
 
 /// Number of operations that the writer prepares at a time while it collects a group. Preparing all operations of a
 /// group at once would keep the processors of the request threads busy for milliseconds.
-const PIECE_SIZE: usize = 256;
+const PIECE_OPERATIONS: usize = 256;
 
 /// Operations that the writer takes from the queue in one call.
 pub(super) struct DrainedOps {
@@ -30,9 +30,9 @@ pub(super) struct DrainedOps {
 #[derive(Default)]
 struct QueueState {
     ops: Vec<WriteOp>,
-    /// Latest time at which the current group has to be written; `None` without a current group. `taken` is the number
-    /// of operations that were taken for the group.
+    /// Latest time at which the current group has to be written; `None` without a current group.
     until: Option<Instant>,
+    /// Number of operations that were taken for the current group.
     taken: usize,
     /// Number of operations pushed so far.
     pushed: u64,
@@ -50,7 +50,7 @@ struct QueueState {
 impl QueueState {
     /// Returns true if the last push completes a piece or the group.
     const fn is_ready(&self) -> bool {
-        self.ops.len() == PIECE_SIZE || self.taken + self.ops.len() == MAX_GROUP_OPERATIONS
+        self.ops.len() == PIECE_OPERATIONS || self.taken + self.ops.len() == MAX_GROUP_OPERATIONS
     }
 }
 
@@ -62,7 +62,7 @@ enum WriteHealth {
     Writing,
     /// The last write failed, and is tried again.
     Failing,
-    /// Other gateways declared this process dead: nothing is written any more.
+    /// This process may not write any more, for example because other gateways declared it dead.
     Fenced,
 }
 
@@ -73,11 +73,15 @@ pub(super) struct WriteQueue {
     /// Condition variable that ends the pause of the writer before a retry. It is separate from `wake`, because
     /// another thread may take the operations, and waits for `wake`.
     pause_end: Condvar,
+    /// Number of the last operation that is on the disk.
     written: watch::Sender<u64>,
     /// True if nothing will be written any more.
     is_finished: AtomicBool,
+    /// Time for which operations are collected if no caller waits for them, in microseconds.
     window_us: AtomicU64,
+    /// Approximate size of the operations that are not on the disk, in bytes.
     bytes: AtomicU64,
+    /// Amount of open reservations and unwritten charges, in 1e-8 EUR.
     exposed: AtomicI64,
     /// State of the writes to the store, a [`WriteHealth`] as a number.
     health: AtomicU8,
@@ -121,12 +125,12 @@ impl WriteQueue {
     pub(super) fn push(&self, op: WriteOp) -> u64 {
         self.bytes.fetch_add(op.estimated_bytes(), Ordering::Relaxed);
         // The caller of an adjustment waits for the result.
-        let ordered = matches!(op, WriteOp::Adjustment(_));
+        let is_awaited = matches!(op, WriteOp::Adjustment(_));
         let mut state = self.state.lock();
         state.ops.push(op);
         state.pushed += 1;
-        state.has_waiter |= ordered;
-        let (number, wake) = (state.pushed, state.idle || ordered || state.is_ready());
+        state.has_waiter |= is_awaited;
+        let (number, wake) = (state.pushed, state.idle || is_awaited || state.is_ready());
         state.idle = false;
         drop(state);
         if wake {
@@ -196,7 +200,7 @@ impl WriteQueue {
                 until = until.min(Instant::now() + WAITER_WINDOW);
             }
             state.until = Some(until);
-            if state.ops.len() >= PIECE_SIZE {
+            if state.ops.len() >= PIECE_OPERATIONS {
                 return until <= Instant::now();
             }
             state.gathering = true;
@@ -316,7 +320,8 @@ impl WriteQueue {
         *self.written.borrow()
     }
 
-    /// Waits until the operation `ticket` is on the disk; meanwhile the writer collects for a shorter time.
+    /// Waits until the operation `ticket` is on the disk; meanwhile the writer collects for a shorter time. Does not
+    /// return if the writer ends before that.
     pub(super) async fn wait_until_written(&self, ticket: u64) {
         self.shorten_window();
         self.written.subscribe().wait_for(|reached| *reached >= ticket).await.ok();
@@ -331,7 +336,8 @@ impl WriteQueue {
         reached.is_ok_and(|reached| *reached >= ticket)
     }
 
-    /// Records that the writer has ended and that no other writer replaces it.
+    /// Records that the writer has ended and that no other writer replaces it. Does nothing during a handover, because
+    /// another writer follows.
     pub(super) fn mark_writer_ended(&self) {
         if self.state.lock().handing_over {
             return;
@@ -375,7 +381,7 @@ impl WriteQueue {
         self.open.load(Ordering::Acquire)
     }
 
-    /// Returns the number of ledger entries after the last commit.
+    /// Returns the number of entries in the chain of this process after the last commit.
     pub(super) fn entry_count(&self) -> u64 {
         self.entries.load(Ordering::Acquire)
     }

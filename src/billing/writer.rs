@@ -1,8 +1,8 @@
 //! Writer thread of the ledger: operations become entries, entries become blocks, and a group of blocks is one commit
 //! ([`commit`]). If the store rejects a group, the group is retried with the same bytes until it is known to be
-//! committed, so that no entry is written twice or out of order. A group is changed in two cases only: the store will
-//! never accept some of its rows (`extra_rows`), or another gateway has used some of its names meanwhile ([`redraft`]),
-//! which proves that the group was not committed.
+//! committed, so that no entry is written twice or out of order. A group is changed in three cases only: the store will
+//! never accept some of its rows (`extra_rows`), another gateway has used some of its names meanwhile, or one of its
+//! conditions is not met ([`redraft`]). Each of the last two proves that the group was not committed.
 
 mod commit;
 mod fenced;
@@ -41,7 +41,7 @@ pub(super) struct WriterStart {
     pub(super) journaled: Option<JournaledOps>,
 }
 
-/// Starts the writer thread of the ledger.
+/// Starts the writer thread of the ledger. Returns a sentence for the operator if the thread cannot be started.
 pub(super) fn start_writer(
     store: Arc<LedgerStore>,
     queue: Arc<WriteQueue>,

@@ -65,7 +65,8 @@ fn nanoseconds(number: &str, factor: u128) -> Option<u128> {
     product.is_multiple_of(scale).then(|| product / scale)
 }
 
-/// Formats a duration in its shortest form.
+/// Formats a duration as a sum of units, such as `1m30s`, which [`parse_duration`] reads; a rest below a millisecond
+/// becomes a fraction in `ms`.
 pub fn format_duration(duration: Duration) -> String {
     let mut rest = duration.as_nanos();
     let mut text = String::new();
@@ -96,7 +97,7 @@ pub fn parse_size(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(factor)
 }
 
-/// Formats a size in its shortest exact form.
+/// Formats a size exactly, in the largest binary unit of which it is a multiple, such as `32MiB` or `1000B`.
 pub fn format_size(bytes: u64) -> String {
     UNITS_OF_SIZE
         .iter()

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const MAX_DIFFERENCE: u64 = 60;
 /// Maximum time between two reads of the reports, in seconds, for the reports to be compared. After a longer time,
 /// the database was probably unavailable, and a member may not have reported again since.
-const MAX_REPORT_AGE: u64 = 10;
+const MAX_READ_INTERVAL: u64 = 10;
 
 /// Times of the last reports, and the members whose clocks differ too much from this one's.
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ impl MemberClockMonitor {
         now: u64,
         reports: impl Iterator<Item = (u32, u64)>,
     ) -> Vec<(u32, u64)> {
-        let is_current = now.abs_diff(std::mem::replace(&mut self.exchanged_at, now)) <= MAX_REPORT_AGE;
+        let is_current = now.abs_diff(std::mem::replace(&mut self.exchanged_at, now)) <= MAX_READ_INTERVAL;
         let (mut found, mut reported) = (Vec::new(), BTreeMap::new());
         for (member, at) in reports {
             reported.insert(member, at);

@@ -48,6 +48,7 @@ struct SharedMember {
     /// journal.
     journal: std::path::PathBuf,
     incarnation: Mutex<Incarnation>,
+    /// Numbers of the live members in ascending order.
     live: Mutex<Arc<[u32]>>,
     observed: Mutex<ObservedPeers>,
     term: Mutex<LeaseTerm>,
@@ -173,13 +174,13 @@ impl FleetMember {
     }
 
     /// Returns true if this member does the work that only one member of a fleet does, such as the sweep of expired
-    /// files.
+    /// files; always true without a fleet.
     #[must_use]
     pub fn is_leader(&self) -> bool {
         self.0.as_ref().is_none_or(|member| member.live.lock().first() == Some(&member.id))
     }
 
-    /// Returns true if this member may spend its leases at `now`.
+    /// Returns true if this member may spend its leases at `now`; always true without a fleet.
     #[must_use]
     pub fn may_spend_leases(&self, now: Instant) -> bool {
         let Some(member) = &self.0 else { return true };

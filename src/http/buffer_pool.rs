@@ -24,7 +24,8 @@ pub struct BufferPool {
     free: Mutex<Vec<(Instant, BytesMut)>>,
 }
 
-/// Buffer in use. When the last reader drops its bytes, a sufficiently large buffer returns to the pool.
+/// Buffer in use. When the buffer, or the last reader of its bytes, is dropped, the buffer returns to the pool if it is
+/// large enough and the pool has space.
 #[derive(Debug, Default)]
 pub struct PooledBuffer {
     bytes: BytesMut,

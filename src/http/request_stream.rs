@@ -27,15 +27,15 @@ use tokio::time::{Instant, Sleep, sleep};
 const MAX_PREFETCHED_BYTES: usize = 16 << 10;
 /// Maximum number of further bytes that are read and discarded. The end of the connection can be detected only after
 /// these bytes are read.
-const DISCARD: usize = 64 << 20;
+const MAX_DISCARDED_BYTES: usize = 64 << 20;
 /// Maximum bytes per read after the end of a request.
-const PROBE: usize = 512;
+const PROBE_READ_BYTES: usize = 512;
 /// Size of the write buffer: smaller writes are joined with those before and after them.
-const JOIN: usize = 16 << 10;
+const WRITE_BUFFER_BYTES: usize = 16 << 10;
 /// Initial size of the write buffer: most heads with a short body fit.
-const USUAL_RESPONSE: usize = 4 << 10;
+const INITIAL_WRITE_BUFFER_BYTES: usize = 4 << 10;
 /// Maximum slices of one vectored write.
-const SLICES: usize = 8;
+const MAX_WRITE_SLICES: usize = 8;
 
 /// Framing state of a request's body: the part that has not arrived.
 #[derive(Debug)]
@@ -74,11 +74,11 @@ enum ClientSide {
 
 /// Interim response that distinguishes a half-closed connection from a closed one. Clients must accept any number of
 /// unrequested interim responses (RFC 9110 §15.2).
-const INTERIM: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
-/// Pause before the first check of a half-closed connection. Each further pause is twice as long, up to [`LAST_LOOK`].
-const FIRST_LOOK: Duration = Duration::from_millis(1);
+const INTERIM_RESPONSE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+/// Pause before the first check of a half-closed connection. Each further pause is twice as long, up to [`PAUSE_CAP`].
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
 /// Maximum pause between two checks of a half-closed connection.
-const LAST_LOOK: Duration = Duration::from_secs(1);
+const PAUSE_CAP: Duration = Duration::from_secs(1);
 
 /// State of the probe: an interim response that shows if a client that closed its sending side still waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,14 +140,15 @@ impl RequestStream {
         (stream, received)
     }
 
-    /// Reads bytes after the request: stores the first ones, and discards the others. Ready only when the connection
-    /// has ended. A client that has only closed its sending side may still wait for the response (RFC 9112 §9.6).
-    fn poll_behind(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        while self.discarded < DISCARD {
+    /// Reads bytes after the request: stores the first ones, and discards the others. Ready when the connection has
+    /// ended, or when the client has closed its sending side and cannot be probed: it may still wait for the response
+    /// (RFC 9112 §9.6), but only a probe could show that.
+    fn poll_after_request(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        while self.discarded < MAX_DISCARDED_BYTES {
             if let ClientSide::HalfClosed { .. } = self.client {
                 return self.poll_half_closed(cx);
             }
-            let mut bytes = [0; PROBE];
+            let mut bytes = [0; PROBE_READ_BYTES];
             let mut piece = ReadBuf::new(&mut bytes);
             let Some(stream) = &mut self.stream else { return Poll::Ready(Ok(())) };
             ready!(Pin::new(stream).poll_read(cx, &mut piece))?;
@@ -176,12 +177,12 @@ impl RequestStream {
             return false;
         }
         if probe == InterimProbe::Allowed {
-            let wrote = Pin::new(&mut *stream).poll_write(cx, INTERIM);
-            if !matches!(wrote, Poll::Ready(Ok(wrote)) if wrote == INTERIM.len()) {
+            let wrote = Pin::new(&mut *stream).poll_write(cx, INTERIM_RESPONSE);
+            if !matches!(wrote, Poll::Ready(Ok(wrote)) if wrote == INTERIM_RESPONSE.len()) {
                 return false;
             }
         }
-        self.client = ClientSide::HalfClosed { look: Box::pin(sleep(FIRST_LOOK)), pause: FIRST_LOOK };
+        self.client = ClientSide::HalfClosed { look: Box::pin(sleep(FIRST_PAUSE)), pause: FIRST_PAUSE };
         true
     }
 
@@ -195,7 +196,7 @@ impl RequestStream {
             if BufferedSocket::was_reset(stream) != Some(false) {
                 return Poll::Ready(Ok(()));
             }
-            *pause = (*pause * 2).min(LAST_LOOK);
+            *pause = (*pause * 2).min(PAUSE_CAP);
             look.as_mut().reset(Instant::now() + *pause);
         }
     }
@@ -219,6 +220,7 @@ impl RequestStream {
         })
     }
 
+    /// Sends the buffered bytes, and frees the buffer.
     fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         let Some(stream) = &mut self.stream else { return Poll::Ready(Err(ErrorKind::NotConnected.into())) };
         while !self.out.is_empty() {
@@ -286,7 +288,7 @@ impl AsyncRead for RequestStream {
         let Some(stream) = &mut this.stream else { return Poll::Ready(Ok(())) };
         let before = buf.filled().len();
         match &this.body {
-            FramingState::Complete => return this.poll_behind(cx),
+            FramingState::Complete => return this.poll_after_request(cx),
             FramingState::Malformed => return Poll::Ready(Err(ErrorKind::InvalidData.into())),
             // The read is limited to the body, so that bytes of the next request stay in the socket.
             FramingState::Length(left) => ready!(Pin::new(&mut stream.take(*left)).poll_read(cx, buf))?,
@@ -319,9 +321,9 @@ impl AsyncWrite for RequestStream {
         if !this.connection.admitted.load(Ordering::Relaxed) {
             return Poll::Ready(Ok(length));
         }
-        if this.out.len() + length <= JOIN {
+        if this.out.len() + length <= WRITE_BUFFER_BYTES {
             if this.out.capacity() == 0 {
-                this.out.reserve(USUAL_RESPONSE);
+                this.out.reserve(INITIAL_WRITE_BUFFER_BYTES);
             }
             slices.iter().for_each(|slice| this.out.extend_from_slice(slice));
             return Poll::Ready(Ok(length));
@@ -330,7 +332,7 @@ impl AsyncWrite for RequestStream {
             let Some(stream) = &mut this.stream else {
                 return Poll::Ready(Err(ErrorKind::NotConnected.into()));
             };
-            let mut all = [IoSlice::new(&[]); SLICES];
+            let mut all = [IoSlice::new(&[]); MAX_WRITE_SLICES];
             let from = std::iter::once(&*this.out).chain(slices.iter().map(|slice| &**slice));
             let count = all.iter_mut().zip(from).map(|(slot, slice)| *slot = IoSlice::new(slice)).count();
             let slots = all.get(..count).unwrap_or_default();

@@ -102,8 +102,8 @@ pub fn load_listener_tls_configs(settings: &Settings) -> Result<ListenerTlsConfi
 }
 
 /// Validates the files of certificates and keys that the configuration names: those of the listeners, of OpenID Connect
-/// and of the providers. Returns a warning for each expired certificate, which is not an error of the configuration.
-/// `now` is in Unix seconds.
+/// and of the providers. Returns a warning for each expired certificate of a listener or a provider. An expired
+/// certificate is not an error of the configuration. `now` is in Unix seconds.
 ///
 /// # Errors
 /// Returns a sentence for each file that cannot be used.
@@ -211,6 +211,7 @@ pub fn read_root_certificates(path: &Path) -> Result<RootCertStore, String> {
     if roots.is_empty() { Err(unusable(&"it contains no certificate")) } else { Ok(roots) }
 }
 
+/// Returns the end of validity of the leaf certificate, in Unix seconds; `None` if the certificate cannot be parsed.
 fn expiry(certified: &CertifiedKey) -> Option<i64> {
     let leaf = certified.cert.first()?;
     let (_, read) = X509Certificate::from_der(leaf).ok()?;

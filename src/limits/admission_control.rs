@@ -234,7 +234,8 @@ struct QueueTicket<'o> {
 impl Drop for QueueTicket<'_> {
     fn drop(&mut self) {
         self.admission.queue.lock().cancel(self.account, self.number);
-        // Closing the channel drops a permit that was already granted, and prevents that a permit is granted later.
+        // A permit that is sent from now on returns to its sender; a permit that was already sent is dropped with the
+        // channel.
         self.receiver.close();
     }
 }

@@ -199,7 +199,8 @@ impl Drop for PermitWaiter<'_> {
             queue.requests.remove(self.account, self.ticket);
         }
         drop(queue);
-        // Closing the channel drops a permit that was already granted, and prevents that a permit is granted later.
+        // A permit that is sent from now on returns to its sender; a permit that was already sent is dropped with the
+        // channel.
         self.receiver.close();
     }
 }

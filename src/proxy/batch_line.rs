@@ -93,8 +93,8 @@ pub(crate) enum LineCompletion<'a> {
     Cancelled,
 }
 
-/// Reports the end of a line to the batch. If the line yielded or was interrupted, and so runs again later, its
-/// access record states this too.
+/// Reports the end of a line to the batch. If the line yielded (also to wait for held funds) or was interrupted, and so
+/// runs again later, its access record states this too.
 pub(crate) fn report_line_end(
     line: &LineDownstream,
     state: &mut ExchangeState,

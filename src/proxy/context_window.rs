@@ -44,7 +44,8 @@ pub enum WindowFit {
     Full,
     /// The request fits only with a reduced length of the answer.
     Truncated,
-    /// Input alone does not fit.
+    /// The input does not fit together with one token of the answer; with `max_tokens: 0`, the input alone does not
+    /// fit.
     TooLong,
 }
 
@@ -242,9 +243,10 @@ pub fn requested_output_tokens(ask: &InferenceRequest, offer: &OfferState) -> Op
 }
 
 /// Returns the output budget if a window leaves fewer than `wanted` tokens after the prompt; `None` if `wanted` fits,
-/// or if no tokens are left. An estimate of a prompt that almost fills the window may leave a tenth of the
-/// tokens that are really left, or none; the answer would be truncated. In that case the largest possible number is
-/// requested, and the provider refuses it if it does not fit.
+/// or if no tokens are left. An estimate may be far too high: of a prompt that almost fills the window, it may leave a
+/// tenth of the tokens that are really left, or none, and the answer would be truncated. So if the estimate leaves less
+/// than three quarters of what the minimum count of the prompt leaves, the latter number is requested, at most
+/// `wanted`; the provider refuses it if it does not fit.
 pub fn limited_output_budget(window: u64, count: &TokenCount, wanted: u64) -> Option<OutputTokenBudget> {
     let left = window.saturating_sub(count.tokens);
     if wanted <= left {
@@ -316,7 +318,8 @@ const fn estimate_limit(wide: u64) -> u64 {
     (exact_limit(wide) / 5).saturating_add(1).saturating_mul(8)
 }
 
-/// Estimates the number of tokens; the result is not lower than the real number.
+/// Estimates the number of tokens. Up to [`estimate_limit`], at which the estimate stops, the result is not lower than
+/// the real number.
 async fn estimate_tokens(
     counting: &TokenCountContext,
     ask: &InferenceRequest,

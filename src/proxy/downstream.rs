@@ -27,9 +27,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 /// Maximum size in bytes of an unread request body that is discarded so that the connection can serve another request.
-const DISCARDED: usize = 16 << 10;
+const MAX_DISCARDED_BODY: usize = 16 << 10;
 /// Divisor of the number of bytes that a direct read charges to the read budget, so that a poll reads about 512 KiB.
-const DIRECT_READ_SHARE: usize = 16;
+const DIRECT_READ_DIVISOR: usize = 16;
 
 /// Session of an exchange, and the origin of its request.
 pub struct Downstream<'a> {
@@ -102,8 +102,8 @@ impl Downstream<'_> {
         self.session.req_header().headers.get(name).map(HeaderValue::as_bytes)
     }
 
-    /// Returns the value of the first header field with this name, given in lower case, which is no constant of the
-    /// `http` crate. A request has few fields, so that comparing their names costs less than the hash of another name.
+    /// Returns the value of the first header field with this name (lower case), which is not a constant of the `http`
+    /// crate. As a request has few fields, comparing their names costs less than hashing the name.
     #[must_use]
     pub fn custom_header_field(&self, name: &str) -> Option<&[u8]> {
         self.header_fields().find(|(found, _)| *found == name).map(|(_, value)| value)
@@ -176,7 +176,7 @@ impl Downstream<'_> {
             let ended = poll_fn(|cx| connection.poll_body_into(body, || read.as_mut().poll(cx))).await;
             let count = body.len() - before;
             // A read costs only the copy by the kernel. So a poll may read more bytes here than with a decoder.
-            read_budget::charge_bytes(count / DIRECT_READ_SHARE);
+            read_budget::charge_bytes(count / DIRECT_READ_DIVISOR);
             return match ended {
                 None => Ok(count),
                 Some(ended) => Err(ended.map_or_else(failed, |_| ErrorKind::BrokenPipe.into())),
@@ -271,7 +271,7 @@ impl Downstream<'_> {
     async fn discard_body(&mut self) {
         let length = self.session.get_header_bytes(header::CONTENT_LENGTH);
         let length = std::str::from_utf8(length).ok().and_then(|length| length.parse::<usize>().ok());
-        if self.session.as_http1().is_none() || length.is_none_or(|length| length > DISCARDED) {
+        if self.session.as_http1().is_none() || length.is_none_or(|length| length > MAX_DISCARDED_BODY) {
             return;
         }
         while !self.session.is_body_done() {

@@ -181,14 +181,14 @@ fn mark_first(candidates: &mut [ExplainedCandidate]) {
         .iter()
         .map(|one| (one.explained.is_tied_for_first, (one.fit, one.has_unmeasured_speed)))
         .collect();
-    for (one, shares) in candidates.iter_mut().zip(tied_first_ranks(&ties)) {
+    for (one, shares) in candidates.iter_mut().zip(tied_first_flags(&ties)) {
         one.explained.is_tied_for_first = shares;
     }
 }
 
 /// Returns one flag per candidate, in their order: true if it shares the first place. `ties` has for each candidate
 /// whether its score ties with the best one, and its group. A single candidate in the first place does not share it.
-fn tied_first_ranks<G: Copy + PartialEq>(ties: &[(bool, G)]) -> Vec<bool> {
+fn tied_first_flags<G: Copy + PartialEq>(ties: &[(bool, G)]) -> Vec<bool> {
     let group = ties.first().filter(|(is_tied, _)| *is_tied).map(|(_, group)| *group);
     let shares: Vec<bool> = ties.iter().map(|(is_tied, of)| *is_tied && Some(*of) == group).collect();
     let count = shares.iter().filter(|shares| **shares).count();
@@ -209,7 +209,7 @@ mod tests {
             (vec![(true, 0)], vec![false]),
             (Vec::new(), Vec::new()),
         ] {
-            assert_eq!(tied_first_ranks(&ties), expected, "{ties:?}");
+            assert_eq!(tied_first_flags(&ties), expected, "{ties:?}");
         }
     }
 }

@@ -17,9 +17,9 @@ const MAX_DASHBOARD_REQUESTS: usize = 4;
 /// Maximum time for which a request waits until it may use the store.
 const PERMIT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Listener whose requests use the store.
+/// Listener whose requests share permits for the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StoreClient {
+pub enum StorePermitGroup {
     /// Admin listener, with the operators' console.
     Admin,
     /// Dashboard of the account holders.
@@ -63,10 +63,13 @@ impl AdminRequestTracker {
     ///
     /// # Errors
     /// Returns a 503 if other requests use the store for too long.
-    pub async fn acquire_store_permit(&self, client: StoreClient) -> Result<OwnedSemaphorePermit, ApiError> {
+    pub async fn acquire_store_permit(
+        &self,
+        client: StorePermitGroup,
+    ) -> Result<OwnedSemaphorePermit, ApiError> {
         let permits = match client {
-            StoreClient::Admin => &self.store_permits,
-            StoreClient::Dashboard => &self.dashboard_permits,
+            StorePermitGroup::Admin => &self.store_permits,
+            StorePermitGroup::Dashboard => &self.dashboard_permits,
         };
         let acquired = timeout(PERMIT_TIMEOUT, permits.clone().acquire_owned()).await;
         // The semaphores are never closed.

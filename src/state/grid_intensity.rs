@@ -33,7 +33,7 @@ pub fn grid_zone_of<'a>(live: &ConfigSnapshot, provider: &'a Provider) -> &'a st
 }
 
 /// Returns the configured intensity at a provider for an hour (number of hours since 1970): the forecast, else the
-/// usual value of that hour, else the mean of the year.
+/// typical value of that hour, else the mean of the year.
 pub fn configured_intensity(live: &ConfigSnapshot, provider: &Provider, hour: u64) -> IntensityRecord {
     let zone = live.settings.grid.zones.get(grid_zone_of(live, provider));
     zone.and_then(|zone| zone.intensity_at(hour)).unwrap_or_else(|| IntensityRecord {

@@ -201,8 +201,9 @@ fn collect_rows<E, R>(
     rows
 }
 
-/// Returns true if the stamp of a row differs from the stamp at its last write, and records the row as written. If
-/// the store then fails to write the row, the row is written only after its next change.
+/// Returns true if the revision of the statistics (`stamp`) differs from that of the last written row, and records the
+/// row as written. Returns false for revision 0, which has no measurements. If the store then fails to write the row,
+/// the row is written only after its next change.
 fn mark_if_changed(written_stamp: &AtomicU64, stamp: u64) -> bool {
     stamp != 0 && written_stamp.swap(stamp, Ordering::Relaxed) != stamp
 }

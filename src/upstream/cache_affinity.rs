@@ -105,7 +105,7 @@ impl CacheAffinity {
             price: estimate_price(self.discount, 0.0, cached, 0),
             seconds: seconds.max(0.0),
             energy: self.joules.map_or(0.0, |(input, write)| {
-                let saved = input * UNCACHED_SHARE * cached as f64;
+                let saved = input * CACHE_HIT_ENERGY_SAVING * cached as f64;
                 let all = input * prompt as f64 + write * output as f64;
                 if all > 0.0 { saved / all } else { 0.0 }
             }),
@@ -132,4 +132,4 @@ impl CacheAffinity {
 }
 
 /// Share of a token's energy that is saved if the token is read from the cache.
-const UNCACHED_SHARE: f64 = 0.9;
+const CACHE_HIT_ENERGY_SAVING: f64 = 0.9;

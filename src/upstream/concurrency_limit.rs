@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 /// Divisor of the limit: batch work leaves one fifth of the permits to interactive requests.
-const BATCH_FREE_SHARE: u32 = 5;
+const BATCH_FREE_DIVISOR: u32 = 5;
 
 /// Value of `limit` without a configured limit.
 const NO_LIMIT: u32 = u32::MAX;
@@ -226,7 +226,7 @@ impl ConcurrencyLimit {
     fn try_increment_for_batch(&self, queues: &WaitQueues, line: bool) -> bool {
         match self.limit() {
             Some(concurrency) => {
-                let max_waiting = (concurrency - concurrency / BATCH_FREE_SHARE).max(1);
+                let max_waiting = (concurrency - concurrency / BATCH_FREE_DIVISOR).max(1);
                 // Permits for which interactive requests are waiting count as taken, so batch work does not get them.
                 let interactive = u32::try_from(queues.interactive.len()).unwrap_or(u32::MAX);
                 max_waiting > interactive && self.try_increment(Some(max_waiting - interactive))

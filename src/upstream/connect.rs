@@ -5,7 +5,7 @@
 mod tests;
 
 use super::connection_pool::{ConnectionPool, ConnectionPools, IDLE_TIMEOUT};
-use super::idle_pool::IdleShardIndex;
+use super::idle_pool::LocalPoolIndex;
 use super::upstream_exchange::UpstreamExchange;
 use crate::config::settings::{BaseUrl, HttpVersion, Provider, TlsVersion};
 use crate::net::buffered_stream::BufferedSocket;
@@ -245,7 +245,7 @@ impl UpstreamRoute {
         Ok(UpstreamExchange::from_http1_stream(
             stream,
             false,
-            IdleShardIndex::of_current_thread(),
+            LocalPoolIndex::of_current_thread(),
             peer,
             pool,
         ))
@@ -275,7 +275,7 @@ async fn connect_with_alpn(
             return Ok(UpstreamExchange::from_http1_stream(
                 stream,
                 false,
-                IdleShardIndex::of_current_thread(),
+                LocalPoolIndex::of_current_thread(),
                 peer,
                 pool,
             ));

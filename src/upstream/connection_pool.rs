@@ -3,7 +3,7 @@
 
 use super::connect::ResolvedPeer;
 use super::frames::FrameCountingStream;
-use super::idle_pool::{IdlePool, IdleShardIndex};
+use super::idle_pool::{IdlePool, LocalPoolIndex};
 use super::pem_copy::PemCopy;
 use crate::config::settings::{Provider, TlsVersion};
 use pingora_core::connectors::http::v2::{Connector, H2HandshakeSettings, handshake};
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Maximum number of idle connections of a pool, for all its providers together.
-const MAX_IDLE: usize = 1024;
+const MAX_IDLE_CONNECTIONS: usize = 1024;
 /// Maximum idle time of a connection.
 pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -82,19 +82,19 @@ impl ConnectionPool {
         Arc::new(Self {
             h2: Connector::new(Some(options(files))),
             connector: TransportConnector::new(Some(options(files))),
-            idle: IdlePool::new(MAX_IDLE, IDLE_TIMEOUT),
+            idle: IdlePool::new(MAX_IDLE_CONNECTIONS, IDLE_TIMEOUT),
         })
     }
 
     /// Takes an idle HTTP/1.1 connection to this peer from the pool; `None` if there is none, or if this thread is to
-    /// open its own connection, because it has taken several from other threads. Also returns the index of the part of
-    /// the pool to which the connection has to be returned.
-    pub(super) fn take_idle(&self, peer: &ResolvedPeer) -> Option<(Stream, IdleShardIndex)> {
+    /// open its own connection, because it has taken several from other threads. Also returns the index of the local
+    /// pool to which the connection has to be returned.
+    pub(super) fn take_idle(&self, peer: &ResolvedPeer) -> Option<(Stream, LocalPoolIndex)> {
         self.idle.take(peer.key)
     }
 
     /// Returns an idle HTTP/1.1 connection to the pool.
-    pub(super) fn put_idle(&self, peer: &ResolvedPeer, stream: Stream, owner: IdleShardIndex) {
+    pub(super) fn put_idle(&self, peer: &ResolvedPeer, stream: Stream, owner: LocalPoolIndex) {
         self.idle.put(peer.key, stream, owner);
     }
 
@@ -167,7 +167,7 @@ impl ConnectionPools {
 }
 
 fn options(files: &TlsFiles) -> ConnectorOptions {
-    let mut options = ConnectorOptions::new(MAX_IDLE);
+    let mut options = ConnectorOptions::new(MAX_IDLE_CONNECTIONS);
     options.ca_file = files.roots.as_ref().map(PemCopy::path);
     options.cert_key_file = files.client.as_ref().map(|(certificate, key)| (certificate.path(), key.path()));
     options

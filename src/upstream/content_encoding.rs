@@ -5,8 +5,9 @@ use bytes::Bytes;
 use flate2::write::{MultiGzDecoder, ZlibDecoder};
 use std::io::Write;
 
-/// Maximum decoded size of one chunk, in bytes. Callers apply their size limits only to decoded bytes.
-const DECODE_CHUNK: usize = 8 << 20;
+/// Maximum decoded size of one chunk, in bytes. Callers can check their own limits only after the chunk has been
+/// decoded.
+const MAX_DECODED_CHUNK_BYTES: usize = 8 << 20;
 
 /// Error of a body that cannot be decoded.
 #[derive(Debug, PartialEq, Eq)]
@@ -36,7 +37,7 @@ impl ContentDecoder {
     /// # Errors
     /// Returns an error if the encoding is not supported.
     pub fn new(encoding: &[u8], cap: usize) -> Result<Self, DecodeError> {
-        let cap = cap.min(DECODE_CHUNK);
+        let cap = cap.min(MAX_DECODED_CHUNK_BYTES);
         match encoding.to_ascii_lowercase().trim_ascii() {
             b"" | b"identity" => Ok(Self::Identity),
             b"gzip" | b"x-gzip" => Ok(Self::Gzip(Box::new(MultiGzDecoder::new(Vec::new())), cap)),

@@ -17,13 +17,21 @@ const LOG_INTERVAL: Duration = Duration::from_secs(300);
 /// Category of failures of a provider or of one of its offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FailureCategory {
+    /// The connection or the TLS handshake failed.
     Unreachable,
+    /// The provider refused the gateway's key (status 401 or 403).
     Key,
+    /// The provider does not know the model name or the path (status 404).
     Name,
+    /// The provider requires a payment (status 402).
     Unpaid,
+    /// The gateway exceeded its quota at the provider (status 429).
     Exhausted,
+    /// The provider sent nothing before a timeout of the gateway.
     Silent,
+    /// The provider answered with the status of a timeout.
     TimedOut,
+    /// Any other failure of the provider: an error status, a reset, or a malformed or truncated response.
     Failing,
 }
 

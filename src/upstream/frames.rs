@@ -38,8 +38,9 @@ const FRAME_RST_STREAM: u8 = 3;
 #[derive(Debug)]
 pub(super) struct FrameCountingStream {
     stream: Stream,
+    /// Parser of the frame headers that the provider sends.
     read: FrameHeaderParser,
-    count_written: FrameHeaderParser,
+    write_parser: FrameHeaderParser,
     count: FrameCounter,
 }
 
@@ -61,15 +62,15 @@ struct FrameCounter {
 impl FrameCountingStream {
     /// Wraps a connection on which nothing was sent yet.
     pub(super) fn new(stream: Stream) -> Self {
-        let (read, count_written) =
+        let (read, write_parser) =
             (FrameHeaderParser::for_server_bytes(), FrameHeaderParser::for_client_bytes());
-        Self { stream, read, count_written, count: FrameCounter::new() }
+        Self { stream, read, write_parser, count: FrameCounter::new() }
     }
 
     fn wrote(&mut self, bytes: &[u8]) {
         let count = &mut self.count;
         count.written += bytes.len() as u64;
-        self.count_written.push(bytes, |head| count.count_sent(head));
+        self.write_parser.push(bytes, |head| count.count_sent(head));
     }
 }
 

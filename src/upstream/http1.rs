@@ -54,10 +54,14 @@ pub struct Http1Exchange {
     read_timeout: Option<Duration>,
 }
 
+/// State of the body of the last response head.
 enum BodyReader {
+    /// Body of a known length, with the number of bytes that were not read yet.
     Left(u64),
     Chunked(ChunkDecoder),
+    /// Body that ends with the connection.
     Close,
+    /// Body that was read to its end, or no body.
     Over,
 }
 

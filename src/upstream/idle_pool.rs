@@ -1,4 +1,4 @@
-//! Pool of idle HTTP/1.1 connections to providers, divided into one pool per thread. A connection belongs to the
+//! Pool of idle HTTP/1.1 connections to providers, divided into one local pool per thread. A connection belongs to the
 //! thread that opened it, because the runtime of that thread polls its socket. A thread first takes connections from
 //! its own pool. If it takes a connection of another thread, the connection is later returned to the pool of that
 //! thread. Using such a connection wakes the other thread. Therefore a thread opens its own connection after it has
@@ -18,34 +18,34 @@ use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, ReadBuf};
 
-/// Maximum number of thread pools; if there are more threads, some share a pool.
-const MAX_THREAD_POOLS: usize = 64;
+/// Maximum number of local pools; if there are more threads, some share a local pool.
+const MAX_LOCAL_POOLS: usize = 64;
 /// Number of connections that a thread takes from other threads before it opens its own connection.
 const MAX_FOREIGN_TAKES: u32 = 8;
 
-/// Idle connections by peer key, in one pool per thread.
+/// Idle connections by peer key, in one local pool per thread.
 pub struct IdlePool {
-    thread_pools: Vec<Mutex<ThreadPool>>,
-    /// Number of connections in all thread pools.
+    local_pools: Vec<Mutex<LocalPool>>,
+    /// Number of connections in all local pools.
     idle_count: AtomicUsize,
     max_connections: usize,
     /// Maximum idle time of a pooled connection.
     max_idle: Duration,
 }
 
-/// Index of the pool of the thread that polls a connection's socket.
+/// Index of the local pool of the thread that polls a connection's socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct IdleShardIndex(usize);
+pub struct LocalPoolIndex(usize);
 
-impl IdleShardIndex {
+impl LocalPoolIndex {
     /// Returns the index of the current thread's pool.
     pub fn of_current_thread() -> Self {
-        Self(own_pool_index())
+        Self(local_pool_index())
     }
 }
 
 #[derive(Default)]
-struct ThreadPool {
+struct LocalPool {
     connections: HashMap<u64, Vec<IdleConnection>, ahash::RandomState>,
     /// Number of connections that were taken from other threads since this thread last had to open a connection.
     foreign_takes: u32,
@@ -59,37 +59,37 @@ struct IdleConnection {
 impl IdlePool {
     /// Creates an empty pool for up to `max_connections` connections, each idle for up to `max_idle`.
     pub fn new(max_connections: usize, max_idle: Duration) -> Self {
-        let thread_pools = (0..MAX_THREAD_POOLS).map(|_| Mutex::default()).collect();
-        Self { thread_pools, idle_count: AtomicUsize::new(0), max_connections, max_idle }
+        let local_pools = (0..MAX_LOCAL_POOLS).map(|_| Mutex::default()).collect();
+        Self { local_pools, idle_count: AtomicUsize::new(0), max_connections, max_idle }
     }
 
     /// Takes the usable connection with this key that became idle last, with the index of the pool to which it has to
     /// be returned; `None` if there is none, or if this thread is to open its own connection, because it has taken
     /// several from other threads.
-    pub fn take(&self, key: u64) -> Option<(Stream, IdleShardIndex)> {
+    pub fn take(&self, key: u64) -> Option<(Stream, LocalPoolIndex)> {
         if self.idle_count.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        let own = own_pool_index();
-        let thread_pool = self.thread_pools.get(own)?;
-        if let Some(stream) = self.take_from(thread_pool, key) {
-            return Some((stream, IdleShardIndex(own)));
+        let own = local_pool_index();
+        let local_pool = self.local_pools.get(own)?;
+        if let Some(stream) = self.take_from(local_pool, key) {
+            return Some((stream, LocalPoolIndex(own)));
         }
-        if thread_pool.lock().foreign_takes >= MAX_FOREIGN_TAKES {
-            thread_pool.lock().foreign_takes = 0;
+        if local_pool.lock().foreign_takes >= MAX_FOREIGN_TAKES {
+            local_pool.lock().foreign_takes = 0;
             return None;
         }
-        let others = self.thread_pools.iter().enumerate().filter(|(index, _)| *index != own);
+        let others = self.local_pools.iter().enumerate().filter(|(index, _)| *index != own);
         let (stream, index) = others
             .into_iter()
-            .find_map(|(index, thread_pool)| Some((self.take_from(thread_pool, key)?, index)))?;
-        thread_pool.lock().foreign_takes += 1;
-        Some((stream, IdleShardIndex(index)))
+            .find_map(|(index, local_pool)| Some((self.take_from(local_pool, key)?, index)))?;
+        local_pool.lock().foreign_takes += 1;
+        Some((stream, LocalPoolIndex(index)))
     }
 
-    fn take_from(&self, thread_pool: &Mutex<ThreadPool>, key: u64) -> Option<Stream> {
+    fn take_from(&self, local_pool: &Mutex<LocalPool>, key: u64) -> Option<Stream> {
         loop {
-            let mut connection = thread_pool.lock().connections.get_mut(&key)?.pop()?;
+            let mut connection = local_pool.lock().connections.get_mut(&key)?.pop()?;
             self.idle_count.fetch_sub(1, Ordering::Relaxed);
             if clock::cached_now().saturating_duration_since(connection.since) < self.max_idle
                 && is_connection_idle(&mut connection.stream)
@@ -100,13 +100,13 @@ impl IdlePool {
     }
 
     /// Stores an idle connection; drops it if the pool is full.
-    pub fn put(&self, key: u64, stream: Stream, owner: IdleShardIndex) {
+    pub fn put(&self, key: u64, stream: Stream, owner: LocalPoolIndex) {
         if self.idle_count.fetch_add(1, Ordering::Relaxed) >= self.max_connections {
             self.idle_count.fetch_sub(1, Ordering::Relaxed);
             return;
         }
-        let Some(thread_pool) = self.thread_pools.get(owner.0) else { return };
-        thread_pool
+        let Some(local_pool) = self.local_pools.get(owner.0) else { return };
+        local_pool
             .lock()
             .connections
             .entry(key)
@@ -117,9 +117,9 @@ impl IdlePool {
     /// Drops connections that were idle for too long, or that the provider has closed. Blocks briefly. It must not run
     /// inside an async task, because the cooperative budget of the task could hide that a connection is closed.
     pub fn sweep(&self) {
-        for thread_pool in &self.thread_pools {
+        for local_pool in &self.local_pools {
             let mut gone = Vec::new();
-            thread_pool.lock().connections.retain(|_, all| {
+            local_pool.lock().connections.retain(|_, all| {
                 let is_usable = |connection: &mut IdleConnection| {
                     clock::cached_now().saturating_duration_since(connection.since) < self.max_idle
                         && is_connection_idle(&mut connection.stream)
@@ -142,12 +142,12 @@ fn is_connection_idle(stream: &mut Stream) -> bool {
 }
 
 /// Returns the index of the current thread's pool.
-fn own_pool_index() -> usize {
+fn local_pool_index() -> usize {
     static THREADS: AtomicUsize = AtomicUsize::new(0);
     thread_local!(static OWN: Cell<Option<usize>> = const { Cell::new(None) });
     OWN.with(|own| {
         own.get().unwrap_or_else(|| {
-            let index = THREADS.fetch_add(1, Ordering::Relaxed) % MAX_THREAD_POOLS;
+            let index = THREADS.fetch_add(1, Ordering::Relaxed) % MAX_LOCAL_POOLS;
             own.set(Some(index));
             index
         })
@@ -165,7 +165,7 @@ mod tests {
     /// Stores an idle connection in the current thread's pool. Returns the provider's end.
     fn put_idle(idle: &IdlePool, key: u64) -> DuplexStream {
         let (gateway_end, provider_end) = duplex(64);
-        idle.put(key, Box::new(gateway_end), IdleShardIndex::of_current_thread());
+        idle.put(key, Box::new(gateway_end), LocalPoolIndex::of_current_thread());
         provider_end
     }
 
@@ -215,9 +215,9 @@ mod tests {
     async fn borrowed_connections_return_to_their_thread_and_borrowing_is_bounded() {
         let idle = IdlePool::new(8, LONG);
         let (_provider_end, owner) = std::thread::scope(|scope| {
-            scope.spawn(|| (put_idle(&idle, 1), IdleShardIndex::of_current_thread())).join().unwrap()
+            scope.spawn(|| (put_idle(&idle, 1), LocalPoolIndex::of_current_thread())).join().unwrap()
         });
-        assert_ne!(owner, IdleShardIndex::of_current_thread());
+        assert_ne!(owner, LocalPoolIndex::of_current_thread());
         for _ in 0..MAX_FOREIGN_TAKES {
             let (stream, from) = idle.take(1).unwrap();
             assert_eq!(from, owner);
@@ -225,7 +225,7 @@ mod tests {
         }
         assert!(idle.take(1).is_none(), "the thread has to open a connection");
         let _own = put_idle(&idle, 1);
-        assert_eq!(idle.take(1).unwrap().1, IdleShardIndex::of_current_thread());
+        assert_eq!(idle.take(1).unwrap().1, LocalPoolIndex::of_current_thread());
         assert_eq!(idle.take(1).unwrap().1, owner);
     }
 }

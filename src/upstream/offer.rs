@@ -68,7 +68,10 @@ pub struct OfferState {
     /// Number of attempts at the offer, shown in its status.
     pub attempts: Arc<AtomicU64>,
     in_flight: Arc<AtomicU32>,
+    /// Input and output price in EUR per million tokens; of images and audio, the output price is in EUR per image or
+    /// minute. 0 for a price that is not configured.
     price: (f64, f64),
+    /// Carbon intensity of the grid in g CO2e per kWh, and the renewable share (0 to 1) by which `:eco` ranks offers.
     grid_factors: (f64, f64),
     heads: Vec<(Dialect, RequestHead)>,
     adapter_head: Option<RequestHead>,

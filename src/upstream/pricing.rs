@@ -99,8 +99,8 @@ impl OfferPricing {
         }
     }
 
-    /// Returns the tariff version that is valid at a time, Unix seconds; `None` if the first version is valid only
-    /// later.
+    /// Returns the tariff version that is valid at a time, Unix seconds. The result is never `None`, because the first
+    /// version is valid from the Unix second 0.
     fn tariff_at(&self, at: u64) -> Option<&TariffVersion> {
         self.rates.iter().rev().find(|rate| rate.from <= at)
     }

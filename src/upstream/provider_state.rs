@@ -50,6 +50,7 @@ pub struct ProviderState {
     pub(super) check_failure: Arc<Mutex<Option<UpstreamErrorKind>>>,
     /// Log throttles for failures of the provider.
     pub(super) failure_logs: Arc<FailureLogs>,
+    /// Time of the steady clock from which on the next health check is due.
     pub(super) next_check: Mutex<Duration>,
     /// Limit on concurrent requests to the provider.
     pub concurrency: Arc<ConcurrencyLimit>,

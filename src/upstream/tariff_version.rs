@@ -57,7 +57,7 @@ impl TariffVersion {
         NONE.get_or_init(|| Self {
             from: 0,
             tariff: Tariff::default(),
-            terms: Arc::new(interned_terms("{}".to_owned())),
+            terms: Arc::new(terms_with_id("{}".to_owned())),
             integer_estimate: None,
         })
     }
@@ -169,10 +169,10 @@ fn format_terms(from: u64, tariff: &Tariff, offer: &OfferSettings, eur_per_credi
         methodology: METHODOLOGY_VERSION,
     };
     // Structures of texts and numbers can always be serialized.
-    interned_terms(serde_json::to_string(&terms).unwrap_or_default())
+    terms_with_id(serde_json::to_string(&terms).unwrap_or_default())
 }
 
-fn interned_terms(text: String) -> SaleTerms {
+fn terms_with_id(text: String) -> SaleTerms {
     let hash = Sha256::digest(text.as_bytes());
     SaleTerms { id: hex::encode(hash.iter().take(8)).into(), text: text.into() }
 }

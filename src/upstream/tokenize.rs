@@ -23,7 +23,8 @@ use tokio::time::timeout_at;
 
 /// Time limit of a count, for all engines of a model together.
 const COUNT_TIMEOUT: Duration = Duration::from_secs(1);
-/// Size in bytes above which a prompt is so long that a timeout does not count as a failure of the engine.
+/// Size in bytes of a request body above which the prompt is so long that a timeout does not count as a failure of the
+/// engine.
 const LONG_PROMPT: usize = 1 << 20;
 /// Minimum time that an engine must have had for its answer, so that a timeout counts as its failure.
 const FAIR_TIMEOUT: Duration = Duration::from_millis(500);

@@ -4,7 +4,7 @@
 use super::connect::ResolvedPeer;
 use super::connection_pool::ConnectionPool;
 use super::http1::{Http1Exchange, TransportError};
-use super::idle_pool::IdleShardIndex;
+use super::idle_pool::LocalPoolIndex;
 use super::offer::RequestHead;
 use super::send::{self, SendError};
 use crate::net::read_budget;
@@ -38,14 +38,14 @@ const MAX_INFORMATIONAL: usize = 100;
 pub struct UpstreamExchange {
     /// True if the connection came from the pool, so that the provider may already have closed it.
     pub reused: bool,
-    /// True if the complete request was sent. Otherwise the connection cannot be reused, because the provider would
-    /// read the next request as the rest of this one.
+    /// False if a request was sent only in part. The connection then cannot be reused, because the provider would read
+    /// the next request as the rest of this one.
     pub is_request_complete: bool,
     /// Time at which the connection was taken from the pool or opened; the request is sent immediately after that.
     since: Instant,
     session: UpstreamSession,
     /// Pool of the thread that polls the socket.
-    owner: IdleShardIndex,
+    owner: LocalPoolIndex,
     peer: Arc<ResolvedPeer>,
     pool: Arc<ConnectionPool>,
 }
@@ -62,7 +62,7 @@ impl UpstreamExchange {
     pub(super) fn from_http1_stream(
         stream: pingora_core::protocols::Stream,
         reused: bool,
-        owner: IdleShardIndex,
+        owner: LocalPoolIndex,
         peer: Arc<ResolvedPeer>,
         pool: Arc<ConnectionPool>,
     ) -> Self {
@@ -81,7 +81,7 @@ impl UpstreamExchange {
         Self {
             session,
             reused,
-            owner: IdleShardIndex::of_current_thread(),
+            owner: LocalPoolIndex::of_current_thread(),
             is_request_complete: true,
             since: clock::cached_now(),
             peer,

@@ -89,17 +89,17 @@ impl DecodedAnswer {
         target: &AttemptTarget<'_>,
         body: Bytes,
     ) -> Result<Self, UpstreamError> {
-        let (mut events, mut shaped) = (Vec::new(), Vec::new());
+        let (mut events, mut constrained) = (Vec::new(), Vec::new());
         let streamed = decode::is_event_stream(&body);
         let read = decode::decode_buffered(target.dialect, body.clone(), target.answer_id, &mut events);
         // An error after the end of a streamed answer does not invalidate the answer.
         let read = if streamed { read } else { Ok(read?) };
         let reasoning = read.as_ref().ok().copied().flatten();
-        let mut shape = ResponseConstraints::new(ask, target);
+        let mut constraints = ResponseConstraints::new(ask, target);
         // If the provider sent a choice that was not requested, the indices of the requested choices are unreliable
         // too.
         let unknown = |event: &AnswerEvent| {
-            event.choice().is_some_and(|choice| choice as usize >= shape.choice_count())
+            event.choice().is_some_and(|choice| choice as usize >= constraints.choice_count())
         };
         if events.iter().any(unknown) {
             return Err(UpstreamError::new(UpstreamErrorKind::Malformed));
@@ -112,11 +112,11 @@ impl DecodedAnswer {
             let has_messages = ask.dialect == Dialect::Responses;
             let event = if has_messages { Some(event) } else { event.flatten_message_start() };
             if let Some(event) = event.and_then(|event| limit.truncate_event(event, &sent)) {
-                shape.apply(event, &mut shaped);
+                constraints.apply(event, &mut constrained);
             }
         }
-        let sizes = choice_sizes(ask, &shaped);
-        let mut answer = Self::from_events(shaped, ask.n);
+        let sizes = choice_sizes(ask, &constrained);
+        let mut answer = Self::from_events(constrained, ask.n);
         // Clients read the usage of a buffered answer without checking that it exists, so it is estimated if it is
         // missing.
         let counted = ask.estimate_unreported_usage(answer.output_bytes() - answer.echoed_bytes(ask));

@@ -67,7 +67,7 @@ impl AnswerChoice {
         }
     }
 
-    /// Begins a message; called only if the provider's dialect marks the beginning of each message.
+    /// Begins a message. Called for each event [`AnswerEvent::MessageStart`](crate::event::AnswerEvent::MessageStart).
     pub(crate) fn begin_message(&mut self, phase: Option<MessagePhase>) {
         self.sections.push(AnswerSection::Message(MessageSection {
             phase,

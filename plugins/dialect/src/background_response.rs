@@ -129,7 +129,8 @@ pub fn is_pending(response: &[u8]) -> bool {
     status.is_some_and(|status| status == "queued" || status == "in_progress")
 }
 
-/// Returns a response object with this state: without output, usage, incomplete details and the Penstock objects.
+/// Returns a copy of a response object with this state. The copy has no output, usage or incomplete details, and
+/// neither `environment_impact` nor `billing_cost`.
 #[must_use]
 pub fn with_background_state(response: &[u8], state: &BackgroundResponseState<'_>) -> Vec<u8> {
     let mut out = Vec::with_capacity(response.len() + 128);
@@ -165,7 +166,7 @@ fn write_error(state: &BackgroundResponseState<'_>, out: &mut Vec<u8>) {
 
 /// Returns the failure of a background response whose request was answered with this HTTP status and this error body.
 /// The code follows from the code in the body, as in a stream, or else from the status. The message is that of the
-/// body.
+/// body, or a general sentence if the body has none.
 #[must_use]
 pub fn failure_from_envelope(status: u16, envelope: &[u8]) -> ResponseFailure<'static> {
     const UNKNOWN: &str = "The request could not be answered.";

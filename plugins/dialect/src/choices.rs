@@ -81,8 +81,9 @@ pub(crate) fn correct_undercounted_output(usage: &mut TokenUsage, sizes: &[Choic
     true
 }
 
-/// Joins the bodies of chat completions with one choice each, in order, to one completion with this usage. Returns
-/// `None` if there are none, or if one of them has no list of choices.
+/// Joins the bodies of chat completions with one choice each, in order, to one completion with this usage. The members
+/// before `choices` are those of the first completion; members after `choices` are dropped. Returns `None` if there are
+/// none, or if one of them has no list of choices.
 #[must_use]
 pub fn join_completions(completions: &[Bytes], usage: &TokenUsage) -> Option<Vec<Bytes>> {
     let first = completions.first()?;

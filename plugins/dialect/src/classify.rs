@@ -1,6 +1,8 @@
 //! Classification of a provider's error: the party at fault, and the message for the client.
 //!
-//! Only common words of a provider's message are passed on: no address, key or id, and no words from the request.
+//! A provider's message is passed on only in part: no address, secret or id. Names of the protocol and common words of
+//! error messages are always passed on, other common words only if they do not repeat a text of the request (see
+//! `sanitized_message`).
 
 #[cfg(test)]
 mod engine_failure_tests;
@@ -165,10 +167,10 @@ pub(crate) fn classify_in_band_error(body: &[u8]) -> UpstreamError {
 const MAX_IN_BAND_BYTES: usize = 16 << 10;
 
 /// Classifies an error of a decoder again, with the model's context window and the request. The error object is treated
-/// as if the provider had sent it with an error status: the status that the object contains, or else 500. An error that
-/// remains one of the provider keeps its kind. However, if it is no timeout and its text is about the gateway's
-/// account, a rate limit or an overload, it gets the kind for that. An error without an error object (`in_band_body`)
-/// is returned unchanged.
+/// as if the provider had sent it with an error status: the status that the object states by a number, type or code, or
+/// else 500. An error that remains one of the provider keeps its kind. However, if it is no timeout and its text is
+/// about the gateway's account, a rate limit or an overload, it gets the kind for that. An error without an error
+/// object (`in_band_body`) is returned unchanged.
 #[must_use]
 pub fn reclassify_in_band_error<'r>(
     mut error: UpstreamError,

@@ -37,8 +37,8 @@ pub(crate) fn is_replaced_by_format(target: &AttemptTarget<'_>, name: &str) -> b
 }
 
 /// Checks that the request has no other constraint on the output than the response format at `path`, which the offer
-/// gets in another member. `schema` is the schema of the response format, if it has one. A member with the same schema
-/// is no other constraint.
+/// gets in another member. `schema` is the schema of the response format; `None` if the format allows any object. A
+/// member with the same schema is no other constraint.
 ///
 /// # Errors
 /// Returns `Unsupported` with `path`.

@@ -108,8 +108,9 @@ impl DeliveredText {
         self.size <= MAX_BYTES
     }
 
-    /// Returns the text if the record is complete and has only one choice, with nothing but text; `None` otherwise.
-    /// The texts of several messages are joined with a blank line, like the messages of earlier answers.
+    /// Returns the text if the record is complete and has one choice, with text and nothing else; `None` otherwise,
+    /// also if there is no text. The texts of several messages are joined with a blank line, like the messages of
+    /// earlier answers.
     pub(crate) fn plain_text(&self) -> Option<String> {
         let [stretches] = self.choices.as_slice() else { return None };
         let is_text = stretches.iter().all(|segment| segment.kind == TextKind::Text);

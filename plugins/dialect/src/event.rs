@@ -71,15 +71,16 @@ pub enum AnswerEvent {
         /// Matched stop sequence, if the provider reports it.
         stop_sequence: Option<EscapedText>,
     },
-    /// Start of a message of an answer that consists of messages. It precedes the first text of the message, and is
-    /// left out for a single message without a phase.
+    /// Start of a message of an answer that consists of messages. It precedes the first text of the message. It is left
+    /// out for the first message with text, if that message has no phase.
     MessageStart {
         /// Phase that the provider states.
         phase: Option<MessagePhase>,
         /// True if an earlier message has text.
         is_next: bool,
     },
-    /// Usage so far; the counts that a later event contains replace the earlier ones.
+    /// Usage so far. The counts of a later event replace the earlier ones, as described for
+    /// [`ReportedUsage::updated_by`].
     Usage(ReportedUsage),
     /// Energy measured by the provider.
     Energy(MeasuredEnergy),

@@ -34,13 +34,13 @@ impl GeneratedOutput {
         self.bytes
     }
 
-    /// Returns the usage bounds of the request together with the bounds that follow from the output. `candidates` is
+    /// Returns the usage bounds of the request together with the bounds that follow from the output. `choice_count` is
     /// the number of choices.
-    pub(crate) fn usage_bounds(&self, bounds: &UsageBounds, candidates: usize) -> UsageBounds {
+    pub(crate) fn usage_bounds(&self, bounds: &UsageBounds, choice_count: usize) -> UsageBounds {
         let bytes = self.bytes - self.echo.echoed_bytes();
         let delivered = bytes.saturating_add(self.sealed_bytes);
         UsageBounds {
-            max_delivered: UsageBounds::max_delivered_tokens(candidates, delivered, self.tool_calls),
+            max_delivered: UsageBounds::max_delivered_tokens(choice_count, delivered, self.tool_calls),
             least_output: UsageBounds::min_tokens(bytes),
             ..*bounds
         }

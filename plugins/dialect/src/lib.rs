@@ -7,8 +7,9 @@
 //! delivered text and handles a rescue. Strings keep their JSON escapes, so that they need not be unescaped and escaped
 //! again.
 //!
-//! A new dialect of providers needs a row in [`penstock_core::DIALECTS`], a folder `src/<provider>/` with its
-//! `ProviderDialect`, a line in `providers::PROVIDERS`, and golden cases in `testdata/<client>_<provider>/`.
+//! A new dialect of providers needs a row in [`penstock_core::DIALECTS`], a decoder in `src/decode/`, a folder
+//! `src/any_to_<provider>/` with its `ProviderDialect`, a line in `providers::PROVIDERS`, and golden cases in
+//! `testdata/<client>_<provider>/`.
 
 pub mod background_response;
 pub mod conformance;

@@ -108,6 +108,7 @@ impl ReasoningEffort {
         if is_off { with_enabled(Some(false)) } else { self.with_budget(tokens) }
     }
 
+    /// Adds the level that corresponds to a budget of reasoning tokens, unless a level is set or reasoning is disabled.
     fn with_budget(self, tokens: Option<&[u8]>) -> Self {
         let level = tokens
             .and_then(json_cursor::parse_integer)

@@ -98,7 +98,8 @@ fn single_text(content: &[u8]) -> Option<Cow<'_, str>> {
     member_value(part, "text").and_then(parse_string)
 }
 
-/// Compares two JSON values regardless of white space, escapes and the order of members.
+/// Returns true if two JSON values are equal apart from white space, escapes in strings, the order of members, members
+/// that are `null`, and [`IGNORED_MEMBERS`]. Numbers are equal only if their bytes are.
 fn is_same_value(one: &[u8], other: &[u8], depth: u32) -> bool {
     if one == other {
         return true;

@@ -72,7 +72,7 @@ impl ResponseConstraints {
     /// Creates the constraints of a request for this target.
     #[must_use]
     pub fn new(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> Self {
-        let mut shape = Self {
+        let mut constraints = Self {
             parallel_tools: ask.parallel_tools,
             includes_logprobs: requests_logprobs(ask),
             stop_sequences: ask.stop.clone(),
@@ -80,8 +80,8 @@ impl ResponseConstraints {
             id_seed: String::new(),
             choices: vec![ConstrainedChoice::default(); ask.n.max(1) as usize],
         };
-        shape.restart(target);
-        shape
+        constraints.restart(target);
+        constraints
     }
 
     /// Resets the state for the answer of another provider.

@@ -151,7 +151,7 @@ impl StreamTranslator {
 
     /// Processes the decoded events up to the first error.
     fn process_events(&mut self, out: &mut OutputBuffer) -> Result<(), UpstreamError> {
-        let (mut events, mut shaped) =
+        let (mut events, mut constrained) =
             (std::mem::take(&mut self.events), std::mem::take(&mut self.constrained_events));
         let mut result = Ok(());
         for event in events.drain(..) {
@@ -169,8 +169,8 @@ impl StreamTranslator {
                 result = self.ignore_late_error(Err(UpstreamError::new(UpstreamErrorKind::Malformed)));
                 break;
             }
-            let is_cut = self.apply_limits(event, &mut shaped);
-            result = shaped.drain(..).try_for_each(|event| self.process_event(event));
+            let is_cut = self.apply_limits(event, &mut constrained);
+            result = constrained.drain(..).try_for_each(|event| self.process_event(event));
             if is_cut {
                 self.awaits_usage = false;
             }
@@ -178,26 +178,26 @@ impl StreamTranslator {
                 break;
             }
         }
-        (self.events, self.constrained_events) = (events, shaped);
+        (self.events, self.constrained_events) = (events, constrained);
         self.flush_held(out);
         result
     }
 
     /// Applies the limit and the constraints of the request to an event. Returns true if the answer is cut.
-    fn apply_limits(&mut self, event: AnswerEvent, shaped: &mut Vec<AnswerEvent>) -> bool {
+    fn apply_limits(&mut self, event: AnswerEvent, constrained: &mut Vec<AnswerEvent>) -> bool {
         if matches!(event, AnswerEvent::End) && self.is_at_cap() {
-            self.finish_open_choices(shaped);
+            self.finish_open_choices(constrained);
         }
         self.attempt_output.add_event(&event);
         let event =
             if self.writer.has_message_boundaries() { Some(event) } else { event.flatten_message_start() };
         let limit = &mut self.limits.output;
         if let Some(event) = event.and_then(|event| limit.truncate_event(event, &self.attempt_output)) {
-            self.constraints.apply(event, shaped);
+            self.constraints.apply(event, constrained);
         }
         let is_cut = self.limits.output.is_exceeded();
         if is_cut {
-            self.end_cut_answer(shaped);
+            self.end_cut_answer(constrained);
         }
         is_cut
     }

@@ -186,6 +186,8 @@ pub(crate) fn engine_parameter_schema<'a>(
 /// JSON schema that every object matches.
 pub(crate) const ANY_OBJECT_SCHEMA: &[u8] = br#"{"type":"object"}"#;
 
+/// Returns the constraints of a chat request under the names that an offer accepts; `None` if the request has no
+/// constraint that is translated (see [`is_translated_constraint`]).
 fn translate_constraints<'a>(
     ask: &'a InferenceRequest,
     abilities: &OfferCapabilities,

@@ -1,13 +1,11 @@
 //! Journal of a fleet member: charges that the database does not have yet are also in a file of this machine, so that a
 //! process that is killed during an outage of the database loses none of them.
 //!
-//! ```text
-//! request ─▶ queue ─▶ journal thread ─▶ writer ─▶ database, with the number of the last operation
-//!                          └─▶ file, synced once for each group of `ledger.window`
-//! ```
-//! Operations get ascending numbers. Each commit to the database writes the number of its last operation in the same
-//! transaction. So the next process that uses the folder replays exactly the operations of the file that the database
-//! lacks, see [`replay`]. A gateway without a fleet has no journal and no journal thread.
+//! ```text request ─▶ queue ─▶ journal thread ─▶ writer ─▶ database, with the number of the last operation └─▶ file,
+//! synced once for each group of `ledger.window` ``` The actions of requests get ascending numbers. Each commit to the
+//! database that contains such actions writes the number of the last one in the same transaction. So the next process
+//! that uses the folder replays exactly the operations of the file that the database lacks, see [`replay`]. A gateway
+//! without a fleet has no journal and no journal thread.
 
 mod frame_group;
 mod record;
@@ -50,6 +48,7 @@ pub(super) struct JournalState {
     committed: AtomicU64,
     /// Ticket up to which operations are in the synced file, or in the database after the file rejected them.
     journaled: watch::Sender<u64>,
+    /// Total size of the journal's files, in bytes.
     bytes: AtomicU64,
     /// Maximum total size of the journal's files, in bytes.
     limit: AtomicU64,
@@ -103,7 +102,7 @@ impl JournalState {
         self.is_failing.load(Ordering::Acquire)
     }
 
-    /// Waits until the operations up to `ticket` are in the synced file or in the database.
+    /// Waits until all actions of requests up to `ticket` are in the synced file or in the database.
     pub(super) async fn wait_journaled(&self, ticket: u64) {
         self.journaled.subscribe().wait_for(|reached| *reached >= ticket).await.ok();
     }
@@ -194,8 +193,8 @@ impl JournalWriter {
         (!self.unwritten.is_empty()).then_some(RETRY_PAUSE)
     }
 
-    /// Numbers an operation and adds it to the group. Only the actions of requests are written to the journal: grants,
-    /// corrections and batch lines are repeated by their callers.
+    /// Numbers the action of a request and adds it to the group. Other operations get no number and are not written to
+    /// the journal: grants, corrections and batch lines are repeated by their callers.
     fn encode(&mut self, op: &mut WriteOp) {
         let WriteOp::Action(action) = op else { return };
         self.number += 1;

@@ -43,7 +43,7 @@ pub(super) fn encode_committed_number(number: u64) -> Vec<u8> {
     [&[COMMITTED], number.to_le_bytes().as_slice()].concat()
 }
 
-/// Decodes a record with its number; `None` if it is of an unknown format.
+/// Decodes a record with its number; `None` if it is damaged or of an unknown format.
 pub(super) fn decode_record(number: u64, bytes: &[u8]) -> Option<DecodedRecord> {
     match bytes.split_first()? {
         (&ACTION, rest) => {

@@ -10,9 +10,10 @@ use std::sync::Arc;
 /// Number of entries at the end of a chain that are searched first for the charges.
 const FIRST_ENTRIES: u64 = 256;
 /// Assumed maximum number of seconds by which the clock was set back while the process wrote.
-const CLOCK_SECONDS: u64 = 3_600;
+const MAX_CLOCK_SETBACK_SECONDS: u64 = 3_600;
 
-/// Returns the requests that a chain has charged since a time, Unix seconds.
+/// Returns the requests that a chain has charged since a time in Unix seconds, and possibly some that it charged
+/// earlier.
 ///
 /// # Errors
 /// Returns the error of the store.
@@ -22,7 +23,7 @@ pub(super) fn charged_requests(
     since: u64,
 ) -> Result<HashSet<Arc<str>>, StoreError> {
     let Some(tip) = store.chain_tip(chain)? else { return Ok(HashSet::new()) };
-    let (start, since) = (number_before_chain(chain), since.saturating_sub(CLOCK_SECONDS));
+    let (start, since) = (number_before_chain(chain), since.saturating_sub(MAX_CLOCK_SETBACK_SECONDS));
     let mut count = FIRST_ENTRIES;
     // Only the end of the chain is read, also if other processes have continued the chain.
     let after = loop {
@@ -44,8 +45,8 @@ pub(super) fn charged_requests(
     Ok(requests)
 }
 
-/// Returns the time, in Unix seconds, of the first entry after a number in the chain of this number; `None` without
-/// such an entry.
+/// Returns the time, in Unix seconds, of the first entry in the block that contains the entry after a number, in the
+/// chain of this number; `None` without such a block.
 fn first_time(store: &LedgerStore, after: u64) -> Result<Option<u64>, StoreError> {
     for month in store.months()? {
         if let Some(block) = store.next_block(&month, after)? {

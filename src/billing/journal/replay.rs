@@ -84,6 +84,7 @@ fn log_gap(stored: &StoredJournal, position: u64) {
 enum CommittedRecords {
     /// Skip these records: the store has its own position, and may have lost commits that it had acknowledged.
     Ignore,
+    /// Count the operations up to the noted number as committed.
     Obey,
 }
 
@@ -137,9 +138,9 @@ fn count_missing(records: &[JournalRecord], position: u64) -> u64 {
     missing
 }
 
-/// Renames the folder of a journal that must not be replayed, and logs the charges that are not made. The journal
-/// does not note its last commits. So the ledger is asked which of the charges it already has; after an orderly stop
-/// it has all of them.
+/// Renames the folder of a journal that must not be replayed, and logs the charges that are not made; does nothing if
+/// the ledger has all charges of the journal. The journal does not note its last commits. So the ledger is asked which
+/// of the charges it already has; after an orderly stop it has all of them.
 fn isolate_journal(
     store: &LedgerStore,
     folder: &Path,

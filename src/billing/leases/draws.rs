@@ -19,7 +19,7 @@ use tokio::time;
 /// wait longer than that. During an outage, the store detects the outage within 5 s, and draws then fail at once.
 pub(super) const DRAW_TIMEOUT: Duration = Duration::from_secs(3);
 /// Multiple of a request's price that its draw asks for.
-const DRAW_REQUESTS: i64 = 16;
+const DRAW_PRICE_MULTIPLE: i64 = 16;
 /// Maximum number of attempts to reserve an amount that other requests have just reserved.
 pub(super) const MAX_RESERVE_ATTEMPTS: usize = 16;
 
@@ -182,7 +182,7 @@ impl Ledger {
     fn draw_now(&self, balance: &LeasedBalance, amount: i64) -> Option<DrawOutcome> {
         let leases = self.leases.as_ref()?;
         leases.blocking_draws.fetch_add(1, Ordering::Relaxed);
-        match leases.draw(balance, amount.saturating_mul(DRAW_REQUESTS), amount) {
+        match leases.draw(balance, amount.saturating_mul(DRAW_PRICE_MULTIPLE), amount) {
             Ok(true) => return Some(DrawOutcome::Drawn),
             Ok(false) => {}
             Err(FleetError::Store(StoreError::Guard { .. })) => return Some(DrawOutcome::Contended),

@@ -109,7 +109,7 @@ impl LeasedBalance {
     }
 }
 
-/// Returns the wallet and the account of a pool; `None` for the pool of a budget.
+/// Returns the wallet and the account of a pool; `None` for the pool of a budget, and for an invalid name.
 pub(super) fn split_wallet_pool_name(pool: &str) -> Option<(Wallet, &str)> {
     let (wallet, account) = pool.split_once('/')?;
     match wallet {

@@ -1,4 +1,4 @@
-//! Refill of leases that run low: each heartbeat draws amounts for them from balances and budgets.
+//! Refill of leases that run low: each heartbeat draws amounts for them from their pools.
 
 use super::Leases;
 use super::pool::LeasedBalance;
@@ -20,8 +20,8 @@ pub(super) struct PendingRefill {
 }
 
 impl Leases {
-    /// Draws while `has_time` returns true. The leases that earlier heartbeats had no time for come first, and those
-    /// that remain wait for the next heartbeat. Blocks.
+    /// Draws while `has_time` returns true; ends at the first error of the store other than a conflict. The leases that
+    /// earlier heartbeats had no time for come first, and those that remain wait for the next heartbeat. Blocks.
     pub(super) fn refill(&self, mut draws: Vec<PendingRefill>, mut has_time: impl FnMut() -> bool) {
         draws.sort_by_key(|draw| Reverse(draw.skipped));
         let mut is_open = true;

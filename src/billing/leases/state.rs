@@ -8,8 +8,8 @@ use tokio::sync::Mutex as AsyncMutex;
 const WANTED_TIME: Duration = Duration::from_secs(3);
 /// Time for which, after a draw got too little, other requests do not read the pool.
 pub(super) const EMPTY_POOL_CACHE_TIME: Duration = Duration::from_millis(250);
-/// Time after which a heartbeat reads an empty pool again. It doubles with each draw in a row that finds the pool
-/// empty.
+/// Base of the time after which a heartbeat reads an empty pool again. It is doubled for each draw in a row that found
+/// the pool empty: 2 s after the first such draw.
 const EMPTY_POOL_PAUSE: Duration = Duration::from_secs(1);
 /// Maximum number of doublings of `EMPTY_POOL_PAUSE`: to 16 s.
 const MAX_DOUBLINGS: u32 = 4;
@@ -209,8 +209,8 @@ pub(super) const fn contended_lease_change(available: i64, second: i64) -> Lease
     LeaseChange::Nothing
 }
 
-/// Decides about a lease: if less than half of the wanted amount is available, it draws up to that amount; if more than
-/// twice that amount is available, it returns the excess.
+/// Decides about a lease: if less than half of the wanted amount is available, it draws the missing part of the wanted
+/// amount; if more than twice the wanted amount is available, it returns all except the wanted amount.
 pub(super) const fn lease_change(available: i64, wanted: i64) -> LeaseChange {
     if available < wanted / 2 {
         return LeaseChange::Draw(wanted.saturating_sub(available));

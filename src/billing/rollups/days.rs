@@ -17,12 +17,12 @@ use penstock_usage::{
 /// Number of rows that a build writes at a time.
 const BUILD_ROWS: usize = 1_000;
 /// Age in seconds from which another gateway's unfinished build counts as abandoned.
-const BUILD_SECONDS: u64 = 600;
+const ABANDONED_BUILD_SECONDS: u64 = 600;
 
 /// Result of a build of day rollups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DayBuildResult {
-    /// Number of days that were built.
+    /// Number of days that were built, counted from the first day with usage.
     pub days: u32,
     /// Number of rows that were written.
     pub rows: u64,
@@ -70,7 +70,7 @@ pub fn build_days(store: &LedgerStore, now: u64, id: String) -> Result<Option<Da
     let end = DayNumber::from_unix(now);
     let from = bound_by_tips(store, &mark, &tips)?;
     let is_building =
-        mark.build.as_ref().is_some_and(|build| build.started.saturating_add(BUILD_SECONDS) > now);
+        mark.build.as_ref().is_some_and(|build| build.started.saturating_add(ABANDONED_BUILD_SECONDS) > now);
     if tips.is_empty() || from >= end || is_building || tips.iter().any(|(_, tip)| !tip.are_rollups_complete)
     {
         return Ok(None);

@@ -136,7 +136,7 @@ fn learn_location(
 ///
 /// # Errors
 /// Returns an error if the store cannot be read or written. After an incomplete rebuild, the rollups are marked as
-/// incomplete, and the next start of the gateway repeats the rebuild.
+/// incomplete, and the next start of a gateway without a fleet repeats the rebuild.
 pub fn rebuild(store: &LedgerStore) -> Result<RollupCheck, ReportError> {
     let tips = store.clear_rollups()?;
     if tips.is_empty() {

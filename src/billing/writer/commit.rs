@@ -170,7 +170,7 @@ impl LedgerWriter {
         } else {
             group.rollups = self.rollups.changed_row_values(&self.store)?;
         }
-        // Marks incomplete rollups, which the next start of the gateway rebuilds.
+        // Marks incomplete rollups, which the next start of a gateway without a fleet rebuilds.
         group.new_tip.are_rollups_complete &= !self.rollups.is_damaged();
         Ok(())
     }

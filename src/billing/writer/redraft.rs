@@ -1,6 +1,7 @@
-//! Second draft of a group, for the case that other gateways have already used some of its names. The entries with
-//! these names are left out, and the other entries get new numbers and hashes without gaps. The store contains no
-//! part of the first draft.
+//! Second draft of a group, for the case that other gateways have already used some of its names, or that one of its
+//! conditions is not met. In the first case, the entries with these names are left out. In the second case, each charge
+//! becomes a void, and the rows are left out. The entries of the second draft get new numbers and hashes without gaps.
+//! The store contains no part of the first draft.
 
 use super::super::entry_effects::replacement_void;
 use super::super::fenced_outcomes::CommitConditions;

@@ -19,9 +19,9 @@ use std::sync::Arc;
 const UNKNOWN: &str = "The catalogue has no model with this id.";
 /// Maximum number of unknown names for which a similar name is suggested; each suggestion compares the name with all
 /// models.
-const SUGGESTED: usize = 100;
+const MAX_SUGGESTIONS: usize = 100;
 /// Maximum number of patterns for which each pair is compared.
-const COMPARED: usize = 128;
+const MAX_COMPARED_PATTERNS: usize = 128;
 
 impl SettingsResolver<'_> {
     /// Resolves all models, in document order; the result is `None` for a model with mistakes.
@@ -81,7 +81,8 @@ impl SettingsResolver<'_> {
                 .filter_map(|(at, alias)| Some((AliasPattern::new(alias)?, index, at)))
                 .collect::<Vec<_>>()
         };
-        let mut all: Vec<_> = raw.models.iter().enumerate().flat_map(aliases).take(COMPARED).collect();
+        let mut all: Vec<_> =
+            raw.models.iter().enumerate().flat_map(aliases).take(MAX_COMPARED_PATTERNS).collect();
         all.sort_by_key(|(pattern, ..)| pattern.rank());
         for (at, (pattern, index, alias)) in all.iter().enumerate() {
             for (first, other, _) in all.iter().take(at).filter(|(_, other, _)| other != index) {
@@ -233,7 +234,7 @@ impl SettingsResolver<'_> {
             return true;
         }
         self.unknown_models += 1;
-        if self.unknown_models > SUGGESTED {
+        if self.unknown_models > MAX_SUGGESTIONS {
             self.report_mistake(spot, UNKNOWN, "Add a `[[models]]` block with this id.");
             return false;
         }

@@ -89,8 +89,8 @@ fn known_parameters() -> impl Iterator<Item = &'static str> {
 }
 
 impl SettingsResolver<'_> {
-    /// Warns about misspelled parameters. For a model (`model` is true), also warns if a chat model has no list of
-    /// parameters.
+    /// Warns about parameters that are misspelled or have no effect. For a model (`model` is true), also warns if a
+    /// chat model has no list of parameters.
     pub fn check_parameter_names(
         &mut self,
         written: Option<&[String]>,

@@ -6,7 +6,8 @@ use super::SettingsResolver;
 use super::key_path::KeyPath;
 
 impl SettingsResolver<'_> {
-    /// Resolves `[storage]` and `[fleet]`; `None` after a mistake.
+    /// Resolves `[storage]` and `[fleet]`; `None` if a secret, the database or the fleet has a mistake. Other mistakes
+    /// are only reported: a path that is a file, and a pepper of a wrong format.
     pub fn resolve_storage(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> Option<StorageSettings> {
         let spot = top.child("storage");
         let path = spot.child("path").resolve_file_path(&raw.storage.path);

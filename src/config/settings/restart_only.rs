@@ -131,7 +131,8 @@ const fn engine_name(engine: &StorageEngine) -> &'static str {
     }
 }
 
-/// Returns digests of the database's URL and password, to detect a change; `None` for the embedded store.
+/// Returns digests of the database's URL and of its password (of a password file, the path), to detect a change; `None`
+/// for the embedded store, and for a password that is not configured.
 fn database_digests(engine: &StorageEngine) -> (Option<String>, Option<String>) {
     let StorageEngine::Postgres(database) = engine else { return (None, None) };
     let digest = |text: &str| format!("{:?}", Sha256::digest(text));

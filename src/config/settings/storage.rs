@@ -18,7 +18,8 @@ pub struct StorageSettings {
     pub engine: StorageEngine,
     /// Settings of the fleet; `None` for a gateway without a fleet.
     pub fleet: Option<FleetSettings>,
-    /// Pepper of the key digests, 32 bytes; if `None`, the gateway creates a pepper in the folder.
+    /// Pepper of the key digests, 64 hexadecimal digits (32 bytes); if `None`, the gateway creates a pepper in the
+    /// folder.
     pub pepper: Option<SecretText>,
 }
 

@@ -124,7 +124,8 @@ impl Exchange<'_> {
     /// Records that the read of the body ended. If the body is not `complete`, the connection serves no other request.
     pub(crate) fn record_body_end(&mut self, complete: bool) {
         self.caller.set_reading_long_body(false);
-        // While a body is unread, sending the interim response has marked the connection for closing.
+        // An interim response that was sent while the body was unread has marked the connection for closing, so its
+        // reuse is set again here.
         if !complete {
             self.keep_alive = false;
         }

@@ -62,10 +62,10 @@ pub struct ExchangeState {
     /// Class of work, which selects the limits. A batch line is subject only to the budgets, and not to the limits
     /// per minute.
     pub work: WorkClass,
-    /// Permit of admission control, with the memory that the request holds; `None` until a body is expected.
+    /// Admission permit, and the memory that the request holds; `None` before a body is expected and after release.
     admission_permit: Option<AdmissionPermit>,
     /// Reservation in the limits; `None` until an endpoint makes one.
-    limits_permit: Option<KeyLimitReservation>,
+    limit_reservation: Option<KeyLimitReservation>,
     /// Access record, which is logged at the end.
     pub record: AccessRecord,
     /// True if the connection may serve another request.
@@ -105,7 +105,7 @@ impl ExchangeState {
             principal: Principal::unauthenticated(),
             work: WorkClass::Request,
             admission_permit: None,
-            limits_permit: None,
+            limit_reservation: None,
             record: AccessRecord::new(id, Dialect::Chat),
             keep_alive: false,
             origin: CrossOrigin::None,
@@ -232,7 +232,7 @@ impl Exchange<'_> {
         cost: &CostEstimate,
     ) -> Result<(), ApiError> {
         let pass = rate_limit::reserve_limits(&mut entry, cost);
-        self.limits_permit = Some(pass.map_err(|hit| self.limit_refusal(hit))?);
+        self.limit_reservation = Some(pass.map_err(|hit| self.limit_refusal(hit))?);
         Ok(())
     }
 
@@ -251,7 +251,7 @@ impl Exchange<'_> {
             Some(hit) => self.limit_refusal((hit, refusal)),
             None => refusal,
         };
-        self.limits_permit = Some(pass.map_err(refuse)?);
+        self.limit_reservation = Some(pass.map_err(refuse)?);
         Ok(())
     }
 
@@ -278,7 +278,7 @@ impl Exchange<'_> {
 
     /// Settles the limits with the actual usage, in place of the reservation.
     pub fn settle_limits(&mut self, used: &ActualCost) {
-        let Some(pass) = &mut self.limits_permit else { return };
+        let Some(pass) = &mut self.limit_reservation else { return };
         pass.settle(used);
         if used.money.0 > 0 {
             self.app.key_cache.mark_spend_dirty(&self.principal);
@@ -372,7 +372,7 @@ impl Exchange<'_> {
         // refusal fits any receive window.
         self.caller.set_h2_write_timeout(REFUSAL_WRITE_TIMEOUT);
         // Both permits are released before the client receives the refusal, so that they are free for a retry.
-        self.limits_permit = None;
+        self.limit_reservation = None;
         self.admission_permit = None;
         let now = self.app.clock.calendar_now();
         let limits = self.is_limited().then(|| (rate_limit::limit_status(&self.principal, now), now));

@@ -240,7 +240,7 @@ async fn read_error(
     let mut fault = penstock_dialect::classify_error(status, retry_after.as_deref(), &body, window, request);
     if let Some(refusal) = &mut fault.api_error {
         hide_secrets(&offer.offer.provider, refusal);
-        name_own_member(run.request, wire_format.dialect(), refusal);
+        translate_error_param(run.request, wire_format.dialect(), refusal);
     }
     AttemptError::Fault(fault)
 }
@@ -249,7 +249,7 @@ async fn read_error(
 /// the dialects differ, the position in the conversation is left out, because the provider's message numbers are not
 /// those of the client's request. The exception is the path of a tool call, which the gateway has determined from the
 /// client's request.
-fn name_own_member(request: &InferenceRequest, provider: Dialect, refusal: &mut ApiError) {
+fn translate_error_param(request: &InferenceRequest, provider: Dialect, refusal: &mut ApiError) {
     let Some(path) = refusal.param.clone() else { return };
     if path.contains(".tool_calls[") && request.dialect.request_body_format() == RequestBodyFormat::Chat {
         *refusal = request.rename_error_param(refusal.clone());

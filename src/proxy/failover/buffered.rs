@@ -59,7 +59,7 @@ pub struct SentRequest {
     pub number: u32,
 }
 
-/// Reads and sends the response of a provider that announced its length.
+/// Reads a response whose length the provider announced, and sends it.
 pub async fn read_and_send_response(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,

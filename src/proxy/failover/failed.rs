@@ -206,7 +206,7 @@ impl FailoverRun<'_, '_> {
     /// Records the energy of the last attempt, which led to no response.
     pub(super) fn record_failed_energy(&mut self, offer: &OfferState) {
         let took = self.exchange.record.attempts.last().map_or(Duration::ZERO, |note| note.duration);
-        self.failed_usage.add_failed_attempt(offer, self.request, self.translation.as_deref(), took);
+        self.failed_energy.add_failed_attempt(offer, self.request, self.translation.as_deref(), took);
     }
 }
 

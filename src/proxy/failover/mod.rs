@@ -99,7 +99,7 @@ struct FailoverRun<'r, 'a> {
     /// Memory that is counted for the response, over all attempts.
     memory: ResponseMemoryReservation,
     /// Energy of failed attempts.
-    failed_usage: settle::FailedAttemptEnergy,
+    failed_energy: settle::FailedAttemptEnergy,
     /// Reserved credits, until they are settled or voided.
     hold: Option<Hold>,
     /// Time at which the candidates were selected, in Unix seconds. It selects the prices, and is the creation time in
@@ -115,7 +115,7 @@ struct FailoverRun<'r, 'a> {
     had_unavailable: bool,
     /// Choices of the client's request that this run serves.
     choices: ChoiceSelection,
-    /// Members of the gateway's own that the current offer refused.
+    /// Members added by the gateway that the current offer refused.
     omitted_members: AdjustableMemberSet,
     /// Choices that are to be requested one by one.
     separate_choices: Option<SeparateChoices>,
@@ -161,7 +161,7 @@ pub async fn serve_request(x: &mut Exchange<'_>, body: RequestBody) -> Result<Wr
         attempt_started: None,
         progress: ResponseProgress::Waiting,
         memory: ResponseMemoryReservation::new(),
-        failed_usage: settle::FailedAttemptEnergy::default(),
+        failed_energy: settle::FailedAttemptEnergy::default(),
         hold,
         received_at: at,
         settled: settle::SettledCharge::default(),
@@ -193,9 +193,9 @@ impl FailoverRun<'_, '_> {
                 RetryAction::Attempt(index) => {
                     self.attempt_offer(index, held_permit.take(), &mut course).await
                 }
-                RetryAction::RetrySame { after, .. } => self.wait_until(after, &mut course).await,
+                RetryAction::RetrySame { after, .. } => self.pause_for(after, &mut course).await,
                 RetryAction::WaitUntil(until) => {
-                    self.wait_until(until.saturating_sub(self.now()), &mut course).await
+                    self.pause_for(until.saturating_sub(self.now()), &mut course).await
                 }
                 RetryAction::WaitForPermit => match self.wait_in_queue(&course).await {
                     Ok(permit) => {
@@ -333,7 +333,7 @@ impl FailoverRun<'_, '_> {
     }
 
     /// Waits for `span`, until a provider may be called again; an error ends the request.
-    async fn wait_until(
+    async fn pause_for(
         &mut self,
         span: Duration,
         course: &mut RetryPlanner,

@@ -12,19 +12,20 @@ const GROWTH_STEP: usize = 256 << 10;
 /// until the end of the request, and are used again by the next attempt.
 #[derive(Debug)]
 pub struct ResponseMemoryReservation {
-    now: usize,
+    buffered: usize,
+    /// Number of bytes that may be buffered without a further reservation: [`UNCOUNTED_BYTES`] plus the reserved bytes.
     counted: usize,
 }
 
 impl ResponseMemoryReservation {
     /// Creates the counter of an empty response.
     pub const fn new() -> Self {
-        Self { now: 0, counted: UNCOUNTED_BYTES }
+        Self { buffered: 0, counted: UNCOUNTED_BYTES }
     }
 
     /// Sets the buffered bytes to 0 before the next attempt; reserved bytes stay reserved.
     pub const fn reset(&mut self) {
-        self.now = 0;
+        self.buffered = 0;
     }
 
     /// Adds buffered bytes, and reserves memory if more than before is needed.
@@ -32,7 +33,7 @@ impl ResponseMemoryReservation {
     /// # Errors
     /// Returns an error if all requests together hold too many bytes.
     pub fn try_grow(&mut self, x: &mut Exchange<'_>, bytes: usize) -> Result<(), UpstreamError> {
-        self.try_resize(x, self.now.saturating_add(bytes))
+        self.try_resize(x, self.buffered.saturating_add(bytes))
     }
 
     /// Sets the number of buffered bytes, and reserves memory if more than before is needed.
@@ -40,7 +41,7 @@ impl ResponseMemoryReservation {
     /// # Errors
     /// Returns an error if all requests together hold too many bytes.
     pub fn try_resize(&mut self, x: &mut Exchange<'_>, bytes: usize) -> Result<(), UpstreamError> {
-        self.now = bytes;
+        self.buffered = bytes;
         if bytes > self.counted {
             let more = (bytes - self.counted).max(GROWTH_STEP);
             x.reserve_memory(more).map_err(UpstreamError::caller_error)?;

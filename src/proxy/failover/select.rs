@@ -24,9 +24,9 @@ use std::{sync::Arc, time::Duration};
 /// Assumed number of bytes per token of a prompt, used only to choose among offers.
 const BYTES_PER_TOKEN: usize = 4;
 /// Maximum size in bytes of an audio file that counts as small.
-const SMALL_SOUND: u64 = 1 << 20;
+const MAX_SMALL_AUDIO_BYTES: u64 = 1 << 20;
 /// Expected number of tokens of a response if the model has no measurements.
-const DEFAULT_OUTPUT: u64 = 256;
+const DEFAULT_OUTPUT_TOKENS: u64 = 256;
 
 /// Candidates of one request.
 #[derive(Clone)]
@@ -45,7 +45,7 @@ pub struct CandidateSet {
     model: Arc<ModelState>,
     /// Token counts of a prompt that may be too long for a window, by model of the catalogue.
     counts: Vec<(Box<str>, TokenCount)>,
-    /// Maximum number of generated tokens that the reserve covers, if the request states none.
+    /// Maximum output tokens per choice that the reserve covers; `None` if the request has a cap, or is not prepaid.
     pub output_cap: Option<u64>,
     /// Caps on tokens that were lowered, by offer index: another offer of the same model may accept a higher cap.
     lowered_caps: Vec<(usize, u64)>,
@@ -72,14 +72,14 @@ pub fn expected_output_tokens(
     }
     let offers = model.offers.iter().filter_map(|index| live.offers.get(*index));
     let typical = offers.filter_map(|offer| offer.latency_stats.lock().typical_output_tokens(now)).max();
-    let typical = typical.unwrap_or(DEFAULT_OUTPUT);
+    let typical = typical.unwrap_or(DEFAULT_OUTPUT_TOKENS);
     ask.max_tokens.map_or(typical, |cap| typical.min(cap))
 }
 
 /// Returns true for a request that is small enough to be sent to an offer with too few measurements.
 fn is_small(ask: &InferenceRequest, prompt: u64) -> bool {
     match &ask.task {
-        InferenceTask::Transcribe(task) => task.audio.bytes <= SMALL_SOUND,
+        InferenceTask::Transcribe(task) => task.audio.bytes <= MAX_SMALL_AUDIO_BYTES,
         InferenceTask::Chat
         | InferenceTask::Complete(_)
         | InferenceTask::Embed(_)

@@ -100,7 +100,7 @@ impl FailedAttemptEnergy {
     }
 }
 
-/// Returns true if a provider with this error has processed the prompt.
+/// Returns true if a provider that failed with this error may have processed the prompt.
 pub const fn has_processed_prompt(kind: UpstreamErrorKind) -> bool {
     !matches!(
         kind,
@@ -196,7 +196,7 @@ pub fn settle_usage(
     if credible.is_none() && measured.is_some_and(|measured| measured.joules > Decimal::ZERO) {
         report_overstated(run, offer, "energy");
     }
-    let settled = offer.pricing.price_answer(done, own, credible, took, run.failed_usage.0.as_ref(), terms);
+    let settled = offer.pricing.price_answer(done, own, credible, took, run.failed_energy.0.as_ref(), terms);
     let money = charge_in_credits(&settled.charge, terms.eur_per_credit);
     let (input, output) = done.usage().map_or((0, 0), |usage| (usage.input, usage.output));
     let app = run.exchange.app;
@@ -239,7 +239,7 @@ fn charge_context(run: &FailoverRun<'_, '_>) -> ChargeContext {
     }
 }
 
-/// Logs that an offer reported a usage that is impossibly high, at most once a second for the process.
+/// Counts and logs that an offer reported an impossibly high usage; logs at most once a second for the process.
 fn report_overstated(run: &FailoverRun<'_, '_>, offer: &OfferState, figure: &'static str) {
     static LINES: ThrottledLog = ThrottledLog::new();
     let (provider, model) = (&*offer.offer.provider.id, offer.offer.model.card.id.as_str());
@@ -249,7 +249,7 @@ fn report_overstated(run: &FailoverRun<'_, '_>, offer: &OfferState, figure: &'st
     });
 }
 
-/// Logs that an offer reported fewer tokens than the text has, at most once a second for the process.
+/// Counts and logs that an offer reported fewer tokens than the text has; logs at most once a second for the process.
 fn report_understated(run: &FailoverRun<'_, '_>, offer: &OfferState) {
     static LINES: ThrottledLog = ThrottledLog::new();
     let (provider, model) = (&*offer.offer.provider.id, offer.offer.model.card.id.as_str());
@@ -338,7 +338,7 @@ pub fn close_reason(run: &FailoverRun<'_, '_>) -> &'static str {
 /// Voids the reservation, if the request has not been settled: nothing is charged.
 pub fn void_reservation(run: &mut FailoverRun<'_, '_>, why: &'static str) {
     if let Some(hold) = run.hold.take() {
-        let footprint = run.failed_usage.0.as_ref().map(AttemptEnergy::footprint);
+        let footprint = run.failed_energy.0.as_ref().map(AttemptEnergy::footprint);
         // The complete footprint is that of the failed attempts. `failed_kwh` is 0, so that their energy does not
         // count twice.
         let footprint = RequestFootprint {

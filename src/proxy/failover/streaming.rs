@@ -79,7 +79,7 @@ pub async fn attempt_stream(
     // Frees the request body before the response is read.
     drop(call);
     let mut answering = opened?;
-    if is_complete(run, &answering) {
+    if is_sent_with_length(run, &answering) {
         run.translation = None;
         let sent = buffered::SentRequest { wire_format, adjustment, asked, number };
         return buffered::read_and_send_response(run, offer, sent, answering).await;
@@ -109,9 +109,9 @@ fn build_call(
     call.map_err(AttemptError::Incompatible)
 }
 
-/// Returns true if the provider announces the length of an answer that is passed on as bytes. Such an answer is sent
-/// with its length, and its head contains `environment_impact` and `billing_cost`.
-fn is_complete(run: &FailoverRun<'_, '_>, answering: &UpstreamResponse) -> bool {
+/// Returns true if the answer is passed on as bytes, and the provider announces a length that fits the response buffer.
+/// Such an answer is sent with its length, and its head contains `environment_impact` and `billing_cost`.
+fn is_sent_with_length(run: &FailoverRun<'_, '_>, answering: &UpstreamResponse) -> bool {
     let length = answering.exchange.header("content-length").and_then(attempt::header_text);
     let length = length.and_then(|length| length.parse::<usize>().ok());
     run.request.streamed_content_type().is_some()
@@ -134,7 +134,7 @@ async fn copy_stream(
             return Ok(());
         }
         let deadline = times.read_deadline(reply, offer.offer.provider.timeouts.idle);
-        let received = read_event(run, answering, times, progress, deadline).await?;
+        let received = read_stream_bytes(run, answering, times, progress, deadline).await?;
         let over = received.is_none();
         let mut response = StreamResponse { run, offer, times };
         let fault = response_body_filter(&mut response, received, over, &mut out).err();
@@ -184,7 +184,7 @@ fn count_memory(run: &mut FailoverRun<'_, '_>, buffered: usize) -> Result<(), Up
 
 /// Reads the next bytes of the provider; `None` at the end of the stream. The deadline is checked before each read,
 /// since a timer does not fire while reads are always ready.
-async fn read_event(
+async fn read_stream_bytes(
     run: &mut FailoverRun<'_, '_>,
     answering: &mut UpstreamResponse,
     times: &StreamDeadlines,

@@ -30,6 +30,7 @@ pub enum WaitOutcome<T> {
 /// Timer of a request, and the watch over its client and key.
 pub struct ClientWatch {
     timer: Option<Pin<Box<Sleep>>>,
+    /// Time at which the timer fires, if there is one.
     armed: Instant,
     revoked: Pin<Box<dyn Future<Output = ()> + Send>>,
     /// Interval of heartbeats; `None` if the client does not read a stream of events.

@@ -14,8 +14,8 @@ use std::sync::Arc;
 /// Maximum number of characters of a model name that an error repeats.
 const MAX_SHOWN_CHARS: usize = 100;
 
-/// Filter that selects the candidate offers. If the prompt may be too long for a window, its tokens are counted on
-/// other threads. The client may disconnect during the count.
+/// Filter that selects the candidate offers. If the prompt may be too long for a window, its tokens are counted; a long
+/// prompt is counted on another thread. The client may disconnect during the count.
 pub struct SelectCandidates;
 
 impl RequestFilter for SelectCandidates {
@@ -45,7 +45,8 @@ impl RequestFilter for SelectCandidates {
 /// Selects the candidates of a request; `None` if the client disconnected meanwhile.
 ///
 /// # Errors
-/// Returns a refusal if the model is unknown, if this key may not use it, or if no offer supports the request.
+/// Returns a refusal if the model is unknown, if this key may not use it, if no offer supports the request, if the
+/// prompt is too long, or if too many other token counts are waiting.
 pub(super) async fn select_candidates(
     x: &mut Exchange<'_>,
     ask: &InferenceRequest,

@@ -1,10 +1,10 @@
 //! Reservation of credits: the maximum price of a request is reserved before the connection to a provider.
 //!
-//! The number of input tokens is bounded by the bytes of the input, and `max_tokens` bounds the output. If a request
-//! of a prepaid account has no `max_tokens`, it gets the largest one that the balance covers, at least
-//! `billing.reserve_output_tokens`. No answer then costs more than was reserved. For other accounts, the output of a
-//! request without `max_tokens` is an estimate (`billing.reserve_output_tokens`); if the response is longer, the
-//! excess is charged too.
+//! The number of input tokens is bounded by the bytes of the input, and `max_tokens` bounds the output. If accounts are
+//! prepaid (`billing.credit`), a request without `max_tokens` gets the largest one that the balance covers, at least
+//! `billing.reserve_output_tokens`. No answer then costs more than was reserved. Otherwise, the output of a request
+//! without `max_tokens` is an estimate (`billing.reserve_output_tokens`); if the response is longer, the excess is
+//! charged too.
 
 use super::request::{InferenceContext, RequestFilter};
 use crate::billing::{Hold, ReserveAmounts};

@@ -1,6 +1,7 @@
-//! Requests with `max_tokens: 0`, which only the messages dialect allows. The gateway answers them itself: no provider
-//! is called, and nothing is reserved or charged. Such a request counts towards the request limits, and its model and
-//! key are checked as usual. Its response headers name the provider that would have been called.
+//! Requests with `max_tokens: 0` in the messages dialect. (Of the other requests, only a text completion with `echo`
+//! may have this value; a provider answers it.) The gateway answers them itself: no provider is called, and nothing is
+//! reserved or charged. Such a request counts towards the request limits, and its model and key are checked as usual.
+//! Its response headers name the provider that would have been called.
 
 use super::candidates::{model_for_request, select_candidates};
 use super::request::{InferenceContext, RequestFilter};

@@ -20,9 +20,9 @@ const ALLOWED: &str = "authorization, content-type, range, user-agent, x-api-key
      x-stainless-retry-count, x-stainless-runtime, x-stainless-runtime-version, x-stainless-timeout, \
      x-stainless-helper, x-stainless-helper-method, x-stainless-async, x-stainless-poll-helper, x-stainless-custom-poll-interval";
 /// Maximum length in bytes of a header name that is repeated in a preflight response.
-const MOST_NAME: usize = 128;
+const MAX_HEADER_NAME_BYTES: usize = 128;
 /// Maximum number of header names that are repeated in a preflight response.
-const MOST_NAMES: usize = 128;
+const MAX_HEADER_NAMES: usize = 128;
 
 /// Origin of the requesting web page, with its permission to read the response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -95,7 +95,7 @@ fn join_field_names(asked: &[u8]) -> String {
         .split(|byte| *byte == b',')
         .map(<[u8]>::trim_ascii)
         .filter(|name| is_name(name))
-        .take(MOST_NAMES)
+        .take(MAX_HEADER_NAMES)
     {
         if !names.is_empty() {
             names.push_str(", ");
@@ -107,7 +107,7 @@ fn join_field_names(asked: &[u8]) -> String {
 
 fn is_name(name: &[u8]) -> bool {
     let is_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
-    (1..=MOST_NAME).contains(&name.len()) && name.iter().all(is_token)
+    (1..=MAX_HEADER_NAME_BYTES).contains(&name.len()) && name.iter().all(is_token)
 }
 
 #[cfg(test)]
@@ -120,11 +120,11 @@ mod tests {
         assert_eq!(join_field_names(b"X-Fern-Language"), "X-Fern-Language");
         assert_eq!(join_field_names(b"a b,,x:y, \xff,ok,(no)"), "ok");
         assert_eq!(join_field_names(b""), "");
-        let longest = "x".repeat(MOST_NAME);
+        let longest = "x".repeat(MAX_HEADER_NAME_BYTES);
         assert_eq!(join_field_names(longest.as_bytes()), longest);
         assert_eq!(join_field_names(format!("{longest}x").as_bytes()), "");
-        let many = vec!["h"; MOST_NAMES + 1].join(",");
-        assert_eq!(join_field_names(many.as_bytes()).split(',').count(), MOST_NAMES);
+        let many = vec!["h"; MAX_HEADER_NAMES + 1].join(",");
+        assert_eq!(join_field_names(many.as_bytes()).split(',').count(), MAX_HEADER_NAMES);
     }
 
     #[test]

@@ -90,7 +90,7 @@ impl ResponseHead {
 }
 
 /// Writes pieces as one body. Small pieces that follow each other are joined, and long pieces are split into slices. A
-/// batch line receives the pieces unchanged.
+/// batch line, a background response or a single choice receives the pieces unchanged.
 async fn write_pieces(caller: &mut Downstream<'_>, body: Vec<Bytes>) -> Result<()> {
     if caller.in_process_line().is_some() {
         for piece in body {

@@ -15,7 +15,7 @@ fn errors_say_why_a_store_in_another_process_cannot_be_used() {
     let (stream, mut other_end) = UnixStream::pair().unwrap();
     let (channel, _serving) = ControlChannel::start(stream, |_| {}).unwrap();
     let store = HandoverStore::new(open_in_memory());
-    store.hand_over(|| Ok(channel.clone()), || Err("It is not opened again.".to_owned())).unwrap();
+    store.hand_over_store(|| Ok(channel.clone()), || Err("It is not opened again.".to_owned())).unwrap();
     let peer = std::thread::spawn(move || {
         let request = messages::read_message(&mut other_end).unwrap();
         let OldToNew::Call { number, .. } = request else { return };
@@ -33,7 +33,8 @@ fn errors_say_why_a_store_in_another_process_cannot_be_used() {
 #[test]
 fn errors_say_that_the_store_was_lost_in_an_upgrade() {
     let store = HandoverStore::new(open_in_memory());
-    let why_lost = store.hand_over(|| Err("It failed.".to_owned()), || Err("It is damaged.".to_owned()));
+    let why_lost =
+        store.hand_over_store(|| Err("It failed.".to_owned()), || Err("It is damaged.".to_owned()));
     assert_eq!(why_lost.err().unwrap(), "It failed. It is damaged.");
     let expected = "the store could not be opened again after an upgrade that failed";
     assert_eq!(why(store.get(StoreTable::Keys, b"k")), expected);

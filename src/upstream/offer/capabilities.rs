@@ -69,7 +69,7 @@ impl OfferState {
     }
 
     /// Returns true if the choices of this request have to be requested one by one: the dialect allows one choice only,
-    /// or the offer is configured for one choice, or has shown that it returns only one.
+    /// the configuration of the offer allows fewer choices, or the offer has shown that it returns only one.
     pub fn requires_separate_choices(&self, ask: &InferenceRequest, now: impl FnOnce() -> Duration) -> bool {
         ask.has_separable_choices()
             && (self.dialect_for(ask.dialect).is_some_and(|dialect| !dialect.spec().has_choices)

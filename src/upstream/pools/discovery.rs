@@ -21,7 +21,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 /// Maximum number of providers that the weight can encode in one generation.
-const PROVIDERS: usize = 1 << 24;
+const MAX_PROVIDERS: usize = 1 << 24;
 
 /// Discovery of the offers of one model in one configuration.
 pub(super) struct OfferDiscovery(Vec<Arc<OfferState>>);
@@ -65,7 +65,7 @@ impl ServiceDiscovery for HealthCheckDiscovery {
     async fn discover(&self) -> Result<(BTreeSet<Backend>, HashMap<u64, bool>)> {
         let CheckedProviders { generation, providers } = &**self.0.load();
         let weight = |provider: &ProviderState| {
-            generation.saturating_mul(PROVIDERS).saturating_add(provider.provider.index).saturating_add(1)
+            generation.saturating_mul(MAX_PROVIDERS).saturating_add(provider.provider.index).saturating_add(1)
         };
         let backends = providers.iter().map(|provider| backend(provider, weight(provider), provider.clone()));
         Ok((backends.collect(), HashMap::new()))

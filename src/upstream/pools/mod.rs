@@ -91,7 +91,7 @@ impl ModelPool {
             ready || self.offer(backend).is_some_and(|offer| is_callable(offer, request.now))
         };
         let accepted = self.group.select_with(selector, &request.encode(), usize::MAX, accept);
-        // Ejected candidates are last, so all candidates are ejected if the first one is.
+        // The selection accepts no candidate only if all candidates are ejected.
         OfferPlan { entries: take_last_order(), all_ejected: accepted.is_none() }
     }
 

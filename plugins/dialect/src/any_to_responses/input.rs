@@ -37,7 +37,7 @@ pub(super) fn write_input(
         earlier: earlier.iter(),
         reasoning_count: 0,
         names_users: has_several_users(&parsed),
-        has_image_detail: target.allows_member(AdjustableMember::ImageDetail),
+        adds_image_detail: target.allows_member(AdjustableMember::ImageDetail),
     };
     items.out.push_str(r#","input":["#);
     for (index, message) in parsed.iter().enumerate().skip(usize::from(instructions.is_some())) {
@@ -68,7 +68,7 @@ struct InputItems<'o, 'b> {
     /// True if the text of each user message is written with the user's name at its beginning.
     names_users: bool,
     /// True if `detail` is written for images whose `detail` the client left out.
-    has_image_detail: bool,
+    adds_image_detail: bool,
 }
 
 impl InputItems<'_, '_> {
@@ -225,7 +225,7 @@ impl InputItems<'_, '_> {
                 self.out.push_str(r#"{"type":"input_image","image_url":""#);
                 self.out.push_source(url);
                 self.out.push_byte(b'"');
-                let default = self.has_image_detail.then_some(&br#""auto""#[..]);
+                let default = self.adds_image_detail.then_some(&br#""auto""#[..]);
                 if let Some(detail) = json_cursor::member_value(image, "detail").or(default) {
                     self.out.push_str(r#","detail":"#);
                     self.out.push_source(detail);

@@ -11,8 +11,8 @@ pub(super) enum MemberConversion {
     Converted,
     /// Member that is written under this name with the same value.
     Renamed(&'static str),
-    /// Written unchanged. The chat body has only members that both dialects have, and engine parameters that the offer
-    /// lists.
+    /// Written unchanged: any other member of the chat body. Both dialects have the member, or the configuration of the
+    /// offer provides for it.
     Unchanged,
 }
 

@@ -62,7 +62,8 @@ pub(super) fn convert_chat_body(
 }
 
 /// Writes the reasoning effort, and requests a summary if the client wants to see reasoning: vendors hide it otherwise.
-/// Both are omitted if the provider has rejected their members.
+/// Both are omitted if the provider has rejected their members, except an effort that the client itself set as
+/// `reasoning_effort`.
 fn write_reasoning(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,

@@ -29,7 +29,8 @@ struct RewrittenMessage<'a> {
     role: ChatRole,
     /// Original bytes; empty for a message that the gateway adds.
     raw: &'a [u8],
-    /// Contents (strings or lists of parts) in order; a single element unless content was added.
+    /// Contents (strings or lists of parts) in order. Empty if the message has no content; more than one element if
+    /// content was added or a list was split into its texts.
     contents: Vec<Cow<'a, [u8]>>,
     is_changed: bool,
 }
@@ -65,7 +66,8 @@ impl<'a> ChatConversation<'a> {
         }
     }
 
-    /// Adds the delivered text as the last assistant message; if `prefilled`, appends it to the client's last message.
+    /// Appends the delivered text as a new assistant message. If `prefilled` is true and the client's last message is
+    /// of the assistant, appends the text to that message instead.
     ///
     /// # Errors
     /// Returns `Unsupported` if that message is not plain text.
@@ -153,7 +155,7 @@ impl<'a> ChatConversation<'a> {
         self.0 = moved;
     }
 
-    /// Writes the messages; `mark` is that of a last message to continue.
+    /// Writes the messages; `mark` is set if the provider must continue the last message.
     pub(super) fn write(
         &self,
         target: &AttemptTarget<'_>,

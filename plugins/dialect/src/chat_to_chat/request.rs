@@ -12,13 +12,15 @@ use bytes::Bytes;
 use penstock_core::{AdjustableMember, ApiError, AttemptTarget, BodyMember, InferenceRequest};
 use penstock_json_scan::json;
 
-/// Members that are forwarded to every provider, except an empty list of tools, and a response format that is the
-/// default or is written under another name.
+/// Members that are forwarded to every provider, with these exceptions: `tools` and `tool_choice` of a request without
+/// tools, the default `tool_choice` if the provider refuses it, and a response format that is the default or is written
+/// under another name.
 const ALWAYS_FORWARDED: &[&str] = &["tools", "tool_choice", "response_format"];
 /// Members that are forwarded unless the catalogue lists the model's parameters without them.
 const FORWARDED_BY_DEFAULT: &[&str] =
     &["temperature", "top_p", "seed", "frequency_penalty", "presence_penalty"];
-/// Members that are forwarded only if the catalogue lists them. The same applies to parameters that tune sampling.
+/// Members that are forwarded only if the catalogue lists them. The same applies to engine parameters that tune
+/// sampling (see `parameters`).
 const FORWARDED_IF_LISTED: &[&str] = &["parallel_tool_calls"];
 /// Members that contain a reasoning effort. They are not forwarded under these names.
 const EFFORT_MEMBERS: &[&str] = &["enable_thinking", "thinking_budget"];
@@ -150,6 +152,8 @@ fn write_edited_member(ask: &InferenceRequest, field: &BodyMember, out: &mut Bod
     messages::for_each_edited_slice(ask, field.member_range.clone(), &mut |bytes| out.push_source(bytes));
 }
 
+/// Writes the limit on generated tokens, the number of choices if it is above 1, and as many stop sequences as the
+/// provider accepts.
 fn write_limits(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut BodyBuilder<'_>) {
     if let Some(max) = target.max_tokens.or(ask.max_tokens) {
         out.push_byte(b',');

@@ -48,6 +48,7 @@ pub(super) enum OutputBlock<'a> {
         id: &'a [u8],
         content: Vec<OutputBlock<'a>>,
     },
+    /// Reasoning of an earlier answer, written with a placeholder as its signature.
     Thinking(&'a [u8]),
 }
 

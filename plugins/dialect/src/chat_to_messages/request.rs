@@ -57,8 +57,8 @@ pub(super) fn build_request(
     Ok(out.finish())
 }
 
-/// Returns the request with the edits of the validation applied: the new body and the ranges of its members; `None` if
-/// there are no edits.
+/// Returns the request with the edits of the validation applied: a new body, and the ranges of its members. All keys in
+/// the new body are empty, because members are found by their ranges. `None` if there are no edits.
 fn apply_edits(ask: &InferenceRequest) -> Option<InferenceRequest> {
     if ask.edits.is_empty() {
         return None;
@@ -156,6 +156,7 @@ fn write_engine_parameters(
     Ok(())
 }
 
+/// Writes the sampling members of the request and of the preset, and as many stop sequences as the provider accepts.
 fn write_sampling(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut BodyBuilder<'_>) {
     let takes = |name: &&str| response_constraints::accepts_sampling_parameter(target.capabilities, name);
     let asked =
@@ -213,7 +214,8 @@ fn response_schema<'a>(
     }
 }
 
-/// Returns the reasoning effort that the client requests, or else the effort of the preset.
+/// Returns the reasoning effort that the client requests, or else the effort of the preset, reduced to what the offer
+/// supports. Returns the default (nothing specified) if the provider has rejected `thinking`.
 fn effective_effort(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> ReasoningEffort {
     let abilities = target.capabilities;
     if !target.allows_member(AdjustableMember::Thinking) {

@@ -62,6 +62,8 @@ fn write_declared_tools(
     Ok(any)
 }
 
+/// Writes the tool choice, with the limit to one call. `mode` is the mode of the allowed tools, or else `choice`
+/// itself.
 fn write_tool_choice(
     choice: &[u8],
     mode: &[u8],

@@ -1,7 +1,7 @@
 //! Detection of inline media in the strings of a request. Encoded data is not compared with an error message.
 
 /// Maximum bytes of a string that is always treated as text.
-const MIN_MEDIA_BYTES: usize = 4096;
+const MAX_SHORT_TEXT_BYTES: usize = 4096;
 /// Divisor of the minimum share: in encoded data, at least 1/16 of the bytes are capital letters, 1/16 small letters
 /// and 1/16 digits. Text without blanks, such as a table, a list of hashes or words joined by hyphens, has fewer of one
 /// of them.
@@ -9,7 +9,7 @@ const MIN_CLASS_DIVISOR: usize = 16;
 
 /// Returns true if the body of a JSON string is long base64 data, with or without the head of a `data:` URL.
 pub(super) fn is_inline_media(inside: &[u8]) -> bool {
-    if inside.len() <= MIN_MEDIA_BYTES {
+    if inside.len() <= MAX_SHORT_TEXT_BYTES {
         return false;
     }
     let declared = data_url_body(inside);

@@ -21,7 +21,7 @@ const RUN_WORDS: usize = 4;
 const MAX_TEXT_BYTES: usize = 16 << 10;
 /// Maximum bytes of the request's texts that are compared.
 const MAX_REQUEST_BYTES: usize = 8 << 20;
-const QUOTES: [char; 7] = ['\'', '"', '`', '\u{2018}', '\u{2019}', '\u{201c}', '\u{201d}'];
+pub(super) const QUOTES: [char; 7] = ['\'', '"', '`', '\u{2018}', '\u{2019}', '\u{201c}', '\u{201d}'];
 /// Seed and factor of FNV-1a.
 const HASH_SEED: u64 = 0xcbf2_9ce4_8422_2325;
 const HASH_FACTOR: u64 = 0x0100_0000_01b3;

@@ -30,7 +30,7 @@ const MAX_WORD_BYTES: usize = 32;
 const MAX_SEARCHED_BYTES: usize = 32 << 20;
 
 /// Returns the strings of a request in lower case, one per line; `None` if they are too long to compare. Leaves out
-/// inline media and, at the top level, the names of members and the values of [`WORD_MEMBERS`].
+/// inline media and, at the top level, single words that are the names of members or the values of [`WORD_MEMBERS`].
 pub(super) fn collect_lowercase_strings(request: &[u8]) -> Option<String> {
     let mut out = String::new();
     let (mut at, mut depth) = (0, 0_usize);
@@ -125,7 +125,7 @@ pub(super) fn is_unspaced_script(letter: char) -> bool {
 /// Texts of a request, in lower case.
 pub(super) struct RequestTexts<'t> {
     text: &'t str,
-    /// Words of at least [`MIN_PART_LETTERS`] bytes, so that a word of a message can be looked up without a pass over
+    /// Words of at least [`MIN_PART_BYTES`] bytes, so that a word of a message can be looked up without a pass over
     /// the text.
     words: HashSet<&'t str>,
     /// Keys of the request's objects.
@@ -136,13 +136,13 @@ pub(super) struct RequestTexts<'t> {
 
 /// Minimum bytes of a word that is also compared with parts of words. A shorter word is compared with whole words
 /// only.
-const MIN_PART_LETTERS: usize = 4;
+const MIN_PART_BYTES: usize = 4;
 
 impl<'t> RequestTexts<'t> {
     /// Creates the lookup of words; `text` has the strings of `request`, in lower case.
     pub(super) fn new(text: &'t str, request: &'t [u8]) -> Self {
         let words = text.split(|letter: char| !letter.is_alphanumeric());
-        let words = words.filter(|word| word.len() >= MIN_PART_LETTERS).collect();
+        let words = words.filter(|word| word.len() >= MIN_PART_BYTES).collect();
         Self { text, words, keys: object_keys(request), searched_bytes: Cell::new(0) }
     }
 
@@ -153,7 +153,7 @@ impl<'t> RequestTexts<'t> {
 
     /// Returns true if a word, in lower case, may repeat the texts of the request:
     ///
-    /// - a word of at least [`MIN_PART_LETTERS`] bytes, if the texts contain it, even inside of a longer word, or if it
+    /// - a word of at least [`MIN_PART_BYTES`] bytes, if the texts contain it, even inside of a longer word, or if it
     ///   contains a word of the texts of at least that length;
     /// - a shorter word, if the texts have it as a whole word;
     /// - a word with letters beyond ASCII, if the texts contain any three consecutive letters of it, or two of a script
@@ -169,7 +169,7 @@ impl<'t> RequestTexts<'t> {
                 letters.windows(3.min(letters.len())).filter(|part| !part.windows(2).any(is_pair));
             return letters.windows(2).filter(|pair| is_pair(pair)).any(occurs) || others.any(occurs);
         }
-        if word.len() >= MIN_PART_LETTERS {
+        if word.len() >= MIN_PART_BYTES {
             return self.contains_text(word) || self.has_word_inside(word);
         }
         let edge = |letter: Option<char>| letter.is_none_or(|letter| !letter.is_alphanumeric());
@@ -196,9 +196,9 @@ impl<'t> RequestTexts<'t> {
         is_allowed
     }
 
-    /// Returns true if a word of the texts, of at least [`MIN_PART_LETTERS`] bytes, is a part of this one.
+    /// Returns true if a word of the texts, of at least [`MIN_PART_BYTES`] bytes, is a part of this one.
     fn has_word_inside(&self, word: &str) -> bool {
-        let ends = |start: usize| start + MIN_PART_LETTERS..=word.len();
+        let ends = |start: usize| start + MIN_PART_BYTES..=word.len();
         (0..word.len())
             .flat_map(|start| ends(start).map(move |end| start..end))
             .any(|part| word.get(part).is_some_and(|part| self.words.contains(part)))

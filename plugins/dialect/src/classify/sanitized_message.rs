@@ -35,8 +35,8 @@ const NEUTRAL_WORDS: &str = " a about accept accepted actual after all allowed a
     unsupported use used user valid value values voice voices was were when which while with within without would \
     you your ";
 
-/// Returns the sanitized message of an error body. `None` if the body has no message, if fewer than two words of it
-/// remain, or if the request is too long to compare.
+/// Returns the sanitized message of an error body. `None` if the body has no message in plain text, if fewer than two
+/// words of it remain, or if the request is too long to compare.
 pub(super) fn sanitize_message(body: &[u8], request: &[u8]) -> Option<String> {
     let message = provider_message(body)?;
     let texts = collect_lowercase_strings(request)?;
@@ -159,8 +159,8 @@ fn field_path(loc: &Value) -> Option<String> {
     (!path.is_empty()).then_some(path)
 }
 
-/// Replaces text in braces by an ellipsis, and text in brackets if it contains an assignment or a list of numbers: such
-/// text consists of values, not of words.
+/// Replaces text in braces by an ellipsis, and text in brackets if it contains `=`, `{` or `'`, or is a list of
+/// numbers: such text consists of values, not of words.
 fn without_brackets(message: &str) -> String {
     let mut out = String::new();
     let mut depth = 0usize;

@@ -4,7 +4,8 @@ use crate::json_cursor;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_json_scan::json;
 
-/// Returns the path of the first tool-call arguments in a chat or responses request that are no JSON object.
+/// Returns the path of the first tool-call arguments in a chat or responses request that are neither a JSON object nor
+/// empty nor `null`; `None` without such arguments.
 pub(super) fn find_truncated_call(request: &[u8]) -> Option<String> {
     let list = |name| json_cursor::elements(json_cursor::member_value(request, name).unwrap_or_default());
     for (index, message) in list("messages").enumerate() {

@@ -2,14 +2,13 @@
 
 use super::error_signals::is_field_path;
 use super::phrases::UNKNOWN_MEMBER_PHRASES;
+use super::request_echo::QUOTES;
 use serde_json::Value;
 
 /// Maximum depth at which a location is looked for.
 const MAX_DEPTH: u8 = 8;
 /// First steps of the location in a validation error that do not name a member, such as `body`.
 const LOCATION_ROOTS: [&str; 4] = ["body", "query", "header", "path"];
-/// Quotation marks around a name.
-const QUOTES: [char; 4] = ['\'', '"', '`', '\u{2018}'];
 
 /// Returns true if an error names the member that it refuses, known or not: in `param`, in the location of a validation
 /// error, or in the message. `error` is null for an error in plain text; `text` has the strings of the error, in lower
@@ -72,7 +71,7 @@ fn is_member_path(path: &str) -> bool {
     is_field_path(path) && !path.contains("error") && !LOCATION_ROOTS.contains(&path)
 }
 
-/// Returns true if a text has a word in quotes, or is a single word behind a colon.
+/// Returns true if a text has a word in quotes, or ends with a colon and a single word that is not a number.
 fn is_name_behind(text: &str) -> bool {
     let quoted = text.split(QUOTES).skip(1).step_by(2).any(is_field_path);
     let last = text.rsplit_once(':').map(|(_, word)| word.trim().trim_end_matches('.'));

@@ -174,6 +174,7 @@ fn should_forward(
     parameters::should_forward(abilities, name, value)
 }
 
+/// Writes the limit on generated tokens as the member `name`, and as many stop sequences as the provider accepts.
 fn write_limits(ask: &InferenceRequest, target: &AttemptTarget<'_>, name: &str, out: &mut BodyBuilder<'_>) {
     if let Some(max) = target.max_tokens.or(ask.max_tokens) {
         out.push_str(&format!(",\"{name}\":"));
@@ -188,6 +189,7 @@ fn write_limits(ask: &InferenceRequest, target: &AttemptTarget<'_>, name: &str, 
     }
 }
 
+/// Writes the members of the preset and the request for a stream, and ends the body.
 fn finish(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,

@@ -8,8 +8,9 @@ use check::ChatStreamChecker;
 use penstock_http_wire::sse;
 use serde_json::Value;
 
-/// Checks a complete stream: only `data:` lines and comments, each chunk complete, roles first and in order, tool calls
-/// complete, a finish reason for each choice (or an error instead), usage in the last chunk (a chunk without choices if
+/// Checks a complete stream: only `data:` lines and comments, each chunk complete, choices that first appear in the
+/// order of their indices, the role in the first chunk of each choice and in no other, tool calls complete, a finish
+/// reason for each choice (or an error before any finish reason), usage in the last chunk (a chunk without choices if
 /// `include_usage` is true), `[DONE]`.
 ///
 /// # Errors

@@ -24,7 +24,8 @@ pub(crate) enum BodyFormat {
 }
 
 impl BodyFormat {
-    /// Returns the format of a body that begins with the given bytes.
+    /// Returns the format of a body that begins with the given bytes. A body whose first byte other than white space is
+    /// not `{` counts as an event stream.
     pub(crate) fn detect(bytes: &[u8]) -> Self {
         match bytes.iter().find(|byte| !is_space(**byte)) {
             None => Self::Unknown,
@@ -72,7 +73,7 @@ struct ValueScanner {
 impl ValueScanner {
     /// Reads the next byte; returns true if the outermost object or list ends with it.
     #[inline]
-    const fn ends_with(&mut self, byte: u8) -> bool {
+    const fn advance(&mut self, byte: u8) -> bool {
         match (self.is_string, byte) {
             (true, _) if self.is_escaped => self.is_escaped = false,
             (true, b'\\') => self.is_escaped = true,
@@ -181,7 +182,7 @@ impl BodyToSseConverter {
             }
             self.line = match byte {
                 b'\n' => LinePosition::Start,
-                byte if self.scanner.ends_with(*byte) => LinePosition::AfterValue,
+                byte if self.scanner.advance(*byte) => LinePosition::AfterValue,
                 byte if self.line == LinePosition::AfterValue && is_space(*byte) => LinePosition::AfterValue,
                 _ => LinePosition::Inside,
             };
@@ -248,7 +249,7 @@ fn first_value_end(scanner: &mut ValueScanner, bytes: &[u8]) -> Option<FirstLine
         }
         match *bytes.get(at)? {
             b'\n' => return Some(FirstLine::Other),
-            byte if scanner.ends_with(byte) => return Some(FirstLine::Value(at + 1)),
+            byte if scanner.advance(byte) => return Some(FirstLine::Value(at + 1)),
             _ => at += 1,
         }
     }
@@ -312,7 +313,7 @@ mod tests {
                 let (before, after) = body.as_bytes().split_at(cut);
                 let (mut scanner, mut slow) = (ValueScanner::default(), ValueScanner::default());
                 for piece in [before, after] {
-                    let end = piece.iter().position(|byte| *byte == b'\n' || slow.ends_with(*byte));
+                    let end = piece.iter().position(|byte| *byte == b'\n' || slow.advance(*byte));
                     let expected = end.map(|end| match piece.get(end) {
                         Some(b'\n') => FirstLine::Other,
                         _ => FirstLine::Value(end + 1),

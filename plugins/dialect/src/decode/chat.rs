@@ -154,8 +154,8 @@ pub fn decode_completion(
     let before = events.len();
     let mut chunks = ChunkReader::new(id, true);
     chunks.read_chunk(&body, events)?;
-    let spoken = |event: &AnswerEvent| matches!(event, AnswerEvent::Finish { .. });
-    if !events.iter().skip(before).any(spoken) {
+    let is_finish = |event: &AnswerEvent| matches!(event, AnswerEvent::Finish { .. });
+    if !events.iter().skip(before).any(is_finish) {
         return Err(UpstreamError::new(UpstreamErrorKind::Malformed));
     }
     events.push(AnswerEvent::End);

@@ -224,7 +224,8 @@ impl DecodedOutput {
         let (kind, text_member) = match event {
             PartEvent::Delta(kind) => (kind, "delta"),
             PartEvent::Complete(kind, member) => (kind, member),
-            // Most providers send the complete part only as a repetition of text that they have already sent.
+            // An event without a known item is ignored, because most providers only repeat text in these events that
+            // they have already sent.
             PartEvent::Added | PartEvent::Done => {
                 let Some((item, part)) = item.zip(seen.part) else { return Ok(()) };
                 return match event {

@@ -10,6 +10,7 @@ pub(super) enum TextChannel {
     Reasoning,
     Answer,
     Refusal,
+    /// Arguments of a tool call, given by its number in the choice.
     Arguments(usize),
 }
 
@@ -29,20 +30,25 @@ impl SplitSurrogate {
     }
 
     /// Returns the next text of a channel: its pending surrogate followed by `inside`, the body of a JSON string, which
-    /// is a slice of `source`. A high surrogate at the end becomes pending; other lone surrogates are replaced. Returns
-    /// `None` if `inside` is invalid.
-    pub(super) fn join(&mut self, voice: TextChannel, source: &Bytes, inside: &[u8]) -> Option<EscapedText> {
+    /// is a slice of `source`. A high surrogate at the end becomes pending; other lone surrogates are replaced, and a
+    /// pending surrogate of another channel is dropped. Returns `None` if `inside` is invalid.
+    pub(super) fn join(
+        &mut self,
+        channel: TextChannel,
+        source: &Bytes,
+        inside: &[u8],
+    ) -> Option<EscapedText> {
         if self.0.is_none()
             && let Some(text) = EscapedText::from_json(source.slice_ref(inside))
         {
             return Some(text);
         }
-        let waiting = self.0.take().filter(|(waiting, _)| *waiting == voice);
+        let waiting = self.0.take().filter(|(waiting, _)| *waiting == channel);
         let mut whole = waiting.map(|(_, half)| half.to_vec()).unwrap_or_default();
         whole.extend_from_slice(inside);
         if let Some(half) = trailing_high_surrogate(&whole) {
             whole.truncate(whole.len() - half.len());
-            self.0 = Some((voice, half));
+            self.0 = Some((channel, half));
         }
         json::unescape_lossy(&whole).map(|text| EscapedText::new(&text))
     }

@@ -41,7 +41,7 @@ pub(super) enum MessageContent<'a> {
     Text(&'a [u8]),
     /// List of blocks.
     Blocks(Vec<ContentBlock<'a>>),
-    /// JSON value of another type than string and array.
+    /// JSON value of another type than string and array, or an array that is nested too deeply ([`MAX_DEPTH`]).
     #[default]
     Other,
 }

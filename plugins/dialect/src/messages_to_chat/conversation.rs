@@ -39,7 +39,8 @@ pub(super) struct ToolResultBlock<'a> {
 pub(super) struct UserMessage<'a> {
     pub results: Vec<ToolResultBlock<'a>>,
     pub parts: Vec<ContentPart<'a>>,
-    /// System texts between the tool calls and their results.
+    /// System texts that came after the previous assistant message. They are written after the tool results and before
+    /// the other content.
     pub system_texts: Vec<EscapedBytes<'a>>,
 }
 

@@ -80,6 +80,7 @@ fn write_messages<'a>(
     Ok(mark.filter(|_| is_continued))
 }
 
+/// Writes the tools, the tool choice and the limit to one call. Writes nothing if the request has no tools.
 fn write_tools(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
@@ -169,6 +170,8 @@ fn write_tool(index: usize, tool: &mut JsonCursor<'_>, out: &mut BodyBuilder<'_>
     Ok(())
 }
 
+/// Writes the sampling members of the request, and those members of the preset that the client did not set and no other
+/// function writes.
 fn write_sampling(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,

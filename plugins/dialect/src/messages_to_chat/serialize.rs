@@ -23,8 +23,8 @@ pub(super) fn write_system(texts: &[EscapedBytes<'_>], out: &mut BodyBuilder<'_>
     out.push_byte(b'}');
 }
 
-/// Writes the tool messages of a turn, then the system texts that came between calls and results, then a user message
-/// with the images that tool messages cannot have and the other content.
+/// Writes the tool messages of a turn, then its system texts, then a user message with the images that tool messages
+/// cannot have and the other content.
 pub(super) fn write_user(turn: UserMessage<'_>, abilities: &OfferCapabilities, out: &mut BodyBuilder<'_>) {
     let UserMessage { results, parts, system_texts: systems } = turn;
     let mut first = true;

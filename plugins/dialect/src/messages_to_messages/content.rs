@@ -40,7 +40,7 @@ pub(super) struct EditedContent<'a> {
     /// JSON value as the client sent it.
     pub(super) value: &'a [u8],
     pub(super) blocks: Vec<RewrittenBlock<'a>>,
-    /// True if the slices differ from the original bytes.
+    /// True if `blocks` differs from the original bytes (`value`).
     pub(super) is_changed: bool,
     /// True if all texts are blank and are retained because there is no other content.
     pub(super) has_only_blank_text: bool,

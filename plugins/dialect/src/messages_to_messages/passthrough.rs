@@ -37,6 +37,7 @@ pub(super) struct StreamPassthrough {
     /// answer was cut.
     is_rescued: bool,
     format: BodyFormat,
+    /// Shadow translator (see the documentation of the module).
     observer: StreamTranslator,
     sse_decoder: sse::SseDecoder,
     decoder: MessagesDecoder,
@@ -245,7 +246,8 @@ impl StreamPassthrough {
         // The shadow translator does not count an empty block, so its next index would differ.
         self.has_foreign_events |= self.is_block_empty;
         self.is_block_empty = kind != "tool_use" && !speaks;
-        // The shadow translator merges two consecutive text blocks into one.
+        // The shadow translator writes only blocks of these three types, and merges two consecutive text blocks into
+        // one.
         self.has_foreign_events |= !matches!(kind, "text" | "thinking" | "tool_use");
         self.has_foreign_events |= kind == "text" && self.is_after_text;
         self.is_after_text = kind == "text";

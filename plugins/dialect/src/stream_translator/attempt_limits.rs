@@ -9,7 +9,7 @@ use penstock_core::{AttemptTarget, BodyMembers, InferenceRequest, InferenceTask,
 pub(super) struct AttemptLimits {
     /// Request, without the parts that no limit depends on.
     request: InferenceRequest,
-    /// Bounds of the usage that one of the providers so far may report.
+    /// Bounds of the usage, wide enough for each of the providers so far.
     pub(super) usage_bounds: UsageBounds,
     pub(super) output: OutputLimit,
     pub(super) token_cap: TokenCap,

@@ -39,13 +39,13 @@ impl ChatStreamWriter {
     /// Creates a writer for all `n` choices, or for one of several choices that are requested separately. The writer
     /// of one choice writes neither roles nor an end, because the writer of all choices writes them.
     #[must_use]
-    pub fn new(face: &ResponseIdentity, n: u32, include_usage: bool, choices: ChoiceSelection) -> Self {
+    pub fn new(identity: &ResponseIdentity, n: u32, include_usage: bool, choices: ChoiceSelection) -> Self {
         let (only_choice, has_started) = match choices {
             ChoiceSelection::All => (None, false),
             ChoiceSelection::One(index) => (Some(index), true),
         };
         let mut chunk_head = b"data: {".to_vec();
-        common_members::write_identity(&mut chunk_head, face, "chat.completion.chunk");
+        common_members::write_identity(&mut chunk_head, identity, "chat.completion.chunk");
         chunk_head.extend_from_slice(b",\"choices\":[");
         let index = only_choice.unwrap_or_default().to_string();
         let text_prefix =

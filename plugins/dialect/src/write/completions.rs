@@ -134,6 +134,7 @@ impl CompletionStreamWriter {
         out.extend_from_slice(logprobs.unwrap_or(b"null"));
     }
 
+    /// Writes a comma, the usage and the Penstock objects.
     fn write_usage(usage: &TokenUsage, objects: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(b",\"usage\":");
         write_usage(out, usage);

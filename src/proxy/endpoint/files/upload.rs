@@ -20,12 +20,12 @@ use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::timeout;
 
-/// Size in bytes that the other parts of the form may have.
+/// Maximum total size in bytes of a form without the contents of its file.
 const FORM_OVERHEAD: u64 = 1 << 20;
 /// Bytes per write to the disk.
 const WRITE_SIZE: usize = 256 << 10;
-/// Memory per upload: a slice that is being filled, a slice that is being written, the start of a line, and the receive
-/// window. The memory of a longer line is counted as the line arrives.
+/// Memory per upload, in bytes: a slice that is being filled, a slice that is being written, the start of a line, and
+/// the receive window. The memory of a longer line is counted as the line arrives.
 const UPLOAD_MEMORY: usize = 3 * WRITE_SIZE + H2_STREAM_WINDOW_BYTES as usize;
 /// Bytes of a form that are read after an error. A form that ends within them is complete, and its connection can serve
 /// another request. The rest of a longer form is drained by the server while the client receives the error.

@@ -50,8 +50,8 @@ struct CreatedResponse {
 /// Validates a request, stores it and answers with the queued response, or with the stream of its events.
 ///
 /// # Errors
-/// Returns the refusal of an invalid request, of an unknown model, of one stream too many, or of the store. Then no
-/// response was created.
+/// Returns a refusal if the request is invalid, if the model is unknown, if too many streams are open, or if the store
+/// fails. No response was created then.
 pub(super) async fn create_and_send_response(
     x: &mut Exchange<'_>,
     body: Bytes,

@@ -45,8 +45,8 @@ pub(super) async fn load_stored_response_access(
     Ok(StoredResponseAccess { store_permission: access, previous })
 }
 
-/// Returns the id in a body that is not validated yet; `None` if the body has no id, or a malformed one, for which it
-/// is refused later.
+/// Returns the id in a body that is not validated yet; `None` if the body has no id, or a malformed one. The validation
+/// refuses a malformed id later.
 fn previous_response_id(body: &[u8]) -> Option<Cow<'_, str>> {
     memmem::find(body, MEMBER.as_bytes())?;
     let mut members = json::members(body);

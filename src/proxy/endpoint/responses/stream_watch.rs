@@ -18,7 +18,8 @@ use std::time::{Duration, Instant};
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Number of consecutive failed checks after which a stream ends; with one check per second, this is half a minute.
 const MAX_FAILED_CHECKS: u32 = 30;
-/// Time after which a stream ends when the process drains: a response in progress gets three seconds.
+/// Time from the start of a drain until a stream ends. A response in progress may continue for three seconds, so the
+/// stream can still send its end.
 const DRAIN_GRACE: Duration = Duration::from_secs(4);
 /// Memory of a piece of the stream, for each byte of the response: its largest part is a whole item, whose text is in
 /// four events.

@@ -38,6 +38,7 @@ pub(super) struct SharedChoiceState<'a> {
     ask: InferenceRequest,
     chosen: CandidateSet,
     deadline: Instant,
+    /// Time at which the candidates were selected, in Unix seconds; it selects the prices.
     at: u64,
     /// Progress of the client's stream when the choices are requested: waiting, or only the head has been sent.
     progress: ResponseProgress,
@@ -124,7 +125,7 @@ impl<'a> SharedChoiceState<'a> {
 impl ChoiceOutcome {
     /// Adds the energy and the record of the choice to the client's request.
     pub(super) fn merge_energy_and_record(&mut self, run: &mut FailoverRun<'_, '_>) {
-        run.failed_usage.merge(std::mem::take(&mut self.spent));
+        run.failed_energy.merge(std::mem::take(&mut self.spent));
         let (mine, all) = (&mut self.record, &mut run.exchange.record);
         all.attempts.append(&mut mine.attempts);
         // The choices run concurrently, so the longest of their waits counts.
@@ -180,7 +181,7 @@ pub(super) fn request_choice<'s>(
             attempt_started: None,
             progress: seed.progress,
             memory: ResponseMemoryReservation::new(),
-            failed_usage: settle::FailedAttemptEnergy::default(),
+            failed_energy: settle::FailedAttemptEnergy::default(),
             hold: None,
             received_at: seed.at,
             settled: settle::SettledCharge::default(),
@@ -194,7 +195,7 @@ pub(super) fn request_choice<'s>(
             exchange: &mut x,
         };
         let ended = run.run_attempts().await;
-        let (spent, is_provider_full) = (std::mem::take(&mut run.failed_usage), run.all_full);
+        let (spent, is_provider_full) = (std::mem::take(&mut run.failed_energy), run.all_full);
         drop(run);
         let record = std::mem::replace(&mut x.record, AccessRecord::new(seed.id, seed.dialect));
         drop(x);

@@ -315,7 +315,7 @@ async fn fail_choices(
         return Ok(streaming::write_error_event(run, &refusal).await);
     }
     let total = sum::total_usage(&parts);
-    parts.iter().for_each(|part| run.failed_usage.add_uncharged_work(part));
+    parts.iter().for_each(|part| run.failed_energy.add_uncharged_work(part));
     settle::void_reservation(run, "failed");
     if !run.progress.has_head() {
         return Err(refusal);

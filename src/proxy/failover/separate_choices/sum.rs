@@ -76,7 +76,7 @@ pub(super) fn settle_choices(run: &mut FailoverRun<'_, '_>, parts: Vec<ChoiceUsa
             own = add_usage(own, part.provider_usage);
             took += part.took;
         } else {
-            run.failed_usage.add_uncharged_work(part);
+            run.failed_energy.add_uncharged_work(part);
         }
     }
     settle::settle_usage(run, &primary, WorkDone::Tokens(done), WorkDone::Tokens(own), measured, took, None)

@@ -122,6 +122,8 @@ impl ChatStreamChecker {
         Ok(())
     }
 
+    /// Checks the members that identify the answer: `object`, and `id`, `created` and `model`, which are the same in
+    /// all chunks.
     fn face(&mut self, chunk: &Map<String, Value>) -> RuleResult {
         let get = |name: &str| chunk.get(name).cloned().unwrap_or(Value::Null);
         let [id, created, model] = [get("id"), get("created"), get("model")];

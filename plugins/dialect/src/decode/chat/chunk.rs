@@ -46,7 +46,8 @@ struct ChoiceDecoder {
     cut: Option<FinishReason>,
     content: ContentRecognition,
     emitted: EmittedChannels,
-    /// True if the choice has had reasoning in a member other than `reasoning_details`, which is then not read.
+    /// True if the choice has had reasoning in a member other than `reasoning_details`. The member `reasoning_details`
+    /// is then not read.
     has_named_reasoning: bool,
 }
 
@@ -98,7 +99,7 @@ impl ChunkReader {
             let mut added = events.iter().skip(before);
             self.usage_with_output = added.any(|event| event.generated_bytes() > 0);
         }
-        // The usage is the last event of the chunk, because after `[DONE]` no event behind the usage is read.
+        // The usage is the last event of the chunk: in a chunk after `[DONE]`, no event that follows the usage is read.
         events.extend(measured.map(AnswerEvent::Energy));
         events.extend(usage.map(AnswerEvent::Usage));
         let alone = count == 1 && usage.is_none() && measured.is_none();
@@ -280,7 +281,8 @@ impl ChoiceDecoder {
         let (mut called, mut named) = (None, Vec::new());
         for element in json_cursor::elements(calls) {
             let mut fragment = ToolCallFragment::parse(element).ok_or_else(malformed_error)?;
-            // In a chunk, arguments are a part of a text, or for some engines a whole object.
+            // In a chunk, arguments are a string with a fragment of JSON text, or for some engines a whole object, but
+            // never a number or boolean.
             if !seen.is_buffered && fragment.has_scalar_arguments() {
                 return Err(malformed_error());
             }

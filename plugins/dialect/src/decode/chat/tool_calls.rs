@@ -3,8 +3,9 @@
 //! By the rules of the dialect, `index` identifies a call, and id and name come once. Engines omit the index, repeat
 //! id and name, send null for absent members, give every call index 0, or send arguments as an object.
 //!
-//! If the index is ambiguous, a fragment with a name begins another call in two cases: the arguments so far are
-//! complete or empty and its id or name differs; or the arguments so far are complete and it has arguments itself.
+//! If the index is ambiguous, a fragment with a name begins another call in three cases: its id and its name both
+//! differ; the arguments so far are complete or empty and its id or name differs; or the arguments so far are complete
+//! and it has arguments itself.
 //!
 //! Two decisions are delayed. A name that is repeated without id and arguments is another call only if no arguments
 //! follow it. Arguments that mean "none", such as `{}`, are not emitted at once, because the real arguments of the call
@@ -273,7 +274,8 @@ impl ToolCallTracker {
         let by_both =
             |index, id| self.calls.iter().rposition(|call| call.index == Some(index) && has_id(call, id));
         let by_id = |id| self.calls.iter().rposition(|call| has_id(call, id));
-        // A call that has an index is not identified by its id, so only calls without an index are searched by id.
+        // If a fragment has an index, a call with another index is another call even if it has the same id. So only
+        // calls without an index are searched by id.
         let unnumbered = |id| self.calls.iter().rposition(|call| call.index.is_none() && has_id(call, id));
         let known = match (fragment.index, fragment.id) {
             (Some(index), Some(id)) => {

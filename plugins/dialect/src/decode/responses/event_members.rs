@@ -17,6 +17,7 @@ pub(super) struct EventMembers<'a> {
     content_index: PartIndex,
     summary_index: PartIndex,
     delta: Option<&'a [u8]>,
+    /// Name and value of the member with a complete text: `text`, `refusal` or `arguments`.
     whole: Option<(Cow<'a, str>, &'a [u8])>,
     pub(super) logprobs: Option<&'a [u8]>,
     pub(super) item: Option<&'a [u8]>,

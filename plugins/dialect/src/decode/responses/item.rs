@@ -288,7 +288,7 @@ impl DecodedItem {
         })
     }
 
-    /// Emits the size of the encrypted reasoning of an item once.
+    /// Emits the size of the encrypted reasoning of an item, without the bytes that were emitted before.
     fn record_sealed(&mut self, item: &[u8], context: &mut OutputContext<'_>) {
         let sealed = json_cursor::member_value(item, "encrypted_content").and_then(json_cursor::string_body);
         let bytes = sealed.map_or(0, <[u8]>::len).saturating_sub(self.sealed_bytes);

@@ -13,12 +13,12 @@ use penstock_core::{BufferedResponse, ChoiceSelection, FinishReason, WorkDone};
 #[must_use]
 pub fn write_completion(
     answer: &DecodedAnswer,
-    face: &ResponseIdentity,
+    identity: &ResponseIdentity,
     choices: ChoiceSelection,
 ) -> Vec<Bytes> {
     let mut out = Vec::with_capacity(512 + answer.output_bytes() * 9 / 8);
     out.push(b'{');
-    common_members::write_identity(&mut out, face, "chat.completion");
+    common_members::write_identity(&mut out, identity, "chat.completion");
     out.extend_from_slice(b",\"choices\":[");
     let first = match choices {
         ChoiceSelection::All => 0,
@@ -51,11 +51,11 @@ pub fn write_completion(
 #[must_use]
 pub fn write_buffered(
     answer: &DecodedAnswer,
-    face: &ResponseIdentity,
+    identity: &ResponseIdentity,
     choices: ChoiceSelection,
 ) -> BufferedResponse {
     BufferedResponse {
-        body: write_completion(answer, face, choices),
+        body: write_completion(answer, identity, choices),
         work: answer.usage.map(WorkDone::Tokens),
         measured_energy: answer.measured_energy,
         finish_reason: answer

@@ -5,17 +5,17 @@ use penstock_core::{FinishReason, TokenUsage};
 use penstock_json_scan::json;
 
 /// Writes `"id":…,"object":…,"created":…,"model":…`.
-pub(super) fn write_identity(out: &mut Vec<u8>, face: &ResponseIdentity, object: &str) {
+pub(super) fn write_identity(out: &mut Vec<u8>, identity: &ResponseIdentity, object: &str) {
     out.extend_from_slice(b"\"id\":");
     out.extend_from_slice(b"\"chatcmpl-");
-    json::write_escaped(out, &face.id);
+    json::write_escaped(out, &identity.id);
     out.push(b'"');
     out.extend_from_slice(b",\"object\":\"");
     out.extend_from_slice(object.as_bytes());
     out.extend_from_slice(b"\",\"created\":");
-    write_integer(face.created, out);
+    write_integer(identity.created, out);
     out.extend_from_slice(b",\"model\":");
-    json::write_str(out, &face.model);
+    json::write_str(out, &identity.model);
 }
 
 /// Returns the name of the finish reason, one of the four names that the dialect has.

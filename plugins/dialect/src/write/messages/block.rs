@@ -83,7 +83,7 @@ impl BlockWriter {
     }
 
     /// Records a text of the block. Returns true if the client gets the text, and false for omitted reasoning and for
-    /// tool arguments that do not begin an object.
+    /// tool arguments that are neither a JSON object nor the start of one.
     fn record_text(&mut self, text: &EscapedText) -> bool {
         match self.kind {
             BlockKind::Text => true,

@@ -21,7 +21,8 @@ const INVALID_JSON_MEMBER: &str = "INVALID_JSON";
 ///
 /// # Errors
 /// Returns the error of an answer that cannot be decoded. Tool arguments that are not a JSON object are no error, but
-/// output of the model: they are passed on as text, in an object with [`INVALID_JSON_MEMBER`] as its only member.
+/// output of the model. If they cannot be repaired, they are passed on as text, in an object with
+/// [`INVALID_JSON_MEMBER`] as its only member.
 pub(crate) fn translate_buffered(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
@@ -144,8 +145,8 @@ fn write_tool_use(manner: &WriterOptions, call: &ToolCall, finish: FinishReason,
 }
 
 /// Returns the arguments as a JSON object: unchanged if they are an object, and `{}` if they are empty, `null` or `""`.
-/// Otherwise removes a code fence and trailing commas; if that gives no object and the answer was truncated (`cut`),
-/// closes the open brackets. `None` if this gives no object either.
+/// Otherwise removes a code fence and trailing commas. If that gives no object either, the result for a truncated
+/// answer (`cut`) is the longest prefix that can be closed to form an object, and `None` for any other answer.
 fn arguments_object(arguments: &str, cut: bool) -> Option<String> {
     let mut watch = PartialJson::new();
     match watch.push(arguments) {
@@ -191,8 +192,9 @@ fn strip_trailing_commas(text: &str) -> String {
     out
 }
 
-/// Returns the longest prefix of truncated JSON that can be closed to form an object. The text may be as long as an
-/// answer, so it is read only three times, instead of once for each possible end.
+/// Returns the longest prefix of truncated JSON that can be closed to form an object, with its open string and brackets
+/// closed; `{}` without such a prefix. The text may be as long as an answer, so it is read only three times, instead of
+/// once for each possible end.
 fn close_partial(text: &str) -> String {
     let sound = valid_prefix(text);
     let (mut watch, mut end) = (PartialJson::new(), 0);

@@ -1,8 +1,8 @@
 //! Response to a request for zero tokens (`max_tokens: 0`).
 //!
-//! In this dialect, such a request only writes the prompt to the provider's cache. Provider APIs have no equivalent,
-//! so the gateway sends no request to a provider: the message is empty, has the stop reason `max_tokens`, and reports
-//! no usage.
+//! In this dialect, such a request only writes the prompt to the provider's cache. Provider APIs have no equivalent, so
+//! the gateway sends no request to a provider: the message is empty, has the stop reason `max_tokens`, and reports a
+//! usage of 0 tokens.
 
 use super::MessagesStreamWriter;
 use super::options::{self, WriterOptions};

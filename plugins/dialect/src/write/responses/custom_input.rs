@@ -67,7 +67,8 @@ impl CustomInputReader {
         }
     }
 
-    /// Ends the arguments. Appends the pending start of the arguments as input, unless it is empty or only `{`.
+    /// Ends the arguments. Appends the pending start of the arguments as input, unless it is empty or only `{`. An
+    /// incomplete escape is dropped.
     pub(super) fn finish(&mut self, out: &mut Vec<u8>) {
         let pending = std::mem::take(&mut self.pending);
         if self.state == InputState::Start && !matches!(pending.trim(), "" | "{") {

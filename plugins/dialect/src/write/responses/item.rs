@@ -15,7 +15,8 @@ use std::io::Write as _;
 pub(super) enum ItemBody {
     /// Message with its parts. Only the last part may be open.
     Message(Vec<MessagePart>),
-    /// Reasoning, as the body of a JSON string.
+    /// Reasoning: its text as the body of a JSON string. If `is_sealed` is true, the closed item also has the text in
+    /// `encrypted_content`.
     Reasoning { text: Vec<u8>, display: ReasoningDisplay, is_sealed: bool },
     /// Tool call.
     Call(CallState),

@@ -153,9 +153,9 @@ impl ResponsesStreamWriter {
         self.open_item(ItemBody::Call(call), out);
     }
 
-    /// Writes arguments of a call. A call is closed when its arguments are complete; afterwards only white space may
-    /// follow. Arguments after the end of a custom tool's input are ignored, because the input ends before the
-    /// arguments do.
+    /// Writes arguments of a call. A call whose arguments are complete is closed when another item starts; afterwards
+    /// only white space may follow. Arguments after the end of a custom tool's input are ignored, because the input
+    /// ends before the arguments do.
     fn write_arguments(&mut self, number: u32, fragment: &EscapedText, out: &mut Vec<u8>) {
         let call = self.calls.iter().rev().find(|(call, _)| *call == number);
         let Some(item) = call.and_then(|(_, at)| self.items.get_mut(*at)) else { return };

@@ -8,7 +8,7 @@ use penstock_http_wire::usage;
 use penstock_json_scan::json;
 use std::convert::Infallible;
 
-/// Members of a chunk. Choices that are no objects are `None`.
+/// Members of a chunk. Choices that are no objects, or whose `delta` or `message` is no object, are `None`.
 pub(super) struct ChunkMembers<'a> {
     pub(super) choices: Vec<Option<ChoiceMembers<'a>>>,
     pub(super) usage: Option<ReportedUsage>,

@@ -58,14 +58,15 @@ impl TextEmitter<'_> {
         self.emit_parts(list, TextChannel::Answer)
     }
 
-    fn emit_parts(&mut self, list: &[u8], voice: TextChannel) -> Result<ContentRecognition, UpstreamError> {
-        json_cursor::elements(list)
-            .try_fold(ContentRecognition::None, |content, part| Ok(content.max(self.emit_part(part, voice)?)))
+    fn emit_parts(&mut self, list: &[u8], channel: TextChannel) -> Result<ContentRecognition, UpstreamError> {
+        json_cursor::elements(list).try_fold(ContentRecognition::None, |content, part| {
+            Ok(content.max(self.emit_part(part, channel)?))
+        })
     }
 
     /// Emits the text of a content part. Returns `Recognized` if the part has a text, even an empty one, else
     /// `Unknown`.
-    fn emit_part(&mut self, part: &[u8], voice: TextChannel) -> Result<ContentRecognition, UpstreamError> {
+    fn emit_part(&mut self, part: &[u8], channel: TextChannel) -> Result<ContentRecognition, UpstreamError> {
         if !json_cursor::is_object(part) {
             return Err(malformed_error());
         }
@@ -74,7 +75,7 @@ impl TextEmitter<'_> {
         while let Some((key, value)) = members.next_unescaped() {
             match &*key {
                 "text" | "thinking" if json_cursor::is_null(value) => continue,
-                "text" => self.emit_string(voice, Some(value), None)?,
+                "text" => self.emit_string(channel, Some(value), None)?,
                 "thinking" if value.first() == Some(&b'[') => {
                     self.emit_parts(value, TextChannel::Reasoning)?;
                 }
@@ -89,7 +90,7 @@ impl TextEmitter<'_> {
     /// Emits a JSON string as text of a channel, with its log probabilities; nothing for an absent or null value.
     pub(super) fn emit_string(
         &mut self,
-        voice: TextChannel,
+        channel: TextChannel,
         value: Option<&[u8]>,
         logprobs: Option<&[u8]>,
     ) -> Result<(), UpstreamError> {
@@ -99,7 +100,7 @@ impl TextEmitter<'_> {
             Some(None) => return Err(malformed_error()),
             Some(Some([])) => EscapedText::default(),
             Some(Some(inside)) => {
-                self.split_surrogate.join(voice, self.chunk, inside).ok_or_else(malformed_error)?
+                self.split_surrogate.join(channel, self.chunk, inside).ok_or_else(malformed_error)?
             }
         };
         let choice = self.choice;
@@ -112,7 +113,7 @@ impl TextEmitter<'_> {
         if text.is_empty() && logprobs.as_deref().is_none_or(finish_reason::is_empty_logprobs_object) {
             return Ok(());
         }
-        self.events.push(match voice {
+        self.events.push(match channel {
             TextChannel::Reasoning => AnswerEvent::Reasoning { choice, text, signature: None },
             TextChannel::Refusal => AnswerEvent::Refusal { choice, text },
             TextChannel::Answer | TextChannel::Arguments(_) => AnswerEvent::Text { choice, text, logprobs },
