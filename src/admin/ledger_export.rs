@@ -121,7 +121,11 @@ fn entry_json(entry: Value) -> Value {
             ("prev" | "hash" | "sum", _) => return None,
             _ => value,
         };
-        let name = if name == "seq" { "entry".to_owned() } else { name };
+        let name = match &*name {
+            "seq" => "entry".to_owned(),
+            "of" => "from_entry".to_owned(),
+            _ => name,
+        };
         Some((name, value))
     });
     Value::Object(shown.collect::<Map<String, Value>>())
@@ -161,7 +165,7 @@ mod tests {
     #[test]
     fn the_amounts_of_charges_and_corrections_add_up() {
         let correction = |what: &str, amount: i64, was: i64, eur: &str| {
-            entry_json(json!({ "seq": 2, "at": 0, "act": "correct", "what": what, "wallet": "credits",
+            entry_json(json!({ "seq": 2, "at": 0, "act": "correct", "of": 1, "what": what, "wallet": "credits",
                 "amount": amount, "was": was, "eur": eur }))
         };
         let charge = entry_json(json!({ "seq": 1, "at": 0, "act": "settle", "wallet": "credits",
@@ -172,6 +176,7 @@ mod tests {
         );
         let refund = correction("settle", 500_000, 2_000_000, "0.015");
         assert_eq!((&refund["charged"], &refund["eur"]), (&json!("-1.5"), &json!("-0.015")));
+        assert_eq!((&refund["from_entry"], refund.get("of")), (&json!(1), None));
         let raised = correction("settle", 3_000_000, 2_000_000, "-0.01");
         assert_eq!((&raised["charged"], &raised["eur"]), (&json!("1"), &json!("0.01")));
         let taken = correction("grant", 4_000_000, 10_000_000, "0");

@@ -36,3 +36,4 @@ pub use error::EntryError;
 pub use penstock_core::calendar::{UtcDay, UtcMonth};
 pub use posting::{BookPosting, BookTotals, WalletBook, entry_postings};
 pub use statement::{Statement, StatementRow, StatementSums};
+pub use wire::ENTRY_MEMBERS;

@@ -9,6 +9,44 @@ use serde::{Deserialize, Serialize, Serializer};
 use std::borrow::Cow;
 use std::sync::Arc;
 
+/// Members of an entry in their order in the line, without those of the hash chain.
+pub const ENTRY_MEMBERS: [&str; 34] = [
+    "seq",
+    "at",
+    "act",
+    "account",
+    "id",
+    "request",
+    "key",
+    "wallet",
+    "amount",
+    "held",
+    "of",
+    "what",
+    "was",
+    "eur",
+    "model",
+    "provider",
+    "terms",
+    "batch",
+    "input",
+    "cached",
+    "output",
+    "reasoning",
+    "counted",
+    "images",
+    "seconds",
+    "billable_kwh",
+    "kwh",
+    "g_co2",
+    "litres",
+    "g_co2_low",
+    "g_co2_high",
+    "failed_kwh",
+    "why",
+    "by",
+];
+
 /// Upper bound on the characters of a number with up to twenty digits, a scale of at most 28 and a decimal point.
 const MAX_DECIMAL_CHARS: usize = 48;
 
@@ -33,8 +71,9 @@ struct EntryLine<'a> {
     amount: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     held: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    from_entry: Option<u64>,
+    // Ledgers of 2026-11-26 to 2026-11-30 have the second name.
+    #[serde(rename = "of", alias = "from_entry", skip_serializing_if = "Option::is_none")]
+    corrected_entry: Option<u64>,
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
     what: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -176,7 +215,7 @@ impl<'a> EntryLine<'a> {
                 line.id = Some((&**id).into());
                 line.key = key.as_deref().map(Cow::from);
                 line.wallet = wallet.name().into();
-                (line.from_entry, line.was, line.amount) = (Some(*of), Some(*was), Some(*instead));
+                (line.corrected_entry, line.was, line.amount) = (Some(*of), Some(*was), Some(*instead));
                 line.what = Some(corrected_kind_name(*what).into());
                 line.eur = Some(*eur);
                 line.why = Some((&**note).into());
@@ -263,7 +302,7 @@ impl<'a> EntryLine<'a> {
             },
             "correct" => EntryKind::Correct {
                 id: text(&self.id)?,
-                of: self.from_entry?,
+                of: self.corrected_entry?,
                 what: match self.what.as_deref()? {
                     "settle" => CorrectedKind::Settle,
                     "grant" => CorrectedKind::Grant,
@@ -323,22 +362,4 @@ pub(crate) fn parse_entry(line: &[u8]) -> Result<LedgerEntry, EntryError> {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-
-    #[derive(Serialize)]
-    struct Of(#[serde(serialize_with = "exact")] Decimal);
-
-    #[test]
-    fn numbers_are_written_as_they_write_themselves() {
-        let mantissas =
-            [0, 1, -1, 7, 10, 1_600, 123_456_789, i128::from(u64::MAX), i128::from(u64::MAX) + 1, -5_000];
-        for mantissa in mantissas {
-            for scale in 0..=28 {
-                let number = Decimal::from_i128_with_scale(mantissa, scale);
-                assert_eq!(serde_json::to_string(&Of(number)).unwrap(), format!("\"{number}\""));
-            }
-        }
-    }
-}
+mod tests;

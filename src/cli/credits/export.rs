@@ -105,7 +105,7 @@ enum ExportFormat {
 }
 
 /// CSV columns of an export: every member that an entry may have.
-const COLUMNS: [&str; 30] = [
+const COLUMNS: [&str; 34] = [
     "seq",
     "at",
     "act",
@@ -136,6 +136,10 @@ const COLUMNS: [&str; 30] = [
     "g_co2",
     "litres",
     "why",
+    "by",
+    "g_co2_low",
+    "g_co2_high",
+    "failed_kwh",
 ];
 
 /// Headings of the table.
@@ -184,8 +188,9 @@ pub(super) fn run(backend: &LedgerBackend, export: &ExportArgs) -> Result<(), St
         let lines = backend.read_ledger_lines(&position.to_string())?;
         let (mut is_end, mut rows) = (true, Vec::new());
         for line in lines.split_inclusive(|byte| *byte == b'\n') {
-            let entry: Value = serde_json::from_slice(line)
+            let mut entry: Value = serde_json::from_slice(line)
                 .map_err(|_| "A received line is not an entry of the ledger.".to_owned())?;
+            restore_member_names(&mut entry);
             if let Some(number) = entry.get("seq").and_then(Value::as_u64) {
                 position.advance(number);
                 is_end = false;
@@ -208,6 +213,14 @@ pub(super) fn run(backend: &LedgerBackend, export: &ExportArgs) -> Result<(), St
     Ok(())
 }
 
+/// Gives the number of the corrected entry its present name; in some ledgers it is `from_entry`.
+fn restore_member_names(entry: &mut Value) {
+    let Some(members) = entry.as_object_mut() else { return };
+    if let Some(number) = members.remove("from_entry") {
+        members.insert("of".to_owned(), number);
+    }
+}
+
 fn write_error(error: &std::io::Error) -> String {
     format!("The export cannot be written: {error}.")
 }
@@ -217,6 +230,20 @@ mod tests {
     #![allow(clippy::indexing_slicing)]
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn the_columns_are_the_members_of_entries() {
+        let (mut columns, mut members) = (COLUMNS, penstock_ledger::ENTRY_MEMBERS);
+        columns.sort_unstable();
+        members.sort_unstable();
+        assert_eq!(columns, members);
+        for name in ["of", "from_entry"] {
+            let mut correction = json!({"seq": 9, "act": "correct", (name): 7, "by": "anna"});
+            restore_member_names(&mut correction);
+            let row = statement::csv_row(&COLUMNS, &correction);
+            assert!(row.starts_with("9,,correct,,,,,,,,7,") && row.trim_end().ends_with(",anna,,,"), "{row}");
+        }
+    }
 
     #[test]
     fn the_table_has_times_and_amounts_for_people() {

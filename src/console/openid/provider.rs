@@ -10,6 +10,7 @@ use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 /// Age after which the discovery document and the keys are read again.
 const MAX_AGE: Duration = Duration::from_secs(3_600);
@@ -102,8 +103,15 @@ impl OpenIdProvider {
         let lacks_key = wanted.is_some_and(|id| !fresh.keys.has_key(id));
         let may_read = fresh.keys_read.is_none_or(|read| now.saturating_sub(read) >= KEY_INTERVAL);
         let fresh = if lacks_key && may_read {
-            let keys = self.read_keys(&fresh.metadata).await?;
-            KnownProvider { keys, keys_read: Some(now), ..fresh }
+            let read = self.read_keys(&fresh.metadata).await;
+            let fresh = KnownProvider { keys_read: Some(now), ..fresh };
+            match read {
+                Ok(keys) => KnownProvider { keys, ..fresh },
+                Err(failure) => {
+                    cache.known = Some(fresh);
+                    return Err(failure);
+                }
+            }
         } else {
             fresh
         };
@@ -118,6 +126,7 @@ impl OpenIdProvider {
         cache: &mut ProviderCache,
     ) -> Result<KnownProvider, OpenIdProviderError> {
         let recent = cache.failure.filter(|(at, _)| now.saturating_sub(*at) < FAILURE_AGE);
+        let begun = Instant::now();
         let failure = match recent {
             Some((_, failure)) => failure,
             None => match self.read(now).await {
@@ -129,7 +138,8 @@ impl OpenIdProvider {
             },
         };
         if recent.is_none() {
-            cache.failure = Some((now, failure));
+            // The age counts from the end of the attempt, for which other visitors have waited.
+            cache.failure = Some((now + begun.elapsed(), failure));
         }
         cache.known.clone().ok_or(failure)
     }
