@@ -56,7 +56,7 @@ fn key(number: u32) -> KeyRecord {
 
 /// Creates the keys and their accounts: the first key with the usual function, the others as copies of its row, 900
 /// per transaction.
-fn fill(vault: &OpenStorage) {
+fn fill(stores: &OpenStorage) {
     let entry = ChangeDescription {
         at: 1,
         who: "bench".to_owned(),
@@ -64,8 +64,8 @@ fn fill(vault: &OpenStorage) {
         target: String::new(),
         change: serde_json::Value::Null,
     };
-    vault.keys.insert(&key(0), &entry).unwrap();
-    let row = vault.store.get(StoreTable::Keys, key(0).id.as_bytes()).unwrap().unwrap();
+    stores.keys.insert(&key(0), &entry).unwrap();
+    let row = stores.store.get(StoreTable::Keys, key(0).id.as_bytes()).unwrap().unwrap();
     let row = String::from_utf8(row).unwrap();
     let numbers: Vec<u32> = (1..KEYS).collect();
     for some in numbers.chunks(900) {
@@ -77,7 +77,7 @@ fn fill(vault: &OpenStorage) {
                 .replace("project 0", &format!("project {number}"));
             batch = batch.put(StoreTable::Keys, key(*number).id, row);
         }
-        vault.store.apply(batch).unwrap();
+        stores.store.apply(batch).unwrap();
     }
     let mut accounts = Transaction::new();
     for number in 0..ACCOUNTS {
@@ -85,7 +85,7 @@ fn fill(vault: &OpenStorage) {
         let row = format!("{{\"v\":1,\"id\":\"{id}\",\"name\":\"Account {number}\",\"created\":5}}");
         accounts = accounts.put(StoreTable::Accounts, format!("a/{id}"), row);
     }
-    vault.store.apply(accounts).unwrap();
+    stores.store.apply(accounts).unwrap();
 }
 
 /// Returns the resident memory of this process, bytes.
@@ -125,20 +125,20 @@ fn measure(c: &mut Criterion) {
         pepper: None,
         fleet: None,
     };
-    let vault = OpenStorage::open(&storage).unwrap();
-    fill(&vault);
+    let stores = OpenStorage::open(&storage).unwrap();
+    fill(&stores);
     // Reads all keys before the measurement. Otherwise the store's own cache would be counted as memory of the key
     // cache.
     let mut after = None;
     loop {
-        let page = vault.keys.list(None, after.as_deref(), 1_000).unwrap();
+        let page = stores.keys.list(None, after.as_deref(), 1_000).unwrap();
         after = page.next;
         if after.is_none() {
             break;
         }
     }
     let (before, began, began_cpu) = (resident(), Instant::now(), cpu());
-    let ring = KeyCache::load(&vault, ProcessClock::start()).unwrap();
+    let ring = KeyCache::load(&stores, ProcessClock::start()).unwrap();
     let (wall, took) = (began.elapsed(), cpu().saturating_sub(began_cpu));
     let bytes = resident().saturating_sub(before);
     assert_eq!(ring.key_count(), usize::try_from(KEYS).unwrap());

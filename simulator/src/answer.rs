@@ -1,4 +1,4 @@
-//! Simulated answers as lists of tokens. They are a pure function of the provider's name, the seeds and the prompt.
+//! Simulated answers as lists of tokens. They depend only on the provider's name, its seed and the request.
 
 use super::parsed_request::{AnswerFormat, ParsedRequest};
 use super::schema;
@@ -94,8 +94,9 @@ fn answer_text(ask: &ParsedRequest, name: &str, draw: &mut SeededRng, wanted: us
     }
 }
 
-/// Returns the continuation of an answer whose beginning the request contains. If this provider wrote the beginning,
-/// it is the exact rest of the answer; otherwise it is the answer without its first `before` words.
+/// Returns the continuation of an answer whose beginning the request contains. If this provider wrote the beginning, it
+/// is the exact rest of the answer; otherwise it is the answer without its first `before` words. If nothing is left, it
+/// is a sentence that says so.
 fn continuation(whole: &[String], begun: &str, before: usize, name: &str) -> Vec<String> {
     let text = whole.concat();
     let rest = match text.strip_prefix(begun) {

@@ -6,7 +6,8 @@ use super::shaping::{AnswerOptions, EventKind, StreamEvent};
 use super::tools::ToolInvocation;
 use serde_json::{Map, Value, json};
 
-/// Creation time of every simulated answer. It is constant, so that the same request gets the same bytes.
+/// Creation time of every simulated answer, in Unix seconds. It is constant, so that the same request gets the same
+/// bytes.
 pub(super) const CREATED: u64 = 1_763_650_000;
 
 /// Returns the `usage` object, with the tokens of all answers together.
@@ -26,9 +27,9 @@ fn id(ask: &ParsedRequest) -> String {
     format!("chatcmpl-simulated-{:016x}", ask.prompt.hash ^ ask.seed)
 }
 
-fn reason(finish: &SimulatedFinish, voice: AnswerOptions) -> Value {
+fn reason(finish: &SimulatedFinish, options: AnswerOptions) -> Value {
     match finish {
-        _ if !voice.finish => Value::Null,
+        _ if !options.finish => Value::Null,
         SimulatedFinish::Stop | SimulatedFinish::Sequence(_) => json!("stop"),
         SimulatedFinish::Length => json!("length"),
         SimulatedFinish::Calls => json!("tool_calls"),
@@ -44,15 +45,19 @@ fn stop_string(finish: &SimulatedFinish) -> Value {
 }
 
 /// Writes an unstreamed answer.
-pub(super) fn write_plain(ask: &ParsedRequest, answers: &[SimulatedAnswer], voice: AnswerOptions) -> String {
+pub(super) fn write_plain(
+    ask: &ParsedRequest,
+    answers: &[SimulatedAnswer],
+    options: AnswerOptions,
+) -> String {
     let choices: Vec<Value> =
-        answers.iter().enumerate().map(|(index, one)| choice(ask, index, one, voice)).collect();
+        answers.iter().enumerate().map(|(index, one)| choice(ask, index, one, options)).collect();
     let mut body = json!({
         "id": id(ask), "object": "chat.completion", "created": CREATED, "model": ask.model, "choices": choices,
         "service_tier": null, "system_fingerprint": "simulated",
     });
     if let Some(object) = body.as_object_mut() {
-        if voice.usage {
+        if options.usage {
             object.insert("usage".to_owned(), usage(ask, answers));
         }
         object.insert("prompt_logprobs".to_owned(), Value::Null);
@@ -61,7 +66,7 @@ pub(super) fn write_plain(ask: &ParsedRequest, answers: &[SimulatedAnswer], voic
     body.to_string()
 }
 
-fn choice(ask: &ParsedRequest, index: usize, answer: &SimulatedAnswer, voice: AnswerOptions) -> Value {
+fn choice(ask: &ParsedRequest, index: usize, answer: &SimulatedAnswer, options: AnswerOptions) -> Value {
     let mut message = Map::new();
     message.insert("role".to_owned(), json!("assistant"));
     let content = if answer.calls.is_empty() { json!(answer.text.concat()) } else { Value::Null };
@@ -73,7 +78,7 @@ fn choice(ask: &ParsedRequest, index: usize, answer: &SimulatedAnswer, voice: An
     message.insert("tool_calls".to_owned(), json!(calls));
     let reasoning = answer.reasoning.concat();
     message.insert(
-        voice.reasoning.to_owned(),
+        options.reasoning.to_owned(),
         if reasoning.is_empty() { Value::Null } else { json!(reasoning) },
     );
     let logprobs = ask.logprobs.map(|top| {
@@ -82,7 +87,7 @@ fn choice(ask: &ParsedRequest, index: usize, answer: &SimulatedAnswer, voice: An
     });
     json!({
         "index": index, "message": message, "logprobs": logprobs,
-        "finish_reason": reason(&answer.finish, voice), "stop_reason": stop_string(&answer.finish), "token_ids": null,
+        "finish_reason": reason(&answer.finish, options), "stop_reason": stop_string(&answer.finish), "token_ids": null,
     })
 }
 
@@ -93,7 +98,8 @@ fn whole_call(call: &ToolInvocation) -> Value {
     })
 }
 
-/// Returns invented log probabilities: of the token itself, and of `top` less likely tokens.
+/// Returns invented log probabilities: of the token, and in `top_logprobs` of the `top` most likely tokens, the first
+/// of which is the token itself.
 pub(super) fn logprob(token: &str, top: usize) -> Value {
     let likely = -0.01 * f64::from(u32::try_from(token.len() % 64).unwrap_or(0)) - 0.01;
     let rank = |rank: usize| {
@@ -110,7 +116,7 @@ pub(super) fn logprob(token: &str, top: usize) -> Value {
 pub(super) fn write_stream(
     ask: &ParsedRequest,
     answers: &[SimulatedAnswer],
-    voice: AnswerOptions,
+    options: AnswerOptions,
 ) -> Vec<StreamEvent> {
     let writer = ChunkWriter::new(ask);
     let mut events = Vec::new();
@@ -121,7 +127,7 @@ pub(super) fn write_stream(
     let mut lists: Vec<_> = answers
         .iter()
         .enumerate()
-        .map(|(index, answer)| writer.deltas(ask, index, answer, voice).into_iter())
+        .map(|(index, answer)| writer.deltas(ask, index, answer, options).into_iter())
         .collect();
     // The choices are interleaved as if generated concurrently: in each round, every choice sends one token.
     loop {
@@ -134,7 +140,7 @@ pub(super) fn write_stream(
         }
     }
     let tokens = events.last().map_or(0, |event| event.tokens);
-    if ask.usage && voice.usage {
+    if ask.usage && options.usage {
         let usage = usage(ask, answers);
         let body = format!("{},\"choices\":[],\"usage\":{usage}}}", writer.start);
         events.push(StreamEvent { name: None, body, tokens, kind: EventKind::Usage });
@@ -172,13 +178,13 @@ impl ChunkWriter {
         ask: &ParsedRequest,
         index: usize,
         answer: &SimulatedAnswer,
-        voice: AnswerOptions,
+        options: AnswerOptions,
     ) -> Vec<StreamEvent> {
         let mut events = Vec::new();
         let mut tokens = 0;
         for token in &answer.reasoning {
             tokens += 1;
-            let delta = format!("{{\"{}\":{}}}", voice.reasoning, json!(token));
+            let delta = format!("{{\"{}\":{}}}", options.reasoning, json!(token));
             events.push(self.chunk(index, &delta, "null", tokens, EventKind::Content));
         }
         for token in &answer.text {
@@ -191,16 +197,16 @@ impl ChunkWriter {
             events.push(self.chunk(index, &delta, &logprobs, tokens, EventKind::Content));
         }
         for (at, call) in answer.calls.iter().enumerate() {
-            for delta in call_deltas(at, call, voice.repeats) {
+            for delta in call_deltas(at, call, options.repeats) {
                 tokens += 1;
                 let delta = json!({ "tool_calls": [delta] }).to_string();
                 events.push(self.chunk(index, &delta, "null", tokens, EventKind::Content));
             }
         }
-        if voice.finish {
+        if options.finish {
             let end = json!({
                 "index": index, "delta": {}, "logprobs": null,
-                "finish_reason": reason(&answer.finish, voice), "stop_reason": stop_string(&answer.finish),
+                "finish_reason": reason(&answer.finish, options), "stop_reason": stop_string(&answer.finish),
             });
             let body = format!("{},\"choices\":[{end}]}}", self.start);
             events.push(StreamEvent { name: None, body, tokens, kind: EventKind::Finish });

@@ -131,23 +131,27 @@ impl CompletionRequest {
     }
 
     /// Writes an unstreamed answer.
-    pub(super) fn write_plain(&self, texts: &[CompletionChoice], voice: AnswerOptions) -> String {
+    pub(super) fn write_plain(&self, texts: &[CompletionChoice], options: AnswerOptions) -> String {
         let choice = |(index, text): (usize, &CompletionChoice)| {
             let echoed = if self.echo { text.prompt.as_slice() } else { &[] };
             let tokens: Vec<&String> = echoed.iter().chain(&text.answer.text).collect();
             let whole: String = tokens.iter().map(|token| token.as_str()).collect();
             json!({
                 "index": index, "text": whole, "logprobs": self.logprobs(&tokens, self.echo),
-                "finish_reason": finish(&text.answer, voice), "stop_reason": null, "prompt_logprobs": null,
+                "finish_reason": finish(&text.answer, options), "stop_reason": null, "prompt_logprobs": null,
             })
         };
         let choices: Vec<Value> = texts.iter().enumerate().map(choice).collect();
-        let usage = if voice.usage { self.usage(texts) } else { Value::Null };
+        let usage = if options.usage { self.usage(texts) } else { Value::Null };
         format!("{},\"choices\":{},\"usage\":{usage}}}", self.start(), json!(choices))
     }
 
     /// Writes the answer as events: tokens, finish reasons, and the usage if the request asks for it.
-    pub(super) fn write_stream(&self, texts: &[CompletionChoice], voice: AnswerOptions) -> Vec<StreamEvent> {
+    pub(super) fn write_stream(
+        &self,
+        texts: &[CompletionChoice],
+        options: AnswerOptions,
+    ) -> Vec<StreamEvent> {
         let mut events = Vec::new();
         for (index, text) in texts.iter().enumerate() {
             let mut event = |text: &str, logprobs: Value, finish: Value, number: usize, kind| {
@@ -162,11 +166,11 @@ impl CompletionRequest {
                 let logprobs = self.logprobs(&[token], self.echo && number == 0);
                 event(token, logprobs, Value::Null, number + 1, EventKind::Content);
             }
-            let end = finish(&text.answer, voice);
+            let end = finish(&text.answer, options);
             event("", Value::Null, end, text.answer.text.len(), EventKind::Finish);
         }
         let tokens = events.last().map_or(0, |event| event.tokens);
-        if self.usage && voice.usage {
+        if self.usage && options.usage {
             let body = format!("{},\"choices\":[],\"usage\":{}}}", self.start(), self.usage(texts));
             events.push(StreamEvent { name: None, body, tokens, kind: EventKind::Usage });
         }
@@ -207,9 +211,9 @@ fn tokens(prompt: &Value) -> Vec<String> {
     }
 }
 
-fn finish(answer: &SimulatedAnswer, voice: AnswerOptions) -> Value {
+fn finish(answer: &SimulatedAnswer, options: AnswerOptions) -> Value {
     match answer.finish {
-        _ if !voice.finish => Value::Null,
+        _ if !options.finish => Value::Null,
         SimulatedFinish::Length => json!("length"),
         SimulatedFinish::Stop | SimulatedFinish::Sequence(_) | SimulatedFinish::Calls => json!("stop"),
     }

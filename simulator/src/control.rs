@@ -13,8 +13,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Maximum number of recorded calls, and maximum bytes of their bodies.
+/// Maximum number of recorded calls, and of paths that are counted separately.
 const MAX_STORED_CALLS: usize = 64;
+/// Maximum total bytes of the bodies of the recorded calls. The last call is recorded even if its body is larger.
 const MAX_STORED_BYTES: usize = 64 << 20;
 /// Maximum bytes of a body that the control endpoint shows.
 const MAX_SHOWN_BYTES: usize = 64 << 10;
@@ -24,9 +25,9 @@ const MAX_SHOWN_BYTES: usize = 64 << 10;
 pub struct CallCounts {
     /// Number of requests that were read completely.
     pub calls: u64,
-    /// Number of requests by path.
+    /// Number of requests by path, without the query. At most 64 paths are counted separately; `*` stands for the rest.
     pub by_path: BTreeMap<String, u64>,
-    /// Number of requests that generate tokens.
+    /// Number of requests that generate output, such as tokens, vectors or images.
     pub generations: u64,
     /// Number of requests in flight.
     pub open: u64,
@@ -135,7 +136,8 @@ impl SimulatorControl {
         self.shared.state.lock().rules.clear();
     }
 
-    /// Resets counters and recorded calls, except for the number of requests in flight.
+    /// Resets the counters, except the numbers of requests in flight and of suspended requests, and deletes the
+    /// recorded calls.
     pub fn reset_counts(&self) {
         let mut state = self.shared.state.lock();
         let CallCounts { open, held, .. } = state.counts;
@@ -160,13 +162,14 @@ impl SimulatorControl {
         self.shared.state.lock().counts.clone()
     }
 
-    /// Returns the last requests, the oldest first: 64 of them, and at most 64 MiB of bodies.
+    /// Returns the last requests, the oldest first: at most 64, with at most 64 MiB of bodies in total. The last
+    /// request is included even if its body is larger.
     #[must_use]
     pub fn calls(&self) -> Vec<RecordedCall> {
         self.shared.state.lock().calls.iter().cloned().collect()
     }
 
-    /// Returns the last request.
+    /// Returns the last request; `None` if there is none.
     #[must_use]
     pub fn last_call(&self) -> Option<RecordedCall> {
         self.shared.state.lock().calls.back().cloned()
@@ -204,7 +207,9 @@ impl SimulatorControl {
         counts.most_open = counts.most_open.max(counts.open);
         // Clients choose the paths, so only a limited number of paths is counted separately; all further paths are
         // counted together as `*`.
-        let path = if counts.by_path.len() < MAX_STORED_CALLS { request.path_only() } else { "*" };
+        let path = request.path_only();
+        let is_counted = counts.by_path.len() < MAX_STORED_CALLS || counts.by_path.contains_key(path);
+        let path = if is_counted { path } else { "*" };
         match counts.by_path.get_mut(path) {
             Some(count) => *count += 1,
             None => drop(counts.by_path.insert(path.to_owned(), 1)),

@@ -3,9 +3,10 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Deviation from a good answer. In JSON, the member `fault` has the name in snake case:
-/// `{"fault":"stall","after":3}`. `after` is the number of tokens before the fault in a stream; in an answer that is
-/// not streamed, the fault occurs in its middle.
+/// Deviation from a good answer. In JSON, the member `fault` has the name in snake case: `{"fault":"stall","after":3}`.
+/// `after` is the number of tokens before the fault in a stream. In an answer that is not streamed, `after` has no
+/// effect: the fault occurs in the middle of the body, except for [`ErrorEvent`](SimulatedFault::ErrorEvent), which
+/// replaces the body.
 ///
 /// Faults that replace the answer (a status, a refusal …) take precedence over those that change a good answer. Faults
 /// that wait ([`Silent`](SimulatedFault::Silent), [`Stall`](SimulatedFault::Stall)) do so until the client disconnects or
@@ -48,13 +49,14 @@ pub enum SimulatedFault {
         #[serde(default)]
         after: u32,
     },
-    /// Inserts an event with invalid JSON.
+    /// Inserts an event with invalid JSON into a stream; cuts off the second half of an answer that is not streamed.
     Malformed {
         /// Number of tokens before the event.
         #[serde(default)]
         after: u32,
     },
-    /// Ends a good answer with an error event, although the status is 200.
+    /// Ends a stream with an error event, or replaces the body of an answer that is not streamed by an error, although
+    /// the status is 200.
     ErrorEvent {
         /// Number of tokens before the event.
         #[serde(default)]
@@ -99,7 +101,7 @@ pub enum SimulatedFault {
         #[serde(default)]
         shape: ErrorShape,
     },
-    /// Sends another content type with a good answer.
+    /// Sends another content type.
     ContentType {
         /// Value of the header.
         value: String,

@@ -12,9 +12,10 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::sleep;
 
-/// Maximum bytes of a head, and maximum number of its headers.
-const MOST_HEAD: usize = 64 << 10;
-const MOST_HEADERS: usize = 128;
+/// Maximum bytes of a head.
+const MAX_REQUEST_HEAD_BYTES: usize = 64 << 10;
+/// Maximum number of headers of a request.
+const MAX_HEADERS: usize = 128;
 /// Maximum bytes of pipelined requests.
 const MAX_PIPELINED_BYTES: usize = 1 << 20;
 
@@ -58,9 +59,12 @@ fn invalid_data(what: &'static str) -> io::Error {
 /// Parsed request head.
 struct ParsedHead {
     request: HttpRequest,
+    /// True if the connection stays open for another request.
     keep: bool,
+    /// Value of `content-length`; 0 without this header.
     length: usize,
     chunked: bool,
+    /// True if the client expects `100 Continue` before it sends the body.
     expects: bool,
 }
 
@@ -73,7 +77,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Http1Connection<S> {
                 drop(self.read_buffer.split_to(length));
                 break begun;
             }
-            if self.read_buffer.len() > MOST_HEAD {
+            if self.read_buffer.len() > MAX_REQUEST_HEAD_BYTES {
                 return Err(invalid_data("head too long"));
             }
             if self.stream.read_buf(&mut self.read_buffer).await? == 0 {
@@ -131,7 +135,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Http1Connection<S> {
                 let line = self.read_buffer.split_to(at + 2);
                 return Ok(String::from_utf8_lossy(&line).trim_end().to_owned());
             }
-            if self.read_buffer.len() > MOST_HEAD {
+            if self.read_buffer.len() > MAX_REQUEST_HEAD_BYTES {
                 return Err(invalid_data("line too long"));
             }
             self.read_more().await?;
@@ -154,7 +158,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Http1Connection<S> {
 
 /// Parses a head if it is complete; returns its length and its content.
 fn parse(bytes: &[u8]) -> io::Result<Option<(usize, ParsedHead)>> {
-    let mut found = [httparse::EMPTY_HEADER; MOST_HEADERS];
+    let mut found = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut head = httparse::Request::new(&mut found);
     let length = match head.parse(bytes) {
         Ok(httparse::Status::Complete(length)) => length,

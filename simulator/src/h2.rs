@@ -16,9 +16,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-/// Flow control windows, so large that they block no test.
+/// Flow control window of a stream, in bytes; so large that it blocks no test.
 const STREAM_WINDOW: u32 = 8 << 20;
+/// Flow control window of a connection, in bytes.
 const CONNECTION_WINDOW: u32 = 64 << 20;
+/// Maximum number of concurrent streams of a connection.
 const STREAMS: u32 = 1024;
 
 /// Serves a connection until either side closes it.

@@ -28,7 +28,7 @@ pub(super) struct ImageTask {
     base64: bool,
 }
 
-/// Reads a request of the usual form: `size`, or `width` and `height`.
+/// Parses a request with `size`, or with `width` and `height`, each 1024 pixels by default.
 pub(super) fn read(body: &[u8]) -> Result<ImageTask, RequestError> {
     let body: Value = serde_json::from_slice(body)?;
     let invalid = |message: &str, field| RequestError { message: message.to_owned(), field: Some(field) };
@@ -75,7 +75,7 @@ impl ImageTask {
     }
 }
 
-/// Returns the image for the path of a URL that [`ImageTask::answer`] has returned.
+/// Returns the image for the path of a URL that [`ImageTask::answer`] has returned; `None` for any other path.
 pub(super) fn image_at(path: &str) -> Option<Vec<u8>> {
     let (size, name) = path.strip_prefix("/simulated-images/")?.split_once('/')?;
     let (width, height) = size.split_once('x')?;

@@ -68,7 +68,9 @@ pub struct SimulatorOptions {
     pub tls: Option<(PathBuf, PathBuf)>,
     /// True if HTTP/2 is supported: by ALPN over TLS, by prior knowledge without.
     pub h2: bool,
-    /// Limit on input and output tokens together; a longer request is refused in the same way as by vLLM.
+    /// Limit on the tokens of a request: of input and output together, or in messages requests of the input alone. A
+    /// longer request is refused with status 400. In requests for embeddings and rerank, the limit applies to each
+    /// text; text completions have no limit.
     pub context_length: u64,
     /// Names in the list of models. Requests for any other model are answered too.
     pub models: Vec<String>,

@@ -31,7 +31,7 @@ fn reason(finish: &SimulatedFinish) -> (Value, Value) {
 }
 
 /// Writes an unstreamed answer.
-pub(super) fn write_plain(ask: &ParsedRequest, answer: &SimulatedAnswer, voice: AnswerOptions) -> String {
+pub(super) fn write_plain(ask: &ParsedRequest, answer: &SimulatedAnswer, options: AnswerOptions) -> String {
     let mut content = Vec::new();
     if !answer.reasoning.is_empty() {
         content.push(json!({
@@ -51,9 +51,9 @@ pub(super) fn write_plain(ask: &ParsedRequest, answer: &SimulatedAnswer, voice: 
         "id": id(ask), "type": "message", "role": "assistant", "model": ask.model, "content": content,
     });
     if let Some(object) = body.as_object_mut() {
-        object.insert("stop_reason".to_owned(), if voice.finish { stop_reason } else { Value::Null });
+        object.insert("stop_reason".to_owned(), if options.finish { stop_reason } else { Value::Null });
         object.insert("stop_sequence".to_owned(), stop_sequence);
-        if voice.usage {
+        if options.usage {
             object.insert("usage".to_owned(), usage(ask, answer.token_count()));
         }
     }
@@ -64,14 +64,14 @@ pub(super) fn write_plain(ask: &ParsedRequest, answer: &SimulatedAnswer, voice: 
 pub(super) fn write_stream(
     ask: &ParsedRequest,
     answer: &SimulatedAnswer,
-    voice: AnswerOptions,
+    options: AnswerOptions,
 ) -> Vec<StreamEvent> {
     let mut writer = EventWriter { events: Vec::new(), tokens: 0, blocks: 0 };
     let mut message = json!({
         "id": id(ask), "type": "message", "role": "assistant", "model": ask.model, "content": [],
         "stop_reason": null, "stop_sequence": null,
     });
-    if let (Some(object), true) = (message.as_object_mut(), voice.usage) {
+    if let (Some(object), true) = (message.as_object_mut(), options.usage) {
         object.insert("usage".to_owned(), usage(ask, 0));
     }
     writer.push("message_start", json!({ "message": message }), EventKind::Start);
@@ -105,7 +105,7 @@ pub(super) fn write_stream(
     }
     let (stop_reason, stop_sequence) = reason(&answer.finish);
     let mut end = json!({ "delta": { "stop_reason": stop_reason, "stop_sequence": stop_sequence } });
-    if let (Some(object), true) = (end.as_object_mut(), voice.usage) {
+    if let (Some(object), true) = (end.as_object_mut(), options.usage) {
         object.insert("usage".to_owned(), usage(ask, answer.token_count()));
     }
     writer.push("message_delta", end, EventKind::Finish);

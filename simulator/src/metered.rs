@@ -1,11 +1,11 @@
 //! Simulated speech and moderation: a silent recording whose length depends on the text, and moderation results that
-//! flag only texts with the word `harm`.
+//! flag only texts which contain `harm`.
 
 use super::parsed_request::{RequestError, split_suffix};
 use super::script::ResponseScript;
 use serde_json::{Map, Value, json};
 
-/// Sample rate of the recording, 16 bits and one channel.
+/// Sample rate of the recording in Hz, with 16 bits and one channel.
 const RATE: u32 = 8_000;
 /// Number of characters that are spoken in a second.
 const CHARACTERS_PER_SECOND: usize = 15;
@@ -43,16 +43,16 @@ pub(super) fn speech(body: &[u8]) -> Result<ResponseScript, RequestError> {
     let (body, _) = parse(body)?;
     let characters = body.get("input").and_then(Value::as_str).unwrap_or_default().chars().count();
     let seconds = characters.div_ceil(CHARACTERS_PER_SECOND).clamp(1, MOST);
-    let samples = u32::try_from(seconds).unwrap_or(1) * RATE * 2;
-    let mut wav = Vec::with_capacity(44 + samples as usize);
+    let data_bytes = u32::try_from(seconds).unwrap_or(1) * RATE * 2;
+    let mut wav = Vec::with_capacity(44 + data_bytes as usize);
     wav.extend_from_slice(b"RIFF");
-    wav.extend_from_slice(&(36 + samples).to_le_bytes());
+    wav.extend_from_slice(&(36 + data_bytes).to_le_bytes());
     wav.extend_from_slice(b"WAVEfmt \x10\0\0\0\x01\0\x01\0");
     wav.extend_from_slice(&RATE.to_le_bytes());
     wav.extend_from_slice(&(RATE * 2).to_le_bytes());
     wav.extend_from_slice(b"\x02\0\x10\0data");
-    wav.extend_from_slice(&samples.to_le_bytes());
-    wav.resize(44 + samples as usize, 0);
+    wav.extend_from_slice(&data_bytes.to_le_bytes());
+    wav.resize(44 + data_bytes as usize, 0);
     Ok(ResponseScript::plain(200, "audio/wav", wav))
 }
 

@@ -56,7 +56,7 @@ pub(super) struct ParsedRequest {
     pub choice: ToolChoice,
     /// True if several tools may be called at once.
     pub parallel: bool,
-    /// Text of the last message of the user; empty if the last message is the result of a tool.
+    /// Text of the last message if it is from the user; otherwise empty.
     pub asked: String,
     /// Beginning of an answer to be continued.
     pub prefill: Option<String>,

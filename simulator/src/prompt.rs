@@ -80,8 +80,8 @@ fn add(value: &Value, prompt: &mut PromptSize) {
             for (name, one) in all {
                 prompt.hash = fold_hash(prompt.hash, name.as_bytes());
                 match (name.as_str(), one) {
-                    // Types, roles and ids belong to the markers of the message, and `data` is base64, so these
-                    // strings do not count as tokens.
+                    // Types, roles and ids belong to the markers of the message, so they do not count as tokens. A
+                    // string `data` is base64; it counts as a medium, whatever its length.
                     ("type" | "role" | "id" | "data", Value::String(text)) => {
                         prompt.hash = fold_hash(prompt.hash, text.as_bytes());
                         prompt.tokens += if name == "data" { MEDIUM } else { 0 };

@@ -199,14 +199,14 @@ impl SimulatedProvider {
     }
 
     fn completed(&self, asked: &CompletionRequest, faults: &[SimulatedFault]) -> ResponseScript {
-        let voice = AnswerOptions::from_faults(faults);
+        let options = AnswerOptions::from_faults(faults);
         let texts = asked.choices(&self.options.name, self.options.seed);
         if asked.stream {
-            return shaping::stream(asked.write_stream(&texts, voice), faults, SimulatedDialect::Chat);
+            return shaping::stream(asked.write_stream(&texts, options), faults, SimulatedDialect::Chat);
         }
         let longest = texts.iter().map(CompletionChoice::tokens).max().unwrap_or(0);
         let longest = u32::try_from(longest).unwrap_or(u32::MAX);
-        shaping::plain(asked.write_plain(&texts, voice), longest, faults, SimulatedDialect::Chat)
+        shaping::plain(asked.write_plain(&texts, options), longest, faults, SimulatedDialect::Chat)
     }
 
     /// Answers embedding and rerank requests.
@@ -264,22 +264,22 @@ impl SimulatedProvider {
         if !native && prompt.saturating_add(most) > window {
             return ResponseScript::json(400, &error_body::window_exceeded(prompt, most, window));
         }
-        let voice = AnswerOptions::from_faults(faults);
+        let options = AnswerOptions::from_faults(faults);
         let made = answers(ask, &self.options.name, self.options.seed);
         let longest = made.iter().map(super::answer::SimulatedAnswer::token_count).max().unwrap_or(0);
         let longest = u32::try_from(longest).unwrap_or(u32::MAX);
         if ask.stream {
             let events = match (dialect, made.first()) {
-                (SimulatedDialect::Messages, Some(one)) => messages::write_stream(ask, one, voice),
-                (SimulatedDialect::Responses, Some(one)) => responses::write_stream(ask, one, voice),
-                _ => chat::write_stream(ask, &made, voice),
+                (SimulatedDialect::Messages, Some(one)) => messages::write_stream(ask, one, options),
+                (SimulatedDialect::Responses, Some(one)) => responses::write_stream(ask, one, options),
+                _ => chat::write_stream(ask, &made, options),
             };
             return shaping::stream(events, faults, dialect);
         }
         let body = match (dialect, made.first()) {
-            (SimulatedDialect::Messages, Some(one)) => messages::write_plain(ask, one, voice),
-            (SimulatedDialect::Responses, Some(one)) => responses::write_plain(ask, one, voice),
-            _ => chat::write_plain(ask, &made, voice),
+            (SimulatedDialect::Messages, Some(one)) => messages::write_plain(ask, one, options),
+            (SimulatedDialect::Responses, Some(one)) => responses::write_plain(ask, one, options),
+            _ => chat::write_plain(ask, &made, options),
         };
         shaping::plain(body, longest, faults, dialect)
     }

@@ -32,9 +32,9 @@ fn response(ask: &ParsedRequest, status: &str, output: &[Value], usage: Value) -
     })
 }
 
-fn status(answer: &SimulatedAnswer, voice: AnswerOptions) -> &'static str {
+fn status(answer: &SimulatedAnswer, options: AnswerOptions) -> &'static str {
     match answer.finish {
-        _ if !voice.finish => "in_progress",
+        _ if !options.finish => "in_progress",
         SimulatedFinish::Length => "incomplete",
         SimulatedFinish::Stop | SimulatedFinish::Sequence(_) | SimulatedFinish::Calls => "completed",
     }
@@ -82,16 +82,16 @@ fn items(ask: &ParsedRequest, answer: &SimulatedAnswer) -> Vec<Value> {
 }
 
 /// Writes an unstreamed answer.
-pub(super) fn write_plain(ask: &ParsedRequest, answer: &SimulatedAnswer, voice: AnswerOptions) -> String {
-    let usage = if voice.usage { usage(ask, answer) } else { Value::Null };
-    response(ask, status(answer, voice), &items(ask, answer), usage).to_string()
+pub(super) fn write_plain(ask: &ParsedRequest, answer: &SimulatedAnswer, options: AnswerOptions) -> String {
+    let usage = if options.usage { usage(ask, answer) } else { Value::Null };
+    response(ask, status(answer, options), &items(ask, answer), usage).to_string()
 }
 
 /// Writes the answer as events.
 pub(super) fn write_stream(
     ask: &ParsedRequest,
     answer: &SimulatedAnswer,
-    voice: AnswerOptions,
+    options: AnswerOptions,
 ) -> Vec<StreamEvent> {
     let mut writer = EventWriter { events: Vec::new(), tokens: 0, items: 0 };
     let start = json!({ "response": response(ask, "in_progress", &[], Value::Null) });
@@ -104,9 +104,9 @@ pub(super) fn write_stream(
         writer.message(ask, answer);
     }
     answer.calls.iter().for_each(|call| writer.call(call));
-    if voice.finish {
-        let usage = if voice.usage { usage(ask, answer) } else { Value::Null };
-        let status = status(answer, voice);
+    if options.finish {
+        let usage = if options.usage { usage(ask, answer) } else { Value::Null };
+        let status = status(answer, options);
         let end = json!({ "response": response(ask, status, &items(ask, answer), usage) });
         let name = if status == "incomplete" { "response.incomplete" } else { "response.completed" };
         writer.push(name, end, EventKind::Finish);

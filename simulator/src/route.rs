@@ -1,4 +1,5 @@
-//! Routes of a simulated provider. Any path prefix is accepted before them.
+//! Routes of a simulated provider. Any path prefix is accepted before them, except before `/control` and
+//! `/simulated-images/`.
 
 /// Dialect of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

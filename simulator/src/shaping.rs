@@ -175,7 +175,8 @@ fn insert_huge_event(events: &mut Vec<StreamEvent>, bytes: usize, dialect: Simul
     events.insert(index_after(events, tokens.saturating_sub(1)), huge);
 }
 
-/// Inserts an energy report into a stream: as a member of the last event, or as a comment before the end.
+/// Inserts an energy report into a stream: as a member of the last event that has the usage or the finish reason, or as
+/// a comment before the end.
 fn insert_energy_report(events: &mut Vec<StreamEvent>, report: EnergyReport) {
     match report {
         EnergyReport::Member(name, value) => {

@@ -24,7 +24,7 @@ pub(super) enum ToolChoice {
     Auto,
     /// No tool is called.
     None,
-    /// One tool is called.
+    /// At least one tool is called.
     Required,
     /// Named tool is called.
     Named(String),
@@ -43,7 +43,8 @@ pub(super) struct ToolInvocation {
 
 /// Returns the tool calls of an answer. With [`ToolChoice::Auto`], tools are called if the last message of the user
 /// contains "use the tool" or "use the tools". The first phrase calls the tool that the message names, or else the
-/// first tool; the second phrase calls all tools.
+/// first tool. The second phrase calls all tools, at most eight, if the request allows parallel calls; with
+/// [`ToolChoice::Required`] it has the same effect.
 pub(super) fn tool_calls(
     tools: &[DeclaredTool],
     choice: &ToolChoice,

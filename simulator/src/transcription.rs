@@ -7,8 +7,9 @@ use penstock_media::audio::AudioMeter;
 use rust_decimal::prelude::ToPrimitive;
 use serde_json::{Value, json};
 
-/// Length of a segment in seconds, and number of words in it.
+/// Length of a segment, in seconds.
 const SEGMENT: f64 = 4.0;
+/// Number of words in a segment.
 const WORDS: usize = 10;
 /// Maximum number of segments.
 const MOST: usize = 20_000;
@@ -76,7 +77,7 @@ pub(super) fn read(content_type: &str, body: &[u8]) -> Result<TranscriptionTask,
 }
 
 impl TranscriptionTask {
-    /// Returns the answer in the requested format: JSON as `Ok`, plain text formats as `Err`.
+    /// Returns the answer in the requested format: the text as `Err` for the format `text`, otherwise JSON as `Ok`.
     pub(super) fn answer(&self, name: &str, seed: u64) -> Result<Value, String> {
         let mut draw = SeededRng::new(fold_hash(self.hash, &seed.to_le_bytes()));
         let count = ((self.seconds / SEGMENT).ceil() as usize).clamp(1, MOST);

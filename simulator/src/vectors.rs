@@ -153,8 +153,8 @@ fn pack(vector: &[f32]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// Returns a score that grows with each word of the query that occurs in the document; two documents never have equal
-/// scores.
+/// Returns a score that grows with each word of the query that occurs in the document. A small pseudo-random part makes
+/// equal scores of different documents unlikely.
 fn logit(query: &str, document: &str) -> f64 {
     let (asked, there) = (words(query), words(document));
     let met = asked.iter().filter(|word| there.contains(word)).count();

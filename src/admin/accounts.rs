@@ -50,9 +50,9 @@ pub const ROUTES: &[AdminRoute] = &[
     .with_response(200, || schema_ref("Account")),
 ];
 
-fn list(vault: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
+fn list(stores: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let limit = asked.page_limit(&LIST_QUERY_PARAMETERS)?;
-    let page = vault
+    let page = stores
         .accounts
         .list(asked.query_parameter("after", &LIST_QUERY_PARAMETERS)?, limit)
         .map_err(store_error_response)?;
@@ -60,7 +60,7 @@ fn list(vault: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiE
     Ok(AdminResponse::ok(json!({ "data": data, "has_more": page.next.is_some(), "next": page.next })))
 }
 
-fn create(vault: &OpenStorage, asked: &AdminRequest) -> Result<KeyChangeResponse, ApiError> {
+fn create(stores: &OpenStorage, asked: &AdminRequest) -> Result<KeyChangeResponse, ApiError> {
     let fields = RequestFields::parse(&asked.body, &CREATE_MEMBERS)?;
     let mut errors = FieldErrors::default();
     let id = errors.unwrap_or_record(new_id(&fields));
@@ -69,7 +69,7 @@ fn create(vault: &OpenStorage, asked: &AdminRequest) -> Result<KeyChangeResponse
     let name = errors.unwrap_or_record(fields.text_value("name")).into_option().unwrap_or_else(|| id.clone());
     errors.into_result()?;
     let account = AccountRecord { id, name, created: asked.now, state: AccountState::Active, limits };
-    insert(vault, asked, &account)?;
+    insert(stores, asked, &account)?;
     let response = AdminResponse { status: 201, answer: account_json(&account) };
     Ok((response, KeyCacheUpdate::Account(Box::new(account))))
 }
@@ -83,9 +83,9 @@ fn new_id(fields: &RequestFields<'_>) -> Result<String, ApiError> {
     })
 }
 
-fn insert(vault: &OpenStorage, asked: &AdminRequest, account: &AccountRecord) -> Result<(), ApiError> {
+fn insert(stores: &OpenStorage, asked: &AdminRequest, account: &AccountRecord) -> Result<(), ApiError> {
     let entry = asked.audit_entry("account.create", &account.id, account_to_json(account));
-    vault.accounts.insert(account, &entry).map_err(|error| match error {
+    stores.accounts.insert(account, &entry).map_err(|error| match error {
         StoreError::Guard { .. } => {
             ApiError::with_message(ErrorCode::Conflict, "There is an account of this id already.")
                 .with_param("id")
@@ -94,16 +94,17 @@ fn insert(vault: &OpenStorage, asked: &AdminRequest, account: &AccountRecord) ->
     })
 }
 
-/// Returns the account for which the request creates a key, and true if this call created the account.
+/// Returns the account for which the request creates a key, and true if this call created the account. Returns 400 if
+/// the account does not exist and may not be created implicitly.
 pub(super) fn find_or_create(
-    vault: &OpenStorage,
+    stores: &OpenStorage,
     asked: &AdminRequest,
     id: &str,
 ) -> Result<(AccountRecord, bool), ApiError> {
-    if let Some(account) = vault.accounts.get(id).map_err(store_error_response)? {
+    if let Some(account) = stores.accounts.get(id).map_err(store_error_response)? {
         return Ok((account, false));
     }
-    if !is_implicit(vault, id)? {
+    if !is_implicit(stores, id)? {
         let message = "There is no account of this id; make it first (penstock accounts create).";
         return Err(ApiError::invalid("account", message));
     }
@@ -114,23 +115,23 @@ pub(super) fn find_or_create(
         state: AccountState::Active,
         limits: KeyLimits::default(),
     };
-    insert(vault, asked, &account)?;
+    insert(stores, asked, &account)?;
     Ok((account, true))
 }
 
 /// Returns true if an account may be created implicitly, with its first key. This applies to the default account and
 /// to accounts that the keys of earlier versions refer to.
-fn is_implicit(vault: &OpenStorage, id: &str) -> Result<bool, ApiError> {
+fn is_implicit(stores: &OpenStorage, id: &str) -> Result<bool, ApiError> {
     Ok(id == DEFAULT_ACCOUNT_ID
-        || !vault.keys.list(Some(id), None, 1).map_err(store_error_response)?.keys.is_empty())
+        || !stores.keys.list(Some(id), None, 1).map_err(store_error_response)?.keys.is_empty())
 }
 
 /// Checks that an account exists or may be created implicitly, so that a mistyped id is refused.
 ///
 /// # Errors
 /// Returns 404 if the account does not exist, or the error of the store.
-pub(super) fn check_account_exists(vault: &OpenStorage, id: &str) -> Result<(), ApiError> {
-    let there = vault.accounts.get(id).map_err(store_error_response)?.is_some() || is_implicit(vault, id)?;
+pub(super) fn check_account_exists(stores: &OpenStorage, id: &str) -> Result<(), ApiError> {
+    let there = stores.accounts.get(id).map_err(store_error_response)?.is_some() || is_implicit(stores, id)?;
     let message = || format!("There is no account {id}; make it first (penstock accounts create).");
     if there {
         Ok(())
@@ -139,13 +140,13 @@ pub(super) fn check_account_exists(vault: &OpenStorage, id: &str) -> Result<(), 
     }
 }
 
-fn get(vault: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
+fn get(stores: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let account =
-        vault.accounts.get(&asked.id).map_err(store_error_response)?.ok_or_else(account_not_found)?;
+        stores.accounts.get(&asked.id).map_err(store_error_response)?.ok_or_else(account_not_found)?;
     Ok(AdminResponse::ok(account_json(&account)))
 }
 
-fn change(vault: &OpenStorage, asked: &AdminRequest) -> Result<KeyChangeResponse, ApiError> {
+fn change(stores: &OpenStorage, asked: &AdminRequest) -> Result<KeyChangeResponse, ApiError> {
     let fields = RequestFields::parse(&asked.body, &CHANGE_MEMBERS)?;
     let mut errors = FieldErrors::default();
     let name = errors.unwrap_or_record(fields.text_value("name"));
@@ -156,7 +157,7 @@ fn change(vault: &OpenStorage, asked: &AdminRequest) -> Result<KeyChangeResponse
     errors.unwrap_or_record(fields.apply_limits(&mut KeyLimits::default()));
     errors.into_result()?;
     let expected = ExpectedVersion::parse(&fields)?;
-    let changed = vault.accounts.change(&asked.id, |account| {
+    let changed = stores.accounts.change(&asked.id, |account| {
         if !expected.matches(|| object_version(&account_to_json(account))) {
             return None;
         }

@@ -22,7 +22,7 @@ pub const ROUTES: &[AdminRoute] = &[AdminRoute::post(
     "/admin/credits/grant",
     "grant",
     "Gives an account credits or energy",
-    RouteHandler::Ledger(|vault, ledger, asked| Box::pin(handle_grant(vault, ledger, asked))),
+    RouteHandler::Ledger(|stores, ledger, asked| Box::pin(handle_grant(stores, ledger, asked))),
 )
 .with_body(&GRANT_MEMBERS, &["account"])
 .with_response(201, || schema_ref("Granted"))];
@@ -69,12 +69,12 @@ impl GrantRequest {
 /// # Errors
 /// Returns the reason if nothing was granted.
 async fn handle_grant(
-    vault: &OpenStorage,
+    stores: &OpenStorage,
     ledger: &Ledger,
     asked: &AdminRequest,
 ) -> Result<LedgerReply, ApiError> {
     let GrantRequest { account, id, wallet, amount, note } = GrantRequest::read(&asked.body)?;
-    check_account_exists(vault, &account).await?;
+    check_account_exists(stores, &account).await?;
     let wanted = LedgerAdjustment::grant(&account, wallet, amount);
     let change = json!({ "id": id, amount_member_name(wallet): format_amount(wallet, amount), "note": note });
     let audit = asked.audit_entry("credits.grant", &account, change);

@@ -29,12 +29,12 @@ pub const ROUTES: &[AdminRoute] = &[
         "/admin/audit/verify",
         "verifyAudit",
         "Verifies the hash chain of the audit log",
-        RouteHandler::Store(|vault, _| verify(vault)),
+        RouteHandler::Store(|stores, _| verify(stores)),
     )
     .with_response(200, || response_schema(&["good", "entries", "first_bad"])),
 ];
 
-fn list(vault: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
+fn list(stores: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let limit = asked.page_limit(&LIST_QUERY_PARAMETERS)?;
     let target = asked.query_parameter("target", &LIST_QUERY_PARAMETERS)?;
     let after: u64 = match asked.query_parameter("after", &LIST_QUERY_PARAMETERS)? {
@@ -44,8 +44,8 @@ fn list(vault: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiE
         }
     };
     let page = match target {
-        None => vault.audit.list(after, limit),
-        Some(target) => vault.audit.list_filtered(after, limit, |entry| entry.description.target == target),
+        None => stores.audit.list(after, limit),
+        Some(target) => stores.audit.list_filtered(after, limit, |entry| entry.description.target == target),
     };
     let page = page.map_err(store_error_response)?;
     let data: Vec<Value> = page.entries.iter().map(entry_json).collect();
@@ -57,15 +57,18 @@ fn list(vault: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiE
 ///
 /// # Errors
 /// Returns the error of the store; the change must not be made then.
-pub(super) async fn write_entry_first(vault: &OpenStorage, entry: ChangeDescription) -> Result<(), ApiError> {
-    let audit = vault.audit.clone();
+pub(super) async fn write_entry_first(
+    stores: &OpenStorage,
+    entry: ChangeDescription,
+) -> Result<(), ApiError> {
+    let audit = stores.audit.clone();
     run_blocking(move || audit.apply_with_entry(&Transaction::new(), &entry).map_err(store_error_response))
         .await
 }
 
-fn verify(vault: &OpenStorage) -> Result<AdminResponse, ApiError> {
-    let first_bad = vault.audit.verify().map_err(store_error_response)?;
-    let entries = vault.audit.last_entry_number().map_err(store_error_response)?;
+fn verify(stores: &OpenStorage) -> Result<AdminResponse, ApiError> {
+    let first_bad = stores.audit.verify().map_err(store_error_response)?;
+    let entries = stores.audit.last_entry_number().map_err(store_error_response)?;
     Ok(AdminResponse::ok(json!({ "good": first_bad.is_none(), "entries": entries, "first_bad": first_bad })))
 }
 
@@ -87,30 +90,30 @@ mod tests {
     use super::*;
     use crate::config::settings::StorageSettings;
 
-    fn page(vault: &OpenStorage, limit: usize, target: &str, after: &Value) -> Value {
+    fn page(stores: &OpenStorage, limit: usize, target: &str, after: &Value) -> Value {
         let after = after.as_u64().unwrap_or(0);
         let query =
             [("limit", limit.to_string()), ("target", target.to_owned()), ("after", after.to_string())];
         let query = query.map(|(name, value)| (name.to_owned(), value)).to_vec();
-        list(vault, &AdminRequest { query, ..AdminRequest::default() }).unwrap().answer
+        list(stores, &AdminRequest { query, ..AdminRequest::default() }).unwrap().answer
     }
 
     #[test]
     fn pages_of_a_target_have_at_most_the_limit_and_miss_no_entry() {
         let folder = tempfile::tempdir().unwrap();
-        let vault = OpenStorage::open(&StorageSettings::embedded(folder.path())).unwrap();
+        let stores = OpenStorage::open(&StorageSettings::embedded(folder.path())).unwrap();
         let asked = AdminRequest { actor: "test".to_owned(), ..AdminRequest::default() };
         for number in 0..330 {
             // Three pairs of adjacent entries have the wanted target; each pair is followed by 108 entries of another
             // target.
             let target = if number % 110 == 0 || number % 110 == 1 { "wanted" } else { "other" };
             let entry = asked.audit_entry("something", target, json!({ "n": number }));
-            vault.audit.apply_with_entry(&Transaction::new(), &entry).unwrap();
+            stores.audit.apply_with_entry(&Transaction::new(), &entry).unwrap();
         }
         for limit in [1, 2, 4, 5, 6, 1_000] {
             let (mut found, mut after, mut requests) = (Vec::new(), Value::Null, 0);
             loop {
-                let answer = page(&vault, limit, "wanted", &after);
+                let answer = page(&stores, limit, "wanted", &after);
                 let data = answer["data"].as_array().unwrap();
                 assert!(data.len() <= limit, "{} of {limit}", data.len());
                 found.extend(data.iter().map(|entry| entry["change"]["n"].as_u64().unwrap()));
@@ -123,7 +126,7 @@ mod tests {
             assert_eq!(found, [0, 1, 110, 111, 220, 221], "{limit}");
             assert!(requests <= 6 / limit + 1, "{requests} requests of {limit}");
         }
-        let whole = page(&vault, 1_000, "nothing", &Value::Null);
+        let whole = page(&stores, 1_000, "nothing", &Value::Null);
         assert_eq!((&whole["data"], &whole["has_more"]), (&json!([]), &json!(false)));
     }
 }

@@ -64,14 +64,14 @@ pub const ROUTES: &[AdminRoute] = &[
 
 /// Returns a page of batches: either of all accounts, in the order of the batch ids, or of one account, the newest
 /// first.
-fn list(vault: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
+fn list(stores: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let limit = asked.page_limit(&LIST_QUERY_PARAMETERS)?;
     let (account, state) = (
         asked.query_parameter("account", &LIST_QUERY_PARAMETERS)?,
         asked.query_parameter("state", &LIST_QUERY_PARAMETERS)?,
     );
     let (store, after) =
-        (BatchStore::new(vault.store.clone()), asked.query_parameter("after", &LIST_QUERY_PARAMETERS)?);
+        (BatchStore::new(stores.store.clone()), asked.query_parameter("after", &LIST_QUERY_PARAMETERS)?);
     let is_wanted = |record: &BatchRecord| {
         state.is_none_or(|state| api_object::lifecycle_state(record.state).name() == state)
     };
@@ -93,8 +93,8 @@ fn batch_of_account(store: &BatchStore, account: &str, id: &str) -> Result<Batch
     record.ok_or_else(|| ApiError::invalid("after", "after has to be the id of a batch of the account."))
 }
 
-fn get(vault: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
-    let record = BatchStore::new(vault.store.clone()).get(&asked.id).map_err(store_error_response)?;
+fn get(stores: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
+    let record = BatchStore::new(stores.store.clone()).get(&asked.id).map_err(store_error_response)?;
     Ok(AdminResponse::ok(batch_json(&record.ok_or_else(batch_not_found)?)))
 }
 

@@ -28,7 +28,7 @@ pub const ROUTES: &[AdminRoute] = &[AdminRoute::get(
     "/admin/carbon",
     "carbonReport",
     "Reports the footprint of a period by ESRS E1, scope 3 category 1: by country, provider and month, of all accounts or of one",
-    RouteHandler::Ledger(|vault, ledger, asked| Box::pin(carbon(vault, ledger, asked))),
+    RouteHandler::Ledger(|stores, ledger, asked| Box::pin(carbon(stores, ledger, asked))),
 )
 .with_query_parameters(&QUERY)
 .with_response(200, report_schema)];
@@ -94,8 +94,12 @@ fn report_schema() -> Value {
     } })
 }
 
-async fn carbon(vault: &OpenStorage, ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {
-    let account = requested_account(vault, ledger, asked, &QUERY).await?;
+async fn carbon(
+    stores: &OpenStorage,
+    ledger: &Ledger,
+    asked: &AdminRequest,
+) -> Result<LedgerReply, ApiError> {
+    let account = requested_account(stores, ledger, asked, &QUERY).await?;
     let range = UsageRange::parse(
         asked.query_parameter("from", &QUERY)?,
         asked.query_parameter("to", &QUERY)?,

@@ -37,7 +37,7 @@ pub const ROUTES: &[AdminRoute] = &[
         "/admin/credits/correction",
         "previewCorrection",
         "Shows what a correction would change",
-        RouteHandler::Ledger(|vault, ledger, asked| Box::pin(preview(vault, ledger, asked))),
+        RouteHandler::Ledger(|stores, ledger, asked| Box::pin(preview(stores, ledger, asked))),
     )
     .with_query_parameters(&PREVIEW_QUERY)
     .with_response(200, preview_schema),
@@ -51,7 +51,7 @@ struct CorrectionRequest {
     account: Option<String>,
     id: String,
     wallet: Wallet,
-    instead: i64,
+    new_amount: i64,
     note: String,
     /// True if the new amount may be greater than the amount of the entry.
     allows_increase: bool,
@@ -67,14 +67,14 @@ impl CorrectionRequest {
         let entry = body.get("entry").and_then(Value::as_u64);
         let entry = entry
             .ok_or_else(|| ApiError::invalid("entry", "entry has to be the number of a charge or a grant."));
-        let (entry, (_, wallet, instead)) = combine_results(entry, parse_amount(body))?;
+        let (entry, (_, wallet, new_amount)) = combine_results(entry, parse_amount(body))?;
         let id = fields.text_value("id")?.into_option().filter(|id| !id.is_empty()).unwrap_or_else(random_id);
         Ok(Self {
             entry,
             account: fields.text_value("account")?.into_option(),
             id,
             wallet,
-            instead,
+            new_amount,
             note: fields.text_value("note")?.into_option().unwrap_or_default(),
             allows_increase: fields.bool("increase")?.into_option().unwrap_or_default(),
         })
@@ -88,7 +88,7 @@ impl CorrectionRequest {
 async fn handle_correct(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {
     let request = CorrectionRequest::read(&asked.body)?;
     let allows_increase = request.allows_increase;
-    let (account, movement) = read_movement(ledger, request, &asked.actor).await?;
+    let (account, movement) = prepare_correction(ledger, request, &asked.actor).await?;
     let facts = CorrectionFacts::of(&movement).ok_or_else(|| ApiError::new(ErrorCode::Internal))?;
     if facts.is_increase() && !allows_increase {
         let (unit, most) = (amount_member_name(facts.wallet), format_amount(facts.wallet, facts.previous));
@@ -115,7 +115,7 @@ async fn handle_correct(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerR
 /// # Errors
 /// Returns the refusal of the correction; 404 if the account does not exist.
 async fn preview(
-    vault: &OpenStorage,
+    stores: &OpenStorage,
     ledger: &Ledger,
     asked: &AdminRequest,
 ) -> Result<LedgerReply, ApiError> {
@@ -130,9 +130,9 @@ async fn preview(
     }
     let request = CorrectionRequest::read(&Value::Object(body))?;
     let of_account = request.account.clone();
-    let (account, movement) = match (read_movement(ledger, request, &asked.actor).await, of_account) {
+    let (account, movement) = match (prepare_correction(ledger, request, &asked.actor).await, of_account) {
         (Err(refusal), Some(account)) => {
-            check_account_exists(vault, &account).await?;
+            check_account_exists(stores, &account).await?;
             return Err(refusal);
         }
         (found, _) => found?,
@@ -234,7 +234,7 @@ impl CorrectionFacts {
 ///
 /// # Errors
 /// Refuses the request if the account has no charge or grant with this number, or if its wallet is another one.
-async fn read_movement(
+async fn prepare_correction(
     ledger: &Ledger,
     request: CorrectionRequest,
     actor: &str,
@@ -253,12 +253,12 @@ async fn read_movement(
         Ok((found, unit))
     });
     let (found, unit) = found.await?;
-    correction_act(found, unit, request, actor)
+    build_correction_entry(found, unit, request, actor)
 }
 
 /// Builds the ledger entry (account and kind) that corrects an entry. `unit` is the price of a micro-credit or nano-kWh
 /// in EUR; it is `None` except for a free charge.
-fn correction_act(
+fn build_correction_entry(
     found: Option<LedgerEntry>,
     unit: Option<Decimal>,
     wanted: CorrectionRequest,
@@ -281,7 +281,7 @@ fn correction_act(
         let field = if wallet == Wallet::Credits { "credits" } else { "kwh" };
         return Err(ApiError::invalid(field, format!("This entry is in {}: give {field}.", wallet.name())));
     }
-    let change = Decimal::from(was - wanted.instead);
+    let change = Decimal::from(was - wanted.new_amount);
     let eur = match unit {
         Some(unit) => unit.checked_mul(change),
         None => eur.checked_mul(change).and_then(|eur| eur.checked_div(Decimal::from(was))),
@@ -295,7 +295,7 @@ fn correction_act(
         key,
         wallet,
         previous_amount: was,
-        new_amount: wanted.instead,
+        new_amount: wanted.new_amount,
         eur,
         note,
         by: by.into(),

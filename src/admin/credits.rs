@@ -19,23 +19,23 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
 /// Runs [`accounts::check_account_exists`] on a thread for blocking work.
-pub(super) async fn check_account_exists(vault: &OpenStorage, account: &str) -> Result<(), ApiError> {
-    let (vault, name) = (vault.clone(), account.to_owned());
-    let known = tokio::task::spawn_blocking(move || accounts::check_account_exists(&vault, &name)).await;
+pub(super) async fn check_account_exists(stores: &OpenStorage, account: &str) -> Result<(), ApiError> {
+    let (stores, name) = (stores.clone(), account.to_owned());
+    let known = tokio::task::spawn_blocking(move || accounts::check_account_exists(&stores, &name)).await;
     known.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal)))
 }
 
 /// Returns the account that the query names, if any, after checking that it exists. An account with a balance in the
 /// ledger always counts as existing.
 pub(super) async fn requested_account(
-    vault: &OpenStorage,
+    stores: &OpenStorage,
     ledger: &Ledger,
     asked: &AdminRequest,
     names: &[&str],
 ) -> Result<Option<String>, ApiError> {
     let Some(name) = asked.query_parameter("account", names)? else { return Ok(None) };
     if !ledger.accounts_with_balance().iter().any(|account| **account == *name) {
-        check_account_exists(vault, name).await?;
+        check_account_exists(stores, name).await?;
     }
     Ok(Some(name.to_owned()))
 }
@@ -190,7 +190,7 @@ pub const ROUTES: &[AdminRoute] = &[
         "/admin/credits",
         "listBalances",
         "Lists the balances of accounts: total, reserved and available",
-        RouteHandler::Ledger(|vault, ledger, asked| Box::pin(list(vault, ledger, asked))),
+        RouteHandler::Ledger(|stores, ledger, asked| Box::pin(list(stores, ledger, asked))),
     )
     .with_query_parameters(&BALANCES_QUERY_PARAMETERS)
     .with_response(200, || openapi::list_schema(schema_ref("Balance"))),
@@ -222,14 +222,14 @@ pub const ROUTES: &[AdminRoute] = &[
         "/admin/statement",
         "statement",
         "Adds up a period of any length: requests, tokens, energy, carbon, water, EUR, by account, key and model",
-        RouteHandler::Ledger(|vault, ledger, asked| Box::pin(statement(vault, ledger, asked))),
+        RouteHandler::Ledger(|stores, ledger, asked| Box::pin(statement(stores, ledger, asked))),
     )
     .with_query_parameters(&STATEMENT_QUERY_PARAMETERS)
     .with_response(200, || response_schema(&STATEMENT_MEMBERS)),
 ];
 
-async fn list(vault: &OpenStorage, ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {
-    let account = requested_account(vault, ledger, asked, &BALANCES_QUERY_PARAMETERS).await?;
+async fn list(stores: &OpenStorage, ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {
+    let account = requested_account(stores, ledger, asked, &BALANCES_QUERY_PARAMETERS).await?;
     Ok(LedgerReply::Json(200, balances_json(ledger, account.as_deref()).await?))
 }
 
@@ -266,14 +266,14 @@ async fn lines(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, Api
 }
 
 async fn statement(
-    vault: &OpenStorage,
+    stores: &OpenStorage,
     ledger: &Ledger,
     asked: &AdminRequest,
 ) -> Result<LedgerReply, ApiError> {
     let store = ledger.store.clone();
     let value = |name: &str| asked.query_parameter(name, &STATEMENT_QUERY_PARAMETERS);
     let period = parse_period(value("month")?, (value("from")?, value("to")?), asked.now)?;
-    let account = requested_account(vault, ledger, asked, &STATEMENT_QUERY_PARAMETERS).await?;
+    let account = requested_account(stores, ledger, asked, &STATEMENT_QUERY_PARAMETERS).await?;
     let found = run_blocking(move || report::statement(&store, period, account.as_deref())).await?;
     Ok(LedgerReply::Json(200, statement_json(&found)))
 }

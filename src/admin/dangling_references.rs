@@ -97,7 +97,7 @@ async fn handle_list(app: Arc<AppState>) -> Result<Value, ApiError> {
 ///
 /// # Errors
 /// Returns the error of the store.
-fn list_unmatched(app: &AppState, vault: &OpenStorage) -> Result<Value, ApiError> {
+fn list_unmatched(app: &AppState, stores: &OpenStorage) -> Result<Value, ApiError> {
     let known = |name: &str| app.config_snapshot().catalog.classify_name(name);
     let passed = |whose: WarningOwner, id: &str| match whose {
         WarningOwner::Key => {
@@ -108,7 +108,7 @@ fn list_unmatched(app: &AppState, vault: &OpenStorage) -> Result<Value, ApiError
         }
     };
     let passed = |whose: WarningOwner, id: &str| Some(passed(whose, id).unwrap_or(0));
-    let found = collect_warnings(&vault.keys, &vault.accounts, app.clock.unix_seconds(), &known, &passed)
+    let found = collect_warnings(&stores.keys, &stores.accounts, app.clock.unix_seconds(), &known, &passed)
         .map_err(request::store_error_response)?;
     let to_json = |found: OwnerWarnings| {
         let whose = if found.owner == WarningOwner::Key { "key" } else { "account" };
@@ -194,7 +194,7 @@ fn collect_key_warnings(
                 continue;
             }
             let mut warnings = key_warnings(key, account.as_ref(), Some(known));
-            warnings.extend(unmet_limits(&key.limits, passed(WarningOwner::Key, &key.id)));
+            warnings.extend(unused_limits_warning(&key.limits, passed(WarningOwner::Key, &key.id)));
             if !warnings.is_empty() {
                 found.push(OwnerWarnings {
                     owner: WarningOwner::Key,
@@ -226,7 +226,8 @@ fn collect_account_warnings(
             if set_limits(&account.limits).next().is_some() && !owners.contains_key(&account.id) {
                 warnings.push("limits match nothing: no key belongs to this account.".to_owned());
             }
-            warnings.extend(unmet_limits(&account.limits, passed(WarningOwner::Account, &account.id)));
+            warnings
+                .extend(unused_limits_warning(&account.limits, passed(WarningOwner::Account, &account.id)));
             if !warnings.is_empty() {
                 found.push(OwnerWarnings {
                     owner: WarningOwner::Account,
@@ -243,16 +244,20 @@ fn collect_account_warnings(
     }
 }
 
-fn unmet_limits(limits: &KeyLimits, passed: Option<u64>) -> Option<String> {
+fn unused_limits_warning(limits: &KeyLimits, passed: Option<u64>) -> Option<String> {
     (passed == Some(0) && set_limits(limits).next().is_some())
         .then(|| "limits have met no request since the gateway started.".to_owned())
 }
 
 /// Returns the warnings that are added to the response to a change.
-pub fn change_warnings(app: &AppState, vault: &OpenStorage, effect: &request::KeyCacheUpdate) -> Vec<String> {
+pub fn change_warnings(
+    app: &AppState,
+    stores: &OpenStorage,
+    effect: &request::KeyCacheUpdate,
+) -> Vec<String> {
     match effect {
         request::KeyCacheUpdate::Key(key, _) => {
-            let account = vault.accounts.get(&key.account).ok().flatten();
+            let account = stores.accounts.get(&key.account).ok().flatten();
             key_warnings(
                 key,
                 account.as_ref(),

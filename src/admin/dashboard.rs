@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// Timeout of a request, from its first byte to the last byte of its response; a download has its own limits.
+/// Timeout of a request, from the end of its head to the last byte of its response; a download has its own limits.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Serves the dashboard on its sockets until `stop`.

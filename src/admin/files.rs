@@ -49,14 +49,14 @@ pub const ROUTES: &[AdminRoute] = &[
 ];
 
 /// Returns a page of files in the order of their ids.
-fn list(vault: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
+fn list(stores: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let limit = asked.page_limit(&LIST_QUERY_PARAMETERS)?;
     let (account, purpose) = (
         asked.query_parameter("account", &LIST_QUERY_PARAMETERS)?,
         asked.query_parameter("purpose", &LIST_QUERY_PARAMETERS)?,
     );
     let (store, after) =
-        (FileStore::new(vault.store.clone()), asked.query_parameter("after", &LIST_QUERY_PARAMETERS)?);
+        (FileStore::new(stores.store.clone()), asked.query_parameter("after", &LIST_QUERY_PARAMETERS)?);
     let named = purpose.map(|name| FilePurpose::ALL.into_iter().find(|purpose| purpose.name() == name));
     let page = match (account, named) {
         // The requested purpose is unknown, so no file has it.
@@ -64,7 +64,9 @@ fn list(vault: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiE
         (None, wanted) => store.list_filtered(after, limit, |record| {
             wanted.flatten().is_none_or(|purpose| record.purpose == purpose)
         }),
-        (Some(account), wanted) => files_of_account(vault, &store, account, (after, limit), wanted.flatten()),
+        (Some(account), wanted) => {
+            files_of_account(stores, &store, account, (after, limit), wanted.flatten())
+        }
     };
     let page = page.map_err(store_error_response)?;
     let data: Vec<Value> = page.files.iter().map(|record| file_json(record, asked)).collect();
@@ -74,7 +76,7 @@ fn list(vault: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiE
 /// Returns a page of the files of an account. Files are indexed by key and purpose, so the ids of all keys of the
 /// account are merged, and the records of one page are read.
 fn files_of_account(
-    vault: &OpenStorage,
+    stores: &OpenStorage,
     store: &FileStore,
     account: &str,
     (after, limit): (Option<&str>, usize),
@@ -82,7 +84,7 @@ fn files_of_account(
 ) -> Result<FilePage, StoreError> {
     let (mut ids, mut has_more, mut after_key) = (Vec::new(), false, None::<String>);
     loop {
-        let keys = vault.keys.list(Some(account), after_key.as_deref(), MAX_PAGE_ROWS)?;
+        let keys = stores.keys.list(Some(account), after_key.as_deref(), MAX_PAGE_ROWS)?;
         for key in &keys.keys {
             let query = FileQuery { key: &key.id, purpose, after, ascending: true, limit };
             let (ids_of_key, more) = store.list_ids(&query)?;
@@ -102,8 +104,8 @@ fn files_of_account(
     Ok(FilePage { files, next: ids.pop().filter(|_| has_more) })
 }
 
-fn get(vault: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
-    let record = FileStore::new(vault.store.clone()).get(&asked.id).map_err(store_error_response)?;
+fn get(stores: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
+    let record = FileStore::new(stores.store.clone()).get(&asked.id).map_err(store_error_response)?;
     Ok(AdminResponse::ok(file_json(&record.ok_or_else(file_not_found)?, asked)))
 }
 
@@ -171,11 +173,11 @@ mod tests {
         }
     }
 
-    fn add_key(vault: &OpenStorage) -> String {
+    fn add_key(stores: &OpenStorage) -> String {
         let key = ApiKey::generate(&mut |bytes| rand::fill(bytes));
         let record = KeyRecord {
             id: key.public_id().to_owned(),
-            digest: KeyDigest(penstock_auth::key_digest(&vault.pepper.0, &key)),
+            digest: KeyDigest(penstock_auth::key_digest(&stores.pepper.0, &key)),
             name: String::new(),
             account: "a".to_owned(),
             scopes: Vec::new(),
@@ -190,24 +192,24 @@ mod tests {
             revoked: None,
         };
         let entry = AdminRequest::default().audit_entry("key.create", &record.id, json!({}));
-        vault.keys.insert(&record, &entry).unwrap();
+        stores.keys.insert(&record, &entry).unwrap();
         record.id
     }
 
     #[test]
     fn pages_of_an_account_merge_the_files_of_its_keys_and_repeat_or_miss_none() {
         let folder = tempfile::tempdir().unwrap();
-        let vault = OpenStorage::open(&StorageSettings::embedded(folder.path())).unwrap();
-        let store = FileStore::new(vault.store.clone());
-        let keys: Vec<String> = (0..3).map(|_| add_key(&vault)).collect();
+        let stores = OpenStorage::open(&StorageSettings::embedded(folder.path())).unwrap();
+        let store = FileStore::new(stores.store.clone());
+        let keys: Vec<String> = (0..3).map(|_| add_key(&stores)).collect();
         let ids: Vec<String> = (10..40).map(|number| format!("file-{number}")).collect();
         for (id, key) in ids.iter().zip(keys.iter().cycle()) {
-            vault.store.apply(FileStore::insert_operations(&file(id, key)).unwrap()).unwrap();
+            stores.store.apply(FileStore::insert_operations(&file(id, key)).unwrap()).unwrap();
         }
         for limit in [1, 4, 10, 29, 30, 31, 1_000] {
             let (mut found, mut after) = (Vec::<String>::new(), None);
             loop {
-                let page = files_of_account(&vault, &store, "a", (after.as_deref(), limit), None).unwrap();
+                let page = files_of_account(&stores, &store, "a", (after.as_deref(), limit), None).unwrap();
                 assert!(page.files.len() <= limit);
                 found.extend(page.files.into_iter().map(|record| record.id));
                 after = page.next;
@@ -217,13 +219,13 @@ mod tests {
             }
             assert_eq!(found, ids, "{limit}");
         }
-        let page = files_of_account(&vault, &store, "b", (None, 10), None).unwrap();
+        let page = files_of_account(&stores, &store, "b", (None, 10), None).unwrap();
         assert!(page.files.is_empty() && page.next.is_none());
         let damaged = FileStore::record_key("file-11");
-        vault.store.apply(Transaction::new().put(StoreTable::Files, damaged, b"?".to_vec())).unwrap();
+        stores.store.apply(Transaction::new().put(StoreTable::Files, damaged, b"?".to_vec())).unwrap();
         let list = |query: &[(&str, &str)]| {
             let query = query.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-            list(&vault, &AdminRequest { query: query.collect(), ..AdminRequest::default() })
+            list(&stores, &AdminRequest { query: query.collect(), ..AdminRequest::default() })
         };
         // Checks that the records of other pages and purposes are not read: they cannot be decoded.
         let page = list(&[("account", "a"), ("limit", "1")]).unwrap();

@@ -54,8 +54,8 @@ fn response_schema() -> Value {
 }
 
 /// Returns the carbon intensity of the grid of a provider in the current hour, in g CO2e per kWh, with its source. A
-/// forecast has its age in seconds, a yearly mean its year and attribution; other members are null. `now` is in Unix
-/// seconds.
+/// forecast has its age in `seconds_old`, a yearly mean its `year` and `attribution`; members that do not apply to the
+/// source are `null`. `now` is in Unix seconds.
 pub(super) fn current_intensity_json(live: &ConfigSnapshot, provider: &Provider, now: u64) -> Value {
     let IntensityRecord { grams, source } = configured_intensity(live, provider, now / HOUR_SECONDS);
     let (grid, written) = (&provider.location.grid, live.settings.grid.forecast_written);

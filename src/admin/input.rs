@@ -9,10 +9,10 @@ use serde_json::{Map, Value};
 /// Maximum length of a display text, such as a name, in bytes.
 pub const MAX_NAME_BYTES: usize = 200;
 /// Maximum number of entries in a list.
-const ENTRIES: usize = 1_000;
+const MAX_LIST_ENTRIES: usize = 1_000;
 /// Maximum total size of a list, in bytes. The row of a key contains two lists, and has to fit into the size limit of
 /// a store row.
-const LIST_BYTES: usize = 16 << 10;
+const MAX_LIST_BYTES: usize = 16 << 10;
 /// Maximum value of a limit on requests or tokens per minute.
 const MAX_LIMIT_VALUE: u64 = 1_000_000_000_000;
 /// Last second of the year 9999, as Unix seconds.
@@ -21,7 +21,7 @@ const MAX_UNIX_SECONDS: u64 = 253_402_300_799;
 /// Members of a JSON object, checked against the known names.
 pub struct RequestFields<'b> {
     members: &'b Map<String, Value>,
-    within: &'static str,
+    path_prefix: &'static str,
 }
 
 /// Value of a field in a request that changes a stored object.
@@ -64,7 +64,7 @@ impl<'b> RequestFields<'b> {
     pub fn parse(body: &'b Value, known: &[&str]) -> Result<Self, ApiError> {
         let members =
             body.as_object().ok_or_else(|| ApiError::invalid("body", "The body has to be a JSON object."))?;
-        Self { members, within: "" }.check_known(known)
+        Self { members, path_prefix: "" }.check_known(known)
     }
 
     fn check_known(self, known: &[&str]) -> Result<Self, ApiError> {
@@ -73,13 +73,13 @@ impl<'b> RequestFields<'b> {
             Some(name) => {
                 let shown: String = name.chars().take(MAX_NAME_BYTES).collect();
                 let message = format!("This field is not known; known are {}.", known.join(", "));
-                Err(ApiError::invalid(format!("{}{shown}", self.within), message))
+                Err(ApiError::invalid(format!("{}{shown}", self.path_prefix), message))
             }
         }
     }
 
     fn invalid_field(&self, name: &str, wanted: &str) -> ApiError {
-        let path = format!("{}{name}", self.within);
+        let path = format!("{}{name}", self.path_prefix);
         let message = format!("{path} has to be {wanted}.");
         ApiError::invalid(path, message)
     }
@@ -116,12 +116,12 @@ impl<'b> RequestFields<'b> {
         let fits = |text: &&str| {
             !text.is_empty() && text.len() <= MAX_NAME_BYTES && !text.chars().any(is_invisible_control)
         };
-        let wanted = format!("a list of at most {ENTRIES} names, {LIST_BYTES} bytes together");
+        let wanted = format!("a list of at most {MAX_LIST_ENTRIES} names, {MAX_LIST_BYTES} bytes together");
         self.read_field(name, &wanted, |value| {
-            let items = value.as_array().filter(|items| items.len() <= ENTRIES)?;
+            let items = value.as_array().filter(|items| items.len() <= MAX_LIST_ENTRIES)?;
             let texts = items.iter().map(|item| item.as_str().filter(fits).map(str::to_owned));
             let texts: Vec<String> = texts.collect::<Option<_>>()?;
-            (texts.iter().map(String::len).sum::<usize>() <= LIST_BYTES).then_some(texts)
+            (texts.iter().map(String::len).sum::<usize>() <= MAX_LIST_BYTES).then_some(texts)
         })
     }
 
@@ -207,7 +207,7 @@ impl<'b> RequestFields<'b> {
             }
             Some(value) => value.as_object().ok_or_else(|| self.invalid_field("limits", "an object"))?,
         };
-        let limits = RequestFields { members, within: "limits." }.check_known(&LIMIT_MEMBERS)?;
+        let limits = RequestFields { members, path_prefix: "limits." }.check_known(&LIMIT_MEMBERS)?;
         let mut errors = FieldErrors::default();
         let mut limit = |name, most| errors.unwrap_or_record(limits.limit(name, most));
         limit("requests_per_minute", MAX_LIMIT_VALUE).apply_to(&mut onto.requests_per_minute);

@@ -154,7 +154,7 @@ pub(super) enum InvoiceIssueState {
     PeriodOpen,
     /// Draft without a seller in the configuration.
     NoSeller,
-    /// Draft without a charge.
+    /// Draft without a charge and without a correction.
     Empty,
     /// Draft that has days in common with an issued invoice of the account.
     Overlapping,
@@ -178,7 +178,8 @@ impl InvoiceIssueState {
     }
 }
 
-/// Returns an invoice as JSON, without its issue state; amounts are exact decimal strings.
+/// Returns an invoice as JSON, without its issue state. Amounts are decimal strings: `net_eur`, `vat_eur`, `total_eur`
+/// and `eur_rounded` are rounded to cents, all others are exact.
 fn invoice_json(
     settings: &InvoiceSettings,
     (account, name): (&str, &str),

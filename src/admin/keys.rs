@@ -135,29 +135,29 @@ impl<'b> KeyPatch<'b> {
     }
 }
 
-fn list(vault: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
+fn list(stores: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let limit = asked.page_limit(&LIST_QUERY_PARAMETERS)?;
     let (account, after) = (
         asked.query_parameter("account", &LIST_QUERY_PARAMETERS)?,
         asked.query_parameter("after", &LIST_QUERY_PARAMETERS)?,
     );
-    let page = vault.keys.list(account, after, limit).map_err(store_error_response)?;
+    let page = stores.keys.list(account, after, limit).map_err(store_error_response)?;
     let data: Vec<Value> = page.keys.iter().map(key_json).collect();
     Ok(AdminResponse::ok(json!({ "data": data, "has_more": page.next.is_some(), "next": page.next })))
 }
 
-fn create(vault: &OpenStorage, asked: &AdminRequest) -> Result<KeyChangeResponse, ApiError> {
+fn create(stores: &OpenStorage, asked: &AdminRequest) -> Result<KeyChangeResponse, ApiError> {
     let wanted = KeyPatch::parse(asked, &CREATE_MEMBERS)?;
     let account = wanted
         .fields
         .text_value("account")?
         .into_option()
         .unwrap_or_else(|| account_json::DEFAULT_ACCOUNT_ID.to_owned());
-    let (account, made) = accounts::find_or_create(vault, asked, &account)?;
+    let (account, made) = accounts::find_or_create(stores, asked, &account)?;
     let key = ApiKey::generate(&mut fill_random);
     let mut record = KeyRecord {
         id: key.public_id().to_owned(),
-        digest: KeyDigest(penstock_auth::key_digest(&vault.pepper.0, &key)),
+        digest: KeyDigest(penstock_auth::key_digest(&stores.pepper.0, &key)),
         name: String::new(),
         account: account.id.clone(),
         scopes: vec![DEFAULT_SCOPES.to_owned()],
@@ -173,21 +173,21 @@ fn create(vault: &OpenStorage, asked: &AdminRequest) -> Result<KeyChangeResponse
     };
     wanted.apply_to(&mut record);
     let entry = asked.audit_entry("key.create", &record.id, key_fields(&record));
-    vault.keys.insert(&record, &entry).map_err(store_error_response)?;
+    stores.keys.insert(&record, &entry).map_err(store_error_response)?;
     let account = made.then(|| Box::new(account));
     let response = AdminResponse { status: 201, answer: new_key_json(&record, &key) };
     Ok((response, KeyCacheUpdate::Key(Box::new(record), account)))
 }
 
-fn get(vault: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
-    let key = vault.keys.get(&asked.id).map_err(store_error_response)?.ok_or_else(key_not_found)?;
+fn get(stores: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
+    let key = stores.keys.get(&asked.id).map_err(store_error_response)?.ok_or_else(key_not_found)?;
     Ok(AdminResponse::ok(key_json(&key)))
 }
 
-fn change(vault: &OpenStorage, asked: &AdminRequest) -> Result<KeyChangeResponse, ApiError> {
+fn change(stores: &OpenStorage, asked: &AdminRequest) -> Result<KeyChangeResponse, ApiError> {
     let wanted = KeyPatch::parse(asked, &CHANGE_MEMBERS)?;
     let expected = ExpectedVersion::parse(&wanted.fields)?;
-    let changed = vault.keys.change(&asked.id, |key| {
+    let changed = stores.keys.change(&asked.id, |key| {
         if !expected.matches(|| key_version(key)) {
             return None;
         }
@@ -202,29 +202,29 @@ fn change(vault: &OpenStorage, asked: &AdminRequest) -> Result<KeyChangeResponse
     Ok((response, KeyCacheUpdate::Key(Box::new(key), None)))
 }
 
-fn revoke(vault: &OpenStorage, asked: &AdminRequest) -> Result<KeyChangeResponse, ApiError> {
+fn revoke(stores: &OpenStorage, asked: &AdminRequest) -> Result<KeyChangeResponse, ApiError> {
     RequestFields::parse(&asked.body, &[])?;
     let entry = asked.audit_entry("key.revoke", &asked.id, json!({}));
-    let already = match vault.keys.revoke(&asked.id, &entry).map_err(store_error_response)? {
+    let already = match stores.keys.revoke(&asked.id, &entry).map_err(store_error_response)? {
         RevokeOutcome::UnknownKey => return Err(key_not_found()),
         found => found == RevokeOutcome::AlreadyRevoked,
     };
-    let key = vault.keys.get(&asked.id).map_err(store_error_response)?.ok_or_else(key_not_found)?;
+    let key = stores.keys.get(&asked.id).map_err(store_error_response)?.ok_or_else(key_not_found)?;
     let answer = json!({ "id": key.id, "revoked": true, "already": already });
     Ok((AdminResponse::ok(answer), KeyCacheUpdate::Key(Box::new(key), None)))
 }
 
-fn rotate(vault: &OpenStorage, asked: &AdminRequest) -> Result<KeyChangeResponse, ApiError> {
+fn rotate(stores: &OpenStorage, asked: &AdminRequest) -> Result<KeyChangeResponse, ApiError> {
     let fields = RequestFields::parse(&asked.body, &ROTATE_MEMBERS)?;
     let overlap = fields
         .number_in_range("overlap_seconds", 0, DEFAULT_AND_MAX_OVERLAP_SECONDS.1)?
         .into_option()
         .unwrap_or(DEFAULT_AND_MAX_OVERLAP_SECONDS.0);
     let key = ApiKey::generate_for_id(&asked.id, &mut fill_random).ok_or_else(key_not_found)?;
-    let digest = KeyDigest(penstock_auth::key_digest(&vault.pepper.0, &key));
+    let digest = KeyDigest(penstock_auth::key_digest(&stores.pepper.0, &key));
     let over =
         |record: &KeyRecord| record.revoked.is_some() || record.expires.is_some_and(|end| end <= asked.now);
-    let changed = vault.keys.change(&asked.id, |record| {
+    let changed = stores.keys.change(&asked.id, |record| {
         if over(record) {
             return None;
         }
@@ -275,11 +275,11 @@ pub async fn create_key(app: &Arc<AppState>, wanted: &Value) -> Result<Value, Ap
 ///
 /// # Errors
 /// Returns the error of the store.
-pub fn all_keys_json(vault: &OpenStorage) -> Result<Vec<Value>, ApiError> {
+pub fn all_keys_json(stores: &OpenStorage) -> Result<Vec<Value>, ApiError> {
     let mut all = Vec::new();
     let mut asked = AdminRequest::default();
     loop {
-        let page = list(vault, &asked)?.answer;
+        let page = list(stores, &asked)?.answer;
         all.extend(page.get("data").and_then(Value::as_array).into_iter().flatten().cloned());
         match page.get("next").and_then(Value::as_str) {
             Some(next) => asked.query = vec![("after".to_owned(), next.to_owned())],

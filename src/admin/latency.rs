@@ -40,7 +40,7 @@ fn latency_schema() -> Value {
     let list = |kind: Value, text: &str| json!({ "type": "array", "items": kind, "description": text });
     let seconds = |text: &str| json!({ "type": "number", "description": format!("{text}, seconds.") });
     let row = json!({ "type": "object", "properties": {
-        "name": { "type": "string", "description": "Model or provider; empty for the sum of those beyond the first 64 pairs of model and provider." },
+        "name": { "type": "string", "description": "Model or provider; empty for the sum of those beyond the first 63 pairs of model and provider." },
         "answers": { "type": "integer", "description": "Streamed answers of the last hour." },
         "mean_seconds": seconds("Mean"),
         "median_seconds": seconds("Median, exact to a tenth"),

@@ -24,7 +24,7 @@ pub const ROUTES: &[AdminRoute] = &[AdminRoute::get(
     "/admin/ledger/entries",
     "listLedgerEntries",
     "Lists charges, ends without a charge, grants and corrections of a period, of all accounts or of one",
-    RouteHandler::Ledger(|vault, ledger, asked| Box::pin(entries(vault, ledger, asked))),
+    RouteHandler::Ledger(|stores, ledger, asked| Box::pin(entries(stores, ledger, asked))),
 )
 .with_query_parameters(&QUERY)
 .with_response(200, || page_schema(entry_schema()))];
@@ -74,11 +74,11 @@ fn entry_schema() -> Value {
 }
 
 async fn entries(
-    vault: &OpenStorage,
+    stores: &OpenStorage,
     ledger: &Ledger,
     asked: &AdminRequest,
 ) -> Result<LedgerReply, ApiError> {
-    let account = requested_account(vault, ledger, asked, &QUERY).await?;
+    let account = requested_account(stores, ledger, asked, &QUERY).await?;
     let range = UsageRange::parse(
         asked.query_parameter("from", &QUERY)?,
         asked.query_parameter("to", &QUERY)?,
@@ -165,8 +165,10 @@ mod tests {
     #[test]
     fn the_amounts_of_charges_and_corrections_add_up() {
         let correction = |what: &str, amount: i64, was: i64, eur: &str| {
-            entry_json(json!({ "seq": 2, "at": 0, "act": "correct", "of": 1, "what": what, "wallet": "credits",
-                "amount": amount, "was": was, "eur": eur }))
+            entry_json(
+                json!({ "seq": 2, "at": 0, "act": "correct", "of": 1, "what": what, "wallet": "credits",
+                "amount": amount, "was": was, "eur": eur }),
+            )
         };
         let charge = entry_json(json!({ "seq": 1, "at": 0, "act": "settle", "wallet": "credits",
             "amount": 2_000_000, "held": 3_000_000, "eur": "0.02" }));

@@ -94,7 +94,7 @@ struct AdminListener {
 /// Request header that names the person on whose behalf a client acts, for the audit log.
 pub const ACTOR_HEADER: &str = "x-penstock-actor";
 /// Maximum length of the name in the `x-penstock-actor` header, in bytes.
-const ACTOR_BYTES: usize = 64;
+const MAX_ACTOR_BYTES: usize = 64;
 
 /// HTTP response: status, content type, body.
 struct HttpAnswer(u16, &'static str, Vec<u8>);
@@ -200,7 +200,7 @@ impl AdminListener {
             (&Method::GET, "/admin/openapi.json") => Ok(json_answer(200, &openapi::document())),
             (&Method::GET, "/status") => Ok(json_answer(200, &status::status_json(&self.api.app))),
             _ => {
-                self.authorise(session)?;
+                self.verify_admin_token(session)?;
                 self.administer(session, &method, &path).await
             }
         }
@@ -220,7 +220,7 @@ impl AdminListener {
 
     /// Checks the admin token in constant time. Failed attempts have their own rate limit, which never delays requests
     /// with the valid token.
-    fn authorise(&self, session: &ServerSession) -> Result<(), ApiError> {
+    fn verify_admin_token(&self, session: &ServerSession) -> Result<(), ApiError> {
         let given = session.get_header_bytes(header::AUTHORIZATION);
         if has_bearer_token(given, &self.api.app.stores.admin_token) {
             return Ok(());

@@ -1,6 +1,6 @@
 //! Fields in the head of an admin request: accepted encodings, token, caller and query. Also compresses the response.
 
-use super::{ACTOR_BYTES, ACTOR_HEADER};
+use super::{ACTOR_HEADER, MAX_ACTOR_BYTES};
 use crate::proxy::endpoint::query_parameters;
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -40,9 +40,9 @@ pub(super) fn has_bearer_token(authorization: &[u8], token: &str) -> bool {
 pub(super) fn caller_name(session: &ServerSession) -> String {
     let plain = |byte: &u8| byte.is_ascii_graphic() && !b"\"\\<>".contains(byte);
     let given = session.get_header_bytes(ACTOR_HEADER);
-    let name = std::str::from_utf8(given)
-        .ok()
-        .filter(|name| !name.is_empty() && name.len() <= ACTOR_BYTES && name.as_bytes().iter().all(plain));
+    let name = std::str::from_utf8(given).ok().filter(|name| {
+        !name.is_empty() && name.len() <= MAX_ACTOR_BYTES && name.as_bytes().iter().all(plain)
+    });
     let address = session.client_addr().map(ToString::to_string).unwrap_or_default();
     format!("{} from {address}", name.unwrap_or("admin"))
 }

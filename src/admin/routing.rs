@@ -120,7 +120,7 @@ fn candidate_schema() -> Value {
 }
 
 /// Hypothetical request whose routing is explained.
-struct Question {
+struct HypotheticalRequest {
     ask: InferenceRequest,
     prompt_tokens: u64,
     /// Flavor of the request; `None` for an explanation of all flavors.
@@ -132,7 +132,7 @@ fn explain(app: &AppState, asked: &AdminRequest) -> Result<Value, ApiError> {
     let named = asked.query_parameter("model", &EXPLAIN_QUERY_PARAMETERS)?.unwrap_or_default();
     let (name, suffix) = split_flavor(named);
     let model = find_model(&live, name)?;
-    let mut question = read_question(app, asked, name)?;
+    let mut question = parse_hypothetical_request(app, asked, name)?;
     question.flavor = question.flavor.or(suffix);
     question.ask.kind = model.model.kind;
     let key = asked.query_parameter("key", &EXPLAIN_QUERY_PARAMETERS)?.filter(|key| !key.is_empty());
@@ -160,8 +160,12 @@ fn explain(app: &AppState, asked: &AdminRequest) -> Result<Value, ApiError> {
     }))
 }
 
-/// Reads the request of a query. Its filters are validated like those of a chat request.
-fn read_question(app: &AppState, asked: &AdminRequest, model: &str) -> Result<Question, ApiError> {
+/// Builds the hypothetical request from the query parameters. Its filters are validated like those of a chat request.
+fn parse_hypothetical_request(
+    app: &AppState,
+    asked: &AdminRequest,
+    model: &str,
+) -> Result<HypotheticalRequest, ApiError> {
     let value = |name: &str| {
         asked
             .query_parameter(name, &EXPLAIN_QUERY_PARAMETERS)
@@ -200,9 +204,10 @@ fn read_question(app: &AppState, asked: &AdminRequest, model: &str) -> Result<Qu
             known.ok_or_else(|| ApiError::invalid("needs", format!("needs: expected some of {names}")))?;
         set(&mut ask.required);
     }
-    Ok(Question { ask, prompt_tokens, flavor })
+    Ok(HypotheticalRequest { ask, prompt_tokens, flavor })
 }
 
+/// Parses a number of tokens from 1 to [`MAX_TOKENS`]; `None` if the query does not state it.
 fn tokens(name: &str, text: Option<&str>) -> Result<Option<u64>, ApiError> {
     let invalid =
         || ApiError::invalid(name, format!("{name}: expected a whole number from 1 to {MAX_TOKENS}"));

@@ -10,10 +10,11 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-/// Maximum number of connections of a listener, without downloads and event streams. A further connection is closed.
+/// Maximum number of connections of a listener, not counting downloads and event streams. A further connection is
+/// closed.
 pub(super) const MAX_CONNECTIONS: usize = 256;
-/// Maximum number of requests of a listener in flight, without downloads, event streams and probes. A further request
-/// gets 503.
+/// Maximum number of requests of a listener in flight, not counting downloads, event streams and probes. A further
+/// request gets 503.
 pub(super) const MAX_IN_FLIGHT_REQUESTS: usize = 128;
 /// Number of changes of keys and accounts that are served beyond [`MAX_IN_FLIGHT_REQUESTS`], so that reads do not
 /// prevent the revocation of a key.
@@ -21,7 +22,7 @@ const RESERVED_CHANGES: usize = 8;
 /// Timeout for reading a request head, for reading a request body, and for closing a connection.
 pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// Minimum body size for compression, in bytes.
-const COMPRESSIBLE: usize = 1024;
+const MIN_COMPRESSIBLE_BYTES: usize = 1024;
 
 /// Permits of the connections and requests of a listener.
 pub(super) struct ListenerPermits {
@@ -60,10 +61,11 @@ pub(super) async fn send_response(
     accepts_gzip: bool,
 ) {
     let head = head.with_field("vary", "accept-encoding");
-    let (head, body) = match (accepts_gzip && body.len() >= COMPRESSIBLE).then(|| gzip(&body)).flatten() {
-        Some(compressed) => (head.with_field("content-encoding", "gzip"), compressed),
-        None => (head, body),
-    };
+    let (head, body) =
+        match (accepts_gzip && body.len() >= MIN_COMPRESSIBLE_BYTES).then(|| gzip(&body)).flatten() {
+            Some(compressed) => (head.with_field("content-encoding", "gzip"), compressed),
+            None => (head, body),
+        };
     let within = max_send_time(body.len() as u64);
     let mut caller = Downstream::new(session, None);
     timeout(within, head.send_body(&mut caller, kind, vec![Bytes::from(body)])).await.ok();

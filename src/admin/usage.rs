@@ -23,7 +23,7 @@ pub const ROUTES: &[AdminRoute] = &[
         "/admin/usage",
         "usage",
         "Adds up usage by day, model, key and other dimensions, of all accounts or of one",
-        RouteHandler::Ledger(|vault, ledger, asked| Box::pin(usage(vault, ledger, asked))),
+        RouteHandler::Ledger(|stores, ledger, asked| Box::pin(usage(stores, ledger, asked))),
     )
     .with_query_parameters(&USAGE_QUERY_PARAMETERS)
     .with_response(200, || response_schema(&USAGE_MEMBERS)),
@@ -36,8 +36,9 @@ pub const ROUTES: &[AdminRoute] = &[
     .with_response(200, || response_schema(&VERIFICATION_MEMBERS)),
 ];
 
-async fn usage(vault: &OpenStorage, ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {
-    let account = requested_account(vault, ledger, asked, &USAGE_QUERY_PARAMETERS).await?.unwrap_or_default();
+async fn usage(stores: &OpenStorage, ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {
+    let account =
+        requested_account(stores, ledger, asked, &USAGE_QUERY_PARAMETERS).await?.unwrap_or_default();
     let value = |name: &str| asked.query_parameter(name, &USAGE_QUERY_PARAMETERS).ok().flatten();
     let query = UsageQuery::parse(value, asked.now)?;
     if account.is_empty() && (query.key.is_some() || query.groupings.iter().any(|by| by.name() == "key")) {

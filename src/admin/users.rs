@@ -68,20 +68,20 @@ pub const ROUTES: &[AdminRoute] = &[
     .with_response(200, || schema_ref("InvitedUser")),
 ];
 
-fn list(vault: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
+fn list(stores: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     asked.query_parameter("", &[])?;
-    let users = vault.users.list().map_err(store_error_response)?;
+    let users = stores.users.list().map_err(store_error_response)?;
     let data: Vec<Value> = users.iter().map(|user| user_json(user, asked.now)).collect();
     Ok(AdminResponse::ok(json!({ "data": data })))
 }
 
-fn create(vault: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
+fn create(stores: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let fields = RequestFields::parse(&asked.body, &CREATE_MEMBERS)?;
     let mut errors = FieldErrors::default();
     let name = errors.unwrap_or_record(new_name(&fields));
     let role =
         errors.unwrap_or_record(fields.choice("role", &ROLES)).into_option().unwrap_or(UserRole::Viewer);
-    let account = fields.text_value("account").and_then(|id| user_account(vault, role, id.into_option()));
+    let account = fields.text_value("account").and_then(|id| user_account(stores, role, id.into_option()));
     let account = errors.unwrap_or_record(account);
     errors.into_result()?;
     let chosen = fields.text_value("password")?.into_option();
@@ -99,7 +99,7 @@ fn create(vault: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, Ap
         generation: 0,
     };
     let entry = asked.audit_entry("user.create", &user.name, user_json(&user, asked.now));
-    vault.users.insert(&user, &entry).map_err(|error| match error {
+    stores.users.insert(&user, &entry).map_err(|error| match error {
         StoreError::Guard { .. } => {
             ApiError::with_message(ErrorCode::Conflict, "There is a user of this name already.")
                 .with_param("name")
@@ -126,7 +126,7 @@ fn new_name(fields: &RequestFields<'_>) -> Result<String, ApiError> {
 /// Checks and returns the account of a new user: a user with the role `account` needs an existing account, and other
 /// users must have no account.
 fn user_account(
-    vault: &OpenStorage,
+    stores: &OpenStorage,
     role: UserRole,
     account: Option<String>,
 ) -> Result<Option<String>, ApiError> {
@@ -135,7 +135,7 @@ fn user_account(
             Err(ApiError::invalid("account", "account: expected the id of an account for the role account"))
         }
         (UserRole::Account, Some(account)) => {
-            accounts::check_account_exists(vault, &account)?;
+            accounts::check_account_exists(stores, &account)?;
             Ok(Some(account))
         }
         (_, None) => Ok(None),
@@ -143,7 +143,7 @@ fn user_account(
     }
 }
 
-fn change(vault: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
+fn change(stores: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let fields = RequestFields::parse(&asked.body, &CHANGE_MEMBERS)?;
     let role = fields.choice("role", &ROLES)?.into_option();
     let disabled = fields.choice("disabled", &[("true", true), ("false", false)])?;
@@ -151,7 +151,7 @@ fn change(vault: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, Ap
     let is_other_kind = |user: &UserRecord| {
         role.is_some_and(|role| (role == UserRole::Account) != (user.role == UserRole::Account))
     };
-    let changed = vault.users.change_unless_last(&asked.id, is_active_admin, |user| {
+    let changed = stores.users.change_unless_last(&asked.id, is_active_admin, |user| {
         if is_other_kind(user) || !expected.matches(|| user_version(user)) {
             return None;
         }
@@ -189,10 +189,10 @@ fn change(vault: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, Ap
     Ok(AdminResponse::ok(user_json(&changed, asked.now)))
 }
 
-fn invite(vault: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
+fn invite(stores: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     RequestFields::parse(&asked.body, &[])?;
     let (token, invitation) = new_invitation(asked.now);
-    let user = change_user(vault, &asked.id, |user| {
+    let user = change_user(stores, &asked.id, |user| {
         if user.disabled.is_some() {
             return None;
         }
@@ -211,11 +211,11 @@ fn invite(vault: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, Ap
 }
 
 fn change_user(
-    vault: &OpenStorage,
+    stores: &OpenStorage,
     name: &str,
     change: impl Fn(&mut UserRecord) -> Option<ChangeDescription>,
 ) -> Result<UserRecord, ApiError> {
-    let changed = vault.users.change(name, change).map_err(store_error_response)?;
+    let changed = stores.users.change(name, change).map_err(store_error_response)?;
     Ok(changed.ok_or_else(user_not_found)?.0)
 }
 
@@ -234,7 +234,7 @@ fn user_not_found() -> ApiError {
 ///
 /// # Errors
 /// Returns the error of the store.
-pub fn invite_demo_admin(vault: &OpenStorage, now: u64) -> Result<String, ApiError> {
+pub fn invite_demo_admin(stores: &OpenStorage, now: u64) -> Result<String, ApiError> {
     const NAME: &str = "admin";
     let asked = AdminRequest {
         id: NAME.to_owned(),
@@ -243,9 +243,9 @@ pub fn invite_demo_admin(vault: &OpenStorage, now: u64) -> Result<String, ApiErr
         now,
         ..AdminRequest::default()
     };
-    let invited = match vault.users.get(NAME).map_err(store_error_response)? {
-        Some(_) => invite(vault, &asked)?,
-        None => create(vault, &AdminRequest { body: json!({ "name": NAME, "role": "admin" }), ..asked })?,
+    let invited = match stores.users.get(NAME).map_err(store_error_response)? {
+        Some(_) => invite(stores, &asked)?,
+        None => create(stores, &AdminRequest { body: json!({ "name": NAME, "role": "admin" }), ..asked })?,
     };
     let token = invited.answer.get("invitation").and_then(Value::as_str);
     token.map(str::to_owned).ok_or_else(|| ApiError::new(ErrorCode::Internal))

@@ -7,7 +7,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::cell::Cell;
 
-/// Number of bytes of a version.
+/// Number of bytes of the digest that a version contains, as hexadecimal text.
 const VERSION_BYTES: usize = 8;
 
 /// Version that a request expects, with the result of its comparison with the stored object.

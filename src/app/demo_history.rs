@@ -14,11 +14,11 @@ use rand::{Rng as _, SeedableRng as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-const HOUR: u64 = 3_600;
+const HOUR_SECONDS: u64 = 3_600;
 /// Length of the simulated usage history, in hours.
-const HOURS: u64 = 7 * 24;
+const HISTORY_HOURS: u64 = 7 * 24;
 /// Requests of the busiest hour of a model.
-const BUSIEST: f64 = 6.0;
+const MAX_HOURLY_REQUESTS: f64 = 6.0;
 /// Generated tokens per second, for the duration of an answer.
 const TOKENS_PER_SECOND: u64 = 90;
 
@@ -72,15 +72,15 @@ async fn record_key_usage(
 /// days. The charges of an hour are always the same.
 fn charges(config: &ConfigSnapshot, now: u64) -> Vec<BackdatedCharge> {
     let mut all = Vec::new();
-    for hour in (now / HOUR).saturating_sub(HOURS)..now / HOUR {
+    for hour in (now / HOUR_SECONDS).saturating_sub(HISTORY_HOURS)..now / HOUR_SECONDS {
         let mut rng = StdRng::seed_from_u64(hour);
         let mut charges: Vec<BackdatedCharge> = Vec::new();
         for model in config.models().filter(|model| model.model.card.kind.generates_tokens()) {
             let offers: Vec<_> = model.offers.iter().filter_map(|index| config.offers.get(*index)).collect();
-            let expected = (BUSIEST * load_at(hour)).round() as u64;
+            let expected = (MAX_HOURLY_REQUESTS * load_at(hour)).round() as u64;
             for _ in 0..rng.random_range(expected / 2..=expected) {
                 let Some(offer) = offers.get(rng.random_range(0..offers.len().max(1))) else { continue };
-                let at = hour * HOUR + rng.random_range(0..HOUR);
+                let at = hour * HOUR_SECONDS + rng.random_range(0..HOUR_SECONDS);
                 charges.extend(charge(config, offer, at, &mut rng));
             }
         }
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn nights_and_weekends_have_less_load() {
-        let hour = NOW / HOUR;
+        let hour = NOW / HOUR_SECONDS;
         assert_eq!((load_at(hour), load_at(hour + 1), load_at(hour - 10)), (0.7, 1.0, 0.1));
         assert_eq!(load_at(hour + 49), 0.5, "Saturday");
     }

@@ -56,7 +56,7 @@ pub fn start(app: &Arc<AppState>, source: &ConfigLoader, stop: &watch::Receiver<
     })
 }
 
-/// Waits for the interval; forever if there is none.
+/// Waits for the interval; forever if it is zero.
 async fn sleep_or_never(pause: Duration) {
     match pause {
         Duration::ZERO => std::future::pending().await,

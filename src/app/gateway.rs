@@ -65,6 +65,7 @@ pub struct RunningGateway {
     proxy: GatewayProxy,
     /// Duplicates of the listening sockets, which an upgrade hands over to the next process.
     sockets: Vec<TcpListener>,
+    /// Control channel to the next process; `None` before an upgrade has succeeded.
     link: Option<Arc<ControlChannel>>,
 }
 
@@ -252,8 +253,8 @@ impl RunningGateway {
             }
             app.flush_spends();
             app.ledger.close();
-            // The next process that uses this folder continues the same fleet membership, and replays what could not be
-            // written.
+            // A gateway with unwritten charges does not leave the fleet: the next process that uses this folder
+            // continues the membership, and replays these charges.
             if !app.is_store_handed_over() && app.ledger.is_completely_written() {
                 app.stores.fleet.leave_fleet();
             }

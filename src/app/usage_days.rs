@@ -26,7 +26,7 @@ pub async fn build_ended_days(app: &Arc<AppState>, is_failure_logged: &AtomicBoo
                 tracing::warn!(name: "usage_days_not_built", why);
             }
         }
-        // The process ends.
+        // The work panicked, or the process ends.
         Err(_) => {}
     }
 }

@@ -67,21 +67,21 @@ impl KeyCache {
     ///
     /// # Errors
     /// Returns the error of the store.
-    pub fn load(vault: &OpenStorage, clock: ProcessClock) -> Result<Self, String> {
+    pub fn load(stores: &OpenStorage, clock: ProcessClock) -> Result<Self, String> {
         let to_text = |error: penstock_storage::StoreError| error.to_string();
         let mut spends: HashMap<SpendOwner, SpendRecord, ahash::RandomState> = HashMap::default();
         let keep = |spender, spend| {
             spends.insert(spender, spend);
         };
-        vault.spends.for_each(keep).map_err(to_text)?;
+        stores.spends.for_each(keep).map_err(to_text)?;
         let ring = Self {
             principals: RwLock::default(),
             accounts: RwLock::default(),
             budgeted_principals: Mutex::default(),
             active_principals: Mutex::default(),
             valid_until: AtomicU64::new(u64::MAX),
-            stale: vault.fleet.settings().and_then(|settings| settings.stale),
-            digester: KeyDigester::new(&vault.pepper.0),
+            stale: stores.fleet.settings().and_then(|settings| settings.stale),
+            digester: KeyDigester::new(&stores.pepper.0),
             clock,
         };
         // The keys that are loaded now may be trusted, even if the database becomes unreachable before the first read
@@ -89,7 +89,7 @@ impl KeyCache {
         ring.extend_validity(clock.steady_now());
         let mut after: Option<String> = None;
         loop {
-            let page = vault.accounts.list(after.as_deref(), PAGE_ROWS).map_err(to_text)?;
+            let page = stores.accounts.list(after.as_deref(), PAGE_ROWS).map_err(to_text)?;
             let mut accounts = ring.accounts.write();
             for record in &page.accounts {
                 let spent = spends.get(&SpendOwner::Account(record.id.clone()));
@@ -104,7 +104,7 @@ impl KeyCache {
         let written: FastSet<Box<str>> = ring.accounts.read().keys().cloned().collect();
         let mut after: Option<String> = None;
         loop {
-            let page = vault.keys.list(None, after.as_deref(), PAGE_ROWS).map_err(to_text)?;
+            let page = stores.keys.list(None, after.as_deref(), PAGE_ROWS).map_err(to_text)?;
             for record in &page.keys {
                 ring.insert_key(record, spends.get(&SpendOwner::Key(record.id.clone())));
             }
@@ -114,14 +114,14 @@ impl KeyCache {
             }
         }
         ring.account_or_insert(DEFAULT_ACCOUNT_ID);
-        ring.persist_implicit_accounts(vault, &written);
+        ring.persist_implicit_accounts(stores, &written);
         Ok(ring)
     }
 
     /// Writes the accounts that are in the cache but not in the store: the default account, and accounts that only keys
     /// of earlier versions name. `written` has the accounts of the store. If the store cannot be written now, the start
     /// continues, and the next start tries again.
-    fn persist_implicit_accounts(&self, vault: &OpenStorage, written: &FastSet<Box<str>>) {
+    fn persist_implicit_accounts(&self, stores: &OpenStorage, written: &FastSet<Box<str>>) {
         let now = self.clock.unix_seconds();
         for id in self.accounts.read().keys().filter(|id| !written.contains(*id)) {
             let account = AccountRecord {
@@ -138,7 +138,7 @@ impl KeyCache {
                 target: account.id.clone(),
                 change: crate::auth::account_json::account_to_json(&account),
             };
-            if let Err(error) = vault.accounts.insert(&account, &entry) {
+            if let Err(error) = stores.accounts.insert(&account, &entry) {
                 tracing::error!(name: "account_not_written", account = id, why = %error);
             }
         }

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Maximum time between a failed backup and the next attempt.
-const AGAIN: Duration = Duration::from_secs(600);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(600);
 
-/// Times of the backups, in Unix seconds.
+/// Schedule of the backups: their folder, and the times of the last backup and the last failure in Unix seconds.
 pub struct BackupSchedule {
     /// Paths of the data to back up, as configured at startup; deleted files are also removed from the backups in
     /// `folder`.
@@ -61,7 +61,7 @@ impl BackupSchedule {
     /// Returns true if a backup is due: `every` has passed since the last one, and ten minutes, or `every` if it is
     /// shorter, since the last failure.
     pub fn is_due(&self, now: u64, every: Duration) -> bool {
-        let rest = every.min(AGAIN).as_secs();
+        let rest = every.min(MAX_RETRY_DELAY).as_secs();
         now >= self.since.load(Ordering::Relaxed).saturating_add(every.as_secs().max(1))
             && now >= self.failed.load(Ordering::Relaxed).saturating_add(rest.max(1))
     }

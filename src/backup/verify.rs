@@ -76,7 +76,8 @@ impl VerifyReport {
     }
 }
 
-/// Verifies the store, the ledger, the audit log, and the contents of files and batches.
+/// Verifies the store, the ledger, the audit log, and the contents of files and batches. If rows of the store are
+/// damaged, only the rows are verified.
 ///
 /// # Errors
 /// Returns a sentence if the store cannot be opened or read to its end.

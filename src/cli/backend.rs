@@ -17,7 +17,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub enum AdminBackend {
     /// Access through the admin listener.
     Gateway(AdminClient),
-    /// Direct access to the store; the number is the retention time of files, in seconds.
+    /// Direct access to the store; the number is the retention time of files in seconds, `None` without a limit.
     Store(Box<OpenStorage>, Option<u64>),
 }
 
@@ -30,7 +30,7 @@ impl AdminBackend {
         match AdminClient::connect(reach) {
             Ok(client) => Ok(Self::Gateway(client)),
             Err(AdminClientError::NotRunning(_)) => {
-                open_stores(reach).map(|vault| Self::Store(Box::new(vault), reach.file_retention))
+                open_stores(reach).map(|stores| Self::Store(Box::new(stores), reach.file_retention))
             }
             Err(AdminClientError::Other(why)) => Err(why),
         }
@@ -51,7 +51,7 @@ impl AdminBackend {
             Self::Gateway(client) => {
                 Ok(client.send(method.as_str(), &format!("{path}{}", query_string(query)), body)?)
             }
-            Self::Store(vault, file_retention) => {
+            Self::Store(stores, file_retention) => {
                 let to_message = |refusal: penstock_core::ApiError| refusal.message.into_owned();
                 let (route, id) = routes::find(method, path).map_err(to_message)?;
                 let asked = AdminRequest {
@@ -63,8 +63,8 @@ impl AdminBackend {
                     file_retention: *file_retention,
                 };
                 let done = match route.handler {
-                    RouteHandler::Store(work) => work(vault, &asked),
-                    RouteHandler::KeyChange(work) => work(vault, &asked).map(|(done, _)| done),
+                    RouteHandler::Store(work) => work(stores, &asked),
+                    RouteHandler::KeyChange(work) => work(stores, &asked).map(|(done, _)| done),
                     RouteHandler::Ledger(_) | RouteHandler::Runtime(_) => {
                         return Err("This requires a running gateway.".to_owned());
                     }
@@ -101,9 +101,9 @@ fn open_stores(reach: &GatewayAccess) -> Result<OpenStorage, String> {
     match &reach.storage {
         Ok(storage) => {
             drop_privileges::become_folder_owner(&storage.path)?;
-            let vault = OpenStorage::open(storage)?;
-            warn_repaired_replica(&vault);
-            Ok(vault)
+            let stores = OpenStorage::open(storage)?;
+            warn_repaired_replica(&stores);
+            Ok(stores)
         }
         Err(mistakes) => {
             let report = Diagnostics { mistakes: mistakes.clone(), warnings: Vec::new() };
@@ -113,8 +113,8 @@ fn open_stores(reach: &GatewayAccess) -> Result<OpenStorage, String> {
 }
 
 /// Warns about parts of the ledger's second copy that differed from the store and were written again.
-pub(super) fn warn_repaired_replica(vault: &OpenStorage) {
-    for healed in vault.ledger.take_replica_repairs() {
+pub(super) fn warn_repaired_replica(stores: &OpenStorage) {
+    for healed in stores.ledger.take_replica_repairs() {
         print_stderr(&format!("warning: the second copy of the ledger was repaired: {healed}.\n"));
     }
 }

@@ -10,9 +10,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 use ureq::Agent;
 
-/// Timeout of connecting, and timeout of each later step: to send the request body, to receive the response head, and
-/// to receive the response body. The second timeout is long, because a reload may have to read large tokenizers.
+/// Timeout of connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// Timeout of each step after connecting: to send the request body, to receive the response head, and to receive the
+/// response body. It is long, because a reload may have to read large tokenizers.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 /// Maximum size of a response, in bytes.
 const MAX_ANSWER_BYTES: u64 = 64 << 20;

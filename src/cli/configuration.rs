@@ -32,7 +32,8 @@ pub(super) fn run_demo() -> Result<(), CommandError> {
     Ok(startup::run_demo(loaded.settings, reload_source(ConfigSource::Demo))?)
 }
 
-/// Checks a configuration for `penstock check`.
+/// Checks a configuration for `penstock check`. With `strict`, warnings are errors; with `reach`, the check also
+/// connects to the database and the bucket.
 pub(super) fn check(source: &ConfigSource, strict: bool, reach: bool) -> Result<(), CommandError> {
     let loaded = load_or_refuse(source, WOULD_NOT_START)?;
     let mut others = check_certificates(&loaded.settings, WOULD_NOT_START)?;

@@ -52,7 +52,7 @@ enum KeysCommand {
         /// Id of the key: the 16 characters after `sk-svc-`
         id: String,
         /// Time for which the old secret stays valid, at most 7d; 0s ends it at once
-        #[arg(long, value_name = "DURATION", default_value = "1d", value_parser = span)]
+        #[arg(long, value_name = "DURATION", default_value = "1d", value_parser = parse_overlap)]
         overlap: Duration,
     },
     /// Revokes a key at once, and cuts its open streams
@@ -128,7 +128,7 @@ fn after_or_never(text: &str) -> Result<ExpiryArg, String> {
     if text == "never" { Ok(ExpiryArg::Never) } else { after(text).map(ExpiryArg::After) }
 }
 
-fn span(text: &str) -> Result<Duration, String> {
+fn parse_overlap(text: &str) -> Result<Duration, String> {
     parse_duration(text)
         .ok_or_else(|| "This is not a duration: write something like 12h, 7d or 0s.".to_owned())
 }

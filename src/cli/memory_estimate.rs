@@ -9,38 +9,38 @@ use crate::upstream::connect::PROVIDER_STREAM_WINDOW_BYTES;
 
 /// Assumed memory of a request in addition to its body and its response, in bytes: buffers of two connections, and
 /// state. For comparison, an open stream takes 25 KiB and its text (`docs/performance.md`).
-const REQUEST_STATE: u64 = 64 << 10;
-/// Memory of a request: `REQUEST_STATE`, and data that waits for a client that does not read.
-const REQUEST: u64 = REQUEST_STATE + STREAM_SEND_BUFFER_BYTES as u64;
+const REQUEST_STATE_BYTES: u64 = 64 << 10;
+/// Memory of a request: `REQUEST_STATE_BYTES`, and data that waits for a client that does not read.
+const REQUEST_BYTES: u64 = REQUEST_STATE_BYTES + STREAM_SEND_BUFFER_BYTES as u64;
 /// Maximum size of the recorded text of a stream, from which another provider can continue it.
-const STREAM_RECORD: u64 = 256 << 10;
+const STREAM_RECORD_BYTES: u64 = 256 << 10;
 /// Bytes of a response in memory that no configured limit counts: data already read, and data that waits for a slow
 /// client.
-const UNCOUNTED_ANSWER: u64 = UNCOUNTED_BYTES as u64 + PROVIDER_STREAM_WINDOW_BYTES as u64;
+const UNCOUNTED_ANSWER_BYTES: u64 = UNCOUNTED_BYTES as u64 + PROVIDER_STREAM_WINDOW_BYTES as u64;
 /// Memory of a connection before authentication: buffers, including those of TLS.
-const CONNECTION: u64 = 64 << 10;
+const CONNECTION_BYTES: u64 = 64 << 10;
 /// Additional memory of an HTTP/2 connection: unread body bytes, and the bookkeeping of small frames.
-const UNREAD_H2: u64 = CONNECTION_WINDOW_BYTES as u64 + 1 + DATA_FRAME_BUDGET_BYTES as u64;
+const UNREAD_H2_BYTES: u64 = CONNECTION_WINDOW_BYTES as u64 + 1 + DATA_FRAME_BUDGET_BYTES as u64;
 /// Number of copies of a request head: as received, in a buffer that grew by doubling, and parsed. Each thread parses
 /// all heads that have arrived on a connection before it handles the first one.
 const HEAD_COPIES: u64 = 3;
 /// Body bytes of a stream that a client may send before the gateway reads the body.
-const UNREAD_BODY: u64 = H2_STREAM_WINDOW_BYTES as u64;
+const UNREAD_BODY_BYTES: u64 = H2_STREAM_WINDOW_BYTES as u64;
 /// Number of copies of a body while it is converted for a provider with another dialect.
 const BODY_COPIES: u64 = 2;
 /// Memory of a token count as a multiple of the body size, in addition to the body itself: the parsed conversation, the
 /// values for a chat template, the prompt, and two forms of the prompt during tokenization.
 const COUNT_BODY_FACTOR: u64 = 6;
 /// Constant memory of a token count: overhead of small values, and the windows of the tokenizer.
-const COUNT_OVERHEAD: u64 = 128 << 20;
+const COUNT_OVERHEAD_BYTES: u64 = 128 << 20;
 /// Memory of a line that is being read, as a multiple of its size, because its buffer grew by doubling.
 const LINE_COPIES: u64 = 2;
 /// Maximum number of images in memory at the same time.
-const IMAGES: u64 = 512;
+const MAX_IMAGES_IN_MEMORY: u64 = 512;
 /// Page cache of the store, in bytes.
-const STORE: u64 = 8 << 20;
+const STORE_CACHE_BYTES: u64 = 8 << 20;
 /// Memory of the program, its threads and the catalogue, in bytes; tokenizers of models are not included.
-const PROGRAM: u64 = 64 << 20;
+const PROGRAM_BYTES: u64 = 64 << 20;
 
 /// Memory bound: name, bytes, and the setting that controls it.
 type MemoryBound = (&'static str, u64, String);
@@ -62,24 +62,25 @@ fn client_bounds(settings: &Settings) -> [MemoryBound; 5] {
     let inside = wide(overload.requests).saturating_add(wide(overload.queue));
     // HTTP/2 is supported over TLS only.
     let (connection, at_once) = match settings.listen.https {
-        Some(_) => {
-            (CONNECTION + UNREAD_H2, wide(settings.threads).saturating_mul(u64::from(limits.h2_streams)))
-        }
-        None => (CONNECTION, 0),
+        Some(_) => (
+            CONNECTION_BYTES + UNREAD_H2_BYTES,
+            wide(settings.threads).saturating_mul(u64::from(limits.h2_streams)),
+        ),
+        None => (CONNECTION_BYTES, 0),
     };
     [
         (
             "requests",
-            wide(overload.requests).saturating_mul(REQUEST),
-            format!("overload.requests = {}, {} each", overload.requests, format_size(REQUEST)),
+            wide(overload.requests).saturating_mul(REQUEST_BYTES),
+            format!("overload.requests = {}, {} each", overload.requests, format_size(REQUEST_BYTES)),
         ),
         (
             "streams",
-            wide(overload.requests).saturating_mul(STREAM_RECORD + UNCOUNTED_ANSWER),
+            wide(overload.requests).saturating_mul(STREAM_RECORD_BYTES + UNCOUNTED_ANSWER_BYTES),
             format!(
                 "at most {} of text each, recorded for failover, and {} in buffers; the rest counts as bodies",
-                format_size(STREAM_RECORD),
-                format_size(UNCOUNTED_ANSWER)
+                format_size(STREAM_RECORD_BYTES),
+                format_size(UNCOUNTED_ANSWER_BYTES)
             ),
         ),
         (
@@ -99,11 +100,11 @@ fn client_bounds(settings: &Settings) -> [MemoryBound; 5] {
         ),
         (
             "queue",
-            wide(overload.queue).saturating_mul(UNREAD_BODY),
+            wide(overload.queue).saturating_mul(UNREAD_BODY_BYTES),
             format!(
                 "overload.queue = {}, {} of each body over HTTP/2",
                 overload.queue,
-                format_size(UNREAD_BODY)
+                format_size(UNREAD_BODY_BYTES)
             ),
         ),
     ]
@@ -112,7 +113,8 @@ fn client_bounds(settings: &Settings) -> [MemoryBound; 5] {
 /// Returns the bounds of data in memory: bodies, batches, token counts, and the process itself.
 fn data_bounds(settings: &Settings) -> [MemoryBound; 8] {
     let (overload, limits, batches) = (&settings.overload, &settings.limits, &settings.batches);
-    let images = settings.images.max_total_bytes.min(IMAGES.saturating_mul(wide(settings.spool.memory)));
+    let images =
+        settings.images.max_total_bytes.min(MAX_IMAGES_IN_MEMORY.saturating_mul(wide(settings.spool.memory)));
     [
         (
             "bodies",
@@ -122,7 +124,7 @@ fn data_bounds(settings: &Settings) -> [MemoryBound; 8] {
         (
             "batches",
             wide(batches.memory)
-                .saturating_add(wide(batches.concurrency).saturating_mul(REQUEST))
+                .saturating_add(wide(batches.concurrency).saturating_mul(REQUEST_BYTES))
                 .saturating_add(wide(batches.memory.max(batches.line)).saturating_mul(BODY_COPIES))
                 .saturating_add(wide(batches.line).saturating_mul(LINE_COPIES)),
             format!(
@@ -133,12 +135,12 @@ fn data_bounds(settings: &Settings) -> [MemoryBound; 8] {
         (
             "counting",
             wide(overload.counting).saturating_mul(
-                wide(limits.json_body).saturating_mul(COUNT_BODY_FACTOR).saturating_add(COUNT_OVERHEAD),
+                wide(limits.json_body).saturating_mul(COUNT_BODY_FACTOR).saturating_add(COUNT_OVERHEAD_BYTES),
             ),
             format!(
                 "overload.counting = {}, {COUNT_BODY_FACTOR} times limits.json_body and {} each",
                 overload.counting,
-                format_size(COUNT_OVERHEAD)
+                format_size(COUNT_OVERHEAD_BYTES)
             ),
         ),
         (
@@ -148,8 +150,8 @@ fn data_bounds(settings: &Settings) -> [MemoryBound; 8] {
         ),
         ("ledger", wide(settings.ledger.backlog), "ledger.backlog".to_owned()),
         ("images", images, "images.keep, at most spool.memory of each image".to_owned()),
-        ("store", STORE, "its cache".to_owned()),
-        ("program", PROGRAM, "without tokenizers of models".to_owned()),
+        ("store", STORE_CACHE_BYTES, "its cache".to_owned()),
+        ("program", PROGRAM_BYTES, "without tokenizers of models".to_owned()),
     ]
 }
 

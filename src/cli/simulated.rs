@@ -21,7 +21,7 @@ pub struct SimulateArgs {
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Time to the first token, such as 120ms
-    #[arg(long, value_name = "DURATION", default_value = "120ms", value_parser = pause)]
+    #[arg(long, value_name = "DURATION", default_value = "120ms", value_parser = parse_delay)]
     first_token: Duration,
     /// Tokens per second after the first; 0 for all at once
     #[arg(long, value_name = "NUMBER", default_value_t = 80)]
@@ -46,7 +46,7 @@ pub struct SimulateArgs {
     threads: u16,
 }
 
-fn pause(text: &str) -> Result<Duration, String> {
+fn parse_delay(text: &str) -> Result<Duration, String> {
     parse_duration(text)
         .ok_or_else(|| "This is not a duration: write something like 0, 120ms or 2s.".to_owned())
 }

@@ -190,8 +190,8 @@ fn keys_are_made_listed_and_revoked_in_the_store_when_no_gateway_runs() {
     keys(&["list"]).unwrap();
     let id = {
         let reach = gateway_access(&ConfigSource::File(path.clone())).unwrap();
-        let vault = crate::storage::stores::OpenStorage::open(&reach.storage.unwrap()).unwrap();
-        let all = crate::admin::keys::all_keys_json(&vault).unwrap();
+        let stores = crate::storage::stores::OpenStorage::open(&reach.storage.unwrap()).unwrap();
+        let all = crate::admin::keys::all_keys_json(&stores).unwrap();
         assert_eq!((all.len(), &all[0]["name"]), (1, &json!("alice")));
         all[0]["id"].as_str().unwrap().to_owned()
     };

@@ -37,7 +37,7 @@ pub struct ConsoleAnswer {
     pub allow: Option<String>,
     /// Values of `set-cookie`.
     pub cookies: Vec<String>,
-    /// Name under which the browser saves the body; `None` if the body is a page.
+    /// Name under which the browser saves `body`; `None` if `body` is not an attachment.
     pub file_name: Option<String>,
     /// Body of the response.
     pub body: Vec<u8>,
@@ -125,7 +125,7 @@ pub fn signed_out_page(site: &ConsoleSite, language: Language, link: (String, Te
     page_answer(200, &Page::without_session(site.root, language, &sign_in, site.title, blocks))
 }
 
-/// Creates the message of a refusal: in the language of the page if the tables have it.
+/// Creates the message of a refusal, in the language of the page if the translation tables have its text.
 pub fn refusal_notice(refusal: &ApiError) -> Block {
     Block::Notice(NoticeKind::Error, Text::from_refusal(&refusal.message))
 }

@@ -93,7 +93,8 @@ impl Confirmation {
         }
     }
 
-    /// Shows the question on a page of the site; `back` is the address of the page without the action.
+    /// Shows the question on a page of the site; `back` is the path, with its query, of the page that the link "Back
+    /// without a change" opens.
     ///
     /// # Errors
     /// Returns the refusal of the admin API for the object, or that of the action.

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 /// Name of the cookie with the message.
 pub const FLASH_COOKIE: &str = "penstock_message";
 /// Time after which a message that no page has shown is dropped, in seconds.
-const SECONDS: u64 = 60;
+const MESSAGE_LIFETIME_SECONDS: u64 = 60;
 /// Maximum size of the cookie's value, in bytes; longer messages are not shown.
 const MAX_BYTES: usize = 3_000;
 
@@ -35,7 +35,7 @@ impl FlashMessage {
     pub fn to_cookie(&self, site: &ConsoleSite, is_secure: bool, form_token: &str) -> Option<String> {
         let message = percent::encode(&json!([self.text, self.values]).to_string(), percent::PATH_SEGMENT);
         let value = format!("{message}.{}", digest(&message, form_token));
-        (value.len() <= MAX_BYTES).then(|| cookie(site, is_secure, &value, SECONDS))
+        (value.len() <= MAX_BYTES).then(|| cookie(site, is_secure, &value, MESSAGE_LIFETIME_SECONDS))
     }
 
     /// Reads the message from the value of its cookie; `None` if the value was not made for this session.

@@ -41,8 +41,8 @@ impl Console {
         answer::redirect_answer(if is_own { back } else { self.site.root })
     }
 
-    /// Returns the page of a refused form with the typed values; `None` if no form was sent along or if there is no
-    /// session.
+    /// Returns the page of a refused form with the typed values; `None` if the request has no values of a known form,
+    /// or if there is no session.
     async fn restored_page(
         &self,
         backend: &dyn ConsoleBackend,

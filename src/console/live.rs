@@ -24,11 +24,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 /// Interval between two snapshots of the live figures.
-const PERIOD: Duration = Duration::from_secs(1);
+const SNAPSHOT_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum number of open event streams of live figures.
 const MAX_STREAMS: usize = 256;
 /// Number of events between two checks of the session of a stream.
-const SESSION_CHECK: u32 = 5;
+const EVENTS_PER_SESSION_CHECK: u32 = 5;
 /// Maximum time for which a client may accept no bytes.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Author of the task's requests to the admin API, in the audit log.
@@ -111,7 +111,7 @@ impl LiveFigureSource {
     /// Takes a snapshot each second until no stream is open.
     async fn produce(self: Arc<Self>) {
         let _guard = RestartGuard(&self);
-        let mut ticks = interval(PERIOD);
+        let mut ticks = interval(SNAPSHOT_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
@@ -205,8 +205,11 @@ impl StreamSession {
 
 /// Event for which a stream of live figures waits.
 enum Wake {
+    /// New snapshot of the live figures.
     Figures,
+    /// Disconnect of the client.
     Left,
+    /// Stop of the process, or end of the task that takes the snapshots.
     Shutdown,
 }
 
@@ -238,7 +241,7 @@ impl LiveStream {
             }
             let snapshot = self.subscription.snapshots.borrow_and_update().clone();
             let Some(snapshot) = snapshot else { continue };
-            let is_over = number % SESSION_CHECK == 0 && !self.session.is_valid().await;
+            let is_over = number % EVENTS_PER_SESSION_CHECK == 0 && !self.session.is_valid().await;
             let event = if is_over {
                 Bytes::from_static(b"event: end\ndata:\n\n")
             } else {
@@ -304,10 +307,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn one_snapshot_a_second_is_taken_for_all_and_none_for_nobody() {
         let (backend, figures) = figures();
-        sleep(PERIOD * 10).await;
+        sleep(SNAPSHOT_INTERVAL * 10).await;
         assert_eq!(backend.0.load(Ordering::Relaxed), 0, "nobody looks");
         let mut open: Vec<Subscription> = (0..100).map(|_| figures.subscribe().unwrap()).collect();
-        sleep(PERIOD * 10).await;
+        sleep(SNAPSHOT_INTERVAL * 10).await;
         let taken = backend.0.load(Ordering::Relaxed);
         assert!((10..=11).contains(&taken), "{taken} in ten seconds");
         let first = open.first().unwrap().snapshots.borrow().clone().unwrap();
@@ -318,9 +321,9 @@ mod tests {
         let view = LiveFigureOptions { language: Language::German, with_money: true };
         assert_eq!(first.event(view).as_ptr(), first.event(view).as_ptr(), "an event is written once");
         drop(open);
-        sleep(PERIOD * 2).await;
+        sleep(SNAPSHOT_INTERVAL * 2).await;
         let taken = backend.0.load(Ordering::Relaxed);
-        sleep(PERIOD * 10).await;
+        sleep(SNAPSHOT_INTERVAL * 10).await;
         assert_eq!(backend.0.load(Ordering::Relaxed), taken, "the task has ended");
         assert!(figures.running.lock().is_none());
         let mut again = figures.subscribe().unwrap();

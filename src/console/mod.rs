@@ -179,8 +179,9 @@ impl Console {
         url.is_some_and(|url| url.starts_with("https://"))
     }
 
-    /// Returns scheme and host of the dashboard; `None` if it is off, or if it listens on all addresses and no host
-    /// name is known.
+    /// Returns the base URL of the dashboard: the configured public URL, or the scheme, host and port of its first
+    /// listening address. Returns `None` if there is no public URL and the dashboard is off, or listens on all
+    /// addresses and no host name is known.
     fn dashboard_url(&self) -> Option<String> {
         let live = self.app.config_snapshot();
         let console = &live.settings.console;

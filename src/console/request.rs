@@ -70,7 +70,7 @@ pub fn request_from_head(session: &ServerSession, cookie: &str) -> ConsoleReques
         address: session.client_addr().map(ToString::to_string).unwrap_or_default(),
         is_update: text(header::HeaderName::from_static("hx-request")).is_some()
             || text(header::ACCEPT).is_some_and(|kind| kind.starts_with("text/event-stream")),
-        cookie: find_cookie(cookies.iter().copied(), cookie),
+        cookie: find_session_cookie(cookies.iter().copied(), cookie),
         cookies: cookie_pairs(cookies.iter().copied())
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .collect(),
@@ -144,7 +144,7 @@ fn cookie_pairs<'a>(fields: impl Iterator<Item = &'a str>) -> impl Iterator<Item
 
 /// Returns the value of the session's cookie: 64 hexadecimal digits; `None` if there is no such cookie, or its value
 /// has another form.
-fn find_cookie<'a>(fields: impl Iterator<Item = &'a str>, cookie: &str) -> Option<String> {
+fn find_session_cookie<'a>(fields: impl Iterator<Item = &'a str>, cookie: &str) -> Option<String> {
     let (_, value) = cookie_pairs(fields).find(|(name, _)| *name == cookie)?;
     let plain = value.len() == 64 && value.bytes().all(|byte| byte.is_ascii_hexdigit());
     plain.then(|| value.to_owned())
@@ -266,6 +266,6 @@ impl ConsoleRequest {
     /// Returns the operators' session id from `Cookie` headers, for tests.
     #[cfg(test)]
     pub fn session_cookie_of(fields: &[&str]) -> Option<String> {
-        find_cookie(fields.iter().copied(), "penstock_session")
+        find_session_cookie(fields.iter().copied(), "penstock_session")
     }
 }

@@ -19,8 +19,9 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 use std::net::SocketAddr;
 
-/// Returns the `Set-Cookie` value of a session, valid for `seconds`; 0 removes it. Browsers send it only below the root
-/// of the site and with requests that start there, with `is_secure` only over HTTPS; scripts cannot read it.
+/// Returns the `Set-Cookie` value of a session, valid for `seconds`; 0 removes it. Browsers send the cookie only to
+/// paths of the site, only with requests that the site itself started, and with `is_secure` only over HTTPS; scripts
+/// cannot read it.
 fn cookie(site: &ConsoleSite, is_secure: bool, id: &str, seconds: u64) -> String {
     let (name, path) = (site.cookie, site.root.trim_end_matches('/'));
     let secure = if is_secure { "; Secure" } else { "" };

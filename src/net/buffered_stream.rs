@@ -19,13 +19,13 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, BufWriter, Read
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
-/// Size of the write buffer below TLS, which writes its records in small pieces. In clear text there is no write
-/// buffer, because the callers join their writes.
+/// Size in bytes of the write buffer below TLS, which writes its records in small pieces. In clear text there is no
+/// write buffer, because the callers join their writes.
 const TLS_WRITE_BUFFER: usize = 4 * 1024;
-/// Size of the read buffer in clear text. It is small, because readers have their own buffers, and a read that is
-/// longer than this buffer does not use it.
+/// Size in bytes of the read buffer in clear text. It is small, because readers have their own buffers, and a read that
+/// is longer than this buffer does not use it.
 const PLAIN_READ_BUFFER: usize = 512;
-/// Size of the read buffer below TLS, which reads its records in small pieces.
+/// Size in bytes of the read buffer below TLS, which reads its records in small pieces.
 const TLS_READ_BUFFER: usize = 16 * 1024;
 
 /// Connected socket with a read buffer.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Bytes counted for each field in addition to its name and value (RFC 9113 §10.5.1).
 const FIELD_OVERHEAD: usize = 32;
 /// Divisor of the maximum head size: a quarter of it is counted for each stream in addition to its head.
-const STREAM_OVERHEAD: usize = 4;
+const STREAM_OVERHEAD_DIVISOR: usize = 4;
 
 /// Bytes that are held by the request heads of additional streams of all connections.
 #[derive(Debug, Default)]
@@ -56,7 +56,7 @@ pub(super) fn header_list_size(head: &RequestHeader) -> usize {
 
 /// Returns the bytes that a head counts in the budget: its size, and a quarter of the largest head for its stream.
 pub(super) fn header_cost(head: &RequestHeader, largest: usize) -> usize {
-    header_list_size(head) + largest / STREAM_OVERHEAD
+    header_list_size(head) + largest / STREAM_OVERHEAD_DIVISOR
 }
 
 #[cfg(test)]

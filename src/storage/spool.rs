@@ -54,7 +54,7 @@ impl SpoolFactory {
         }
     }
 
-    /// Returns the bytes in files at the moment.
+    /// Returns the bytes that all spools together have reserved for their files.
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
         self.used.load(Ordering::Relaxed)

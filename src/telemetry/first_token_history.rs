@@ -1,5 +1,5 @@
 //! Times to the first token of the last hour, by the minute, for each model and provider. The memory is bounded: at
-//! most 64 pairs of model and provider have an entry of their own, and all other pairs share one entry.
+//! most 63 pairs of model and provider have an entry of their own, and all other pairs share one entry.
 
 use super::{AccessRecord, ExchangeKind};
 use parking_lot::Mutex;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// Number of minutes in the history.
 pub const WINDOW_MINUTES: usize = 60;
-/// Maximum number of pairs of model and provider.
+/// Maximum number of entries: pairs of model and provider, and the entry that all other pairs share.
 const MAX_PAIRS: usize = 64;
 /// Number of classes (histogram buckets) of times. The upper limit of each class is 2^(1/4) times that of the
 /// previous class. So the error of a percentile is below 10 % for times from 10 ms to two minutes.

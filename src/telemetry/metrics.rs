@@ -200,7 +200,7 @@ impl MetricsRegistry {
         self.understated_usage.with_label_values(&[provider, model]).inc();
     }
 
-    /// Counts images that were evicted from the store before they expired.
+    /// Counts images that were evicted from the cache before they expired.
     pub fn record_evicted_images(&self, images: usize) {
         self.images_dropped.inc_by(u64::try_from(images).unwrap_or(u64::MAX));
     }

@@ -16,7 +16,7 @@ pub struct AdmissionSnapshot {
 }
 
 /// Histogram buckets for the time in a queue, in seconds.
-const SECONDS: [f64; 9] = [0.001, 0.005, 0.02, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0];
+const QUEUE_WAIT_BUCKETS: [f64; 9] = [0.001, 0.005, 0.02, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0];
 
 /// Counters and gauges of admission control.
 pub struct AdmissionMetrics {
@@ -50,7 +50,7 @@ impl AdmissionMetrics {
                 r,
                 "penstock_queue_wait_seconds",
                 "Time of requests that had to wait for a permit, by queue; the others are not counted.",
-                &SECONDS,
+                &QUEUE_WAIT_BUCKETS,
                 &["queue"],
             )?,
             refused: register_counter(

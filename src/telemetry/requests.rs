@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 /// Histogram buckets for the time that the gateway itself takes, in seconds.
-const OVERHEAD: [f64; 11] =
+const OVERHEAD_BUCKETS: [f64; 11] =
     [0.000_025, 0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.05, 0.5];
 
 /// Counters of requests.
@@ -24,7 +24,8 @@ pub(super) struct RequestMetrics {
 /// its first value.
 #[derive(Default)]
 pub(super) struct CommonCounters {
-    /// Exchanges with status 200 that are not batch lines.
+    /// Requests that were answered completely with status 200, without batch lines and background attempts that may be
+    /// sent again.
     ended: OnceLock<IntCounter>,
     overhead: OnceLock<Histogram>,
     /// Successful attempts.
@@ -53,7 +54,7 @@ impl RequestMetrics {
                 r,
                 "penstock_overhead_seconds",
                 "Time of a request outside of queues and of its attempts at providers.",
-                &OVERHEAD,
+                &OVERHEAD_BUCKETS,
                 &["endpoint"],
             )?,
             attempts: register_counter(

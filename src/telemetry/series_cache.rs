@@ -14,12 +14,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Histogram buckets in seconds, from a small embedding to a long generation.
-const SECONDS: [f64; 14] =
+const DURATION_BUCKETS: [f64; 14] =
     [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0, 600.0];
 /// Histogram buckets in seconds per token.
-const PER_TOKEN: [f64; 10] = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 2.0];
+const TOKEN_TIME_BUCKETS: [f64; 10] = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 2.0];
 /// Histogram buckets in tokens.
-const TOKENS: [f64; 9] = [1.0, 16.0, 64.0, 256.0, 1_024.0, 4_096.0, 16_384.0, 65_536.0, 262_144.0];
+const TOKEN_COUNT_BUCKETS: [f64; 9] =
+    [1.0, 16.0, 64.0, 256.0, 1_024.0, 4_096.0, 16_384.0, 65_536.0, 262_144.0];
 
 /// Powers of ten that a float represents exactly.
 const SCALES: [f64; 23] = [
@@ -88,28 +89,28 @@ impl SeriesCache {
                 r,
                 "gen_ai_server_request_duration_seconds",
                 "Time of a request, seconds.",
-                &SECONDS,
+                &DURATION_BUCKETS,
                 &by_model,
             )?,
             first_token: register_histogram(
                 r,
                 "gen_ai_server_time_to_first_token_seconds",
                 "Time to the first token sent to the client, seconds; streams only.",
-                &SECONDS,
+                &DURATION_BUCKETS,
                 &by_model,
             )?,
             per_token: register_histogram(
                 r,
                 "gen_ai_server_time_per_output_token_seconds",
                 "Time per output token after the first, seconds; streams only.",
-                &PER_TOKEN,
+                &TOKEN_TIME_BUCKETS,
                 &by_model,
             )?,
             tokens: register_histogram(
                 r,
                 "gen_ai_client_token_usage",
                 "Tokens of a request by type (input, output).",
-                &TOKENS,
+                &TOKEN_COUNT_BUCKETS,
                 &by_kind,
             )?,
             energy: sum(

@@ -3,13 +3,14 @@
 //! bounded.
 
 /// Length in bytes of a `traceparent` of version 00.
-const PARENT: usize = 55;
-/// Maximum bytes of a `tracestate` that are sent on, as the standard requires.
-const MOST_STATE: usize = 512;
+const TRACEPARENT_BYTES: usize = 55;
+/// Maximum length in bytes of a `tracestate` that is sent on. The standard asks for the support of at least this
+/// length.
+const MAX_TRACESTATE_BYTES: usize = 512;
 /// Maximum members of a `tracestate`.
-const MOST_MEMBERS: usize = 32;
+const MAX_TRACESTATE_MEMBERS: usize = 32;
 /// Maximum characters of a client's `x-request-id` in the log.
-const MOST_ID: usize = 128;
+const MAX_CLIENT_ID_CHARS: usize = 128;
 /// Prefix of API keys. A client id that contains an API key is not logged.
 const KEY_PREFIX: &str = "sk-svc-";
 
@@ -49,7 +50,7 @@ impl TraceContext {
 /// 00.
 fn parse_traceparent(value: &[u8]) -> Option<Box<str>> {
     let text = std::str::from_utf8(value).ok()?.trim();
-    let (known, more) = text.split_at_checked(PARENT)?;
+    let (known, more) = text.split_at_checked(TRACEPARENT_BYTES)?;
     let mut parts = known.split('-');
     let mut hex = |length: usize| {
         let part = parts.next().filter(|part| part.len() == length)?;
@@ -68,7 +69,10 @@ fn parse_traceparent(value: &[u8]) -> Option<Box<str>> {
 /// is invalid; `None` if the value is invalid, empty, or over the limits of length and members.
 fn parse_tracestate(value: &[u8]) -> Option<Box<str>> {
     let text = std::str::from_utf8(value).ok()?.trim();
-    if text.is_empty() || text.len() > MOST_STATE || text.split(',').count() > MOST_MEMBERS {
+    if text.is_empty()
+        || text.len() > MAX_TRACESTATE_BYTES
+        || text.split(',').count() > MAX_TRACESTATE_MEMBERS
+    {
         return None;
     }
     let is_key = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-*/@".contains(&byte);
@@ -86,7 +90,8 @@ fn parse_tracestate(value: &[u8]) -> Option<Box<str>> {
 /// Returns an id without characters that could break a log line; `None` if nothing is left, or if it may contain a key.
 fn clean_client_id(value: &[u8]) -> Option<Box<str>> {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:/+=@~".contains(byte);
-    let text: String = value.iter().copied().filter(is_plain).take(MOST_ID).map(char::from).collect();
+    let text: String =
+        value.iter().copied().filter(is_plain).take(MAX_CLIENT_ID_CHARS).map(char::from).collect();
     (!text.is_empty() && !text.contains(KEY_PREFIX)).then(|| text.into())
 }
 
@@ -133,11 +138,11 @@ mod tests {
             assert_eq!(parse_tracestate(good.as_bytes()).as_deref(), Some(good));
         }
         let members = |count: usize| vec!["a=1"; count].join(",");
-        assert!(parse_tracestate(members(MOST_MEMBERS).as_bytes()).is_some());
-        assert!(parse_tracestate(members(MOST_MEMBERS + 1).as_bytes()).is_none());
+        assert!(parse_tracestate(members(MAX_TRACESTATE_MEMBERS).as_bytes()).is_some());
+        assert!(parse_tracestate(members(MAX_TRACESTATE_MEMBERS + 1).as_bytes()).is_none());
         let long = |length: usize| format!("a={}", "x".repeat(length - 2));
-        assert!(parse_tracestate(long(MOST_STATE).as_bytes()).is_some());
-        assert!(parse_tracestate(long(MOST_STATE + 1).as_bytes()).is_none());
+        assert!(parse_tracestate(long(MAX_TRACESTATE_BYTES).as_bytes()).is_some());
+        assert!(parse_tracestate(long(MAX_TRACESTATE_BYTES + 1).as_bytes()).is_none());
         for malformed in ["", " ", "rojo", "=1", "a=", "A=1", "a=b=c", "a=é", "a=1,b", "a=\u{7f}"] {
             assert_eq!(parse_tracestate(malformed.as_bytes()), None, "{malformed}");
         }
@@ -147,8 +152,8 @@ mod tests {
     fn a_clients_id_is_cleaned_and_cut() {
         assert_eq!(clean_client_id(b"req-7/a:b").as_deref(), Some("req-7/a:b"));
         assert_eq!(clean_client_id(b"a \"b\"\\\n\x1b[0m{c}\xff").as_deref(), Some("ab0mc"));
-        assert_eq!(clean_client_id(&[b'x'; MOST_ID + 1]).unwrap().len(), MOST_ID);
-        assert_eq!(clean_client_id(&[b'x'; MOST_ID]).unwrap().len(), MOST_ID);
+        assert_eq!(clean_client_id(&[b'x'; MAX_CLIENT_ID_CHARS + 1]).unwrap().len(), MAX_CLIENT_ID_CHARS);
+        assert_eq!(clean_client_id(&[b'x'; MAX_CLIENT_ID_CHARS]).unwrap().len(), MAX_CLIENT_ID_CHARS);
         assert_eq!(clean_client_id(b" \n"), None);
         assert_eq!(clean_client_id(b"sk-svc-abcdefgh"), None);
         assert_eq!(clean_client_id(b"sk-\"svc-abcdefgh"), None);

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 thread_local! {
-    static HELD: Cell<CachedTime> = const { Cell::new(CachedTime::Uncached) };
+    static CACHED_TIME: Cell<CachedTime> = const { Cell::new(CachedTime::Uncached) };
 }
 
 /// Time of the task that runs on this thread.
@@ -29,7 +29,7 @@ enum CachedTime {
 /// poll of the task.
 #[must_use]
 pub fn cached_now() -> Instant {
-    HELD.with(|held| match held.get() {
+    CACHED_TIME.with(|held| match held.get() {
         CachedTime::At(instant) => instant,
         CachedTime::Pending => {
             let instant = Instant::now();
@@ -42,7 +42,7 @@ pub fn cached_now() -> Instant {
 
 /// Runs `go_on`, which is one poll of a task. During the poll, [`cached_now`] reads the clock only once.
 pub fn with_cached_time<T>(go_on: impl FnOnce() -> T) -> T {
-    let _release = CacheGuard(HELD.replace(CachedTime::Pending));
+    let _release = CacheGuard(CACHED_TIME.replace(CachedTime::Pending));
     go_on()
 }
 
@@ -51,7 +51,7 @@ struct CacheGuard(CachedTime);
 
 impl Drop for CacheGuard {
     fn drop(&mut self) {
-        HELD.set(self.0);
+        CACHED_TIME.set(self.0);
     }
 }
 

@@ -10,8 +10,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 
-/// Maximum size of the actions in one message, in bytes. The encoding as JSON makes the message larger than the
-/// actions by a small factor.
+/// Maximum size of the actions in one message, in bytes; a single larger action has a message of its own. The encoding
+/// as JSON makes the message larger than the actions by a small factor.
 const MAX_ACTION_BYTES: usize = 4 << 20;
 
 /// Connection from the old process to the new process: sends store requests and ledger actions, and receives responses

@@ -252,7 +252,7 @@ impl StoreOp {
 
     fn add_to(self, batch: Transaction) -> Option<Transaction> {
         let Self(tag, key, kind) = self;
-        let space = space_of_tag(tag)?;
+        let space = table_of_tag(tag)?;
         Some(match kind {
             StoreOpKind::Absent => batch.require_absent(space, key),
             StoreOpKind::Present => batch.require_present(space, key),
@@ -265,7 +265,7 @@ impl StoreOp {
     }
 }
 
-fn space_of_tag(tag: u8) -> Option<StoreTable> {
+fn table_of_tag(tag: u8) -> Option<StoreTable> {
     StoreTable::ALL.into_iter().find(|space| space.tag() == tag)
 }
 
@@ -296,12 +296,12 @@ impl StoreRequest {
             StoreResponse::Page(page.rows.into_iter().map(|row| (row.key, row.value)).collect(), page.more)
         };
         Ok(match self {
-            Self::Get(tag, key) => StoreResponse::Row(store.get(space_of_tag(tag).ok_or(None)?, &key)?),
+            Self::Get(tag, key) => StoreResponse::Row(store.get(table_of_tag(tag).ok_or(None)?, &key)?),
             Self::Scan(tag, prefix, after, limit) => {
-                page_response(store.scan(space_of_tag(tag).ok_or(None)?, &prefix, after.as_deref(), limit)?)
+                page_response(store.scan(table_of_tag(tag).ok_or(None)?, &prefix, after.as_deref(), limit)?)
             }
             Self::ScanBack(tag, prefix, before, limit) => page_response(store.scan_back(
-                space_of_tag(tag).ok_or(None)?,
+                table_of_tag(tag).ok_or(None)?,
                 &prefix,
                 before.as_deref(),
                 limit,

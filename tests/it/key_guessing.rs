@@ -24,10 +24,10 @@ fn source(start: u64) -> impl FnMut(&mut [u8]) {
     }
 }
 
-fn record(vault: &OpenStorage, key: &ApiKey) -> KeyRecord {
+fn record(stores: &OpenStorage, key: &ApiKey) -> KeyRecord {
     KeyRecord {
         id: key.public_id().to_owned(),
-        digest: KeyDigest(penstock_auth::key_digest(&vault.pepper.0, key)),
+        digest: KeyDigest(penstock_auth::key_digest(&stores.pepper.0, key)),
         name: String::new(),
         account: "default".to_owned(),
         scopes: vec!["inference.*".to_owned()],
@@ -52,10 +52,10 @@ fn ring(folder: &std::path::Path) -> (KeyCache, ApiKey) {
         pepper: None,
         fleet: None,
     };
-    let vault = OpenStorage::open(&storage).unwrap();
-    let ring = KeyCache::load(&vault, ProcessClock::start()).unwrap();
+    let stores = OpenStorage::open(&storage).unwrap();
+    let ring = KeyCache::load(&stores, ProcessClock::start()).unwrap();
     let keys: Vec<ApiKey> = (0..1_000).map(|start| ApiKey::generate(&mut source(start))).collect();
-    keys.iter().for_each(|key| ring.set_key(&record(&vault, key)));
+    keys.iter().for_each(|key| ring.set_key(&record(&stores, key)));
     (ring, keys.into_iter().next().unwrap())
 }
 

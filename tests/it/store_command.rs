@@ -35,7 +35,7 @@ fn refused(output: &Output, why: &str) -> String {
     stderr
 }
 
-fn vault(home: &Home) -> OpenStorage {
+fn stores(home: &Home) -> OpenStorage {
     let reach = ConfigSource::File(home.config()).gateway_access().unwrap();
     OpenStorage::open(&reach.storage.unwrap()).unwrap()
 }
@@ -87,7 +87,7 @@ fn result(custom_id: &str) -> String {
 
 /// A batch of three lines, two of which have their result.
 fn half_done(home: &Home, key: &str) -> (FileRecord, FileRecord, BatchRecord) {
-    let vault = vault(home);
+    let stores = stores(home);
     let settings = settings::FileSettings {
         path: home.storage().join("files"),
         upload: 1 << 20,
@@ -98,7 +98,7 @@ fn half_done(home: &Home, key: &str) -> (FileRecord, FileRecord, BatchRecord) {
         leftovers: Duration::from_secs(3_600),
         store: None,
     };
-    let files = FileManager::open(&settings, FileStore::new(vault.store.clone()), false).unwrap();
+    let files = FileManager::open(&settings, FileStore::new(stores.store.clone()), false).unwrap();
     let owner = FileOwner { key, account: "default" };
     let mut incoming = files
         .start_upload(
@@ -139,7 +139,7 @@ fn half_done(home: &Home, key: &str) -> (FileRecord, FileRecord, BatchRecord) {
         ..BatchRecord::default()
     };
     let done = Transaction::new().put(StoreTable::Lines, *b"batch_1", [0b11]);
-    BatchStore::new(vault.store.clone())
+    BatchStore::new(stores.store.clone())
         .insert(&batch, FileStore::insert_operations(&output).unwrap().append_operations(done))
         .unwrap();
     (input, output, batch)
@@ -169,7 +169,7 @@ impl FilledStorage {
                 None => writes.delete(row.table, row.key),
             };
         }
-        vault(&self.home).store.apply(writes).unwrap();
+        stores(&self.home).store.apply(writes).unwrap();
     }
 }
 
@@ -286,9 +286,9 @@ async fn an_export_is_restored_elsewhere_and_works_there() {
 async fn the_rest_of_a_damaged_store_is_recovered_with_a_complete_ledger() {
     let all = furnished().await;
     let before = output_text(&all.home.command(&["credits", "export"]));
-    let vault = vault(&all.home);
-    LedgerStore::clear(&*vault.store).unwrap();
-    drop(vault);
+    let stores = stores(&all.home);
+    LedgerStore::clear(&*stores.store).unwrap();
+    drop(stores);
     flip_byte(&all.input, 10);
     refused(&all.store(&["verify"]), "ledger: ");
     let folder = all.home.path().join("saved");

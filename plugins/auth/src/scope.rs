@@ -84,7 +84,7 @@ impl KeyScope {
         self.row().0
     }
 
-    /// Returns the scope with this name.
+    /// Returns the scope with this name; `None` if there is none.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|scope| scope.name() == name)

@@ -48,11 +48,11 @@ pub struct StartPlan {
 #[must_use]
 pub fn plan_start(zones: &[&GridZone], now: u64, latest: u64, takes: u64, saving: u32) -> Option<StartPlan> {
     let takes = takes.max(1);
-    let at_once = mean_grams(zones, now, takes)?;
+    let at_once = mean_milligrams(zones, now, takes)?;
     let mut best = (at_once, now);
     let mut start = (now / HOUR_SECONDS + 1) * HOUR_SECONDS;
     while start <= latest {
-        if let Some(grams) = mean_grams(zones, start, takes)
+        if let Some(grams) = mean_milligrams(zones, start, takes)
             && grams < best.0
         {
             best = (grams, start);
@@ -66,7 +66,7 @@ pub fn plan_start(zones: &[&GridZone], now: u64, latest: u64, takes: u64, saving
 
 /// Returns the mean emissions over the zones and the hours of the work, in milligrams of CO2e per kWh; `None` if a
 /// value is unknown.
-fn mean_grams(zones: &[&GridZone], start: u64, takes: u64) -> Option<u64> {
+fn mean_milligrams(zones: &[&GridZone], start: u64, takes: u64) -> Option<u64> {
     let (mut sum, mut at) = (0u128, start);
     let end = start.checked_add(takes)?;
     while at < end {

@@ -5,9 +5,11 @@ use crate::jsonl::AllowedPaths;
 use penstock_core::ApiError;
 use serde_json::{Map, Value};
 
-/// Maximum number of metadata pairs, and maximum length of a name and of a value, in characters.
+/// Maximum number of metadata pairs.
 const MAX_PAIRS: usize = 16;
+/// Maximum length of the name of a metadata pair, in characters.
 const MAX_NAME_CHARS: usize = 64;
+/// Maximum length of the value of a metadata pair, in characters.
 const MAX_VALUE_CHARS: usize = 512;
 
 /// Validated request to create a batch.

@@ -29,7 +29,7 @@ impl LifecycleState {
         }
     }
 
-    /// Returns the state with this name.
+    /// Returns the state with this name; `None` if there is none.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.name() == name)

@@ -34,9 +34,12 @@ pub struct UploadParser {
 #[derive(Debug, Default)]
 struct PartialFields {
     filename: Option<String>,
+    /// True if the field `purpose` was received; its value is `batch`.
     purpose: bool,
+    /// True if the field `expires_after[anchor]` was received; its value is `created_at`.
     anchor: bool,
     seconds: Option<u64>,
+    /// Names of the known fields that were received.
     seen: Vec<&'static str>,
 }
 

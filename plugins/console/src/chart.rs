@@ -6,12 +6,15 @@ use crate::language::Language;
 use crate::panel::{AxisLabel, PlotArea, axis_end, format_position, slot_width};
 use crate::text::Text;
 
+/// Height of a chart, in pixels.
 const HEIGHT: f64 = 200.0;
+/// Height of the space for the labels below the bars, in pixels.
 const BOTTOM: f64 = 24.0;
 /// Maximum width of a bar, in percent, for plots with few bars.
 const MAX_BAR: f64 = 8.0;
 /// Maximum width of a bar, as a part of its slot.
 const BAR_SHARE: f64 = 0.85;
+/// Height of the space above the bars, in pixels.
 const TOP: f64 = 8.0;
 /// Number of colours in the style sheet.
 pub(crate) const COLOUR_COUNT: usize = 6;

@@ -36,7 +36,7 @@ impl Language {
         }
     }
 
-    /// Returns the language with this code, such as `de`.
+    /// Returns the language with this code, such as `de`; `None` if it is not supported.
     #[must_use]
     pub fn from_code(code: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|language| language.code() == code)

@@ -23,7 +23,7 @@ const PARAMETER: &str = "rows";
 /// their first rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RowPosition {
-    /// Index of the table among those of the page.
+    /// Index of the table or code block among those of the page.
     table: usize,
     /// Index of its first row.
     first: usize,

@@ -2,7 +2,7 @@
 //!
 //! Guarantees: each Unix timestamp in a `u64` has a day and a month; a timestamp after the year 9999, which RFC 3339
 //! cannot express, has the last day and month of that year. Parsing accepts only existing dates and times: no 31st of
-//! February, no hour 24, and no second 60. A parsed value prints as the same text.
+//! February, no hour 24, and no second 60. A parsed day or month prints as the same text.
 //!
 //! The arithmetic is jiff's. Times before 1970 are not supported. Only the returned strings allocate memory.
 

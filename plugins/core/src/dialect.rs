@@ -1,6 +1,6 @@
 //! Dialects of clients and providers, and the table of their properties.
 
-/// Request format on the wire, of the client or of the provider.
+/// Wire format of requests and responses, of the client or of the provider.
 ///
 /// The rows of [`DIALECTS`] hold the differences between the dialects. A `match` on a dialect in another crate has a
 /// wildcard arm for all dialects that it does not name.

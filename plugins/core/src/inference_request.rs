@@ -20,8 +20,8 @@ pub struct BodyMember {
     pub member_range: Range<usize>,
     /// Range of the value without surrounding white space.
     pub value_range: Range<usize>,
-    /// Ranges in the body of the strings of at least 4 KiB in the value, sorted. Validation has found their ends, so
-    /// that a reader need not scan them again.
+    /// Ranges in the body of the strings of at least 4 KiB in the value, quotes included, sorted. Validation has found
+    /// their ends, so that a reader need not scan them again.
     pub long_strings: Vec<Range<usize>>,
 }
 
@@ -234,8 +234,8 @@ impl InferenceRequest {
         text.saturating_add(images).saturating_add(template)
     }
 
-    /// Returns the bounds of the usage that a provider may report. `max_delivered` and `least_output`, which depend on
-    /// the delivered bytes, do not restrict it yet.
+    /// Returns the bounds of the usage that a provider may report. The fields `max_delivered` and `least_output` depend
+    /// on the delivered bytes, so here they restrict nothing.
     #[must_use]
     pub fn usage_bounds(&self, target: &AttemptTarget<'_>) -> UsageBounds {
         let window = target.capabilities.context_length.unwrap_or(TokenUsage::MAX_PLAUSIBLE_TOKENS);

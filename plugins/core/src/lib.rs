@@ -1,9 +1,9 @@
 //! Types shared by the gateway and all plugin crates: requests, usage, errors, provider failures, and the text formats
 //! that several crates read or write.
 //!
-//! This crate contains types and their arithmetic, and a reader of regular files. A plugin crate may depend on this
-//! crate, and on `http-wire` and `json-scan` if it handles bytes, but on no other plugin crate (except `usage` on
-//! `ledger`).
+//! This crate contains types and their arithmetic. A plugin crate may depend on this crate, and on `http-wire` and
+//! `json-scan` if it handles bytes, but on no other plugin crate. Exceptions: `storage` and `object-storage` depend on
+//! `regular-file`, and `usage` on `ledger`.
 
 mod api_error;
 pub mod calendar;

@@ -13,8 +13,8 @@ pub enum ReasoningDisplay {
     Summary,
 }
 
-/// Tool that the provider knows as a function of another name or form: a custom tool, or a tool in a namespace. Its
-/// calls are converted back for the client.
+/// Tool that is sent to the provider as a function with another name or other parameters: a custom tool, or a tool in a
+/// namespace. Calls of the function are converted back for the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MappedTool {
     /// Name of the function that the provider is given.

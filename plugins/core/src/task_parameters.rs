@@ -22,6 +22,7 @@ pub struct TaskParameter {
 /// Values that request nothing.
 const EMPTY: &[&str] = &["false", "-1", "\"\"", "[]", "{}"];
 
+/// Creates a parameter that changes the result, unless its value is one of [`EMPTY`].
 const fn changes(name: &'static str) -> TaskParameter {
     TaskParameter { name, neutral: EMPTY, is_tuning: false }
 }
@@ -31,6 +32,7 @@ const fn changes_unless(name: &'static str, neutral: &'static [&'static str]) ->
     TaskParameter { name, neutral, is_tuning: false }
 }
 
+/// Creates a parameter that only tunes the result, see [`TaskParameter::is_tuning`].
 const fn tunes(name: &'static str) -> TaskParameter {
     TaskParameter { name, neutral: EMPTY, is_tuning: true }
 }

@@ -102,7 +102,7 @@ impl OfferCapabilities {
     }
 }
 
-/// Provider side of one attempt, and the identity of the response to the client.
+/// Provider side of one attempt, and the values of `model`, `id` and `created` in the response to the client.
 #[derive(Clone, Copy, Debug)]
 pub struct AttemptTarget<'a> {
     /// Model name at the provider.
@@ -247,8 +247,8 @@ pub trait StreamTranslation: Send {
     /// Progress of the answer.
     fn progress(&self) -> StreamProgress;
 
-    /// Returns the content type of output that is passed on as bytes; `None` until the output shows it, and for other
-    /// output.
+    /// Returns the content type of audio output: that of the requested format, and after the first output that of the
+    /// actual audio. Returns `None` for all other output.
     fn content_type(&self) -> Option<&'static str> {
         None
     }

@@ -1,5 +1,5 @@
 //! Single-pass JSON cursor for the answers of providers. Embeddings are the largest JSON that passes through the
-//! gateway: no byte of a vector is read twice.
+//! gateway, so each vector is parsed only once.
 
 use penstock_json_scan::json;
 use std::ops::Range;

@@ -52,7 +52,7 @@ pub fn parse_table(csv: &str) -> Result<Vec<DataCentre>, Vec<String>> {
     if mistakes.is_empty() { Ok(sites) } else { Err(mistakes) }
 }
 
-/// Returns the site with exactly this name.
+/// Returns the site with exactly this name; `None` if there is none.
 #[must_use]
 pub fn find_site<'a>(sites: &'a [DataCentre], site: &str) -> Option<&'a DataCentre> {
     sites.iter().find(|known| known.site == site)

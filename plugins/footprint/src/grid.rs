@@ -43,7 +43,7 @@ impl GridRow {
 pub struct GridTable(BTreeMap<String, GridRow>);
 
 impl GridTable {
-    /// Returns the row of a country.
+    /// Returns the row of a country; `None` if the table has none.
     #[must_use]
     pub fn get(&self, country_code: &str) -> Option<&GridRow> {
         self.0.get(country_code)

@@ -53,7 +53,7 @@ impl EnergyMethod {
         }
     }
 
-    /// Returns the method of this name, for configuration.
+    /// Returns the method of this name, for configuration; `None` if there is none.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         [Self::ProviderAverage, Self::Benchmark, Self::Parametric, Self::LatencyProxy, Self::ClassDefault]
@@ -108,7 +108,7 @@ pub const fn meter_boundary_name(boundary: MeterBoundary) -> &'static str {
     }
 }
 
-/// Returns the boundary of this name, for configuration.
+/// Returns the boundary of this name, for configuration; `None` if there is none.
 #[must_use]
 pub fn meter_boundary_from_name(name: &str) -> Option<MeterBoundary> {
     [MeterBoundary::Gpu, MeterBoundary::It, MeterBoundary::Facility]

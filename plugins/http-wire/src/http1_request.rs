@@ -8,7 +8,7 @@ mod request_target;
 pub use request_head::Http1RequestHead;
 use request_target::RequestTarget;
 
-/// Maximum bytes of a request line besides the target.
+/// Bytes by which a request line may exceed the maximum length of a target.
 const REQUEST_LINE_OVERHEAD: usize = 64;
 
 /// Limits of a request head.
@@ -27,9 +27,10 @@ pub struct HeadLimits {
 pub enum HeadError {
     /// Violation of a rule, or an ambiguity.
     Malformed(&'static str),
-    /// Request target longer than [`HeadLimits::target`].
+    /// Request target longer than [`HeadLimits::target`], or a request line that exceeds this limit by more than 64
+    /// bytes.
     TargetTooLong,
-    /// Head longer than [`HeadLimits::bytes`], or a request line that is too long besides its target.
+    /// Head longer than [`HeadLimits::bytes`].
     TooLarge,
     /// Head with too many header fields.
     TooManyFields,
@@ -66,16 +67,23 @@ pub struct HeadParser {
     at: usize,
     /// Number of bytes without a line end, so that a line that arrives slowly is not searched again with each byte.
     searched: usize,
+    /// True once the request line is parsed.
     begun: bool,
+    /// True for HTTP/1.0.
     old: bool,
     method: ByteSpan,
     target: RequestTarget,
     /// Positions of the names and values of the header fields, without surrounding blanks.
     fields: Vec<(ByteSpan, ByteSpan)>,
+    /// Position of the value of `Host`; `None` without this field.
     host: Option<ByteSpan>,
+    /// Value of `Content-Length`; `None` without this field.
     length: Option<u64>,
+    /// True if `Transfer-Encoding` is `chunked`.
     coded: bool,
+    /// True if `Connection` contains `close`.
     closes: bool,
+    /// True if `Connection` contains `keep-alive`.
     keeps: bool,
 }
 

@@ -1,7 +1,7 @@
 //! JSON processing on bytes: strings, members and insertions, without a tree.
 //!
-//! The scanner is strict (RFC 8259): whatever it accepts, every JSON parser accepts. It checks structure and escapes;
-//! UTF-8 is checked when text is read.
+//! The scanner accepts the grammar of RFC 8259 and nothing else. It checks structure and escapes, but accepts the
+//! escape of a lone surrogate, which some parsers reject. UTF-8 is checked when text is read.
 
 mod objects;
 mod scan;

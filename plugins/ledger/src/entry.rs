@@ -138,7 +138,8 @@ pub enum EntryKind {
         wallet: Wallet,
         /// Amount of the reserve that ends, in the unit of the wallet.
         held: i64,
-        /// Reason: `failed`, `left` or `crash`.
+        /// Reason: `failed`, `left` (the client disconnected), `cancelled` or `interrupted` (a line of a batch),
+        /// `crash`, or `dropped` (the gateway lost the request).
         why: Arc<str>,
         /// Energy, carbon and water of the failed attempts of the request.
         footprint: RequestFootprint,

@@ -14,7 +14,8 @@ pub struct StatementSums {
     pub requests: u64,
     /// Number of requests without a charge: failed, or aborted.
     pub uncharged: u64,
-    /// Number of requests whose tokens the gateway counted because the provider reported none.
+    /// Number of charged requests whose tokens the gateway counted, because the provider reported none or an
+    /// implausible number.
     pub counted: u64,
     /// Number of prompt tokens, cached ones included.
     pub input: u64,

@@ -43,8 +43,7 @@ fn translate(
 }
 
 fn speak(requested: &'static str, content_type: Option<&str>, body: &[u8]) -> Option<UpstreamErrorKind> {
-    let shape =
-        speech::TRANSCRIPTION_ADAPTERS.iter().find(|shape| shape.kind() == ModelKind::Speech).unwrap();
+    let shape = speech::AUDIO_ADAPTERS.iter().find(|shape| shape.kind() == ModelKind::Speech).unwrap();
     let task = InferenceTask::Passthrough(PassthroughTask {
         texts: Vec::new(),
         max_work: WorkDone::Audio { seconds: Decimal::TEN },

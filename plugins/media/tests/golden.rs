@@ -27,7 +27,7 @@ fn golden(file: &Path, actual: &[u8]) {
 fn form_shapes() -> impl Iterator<Item = &'static &'static dyn ProviderAdapter> {
     image::IMAGE_ADAPTERS
         .iter()
-        .chain(speech::TRANSCRIPTION_ADAPTERS)
+        .chain(speech::AUDIO_ADAPTERS)
         .filter(|shape| shape.kind() != ModelKind::Speech)
 }
 

@@ -127,8 +127,8 @@ pub struct ObjectInfo {
     pub name: String,
     /// Length in bytes.
     pub length: u64,
-    /// Time since the object was created, by the clock of this machine for a folder, and by the clock of the store for
-    /// a bucket. Zero if it is unknown.
+    /// Time since the object was created or last replaced, by the clock of this machine for a folder, and by the clock
+    /// of the store for a bucket. Zero if it is unknown.
     pub age: Duration,
 }
 

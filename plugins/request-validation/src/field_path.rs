@@ -8,7 +8,7 @@ use std::fmt;
 /// Notation of the path of a request member in error messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PathStyle {
-    /// `messages[2].content[0].text`, in the chat dialect.
+    /// `messages[2].content[0].text`, in all requests except those of the messages dialect.
     Brackets,
     /// `messages.2.content.0.text`, in the messages dialect.
     Dots,

@@ -24,7 +24,7 @@ pub const MAX_EXPLORATION_PRICE_RATIO: f64 = 2.0;
 /// Maximum prompt size of a request that may explore, in tokens.
 pub const MAX_EXPLORATION_PROMPT_TOKENS: u64 = 1_000;
 
-/// Failure ratio above which an offer is not explored; a single recent failure gives one third
+/// Failure ratio from which an offer is not explored. A failure that is the only recent attempt gives one third
 /// ([`CircuitBreaker::failure_ratio`](crate::CircuitBreaker::failure_ratio)).
 const MAX_FAILURE_RATIO: f64 = 0.3;
 

@@ -73,9 +73,9 @@ pub struct RequestSession {
 ///
 /// The first of these that exists identifies the session: `prompt_cache_key`, [`SESSION_HEADERS`], a session in
 /// `metadata` or in the member `session_id`. Without them, the session is identified by a hash of the system prompt and
-/// the messages up to the first one of the user, together with `metadata.user_id` if that exists.
-/// `previous_response_id` is not used, because it differs from turn to turn; the beginning of the stored conversation
-/// stays the same.
+/// the messages up to the first one of the user, together with `metadata.user_id` if that exists. Without a message of
+/// the user, `metadata.user_id` alone identifies it. `previous_response_id` is not used, because it differs from turn
+/// to turn; the beginning of the stored conversation stays the same.
 #[must_use]
 pub fn request_session<'h>(
     scope: &str,

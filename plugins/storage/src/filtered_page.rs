@@ -1,4 +1,5 @@
-//! Pages of the rows that pass a filter. Rows are read until the page is full, however many rows the filter rejects.
+//! Pages of the rows that pass a filter. Rows are read until the page is full, or until a maximum number of rows is
+//! read.
 
 use crate::{MAX_PAGE_ROWS, StoreError};
 

@@ -63,7 +63,7 @@ pub struct InvoiceRecord {
 
 impl InvoiceRecord {
     /// Returns true if the period of the invoice overlaps the given period.
-    fn has_days_of(&self, from: &str, to: &str) -> bool {
+    fn overlaps_period(&self, from: &str, to: &str) -> bool {
         &*self.from <= to && from <= &*self.to
     }
 }
@@ -177,7 +177,7 @@ impl InvoiceStore {
         to: &str,
     ) -> Result<Option<InvoiceRecord>, StoreError> {
         let issued = self.list(Some(account))?;
-        Ok(issued.into_iter().find(|one| one.has_days_of(from, to)))
+        Ok(issued.into_iter().find(|one| one.overlaps_period(from, to)))
     }
 
     /// Returns the document of an invoice, as it was issued.
@@ -234,7 +234,7 @@ impl InvoiceStore {
             if let Some(same) = issued.iter().find(|one| one.from == draft.from && one.to == draft.to) {
                 return Ok(IssueOutcome::Existing(same.clone()));
             }
-            if let Some(other) = issued.iter().find(|one| one.has_days_of(&draft.from, &draft.to)) {
+            if let Some(other) = issued.iter().find(|one| one.overlaps_period(&draft.from, &draft.to)) {
                 return Ok(IssueOutcome::Overlapping(other.clone()));
             }
             if counters.documents()? != documents {

@@ -11,7 +11,7 @@ use crate::{RowPage, SnapshotRow, Store, StoreError, StoreHealth, StoreTable, Tr
 
 type RowMap = BTreeMap<(StoreTable, Vec<u8>), Vec<u8>>;
 
-/// Creates a store that lives as long as the process.
+/// Creates a store in memory; its rows are lost when the store is dropped.
 #[must_use]
 pub fn open_in_memory() -> Arc<dyn Store> {
     Arc::new(MemoryStore { rows: RwLock::new(BTreeMap::new()) })

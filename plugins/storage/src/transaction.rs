@@ -7,7 +7,8 @@ use crate::{RowAddition, StoreError, StoreTable};
 
 /// Maximum key length, in bytes.
 pub const MAX_KEY_BYTES: usize = 512;
-/// Maximum value length, in bytes. sled stores values over 128 KiB in files that it never syncs.
+/// Maximum value length, in bytes. It keeps the largest page of sled (17 rows) below 2 MiB; sled stores larger pages in
+/// files that it never syncs.
 pub const MAX_VALUE_BYTES: usize = 64 * 1024;
 /// Maximum number of operations of one transaction, guards included.
 pub const MAX_OPERATIONS: usize = 5_000;

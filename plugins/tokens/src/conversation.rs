@@ -90,7 +90,7 @@ pub enum PromptPart {
     Opaque {
         /// Type of the part on the wire.
         kind: String,
-        /// Number of bytes of the part's content as it was sent.
+        /// Size of the part for an estimate of its tokens: the bytes of its strings, and 8 for each other value.
         bytes: usize,
     },
 }

@@ -33,8 +33,8 @@ impl LedgerBackend {
             Err(AdminClientError::NotRunning(_)) => {
                 let storage = ledger_storage_settings(&reach)?;
                 drop_privileges::become_folder_owner(&storage.path)?;
-                let vault = OpenStorage::open(&storage)?;
-                warn_repaired_replica(&vault);
+                let stores = OpenStorage::open(&storage)?;
+                warn_repaired_replica(&stores);
                 let settings = settings::LedgerSettings {
                     window: Duration::ZERO,
                     answers_wait_for_disk: true,
@@ -45,10 +45,10 @@ impl LedgerBackend {
                     // and the gateway itself reports an incorrect clock.
                     max_clock_lead: Duration::MAX,
                 };
-                let ledger = Ledger::open(vault.ledger.clone(), &settings, ProcessClock::start())?;
+                let ledger = Ledger::open(stores.ledger.clone(), &settings, ProcessClock::start())?;
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
                 let runtime = runtime.map_err(|error| format!("A runtime cannot be started: {error}."))?;
-                Ok(Self::Store(runtime, Box::new(vault), ledger))
+                Ok(Self::Store(runtime, Box::new(stores), ledger))
             }
         }
     }
@@ -101,7 +101,7 @@ impl LedgerBackend {
         query: &[(&str, &str)],
         body: Option<&Value>,
     ) -> Result<LedgerReply, String> {
-        let Self::Store(runtime, vault, ledger) = self else { return Err("There is no store.".to_owned()) };
+        let Self::Store(runtime, stores, ledger) = self else { return Err("There is no store.".to_owned()) };
         let method = http::Method::from_bytes(method.as_bytes()).map_err(|error| error.to_string())?;
         let (route, id) = routes::find(&method, path).map_err(refusal_message)?;
         let RouteHandler::Ledger(work) = route.handler else {
@@ -115,7 +115,7 @@ impl LedgerBackend {
             now: unix_now(),
             file_retention: None,
         };
-        runtime.block_on(work(vault, ledger, &asked)).map_err(refusal_message)
+        runtime.block_on(work(stores, ledger, &asked)).map_err(refusal_message)
     }
 }
 

@@ -104,7 +104,7 @@ enum ExportFormat {
     Table,
 }
 
-/// CSV columns of an export: every member that an entry may have.
+/// CSV columns of an export: members of an entry.
 const COLUMNS: [&str; 34] = [
     "seq",
     "at",

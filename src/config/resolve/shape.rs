@@ -12,7 +12,7 @@ use penstock_core::{ModelKind, ProviderAdapter};
 const SHAPES_BY_CRATE: &[&[&dyn ProviderAdapter]] = &[
     penstock_embeddings::ADAPTERS,
     penstock_media::image::IMAGE_ADAPTERS,
-    penstock_media::speech::TRANSCRIPTION_ADAPTERS,
+    penstock_media::speech::AUDIO_ADAPTERS,
 ];
 
 /// Returns the adapters for models of this kind, the default first.

@@ -36,7 +36,7 @@ const MAX_TOKENS: u64 = 2_048;
 /// Default value of the form's limit on generated tokens.
 const DEFAULT_TOKENS: u64 = 512;
 /// Timeout of an answer, below the timeout of a request to the dashboard.
-const WITHIN: Duration = Duration::from_secs(50);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(50);
 /// Number of decimal places of a reservation's amount in EUR.
 const EUR_SCALE: u32 = 8;
 
@@ -126,7 +126,7 @@ pub async fn handle_playground_form(
     // A reload of an answer must not send and charge the request again.
     let claimed = if is_quote { Ok(()) } else { ensure_single_submission(console, request, active).await };
     let outcome = match claimed {
-        Ok(()) => run(console, backend, request, (&actor, is_quote)).await,
+        Ok(()) => quote_or_send(console, backend, request, (&actor, is_quote)).await,
         Err(refusal) => Err(refusal),
     };
     let (status, shown) = match outcome {
@@ -142,7 +142,7 @@ pub async fn handle_playground_form(
     pages::render_blocks(console, request, active, PLAYGROUND_PATH, status, shown)
 }
 
-async fn run(
+async fn quote_or_send(
     console: &Console,
     backend: &dyn ConsoleBackend,
     request: &ConsoleRequest,
@@ -169,7 +169,7 @@ async fn ask(
 ) -> Result<Vec<Block>, ApiError> {
     // If no quote can be computed, the request below is refused too, with the message of the API.
     let quote = executor.quote_chat(principal.clone(), body.clone()).await.ok();
-    let response = executor.send_chat(principal, body, WITHIN).await?;
+    let response = executor.send_chat(principal, body, ANSWER_TIMEOUT).await?;
     let answer = read_response(&response)?;
     let mut shown = blocks::playground_answer_blocks(&answer);
     shown.extend(quote.map(|quote| blocks::quote_blocks(&quote_value(&quote))).unwrap_or_default());

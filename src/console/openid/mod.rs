@@ -1,11 +1,9 @@
 //! Sign-in by OpenID Connect: authorization code flow with PKCE, state and nonce.
 //!
-//! ```text
-//! GET sign-in/openid          cookie of the sign-in in progress, redirect to the provider
-//! GET sign-in/openid/return   code → token endpoint → ID token → user → session, and a page that opens the site
-//! ```
-//! The session's cookie is `SameSite=Strict`: browsers do not send it with a navigation that another site started. So
-//! the response to the return is a page of this site, which then opens the first page itself.
+//! ```text GET sign-in/openid cookie of the sign-in in progress, redirect to the provider GET sign-in/openid/return
+//! code → token endpoint → ID token → user → session, and a page that opens the site ``` The session's cookie is
+//! `SameSite=Strict`: browsers do not send it with a navigation that another site started. So the gateway answers the
+//! callback with a page of this site, which then opens the first page itself.
 
 mod fetch;
 mod pending;
@@ -36,7 +34,7 @@ pub const START_PATH: &str = "sign-in/openid";
 pub const CALLBACK_PATH: &str = "sign-in/openid/return";
 /// Maximum number of sign-ins that are verified with the provider at the same time.
 const CONCURRENT_EXCHANGES: usize = 8;
-/// Maximum length of a code, in bytes.
+/// Maximum length of an authorization code, in bytes.
 const MAX_CODE_BYTES: usize = 4_096;
 
 /// OpenID provider of a site, and the permits for sign-ins.
@@ -109,7 +107,7 @@ impl Console {
         request: &ConsoleRequest,
     ) -> Result<ConsoleAnswer, ApiError> {
         let settings = self.required_openid()?;
-        let answer = match self.check_return(request, &settings).await {
+        let answer = match self.handle_callback(request, &settings).await {
             Ok(answer) => answer,
             Err(refused) => self.sign_in_page(request, Some(&refused)),
         };
@@ -117,7 +115,7 @@ impl Console {
         Ok(answer.with_cookie(self.pending_cookie("", 0)))
     }
 
-    async fn check_return(
+    async fn handle_callback(
         &self,
         request: &ConsoleRequest,
         settings: &OpenIdSettings,
@@ -135,7 +133,7 @@ impl Console {
         })?;
         let host = super::sign_in::address_without_port(&request.address);
         self.throttle.acquire_attempt("(openid)", &host, self.app.clock.steady_now())?;
-        let person = self.verify_return(request, settings, &pending).await?;
+        let person = self.verify_callback(request, settings, &pending).await?;
         let (stores, address) = (self.app.stores.clone(), request.address.clone());
         let context = SignInContext { address, now, invitation: pending.invitation };
         let user = run_blocking(move || person.find_or_create_user(&stores, &context)).await?;
@@ -146,7 +144,7 @@ impl Console {
     }
 
     /// Returns the person whom the provider names for the code in the query.
-    async fn verify_return(
+    async fn verify_callback(
         &self,
         request: &ConsoleRequest,
         settings: &OpenIdSettings,

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 pub const PENDING_SECONDS: u64 = 600;
 /// Maximum length of the cookie's value; browsers accept 4096 bytes.
 const MAX_COOKIE_BYTES: usize = 4_000;
+/// Label (HKDF `info`) from which the key of the cookie is derived.
 const LABEL: &[u8] = b"console sign-in 1";
 
 /// State of a sign-in in progress: the values that the OpenID provider's response must match.

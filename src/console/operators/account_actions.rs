@@ -134,7 +134,8 @@ pub const ISSUE_CREDIT_NOTE: ActionDefinition = ActionDefinition {
     },
 };
 
-/// Returns the reason to refuse a credit note: nothing is left to correct. Returns `None` if the note can be issued.
+/// Returns the reason to refuse a credit note: no correction is left that no document has. Returns `None` if the note
+/// can be issued.
 fn refuse_credit_note(_: &ConsoleRequest, note: &Value) -> Option<ApiError> {
     let message = "No charge of this invoice was corrected since, or other documents have all corrections.";
     (note.get("can_issue") != Some(&Value::Bool(true)))

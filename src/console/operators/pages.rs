@@ -16,8 +16,11 @@ use serde_json::Value;
 /// Number of entries on the page of the audit log.
 const AUDIT_ROWS: u64 = 200;
 
+/// All roles of the operators' console.
 const EVERYONE: &[UserRole] = &[Admin, Operator, Finance, Viewer];
+/// Roles that may see the pages of accounts, invoices, the ledger and the carbon report.
 const MONEY: &[UserRole] = &[Admin, Finance];
+/// Roles that may see the pages of routing, batches, files and the audit log.
 const OPERATION: &[UserRole] = &[Admin, Operator, Viewer];
 
 /// Definitions of all pages of the operators' console.

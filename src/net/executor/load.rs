@@ -18,8 +18,9 @@ const MAX_EASY_SHARE: u32 = 500;
 const OVERLOADED_SHARE: u32 = 850;
 /// Minimum by which the receiving thread must be less busy than the thread that releases connections, in thousandths.
 const MIN_SHARE_GAP: u32 = 300;
-/// Maximum number of connections that a thread may have more than the other threads, while it is not busy. All of these
-/// connections may become busy later, and a connection can migrate only between two requests.
+/// Limit on the number of connections by which a thread that is not busy may exceed the thread with the fewest
+/// connections, and still get new ones. All of these connections may become busy later, and a connection can migrate
+/// only between two requests.
 const MAX_CONNECTION_GAP: usize = 64;
 /// Divisor of the connections that an overloaded thread releases per tick.
 const MIGRATION_DIVISOR: usize = 8;

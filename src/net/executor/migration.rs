@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 thread_local! {
     /// All worker threads, and the index of the current thread.
     static OWN: OnceCell<(WorkerSet, usize)> = const { OnceCell::new() };
+    /// Activity of the current thread.
     static AT_WORK: Cell<ThreadActivity> = const { Cell::new(ThreadActivity::Idle) };
 }
 

@@ -83,7 +83,8 @@ impl FileManager {
     /// ends the open downloads of the file.
     ///
     /// # Errors
-    /// Returns `NotFound` as a disk error if the file was deleted, and an error if bytes are damaged or the disk fails.
+    /// Returns [`FileError::Io`] of the kind `NotFound` if the file was deleted, and an error if bytes are damaged or
+    /// the disk fails.
     pub async fn read(
         &self,
         open: &Arc<(FileRecord, FileContents)>,
@@ -101,9 +102,9 @@ impl FileManager {
         .await
     }
 
-    /// Creates and syncs an empty file for results; creates nothing in a bucket. The caller commits its record
-    /// ([`FileStore::insert_operations`](penstock_storage::files::FileStore::insert_operations)); a file without a
-    /// record is deleted at the next start.
+    /// Creates the record of a new file of results and, without a bucket, the empty and synced file. The caller commits
+    /// the record ([`FileStore::insert_operations`](penstock_storage::files::FileStore::insert_operations)); a file
+    /// without a committed record is deleted at the next start, or in a fleet by a later sweep.
     ///
     /// # Errors
     /// Returns any I/O error.

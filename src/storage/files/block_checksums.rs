@@ -10,6 +10,7 @@ pub const BLOCK_BYTES: usize = 64 << 10;
 /// Start of the footer. It is followed by the length of the contents (8 bytes), the block size (4) and the checksum of
 /// the table (4), all little-endian.
 const MAGIC: &[u8; 8] = b"penstkF1";
+/// Size of the footer, in bytes.
 const FOOTER_SIZE: usize = 24;
 
 /// Checksums of a file that is being written.

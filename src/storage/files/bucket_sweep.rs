@@ -71,9 +71,9 @@ impl FileBucket {
     }
 
     /// Deletes leftovers of uploads and batches that are older than `age`. For younger ones, the record may still be
-    /// written. The age of an object is by the clock of the store; that of an incomplete upload counts from the time
-    /// at which this process saw it first. The sweep continues after an object that cannot be deleted, and after a
-    /// damaged record.
+    /// written. The age of an object is measured by the clock of the object store; the age of an incomplete upload
+    /// counts from the time at which this process saw it first. The sweep continues after an object that cannot be
+    /// deleted, and after a damaged record.
     pub fn sweep(&self, records: &FileStore, age: Duration) -> SweepOutcome {
         let mut outcome = SweepOutcome::default();
         self.sweep_folder(

@@ -24,12 +24,12 @@ pub struct DeletionOutcome {
 
 impl FileManager {
     /// Deletes incomplete uploads and contents without a record, unless another process may still use them
-    /// (`in_hand`), and counts the bytes of existing files.
-    pub(super) fn delete_leftovers(&self, in_hand: bool) -> Result<(), String> {
+    /// (`in_use_elsewhere`), and counts the bytes of existing files.
+    pub(super) fn delete_leftovers(&self, in_use_elsewhere: bool) -> Result<(), String> {
         let failed = |error: &dyn std::fmt::Display| {
             format!("The folder of the files {} cannot be used: {error}.", self.folder.display())
         };
-        if in_hand {
+        if in_use_elsewhere {
             return self.count_existing().map_err(|error| failed(&error));
         }
         for entry in fs::read_dir(&self.upload_folder).map_err(|error| failed(&error))? {
@@ -106,7 +106,7 @@ impl FileManager {
     fn delete_unused(&self, files: &[FileRecord], at: FileExpiryContext) -> Result<u64, StoreError> {
         let expired: Vec<&FileRecord> = files.iter().filter(|file| at.is_expired(file)).collect();
         let ids: Vec<&str> = expired.iter().map(|file| file.id.as_str()).collect();
-        let used = self.users.get().filter(|_| !ids.is_empty()).map(|runs| runs.used_files(&ids));
+        let used = self.consumers.get().filter(|_| !ids.is_empty()).map(|runs| runs.used_files(&ids));
         let mut swept = 0;
         for file in expired {
             if !used.as_ref().is_some_and(|used| used.contains(file.id.as_str())) {

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const UPLOAD_FOLDERS: [&str; 4] = [COMPLETE_FILES_FOLDER, SEGMENT_FOLDER, RESPONSES_FOLDER, IMAGES_FOLDER];
 
 /// Incomplete uploads of the last sweep, with the time at which this process saw each first. The age of an upload is
-/// measured from then on, because the clock of the store may differ from that of the gateways.
+/// measured from then on, because the clock of the object store may differ from that of the gateways.
 #[derive(Debug, Default)]
 pub struct SeenUploads(HashMap<IncompleteUpload, Instant>);
 
@@ -42,9 +42,9 @@ impl SeenUploads {
 }
 
 impl FileBucket {
-    /// Aborts the incomplete uploads that this process saw first at least `age` ago; so no upload of a running
-    /// process is aborted. If the object store does not allow the client to list uploads, a lifecycle rule of the
-    /// store has to do this instead. Returns the number of ended uploads.
+    /// Aborts the incomplete uploads that this process saw first at least `age` ago; so no upload of a running process
+    /// is aborted. If the object store does not allow the client to list uploads, a lifecycle rule of the store has to
+    /// do this instead. Returns the number of aborted uploads.
     ///
     /// # Errors
     /// Returns the first error of the bucket; the next call continues.
@@ -61,12 +61,12 @@ impl FileBucket {
             }
         }
         let old = self.uploads.lock().update(listed, now, age);
-        end_each(&old, |upload| bucket.abort_upload(upload)).map_err(FileError::Io)
+        abort_each(&old, |upload| bucket.abort_upload(upload)).map_err(FileError::Io)
     }
 }
 
 /// Aborts all uploads, even if one of them fails. Returns their number, or the first error.
-fn end_each(uploads: &[IncompleteUpload], end: impl Fn(&IncompleteUpload) -> Result<()>) -> Result<u64> {
+fn abort_each(uploads: &[IncompleteUpload], end: impl Fn(&IncompleteUpload) -> Result<()>) -> Result<u64> {
     uploads.iter().map(end).fold(Ok(()), Result::and).map(|()| uploads.len() as u64)
 }
 
@@ -110,7 +110,7 @@ mod tests {
     fn uploads_are_ended_after_one_that_fails() {
         let (uploads, ended) = ([upload(1), upload(2), upload(3)], RefCell::new(Vec::new()));
         let end = |failing: &'static str| {
-            end_each(&uploads, |upload| {
+            abort_each(&uploads, |upload| {
                 ended.borrow_mut().push(upload.id.clone());
                 if upload.id == failing { Err(Error::other(failing)) } else { Ok(()) }
             })

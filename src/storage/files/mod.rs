@@ -3,7 +3,8 @@
 //!
 //! A file exists once its record is committed, which happens after its contents are synced. It no longer exists once
 //! its record is deleted, which happens before its contents are deleted. So a crash can only leave contents without a
-//! record, which the next start deletes. Calls block unless they are `async`.
+//! record. The next start deletes them; in a fleet or in a bucket, a later sweep does. Calls block unless they are
+//! `async`.
 
 mod access;
 mod block_checksums;
@@ -103,26 +104,30 @@ pub struct FileManager {
     quota: Arc<DiskUsage>,
     /// State of the shared folder of a fleet; `None` if no other gateway uses the folder.
     shared: Option<SuspectedLeftovers>,
-    users: OnceLock<Arc<dyn FileConsumers>>,
+    consumers: OnceLock<Arc<dyn FileConsumers>>,
     /// Folder of the gateway's archives, from which deleted files are removed too, and the function that does so.
     archives: OnceLock<(PathBuf, ArchivePurgeFn)>,
 }
 
 impl FileManager {
     /// Opens or creates the folder, and deletes what a crash left over, unless a process that still drains uses it
-    /// (`in_hand`).
+    /// (`in_use_elsewhere`).
     ///
     /// # Errors
     /// Returns a sentence for the operator if the folder cannot be used.
-    pub fn open(settings: &settings::FileSettings, store: FileStore, in_hand: bool) -> Result<Self, String> {
+    pub fn open(
+        settings: &settings::FileSettings,
+        store: FileStore,
+        in_use_elsewhere: bool,
+    ) -> Result<Self, String> {
         let open_bucket = Self::bucket_opener(settings, &store);
-        Self::open_with(settings, store.clone(), in_hand, open_bucket)
+        Self::open_with(settings, store.clone(), in_use_elsewhere, open_bucket)
     }
 
     fn open_with(
         settings: &settings::FileSettings,
         store: FileStore,
-        in_hand: bool,
+        in_use_elsewhere: bool,
         open_bucket: impl FnOnce(&Path) -> Result<Option<FileBucket>, String>,
     ) -> Result<Self, String> {
         let files = Self::create_folder(settings, store, None, open_bucket)?;
@@ -131,7 +136,7 @@ impl FileManager {
         }
         let forgotten = files.store.invalidate_usage();
         forgotten.map_err(|error| format!("The records of files cannot be written: {error}."))?;
-        files.delete_leftovers(in_hand)?;
+        files.delete_leftovers(in_use_elsewhere)?;
         Ok(files)
     }
 
@@ -165,14 +170,14 @@ impl FileManager {
             store,
             quota: Arc::default(),
             shared,
-            users: OnceLock::new(),
+            consumers: OnceLock::new(),
             archives: OnceLock::new(),
         })
     }
 
     /// Sets the consumers of files; only the first call has an effect.
     pub fn set_consumers(&self, runs: Arc<dyn FileConsumers>) {
-        self.users.set(runs).ok();
+        self.consumers.set(runs).ok();
     }
 
     /// Sets the folder of the archives; only the first call has an effect.
@@ -312,13 +317,13 @@ impl FileManager {
             let message = "A running batch writes its results to this file; cancel the batch first.";
             return Err(ApiError::with_message(ErrorCode::Conflict, message));
         }
-        if let Some(runs) = self.users.get() {
+        if let Some(runs) = self.consumers.get() {
             runs.end_file_consumers(id).await?;
         }
         let files = self.clone();
         let gone = run_blocking(move || Ok(files.delete_with_contents(&record)?)).await?;
-        if let Some(users) = self.users.get() {
-            users.end_late_consumers(id).await;
+        if let Some(consumers) = self.consumers.get() {
+            consumers.end_late_consumers(id).await;
         }
         if gone { Ok(()) } else { Err(file_not_found()) }
     }

@@ -80,7 +80,8 @@ impl FileUpload {
     /// Adds the next bytes. Invalid lines are not reported here, but all together when the upload is stored.
     ///
     /// # Errors
-    /// Returns an error if there is no space, a line is too long, or the disk fails.
+    /// Returns an error if there is no space, if a line exceeds its maximum length by more than 8 MiB, or if the disk
+    /// fails.
     pub fn push(&mut self, bytes: &[u8]) -> Result<(), FileError> {
         let before = self.bytes;
         self.bytes += bytes.len() as u64;

@@ -14,6 +14,7 @@ use std::time::Duration;
 /// Folder of the objects that contain images of a fleet.
 pub const IMAGES_FOLDER: &str = "images";
 const MAGIC: &[u8; 4] = b"PIM1";
+/// Length of the fields before the image, in bytes.
 const HEAD_BYTES: usize = 12;
 /// Time for which an object is retained after its expiry, because the clocks of gateways and store may differ.
 const GRACE: Duration = Duration::from_secs(60);

@@ -13,7 +13,7 @@ pub(super) const MAX_CONCURRENT_LOADS: usize = 8;
 /// Longest time for which an answer waits until its image is written.
 const SHARE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Divisor of the limit on the bytes of this gateway's own images: loaded images may use a quarter of that limit.
-const LOADED_SHARE: u64 = 4;
+const LOADED_SHARE_DIVISOR: u64 = 4;
 
 impl GeneratedImageCache {
     /// Writes a new image where the other gateways of the fleet can read it, until `expiry` in Unix seconds. Also
@@ -73,7 +73,8 @@ impl GeneratedImageCache {
     /// this gateway's own images.
     pub fn insert_loaded_image(&self, name: &str, image: CachedImage, now: Duration, most: u64) {
         let mut loaded = self.loaded.lock();
-        let coming = RequiredSpace { account: "", bytes: image.image.len(), limit: most / LOADED_SHARE };
+        let coming =
+            RequiredSpace { account: "", bytes: image.image.len(), limit: most / LOADED_SHARE_DIVISOR };
         loaded.evict(coming, now);
         loaded.insert(name, image);
     }

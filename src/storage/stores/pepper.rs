@@ -189,7 +189,7 @@ mod tests {
     }
 
     fn open(storage: &StorageSettings) -> Result<Pepper, String> {
-        OpenStorage::open(storage).map(|vault| vault.pepper)
+        OpenStorage::open(storage).map(|stores| stores.pepper)
     }
 
     fn insert(storage: &StorageSettings) {

@@ -9,15 +9,16 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tracing::Level;
 
 /// Initial capacity of a line's buffer in bytes, which is enough for most lines.
-const USUAL: usize = 512;
+const INITIAL_LINE_BYTES: usize = 512;
 
 thread_local! {
     /// Cache of the formatted time: the Unix second of the thread's last line, and its text.
-    static SECOND: RefCell<(u64, String)> = const { RefCell::new((0, String::new())) };
+    static TIME_CACHE: RefCell<(u64, String)> = const { RefCell::new((0, String::new())) };
     /// Buffer of the thread's last line, reused for the next line.
-    static MADE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+    static LINE_BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
+/// True if lines are JSON objects, and false if they are `key=value` pairs.
 static JSON: AtomicBool = AtomicBool::new(true);
 
 /// Sets the format of the lines that follow.
@@ -41,9 +42,9 @@ impl LogLine {
     /// Begins a line in this format.
     pub(super) fn with_format(format: LogFormat, level: Level, event: &str) -> Self {
         let json = format == LogFormat::Json;
-        let mut text = MADE.take();
+        let mut text = LINE_BUFFER.take();
         text.clear();
-        text.reserve(USUAL);
+        text.reserve(INITIAL_LINE_BYTES);
         let mut line = Self { text, json };
         if json {
             line.text.push(b'{');
@@ -63,7 +64,7 @@ impl LogLine {
     /// Appends the time in the format of RFC 3339, UTC, with milliseconds. The text of a second is cached for further
     /// lines of the thread.
     fn time(&mut self, since: Duration) {
-        SECOND.with_borrow_mut(|(of, text)| {
+        TIME_CACHE.with_borrow_mut(|(of, text)| {
             if *of != since.as_secs() || text.is_empty() {
                 (*of, *text) = (since.as_secs(), crate::time::format::format_rfc3339(since.as_secs()));
             }
@@ -165,7 +166,7 @@ impl LogLine {
         let line = self.finish();
         writer::send_line(&line);
         if line.capacity() <= MAX_RETAINED_BYTES {
-            MADE.set(line);
+            LINE_BUFFER.set(line);
         }
     }
 }

@@ -47,7 +47,9 @@ pub struct FileValidator {
     url: Option<(&'static str, u64)>,
     /// Line number by digest of the `custom_id`.
     custom_ids: HashMap<u128, u64>,
+    /// First errors of the file, at most [`MAX_REPORTED_ERRORS`].
     errors: Vec<LineError>,
+    /// Total number of errors.
     count: u64,
 }
 

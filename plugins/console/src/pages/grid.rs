@@ -9,8 +9,11 @@ use serde_json::Value;
 
 /// Maximum number of zones with a line of their own; the requests of all further zones are added up.
 const MAX_ZONES: usize = 5;
+/// Number of seconds in a minute.
 const MINUTE: f64 = 60.0;
+/// Number of seconds in an hour.
 const HOUR: f64 = 3_600.0;
+/// Number of seconds in a day.
 const DAY: f64 = 86_400.0;
 
 /// Cell with the carbon intensity of the grid in the present hour, g CO2e per kWh; a dash if it is unknown.

@@ -102,7 +102,7 @@ pub(super) fn array_member<'v>(value: &'v Value, name: &str) -> &'v [Value] {
     value.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Lines with name and address of a seller or a customer.
+/// Lines with name, address and VAT id of a seller or a customer; a dash if there is none.
 pub(super) fn party_lines(party: Option<&Value>) -> Vec<Text> {
     let Some(party) = party.filter(|party| !party.is_null()) else { return vec!["–".into()] };
     let address = party.get("address").and_then(Value::as_array).into_iter().flatten();

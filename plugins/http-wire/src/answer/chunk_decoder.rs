@@ -16,6 +16,7 @@ pub(super) const MAX_TRAILER_BYTES: usize = 16 * 1024;
 #[derive(Debug, Default)]
 pub struct ChunkDecoder {
     state: ChunkState,
+    /// Length of the trailers read so far, in bytes.
     trailers: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Decoding of the escapes of a validated string. Used for short strings only: names, stop sequences, URLs.
+//! Decoding of the escapes of a validated string.
 
 use super::parse_escaped_code_unit;
 

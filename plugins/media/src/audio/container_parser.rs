@@ -39,7 +39,7 @@ impl AudioDuration {
         }
     }
 
-    /// Returns the duration itself if it is known, otherwise the other duration.
+    /// Returns the other duration if this duration is unknown, otherwise this one.
     pub(super) fn or(self, other: Self) -> Self {
         if self == Self::Unknown { other } else { self }
     }
@@ -145,6 +145,7 @@ pub(super) struct ParserDriver {
     pass: u64,
     /// Number of bytes needed for the next step.
     need: usize,
+    /// True once the parser can make no progress; all further bytes are ignored.
     stopped: bool,
 }
 

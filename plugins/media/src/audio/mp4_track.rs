@@ -18,7 +18,9 @@ pub(super) struct Mp4Track {
     /// True if the track has a table of sample durations. If the track has several tables, the one with the longest
     /// sum counts.
     pub has_table: bool,
+    /// Longest sum of the earlier tables of sample durations, in ticks.
     longest: u64,
+    /// Sum of the current table of sample durations, in ticks.
     current: u64,
     /// Number of samples.
     pub samples: u64,

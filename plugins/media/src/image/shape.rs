@@ -13,26 +13,30 @@ use penstock_json_scan::json;
 
 /// Adapters of all image providers; the first one is the default.
 pub const IMAGE_ADAPTERS: &[&dyn ProviderAdapter] = &[
-    &ImageShape { name: "openai-images", path: "/images/generations", voice: ImageDialect::Size('x', true) },
+    &ImageShape {
+        name: "openai-images",
+        path: "/images/generations",
+        dialect: ImageDialect::Size('x', true),
+    },
     &ImageShape {
         name: "openai-images-bare",
         path: "/images/generations",
-        voice: ImageDialect::Size('x', false),
+        dialect: ImageDialect::Size('x', false),
     },
     &ImageShape {
         name: "openai-images-star",
         path: "/images/generations",
-        voice: ImageDialect::Size('*', true),
+        dialect: ImageDialect::Size('*', true),
     },
-    &ImageShape { name: "width-height", path: "/images/generations", voice: ImageDialect::Sides },
-    &ImageShape { name: "automatic1111", path: "/sdapi/v1/txt2img", voice: ImageDialect::Batch },
+    &ImageShape { name: "width-height", path: "/images/generations", dialect: ImageDialect::Sides },
+    &ImageShape { name: "automatic1111", path: "/sdapi/v1/txt2img", dialect: ImageDialect::Batch },
 ];
 
 /// Adapter for providers of images with one request format.
 struct ImageShape {
     name: &'static str,
     path: &'static str,
-    voice: ImageDialect,
+    dialect: ImageDialect,
 }
 
 /// Request members that a provider accepts.
@@ -157,19 +161,19 @@ impl ImageShape {
         n: u32,
     ) -> UpstreamRequest {
         let mut head = b"{".to_vec();
-        if self.voice != ImageDialect::Batch {
+        if self.dialect != ImageDialect::Batch {
             head.extend_from_slice(b"\"model\":");
             json::write_str(&mut head, target.model);
             head.push(b',');
         }
         head.extend_from_slice(b"\"prompt\":");
-        let mut tail = match self.voice {
+        let mut tail = match self.dialect {
             _ if n == 1 && !target.allows_member(AdjustableMember::ImageCount) => String::new(),
             ImageDialect::Batch => format!(",\"batch_size\":{n}"),
             ImageDialect::Size(..) | ImageDialect::Sides => format!(",\"n\":{n}"),
         };
         if let Some(ImageSize { width, height }) = task.size {
-            tail += &match self.voice {
+            tail += &match self.dialect {
                 ImageDialect::Size(sign, _) => format!(",\"size\":\"{width}{sign}{height}\""),
                 ImageDialect::Sides | ImageDialect::Batch => {
                     format!(",\"width\":{width},\"height\":{height}")
@@ -179,7 +183,7 @@ impl ImageShape {
         if let (Some(name), Some(steps)) = (diffusion_steps_member(self, target.capabilities), steps) {
             tail += &format!(",\"{name}\":{steps}");
         }
-        let asks = matches!(self.voice, ImageDialect::Sides | ImageDialect::Size(_, true));
+        let asks = matches!(self.dialect, ImageDialect::Sides | ImageDialect::Size(_, true));
         if asks && target.allows_member(AdjustableMember::MediaFormat) {
             tail += ",\"response_format\":\"b64_json\"";
         }

@@ -16,7 +16,7 @@ pub(super) struct TranscriptionFields {
     language: Option<Box<str>>,
     prompt: Option<Box<str>>,
     temperature: Option<Box<str>>,
-    script: Option<TranscriptFormat>,
+    transcript_format: Option<TranscriptFormat>,
     segments: bool,
     words: bool,
     /// Names of the received fields that must not be repeated.
@@ -59,7 +59,7 @@ impl TranscriptionFields {
                 )
             }
             "temperature" => self.temperature = Some(temperature(name, text)?),
-            "response_format" => self.script = Some(script(name, text)?),
+            "response_format" => self.transcript_format = Some(transcript_format(name, text)?),
             "timestamp_granularities[]" | "timestamp_granularities" => self.granularity(text)?,
             "stream" => stream(name, text)?,
             "include[]" | "include" => {
@@ -100,8 +100,8 @@ impl TranscriptionFields {
         let model = self
             .model
             .ok_or_else(|| part_error("model", "expected the name of a model, but it is missing"))?;
-        let script = self.script.unwrap_or_default();
-        if (self.words || self.segments) && script != TranscriptFormat::Verbose {
+        let transcript_format = self.transcript_format.unwrap_or_default();
+        if (self.words || self.segments) && transcript_format != TranscriptFormat::Verbose {
             return Err(part_error(
                 "timestamp_granularities",
                 "expected response_format \"verbose_json\" with it",
@@ -114,7 +114,7 @@ impl TranscriptionFields {
                 language,
                 prompt,
                 temperature,
-                format: script,
+                format: transcript_format,
                 word_timestamps: words,
                 audio: sound,
             },
@@ -122,7 +122,7 @@ impl TranscriptionFields {
     }
 }
 
-fn script(name: &str, text: &str) -> Result<TranscriptFormat, ApiError> {
+fn transcript_format(name: &str, text: &str) -> Result<TranscriptFormat, ApiError> {
     Ok(match text {
         "json" => TranscriptFormat::Json,
         "verbose_json" => TranscriptFormat::Verbose,

@@ -13,7 +13,7 @@ mod upload;
 mod write;
 
 pub use parameters::{OFFER_DEPENDENT_PARAMETERS, unsupported_parameter_error};
-pub use shape::TRANSCRIPTION_ADAPTERS;
+pub use shape::AUDIO_ADAPTERS;
 pub use synthesis::generated_audio_type;
 pub use upload::TranscriptionFormParser;
 pub use write::transcript_content_type;

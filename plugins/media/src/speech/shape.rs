@@ -14,32 +14,32 @@ use penstock_core::{
 use rust_decimal::Decimal;
 use rust_decimal::prelude::FromPrimitive;
 
-/// Adapters of all transcription providers; the first one is the default.
-pub const TRANSCRIPTION_ADAPTERS: &[&dyn ProviderAdapter] = &[
+/// Adapters of all transcription and speech providers; the first adapter of each kind of model is the default.
+pub const AUDIO_ADAPTERS: &[&dyn ProviderAdapter] = &[
     &TranscriptionShape {
         name: "openai-transcription",
         path: "/audio/transcriptions",
-        voice: FormDialect::Verbose,
+        dialect: FormDialect::Verbose,
     },
     &TranscriptionShape {
         name: "openai-transcription-text",
         path: "/audio/transcriptions",
-        voice: FormDialect::Text,
+        dialect: FormDialect::Text,
     },
     &TranscriptionShape {
         name: "mistral-transcription",
         path: "/audio/transcriptions",
-        voice: FormDialect::Mistral,
+        dialect: FormDialect::Mistral,
     },
     &super::synthesis::SpeechAdapter,
-    &TranscriptionShape { name: "whisper-cpp", path: "/inference", voice: FormDialect::Verbose },
+    &TranscriptionShape { name: "whisper-cpp", path: "/inference", dialect: FormDialect::Verbose },
 ];
 
 /// Adapter for a provider whose request is a form.
 struct TranscriptionShape {
     name: &'static str,
     path: &'static str,
-    voice: FormDialect,
+    dialect: FormDialect,
 }
 
 /// Response formats that a provider supports.
@@ -76,7 +76,7 @@ impl ProviderAdapter for TranscriptionShape {
         let mut parts = FormBuilder::new(target.answer_id);
         parts.field("model", target.model);
         let plain = !target.allows_member(AdjustableMember::MediaFormat);
-        match self.voice {
+        match self.dialect {
             FormDialect::Verbose if !plain => {
                 parts.common_fields(task);
                 parts.field("response_format", "verbose_json");
@@ -157,8 +157,9 @@ fn mistral(task: &TranscriptionTask, plain: bool, parts: &mut FormBuilder) -> Re
     Ok(())
 }
 
-/// Returns the seconds of audio to charge: the duration measured in the file, or if the file contains none, the
-/// duration that the provider reports, within the limits that the size of the file sets.
+/// Returns the seconds of audio to charge, as
+/// [`AudioInput::charged_seconds`](penstock_core::AudioInput::charged_seconds) computes them from the duration that the
+/// provider reports or, without one, from the end of the last segment.
 fn audio_seconds(task: &TranscriptionTask, transcript: &Transcript) -> Decimal {
     let last = || transcript.segments.last().map(|segment| segment.end as f64 / 1000.0);
     let reported = transcript.seconds.filter(|seconds| *seconds > 0.0).or_else(last).filter(|end| *end > 0.0);

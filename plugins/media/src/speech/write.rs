@@ -13,8 +13,8 @@ use std::fmt::Write as _;
 /// Returns the content type of a transcript that is not JSON; `None` for JSON. If the transcript is not JSON, the
 /// objects `environment_impact` and `billing_cost` are sent as headers.
 #[must_use]
-pub const fn transcript_content_type(script: TranscriptFormat) -> Option<&'static str> {
-    match script {
+pub const fn transcript_content_type(transcript_format: TranscriptFormat) -> Option<&'static str> {
+    match transcript_format {
         TranscriptFormat::Json | TranscriptFormat::Verbose => None,
         TranscriptFormat::Text => Some("text/plain; charset=utf-8"),
         TranscriptFormat::Srt => Some("application/x-subrip; charset=utf-8"),

@@ -26,6 +26,7 @@ use std::time::{Duration, Instant};
 const MAX_ANSWER: usize = 8 << 20;
 /// Maximum number of idle connections.
 const IDLE_CONNECTIONS: usize = 16;
+/// Time after which an idle connection is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// HTTP client for the requests to a bucket.

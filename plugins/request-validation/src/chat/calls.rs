@@ -16,6 +16,7 @@ pub(super) struct SeenToolCalls<'d> {
     /// Number of the last legacy call, by function name. Legacy calls have no id, so the gateway makes one from this
     /// number.
     legacy: HashMap<Cow<'d, str>, usize>,
+    /// Number of legacy calls so far.
     count: usize,
 }
 

@@ -55,8 +55,8 @@ fn is_vendor_block(kind: &str) -> bool {
         || kind.ends_with("_tool_result")
 }
 
-/// Returns true for a block of a vendor's tool, whose content is not validated. Refuses a block that uploads a file
-/// into a container.
+/// Returns true for a block of a vendor's tool, whose content is not validated. Refuses a block of the user that
+/// uploads a file into a container.
 fn is_unchecked_block(
     kind: JsonValue<'_>,
     path: &FieldPath<'_>,

@@ -39,6 +39,7 @@ pub(super) fn validate_messages(
 /// `system` messages between the two turns are ignored.
 #[derive(Default)]
 struct ToolUseTracker<'d> {
+    /// Ids of the tool calls that have no result yet.
     pending_calls: HashSet<Cow<'d, str>>,
     /// Index of the message with the last call.
     last_call_message: usize,

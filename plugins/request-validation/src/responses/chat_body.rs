@@ -4,7 +4,7 @@ use super::settings::ResponseSettings;
 use crate::body::RootObject;
 
 /// Members that are not copied to the chat form: each is converted, or only repeated in the answer, or ignored.
-const CONVERTED: &[&str] = &[
+const NOT_COPIED: &[&str] = &[
     "access_programs",
     "background",
     "background_options",
@@ -120,7 +120,7 @@ pub(super) fn copy_shared_members(
     out: &mut ChatBodyWriter,
 ) {
     for (name, value) in top.present_members() {
-        if !CONVERTED.contains(&name) && !settings.writes_member(name) {
+        if !NOT_COPIED.contains(&name) && !settings.writes_member(name) {
             out.write_member(name, value.raw());
         }
     }
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn the_list_of_converted_members_is_sorted() {
-        assert!(CONVERTED.windows(2).all(|two| two.first() < two.last()));
+        assert!(NOT_COPIED.windows(2).all(|two| two.first() < two.last()));
     }
 
     #[test]

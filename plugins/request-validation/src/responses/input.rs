@@ -124,7 +124,7 @@ fn write_item<'d>(
     };
     let path = at.member("type");
     let Some(kind) = kind.map(|kind| read::require_string(kind, &path)).transpose()? else {
-        // Items without a type are messages, or references to stored items.
+        // An item without a type is a message if it has a role; any other item without a type is refused.
         return if role.is_some() { item.write_message(messages) } else { Err(item.missing_type(&path)) };
     };
     match &*kind.text() {

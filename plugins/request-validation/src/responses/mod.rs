@@ -156,8 +156,8 @@ fn session_members(top: &RootObject<'_>) -> SessionHints {
     SessionHints { prompt_cache_key: value("prompt_cache_key"), metadata: value("metadata") }
 }
 
-/// Returns the member names of the chat dialect that the client sent, although this dialect has other names for these
-/// members.
+/// Returns the member names of the chat dialect that the client sent: those of members that have other names in this
+/// dialect, and `top_logprobs`, which both dialects have.
 fn foreign_members(top: &RootObject<'_>) -> Vec<&'static str> {
     let names = Dialect::Responses.spec().member_names.iter().map(|(name, _)| *name);
     names.chain(["top_logprobs"]).filter(|name| top.get(name).is_some()).collect()

@@ -22,7 +22,8 @@ const AS_SENT: &[(&str, &str)] = &[
     ("user", "null"),
 ];
 
-/// Members with the same value in every answer, such as `truncation`: the gateway never shortens a conversation.
+/// Members with the same value in every answer, such as `truncation` (the gateway never shortens a conversation), and
+/// after them the key of `store`, whose value varies.
 const CONSTANT: &str = r#","prompt":null,"service_tier":"default","truncation":"disabled","store":"#;
 
 /// Returns the request members that the response object repeats, as JSON text without braces, with a comma between

@@ -19,6 +19,7 @@ const BYTES_PER_ID: usize = 4;
 /// Inputs of an embedding request, as byte ranges of its body.
 enum FoundInputs {
     Texts(Vec<Range<usize>>),
+    /// Arrays of token ids, with the total number of token ids.
     TokenIds {
         arrays: Vec<Range<usize>>,
         count: usize,

@@ -57,6 +57,7 @@ pub struct RetryPlanner {
     offers: Vec<OfferState>,
     rng: SplitMix64,
     failed: Vec<FailedAttempt>,
+    /// Number of attempts started, including the running one.
     asked: u32,
     /// Index in `offers` of the running attempt's offer, and the start time of the attempt; `None` between attempts.
     running: Option<(usize, Duration)>,

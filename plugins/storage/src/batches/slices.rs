@@ -253,8 +253,9 @@ impl BatchStore {
         self.take_claim_if(&id, seen, incarnation, open.append_operations(fence_guards(alive)))
     }
 
-    /// Asks the members that run slices of a batch to end them, if `claim` is still the claim of the batch. Returns
-    /// false if `claim` is outdated, if there already is a request, or if the batch does not run in slices.
+    /// Asks the members that run slices of a batch to end them, if `claim` is still the claim of the batch; with
+    /// `None`, the claim is not checked. Returns false if `claim` is outdated, if there already is a request, or if the
+    /// batch does not run in slices.
     ///
     /// # Errors
     /// Same as [`crate::Store::apply`].

@@ -81,8 +81,8 @@ pub struct BudgetDraw {
     pub drawn: i64,
     /// Budget minus the spending in the store. The parts that processes hold are not subtracted.
     pub unspent: i64,
-    /// Amount that can still be drawn. It is more than 0 after a draw of 0 if the minimum amount exceeds this amount
-    /// plus the parts of all other processes.
+    /// Amount that can still be drawn; less than 0 if the spending and all parts together exceed the budget. It is more
+    /// than 0 after a draw of 0 if the minimum amount exceeds this amount plus the parts of all other processes.
     pub rest: i64,
 }
 

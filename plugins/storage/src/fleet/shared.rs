@@ -16,12 +16,13 @@ use crate::{
 
 /// Table with the rows of a fleet.
 pub(super) const META_TABLE: StoreTable = StoreTable::Meta;
-/// Maximum number of attempts to get an incarnation number, and maximum pause between two attempts. They suffice for
-/// a hundred members that join at the same time.
+/// Maximum number of attempts to get an incarnation number. With [`MAX_JOIN_PAUSE`], it suffices for a hundred members
+/// that join at the same time.
 const MAX_JOIN_ATTEMPTS: usize = 256;
+/// Maximum pause between two attempts to get an incarnation number.
 const MAX_JOIN_PAUSE: Duration = Duration::from_millis(100);
 /// Maximum number of parts of pools that one transaction returns when a dead incarnation is evicted.
-const BURIED_PARTS: usize = 500;
+const MAX_RETURNED_PARTS: usize = 500;
 
 /// Report of an incarnation to its peers, as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -207,7 +208,8 @@ impl SharedFleet {
 
     /// Returns some parts of an evicted incarnation to their pools; false if there is none.
     fn return_parts(&self, id: u32) -> Result<bool, StoreError> {
-        let page = self.store.scan(META_TABLE, &rows::incarnation_parts_prefix(id), None, BURIED_PARTS)?;
+        let page =
+            self.store.scan(META_TABLE, &rows::incarnation_parts_prefix(id), None, MAX_RETURNED_PARTS)?;
         if page.rows.is_empty() {
             return Ok(false);
         }

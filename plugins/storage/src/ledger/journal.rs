@@ -34,7 +34,7 @@ const FRAME_HEAD: usize = 8;
 pub struct JournalId {
     /// Random number of the journal, which the store knows too.
     pub generation: u64,
-    /// Number of the incarnation (database row of a process start) of the process that wrote the journal.
+    /// Number of the incarnation (one run of a process of the fleet) that wrote the journal.
     pub incarnation: u32,
     /// Number of the ledger chain for which the journal was written.
     pub chain: u32,

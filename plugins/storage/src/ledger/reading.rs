@@ -140,12 +140,12 @@ impl LedgerStore {
         mut each: impl FnMut(&EntryBlock) -> Result<(), E>,
     ) -> Result<(), E> {
         loop {
-            let (sheets, more) = self.month_blocks(month, after)?;
+            let (blocks, more) = self.month_blocks(month, after)?;
             let before = after;
-            for sheet in sheets {
-                let sheet = sheet?;
-                each(&sheet)?;
-                after = sheet.last;
+            for block in blocks {
+                let block = block?;
+                each(&block)?;
+                after = block.last;
             }
             if !more || after == before {
                 return Ok(());

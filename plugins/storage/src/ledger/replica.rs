@@ -128,7 +128,7 @@ impl LedgerReplica {
     fn write(&mut self, ledger: &LedgerStore, group: &LedgerCommit) -> Result<(), StoreError> {
         for run in group.blocks.chunk_by(|one, next| one.month == next.month) {
             let Some(first) = run.first() else { continue };
-            let text = run.iter().map(|sheet| sheet.text.as_slice()).collect::<Vec<_>>().concat();
+            let text = run.iter().map(|block| block.text.as_slice()).collect::<Vec<_>>().concat();
             let end = ledger.month_byte_len(&first.month)?;
             if self.open.as_ref().is_some_and(|(open, ..)| *open != first.month) {
                 self.sync_open()?;
@@ -217,17 +217,17 @@ impl LedgerReplica {
         if *length == should && !recent {
             return Ok(());
         }
-        let sheets = last_blocks(ledger, month, should, *length)?;
-        let mut at = should - sheets.iter().map(|sheet| sheet.text.len() as u64).sum::<u64>();
+        let blocks = last_blocks(ledger, month, should, *length)?;
+        let mut at = should - blocks.iter().map(|block| block.text.len() as u64).sum::<u64>();
         let mut torn = None;
-        for sheet in &sheets {
-            if torn.is_none() && !contains_at(file, at, &sheet.text)? {
+        for block in &blocks {
+            if torn.is_none() && !contains_at(file, at, &block.text)? {
                 torn = Some(at);
             }
             if torn.is_some() {
-                file.write_all_at(&sheet.text, at).map_err(write_error)?;
+                file.write_all_at(&block.text, at).map_err(write_error)?;
             }
-            at += sheet.text.len() as u64;
+            at += block.text.len() as u64;
         }
         if torn.is_some() {
             file.sync_all().map_err(write_error)?;
@@ -307,17 +307,17 @@ fn last_blocks(
     let mut back = COMPARED_ENTRIES;
     loop {
         let from = last.saturating_sub(back).max(start_of_chain);
-        let mut sheets = Vec::new();
-        ledger.for_each_block_in_month(month, from, |sheet| {
-            sheets.push(sheet.clone());
+        let mut blocks = Vec::new();
+        ledger.for_each_block_in_month(month, from, |block| {
+            blocks.push(block.clone());
             Ok::<_, StoreError>(())
         })?;
-        let bytes: u64 = sheets.iter().map(|sheet| sheet.text.len() as u64).sum();
+        let bytes: u64 = blocks.iter().map(|block| block.text.len() as u64).sum();
         let start = should
             .checked_sub(bytes)
             .ok_or_else(|| StoreError::corrupt(format!("the blocks of {month} exceed the bytes written")))?;
         if start <= length || from == start_of_chain {
-            return if start <= length { Ok(sheets) } else { Err(missing_blocks_error(month)) };
+            return if start <= length { Ok(blocks) } else { Err(missing_blocks_error(month)) };
         }
         back = back.saturating_mul(8);
     }

@@ -57,12 +57,12 @@ pub(super) fn compare_files(
         let mut at = 0_u64;
         let mut differs = None;
         let end = file.metadata().map_err(read_error)?.len();
-        ledger.for_each_block_in_month(&month, number_before_chain(chain), |sheet| {
-            let is_missing = expected == ExpectedReplica::Partial && at + sheet.text.len() as u64 > end;
-            if !is_missing && differs.is_none() && !eventually_contains(&file, at, &sheet.text)? {
+        ledger.for_each_block_in_month(&month, number_before_chain(chain), |block| {
+            let is_missing = expected == ExpectedReplica::Partial && at + block.text.len() as u64 > end;
+            if !is_missing && differs.is_none() && !eventually_contains(&file, at, &block.text)? {
                 differs = Some(at);
             }
-            at += sheet.text.len() as u64;
+            at += block.text.len() as u64;
             Ok::<_, StoreError>(())
         })?;
         let length = file.metadata().map_err(read_error)?.len();

@@ -178,7 +178,8 @@ fn run<T: Send + 'static>(
     Ok(answered.recv().map_err(ended)??)
 }
 
-/// Joins the processes that use the database, and opens the connection for reads.
+/// Joins the processes that use the database, and opens the connection for reads. `admit` prepares or refuses the
+/// database, depending on the state of an import.
 async fn join_and_connect<F>(
     options: &PostgresOptions,
     settings: &ConnectSettings,

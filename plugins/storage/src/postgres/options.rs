@@ -16,7 +16,7 @@ use crate::StoreError;
 
 /// Maximum size of a password file, in bytes.
 const MAX_PASSWORD_BYTES: u64 = 64 << 10;
-/// Timeout of a connection attempt.
+/// Timeout of a TCP connection to one address of the server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Port for URLs that do not contain one.

@@ -24,6 +24,7 @@ use crate::{StoreError, Transaction};
 
 /// Capacity of the queue; further callers block.
 pub(super) const QUEUE_CAPACITY: usize = 1_024;
+/// Maximum number of transactions in a group.
 const MAX_GROUP: usize = 256;
 /// Size in bytes from which a group takes no further transaction.
 const MAX_GROUP_BYTES: usize = 4 * 1024 * 1024;

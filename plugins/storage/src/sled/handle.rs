@@ -23,9 +23,9 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) const SEGMENT_BYTES: usize = 8 << 20;
 
 /// Number of extra reads of each row in a long scan, so that sled limits its cache. sled divides its cache into 256
-/// shards and checks the size of a shard after 64 reads. A scan that reads each page once would leave up to 63 pages
-/// in each shard, 500 MiB of ledger pages, while the store is open. With the extra reads, a full page of 17 rows is
-/// read 64 times.
+/// shards and checks the size of a shard after 64 reads. A scan that reads each page once would leave up to 63 pages in
+/// each shard, 500 MiB of ledger pages, while the store is open. With the extra reads, a full page of 17 rows is read
+/// more than 64 times.
 const EXTRA_READS: usize = 4;
 /// Minimum size in bytes of a long row. Pages of long rows are rarely read after the write, but sled would cache
 /// them, so each write of one checks the cache size.

@@ -72,7 +72,8 @@ impl Default for StoreOptions {
 ///
 /// # Errors
 /// Returns `Locked` if another process has it open, `Full` if there is neither free space nor a reserve file to delete,
-/// `Corrupt` if sled rejects its files, `Format` if they are of another version, `Io` otherwise.
+/// `Corrupt` if sled rejects its files or if rows or acknowledged commits are missing, `Format` if they are of another
+/// version, `Io` otherwise.
 pub fn open(path: &Path, options: StoreOptions) -> Result<Arc<dyn Store>, StoreError> {
     let folder = StoreDir::acquire(path)?;
     if !folder.has_store() {

@@ -71,7 +71,7 @@ pub fn check(bytes: &[u8]) {
     let shapes = penstock_embeddings::ADAPTERS
         .iter()
         .chain(penstock_media::image::IMAGE_ADAPTERS)
-        .chain(penstock_media::speech::TRANSCRIPTION_ADAPTERS);
+        .chain(penstock_media::speech::AUDIO_ADAPTERS);
     for shape in shapes {
         let ask = ask(shape.kind(), choice);
         let target = target(Dialect::Chat, &abilities);

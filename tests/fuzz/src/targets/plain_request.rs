@@ -24,7 +24,7 @@ pub fn check(bytes: &[u8]) {
     for ask in asks.into_iter().flatten() {
         let target = target(Dialect::Chat, &abilities);
         let all = penstock_embeddings::ADAPTERS.iter().chain(penstock_media::image::IMAGE_ADAPTERS);
-        for shape in all.chain(penstock_media::speech::TRANSCRIPTION_ADAPTERS) {
+        for shape in all.chain(penstock_media::speech::AUDIO_ADAPTERS) {
             if shape.kind() != ask.kind {
                 continue;
             }
