@@ -42,8 +42,8 @@ use crate::upstream::offer::{OfferPermit, OfferState};
 use acquire::AcquireOutcome;
 use failed::is_connect_failure;
 use penstock_core::{
-    AdjustableMemberSet, ApiError, ChoiceSelection, ErrorCode, InferenceRequest, RescueMode,
-    StreamTranslation, UpstreamErrorKind,
+    AdjustableMemberSet, ApiError, ChoiceSelection, ErrorCode, InferenceRequest, StreamTranslation,
+    UpstreamErrorKind,
 };
 use penstock_routing::{AttemptPolicy, RetryAction, RetryPlanner};
 use response_memory::ResponseMemoryReservation;
@@ -383,20 +383,5 @@ impl FailoverRun<'_, '_> {
             return Err(refusal);
         }
         Ok(streaming::fail_stream(self, &refusal).await)
-    }
-
-    /// Returns the mode of a rescue by a provider. The provider continues the delivered text, which is then returned
-    /// too; if it cannot continue a text, or if there is none, it starts again.
-    fn prepare_rescue(&mut self, offer: &OfferState) -> (RescueMode, Option<String>) {
-        if attempt::translation_parameters(self, offer, penstock_core::Dialect::Chat, self.received_at)
-            .continuation_method()
-            .is_none()
-        {
-            return (RescueMode::StartOver, None);
-        }
-        match self.translation.as_mut().and_then(|reply| reply.delivered_text()) {
-            Some(text) => (RescueMode::Continue, Some(text)),
-            None => (RescueMode::StartOver, None),
-        }
     }
 }

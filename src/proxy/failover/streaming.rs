@@ -18,7 +18,7 @@ use bytes::{Bytes, BytesMut};
 use ends::finish_stream;
 pub(super) use ends::{error_only_translation, fail_stream, write_error_event, write_stream_end};
 use penstock_core::{
-    ApiError, AttemptTarget, BufferedResponse, ErrorCode, OutputBuffer, RescueMode, StreamProgress,
+    ApiError, AttemptTarget, BufferedResponse, Dialect, ErrorCode, OutputBuffer, RescueMode, StreamProgress,
     StreamTranslation, TokenUsage, UpstreamAnswer, UpstreamError, UpstreamErrorKind, UpstreamRequest,
 };
 use std::pin::pin;
@@ -41,7 +41,7 @@ pub async fn attempt_stream(
     let wire_format = attempt::wire_format(run, offer)?;
     let dialect = wire_format.dialect();
     let (how, delivered) =
-        if run.progress.has_content() { run.prepare_rescue(offer) } else { (RescueMode::StartOver, None) };
+        if run.progress.has_content() { prepare_rescue(run, offer) } else { (RescueMode::StartOver, None) };
     let mut target = attempt::translation_parameters(run, offer, dialect, created);
     if let Some(text) = &delivered {
         // The text that was delivered counts towards the client's cap on tokens.
@@ -89,6 +89,21 @@ pub async fn attempt_stream(
     let mut times = StreamDeadlines::new(asked, timeouts.first_token, run.translation.as_deref());
     copy_stream(run, offer, &mut answering, &mut times, number).await?;
     finish_stream(run, offer, answering, &mut times).await
+}
+
+/// Returns the mode of a rescue by a provider. The provider continues the delivered text, which is then returned
+/// too; if it cannot continue a text, or if there is none, it starts again.
+fn prepare_rescue(run: &mut FailoverRun<'_, '_>, offer: &OfferState) -> (RescueMode, Option<String>) {
+    if attempt::translation_parameters(run, offer, Dialect::Chat, run.received_at)
+        .continuation_method()
+        .is_none()
+    {
+        return (RescueMode::StartOver, None);
+    }
+    match run.translation.as_mut().and_then(|reply| reply.delivered_text()) {
+        Some(text) => (RescueMode::Continue, Some(text)),
+        None => (RescueMode::StartOver, None),
+    }
 }
 
 /// Builds the request to the provider. If a part of the answer was `delivered`, the request continues that part.
