@@ -152,3 +152,19 @@ pub(super) struct BatchWatchers {
     /// Requests that wait for the end of the batch.
     pub(super) end_waiters: Vec<oneshot::Sender<Arc<BatchRecord>>>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn an_earlier_pause_does_not_count() {
+        let now = Instant::now();
+        let mut disk = DiskState::default();
+        assert!(!disk.is_paused(now));
+        disk.retry_at = Some(now + Duration::from_secs(1));
+        assert!(disk.is_paused(now));
+        assert!(!disk.is_paused(now + Duration::from_secs(1)));
+    }
+}

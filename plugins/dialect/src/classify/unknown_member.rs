@@ -99,6 +99,8 @@ mod tests {
             json!({"message": r#"[{"type":"extra_forbidden","loc": ["body","foo"],"msg":"Extra inputs"}]"#}),
             json!({"message": "Unknown parameter", "param": "foo bar"}),
             json!({"message": "Unknown parameter: 'foo'."}),
+            json!({"message": "Unknown parameter: \u{2018}foo\u{2019}."}),
+            json!({"message": "Unknown parameter: \u{201c}foo\u{201d}."}),
             json!({"message": "Unrecognized request argument supplied: foo"}),
             json!({"message": "foo: Extra inputs are not permitted"}),
             json!({"message": "messages.0.foo: Extra inputs are not permitted"}),
