@@ -324,6 +324,11 @@ impl StreamTranslator {
         }
     }
 
+    /// Returns the number of content blocks that the writer has started.
+    pub(crate) fn started_blocks(&self) -> usize {
+        self.writer.started_blocks()
+    }
+
     /// Returns true if the answer was cut because it exceeds the limit on its output.
     pub(crate) const fn is_cut_at_limit(&self) -> bool {
         self.limits.output.is_exceeded()

@@ -275,6 +275,10 @@ impl super::DialectWriter for MessagesStreamWriter {
         self.options.thinking == ThinkingDisplay::Shown
     }
 
+    fn started_blocks(&self) -> usize {
+        self.next_index as usize
+    }
+
     fn has_invalid_output(&self) -> bool {
         let reason = self.finish_reason.as_ref().map(|(reason, _)| *reason);
         let cut = matches!(

@@ -57,6 +57,11 @@ pub trait DialectWriter: Send {
         false
     }
 
+    /// Returns the number of content blocks that were started in the output; 0 for dialects without content blocks.
+    fn started_blocks(&self) -> usize {
+        0
+    }
+
     /// Returns true if the dialect cannot express the answer, because the model wrote invalid tool arguments. Called
     /// at the end of the answer; [`DialectWriter::write_end`] then ends the answer with an error.
     fn has_invalid_output(&self) -> bool {
