@@ -30,6 +30,8 @@ mod answer_sections;
 mod answer_sections_tests;
 mod any_to_responses;
 mod body_builder;
+#[cfg(test)]
+mod break_position_tests;
 mod chat_to_chat;
 mod chat_to_messages;
 mod choices;
