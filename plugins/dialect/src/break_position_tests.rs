@@ -19,6 +19,7 @@ type Client = (Dialect, ThinkingDisplay);
 const CLIENTS: &[Client] = &[
     (Dialect::Chat, ThinkingDisplay::Off),
     (Dialect::Messages, ThinkingDisplay::Off),
+    (Dialect::Messages, ThinkingDisplay::Omitted),
     (Dialect::Messages, ThinkingDisplay::Shown),
     (Dialect::Responses, ThinkingDisplay::Off),
 ];
@@ -158,6 +159,39 @@ fn a_rescued_answer_is_the_same_at_each_split_of_the_second_stream() {
             for cut in 0..stream.len() {
                 assert_eq!(run(cut), whole, "{client:?} {provider:?} {cut}");
             }
+        }
+    }
+}
+
+#[test]
+fn omitted_reasoning_of_a_continuation_does_not_divide_the_text() {
+    let client = (Dialect::Messages, ThinkingDisplay::Omitted);
+    let (ask, abilities) = (request(client), OfferCapabilities::default());
+    for (provider, second_provider) in PROVIDERS.iter().flat_map(|one| PROVIDERS.map(|two| (*one, two))) {
+        let events = provider_events(provider, AnswerShape::Text);
+        let second = [("Hel", "lo. "), ("lo.", "More."), ("Hello.", "lo. More.")]
+            .iter()
+            .fold(provider_events(second_provider, AnswerShape::Text).concat(), |stream, (old, new)| {
+                stream.replace(&format!("\"{old}\""), &format!("\"{new}\""))
+            });
+        let run = |size: usize| {
+            let target = |provider| test_support::sample_target(provider, &abilities);
+            let translator = find_translator(client.0, provider).unwrap();
+            let mut reply = translator.translate_stream(&ask, &target(provider));
+            let mut out = OutputBuffer::default();
+            let end = events.iter().position(|event| event.contains("\"Hel\"")).unwrap();
+            reply.push(Bytes::from(events[..=end].concat()), &mut out).unwrap();
+            assert!(reply.start_rescue(&target(second_provider), RescueMode::Continue));
+            let run = test_support::run_stream(&mut *reply, second.as_bytes().chunks(size));
+            String::from_utf8([out.0.concat(), run.out].concat()).unwrap()
+        };
+        let out = run(second.len());
+        assert_eq!(conformance::check_messages_stream(out.as_bytes()), Ok(()), "{out}");
+        let expected = [("reasoning", ""), ("text", "Hello. More.")];
+        let expected = expected.map(|(kind, text)| (kind.to_owned(), text.to_owned()));
+        assert_eq!(client_parts(client.0, &out), expected, "{provider:?} {second_provider:?}");
+        for size in [1, 7] {
+            assert_eq!(run(size), out);
         }
     }
 }
