@@ -252,7 +252,10 @@ the type `json_schema` have the same effect. The gateway sends the schema with t
 applies to `guided_regex`, `guided_choice` and `guided_grammar`, and to the members `regex`, `choice` and `grammar` of
 `structured_outputs`. On messages and text completions, an offer must list the name that the client used.
 
-If the response format is sent under another name, other constraints on the output are refused, except equal ones.
+A request states one constraint on its output, under one or several names. The names are those above,
+`output_config.format`, `output_format`, `text.format`, `json_schema`, `guided_json_object`, `regex`, `grammar`, `ebnf`,
+`structural_tag` and `guided_decoding_params`. Equal constraints are sent once, under a name that the offer lists.
+Different constraints are refused, and the message of the error contains both names.
 
 ### Reasoning
 

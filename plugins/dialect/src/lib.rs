@@ -43,12 +43,15 @@ mod continuation_mark;
 mod continuation_tests;
 mod delivered;
 #[cfg(test)]
+mod equal_constraint_tests;
+#[cfg(test)]
 mod extra_member_tests;
 #[cfg(test)]
 mod finish_tests;
 mod json_cursor;
 mod messages_to_chat;
 mod messages_to_messages;
+mod output_constraint;
 mod output_limit;
 mod partial_json;
 mod pending_tool_calls;
