@@ -119,6 +119,43 @@ fn an_answer_arrives_once_after_a_break_at_each_event() {
 }
 
 #[test]
+fn an_answer_arrives_once_after_two_breaks() {
+    let shape = AnswerShape::Interleaved;
+    let abilities = OfferCapabilities::default();
+    for &client in CLIENTS {
+        let ask = request(client);
+        for provider in PROVIDERS {
+            let events = provider_events(provider, shape);
+            let target = test_support::sample_target(provider, &abilities);
+            let translator = find_translator(client.0, provider).unwrap();
+            let mut count = 0;
+            for (first, second) in
+                (0..events.len()).flat_map(|one| (0..events.len()).map(move |two| (one, two)))
+            {
+                let (mut reply, mut out) =
+                    (translator.translate_stream(&ask, &target), OutputBuffer::default());
+                reply.push(Bytes::from(events[..first].concat()), &mut out).unwrap();
+                if reply.progress() != StreamProgress::Committed {
+                    continue;
+                }
+                assert!(reply.start_rescue(&target, RescueMode::StartOver));
+                reply.push(Bytes::from(events[..second].concat()), &mut out).unwrap();
+                if reply.progress() != StreamProgress::Committed {
+                    continue;
+                }
+                assert!(reply.start_rescue(&target, RescueMode::StartOver));
+                let run = test_support::run_stream(&mut *reply, [events.concat().as_bytes()]);
+                let out = String::from_utf8([out.0.concat(), run.out].concat()).unwrap();
+                assert_eq!(run.fault, None, "{client:?} {provider:?} {first} {second}: {out}");
+                assert_complete(client, shape, &out);
+                count += 1;
+            }
+            assert!(count > 30, "{client:?} {provider:?}: {count}");
+        }
+    }
+}
+
+#[test]
 fn an_answer_arrives_once_after_a_break_at_each_byte() {
     for &client in CLIENTS {
         for provider in PROVIDERS {
