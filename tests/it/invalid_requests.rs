@@ -339,3 +339,50 @@ async fn a_cap_of_minus_one_is_no_cap() {
     let ask = json!({"model": "m", "max_tokens": -1, "messages": [{"role": "user", "content": "Hi"}]});
     error(&running.client.post("/v1/messages", &ask).await, 400, "INFERENCE_3201");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn different_output_constraints_are_rejected_with_both_names() {
+    let schema = json!({"type": "json_schema", "name": "n", "schema": {"type": "object"}});
+    let own = json!({"type": "json_schema", "schema": {"type": "object"}});
+    let named = json!({"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}});
+    for lines in ["", "dialects = [\"messages\"]", "dialects = [\"responses\"]"] {
+        let provider = Provider::start().await;
+        let listed = "supported_parameters = [\"response_format\", \"guided_json\", \"stream\"]";
+        let bench = Bench::new().model(listed).provider_with("a", &provider, lines, "");
+        let running = bench.start().await;
+        for (path, format, members) in [
+            ("/v1/chat/completions", "response_format", json!({ "response_format": named })),
+            ("/v1/messages", "output_config.format", json!({"output_config": {"format": own}})),
+            ("/v1/responses", "text.format", json!({"text": {"format": schema}})),
+        ] {
+            let mut ask = running.ask();
+            if path == "/v1/responses" {
+                ask = json!({"model": ask["model"], "input": "Hi"});
+            }
+            ask["max_tokens"] = json!(9);
+            ask.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+            ask["guided_json"] = json!({"type": "array"});
+            let answer = running.client.post(path, &ask).await;
+            assert_eq!(answer.status, 400, "{path} {lines}: {}", answer.text());
+            let text = answer.text();
+            assert!(text.contains(&format!("`{format}` and `guided_json`")), "{path} {lines}: {text}");
+        }
+        assert_eq!(provider.calls(), 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_no_offer_can_continue_is_rejected_by_name() {
+    let (provider, running) = bench().await;
+    let messages = json!([{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "So"}]);
+    for (path, name) in [("/v1/chat/completions", "messages"), ("/v1/responses", "input")] {
+        let mut ask = json!({"model": running.ask()["model"], "continue_final_message": true});
+        ask[name] = messages.clone();
+        let refusal = error(&running.client.post(path, &ask).await, 400, "INFERENCE_3202");
+        assert_eq!(refusal["param"], name, "{refusal}");
+        ask[name] = json!([messages[0]]);
+        let refusal = error(&running.client.post(path, &ask).await, 400, "INFERENCE_3201");
+        assert_eq!(refusal["param"], "continue_final_message", "{refusal}");
+    }
+    assert_eq!(provider.calls(), 0);
+}

@@ -252,7 +252,24 @@ the type `json_schema` have the same effect. The gateway sends the schema with t
 applies to `guided_regex`, `guided_choice` and `guided_grammar`, and to the members `regex`, `choice` and `grammar` of
 `structured_outputs`. On messages and text completions, an offer must list the name that the client used.
 
-If the response format is sent under another name, other constraints on the output are refused, except equal ones.
+A request states one constraint on its output, under one or several names. The names are those above,
+`output_config.format`, `output_format`, `text.format`, `json_schema`, `guided_json_object`, `regex`, `grammar`, `ebnf`,
+`structural_tag` and `guided_decoding_params`. Equal constraints are sent once, under a name that the offer lists.
+Different constraints are refused, and the message of the error contains both names.
+
+### Continuation of a message
+
+On chat completions and responses, `continue_final_message: true` makes the model continue the last message, which must
+be of the role `assistant`. If its role is another one, or the value is no boolean, the request is refused with code
+`INFERENCE_3201`. On chat completions, `prefix: true` or `partial: true` in the last message has the same effect. On
+messages, a last message of the role `assistant` is continued without a parameter. On text completions, the parameter
+is ignored.
+
+The parameter itself is not forwarded. An offer of the chat-completions dialect gets the mark that its `prefill` names:
+`continue_final_message: true` with `add_generation_prompt: false`, or `prefix: true` in the message, or no mark. An
+offer of the messages dialect needs no mark. Offers without `prefill`, and offers of the responses dialect, cannot
+continue a message. If no other offer is left, the request is refused with code `INFERENCE_3202` and the parameter
+`messages`, on responses `input`.
 
 ### Reasoning
 

@@ -1,8 +1,12 @@
 //! Record of an answer's delivered text, and its comparison with the answer of another provider.
 
+mod prefix_matcher;
+
 use crate::event::{AnswerEvent, EscapedText};
-use penstock_core::EarlierAnswerMessage;
+use penstock_core::{EarlierAnswerMessage, ThinkingDisplay};
 use penstock_json_scan::json;
+pub(crate) use prefix_matcher::PrefixMatcher;
+use prefix_matcher::{ChoiceMatcher, ExpectedSegment};
 
 /// Maximum bytes of the record: its text, with the escapes, and [`SEGMENT_BYTES`] for each segment. A longer answer
 /// cannot be rescued.
@@ -40,10 +44,26 @@ struct TextSegment {
     escaped: Vec<u8>,
 }
 
+/// Reasoning without visible text at the end of the delivered part of an answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum TrailingReasoning {
+    /// The part ends with other content, or has none.
+    #[default]
+    Absent,
+    /// Reasoning whose signature the client does not have.
+    Unsigned,
+    /// Reasoning with its signature, which ends it.
+    Signed,
+}
+
 /// Record of the text that the client has received of each choice.
 #[derive(Debug)]
 pub(crate) struct DeliveredText {
-    includes_reasoning: bool,
+    /// Part of the reasoning that the client sees. Reasoning is recorded only if its text is shown.
+    reasoning: ThinkingDisplay,
+    /// Reasoning with which the answer ends so far, if its text is not shown. Only answers of one choice have
+    /// reasoning without text.
+    trailing_reasoning: TrailingReasoning,
     size: usize,
     choices: Vec<Vec<TextSegment>>,
     /// True if the next text is the first one of a message behind another message.
@@ -60,11 +80,15 @@ fn append(escaped: &mut Vec<u8>, text: &[u8]) {
 }
 
 impl DeliveredText {
-    /// Creates an empty record of `n` choices. `includes_reasoning` is false if the client does not see reasoning,
-    /// which is then not recorded.
-    pub(crate) fn new(n: usize, includes_reasoning: bool) -> Self {
-        let choices = (0..n).map(|_| Vec::new()).collect();
-        Self { includes_reasoning, size: 0, choices, starts_message: false }
+    /// Creates an empty record of `n` choices. `reasoning` is the part of the reasoning that the client sees.
+    pub(crate) fn new(n: usize, reasoning: ThinkingDisplay) -> Self {
+        Self {
+            reasoning,
+            trailing_reasoning: TrailingReasoning::Absent,
+            size: 0,
+            choices: (0..n).map(|_| Vec::new()).collect(),
+            starts_message: false,
+        }
     }
 
     /// Records the text of an event that was delivered to the client.
@@ -73,7 +97,15 @@ impl DeliveredText {
             self.starts_message = *is_next;
         }
         let Some((choice, kind, text)) = event_text(event) else { return };
-        if self.size > MAX_BYTES || (kind == TextKind::Reasoning && !self.includes_reasoning) {
+        self.trailing_reasoning = match kind {
+            TextKind::Reasoning if event.signature().is_some() => TrailingReasoning::Signed,
+            TextKind::Reasoning => TrailingReasoning::Unsigned,
+            // An event with only log probabilities has an empty text.
+            TextKind::Text | TextKind::Refusal if text.is_empty() => self.trailing_reasoning,
+            _ => TrailingReasoning::Absent,
+        };
+        let is_hidden = kind == TextKind::Reasoning && self.reasoning != ThinkingDisplay::Shown;
+        if self.size > MAX_BYTES || is_hidden {
             return;
         }
         let Some(stretches) = self.choices.get_mut(choice as usize) else { return };
@@ -148,178 +180,7 @@ impl DeliveredText {
             }
             choices.push(ChoiceMatcher::new(expected));
         }
-        Some(PrefixMatcher { includes_reasoning: self.includes_reasoning, choices })
-    }
-}
-
-#[derive(Debug)]
-struct ExpectedSegment {
-    kind: TextKind,
-    name: Option<EscapedText>,
-    starts_message: bool,
-    is_signed: bool,
-    text: String,
-}
-
-#[derive(Debug)]
-struct ChoiceMatcher {
-    expected: Vec<ExpectedSegment>,
-    /// Index of the segment under comparison, `None` before the first; `offset` is the number of its bytes that
-    /// matched.
-    current_segment: Option<usize>,
-    offset: usize,
-    /// True if all of the recorded text has been matched, so that later text is new to the client.
-    is_past_prefix: bool,
-    /// True if the next text of the second answer is the first one of a message behind another message.
-    starts_message: bool,
-}
-
-/// Matcher that removes the delivered text from the events of a second answer, which must begin with that text.
-#[derive(Debug)]
-pub(crate) struct PrefixMatcher {
-    includes_reasoning: bool,
-    choices: Vec<ChoiceMatcher>,
-}
-
-/// Error of an answer that differs from the delivered text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DivergenceError;
-
-impl PrefixMatcher {
-    /// Returns the part of the event that is new to the client; `None` if the client has all of it.
-    ///
-    /// # Errors
-    /// Returns an error if the answer differs from the delivered text, or finishes before the end of that text.
-    pub(crate) fn match_event(&mut self, event: AnswerEvent) -> Result<Option<AnswerEvent>, DivergenceError> {
-        if let (AnswerEvent::MessageStart { is_next, .. }, Some(matcher)) = (&event, self.choices.first_mut())
-        {
-            // The start of a message is new if all delivered text has been matched. Earlier starts are compared with
-            // those of the delivered messages when their text arrives.
-            let is_new = matcher.is_fully_matched();
-            matcher.starts_message = *is_next && !is_new;
-            return Ok(is_new.then_some(event));
-        }
-        let Some(matcher) = event.choice().and_then(|choice| self.choices.get_mut(choice as usize)) else {
-            return Ok(Some(event));
-        };
-        let Some((_, kind, _)) = event_text(&event) else {
-            // If the second answer finishes before the recorded text ends, it is a different answer.
-            return if matcher.is_fully_matched() { Ok(Some(event)) } else { Err(DivergenceError) };
-        };
-        if kind == TextKind::Reasoning && !self.includes_reasoning {
-            return Ok(Some(event));
-        }
-        if let AnswerEvent::ToolCallStart { name, .. } = &event {
-            let known = matcher.begin_segment(kind, Some(name), false)?;
-            return Ok((!known).then_some(event));
-        }
-        let text = match &event {
-            AnswerEvent::Reasoning { text, .. }
-            | AnswerEvent::Text { text, .. }
-            | AnswerEvent::Refusal { text, .. } => text,
-            AnswerEvent::ToolCallArguments { fragment, .. } => fragment,
-            _ => return Ok(Some(event)),
-        };
-        let rest = matcher.match_text(kind, &text.decoded())?;
-        Ok(match rest {
-            UnmatchedText::All => Some(event),
-            UnmatchedText::None if event.signature().is_some() && matcher.needs_signature() => {
-                Some(with_text(&event, ""))
-            }
-            UnmatchedText::None => None,
-            UnmatchedText::Some(rest) => Some(with_text(&event, &rest)),
-        })
-    }
-}
-
-enum UnmatchedText {
-    All,
-    None,
-    Some(String),
-}
-
-impl ChoiceMatcher {
-    const fn new(expected: Vec<ExpectedSegment>) -> Self {
-        Self { expected, current_segment: None, offset: 0, is_past_prefix: false, starts_message: false }
-    }
-
-    fn is_fully_matched(&self) -> bool {
-        self.is_past_prefix || (self.unmatched().is_empty() && self.next_segment() == self.expected.len())
-    }
-
-    /// Returns the unmatched part of the current segment.
-    fn unmatched(&self) -> &str {
-        self.current().and_then(|now| now.text.get(self.offset..)).unwrap_or_default()
-    }
-
-    fn next_segment(&self) -> usize {
-        self.current_segment.map_or(0, |now| now + 1)
-    }
-
-    fn current(&self) -> Option<&ExpectedSegment> {
-        self.current_segment.and_then(|now| self.expected.get(now))
-    }
-
-    /// Returns true if all of the recorded text has been matched, and the client still needs the signature of the
-    /// reasoning with which that text ends. The signature then counts as delivered.
-    fn needs_signature(&mut self) -> bool {
-        let is_at_end = self.is_fully_matched();
-        let last = self.current_segment.and_then(|now| self.expected.get_mut(now));
-        is_at_end && last.is_some_and(|last| !std::mem::replace(&mut last.is_signed, true))
-    }
-
-    /// Begins a segment. Returns true if the recorded text has it too, and false if it is new to the client.
-    fn begin_segment(
-        &mut self,
-        kind: TextKind,
-        name: Option<&EscapedText>,
-        starts_message: bool,
-    ) -> Result<bool, DivergenceError> {
-        if self.is_past_prefix {
-            return Ok(false);
-        }
-        if !self.unmatched().is_empty() {
-            return Err(DivergenceError);
-        }
-        let next = self.next_segment();
-        match self.expected.get(next) {
-            None => {
-                self.is_past_prefix = true;
-                Ok(false)
-            }
-            Some(expected)
-                if expected.kind == kind
-                    && expected.name.as_ref() == name
-                    && expected.starts_message == starts_message =>
-            {
-                self.current_segment = Some(next);
-                self.offset = 0;
-                Ok(true)
-            }
-            Some(_) => Err(DivergenceError),
-        }
-    }
-
-    fn match_text(&mut self, kind: TextKind, text: &str) -> Result<UnmatchedText, DivergenceError> {
-        let follows_message = self.current().is_some_and(|now| now.kind.is_message());
-        let starts_message = kind.is_message() && std::mem::take(&mut self.starts_message) && follows_message;
-        let goes_on = !starts_message && self.current().is_some_and(|now| now.kind == kind);
-        if self.is_past_prefix || !(goes_on || self.begin_segment(kind, None, starts_message)?) {
-            return Ok(UnmatchedText::All);
-        }
-        let due = self.unmatched();
-        if due.starts_with(text) {
-            self.offset += text.len();
-            return Ok(UnmatchedText::None);
-        }
-        let more = text.strip_prefix(due).ok_or(DivergenceError)?;
-        if self.next_segment() < self.expected.len() {
-            // The second answer continues a text at a position where the first answer began another segment.
-            return Err(DivergenceError);
-        }
-        let rest = if due.is_empty() { UnmatchedText::All } else { UnmatchedText::Some(more.to_owned()) };
-        self.is_past_prefix = true;
-        Ok(rest)
+        Some(PrefixMatcher::new(self.reasoning, self.trailing_reasoning, choices))
     }
 }
 

@@ -27,7 +27,7 @@ fn the_memory_of_the_record_is_bounded_however_the_text_alternates() {
     ];
     // The segments have two fragments each, or one fragment each, or the arguments of two calls alternate.
     for pattern in [&[0, 0, 1, 1][..], &[0, 1], &[2]] {
-        let mut delivered = DeliveredText::new(1, true);
+        let mut delivered = DeliveredText::new(1, ThinkingDisplay::Shown);
         let (mut most, mut count) = (0, 0_u32);
         for kind in pattern.iter().cycle().take(300_000) {
             delivered.record_event(&events[*kind](count));
@@ -51,7 +51,7 @@ fn the_memory_of_the_record_is_bounded_however_the_text_alternates() {
 #[test]
 fn one_text_is_recorded_up_to_the_maximum() {
     let text = EscapedText::new(&"a".repeat(1024));
-    let mut delivered = DeliveredText::new(1, true);
+    let mut delivered = DeliveredText::new(1, ThinkingDisplay::Shown);
     let event = AnswerEvent::Text { choice: 0, text, logprobs: None };
     for _ in 0..MAX_BYTES / 1024 - 1 {
         delivered.record_event(&event);

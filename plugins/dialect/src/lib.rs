@@ -31,6 +31,8 @@ mod answer_sections;
 mod answer_sections_tests;
 mod any_to_responses;
 mod body_builder;
+#[cfg(test)]
+mod break_position_tests;
 mod chat_to_chat;
 mod chat_to_messages;
 mod choices;
@@ -42,12 +44,15 @@ mod continuation_mark;
 mod continuation_tests;
 mod delivered;
 #[cfg(test)]
+mod equal_constraint_tests;
+#[cfg(test)]
 mod extra_member_tests;
 #[cfg(test)]
 mod finish_tests;
 mod json_cursor;
 mod messages_to_chat;
 mod messages_to_messages;
+mod output_constraint;
 mod output_limit;
 mod partial_json;
 mod pending_tool_calls;

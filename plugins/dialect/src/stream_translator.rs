@@ -22,8 +22,8 @@ use bytes::Bytes;
 use ends::FinishConfidence;
 use penstock_core::{
     AttemptTarget, DeliveredUsage, FinishReason, InferenceRequest, MeasuredEnergy, OutputBuffer,
-    ReportedUsage, StreamProgress, StreamTranslation, TokenUsage, UpstreamError, UpstreamErrorKind,
-    UsageBounds,
+    ReportedUsage, StreamProgress, StreamTranslation, ThinkingDisplay, TokenUsage, UpstreamError,
+    UpstreamErrorKind, UsageBounds,
 };
 
 /// Maximum initial capacity of the output buffer, in bytes.
@@ -53,6 +53,9 @@ pub struct StreamTranslator {
     repetition_filter: Option<RepetitionFilter>,
     /// True if a second provider continues the answer, so that the usage which it reports covers only its own part.
     is_continuation: bool,
+    /// True before the first text of a provider that continues the answer of a client that sees reasoning without its
+    /// text. Reasoning is then dropped, because its block would divide the delivered text.
+    drops_reasoning: bool,
     progress: StreamProgress,
     finished: Vec<bool>,
     finish_reason: Option<FinishReason>,
@@ -101,12 +104,13 @@ impl StreamTranslator {
         Self {
             decoder: decode::new_decoder(target.dialect, target.answer_id),
             constraints,
-            delivered: DeliveredText::new(n, writer.shows_reasoning()),
+            delivered: DeliveredText::new(n, writer.reasoning_display()),
             writer,
             message_start: None,
             prefix_matcher: None,
             repetition_filter: None,
             is_continuation: false,
+            drops_reasoning: false,
             progress: StreamProgress::Pending,
             finished: vec![false; n],
             finish_reason: None,
@@ -209,6 +213,12 @@ impl StreamTranslator {
         }
         self.attempt_bytes += event.generated_bytes();
         self.attempt_echo.add_event(&event);
+        if self.drops_reasoning && event.is_content() {
+            if matches!(event, AnswerEvent::Reasoning { .. }) {
+                return Ok(());
+            }
+            self.drops_reasoning = false;
+        }
         if let Some(comparison) = &mut self.prefix_matcher {
             return match comparison.match_event(event) {
                 Ok(Some(event)) => self.deliver_event(event),
@@ -261,7 +271,9 @@ impl StreamTranslator {
         let bytes = event.generated_bytes();
         self.output_bytes += bytes;
         self.echo.add_event(event);
-        if matches!(event, AnswerEvent::Reasoning { .. }) && !self.writer.shows_reasoning() {
+        if matches!(event, AnswerEvent::Reasoning { .. })
+            && self.writer.reasoning_display() != ThinkingDisplay::Shown
+        {
             self.hidden_bytes += bytes;
         }
         if let Some(size) = event.choice().and_then(|choice| self.choice_sizes.get_mut(choice as usize)) {
@@ -322,6 +334,11 @@ impl StreamTranslator {
             }
             result => result,
         }
+    }
+
+    /// Returns the number of content blocks that the writer has started.
+    pub(crate) fn started_blocks(&self) -> usize {
+        self.writer.started_blocks()
     }
 
     /// Returns true if the answer was cut because it exceeds the limit on its output.

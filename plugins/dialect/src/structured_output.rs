@@ -5,7 +5,9 @@
 //! constraint under that name, whichever name the client used.
 
 use crate::body_builder::BodyBuilder;
-use crate::constraint_conflicts::{self, several_constraints_error};
+use crate::output_constraint::{
+    GivenConstraint, OUTPUT_CONSTRAINTS, SelectedConstraint, constraint_path, has_no_effect, requested_value,
+};
 use crate::{json_cursor, parameters};
 use penstock_core::{ApiError, AttemptTarget, Dialect, InferenceRequest, OfferCapabilities};
 use penstock_json_scan::json;
@@ -72,6 +74,43 @@ pub(crate) fn replaces_response_format(target: &AttemptTarget<'_>) -> bool {
     SchemaName::for_target(target) != SchemaName::ResponseFormat
 }
 
+/// Returns true if a member must not be written, because the offer gets the response format in another member than
+/// `response_format`. The members are all constraints on the output: [`SelectedConstraint`] refuses those that differ
+/// from the response format.
+pub(crate) fn is_replaced_by_format(target: &AttemptTarget<'_>, name: &str) -> bool {
+    OUTPUT_CONSTRAINTS.contains(&name) && replaces_response_format(target)
+}
+
+/// Returns true if an offer accepts a constraint of a chat request, under the name that the client used or another one.
+pub(crate) fn accepts_constraint(abilities: &OfferCapabilities, given: &GivenConstraint<'_>) -> bool {
+    let lists = |name: &str| abilities.accepts_parameter(name);
+    let word = CONSTRAINTS.iter().find(|word| match &given.key {
+        Some(key) => word.key == *key,
+        None => word.legacy_name == given.member,
+    });
+    match word {
+        _ if given.is_format() => true,
+        Some(word) => {
+            let as_format = word.is_schema() && lists("response_format");
+            lists(word.legacy_name) || lists(STRUCTURED_OUTPUTS_MEMBER) || as_format
+        }
+        None if given.key.as_deref() == Some("json_object") && lists("response_format") => true,
+        None => lists(given.member),
+    }
+}
+
+/// Returns true if a messages provider accepts a constraint of a chat request: as the format of the answer, or under
+/// the name that the client used.
+pub(crate) fn messages_provider_accepts_constraint(
+    abilities: &OfferCapabilities,
+    given: &GivenConstraint<'_>,
+) -> bool {
+    match is_translated_constraint(given.member) {
+        true => accepts_constraint(&format_capabilities(abilities), given),
+        false => given.is_format() || abilities.accepts_parameter(given.member),
+    }
+}
+
 /// Writes a JSON schema in the member that the offer lists instead of `response_format`, after a comma. Without a
 /// schema, requests any object. Returns false, and writes nothing, if the caller must write `response_format`.
 pub(crate) fn write_schema(
@@ -123,20 +162,19 @@ struct ConstraintMembers<'a> {
 /// Writes the constraints of a chat request for a chat provider, each after a comma.
 ///
 /// # Errors
-/// Returns `Unsupported` for a constraint that the offer does not accept. If the offer gets the response format in
-/// another member, also for a constraint that differs from it. Returns `InvalidRequest` for an invalid schema.
+/// Returns `Unsupported` for a constraint that the offer does not accept, and `InvalidRequest` for an invalid schema.
 pub(crate) fn write_constraints(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
+    selected: &SelectedConstraint,
     out: &mut BodyBuilder<'_>,
 ) -> Result<(), ApiError> {
     if has_response_format(ask) && replaces_response_format(target) {
-        let schema = response_format_schema(ask);
-        constraint_conflicts::check_single_constraint(ask, schema, "response_format")?;
-        write_schema(schema, target, out);
+        let format = ask.member_value("response_format").unwrap_or_default();
+        write_schema(schema_of_format(format), target, out);
         return Ok(());
     }
-    let Some(constraints) = translate_constraints(ask, target.capabilities)? else { return Ok(()) };
+    let constraints = translate_constraints(ask, target.capabilities, selected)?;
     for (name, value) in &constraints.members {
         out.push_str(",\"");
         out.push_str(name);
@@ -171,10 +209,9 @@ pub(crate) fn write_constraints(
 pub(crate) fn engine_parameter_schema<'a>(
     ask: &'a InferenceRequest,
     abilities: &OfferCapabilities,
+    selected: &SelectedConstraint,
 ) -> Result<Option<Cow<'a, [u8]>>, ApiError> {
-    let only = accepts_json_schema(abilities).then(|| "response_format".into());
-    let only = OfferCapabilities { parameters: only.into_iter().collect(), ..OfferCapabilities::default() };
-    let Some(translated) = translate_constraints(ask, &only)? else { return Ok(None) };
+    let translated = translate_constraints(ask, &format_capabilities(abilities), selected)?;
     if translated.json_object && !abilities.accepts_parameter("response_format") {
         return Err(parameters::unsupported_error(&format!("{STRUCTURED_OUTPUTS_MEMBER}.json_object")));
     }
@@ -186,30 +223,29 @@ pub(crate) fn engine_parameter_schema<'a>(
 /// JSON schema that every object matches.
 pub(crate) const ANY_OBJECT_SCHEMA: &[u8] = br#"{"type":"object"}"#;
 
-/// Returns the constraints of a chat request under the names that an offer accepts; `None` if the request has no
-/// constraint that is translated (see [`is_translated_constraint`]).
+/// Returns the capabilities of an offer that gets each constraint as the format of the answer.
+fn format_capabilities(abilities: &OfferCapabilities) -> OfferCapabilities {
+    let only = accepts_json_schema(abilities).then(|| "response_format".into());
+    OfferCapabilities { parameters: only.into_iter().collect(), ..OfferCapabilities::default() }
+}
+
+/// Translates the constraints that the offer does not get from another member. All of them are equal.
 fn translate_constraints<'a>(
     ask: &'a InferenceRequest,
     abilities: &OfferCapabilities,
-) -> Result<Option<ConstraintMembers<'a>>, ApiError> {
-    let mut translated: Option<ConstraintMembers<'a>> = None;
+    selected: &SelectedConstraint,
+) -> Result<ConstraintMembers<'a>, ApiError> {
+    let mut translated = ConstraintMembers::default();
+    let requested = |name| requested_value(ask, name).filter(|_| !selected.is_redundant(name));
     for word in &CONSTRAINTS {
-        let Some(value) = requested_value(ask, word.legacy_name) else { continue };
-        let translated = translated.get_or_insert_default();
-        if abilities.accepts_parameter(word.legacy_name) {
-            word.add_to(&mut translated.members, word.legacy_name, value, word.legacy_name)?;
-        } else if abilities.accepts_parameter(STRUCTURED_OUTPUTS_MEMBER) {
-            word.add_to(&mut translated.structured_outputs, word.key, value, word.legacy_name)?;
-        } else {
-            translated.set_response_schema(ask, abilities, word, value, word.legacy_name)?;
-        }
+        let Some(value) = requested(word.legacy_name) else { continue };
+        translated.add(abilities, word, value, word.legacy_name)?;
     }
-    let Some(newer) = requested_value(ask, STRUCTURED_OUTPUTS_MEMBER) else { return Ok(translated) };
-    let constraints = translated.get_or_insert_default();
-    if abilities.accepts_parameter(STRUCTURED_OUTPUTS_MEMBER) && constraints.structured_outputs.is_empty() {
-        constraints.members.push((STRUCTURED_OUTPUTS_MEMBER, newer));
+    let Some(newer) = requested(STRUCTURED_OUTPUTS_MEMBER) else { return Ok(translated) };
+    if abilities.accepts_parameter(STRUCTURED_OUTPUTS_MEMBER) && translated.structured_outputs.is_empty() {
+        translated.members.push((STRUCTURED_OUTPUTS_MEMBER, newer));
     } else {
-        constraints.translate_structured_outputs(ask, abilities, newer)?;
+        translated.add_structured_outputs(abilities, newer)?;
     }
     Ok(translated)
 }
@@ -219,104 +255,58 @@ impl ConstraintName {
     fn is_schema(&self) -> bool {
         self.key == "json"
     }
-
-    /// Adds the constraint, given at `path`, to a list under the name `name`. A constraint that the request has twice
-    /// with the same value is added once, as it was written last.
-    ///
-    /// # Errors
-    /// Returns `Unsupported` with `path` if the list has another value of this name.
-    fn add_to<'a>(
-        &self,
-        list: &mut Vec<(&'static str, &'a [u8])>,
-        name: &'static str,
-        value: &'a [u8],
-        path: &str,
-    ) -> Result<(), ApiError> {
-        let is_same = match self.is_schema() {
-            true => constraint_conflicts::is_same_schema,
-            false => constraint_conflicts::is_same_value,
-        };
-        match list.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, earlier)) if !is_same(earlier, value) => return Err(several_constraints_error(path)),
-            // The next value is compared with this one, so that a long value is parsed at most twice.
-            Some((_, earlier)) => *earlier = value,
-            None => list.push((name, value)),
-        }
-        Ok(())
-    }
-}
-
-/// Returns the value of a member if it has an effect, and `None` otherwise.
-pub(crate) fn requested_value<'a>(ask: &'a InferenceRequest, name: &str) -> Option<&'a [u8]> {
-    let value = ask.member_value(name)?;
-    parameters::find_engine_parameter(name)?.has_effect(value).then_some(value)
 }
 
 impl<'a> ConstraintMembers<'a> {
-    /// Sets the schema to request with `response_format`. The request may have the same schema twice.
+    /// Adds a constraint, given at `path`, under the name that the offer accepts.
     ///
     /// # Errors
-    /// Returns `Unsupported` if the constraint is no schema, the request has another schema or response format, or the
-    /// offer does not accept `response_format`.
-    fn set_response_schema(
+    /// Returns `Unsupported` if the offer does not accept the constraint, and `InvalidRequest` for an invalid schema.
+    fn add(
         &mut self,
-        ask: &InferenceRequest,
         abilities: &OfferCapabilities,
         word: &ConstraintName,
         value: &'a [u8],
         path: &str,
     ) -> Result<(), ApiError> {
-        let takes_format = abilities.accepts_parameter("response_format") && !has_response_format(ask);
-        if !word.is_schema() || !takes_format {
+        if abilities.accepts_parameter(word.legacy_name) {
+            set_member(&mut self.members, word.legacy_name, value);
+        } else if abilities.accepts_parameter(STRUCTURED_OUTPUTS_MEMBER) {
+            set_member(&mut self.structured_outputs, word.key, value);
+        } else if word.is_schema() && abilities.accepts_parameter("response_format") {
+            self.response_schema = Some(parse_schema(value, path)?);
+        } else {
             return Err(parameters::unsupported_error(path));
         }
-        let schema = parse_schema(value, path)?;
-        let differs = |earlier: &Cow<'_, [u8]>| !constraint_conflicts::is_same_value(earlier, &schema);
-        if self.response_schema.as_ref().is_some_and(differs) {
-            return Err(several_constraints_error(path));
-        }
-        self.response_schema = Some(schema);
         Ok(())
     }
 
-    /// Translates each member of `structured_outputs` separately. Called if the offer does not accept
-    /// `structured_outputs`, or if the request also has older members.
-    fn translate_structured_outputs(
+    /// Adds each constraint of `structured_outputs`. Called if the offer does not accept `structured_outputs`, or gets
+    /// an equal constraint in it.
+    fn add_structured_outputs(
         &mut self,
-        ask: &InferenceRequest,
         abilities: &OfferCapabilities,
         newer: &'a [u8],
     ) -> Result<(), ApiError> {
-        for (key, value) in json_cursor::members(newer) {
-            if constraint_conflicts::has_no_effect(&key, value) {
-                continue;
-            }
-            let plain =
-                key.len() <= 40 && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-            let path = if plain {
-                format!("{STRUCTURED_OUTPUTS_MEMBER}.{key}")
-            } else {
-                STRUCTURED_OUTPUTS_MEMBER.to_owned()
-            };
-            let word = CONSTRAINTS.iter().find(|word| word.key == key);
-            match word {
-                Some(word) if abilities.accepts_parameter(STRUCTURED_OUTPUTS_MEMBER) => {
-                    word.add_to(&mut self.structured_outputs, word.key, value, &path)?;
-                }
-                Some(word) if abilities.accepts_parameter(word.legacy_name) => {
-                    word.add_to(&mut self.members, word.legacy_name, value, &path)?;
-                }
-                Some(word) => self.set_response_schema(ask, abilities, word, value, &path)?,
-                None if key == "json_object"
-                    && !has_response_format(ask)
-                    && abilities.accepts_parameter("response_format") =>
-                {
+        for (key, value) in json_cursor::members(newer).filter(|(key, value)| !has_no_effect(key, value)) {
+            let path = || constraint_path(STRUCTURED_OUTPUTS_MEMBER, &key);
+            match CONSTRAINTS.iter().find(|word| word.key == key) {
+                Some(word) => self.add(abilities, word, value, &path())?,
+                None if key == "json_object" && abilities.accepts_parameter("response_format") => {
                     self.json_object = true;
                 }
-                None => return Err(parameters::unsupported_error(&path)),
+                None => return Err(parameters::unsupported_error(&path())),
             }
         }
         Ok(())
+    }
+}
+
+/// Sets a member of a list. The values of one name are equal, so that the last one is written.
+fn set_member<'a>(list: &mut Vec<(&'static str, &'a [u8])>, name: &'static str, value: &'a [u8]) {
+    match list.iter_mut().find(|(known, _)| *known == name) {
+        Some((_, earlier)) => *earlier = value,
+        None => list.push((name, value)),
     }
 }
 
@@ -327,10 +317,9 @@ pub(crate) fn has_response_format(ask: &InferenceRequest) -> bool {
     kind.is_some_and(|kind| !json::json_string_equals(kind, "text"))
 }
 
-/// Returns the schema inside `response_format`, from its member `json_schema` or from its member `schema`, which some
+/// Returns the schema inside a `response_format`, from its member `json_schema` or from its member `schema`, which some
 /// engines accept with the type `json_object`. `None` if any object is allowed.
-fn response_format_schema(ask: &InferenceRequest) -> Option<&[u8]> {
-    let format = ask.member_value("response_format")?;
+pub(crate) fn schema_of_format(format: &[u8]) -> Option<&[u8]> {
     let named = json_cursor::member_value(format, "json_schema");
     let schema = named.and_then(|named| json_cursor::member_value(named, "schema"));
     let schema = schema.or_else(|| json_cursor::member_value(format, "schema"));

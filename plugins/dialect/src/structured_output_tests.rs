@@ -5,7 +5,7 @@
 use crate::{find_translator, test_support};
 use penstock_core::*;
 use penstock_json_scan::json;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 const A: &str = r#"{"type":"object"}"#;
 const B: &str = r#"{"type":"array"}"#;
@@ -69,11 +69,7 @@ fn a_constraint_with_two_values_is_refused_under_whichever_name_the_offer_takes_
         ] {
             for parameters in [&["structured_outputs"][..], &[legacy], &["response_format"]] {
                 let refusal = refusal(Dialect::Chat, Dialect::Chat, &members, parameters);
-                let path = match (key, parameters) {
-                    ("json", _) | (_, ["structured_outputs"]) => format!("structured_outputs.{key}"),
-                    (_, [listed]) if *listed == legacy => format!("structured_outputs.{key}"),
-                    _ => legacy.to_owned(),
-                };
+                let path = format!("structured_outputs.{key}");
                 assert_eq!(refusal, (ErrorCode::Unsupported, path), "{members} {parameters:?}");
             }
         }
@@ -98,21 +94,6 @@ fn a_constraint_that_is_given_twice_with_one_value_is_written_once() {
         let (_, body) = sent(Dialect::Chat, Dialect::Messages, &members, &["response_format"]).unwrap();
         assert_eq!(body["output_config"]["format"]["schema"], schema);
     }
-}
-
-#[test]
-fn an_older_member_beside_another_constraint_is_joined_with_it() {
-    let members = format!(r#""guided_json":{A},"structured_outputs":{{"regex":"a"}}"#);
-    let (_, body) = sent(Dialect::Chat, Dialect::Chat, &members, &["structured_outputs"]).unwrap();
-    assert_eq!(body["structured_outputs"], json!({"json": {"type": "object"}, "regex": "a"}));
-    // The offer takes both names, so that each member goes out as it came.
-    let members = format!(r#""guided_json":{A},"structured_outputs":{{"json":{B}}}"#);
-    let both = ["guided_json", "structured_outputs"];
-    let (_, body) = sent(Dialect::Chat, Dialect::Chat, &members, &both).unwrap();
-    assert_eq!(
-        (&body["guided_json"]["type"], &body["structured_outputs"]["json"]["type"]),
-        (&json!("object"), &json!("array"))
-    );
 }
 
 #[test]
@@ -192,7 +173,6 @@ fn a_replaced_format_is_refused_beside_any_other_constraint() {
     }
 }
 
-/// Returns the name of a member, given as JSON text.
 #[test]
 fn a_constraint_equal_to_a_replaced_format_is_accepted_and_written_once() {
     let schema: Value = serde_json::from_str(A).unwrap();
@@ -287,7 +267,7 @@ fn long_schemas_are_equal_only_if_their_bytes_are() {
 
 #[test]
 fn every_output_constraint_is_an_engine_parameter_that_constrains() {
-    for name in crate::constraint_conflicts::OUTPUT_CONSTRAINTS {
+    for name in crate::output_constraint::OUTPUT_CONSTRAINTS {
         assert!(crate::parameters::is_constraint_error(&ApiError::unsupported(name, "")), "{name}");
     }
 }

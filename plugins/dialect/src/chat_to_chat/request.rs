@@ -4,10 +4,9 @@
 
 use super::messages;
 use crate::body_builder::BodyBuilder;
+use crate::output_constraint::SelectedConstraint;
 use crate::reasoning_effort::ReasoningEffort;
-use crate::{
-    constraint_conflicts, json_cursor, parameters, reasoning_switch, response_constraints, structured_output,
-};
+use crate::{json_cursor, parameters, reasoning_switch, response_constraints, structured_output};
 use bytes::Bytes;
 use penstock_core::{AdjustableMember, ApiError, AttemptTarget, BodyMember, InferenceRequest};
 use penstock_json_scan::json;
@@ -47,18 +46,21 @@ pub(super) fn build_request(
         let sentence = format!("With `logprobs` this model takes at most {most} stop sequences.");
         return Err(ApiError::unsupported("stop", sentence));
     }
+    let selected = SelectedConstraint::new(ask, |given| {
+        structured_output::accepts_constraint(target.capabilities, given)
+    })?;
     let effort = ReasoningEffort::from_chat_request(ask);
     let mut out = BodyBuilder::with_source(&ask.body);
     out.push_str(r#"{"model":"#);
     out.push_json_string(target.model);
     messages::write_messages(ask, target, delivered, &mut out)?;
     for field in &ask.members.0 {
-        if should_forward(ask, target, effort, field)? {
+        if !selected.is_redundant(&field.name) && should_forward(ask, target, effort, field)? {
             out.push_byte(b',');
             write_edited_member(ask, field, &mut out);
         }
     }
-    structured_output::write_constraints(ask, target, &mut out)?;
+    structured_output::write_constraints(ask, target, &selected, &mut out)?;
     write_limits(ask, target, &mut out);
     reasoning_switch::write_reasoning_parameters(ask, target, effort, &mut out);
     write_preset(ask, target, effort, &mut out);
@@ -104,9 +106,7 @@ fn should_forward(
         let is_replaced = || is_plain_text(value) || structured_output::replaces_response_format(target);
         return Ok(name != "response_format" || !is_replaced());
     }
-    if constraint_conflicts::is_replaced_by_format(target, name)
-        && structured_output::has_response_format(ask)
-    {
+    if structured_output::is_replaced_by_format(target, name) && structured_output::has_response_format(ask) {
         return Ok(false);
     }
     if FORWARDED_BY_DEFAULT.contains(&name) {

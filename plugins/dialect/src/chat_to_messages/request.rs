@@ -6,6 +6,7 @@ use super::tools::write_tools;
 use crate::body_builder::BodyBuilder;
 use crate::event::EscapedText;
 use crate::json_cursor;
+use crate::output_constraint::SelectedConstraint;
 use crate::reasoning_effort::ReasoningEffort;
 use crate::{parameters, response_constraints, structured_output};
 use bytes::Bytes;
@@ -35,6 +36,9 @@ pub(super) fn build_request(
     if delivered.is_some() && target.continuation_method().is_none() {
         return Err(ApiError::unsupported("messages", "This provider does not continue an answer."));
     }
+    let selected = SelectedConstraint::new(ask, |given| {
+        structured_output::messages_provider_accepts_constraint(target.capabilities, given)
+    })?;
     let mut turns = MessagesConversation::parse(ask.member_value("messages").unwrap_or_default(), target)?;
     if let Some(delivered) = delivered {
         turns.append_delivered_text(delivered);
@@ -48,8 +52,8 @@ pub(super) fn build_request(
     out.push_integer(target.max_tokens.or(ask.max_tokens).unwrap_or(DEFAULT_MAX_TOKENS));
     write_tools(ask, target, &mut out)?;
     write_sampling(ask, target, &mut out);
-    write_engine_parameters(ask, target, &mut out)?;
-    write_output_config(ask, target, &mut out)?;
+    write_engine_parameters(ask, target, &selected, &mut out)?;
+    write_output_config(ask, target, &selected, &mut out)?;
     if ask.stream {
         out.push_str(r#","stream":true"#);
     }
@@ -137,12 +141,15 @@ pub(crate) fn write_object_schema(schema: &[u8], out: &mut BodyBuilder<'_>) {
 fn write_engine_parameters(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
+    selected: &SelectedConstraint,
     out: &mut BodyBuilder<'_>,
 ) -> Result<(), ApiError> {
     for field in &ask.members.0 {
         let name = &*field.name;
         let Some(value) = ask.member_value(name).filter(|_| {
-            !structured_output::is_translated_constraint(name) && !SAMPLING_MEMBERS.contains(&name)
+            !structured_output::is_translated_constraint(name)
+                && !SAMPLING_MEMBERS.contains(&name)
+                && !selected.is_redundant(name)
         }) else {
             continue;
         };
@@ -187,11 +194,12 @@ fn write_sampling(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut 
 fn response_schema<'a>(
     ask: &'a InferenceRequest,
     target: &AttemptTarget<'_>,
+    selected: &SelectedConstraint,
 ) -> Result<Option<Cow<'a, [u8]>>, ApiError> {
     let format = ask.member_value("response_format").unwrap_or_default();
     let kind =
         json_cursor::member_value(format, "type").and_then(json_cursor::parse_string).unwrap_or_default();
-    let engines = structured_output::engine_parameter_schema(ask, target.capabilities)?;
+    let engines = structured_output::engine_parameter_schema(ask, target.capabilities, selected)?;
     match &*kind {
         "" | "text" => Ok(engines),
         "json_object" => {
@@ -241,9 +249,10 @@ fn effective_effort(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> Reaso
 fn write_output_config(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
+    selected: &SelectedConstraint,
     out: &mut BodyBuilder<'_>,
 ) -> Result<(), ApiError> {
-    let schema = response_schema(ask, target)?;
+    let schema = response_schema(ask, target, selected)?;
     let effort = effective_effort(ask, target);
     let level = effort.level.filter(|_| effort.enabled != Some(false));
     if effort.enabled == Some(false) {

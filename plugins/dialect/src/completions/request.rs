@@ -2,6 +2,7 @@
 //! chat.
 
 use crate::body_builder::BodyBuilder;
+use crate::output_constraint::SelectedConstraint;
 use crate::{json_cursor, parameters, response_constraints};
 use bytes::Bytes;
 use penstock_core::{
@@ -131,11 +132,12 @@ fn start<'a>(ask: &'a InferenceRequest, target: &AttemptTarget<'_>) -> Result<Bo
         let sentence = format!("With `logprobs` this model takes at most {most} stop sequences.");
         return Err(ApiError::unsupported("stop", sentence));
     }
+    let selected = SelectedConstraint::new(ask, |given| target.capabilities.accepts_parameter(given.member))?;
     let mut out = BodyBuilder::with_source(&ask.body);
     out.push_str("{\"model\":");
     out.push_json_string(target.model);
     for field in &ask.members.0 {
-        if should_forward(ask, target, field)? {
+        if !selected.is_redundant(&field.name) && should_forward(ask, target, field)? {
             out.push_byte(b',');
             out.push_source(ask.body.get(field.member_range.clone()).unwrap_or_default());
         }

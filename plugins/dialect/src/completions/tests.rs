@@ -311,3 +311,27 @@ fn an_echo_is_not_counted_as_output() {
     let claimed = plain(json!({"prompt_tokens": 9, "completion_tokens": 67}));
     assert_eq!((claimed.output, claimed.source), (1, UsageSource::Overstated));
 }
+
+#[test]
+fn equal_constraints_are_sent_once_and_different_ones_refused() {
+    let schema = |kind: &str| json!({"type": kind, "title": "zebra"});
+    let body = |other: Value| {
+        let format = json!({"type": "json_schema", "json_schema": {"name": "n", "schema": schema("object")}});
+        json!({"model": "m", "prompt": "Hi", "response_format": format, "guided_json": other})
+    };
+    for has_endpoint in [true, false] {
+        for parameters in [&["response_format"][..], &["guided_json"], &["response_format", "guided_json"]] {
+            let abilities = OfferCapabilities {
+                parameters: parameters.iter().map(|name| (*name).into()).collect(),
+                ..abilities(has_endpoint)
+            };
+            let build = |other| {
+                completion_translator(has_endpoint).build_request(&request(&body(other)), &target(&abilities))
+            };
+            let equal = String::from_utf8(build(schema("object")).unwrap().concat()).unwrap();
+            assert_eq!(equal.matches("zebra").count(), 1, "{parameters:?}: {equal}");
+            let error = build(schema("array")).unwrap_err();
+            assert!(error.message.contains("`response_format` and `guided_json`"), "{error:?}");
+        }
+    }
+}

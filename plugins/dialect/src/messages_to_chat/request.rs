@@ -8,8 +8,9 @@ use super::{ids, serialize};
 use crate::body_builder::BodyBuilder;
 use crate::continuation_mark::ContinuationMark;
 use crate::json_cursor::{self, JsonCursor};
+use crate::output_constraint::SelectedConstraint;
 use crate::reasoning_effort::ReasoningEffort;
-use crate::{constraint_conflicts, parameters, reasoning_switch, response_constraints, structured_output};
+use crate::{parameters, reasoning_switch, response_constraints, structured_output};
 use bytes::Bytes;
 use penstock_core::{AdjustableMember, ApiError, AttemptTarget, InferenceRequest};
 
@@ -27,6 +28,7 @@ pub(super) fn build_request(
     {
         return Err(ApiError::unsupported("mcp_servers", "The gateway does not call MCP servers."));
     }
+    let selected = SelectedConstraint::of_messages_request(ask, target)?;
     let mut out = BodyBuilder::with_source(&ask.body);
     out.push_str(r#"{"model":"#);
     out.push_json_string(target.model);
@@ -45,7 +47,7 @@ pub(super) fn build_request(
     }
     let effort = ReasoningEffort::from_messages_request(ask);
     write_sampling(ask, target, effort, &mut out);
-    write_engine_parameters(ask, target, effort, &mut out)?;
+    write_engine_parameters(ask, target, effort, &selected, &mut out)?;
     write_stop(ask, target, &mut out);
     write_response_format(ask, target, &mut out)?;
     reasoning_switch::write_reasoning_parameters(ask, target, effort, &mut out);
@@ -214,13 +216,15 @@ fn write_engine_parameters(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
     effort: ReasoningEffort,
+    selected: &SelectedConstraint,
     out: &mut BodyBuilder<'_>,
 ) -> Result<(), ApiError> {
     let has_format = requested_format(ask).is_some();
     for field in &ask.members.0 {
         let name = &*field.name;
         let is_written = name == "top_k"
-            || (has_format && constraint_conflicts::is_replaced_by_format(target, name))
+            || selected.is_redundant(name)
+            || (has_format && structured_output::is_replaced_by_format(target, name))
             || reasoning_switch::is_replaced_by_switch(target, effort, name);
         let Some(value) = ask.member_value(name).filter(|_| !is_written) else { continue };
         if parameters::should_forward(target.capabilities, name, value)? {
@@ -270,9 +274,6 @@ fn write_response_format(
     let kind =
         json_cursor::member_value(format, "type").and_then(json_cursor::parse_string).unwrap_or_default();
     let schema = json_cursor::member_value(format, "schema").filter(|schema| json_cursor::is_object(schema));
-    if structured_output::replaces_response_format(target) {
-        constraint_conflicts::check_single_constraint(ask, schema, at)?;
-    }
     match (&*kind, schema) {
         ("json_schema", Some(schema)) if structured_output::write_schema(Some(schema), target, out) => Ok(()),
         ("json_schema", Some(schema)) => {

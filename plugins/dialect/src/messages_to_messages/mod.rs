@@ -9,6 +9,8 @@ mod content;
 mod conversation;
 mod document_patches;
 mod hidden_thinking;
+#[cfg(test)]
+mod odd_block_tests;
 mod passthrough;
 mod repair;
 #[cfg(test)]

@@ -4,9 +4,11 @@
 //! Thinking that the client did not request is removed. A shadow translator reads the same stream: it tracks the
 //! progress, counts the output, and writes the same answer to a buffer that is discarded, so that its state is right if
 //! another provider must continue the answer. Signatures and events that open and close blocks are held until the next
-//! content, so that the client and the shadow translator always have the same block open.
+//! content, so that the client and the shadow translator always have the same block open. After blocks that the shadow
+//! translator numbers in another way, no other provider can continue the answer.
 
 mod block_positions;
+mod client_blocks;
 mod translation;
 
 use super::hidden_thinking::{HiddenBlocks, is_empty_delta, is_thinking_block, is_thinking_delta};
@@ -20,6 +22,7 @@ use crate::stream_translator::StreamTranslator;
 use crate::write::messages::{self, MessagesStreamWriter, WriterOptions};
 use block_positions::BlockPositions;
 use bytes::Bytes;
+use client_blocks::ClientBlocks;
 use penstock_core::{
     AttemptTarget, FinishReason, InferenceRequest, OutputBuffer, StreamProgress, StreamTranslation,
     ThinkingDisplay, TokenUsage, UpstreamError, UpstreamErrorKind, UsageSource,
@@ -64,14 +67,8 @@ pub(super) struct StreamPassthrough {
     unsigned_block: Option<usize>,
     /// Data of the `message_delta` that ends the message.
     message_delta: Option<Bytes>,
-    /// Number of blocks that the client receives.
-    block_count: usize,
-    /// True if the block that started last is a text block.
-    is_after_text: bool,
-    /// True if the block that started last has had no content so far.
-    is_block_empty: bool,
-    /// True if blocks were forwarded that the shadow translator does not write, or numbers in another way.
-    has_foreign_events: bool,
+    /// Blocks that the client receives.
+    client_blocks: ClientBlocks,
 }
 
 impl StreamPassthrough {
@@ -97,10 +94,7 @@ impl StreamPassthrough {
             call_ids: ToolCallIds::default(),
             unsigned_block: None,
             message_delta: None,
-            block_count: 0,
-            is_after_text: false,
-            is_block_empty: false,
-            has_foreign_events: false,
+            client_blocks: ClientBlocks::default(),
         }
     }
 
@@ -179,9 +173,8 @@ impl StreamPassthrough {
     /// Ends an answer that exceeds its limit. The shadow translator has cut the event: `shadow` is its output for the
     /// event, and it writes the end of the answer too.
     fn end_cut_answer(&mut self, shadow: OutputBuffer, out: &mut OutputBuffer) -> Result<(), UpstreamError> {
-        if self.has_foreign_events {
-            // The blocks of the shadow translator have other indices than those of the client. So the shadow
-            // translator cannot write the end of the answer.
+        if self.client_blocks.differ_from_shadow() {
+            // The shadow translator cannot write the end of the answer, because its blocks have other indices.
             return Err(UpstreamError::invalid_model_output());
         }
         self.is_rescued = true;
@@ -214,7 +207,6 @@ impl StreamPassthrough {
             // The shadow translator opens no block for an empty delta, so it is not forwarded.
             "content_block_delta" if is_empty_delta(seen.delta.unwrap_or_default()) => {}
             "content_block_delta" => {
-                self.is_block_empty = false;
                 self.record_delta(seen);
                 let is_signature = seen.delta.is_some_and(is_signature_delta);
                 if is_signature {
@@ -241,19 +233,6 @@ impl StreamPassthrough {
         Ok(())
     }
 
-    /// Records a started block, to detect blocks that the shadow translator does not write or numbers in another way.
-    fn record_block_start(&mut self, kind: &str, speaks: bool) {
-        // The shadow translator does not count an empty block, so its next index would differ.
-        self.has_foreign_events |= self.is_block_empty;
-        self.is_block_empty = kind != "tool_use" && !speaks;
-        // The shadow translator writes only blocks of these three types, and merges two consecutive text blocks into
-        // one.
-        self.has_foreign_events |= !matches!(kind, "text" | "thinking" | "tool_use");
-        self.has_foreign_events |= kind == "text" && self.is_after_text;
-        self.is_after_text = kind == "text";
-        self.block_count += 1;
-    }
-
     /// Returns the `message_start` event with the model name that the client used.
     fn make_message_start(&self, data: &Bytes, message: Option<&[u8]>) -> Result<Bytes, UpstreamError> {
         let known = self.observer.usage().filter(|usage| usage.input > 0).unwrap_or(self.initial_usage);
@@ -272,7 +251,7 @@ impl StreamPassthrough {
         }
         let kind =
             json_cursor::member_value(block, "type").and_then(json_cursor::parse_string).unwrap_or_default();
-        self.record_block_start(&kind, repair::early_text(block).is_some());
+        self.client_blocks.record_start();
         let start = repair::repair_block_start(data, seen, self.thinking, (&mut self.call_ids, &self.id));
         self.early_inputs.extend(seen.index.zip(start.early_input));
         let sealed = json_cursor::member_value(block, "signature")
@@ -292,7 +271,7 @@ impl StreamPassthrough {
                 &repair::make_text_delta(index, name, &words),
             ));
         }
-        if !self.is_block_empty {
+        if kind == "tool_use" || repair::early_text(block).is_some() {
             // The start event has content itself, so the shadow translator has opened the block.
             self.flush_held(out);
         }
@@ -325,11 +304,14 @@ impl StreamPassthrough {
             "content_block_stop",
             &self.hidden_blocks.with_client_index(data, Some(index)),
         ));
+        self.client_blocks.record_stop();
     }
 
+    /// Sends the held events, after the shadow translator has written the same content.
     fn flush_held(&mut self, out: &mut OutputBuffer) {
         if self.observer.progress() > StreamProgress::Pending {
             out.0.append(&mut self.held_events.0);
+            self.client_blocks.record_flush(self.observer.started_blocks());
         }
     }
 
@@ -338,7 +320,7 @@ impl StreamPassthrough {
         out.0.extend(self.held_message_start.take());
         out.0.append(&mut self.held_events.0);
         let mut end = Vec::with_capacity(512 + objects.len());
-        if self.block_count == 0 {
+        if self.client_blocks.is_empty() {
             messages::write_empty_block(&mut end);
         }
         let last = self.message_delta.take().unwrap_or_default();

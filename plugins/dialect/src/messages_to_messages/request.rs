@@ -4,6 +4,7 @@
 use super::content::split_around;
 use super::conversation::{self, RewrittenConversation};
 use crate::body_builder::BodyBuilder;
+use crate::output_constraint::SelectedConstraint;
 use crate::{chat_to_messages, json_cursor, parameters, reasoning_effort, response_constraints};
 use bytes::Bytes;
 use penstock_core::{AdjustableMember, ApiError, AttemptTarget, InferenceRequest};
@@ -46,8 +47,9 @@ pub(super) fn build_request(
     if delivered.is_some() && target.continuation_method().is_none() {
         return Err(ApiError::unsupported("messages", "This provider does not continue an answer."));
     }
+    let selected = SelectedConstraint::of_messages_request(ask, target)?;
     let rewritten = RewrittenConversation::from_request(ask, target);
-    let engine = engine_parameters(ask, target)?;
+    let engine = engine_parameters(ask, target, &selected)?;
     let mut out = BodyBuilder::with_source(&ask.body);
     out.push_str(r#"{"model":"#);
     out.push_json_string(target.model);
@@ -57,8 +59,8 @@ pub(super) fn build_request(
     for field in &ask.members.0 {
         let name = &*field.name;
         let is_rewritten = rewritten.is_some() && matches!(name, "system" | "messages");
-        let Some(value) =
-            ask.member_value(name).filter(|_| !is_rewritten && should_forward(ask, target, name))
+        let is_written = is_rewritten || selected.is_redundant(name);
+        let Some(value) = ask.member_value(name).filter(|_| !is_written && should_forward(ask, target, name))
         else {
             continue;
         };
@@ -127,13 +129,13 @@ fn should_forward(ask: &InferenceRequest, target: &AttemptTarget<'_>, name: &str
 fn engine_parameters<'a>(
     ask: &'a InferenceRequest,
     target: &AttemptTarget<'_>,
+    selected: &SelectedConstraint,
 ) -> Result<Vec<(&'a str, &'a [u8])>, ApiError> {
     let mut passed = Vec::new();
     for field in &ask.members.0 {
         let name = &*field.name;
-        let Some(value) = ask.member_value(name).filter(|_| !FORWARDED_MEMBERS.contains(&name)) else {
-            continue;
-        };
+        let is_written = FORWARDED_MEMBERS.contains(&name) || selected.is_redundant(name);
+        let Some(value) = ask.member_value(name).filter(|_| !is_written) else { continue };
         if parameters::should_forward(target.capabilities, name, value)? {
             passed.push((name, value));
         }

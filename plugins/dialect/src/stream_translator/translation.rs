@@ -8,7 +8,7 @@ use crate::{choices, decode};
 use bytes::Bytes;
 use penstock_core::{
     ApiError, AttemptTarget, DeliveredUsage, FinishReason, MeasuredEnergy, OfferObservation, OutputBuffer,
-    RescueMode, StreamProgress, StreamTranslation, TokenUsage, UpstreamError,
+    RescueMode, StreamProgress, StreamTranslation, ThinkingDisplay, TokenUsage, UpstreamError,
 };
 
 impl StreamTranslation for StreamTranslator {
@@ -171,6 +171,8 @@ impl StreamTranslation for StreamTranslator {
         };
         (self.message_start, self.prefix_matcher) = (None, comparison);
         self.is_continuation = how == RescueMode::Continue;
+        self.drops_reasoning =
+            self.is_continuation && self.writer.reasoning_display() == ThinkingDisplay::Omitted;
         self.decoder = decode::new_decoder(target.dialect, target.answer_id);
         self.constraints.restart(target);
         self.limits.restart(target);

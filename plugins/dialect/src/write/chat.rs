@@ -13,7 +13,7 @@ pub use buffered::{write_buffered, write_completion};
 use super::ResponseIdentity;
 use crate::event::{AnswerEvent, EscapedText};
 pub(crate) use common_members::{finish_reason_name, write_integer, write_penstock_objects, write_usage};
-use penstock_core::{ApiError, ChoiceSelection, FinishReason, TokenUsage};
+use penstock_core::{ApiError, ChoiceSelection, FinishReason, ThinkingDisplay, TokenUsage};
 use penstock_http_wire::error;
 
 /// Writer of one streamed answer in the chat dialect.
@@ -189,8 +189,8 @@ impl super::DialectWriter for ChatStreamWriter {
         }
     }
 
-    fn shows_reasoning(&self) -> bool {
-        !self.hides_reasoning
+    fn reasoning_display(&self) -> ThinkingDisplay {
+        if self.hides_reasoning { ThinkingDisplay::Off } else { ThinkingDisplay::Shown }
     }
 
     fn write_end(&mut self, usage: &TokenUsage, objects: &[u8], out: &mut Vec<u8>) {

@@ -6,7 +6,7 @@ use crate::answer::{AnswerChoice, DecodedAnswer};
 use crate::event::AnswerEvent;
 use crate::json_cursor;
 use bytes::Bytes;
-use penstock_core::{ApiError, BufferedResponse, FinishReason, TokenUsage, WorkDone};
+use penstock_core::{ApiError, BufferedResponse, FinishReason, ThinkingDisplay, TokenUsage, WorkDone};
 use penstock_http_wire::error;
 use penstock_json_scan::json;
 
@@ -162,8 +162,8 @@ impl super::DialectWriter for CompletionStreamWriter {
         }
     }
 
-    fn shows_reasoning(&self) -> bool {
-        false
+    fn reasoning_display(&self) -> ThinkingDisplay {
+        ThinkingDisplay::Off
     }
 
     fn write_end(&mut self, usage: &TokenUsage, objects: &[u8], out: &mut Vec<u8>) {

@@ -271,8 +271,12 @@ impl super::DialectWriter for MessagesStreamWriter {
         }
     }
 
-    fn shows_reasoning(&self) -> bool {
-        self.options.thinking == ThinkingDisplay::Shown
+    fn reasoning_display(&self) -> ThinkingDisplay {
+        self.options.thinking
+    }
+
+    fn started_blocks(&self) -> usize {
+        self.next_index as usize
     }
 
     fn has_invalid_output(&self) -> bool {

@@ -6,7 +6,7 @@ pub mod messages;
 pub mod responses;
 
 use crate::event::AnswerEvent;
-use penstock_core::{ApiError, AttemptTarget, ErrorCode, FinishReason, TokenUsage};
+use penstock_core::{ApiError, AttemptTarget, ErrorCode, FinishReason, ThinkingDisplay, TokenUsage};
 
 /// Id, model name and creation time of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,13 +48,18 @@ pub trait DialectWriter: Send {
     /// written.
     fn record_separate_choice_finish(&mut self, _choice: u32, _finish: FinishReason) {}
 
-    /// Returns true if the client sees [`AnswerEvent::Reasoning`]; a rescue compares only visible text.
-    fn shows_reasoning(&self) -> bool;
+    /// Returns the part of [`AnswerEvent::Reasoning`] that the client sees. A rescue compares only visible text.
+    fn reasoning_display(&self) -> ThinkingDisplay;
 
     /// Returns true if an answer of this dialect consists of messages, so that [`AnswerEvent::MessageStart`] is
     /// written. For other dialects it becomes a blank line.
     fn has_message_boundaries(&self) -> bool {
         false
+    }
+
+    /// Returns the number of content blocks that were started in the output; 0 for dialects without content blocks.
+    fn started_blocks(&self) -> usize {
+        0
     }
 
     /// Returns true if the dialect cannot express the answer, because the model wrote invalid tool arguments. Called

@@ -129,3 +129,16 @@ fn members_of_chat_are_passed_and_those_of_the_dialect_take_precedence() {
     }
     assert_eq!(ask.filters.unwrap().countries.len(), 1);
 }
+
+#[test]
+fn the_last_message_is_continued_as_on_chat_completions() {
+    let body = |role: &str| {
+        let (input, text) = (r#"{"role":"user","content":"a"}"#, "b");
+        with(&format!(
+            r#""continue_final_message":true,"input":[{input},{{"role":"{role}","content":"{text}"}}]"#
+        ))
+    };
+    assert!(accepted(&body("assistant")).required.prefill);
+    let refusal = ask_responses(&body("user")).unwrap_err();
+    assert_eq!(refusal.param.as_deref(), Some("continue_final_message"));
+}

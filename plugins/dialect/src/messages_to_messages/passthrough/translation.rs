@@ -115,11 +115,15 @@ impl StreamTranslation for StreamPassthrough {
     }
 
     fn delivered_text(&mut self) -> Option<String> {
-        if self.has_foreign_events && !self.is_rescued { None } else { self.observer.delivered_text() }
+        if self.client_blocks.differ_from_shadow() && !self.is_rescued {
+            None
+        } else {
+            self.observer.delivered_text()
+        }
     }
 
     fn start_rescue(&mut self, target: &AttemptTarget<'_>, how: RescueMode) -> bool {
-        if self.has_foreign_events && !self.is_rescued {
+        if self.client_blocks.differ_from_shadow() && !self.is_rescued {
             return false;
         }
         let taken = self.observer.start_rescue(target, how);

@@ -22,7 +22,9 @@ use crate::write::ResponseIdentity;
 use call::CallState;
 use frame::{EVENT_END, EventSequence, ResponseMembers, ResponseStatus};
 use item::{ItemBody, ItemStatus, OutputItem};
-use penstock_core::{ApiError, AttemptTarget, FinishReason, InferenceRequest, ResponsesDetails, TokenUsage};
+use penstock_core::{
+    ApiError, AttemptTarget, FinishReason, InferenceRequest, ResponsesDetails, ThinkingDisplay, TokenUsage,
+};
 
 /// Returns the response object of a background response whose execution has not started.
 #[must_use]
@@ -279,8 +281,8 @@ impl super::DialectWriter for ResponsesStreamWriter {
         }
     }
 
-    fn shows_reasoning(&self) -> bool {
-        true
+    fn reasoning_display(&self) -> ThinkingDisplay {
+        ThinkingDisplay::Shown
     }
 
     fn has_message_boundaries(&self) -> bool {
