@@ -128,6 +128,7 @@ mod responses;
 mod responses_providers;
 mod retry;
 mod routing;
+mod serialized_members;
 mod server_state;
 mod soak;
 mod speech;

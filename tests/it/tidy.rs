@@ -9,7 +9,7 @@ fn root() -> PathBuf {
 }
 
 /// Every Rust file below these folders.
-fn sources(folders: &[&str]) -> Vec<(PathBuf, String)> {
+pub(crate) fn sources(folders: &[&str]) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     let mut open: Vec<PathBuf> = folders.iter().map(|folder| root().join(folder)).collect();
     while let Some(folder) = open.pop() {
