@@ -87,10 +87,13 @@ async fn connection(
     }
 }
 
+/// Maximum number of looks, one each millisecond, at a connection that has sent only a part of the HTTP/2 preface.
+const MAX_PREFACE_PEEKS: u32 = 10_000;
+
 /// Returns true if the connection begins with the HTTP/2 preface; peeks at the first bytes without consuming them.
 async fn begins_as_h2(stream: &TcpStream) -> bool {
     let mut bytes = [0; PREFACE.len()];
-    loop {
+    for _ in 0..MAX_PREFACE_PEEKS {
         let Ok(length @ 1..) = stream.peek(&mut bytes).await else { return false };
         let seen = bytes.get(..length).unwrap_or_default();
         if seen == PREFACE {
@@ -101,6 +104,7 @@ async fn begins_as_h2(stream: &TcpStream) -> bool {
         }
         sleep(Duration::from_millis(1)).await;
     }
+    false
 }
 
 fn acceptor(certificate: &Path, key: &Path, with_h2: bool) -> Result<TlsAcceptor, String> {

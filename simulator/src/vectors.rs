@@ -14,20 +14,22 @@ const LENGTH: usize = 1024;
 /// Maximum length of a vector.
 const LONGEST: u64 = 8192;
 
-/// Answer with its token counts.
-pub(super) struct VectorAnswer {
+/// Answer to an embeddings or rerank request, with its token counts.
+pub(super) struct TokenCountedAnswer {
     /// Body of the answer.
     pub body: Value,
-    /// Number of input tokens.
+    /// Number of input tokens; for rerank, the query counts again with each document.
     pub tokens: u64,
-    /// Number of tokens of the longest text, which must fit into the window.
+    /// Number of tokens of the longest input, which must fit into the window: a text, or the query together with a
+    /// document.
     pub longest: u64,
-    /// True if the tokens are reported in a header, not in the body.
+    /// True if `tokens` is sent in the header `x-compute-tokens`. Otherwise the body states it, unless the answer has
+    /// no usage.
     pub header: bool,
 }
 
 /// Answers `POST …/embeddings`, and `POST …/embed` with `inputs`.
-pub(super) fn embeddings(body: &Value, usage: bool) -> Result<VectorAnswer, RequestError> {
+pub(super) fn embeddings(body: &Value, usage: bool) -> Result<TokenCountedAnswer, RequestError> {
     let native = body.get("inputs").is_some();
     let texts = texts(body, if native { "inputs" } else { "input" })?;
     let length = length(body)?;
@@ -37,7 +39,7 @@ pub(super) fn embeddings(body: &Value, usage: bool) -> Result<VectorAnswer, Requ
     let counts: Vec<u64> = texts.iter().map(|text| token_count(text)).collect();
     let (all, longest) = (counts.iter().sum(), counts.iter().copied().max().unwrap_or(0));
     if native {
-        return Ok(VectorAnswer { body: vectors.collect(), tokens: all, longest, header: usage });
+        return Ok(TokenCountedAnswer { body: vectors.collect(), tokens: all, longest, header: usage });
     }
     let items = vectors
         .enumerate()
@@ -47,7 +49,7 @@ pub(super) fn embeddings(body: &Value, usage: bool) -> Result<VectorAnswer, Requ
         "model": body.get("model").cloned().unwrap_or_default(), "data": items.collect::<Vec<_>>(),
     });
     add_usage(&mut answer, all, usage);
-    Ok(VectorAnswer { body: answer, tokens: all, longest, header: false })
+    Ok(TokenCountedAnswer { body: answer, tokens: all, longest, header: false })
 }
 
 /// Returns the requested length of the vectors. As in real engines, an invalid length is an error; it is not replaced
@@ -60,7 +62,7 @@ fn length(body: &Value) -> Result<usize, RequestError> {
 }
 
 /// Answers `POST …/rerank` with `documents`, or `texts`.
-pub(super) fn rerank(body: &Value, usage: bool) -> Result<VectorAnswer, RequestError> {
+pub(super) fn rerank(body: &Value, usage: bool) -> Result<TokenCountedAnswer, RequestError> {
     let native = body.get("texts").is_some();
     let documents = texts(body, if native { "texts" } else { "documents" })?;
     let query = body.get("query").and_then(Value::as_str).filter(|query| !query.is_empty());
@@ -76,7 +78,7 @@ pub(super) fn rerank(body: &Value, usage: bool) -> Result<VectorAnswer, RequestE
     let (all, longest) = (counts.iter().sum(), counts.iter().copied().max().unwrap_or(0));
     if native {
         let results = scores.iter().map(|(index, score)| json!({ "index": index, "score": score }));
-        return Ok(VectorAnswer { body: results.collect(), tokens: all, longest, header: usage });
+        return Ok(TokenCountedAnswer { body: results.collect(), tokens: all, longest, header: usage });
     }
     let most = body.get("top_n").and_then(Value::as_u64).filter(|most| *most > 0).unwrap_or(u64::MAX);
     let most = usize::try_from(most).unwrap_or(usize::MAX);
@@ -89,7 +91,7 @@ pub(super) fn rerank(body: &Value, usage: bool) -> Result<VectorAnswer, RequestE
         "results": scores.iter().take(most).map(result).collect::<Vec<_>>(),
     });
     add_usage(&mut answer, all, usage);
-    Ok(VectorAnswer { body: answer, tokens: all, longest, header: false })
+    Ok(TokenCountedAnswer { body: answer, tokens: all, longest, header: false })
 }
 
 /// Adds the token counts to an answer if `usage` is true.

@@ -166,8 +166,8 @@ impl BatchManager {
     /// Cancels a batch. When the call succeeds, no line of the batch is in flight.
     ///
     /// # Errors
-    /// Returns 404 if the account has no batch of this ID, 409 if it has already ended in another state, and 503 if
-    /// it does not end in time.
+    /// Returns 404 if the account has no batch of this id, 409 if the batch has already ended in another state, and 503
+    /// if it does not end in time or the store cannot be used.
     pub async fn cancel(&self, account: &str, id: &str) -> Result<Arc<BatchRecord>, ApiError> {
         let record = self.get(account, id).await?;
         let record = self.request_cancellation(record).await?.ok_or_else(batch_not_found)?;

@@ -67,11 +67,13 @@ impl FencedOutcomes {
 }
 
 impl Ledger {
-    /// Records ends of reservations and additional rows in one separate commit, if the conditions of the commit are
-    /// met.
+    /// Queues ends of reservations and additional rows for a commit of their own. This commit is made only if the rows
+    /// that `with` names are in their required states. Otherwise no row is written, no counter is changed, and each
+    /// charge becomes a void. Returns the pending commit for [`Ledger::wait_fenced_commit`].
     ///
     /// # Errors
-    /// Returns the data if it exceeds one of the limits of [`Ledger::record_outcomes`].
+    /// Returns [`CommitTooLarge`] with the ends and the rows if they exceed one of the limits of
+    /// [`Ledger::record_outcomes`]; nothing is queued then.
     pub fn record_fenced_outcomes(
         &self,
         ends: Vec<HoldEnd>,

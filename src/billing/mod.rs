@@ -232,8 +232,8 @@ impl Ledger {
     /// they are written later. Returns the ticket for [`Ledger::wait_durable`].
     ///
     /// # Errors
-    /// Returns the data if it exceeds [`MAX_OUTCOMES`], [`MAX_EXTRA_ROWS`] or [`MAX_EXTRA_ROWS_BYTES`], or if a
-    /// row exceeds its limit.
+    /// Returns [`CommitTooLarge`] with the ends and the rows if they exceed [`MAX_OUTCOMES`], [`MAX_EXTRA_ROWS`] or
+    /// [`MAX_EXTRA_ROWS_BYTES`], or if a row exceeds its limit; nothing is queued then.
     pub fn record_outcomes(&self, ends: Vec<HoldEnd>, rows: Vec<RowWrite>) -> Result<u64, CommitTooLarge> {
         if !is_within_commit(&ends, &rows) {
             return Err(CommitTooLarge(ends, rows));

@@ -167,8 +167,8 @@ impl AdmissionControl {
         ApiError::new(ErrorCode::Overloaded).with_retry_after(rand::random_range(1..=3))
     }
 
-    /// Admits waiting requests that fit after a permit was released. The requests are notified after the lock is
-    /// released.
+    /// Admits the waiting requests that fit now, after a permit or bytes were released, or the limits were changed. The
+    /// requests are notified after the lock is released.
     fn wake_waiters(
         self: &Arc<Self>,
         mut crowd: MutexGuard<'_, AdmissionController<oneshot::Sender<AdmissionPermit>>>,
@@ -233,7 +233,10 @@ struct QueueTicket<'o> {
 
 impl Drop for QueueTicket<'_> {
     fn drop(&mut self) {
-        self.admission.queue.lock().cancel(self.account, self.number);
+        let mut crowd = self.admission.queue.lock();
+        crowd.cancel(self.account, self.number);
+        // A smaller request behind this one may fit.
+        self.admission.wake_waiters(crowd);
         // A permit that is sent from now on returns to its sender; a permit that was already sent is dropped with the
         // channel.
         self.receiver.close();
@@ -282,6 +285,28 @@ mod tests {
         assert_eq!(control.load_status(), AdmissionSnapshot { requests: 0, bytes: 0, waiting: 0 });
         let refusals: Vec<_> = control.shed_totals().filter(|(_, count)| *count > 0).collect();
         assert_eq!(refusals, [("queue", 1), ("process", 1)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_fits_is_admitted_when_the_one_before_it_leaves() {
+        let control = control(8, 8);
+        let _first = control.acquire(&account("a"), 3 << 20, WAIT).await.0.unwrap();
+        let wait_for = |bytes: usize| {
+            let theirs = control.clone();
+            tokio::spawn(async move { theirs.acquire(&account("a"), bytes, WAIT).await.0 })
+        };
+        let large = wait_for(2 << 20);
+        while control.load_status().waiting < 1 {
+            tokio::task::yield_now().await;
+        }
+        let small = wait_for(1 << 20);
+        while control.load_status().waiting < 2 {
+            tokio::task::yield_now().await;
+        }
+        let began = tokio::time::Instant::now();
+        large.abort();
+        let permit = small.await.unwrap().unwrap();
+        assert_eq!((permit.held_bytes(), began.elapsed()), (1 << 20, Duration::ZERO));
     }
 
     #[tokio::test(start_paused = true)]

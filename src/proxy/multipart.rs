@@ -18,7 +18,7 @@ impl Exchange<'_> {
     /// # Errors
     /// Returns a refusal if the body is not a form, too large, too slow or truncated, or if a part is invalid.
     pub async fn read_audio_form(&mut self) -> Result<(Box<str>, InferenceTask, SpooledData), ApiError> {
-        self.require_identity_encoding()?;
+        self.require_uncompressed_request_body()?;
         let kind = self.caller.header_field(header::CONTENT_TYPE).unwrap_or_default();
         let upload = TranscriptionFormParser::new(std::str::from_utf8(kind).unwrap_or_default())?;
         let limits = &self.config.settings.limits;

@@ -9,7 +9,7 @@ use super::filters::{
 };
 use super::{InProcessSession, PlaygroundRequest, RequestOrigin};
 use crate::billing::ReserveAmounts;
-use crate::proxy::endpoint::{ChatCompletions, Endpoint, parse_chat_request};
+use crate::proxy::endpoint::{ChatCompletionsEndpoint, Endpoint, parse_chat_request};
 use crate::state::AppState;
 use crate::upstream::pricing::ChargeContext;
 use bytes::Bytes;
@@ -53,7 +53,7 @@ pub(super) async fn compute_quote(
     let mut state = ExchangeState::new(app);
     state.principal = local.principal().clone();
     app.key_cache.authorize_without_secret(&state.principal)?;
-    state.principal.require_scope(ChatCompletions.required_scope())?;
+    state.principal.require_scope(ChatCompletionsEndpoint.required_scope())?;
     let caller = Downstream::new(&mut session, Some(RequestOrigin::Playground(local)));
     let mut exchange = Exchange { app, caller, state: &mut state };
     let mut request = InferenceContext::new(&mut exchange, RequestBody::Json(body, parse_chat_request));

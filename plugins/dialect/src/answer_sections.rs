@@ -9,9 +9,9 @@ use std::ops::Range;
 pub enum AnswerSection {
     /// Reasoning up to its signature, or up to the next message or tool call.
     Reasoning {
-        /// Fragments of reasoning.
+        /// Range of the section's fragments in [`AnswerChoice::reasoning`].
         fragments: Range<usize>,
-        /// Provider's signature.
+        /// Provider's signature; `None` if the section has none.
         signature: Option<EscapedText>,
     },
     /// Message of text and refusals.
@@ -23,13 +23,13 @@ pub enum AnswerSection {
 /// Message in one choice of an answer, as ranges in the lists of fragments of that choice.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MessageSection {
-    /// Phase of the message.
+    /// Phase of the message; `None` if the provider did not state one.
     pub phase: Option<MessagePhase>,
-    /// Fragments of text.
+    /// Range of the message's fragments in [`AnswerChoice::text`].
     pub text: Range<usize>,
-    /// Fragments of refusals.
+    /// Range of the message's fragments in [`AnswerChoice::refusal`].
     pub refusal: Range<usize>,
-    /// Log probabilities.
+    /// Range of the message's objects in [`AnswerChoice::logprobs`].
     pub logprobs: Range<usize>,
 }
 

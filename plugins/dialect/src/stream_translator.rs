@@ -187,7 +187,8 @@ impl StreamTranslator {
         result
     }
 
-    /// Applies the limit and the constraints of the request to an event. Returns true if the answer is cut.
+    /// Applies the limit and the constraints of the request to an event. If the answer exceeds the limit, appends its
+    /// end and returns true.
     fn apply_limits(&mut self, event: AnswerEvent, constrained: &mut Vec<AnswerEvent>) -> bool {
         if matches!(event, AnswerEvent::End) && self.is_at_cap() {
             self.finish_open_choices(constrained);
@@ -201,7 +202,7 @@ impl StreamTranslator {
         }
         let is_cut = self.limits.output.is_exceeded();
         if is_cut {
-            self.end_cut_answer(constrained);
+            self.end_answer_at_limit(constrained);
         }
         is_cut
     }

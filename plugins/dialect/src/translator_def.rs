@@ -51,7 +51,7 @@ pub(crate) struct TranslatorDef {
 
 /// Returns the translators for a dialect of providers, one for each client dialect. Each builds the request for a chat
 /// provider and converts it, so that capabilities, limits and presets are handled once.
-pub(crate) const fn converted_translators(provider: Dialect, convert: BodyConverter) -> [TranslatorDef; 3] {
+pub(crate) const fn translators_via_chat(provider: Dialect, convert: BodyConverter) -> [TranslatorDef; 3] {
     let chat = TranslatorDef {
         provider_dialect: provider,
         path: provider.spec().provider_path,

@@ -42,7 +42,7 @@ const BYTES_PER_ESTIMATE: u64 = 2;
 /// State of a journal that other threads read.
 #[derive(Debug)]
 pub(super) struct JournalState {
-    /// Number of the journal in the store.
+    /// Random number that identifies the journal, in its files and in the store.
     pub(super) generation: u64,
     /// Number of the last operation that the database has.
     committed: AtomicU64,
@@ -98,6 +98,7 @@ impl JournalState {
         self.committed.fetch_max(number, Ordering::AcqRel);
     }
 
+    /// Returns true if the last write of the journal failed, or if a group of charges is missing in it.
     pub(super) fn is_failing(&self) -> bool {
         self.is_failing.load(Ordering::Acquire)
     }
@@ -107,6 +108,7 @@ impl JournalState {
         self.journaled.subscribe().wait_for(|reached| *reached >= ticket).await.ok();
     }
 
+    /// Returns the state of the journal for metrics and status pages.
     pub(super) fn snapshot(&self) -> JournalSnapshot {
         JournalSnapshot {
             bytes: self.bytes.load(Ordering::Relaxed),

@@ -12,9 +12,9 @@ use penstock_auth::KeyScope;
 use penstock_core::{ApiError, InferenceRequest};
 
 /// Endpoint of chat completions.
-pub struct ChatCompletions;
+pub struct ChatCompletionsEndpoint;
 
-impl Endpoint for ChatCompletions {
+impl Endpoint for ChatCompletionsEndpoint {
     fn name(&self) -> &'static str {
         "chat"
     }

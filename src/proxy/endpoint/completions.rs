@@ -10,9 +10,9 @@ use http::Method;
 use penstock_auth::KeyScope;
 
 /// Endpoint of text completions.
-pub struct TextCompletions;
+pub struct TextCompletionsEndpoint;
 
-impl Endpoint for TextCompletions {
+impl Endpoint for TextCompletionsEndpoint {
     fn name(&self) -> &'static str {
         "completions"
     }

@@ -4,7 +4,7 @@ use super::{Endpoint, EndpointFuture};
 use crate::proxy::context_window;
 use crate::proxy::endpoint::openapi::{EndpointWorkKind, JSON_CONTENT_TYPE, Operation};
 use crate::proxy::exchange::{Exchange, WriteOutcome, write_outcome};
-use crate::proxy::failover::check_filters;
+use crate::proxy::failover::check_offer_filters;
 use crate::proxy::filters::model_for_request;
 use bytes::Bytes;
 use http::Method;
@@ -14,9 +14,9 @@ use penstock_limits::CostEstimate;
 use penstock_tokens::TokenCount;
 
 /// Endpoint `POST /v1/messages/count_tokens`.
-pub struct CountTokens;
+pub struct CountTokensEndpoint;
 
-impl Endpoint for CountTokens {
+impl Endpoint for CountTokensEndpoint {
     fn name(&self) -> &'static str {
         "count_tokens"
     }
@@ -71,7 +71,7 @@ pub(super) async fn count_prompt(
     let (name, _) = penstock_routing::split_flavor(&ask.model);
     let model = model_for_request(x, ask, name)?;
     let counting = x.token_count_context();
-    check_filters(&counting, &x.principal, &model, ask)?;
+    check_offer_filters(&counting, &x.principal, &model, ask)?;
     x.reserve_limits(entry, &CostEstimate::default())?;
     tokio::select! {
         biased;

@@ -8,9 +8,9 @@ use http::Method;
 use penstock_auth::KeyScope;
 
 /// Endpoint of the account's balance.
-pub struct GetCredits;
+pub struct GetCreditsEndpoint;
 
-impl Endpoint for GetCredits {
+impl Endpoint for GetCreditsEndpoint {
     fn name(&self) -> &'static str {
         "credits"
     }

@@ -10,9 +10,9 @@ use http::Method;
 use penstock_auth::KeyScope;
 
 /// Endpoint of embeddings.
-pub struct Embeddings;
+pub struct EmbeddingsEndpoint;
 
-impl Endpoint for Embeddings {
+impl Endpoint for EmbeddingsEndpoint {
     fn name(&self) -> &'static str {
         "embeddings"
     }

@@ -20,9 +20,9 @@ use penstock_media::image;
 use std::time::Duration;
 
 /// Endpoint of image generation.
-pub struct GenerateImages;
+pub struct GenerateImagesEndpoint;
 
-impl Endpoint for GenerateImages {
+impl Endpoint for GenerateImagesEndpoint {
     fn name(&self) -> &'static str {
         "images"
     }
@@ -79,9 +79,9 @@ fn parse(body: Bytes, live: &ConfigSnapshot) -> Result<InferenceRequest, ApiErro
 }
 
 /// Endpoint of a generated image. The URL is the only credential: clients fetch images without their API key.
-pub struct GetImage;
+pub struct GetImageEndpoint;
 
-impl Endpoint for GetImage {
+impl Endpoint for GetImageEndpoint {
     fn name(&self) -> &'static str {
         "image_content"
     }

@@ -11,9 +11,9 @@ use penstock_auth::KeyScope;
 use penstock_request_validation::MessagesPurpose;
 
 /// Endpoint `POST /v1/messages`.
-pub struct CreateMessage;
+pub struct CreateMessageEndpoint;
 
-impl Endpoint for CreateMessage {
+impl Endpoint for CreateMessageEndpoint {
     fn name(&self) -> &'static str {
         "messages"
     }

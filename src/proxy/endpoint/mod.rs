@@ -21,7 +21,7 @@ mod unknown;
 mod url_decoding;
 mod usage;
 
-pub use chat::{ChatCompletions, parse_chat_request};
+pub use chat::{ChatCompletionsEndpoint, parse_chat_request};
 pub use files::{content_disposition, log_file_failure};
 pub use url_decoding::{decode_segment, query_parameters};
 
@@ -89,41 +89,41 @@ impl Route for dyn Endpoint {
 
 /// Table of all endpoints. Error messages list those that accept batch lines in this order.
 const ENDPOINTS: &[&dyn Endpoint] = &[
-    &chat::ChatCompletions,
-    &completions::TextCompletions,
-    &messages::CreateMessage,
-    &count_tokens::CountTokens,
-    &responses::CreateResponse,
-    &responses::CountInputTokens,
-    &responses::GetResponse,
-    &responses::DeleteResponse,
-    &responses::ListInputItems,
-    &responses::CancelResponse,
-    &embeddings::Embeddings,
-    &rerank::RerankDocuments("/v1/rerank"),
-    &rerank::RerankDocuments("/v2/rerank"),
-    &images::GenerateImages,
-    &images::GetImage,
-    &transcriptions::CreateTranscription,
+    &chat::ChatCompletionsEndpoint,
+    &completions::TextCompletionsEndpoint,
+    &messages::CreateMessageEndpoint,
+    &count_tokens::CountTokensEndpoint,
+    &responses::CreateResponseEndpoint,
+    &responses::CountInputTokensEndpoint,
+    &responses::GetResponseEndpoint,
+    &responses::DeleteResponseEndpoint,
+    &responses::ListInputItemsEndpoint,
+    &responses::CancelResponseEndpoint,
+    &embeddings::EmbeddingsEndpoint,
+    &rerank::RerankDocumentsEndpoint("/v1/rerank"),
+    &rerank::RerankDocumentsEndpoint("/v2/rerank"),
+    &images::GenerateImagesEndpoint,
+    &images::GetImageEndpoint,
+    &transcriptions::CreateTranscriptionEndpoint,
     &metered::SPEECH,
     &metered::MODERATIONS,
-    &batches::CreateBatch,
-    &batches::ListBatches,
-    &batches::GetBatch,
-    &batches::CancelBatch,
-    &files::UploadFile,
-    &files::ListFiles,
-    &files::DownloadFile,
-    &files::GetFile,
-    &files::DeleteFile,
-    &models::ListModels,
-    &models::GetModel,
-    &usage::GetUsage,
-    &credits::GetCredits,
+    &batches::CreateBatchEndpoint,
+    &batches::ListBatchesEndpoint,
+    &batches::GetBatchEndpoint,
+    &batches::CancelBatchEndpoint,
+    &files::UploadFileEndpoint,
+    &files::ListFilesEndpoint,
+    &files::DownloadFileEndpoint,
+    &files::GetFileEndpoint,
+    &files::DeleteFileEndpoint,
+    &models::ListModelsEndpoint,
+    &models::GetModelEndpoint,
+    &usage::GetUsageEndpoint,
+    &credits::GetCreditsEndpoint,
     &service::RootEndpoint,
-    &service::GetHealth("/health"),
-    &service::GetHealth("/healthz"),
-    &service::GetOpenApiDocument,
+    &service::GetHealthEndpoint("/health"),
+    &service::GetHealthEndpoint("/healthz"),
+    &service::GetOpenApiDocumentEndpoint,
 ];
 
 /// Headers of a request by which a client of the messages dialect is recognised.

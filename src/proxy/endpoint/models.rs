@@ -20,9 +20,9 @@ fn may_list(principal: &Principal, model: &CatalogModel) -> bool {
 }
 
 /// Endpoint of the model list.
-pub struct ListModels;
+pub struct ListModelsEndpoint;
 
-impl Endpoint for ListModels {
+impl Endpoint for ListModelsEndpoint {
     fn name(&self) -> &'static str {
         "models"
     }
@@ -87,9 +87,9 @@ impl Endpoint for ListModels {
 }
 
 /// Endpoint of one model.
-pub struct GetModel;
+pub struct GetModelEndpoint;
 
-impl Endpoint for GetModel {
+impl Endpoint for GetModelEndpoint {
     fn name(&self) -> &'static str {
         "model"
     }

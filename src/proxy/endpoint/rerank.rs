@@ -11,9 +11,9 @@ use http::Method;
 use penstock_auth::KeyScope;
 
 /// Endpoint of reranking, at one of its paths.
-pub struct RerankDocuments(pub &'static str);
+pub struct RerankDocumentsEndpoint(pub &'static str);
 
-impl Endpoint for RerankDocuments {
+impl Endpoint for RerankDocumentsEndpoint {
     fn name(&self) -> &'static str {
         "rerank"
     }

@@ -62,9 +62,9 @@ impl Endpoint for RootEndpoint {
 }
 
 /// Endpoint of the health status, without details, at one of its paths.
-pub struct GetHealth(pub &'static str);
+pub struct GetHealthEndpoint(pub &'static str);
 
-impl Endpoint for GetHealth {
+impl Endpoint for GetHealthEndpoint {
     fn name(&self) -> &'static str {
         HEALTH_ENDPOINT_NAME
     }
@@ -109,9 +109,9 @@ impl Endpoint for GetHealth {
 }
 
 /// Endpoint of the OpenAPI document.
-pub struct GetOpenApiDocument;
+pub struct GetOpenApiDocumentEndpoint;
 
-impl Endpoint for GetOpenApiDocument {
+impl Endpoint for GetOpenApiDocumentEndpoint {
     fn name(&self) -> &'static str {
         "openapi"
     }

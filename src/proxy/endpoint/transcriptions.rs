@@ -9,9 +9,9 @@ use http::Method;
 use penstock_auth::KeyScope;
 
 /// Endpoint of transcriptions.
-pub struct CreateTranscription;
+pub struct CreateTranscriptionEndpoint;
 
-impl Endpoint for CreateTranscription {
+impl Endpoint for CreateTranscriptionEndpoint {
     fn name(&self) -> &'static str {
         "transcriptions"
     }

@@ -13,9 +13,9 @@ use penstock_core::{ApiError, ErrorCode};
 const OWN_KEY: &str = "self";
 
 /// Endpoint of the account's usage.
-pub struct GetUsage;
+pub struct GetUsageEndpoint;
 
-impl Endpoint for GetUsage {
+impl Endpoint for GetUsageEndpoint {
     fn name(&self) -> &'static str {
         "usage"
     }

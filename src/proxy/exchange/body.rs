@@ -136,7 +136,7 @@ impl Exchange<'_> {
     ///
     /// # Errors
     /// Returns 415 for any `Content-Encoding` other than `identity`.
-    pub(crate) fn require_identity_encoding(&self) -> Result<(), ApiError> {
+    pub(crate) fn require_uncompressed_request_body(&self) -> Result<(), ApiError> {
         let encoding = self.caller.header_field(header::CONTENT_ENCODING).unwrap_or_default();
         if encoding.is_empty() || encoding.eq_ignore_ascii_case(b"identity") {
             return Ok(());
@@ -147,8 +147,12 @@ impl Exchange<'_> {
         ))
     }
 
+    /// Checks that the request body is not compressed, and that its `Content-Type`, if there is one, is JSON.
+    ///
+    /// # Errors
+    /// Returns 415 otherwise.
     fn require_json(&self) -> Result<(), ApiError> {
-        self.require_identity_encoding()?;
+        self.require_uncompressed_request_body()?;
         let kind = self.caller.header_field(header::CONTENT_TYPE).unwrap_or_default();
         let essence = kind.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
         if essence.is_empty() || essence.eq_ignore_ascii_case(b"application/json") {
@@ -160,6 +164,10 @@ impl Exchange<'_> {
         ))
     }
 
+    /// Returns the value of `Content-Length`; `None` without this field, or if it is empty.
+    ///
+    /// # Errors
+    /// Returns 400 if the value is not a number.
     fn content_length(&self) -> Result<Option<usize>, ApiError> {
         let value = self.caller.header_field(header::CONTENT_LENGTH).unwrap_or_default();
         if value.is_empty() {

@@ -13,7 +13,7 @@ use serde_json::Value;
 ///
 /// # Errors
 /// Returns the refusal that a generation with these filters gets.
-pub fn check_filters(
+pub fn check_offer_filters(
     counting: &TokenCountContext,
     principal: &Principal,
     model: &ModelState,

@@ -27,7 +27,7 @@ mod store_response;
 mod streaming;
 pub mod wait;
 
-pub use filtered::check_filters;
+pub use filtered::check_offer_filters;
 pub use select::{CandidateSet, estimated_window_fit, expected_output_tokens, unsupported_by_offer_error};
 pub use settle::{FLAVOR_HEADER, image_work};
 pub(crate) use {attempt::AttemptError, separate_choices::ChoiceUsage};

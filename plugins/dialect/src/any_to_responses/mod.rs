@@ -17,7 +17,7 @@ mod tests;
 mod tools;
 
 use crate::decode::responses::{ResponsesDecoder, decode_response};
-use crate::translator_def::{ProviderDialect, converted_translators};
+use crate::translator_def::{ProviderDialect, translators_via_chat};
 use penstock_core::Dialect;
 
 /// Decoders and translators for providers of the responses dialect.
@@ -25,5 +25,5 @@ pub(crate) const PROVIDER_DIALECT: ProviderDialect = ProviderDialect {
     new_decoder: |_| Box::new(ResponsesDecoder::new()),
     decode_buffered: |body, _, events| decode_response(body, events).map(|()| None),
     has_message_boundaries: true,
-    translators: &converted_translators(Dialect::Responses, request::convert_chat_body),
+    translators: &translators_via_chat(Dialect::Responses, request::convert_chat_body),
 };

@@ -62,8 +62,8 @@ pub(super) fn convert_chat_body(
 }
 
 /// Writes the reasoning effort, and requests a summary if the client wants to see reasoning: vendors hide it otherwise.
-/// Both are omitted if the provider has rejected their members, except an effort that the client itself set as
-/// `reasoning_effort`.
+/// Both are omitted if the provider has rejected their members, except an effort that a chat client set as
+/// `reasoning_effort`, or a responses client as `reasoning.effort`.
 fn write_reasoning(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,

@@ -160,7 +160,7 @@ impl StreamPassthrough {
         self.observer
             .push_events_from(|events| self.decoder.decode_members(data, seen, events), &mut shadow)?;
         if !was_ended && self.observer.is_cut_at_limit() {
-            return self.end_cut_answer(shadow, out);
+            return self.end_answer_at_limit(shadow, out);
         }
         if self.observer.progress() > StreamProgress::Pending {
             // The start event is sent with the first content token, even if that token itself is hidden from the
@@ -172,7 +172,11 @@ impl StreamPassthrough {
 
     /// Ends an answer that exceeds its limit. The shadow translator has cut the event: `shadow` is its output for the
     /// event, and it writes the end of the answer too.
-    fn end_cut_answer(&mut self, shadow: OutputBuffer, out: &mut OutputBuffer) -> Result<(), UpstreamError> {
+    fn end_answer_at_limit(
+        &mut self,
+        shadow: OutputBuffer,
+        out: &mut OutputBuffer,
+    ) -> Result<(), UpstreamError> {
         if self.client_blocks.differ_from_shadow() {
             // The shadow translator cannot write the end of the answer, because its blocks have other indices.
             return Err(UpstreamError::invalid_model_output());

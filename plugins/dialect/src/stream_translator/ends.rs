@@ -1,4 +1,5 @@
-//! End of a streamed answer: finish reasons of its choices, the end event, and an answer that is cut.
+//! End of a streamed answer: finish reasons of its choices, the end event, and the end of an answer that exceeds its
+//! limit.
 
 use super::StreamTranslator;
 use crate::choices;
@@ -18,7 +19,7 @@ pub(super) enum FinishConfidence {
 impl StreamTranslator {
     /// Appends the missing finish reasons and the end event of an answer that exceeds its limit. The rest of the stream
     /// is not read.
-    pub(super) fn end_cut_answer(&mut self, events: &mut Vec<AnswerEvent>) {
+    pub(super) fn end_answer_at_limit(&mut self, events: &mut Vec<AnswerEvent>) {
         self.finish_open_choices(events);
         events.push(AnswerEvent::End);
     }

@@ -21,9 +21,9 @@ const BATCH_PATH: &str = "/v1/batches/*";
 const CANCEL_PATH: &str = "/v1/batches/*/cancel";
 
 /// Endpoint `POST /v1/batches`.
-pub struct CreateBatch;
+pub struct CreateBatchEndpoint;
 
-impl Endpoint for CreateBatch {
+impl Endpoint for CreateBatchEndpoint {
     fn name(&self) -> &'static str {
         "batches_create"
     }
@@ -89,9 +89,9 @@ fn check_input(file: &FileRecord, asked: &CreateBatchRequest) -> Result<(), ApiE
 }
 
 /// Endpoint `GET /v1/batches`.
-pub struct ListBatches;
+pub struct ListBatchesEndpoint;
 
-impl Endpoint for ListBatches {
+impl Endpoint for ListBatchesEndpoint {
     fn name(&self) -> &'static str {
         "batches"
     }
@@ -137,9 +137,9 @@ impl Endpoint for ListBatches {
 }
 
 /// Endpoint `GET /v1/batches/{id}`.
-pub struct GetBatch;
+pub struct GetBatchEndpoint;
 
-impl Endpoint for GetBatch {
+impl Endpoint for GetBatchEndpoint {
     fn name(&self) -> &'static str {
         "batch"
     }
@@ -174,9 +174,9 @@ impl Endpoint for GetBatch {
 }
 
 /// Endpoint `POST /v1/batches/{id}/cancel`.
-pub struct CancelBatch;
+pub struct CancelBatchEndpoint;
 
-impl Endpoint for CancelBatch {
+impl Endpoint for CancelBatchEndpoint {
     fn name(&self) -> &'static str {
         "batch_cancel"
     }

@@ -21,11 +21,11 @@ use std::time::{Duration, Instant};
 const READ_SIZE: usize = 256 << 10;
 
 /// Endpoint of file contents.
-pub struct DownloadFile;
+pub struct DownloadFileEndpoint;
 
 type OpenedFile = Arc<(FileRecord, FileContents)>;
 
-impl Endpoint for DownloadFile {
+impl Endpoint for DownloadFileEndpoint {
     fn name(&self) -> &'static str {
         "file_content"
     }

@@ -17,9 +17,9 @@ use serde_json::{Value, json};
 const MAX_LIMIT: usize = 10_000;
 
 /// Endpoint of the file list.
-pub struct ListFiles;
+pub struct ListFilesEndpoint;
 
-impl Endpoint for ListFiles {
+impl Endpoint for ListFilesEndpoint {
     fn name(&self) -> &'static str {
         "files"
     }

@@ -9,9 +9,9 @@ use penstock_auth::KeyScope;
 use serde_json::json;
 
 /// Endpoint of a file's metadata.
-pub struct GetFile;
+pub struct GetFileEndpoint;
 
-impl Endpoint for GetFile {
+impl Endpoint for GetFileEndpoint {
     fn name(&self) -> &'static str {
         "file"
     }
@@ -49,9 +49,9 @@ impl Endpoint for GetFile {
 
 /// Endpoint that deletes a file. The file is no longer readable when the response is sent. A batch that still reads the
 /// file is ended before the deletion.
-pub struct DeleteFile;
+pub struct DeleteFileEndpoint;
 
-impl Endpoint for DeleteFile {
+impl Endpoint for DeleteFileEndpoint {
     fn name(&self) -> &'static str {
         "file_delete"
     }

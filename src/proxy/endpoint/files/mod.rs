@@ -7,7 +7,7 @@ mod object;
 mod range;
 mod upload;
 
-pub use content::{DownloadFile, content_disposition, log_file_failure};
-pub use list::ListFiles;
-pub use metadata::{DeleteFile, GetFile};
-pub use upload::UploadFile;
+pub use content::{DownloadFileEndpoint, content_disposition, log_file_failure};
+pub use list::ListFilesEndpoint;
+pub use metadata::{DeleteFileEndpoint, GetFileEndpoint};
+pub use upload::UploadFileEndpoint;

@@ -34,9 +34,9 @@ const DRAIN_BYTES: usize = 1 << 20;
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Endpoint `POST /v1/files`: upload of a file.
-pub struct UploadFile;
+pub struct UploadFileEndpoint;
 
-impl Endpoint for UploadFile {
+impl Endpoint for UploadFileEndpoint {
     fn name(&self) -> &'static str {
         "file_upload"
     }
@@ -65,7 +65,7 @@ impl Endpoint for UploadFile {
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
         Box::pin(async move {
-            x.require_identity_encoding()?;
+            x.require_uncompressed_request_body()?;
             let kind = x.caller.header_field(header::CONTENT_TYPE).unwrap_or_default();
             let form = UploadParser::new(std::str::from_utf8(kind).unwrap_or_default())?;
             let largest = x.config.settings.files.upload;

@@ -16,9 +16,9 @@ const DEFAULT_LIMIT: usize = 20;
 const MAX_LIMIT: usize = 100;
 
 /// Endpoint `GET /v1/responses/{id}/input_items`.
-pub struct ListInputItems;
+pub struct ListInputItemsEndpoint;
 
-impl Endpoint for ListInputItems {
+impl Endpoint for ListInputItemsEndpoint {
     fn name(&self) -> &'static str {
         "response_input_items"
     }

@@ -11,8 +11,8 @@ mod stored;
 mod stream;
 mod stream_watch;
 
-pub use input_items::ListInputItems;
-pub use stored::{CancelResponse, DeleteResponse, GetResponse};
+pub use input_items::ListInputItemsEndpoint;
+pub use stored::{CancelResponseEndpoint, DeleteResponseEndpoint, GetResponseEndpoint};
 
 use super::count_tokens::{count_prompt, send_token_count};
 use super::{Endpoint, EndpointFuture, boxed_handler};
@@ -31,9 +31,9 @@ use penstock_request_validation::{
 };
 
 /// Endpoint `POST /v1/responses`.
-pub struct CreateResponse;
+pub struct CreateResponseEndpoint;
 
-impl Endpoint for CreateResponse {
+impl Endpoint for CreateResponseEndpoint {
     fn name(&self) -> &'static str {
         "responses"
     }
@@ -114,9 +114,9 @@ async fn stored_conversation(
 }
 
 /// Endpoint `POST /v1/responses/input_tokens`, which counts tokens.
-pub struct CountInputTokens;
+pub struct CountInputTokensEndpoint;
 
-impl Endpoint for CountInputTokens {
+impl Endpoint for CountInputTokensEndpoint {
     fn name(&self) -> &'static str {
         "input_tokens"
     }

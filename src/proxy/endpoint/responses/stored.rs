@@ -16,9 +16,9 @@ use tokio::task::spawn_blocking;
 const RESPONSE_PATH: &str = "/v1/responses/*";
 
 /// Endpoint `GET /v1/responses/{id}`.
-pub struct GetResponse;
+pub struct GetResponseEndpoint;
 
-impl Endpoint for GetResponse {
+impl Endpoint for GetResponseEndpoint {
     fn name(&self) -> &'static str {
         "response"
     }
@@ -63,9 +63,9 @@ impl Endpoint for GetResponse {
 }
 
 /// Endpoint `DELETE /v1/responses/{id}`.
-pub struct DeleteResponse;
+pub struct DeleteResponseEndpoint;
 
-impl Endpoint for DeleteResponse {
+impl Endpoint for DeleteResponseEndpoint {
     fn name(&self) -> &'static str {
         "response_delete"
     }
@@ -108,9 +108,9 @@ impl Endpoint for DeleteResponse {
 }
 
 /// Endpoint `POST /v1/responses/{id}/cancel`, for background responses.
-pub struct CancelResponse;
+pub struct CancelResponseEndpoint;
 
-impl Endpoint for CancelResponse {
+impl Endpoint for CancelResponseEndpoint {
     fn name(&self) -> &'static str {
         "response_cancel"
     }
