@@ -14,7 +14,7 @@ use penstock::upstream::config_snapshot::ConfigSnapshot;
 use penstock::upstream::connection_pool::ConnectionPools;
 use penstock::upstream::pools::{ExplorationMode, PlanRequest};
 use penstock::upstream::sessions::SessionRecord;
-use penstock_routing::{AttemptOutcome, FLAVORS, LatencySample, SPEED, SessionKey};
+use penstock_routing::{AttemptOutcome, ExplorationScope, FLAVORS, LatencySample, SPEED, SessionKey};
 use std::fmt::Write as _;
 use std::hint::black_box;
 use std::time::Duration;
@@ -133,7 +133,7 @@ fn plan(c: &mut Criterion) {
             bencher.iter_custom(|rounds| {
                 timed(rounds, || {
                     seed += 1;
-                    let exploration = ExplorationMode::Allowed { seed };
+                    let exploration = ExplorationMode::Allowed { scope: ExplorationScope::AllOffers, seed };
                     model
                         .pool
                         .plan_candidates(SPEED, &PlanRequest { seed, exploration, ..black_box(request) })

@@ -169,11 +169,12 @@ impl OfferState {
         output: u64,
         session: Option<SessionHistory>,
     ) -> (Candidate, PlannedOffer) {
-        let (seconds, measured, known, session) = {
+        let (seconds, measured, answers, known, session) = {
             let mut figures = self.latency_stats.lock();
             (
                 figures.predict_seconds(now, prompt_tokens, output),
                 figures.last_observation_age(now),
+                figures.recent_answers(now),
                 figures.time_since_first_seen(now),
                 session.map(|session| {
                     self.cache_affinity.session_affinity(session, &figures, now, (prompt_tokens, output))
@@ -192,6 +193,7 @@ impl OfferState {
             price: estimate_price(self.price.0, self.price.1, prompt_tokens, output),
             predicted_seconds: seconds,
             measured_age: measured,
+            recent_answers: answers,
             known_for: known,
             in_flight: self.in_flight(),
             max_in_flight: self.offer.provider.max_in_flight.unwrap_or(0),

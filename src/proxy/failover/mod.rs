@@ -14,6 +14,7 @@
 mod acquire;
 mod attempt;
 mod buffered;
+mod exploration;
 mod failed;
 mod filtered;
 mod images;

@@ -6,7 +6,7 @@ use crate::config::{ResolveEnv, load_text};
 use crate::upstream::config_snapshot::ConfigSnapshot;
 use crate::upstream::connection_pool::ConnectionPools;
 use penstock_core::UpstreamErrorKind;
-use penstock_routing::{AttemptOutcome, Candidate, ECO, LatencySample, SPEED};
+use penstock_routing::{AttemptOutcome, Candidate, ECO, ExplorationScope, LatencySample, SPEED};
 use std::fmt::Write as _;
 
 const NOW: Duration = Duration::from_secs(1_763_800_000);
@@ -138,8 +138,9 @@ async fn exploration_stays_within_the_budget_that_requests_earn() {
     // The second offer has no measurements and costs at most twice as much.
     let first = |exploration| order(pool, SPEED, &PlanRequest { exploration, ..denied })[0];
     let usual = first(ExplorationMode::Denied);
+    let scope = ExplorationScope::AllOffers;
     let explored =
-        (0..100_u64).filter(|seed| first(ExplorationMode::Allowed { seed: *seed }) != usual).count();
+        (0..100_u64).filter(|seed| first(ExplorationMode::Allowed { scope, seed: *seed }) != usual).count();
     assert!((1..=2).contains(&explored), "{explored} of 100 requests explored");
     assert_eq!(usual, first(ExplorationMode::Denied));
 }
