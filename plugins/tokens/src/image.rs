@@ -8,6 +8,8 @@ mod header;
 #[cfg(test)]
 mod tests;
 
+pub use header::{base64_image_size, image_size};
+
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
@@ -41,7 +43,7 @@ impl PromptImage {
     /// Creates an image from its base64 bytes.
     #[must_use]
     pub fn from_base64(data: &str) -> Self {
-        Self { size: header::image_size(data) }
+        Self { size: base64_image_size(data) }
     }
 }
 

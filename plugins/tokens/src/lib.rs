@@ -36,5 +36,5 @@ pub use conversation::{
 pub use counter::{CountError, CountMethod, TokenCount, TokenCounter, render_prompt};
 pub use encoding::PublishedEncoding;
 pub use estimate::{estimate_conversation, estimate_conversation_within, estimate_text, max_prompt_tokens};
-pub use image::{ImageRule, ImageTokenSettings, PromptImage};
+pub use image::{ImageRule, ImageTokenSettings, PromptImage, base64_image_size, image_size};
 pub use tokenizer::TokenizerError;

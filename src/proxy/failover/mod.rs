@@ -17,6 +17,7 @@ mod buffered;
 mod exploration;
 mod failed;
 mod filtered;
+mod image_work;
 mod images;
 mod mismatch;
 mod response_memory;
@@ -29,8 +30,9 @@ mod streaming;
 pub mod wait;
 
 pub use filtered::check_filters;
+pub use image_work::max_image_work;
 pub use select::{CandidateSet, estimated_window_fit, expected_output_tokens, unsupported_by_offer_error};
-pub use settle::{FLAVOR_HEADER, image_work};
+pub use settle::FLAVOR_HEADER;
 pub(crate) use {attempt::AttemptError, separate_choices::ChoiceUsage};
 
 use crate::billing::Hold;

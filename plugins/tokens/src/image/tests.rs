@@ -7,7 +7,9 @@ use base64::engine::general_purpose::STANDARD;
 use proptest::prelude::*;
 
 fn size(bytes: &[u8]) -> Option<(u32, u32)> {
-    PromptImage::from_base64(&STANDARD.encode(bytes)).size
+    let size = base64_image_size(&STANDARD.encode(bytes));
+    assert_eq!(size, image_size(bytes));
+    size
 }
 
 fn jpeg(before: usize) -> Vec<u8> {
