@@ -77,7 +77,8 @@ fn used(live: &ConfigSnapshot) {
             } else {
                 AttemptOutcome::Success
             };
-            offer.record_outcome(now, outcome, None, Some(sample));
+            let admission = offer.breaker.lock().last_resort_admission();
+            offer.record_outcome(now, admission, outcome, None, Some(sample));
         }
     }
 }

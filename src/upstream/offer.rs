@@ -21,8 +21,8 @@ use parking_lot::Mutex;
 use penstock_core::{Dialect, OfferProperties};
 use penstock_dialect::completions::COMPLETIONS_PATH;
 use penstock_routing::{
-    AttemptOutcome, BreakerClient, Candidate, CircuitBreaker, LatencySample, LatencyStats, PlannedOffer,
-    estimate_price,
+    AttemptAdmission, AttemptOutcome, BreakerClient, Candidate, CircuitBreaker, LatencySample, LatencyStats,
+    PlannedOffer, estimate_price,
 };
 use pingora_http::RequestHeader;
 use rust_decimal::Decimal;
@@ -282,18 +282,19 @@ impl OfferState {
         OfferPermit { offer: self.clone(), _permit: permit }
     }
 
-    /// Records the outcome of an attempt in the circuit breaker, and `sample` in the latency statistics. `client` is
-    /// given if the client's request may have caused the outcome.
+    /// Records the outcome of an attempt in the circuit breaker, and `sample` in the latency statistics. `admission` is
+    /// that of the attempt. `client` is given if the client's request may have caused the outcome.
     pub fn record_outcome(
         &self,
         now: Duration,
+        admission: AttemptAdmission,
         outcome: AttemptOutcome,
         client: Option<BreakerClient>,
         sample: Option<LatencySample>,
     ) {
         let (before, after) = update_breaker(self, |breaker| {
             let before = breaker.state(now);
-            breaker.on_client_result(now, outcome, client);
+            breaker.on_attempt_result(now, admission, outcome, client);
             (before, breaker.state(now))
         });
         if before != after {

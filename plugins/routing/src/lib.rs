@@ -36,7 +36,9 @@ mod session;
 pub use affinity::{
     OfferAffinity, PromptCacheSaving, SessionKey, load_limit, rendezvous_weight, stable_hash,
 };
-pub use breaker::{AttemptOutcome, BreakerClient, BreakerState, CircuitBreaker, OfferHealth};
+pub use breaker::{
+    AttemptAdmission, AttemptOutcome, BreakerClient, BreakerState, CircuitBreaker, OfferHealth,
+};
 pub use budget::RetryBudget;
 pub use explanation::{ExplainedOffer, OfferRankGroup, explain_plan};
 pub use explore::{

@@ -130,6 +130,7 @@ pub fn settle_success(
     };
     offer.record_outcome(
         run.now(),
+        run.admission,
         AttemptOutcome::Success,
         Some(run.exchange.principal.breaker_client),
         Some(sample),
