@@ -95,6 +95,15 @@ impl KeyStore {
         Ok(KeyPage { keys, next })
     }
 
+    /// Returns true if the key of a row is not revoked.
+    ///
+    /// # Errors
+    /// Returns `Corrupt` if the row is not a key, `Format` if it is of an unknown version.
+    pub(crate) fn is_valid_row(value: &[u8]) -> Result<bool, StoreError> {
+        let key: KeyRecord = versioned_json::decode(WHAT, value)?;
+        Ok(key.revoked.is_none())
+    }
+
     fn list_all(&self, after: Option<&str>, limit: usize) -> Result<(Vec<KeyRecord>, bool), StoreError> {
         let page = self.store.scan(StoreTable::Keys, b"", after.map(str::as_bytes), limit)?;
         let keys =
