@@ -90,8 +90,10 @@ impl ConfigSnapshot {
         let providers: Vec<Arc<ProviderState>> = settings
             .providers
             .iter()
-            .map(|provider| Arc::new(ProviderState::new(provider.clone(), connections, batch_lines, &before)))
-            .collect();
+            .map(|provider| {
+                ProviderState::new(provider.clone(), connections, batch_lines, &before).map(Arc::new)
+            })
+            .collect::<Result<_, _>>()?;
         let offers = build_offers(&settings, &providers, old)?;
         let mut indexes: HashMap<&str, Vec<usize>> = HashMap::new();
         let mut by_provider = vec![Vec::new(); providers.len()];
