@@ -200,6 +200,15 @@ pub struct ImageTokenSettings {
 }
 
 impl ImageTokenSettings {
+    /// Maximum number of tokens that templates write around an image.
+    const MARK_TOKENS: u64 = 16;
+
+    /// Returns the maximum number of prompt tokens for one image, the marks around it included.
+    #[must_use]
+    pub fn max_tokens(&self) -> u64 {
+        self.rule.max_tokens().max(self.unknown.unwrap_or(0)).saturating_add(Self::MARK_TOKENS)
+    }
+
     /// Returns the tokens of an image.
     #[must_use]
     pub fn tokens(&self, image: PromptImage) -> u64 {

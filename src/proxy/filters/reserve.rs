@@ -125,7 +125,7 @@ fn affordable_output(x: &Exchange<'_>, ask: &InferenceRequest, chosen: &Candidat
 /// Returns the maximum work of an offer for a request.
 fn max_work(offer: &OfferState, ask: &InferenceRequest, usual: u64) -> WorkDone {
     let window = offer.offer.context_length;
-    let input = ask.max_input_tokens_for_window(window);
+    let input = ask.max_input_tokens_for_window(window, offer.offer.capabilities.image_token_bound());
     match ask.kind.spec().unit {
         WorkUnit::GeneratedTokens => {
             // Each choice that is requested separately has the complete prompt.

@@ -152,6 +152,15 @@ fn an_unknown_size_has_the_configured_cost() {
     assert_eq!(images.tokens(PromptImage { size: Some((1, 1)) }), 256);
 }
 
+#[test]
+fn no_image_has_more_tokens_than_the_bound() {
+    for (unknown, most) in [(None, 256 + 16), (Some(7), 256 + 16), (Some(900), 900 + 16)] {
+        let images =
+            ImageTokenSettings { rule: ImageRule::Fixed { tokens: 256 }, placeholder: None, unknown };
+        assert_eq!(images.max_tokens(), most);
+    }
+}
+
 proptest! {
     #[test]
     fn no_bytes_are_too_odd(bytes in proptest::collection::vec(any::<u8>(), 0..80), kind in 0..6usize) {
