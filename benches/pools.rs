@@ -14,7 +14,7 @@ use penstock::upstream::config_snapshot::ConfigSnapshot;
 use penstock::upstream::connection_pool::ConnectionPools;
 use penstock::upstream::pools::{ExplorationMode, PlanRequest};
 use penstock::upstream::sessions::SessionRecord;
-use penstock_routing::{AttemptOutcome, FLAVORS, LatencySample, SPEED, SessionKey};
+use penstock_routing::{AttemptOutcome, ExplorationScope, FLAVORS, LatencySample, SPEED, SessionKey};
 use std::fmt::Write as _;
 use std::hint::black_box;
 use std::time::Duration;
@@ -77,7 +77,8 @@ fn used(live: &ConfigSnapshot) {
             } else {
                 AttemptOutcome::Success
             };
-            offer.record_outcome(now, outcome, None, Some(sample));
+            let admission = offer.breaker.lock().last_resort_admission();
+            offer.record_outcome(now, admission, outcome, None, Some(sample));
         }
     }
 }
@@ -133,7 +134,7 @@ fn plan(c: &mut Criterion) {
             bencher.iter_custom(|rounds| {
                 timed(rounds, || {
                     seed += 1;
-                    let exploration = ExplorationMode::Allowed { seed };
+                    let exploration = ExplorationMode::Allowed { scope: ExplorationScope::AllOffers, seed };
                     model
                         .pool
                         .plan_candidates(SPEED, &PlanRequest { seed, exploration, ..black_box(request) })

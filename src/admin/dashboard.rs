@@ -2,7 +2,7 @@
 
 use super::api::{AdminApi, check_host};
 use super::pages;
-use super::sending::{ListenerPermits, READ_TIMEOUT, close_connection};
+use super::sending::{ListenerPermits, close_connection};
 use crate::config::ConfigLoader;
 use crate::console::dashboard::DASHBOARD;
 use crate::console::{AnswerStream, Console};
@@ -73,8 +73,7 @@ impl HttpServerApp for DashboardListener {
         _shutdown: &ShutdownWatch,
     ) -> Option<ReusedHttpStream> {
         let DashboardState { api, console, permits } = &*self.0;
-        let connection = permits.connections.try_acquire().ok()?;
-        timeout(READ_TIMEOUT, session.read_request()).await.ok()?.ok()?.then_some(())?;
+        let connection = permits.read_request_head(&mut session).await?;
         session.set_keepalive(None);
         let permit = permits.admit_request(false);
         let served = api.app.admin_requests.begin();

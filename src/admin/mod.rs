@@ -114,8 +114,7 @@ impl HttpServerApp for AdminListener {
         mut session: ServerSession,
         shutdown: &ShutdownWatch,
     ) -> Option<ReusedHttpStream> {
-        let connection = self.permits.connections.try_acquire().ok()?;
-        timeout(READ_TIMEOUT, session.read_request()).await.ok()?.ok()?.then_some(())?;
+        let connection = self.permits.read_request_head(&mut session).await?;
         session.set_keepalive(None);
         let permit = self.permits.admit_request(self.is_change(&session));
         let is_admitted = permit.is_some() || PROBES.contains(&session.req_header().uri.path());

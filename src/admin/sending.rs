@@ -4,14 +4,16 @@ use super::request_head::gzip;
 use crate::console::max_send_time;
 use crate::proxy::downstream::Downstream;
 use crate::proxy::response::head::ResponseHead;
+use crate::server::silent_connections::EvictingConnectionLimit;
 use bytes::Bytes;
 use pingora_core::protocols::http::ServerSession;
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-/// Maximum number of connections of a listener, not counting downloads and event streams. A further connection is
-/// closed.
+/// Maximum number of connections of a listener, without downloads and event streams. A further connection closes the
+/// oldest one whose request has not arrived; if there is none, it is closed itself.
 pub(super) const MAX_CONNECTIONS: usize = 256;
 /// Maximum number of requests of a listener in flight, not counting downloads, event streams and probes. A further
 /// request gets 503.
@@ -26,8 +28,8 @@ const MIN_COMPRESSIBLE_BYTES: usize = 1024;
 
 /// Permits of the connections and requests of a listener.
 pub(super) struct ListenerPermits {
-    /// Permits of the connections, whether their request has arrived or not.
-    pub(super) connections: Semaphore,
+    /// Limit of the connections, whether their request has arrived or not.
+    connections: Arc<EvictingConnectionLimit>,
     requests: Semaphore,
     changes: Semaphore,
 }
@@ -35,7 +37,7 @@ pub(super) struct ListenerPermits {
 impl Default for ListenerPermits {
     fn default() -> Self {
         Self {
-            connections: Semaphore::new(MAX_CONNECTIONS),
+            connections: EvictingConnectionLimit::new(MAX_CONNECTIONS),
             requests: Semaphore::new(MAX_IN_FLIGHT_REQUESTS),
             changes: Semaphore::new(RESERVED_CHANGES),
         }
@@ -43,6 +45,25 @@ impl Default for ListenerPermits {
 }
 
 impl ListenerPermits {
+    /// Admits a connection and reads its first request head. While the listener is full, a further connection closes
+    /// the oldest one whose head has not arrived. Returns the permit of the connection; `None` if no valid head arrives
+    /// in time, or if the connection is closed.
+    pub(super) async fn read_request_head(
+        &self,
+        session: &mut ServerSession,
+    ) -> Option<OwnedSemaphorePermit> {
+        let connection = self.connections.admit().await?;
+        let head = timeout(READ_TIMEOUT, session.read_request());
+        let (read, permit) = connection.wait_for(head).await?;
+        read.ok()?.ok()?.then_some(permit)
+    }
+
+    /// Returns the number of connections that can be admitted without closing another one.
+    #[cfg(test)]
+    pub(super) fn free_connections(&self) -> usize {
+        self.connections.free()
+    }
+
     /// Returns the permit of a request that has arrived; `None` if too many are in flight. `is_change` is true for a
     /// change of keys or accounts by an authorised caller.
     pub(super) fn admit_request(&self, is_change: bool) -> Option<SemaphorePermit<'_>> {

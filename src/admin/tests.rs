@@ -110,14 +110,18 @@ async fn a_client_that_does_not_read_delays_no_upgrade_and_is_cut() {
         assert_eq!(served.requests_in_flight(), 0, "{path}");
         connection.await.unwrap();
     }
-    assert_eq!(served.listener.permits.connections.available_permits(), MAX_CONNECTIONS);
+    assert_eq!(served.listener.permits.free_connections(), MAX_CONNECTIONS);
 }
 
 #[tokio::test(start_paused = true)]
 async fn connections_are_bounded() {
     let served = TestListener::start().await;
-    let open: Vec<_> = (0..MAX_CONNECTIONS).map(|_| served.connect(64)).collect();
-    tokio::task::yield_now().await;
+    let mut open: Vec<_> = (0..MAX_CONNECTIONS).map(|_| served.connect(64)).collect();
+    // The clients read only the first byte of their answers.
+    for (_, client) in &mut open {
+        send_get(client, "/metrics").await;
+        client.read_exact(&mut [0]).await.unwrap();
+    }
     let (connection, mut client) = served.connect(64);
     connection.await.unwrap();
     assert_eq!(client.read(&mut [0]).await.unwrap(), 0, "the connection is closed");
@@ -190,6 +194,34 @@ async fn a_read_that_waits_for_long_is_refused() {
     let RouteHandler::Store(list) = list.handler else { unreachable!("a read") };
     let refused = run_store_request(&app, StorePermitGroup::Admin, list, AdminRequest::default()).await;
     assert_eq!(refused.unwrap_err().code, ErrorCode::Overloaded);
+}
+
+#[tokio::test]
+async fn a_probe_is_answered_while_silent_connections_fill_the_listener() {
+    let served = TestListener::start().await;
+    served.app().set_serving();
+    let mut silent: Vec<_> = (0..MAX_CONNECTIONS).map(|_| served.connect(64)).collect();
+    // Part of a head is as good as nothing.
+    for (_, client) in &mut silent {
+        client.write_all(b"GET /healthz HTTP/1.1\r\n").await.unwrap();
+    }
+    while served.listener.permits.free_connections() > 0 {
+        tokio::task::yield_now().await;
+    }
+    for path in PROBES {
+        let asked = std::time::Instant::now();
+        let answer = served.exchange(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")).await;
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{path}: {answer}");
+        assert!(asked.elapsed() < std::time::Duration::from_secs(1), "{path}: {:?}", asked.elapsed());
+        // The next probe finds the listener full again.
+        silent.push(served.connect(64));
+        while served.listener.permits.free_connections() > 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+    let (oldest, _) = silent.remove(0);
+    oldest.await.unwrap();
+    assert!(!silent.last().unwrap().0.is_finished(), "the youngest is still open");
 }
 
 #[tokio::test]

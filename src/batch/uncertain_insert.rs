@@ -41,9 +41,10 @@ impl BatchManager {
     /// Finds out whether a batch is stored although its insert failed.
     pub(super) async fn find_insert_outcome(&self, id: &str, error: &StoreError) -> FailedInsertOutcome {
         match error {
-            StoreError::Guard { .. } | StoreError::TooLarge { .. } | StoreError::Unreachable { .. } => {
-                FailedInsertOutcome::NotStored
-            }
+            StoreError::Guard { .. }
+            | StoreError::TooLarge { .. }
+            | StoreError::InvalidArgument { .. }
+            | StoreError::Unreachable { .. } => FailedInsertOutcome::NotStored,
             StoreError::Stuck | StoreError::HandedOver { .. } => FailedInsertOutcome::Unknown,
             // The writer has answered, so nothing of the transaction is in its queue.
             _ => self.read_insert(id).await,

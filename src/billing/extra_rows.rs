@@ -7,7 +7,10 @@ use penstock_storage::ledger::{LedgerCommit, RowWrite};
 
 /// Returns true if the store would reject the same bytes at every attempt.
 pub(super) const fn is_permanent_rejection(why: &StoreError) -> bool {
-    matches!(why, StoreError::TooLarge { .. } | StoreError::Format { .. })
+    matches!(
+        why,
+        StoreError::TooLarge { .. } | StoreError::Format { .. } | StoreError::InvalidArgument { .. }
+    )
 }
 
 /// Removes from a group the rows that the store will never accept: all rows of each operation that has a row over the

@@ -174,16 +174,49 @@ fn protocol_versions(min_tls: TlsVersion) -> Vec<&'static SupportedProtocolVersi
 /// # Errors
 /// Returns a sentence that says why they cannot be used.
 pub fn read_key_pair(certificate: &Path, key: &Path) -> Result<CertifiedKey, String> {
-    let unusable =
-        |path: &Path, why: &dyn std::fmt::Display| format!("{} cannot be used: {why}.", path.display());
-    let read = |path: &Path| read_regular_file(path, MAX_PEM_BYTES).map_err(|why| unusable(path, &why));
-    let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&read(certificate)?)
-        .collect::<Result<_, _>>()
-        .map_err(|error| unusable(certificate, &error))?;
-    if chain.is_empty() {
-        return Err(unusable(certificate, &"it contains no certificate"));
-    }
-    let private = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|error| unusable(key, &error))?;
+    let (chain, private) = read_unchecked_key_pair(certificate, key)?;
+    check_key_pair((certificate, key), chain, private)
+}
+
+/// Certificate chain with its private key.
+pub type KeyPair = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+
+/// Reads a certificate chain and its key like [`read_key_pair`]; returns their contents.
+///
+/// # Errors
+/// Same as [`read_key_pair`].
+pub fn read_key_pair_contents(certificate: &Path, key: &Path) -> Result<KeyPair, String> {
+    let (chain, private) = read_unchecked_key_pair(certificate, key)?;
+    check_key_pair((certificate, key), chain.clone(), private.clone_key())?;
+    Ok((chain, private))
+}
+
+fn unusable(path: &Path, why: &dyn std::fmt::Display) -> String {
+    format!("{} cannot be used: {why}.", path.display())
+}
+
+fn read_pem(path: &Path) -> Result<Vec<u8>, String> {
+    read_regular_file(path, MAX_PEM_BYTES).map_err(|why| unusable(path, &why))
+}
+
+fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let found = CertificateDer::pem_slice_iter(&read_pem(path)?).collect::<Result<Vec<_>, _>>();
+    let found = found.map_err(|error| unusable(path, &error))?;
+    if found.is_empty() { Err(unusable(path, &"it contains no certificate")) } else { Ok(found) }
+}
+
+fn read_unchecked_key_pair(certificate: &Path, key: &Path) -> Result<KeyPair, String> {
+    let chain = read_certificates(certificate)?;
+    let private = PrivateKeyDer::from_pem_slice(&read_pem(key)?).map_err(|error| unusable(key, &error))?;
+    Ok((chain, private))
+}
+
+/// Checks that a key can sign and belongs to the certificate; the paths are those of the error.
+fn check_key_pair(
+    (certificate, key): (&Path, &Path),
+    chain: Vec<CertificateDer<'static>>,
+    private: PrivateKeyDer<'static>,
+) -> Result<CertifiedKey, String> {
     let provider: CryptoProvider = ring::default_provider();
     let signing = provider.key_provider.load_private_key(private).map_err(|error| unusable(key, &error))?;
     let certified = CertifiedKey::new(chain, signing);
@@ -201,14 +234,24 @@ pub fn read_key_pair(certificate: &Path, key: &Path) -> Result<CertifiedKey, Str
 /// # Errors
 /// Returns a sentence that says why they cannot be used.
 pub fn read_root_certificates(path: &Path) -> Result<RootCertStore, String> {
-    let unusable = |why: &dyn std::fmt::Display| format!("{} cannot be used: {why}.", path.display());
     let mut roots = RootCertStore::empty();
-    let bytes = read_regular_file(path, MAX_PEM_BYTES).map_err(|why| unusable(&why))?;
-    for certificate in CertificateDer::pem_slice_iter(&bytes) {
-        let certificate = certificate.map_err(|error| unusable(&error))?;
-        roots.add(certificate).map_err(|error| unusable(&error))?;
+    for certificate in read_certificates(path)? {
+        roots.add(certificate).map_err(|error| unusable(path, &error))?;
     }
-    if roots.is_empty() { Err(unusable(&"it contains no certificate")) } else { Ok(roots) }
+    Ok(roots)
+}
+
+/// Reads the certificates of certificate authorities like [`read_root_certificates`]; returns their contents.
+///
+/// # Errors
+/// Same as [`read_root_certificates`].
+pub fn read_root_certificate_contents(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let found = read_certificates(path)?;
+    let mut roots = RootCertStore::empty();
+    for certificate in &found {
+        roots.add(certificate.clone()).map_err(|error| unusable(path, &error))?;
+    }
+    Ok(found)
 }
 
 /// Returns the end of validity of the leaf certificate, in Unix seconds; `None` if the certificate cannot be parsed.

@@ -12,7 +12,7 @@ use crate::upstream::config_snapshot::ModelState;
 use crate::upstream::offer::OfferState;
 use crate::upstream::tokenize;
 use bytes::Bytes;
-use penstock_core::{ApiError, InferenceRequest, InferenceTask, RequestBodyFormat};
+use penstock_core::{ApiError, InferenceRequest, InferenceTask, RequestBodyFormat, UsageBounds};
 use penstock_dialect::DEFAULT_MAX_TOKENS;
 use penstock_tokens::{
     CountBudget, CountMethod, PromptConversation, PromptParseError, TokenCount, TokenCounter,
@@ -21,8 +21,6 @@ use penstock_tokens::{
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Maximum number of tokens that one image counts as, if the model has no rule for images.
-const MAX_IMAGE_TOKENS: u64 = 16_384;
 /// Number of tokens up to which a count is always exact, so that the refusal of a small window states the exact number.
 /// Such a count takes tens of milliseconds at most. A count stops at the larger of this number and the window.
 const MIN_EXACT_TOKENS: u64 = 32_768;
@@ -194,7 +192,7 @@ async fn check_conversation(
     let narrow = offers().map(|offer| offer.offer.context_length).min().unwrap_or(window);
     let wide = offers().map(|offer| offer.offer.context_length).max().unwrap_or(window);
     let wanted = offers().filter_map(|offer| requested_output_tokens(ask, offer)).max();
-    let bound = max_prompt_tokens(ask.prompt_bytes, ask.image_count, MAX_IMAGE_TOKENS);
+    let bound = max_prompt_tokens(ask.prompt_bytes, ask.image_count, image_token_bound(model));
     if bound.saturating_add(wanted.unwrap_or(1)) <= narrow {
         return Ok(None);
     }
@@ -204,8 +202,14 @@ async fn check_conversation(
         Some(count) => Ok(Some(count)),
         // All offers have windows of the same size, so the provider itself limits the answer to the remaining tokens.
         None if wanted.is_none() && narrow == wide => Ok(None),
-        None => Box::pin(estimate_tokens(counting, ask, wide)).await.map(Some),
+        None => Box::pin(estimate_tokens(counting, model, ask, wide)).await.map(Some),
     }
+}
+
+/// Returns the maximum number of tokens of one image.
+fn image_token_bound(model: &ModelState) -> u64 {
+    let rule = model.model.tokenizer.as_ref().and_then(|tokenizer| tokenizer.0.max_image_tokens());
+    rule.unwrap_or(UsageBounds::MAX_IMAGE_TOKENS)
 }
 
 /// Returns the fit of a request with this token count into an offer's window.
@@ -286,7 +290,7 @@ pub async fn count_prompt_tokens(
     let wide = wide.unwrap_or(model.model.card.context_length);
     let count = match count_exactly(counting, model, ask, wide).await? {
         Some(count) => count,
-        None => estimate_tokens(counting, ask, wide).await?,
+        None => estimate_tokens(counting, model, ask, wide).await?,
     };
     let complete = match count.method {
         CountMethod::Exact => count.tokens <= exact_limit(wide),
@@ -322,6 +326,7 @@ const fn estimate_limit(wide: u64) -> u64 {
 /// the real number.
 async fn estimate_tokens(
     counting: &TokenCountContext,
+    model: &ModelState,
     ask: &InferenceRequest,
     wide: u64,
 ) -> Result<TokenCount, ApiError> {
@@ -334,7 +339,7 @@ async fn estimate_tokens(
     };
     let counted = count_conversation(counting, ask, count).await;
     counted.map(|count| {
-        let bound = max_prompt_tokens(ask.prompt_bytes, ask.image_count, MAX_IMAGE_TOKENS);
+        let bound = max_prompt_tokens(ask.prompt_bytes, ask.image_count, image_token_bound(model));
         count.unwrap_or(TokenCount { tokens: bound, method: CountMethod::Estimate })
     })
 }

@@ -9,6 +9,7 @@ use crate::net::executor::WorkerThreads;
 use crate::proxy::GatewayProxy;
 use crate::server::PublicServer;
 use crate::server::connection_limit::ConnectionPermit;
+use crate::server::silent_connections::EvictingConnectionLimit;
 use crate::state::AppState;
 use crate::telemetry::throttle::ThrottledLog;
 use crate::upgrade::new_process::InheritedState;
@@ -24,7 +25,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::fd::IntoRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -289,8 +290,9 @@ where
     tokio::spawn(async move { service.start_service(Some(fds), stop, 1).await })
 }
 
-/// Maximum number of connections of one TLS socket, handshakes included. A connection beyond it is closed.
-const MAX_TLS_CONNECTIONS: usize = 256;
+/// Maximum number of TLS handshakes of one socket at the same time. A further connection closes the oldest one in its
+/// handshake. The application limits the connections after their handshakes.
+const MAX_TLS_HANDSHAKES: usize = 256;
 /// Timeout of a TLS handshake, and longest time for which a client may accept no bytes.
 const TLS_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -310,7 +312,7 @@ where
     F: Fn() -> Option<Arc<TlsConfig>> + Send + Sync + 'static,
 {
     let (listener, app) = (bound.into_tokio()?, Arc::new(app));
-    let permits = Arc::new(Semaphore::new(MAX_TLS_CONNECTIONS));
+    let handshakes = EvictingConnectionLimit::new(MAX_TLS_HANDSHAKES);
     Ok(tokio::spawn(async move {
         loop {
             let accepted = tokio::select! {
@@ -323,15 +325,20 @@ where
                 tokio::time::sleep(ACCEPT_BACKOFF).await;
                 continue;
             };
-            let (Ok(permit), Some(tls)) = (permits.clone().try_acquire_owned(), tls()) else { continue };
-            let (app, stop) = (app.clone(), stop.clone());
+            let Some(tls) = tls() else { continue };
+            let (app, stop, handshakes) = (app.clone(), stop.clone(), handshakes.clone());
             tokio::spawn(async move {
-                let _permit = permit;
+                let Some(connection) = handshakes.admit().await else { return };
                 set_tcp_keepalive(&socket, &client_keepalive(TLS_TIMEOUT)).ok();
                 let Ok(socket) = socket.into_std() else { return };
                 let Ok(socket) = BufferedSocket::new(socket, true, TLS_TIMEOUT) else { return };
                 let handshake = Box::pin(tls.acceptor.tls_handshake(socket));
-                let Ok(Ok(stream)) = timeout(TLS_TIMEOUT, handshake).await else { return };
+                let Some((Ok(Ok(stream)), permit)) =
+                    connection.wait_for(timeout(TLS_TIMEOUT, handshake)).await
+                else {
+                    return;
+                };
+                drop(permit);
                 app.process_new(Box::new(stream), &stop).await;
             });
         }

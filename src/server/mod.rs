@@ -10,6 +10,7 @@ mod header_budget;
 mod http1;
 pub mod http2;
 pub mod listener;
+pub mod silent_connections;
 
 use crate::config::settings::LimitSettings;
 use crate::proxy::GatewayProxy;

@@ -111,11 +111,11 @@ mod tests {
         let later = settings.first_ejection + Duration::from_secs(3_600);
         assert_eq!(health(&breaker, later), 0, "nobody has asked it since");
         assert!(settings.successes_to_close > 1);
-        assert!(breaker.try_acquire(later));
+        assert!(breaker.try_acquire(later).is_some());
         assert_eq!(health(&breaker, later), 0, "on trial");
         breaker.on_unattributed_result(later, AttemptOutcome::Success);
         assert_eq!(health(&breaker, later), 1, "one good answer is enough");
-        assert!(breaker.try_acquire(later));
+        assert!(breaker.try_acquire(later).is_some());
         breaker.on_unattributed_result(later, AttemptOutcome::Failure { retry_after: None });
         assert_eq!(health(&breaker, later), 0, "the trial failed");
     }
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(health(&breaker, at(70)), 1);
         // A provider whose health checks pass (it lists its models) but which fails every request must not look
         // healthy between two requests.
-        assert!(breaker.try_acquire(at(71)));
+        assert!(breaker.try_acquire(at(71)).is_some());
         breaker.on_unattributed_result(at(71), AttemptOutcome::Failure { retry_after: None });
         breaker.on_health_check(at(72), true);
         assert_eq!(health(&breaker, at(72)), 0);

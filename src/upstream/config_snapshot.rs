@@ -12,7 +12,7 @@ use crate::upstream::sessions::SessionTable;
 use parking_lot::Mutex;
 use penstock_catalog::{Catalog, CatalogModel as Card};
 use penstock_request_validation::RequestLimits;
-use penstock_routing::{CircuitBreaker, ExplorationBudget, LastHourStats};
+use penstock_routing::{CircuitBreaker, ExplorationBudgets, LastHourStats};
 use std::collections::HashMap;
 use std::num::NonZero;
 use std::sync::Arc;
@@ -52,8 +52,8 @@ pub struct ModelState {
     pub hourly_stats: Arc<Mutex<LastHourStats>>,
     /// Revision of the hourly statistics that were stored last, see [`LastHourStats::revision`]; 0 for none.
     pub stored_hourly_stats_revision: Arc<AtomicU64>,
-    /// Budget of requests that may be sent to offers of the model with too few measurements.
-    explorations: Arc<Mutex<ExplorationBudget>>,
+    /// Budgets of requests that may be sent to offers of the model with too few measurements.
+    explorations: Arc<Mutex<ExplorationBudgets>>,
     /// Pool that orders the offers of the model.
     pub pool: Arc<ModelPool>,
 }
@@ -90,8 +90,10 @@ impl ConfigSnapshot {
         let providers: Vec<Arc<ProviderState>> = settings
             .providers
             .iter()
-            .map(|provider| Arc::new(ProviderState::new(provider.clone(), connections, batch_lines, &before)))
-            .collect();
+            .map(|provider| {
+                ProviderState::new(provider.clone(), connections, batch_lines, &before).map(Arc::new)
+            })
+            .collect::<Result<_, _>>()?;
         let offers = build_offers(&settings, &providers, old)?;
         let mut indexes: HashMap<&str, Vec<usize>> = HashMap::new();
         let mut by_provider = vec![Vec::new(); providers.len()];
@@ -105,7 +107,7 @@ impl ConfigSnapshot {
         for model in &settings.models {
             let known = old.and_then(|old| old.models.get(model.card.id.as_str()));
             let indexes = indexes.remove(model.card.id.as_str()).unwrap_or_default();
-            let explorations: Arc<Mutex<ExplorationBudget>> =
+            let explorations: Arc<Mutex<ExplorationBudgets>> =
                 known.map(|known| known.explorations.clone()).unwrap_or_default();
             let own = indexes.iter().filter_map(|index| offers.get(*index)).cloned().collect();
             let live = ModelState {

@@ -105,16 +105,24 @@ impl ResolvedPeer {
 
 impl UpstreamRoute {
     /// Creates a route to a provider. Before the first lookup, it has an address only if its host is an IP address.
-    #[must_use]
-    pub fn new(provider: &Provider, pools: &ConnectionPools) -> Self {
+    ///
+    /// # Errors
+    /// Returns a sentence if a certificate file of the provider cannot be used.
+    pub fn new(provider: &Provider, pools: &ConnectionPools) -> Result<Self, String> {
         Self::with_base_url(&provider.base_url, provider, pools)
     }
 
     /// Creates a route to another host of the same provider. Before the first lookup, it has an address only if its
     /// host is an IP address.
-    #[must_use]
-    pub fn with_base_url(base: &BaseUrl, provider: &Provider, pools: &ConnectionPools) -> Self {
-        let pool = pools.pool_for(provider);
+    ///
+    /// # Errors
+    /// Returns a sentence if a certificate file of the provider cannot be used.
+    pub fn with_base_url(
+        base: &BaseUrl,
+        provider: &Provider,
+        pools: &ConnectionPools,
+    ) -> Result<Self, String> {
+        let pool = pools.pool_for(provider)?;
         let route = Self {
             base: base.clone(),
             pool,
@@ -124,7 +132,7 @@ impl UpstreamRoute {
         if let Ok(ip) = base.host.parse() {
             route.set_addresses(provider, &[SocketAddr::new(ip, base.port)]);
         }
-        route
+        Ok(route)
     }
 
     /// Returns the base URL.

@@ -45,12 +45,12 @@ struct TlsFiles {
 }
 
 impl TlsFiles {
-    fn of(provider: &Provider) -> Self {
+    fn of(provider: &Provider) -> Result<Self, String> {
         let client = provider.client.as_ref();
-        Self {
-            roots: provider.ca.as_deref().map(PemCopy::new),
-            client: client.map(|(certificate, key)| (PemCopy::new(certificate), PemCopy::new(key))),
-        }
+        Ok(Self {
+            roots: provider.ca.as_deref().map(PemCopy::of_root_certificates).transpose()?,
+            client: client.map(|(certificate, key)| PemCopy::of_key_pair(certificate, key)).transpose()?,
+        })
     }
 }
 
@@ -140,23 +140,25 @@ impl Default for ConnectionPools {
 
 impl ConnectionPools {
     /// Returns the pool for the trust settings of this provider, and creates it if it does not exist. For a provider
-    /// without such settings, this is the pool with the system's root certificates. The files of the settings were
-    /// validated before.
-    pub fn pool_for(&self, provider: &Provider) -> Arc<ConnectionPool> {
+    /// without such settings, this is the pool with the system's root certificates.
+    ///
+    /// # Errors
+    /// Returns a sentence if a file of the settings cannot be used.
+    pub fn pool_for(&self, provider: &Provider) -> Result<Arc<ConnectionPool>, String> {
         if provider.ca.is_none() && provider.client.is_none() && provider.min_tls == TlsVersion::default() {
-            return self.system.clone();
+            return Ok(self.system.clone());
         }
-        let files = TlsFiles::of(provider);
+        let files = TlsFiles::of(provider)?;
         let trust = TlsTrust::of(provider, &files);
         let mut own = self.own.lock();
         // A replaced pool is dropped once its last request has ended.
         own.retain(|(known, pool)| *known == trust || Arc::strong_count(pool) > 1);
         if let Some((_, pool)) = own.iter().find(|(known, _)| *known == trust) {
-            return pool.clone();
+            return Ok(pool.clone());
         }
         let pool = ConnectionPool::new(&files);
         own.push((trust, pool.clone()));
-        pool
+        Ok(pool)
     }
 
     /// Drops idle HTTP/1.1 connections that are expired or closed; see `IdlePool::sweep`.

@@ -21,8 +21,8 @@ use parking_lot::Mutex;
 use penstock_core::{Dialect, OfferProperties};
 use penstock_dialect::completions::COMPLETIONS_PATH;
 use penstock_routing::{
-    AttemptOutcome, BreakerClient, Candidate, CircuitBreaker, LatencySample, LatencyStats, PlannedOffer,
-    estimate_price,
+    AttemptAdmission, AttemptOutcome, BreakerClient, Candidate, CircuitBreaker, LatencySample, LatencyStats,
+    PlannedOffer, estimate_price,
 };
 use pingora_http::RequestHeader;
 use rust_decimal::Decimal;
@@ -172,11 +172,12 @@ impl OfferState {
         output: u64,
         session: Option<SessionHistory>,
     ) -> (Candidate, PlannedOffer) {
-        let (seconds, measured, known, session) = {
+        let (seconds, measured, answers, known, session) = {
             let mut figures = self.latency_stats.lock();
             (
                 figures.predict_seconds(now, prompt_tokens, output),
                 figures.last_observation_age(now),
+                figures.recent_answers(now),
                 figures.time_since_first_seen(now),
                 session.map(|session| {
                     self.cache_affinity.session_affinity(session, &figures, now, (prompt_tokens, output))
@@ -195,6 +196,7 @@ impl OfferState {
             price: estimate_price(self.price.0, self.price.1, prompt_tokens, output),
             predicted_seconds: seconds,
             measured_age: measured,
+            recent_answers: answers,
             known_for: known,
             in_flight: self.in_flight(),
             max_in_flight: self.offer.provider.max_in_flight.unwrap_or(0),
@@ -283,18 +285,19 @@ impl OfferState {
         OfferPermit { offer: self.clone(), _permit: permit }
     }
 
-    /// Records the outcome of an attempt in the circuit breaker, and `sample` in the latency statistics. `client` is
-    /// given if the client's request may have caused the outcome.
+    /// Records the outcome of an attempt in the circuit breaker, and `sample` in the latency statistics. `admission` is
+    /// that of the attempt. `client` is given if the client's request may have caused the outcome.
     pub fn record_outcome(
         &self,
         now: Duration,
+        admission: AttemptAdmission,
         outcome: AttemptOutcome,
         client: Option<BreakerClient>,
         sample: Option<LatencySample>,
     ) {
         let (before, after) = update_breaker(self, |breaker| {
             let before = breaker.state(now);
-            breaker.on_client_result(now, outcome, client);
+            breaker.on_attempt_result(now, admission, outcome, client);
             (before, breaker.state(now))
         });
         if before != after {

@@ -60,25 +60,29 @@ impl ProviderState {
     /// Creates the state of a provider from its settings and from its state in the previous configuration.
     /// `batch_lines` limits the number of batch lines if the provider has no concurrency limit. The state of the
     /// concurrency limit is shared with the previous configuration, so that its exchanges are counted too.
-    #[must_use]
+    ///
+    /// # Errors
+    /// Returns a sentence if a certificate file of the provider cannot be used.
     pub fn new(
         provider: Arc<Provider>,
         pools: &ConnectionPools,
         batch_lines: usize,
         old: &PreviousProviders<'_>,
-    ) -> Self {
+    ) -> Result<Self, String> {
+        let unusable = |why: String| format!("Provider {}: {why}", provider.id);
         let known = old.providers.get(&*provider.id);
         let concurrency = match known {
             Some(known) => known.concurrency.clone(),
             None => ConcurrencyLimit::new(provider.max_in_flight, batch_lines),
         };
         let fresh = Self {
-            route: UpstreamRoute::new(&provider, pools),
+            route: UpstreamRoute::new(&provider, pools).map_err(unusable)?,
             image_routes: provider
                 .image_hosts
                 .iter()
                 .map(|base| UpstreamRoute::with_base_url(base, &provider, pools))
-                .collect(),
+                .collect::<Result<_, _>>()
+                .map_err(unusable)?,
             concurrency,
             last_error: known.map(|known| known.last_error.clone()).unwrap_or_default(),
             failure_logs: known.map(|known| known.failure_logs.clone()).unwrap_or_default(),
@@ -92,7 +96,7 @@ impl ProviderState {
                 route.inherit_addresses(&fresh.provider, old);
             }
         }
-        fresh
+        Ok(fresh)
     }
 
     /// Returns the route to the provider and those to its image hosts.

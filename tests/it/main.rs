@@ -86,6 +86,7 @@ mod host_headers;
 mod hostile;
 mod image_counts;
 mod image_default_format;
+mod image_pixels;
 mod image_steps;
 mod images;
 mod invalid_requests;

@@ -202,10 +202,10 @@ impl InferenceRequest {
     }
 
     /// Returns the upper bound of the prompt tokens, from the number of bytes: a token of text has at least one byte.
-    /// Includes [`UsageBounds::MAX_IMAGE_TOKENS`] for each image, the tokens of a chat template, those that a model
-    /// adds to each input or document, and the query once for each reranked document.
+    /// Includes `image` tokens for each image ([`OfferCapabilities::image_token_bound`]), the tokens of a chat
+    /// template, those that a model adds to each input or document, and the query once for each reranked document.
     #[must_use]
-    pub fn max_input_tokens(&self) -> u64 {
+    pub fn max_input_tokens(&self, image: u64) -> u64 {
         let of = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
         let each = |number: usize| of(number).saturating_mul(UsageBounds::MAX_ADDED_TOKENS_PER_INPUT);
         let text = match &self.task {
@@ -226,7 +226,7 @@ impl InferenceRequest {
                 of(self.body.len()).saturating_add(again).saturating_add(each(rerank.documents.len()))
             }
         };
-        let images = u64::from(self.image_count).saturating_mul(UsageBounds::MAX_IMAGE_TOKENS);
+        let images = u64::from(self.image_count).saturating_mul(image);
         let template = match self.task {
             InferenceTask::Complete(_) | InferenceTask::Embed(_) | InferenceTask::Rerank(_) => 0,
             _ => UsageBounds::MAX_TEMPLATE_TOKENS,
@@ -244,13 +244,12 @@ impl InferenceRequest {
         let output = cap.saturating_mul(self.generation_count());
         let undelivered =
             cap.saturating_mul(self.generation_count().saturating_sub(u64::from(self.n.max(1))));
-        let (input, least_input) = (self.max_input_tokens_for_window(window), self.min_input_tokens(window));
         UsageBounds {
-            input,
+            input: self.max_input_tokens_for_window(window, target.capabilities.image_token_bound()),
             output,
             max_delivered: u64::MAX,
             max_undelivered: undelivered,
-            least_input,
+            least_input: self.min_input_tokens(window),
             least_output: 0,
         }
     }
@@ -266,11 +265,12 @@ impl InferenceRequest {
         }
     }
 
-    /// Returns the upper bound of the prompt tokens that a model with this context window can read. Each prompt of a
+    /// Returns the upper bound of the prompt tokens that a model with this context window can read, with `image` tokens
+    /// for each image ([`OfferCapabilities::image_token_bound`]). Each prompt of a
     /// text completion, each input or text and each document has the whole window; images and transcriptions have no
     /// window.
     #[must_use]
-    pub fn max_input_tokens_for_window(&self, window: u64) -> u64 {
+    pub fn max_input_tokens_for_window(&self, window: u64, image: u64) -> u64 {
         let texts = match &self.task {
             InferenceTask::Chat => 1,
             InferenceTask::Complete(task) => task.prompts.len(),
@@ -279,11 +279,11 @@ impl InferenceRequest {
             InferenceTask::Passthrough(task) => task.texts.len(),
             // Images and audio are not charged by the tokens of their prompt.
             InferenceTask::GenerateImages(_) | InferenceTask::Transcribe(_) => {
-                return self.max_input_tokens();
+                return self.max_input_tokens(image);
             }
         };
         let texts = u64::try_from(texts.max(1)).unwrap_or(u64::MAX);
-        self.max_input_tokens().min(window.saturating_mul(texts))
+        self.max_input_tokens(image).min(window.saturating_mul(texts))
     }
 
     /// Returns the number of texts that the request generates, at least 1.
@@ -382,6 +382,22 @@ mod tests {
     use crate::request_adjustment::RequestAdjustment;
     use crate::traits::OfferCapabilities;
     use crate::usage::WorkDone;
+
+    #[test]
+    fn images_are_bounded_by_the_rule_of_the_model() {
+        let none = BodyMembers::default();
+        let chat = InferenceTask::Chat;
+        let body = Bytes::from_static(b"{}");
+        let request = InferenceRequest::from_non_chat_task(ModelKind::Chat, body, none, "m".into(), chat);
+        let request = InferenceRequest { image_count: 3, prompt_bytes: 10, ..request };
+        let text = 10 + UsageBounds::MAX_TEMPLATE_TOKENS;
+        for (max_image_tokens, each) in [(Some(272), 272), (None, UsageBounds::MAX_IMAGE_TOKENS)] {
+            let capabilities = OfferCapabilities { max_image_tokens, ..OfferCapabilities::default() };
+            let bound = capabilities.image_token_bound();
+            assert_eq!(request.max_input_tokens(bound), text + 3 * each);
+            assert_eq!(request.max_input_tokens_for_window(1_000, bound), 1_000);
+        }
+    }
 
     fn input_bound(task: InferenceTask) -> u64 {
         let body = Bytes::from(vec![b'x'; 8_000_000]);

@@ -82,6 +82,8 @@ pub struct OfferCapabilities {
     pub context_length: Option<u64>,
     /// Maximum number of tokens generated for one choice; `None` if only the context window limits it.
     pub max_output: Option<u64>,
+    /// Maximum number of prompt tokens for one image by the image rule of the model; `None` without such a rule.
+    pub max_image_tokens: Option<u64>,
 }
 
 impl OfferCapabilities {

@@ -1,5 +1,6 @@
 //! Usage of an answer in tokens or other units, and energy measured by the provider.
 
+use crate::traits::OfferCapabilities;
 use rust_decimal::Decimal;
 
 /// Source of the numbers in a [`TokenUsage`].
@@ -61,10 +62,18 @@ pub struct DeliveredUsage {
     pub usage: TokenUsage,
 }
 
+impl OfferCapabilities {
+    /// Returns the upper bound of the prompt tokens for one image.
+    #[must_use]
+    pub fn image_token_bound(&self) -> u64 {
+        self.max_image_tokens.unwrap_or(UsageBounds::MAX_IMAGE_TOKENS)
+    }
+}
+
 impl UsageBounds {
     /// Maximum number of tokens of a chat template around the messages, or of the template of a moderation model.
     pub const MAX_TEMPLATE_TOKENS: u64 = 1_024;
-    /// Maximum number of prompt tokens for one image.
+    /// Maximum number of prompt tokens for one image of a model without an image rule.
     pub const MAX_IMAGE_TOKENS: u64 = 16_384;
     /// Maximum number of tokens that a model adds to each prompt, input text or reranked document.
     pub const MAX_ADDED_TOKENS_PER_INPUT: u64 = 128;

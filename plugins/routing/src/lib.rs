@@ -4,7 +4,7 @@
 //! - [`split_flavor`] and [`FLAVORS`]: flavor suffix of a model name and its weights;
 //! - [`plan`]: ranks candidates, best first;
 //! - [`explain_plan`]: the same ranking with the terms of each score;
-//! - [`choose_exploration()`]: directs a small share of the requests to offers without recent measurements;
+//! - [`choose_exploration()`]: directs a small share of the requests to offers with missing or uncertain measurements;
 //! - [`affinity`] and [`request_session()`]: conversations stay at the offer that has cached their prefix;
 //! - [`latency`]: recent latency of an offer, and statistics of a model's last hour;
 //! - [`breaker`]: ejection, cooldown and probing of offers;
@@ -36,11 +36,14 @@ mod session;
 pub use affinity::{
     OfferAffinity, PromptCacheSaving, SessionKey, load_limit, rendezvous_weight, stable_hash,
 };
-pub use breaker::{AttemptOutcome, BreakerClient, BreakerState, CircuitBreaker, OfferHealth};
+pub use breaker::{
+    AttemptAdmission, AttemptOutcome, BreakerClient, BreakerState, CircuitBreaker, OfferHealth,
+};
 pub use budget::RetryBudget;
 pub use explanation::{ExplainedOffer, OfferRankGroup, explain_plan};
 pub use explore::{
-    ExplorationBudget, MAX_EXPLORATION_PRICE_RATIO, MAX_EXPLORATION_PROMPT_TOKENS, MAX_MEASUREMENT_AGE,
+    ExplorationBudget, ExplorationBudgets, ExplorationScope, MAX_EXPLORATION_PRICE_RATIO,
+    MAX_EXPLORATION_PROMPT_TOKENS, MAX_MEASUREMENT_AGE, MIN_RECENT_ANSWERS, REQUESTS_PER_EQUAL_EXPLORATION,
     REQUESTS_PER_EXPLORATION, choose_exploration,
 };
 pub use flavor::{

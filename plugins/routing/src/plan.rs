@@ -36,6 +36,9 @@ pub struct Candidate {
     /// Time since the last successful answer; `None` without one
     /// ([`LatencyStats::last_observation_age`](crate::LatencyStats::last_observation_age)).
     pub measured_age: Option<Duration>,
+    /// Number of recent answers, each halved per half-life
+    /// ([`LatencyStats::recent_answers`](crate::LatencyStats::recent_answers)).
+    pub recent_answers: f64,
     /// Time since the offer could first be chosen
     /// ([`LatencyStats::time_since_first_seen`](crate::LatencyStats::time_since_first_seen)).
     pub known_for: Duration,
@@ -65,6 +68,7 @@ impl Candidate {
             price: 0.0,
             predicted_seconds: None,
             measured_age: None,
+            recent_answers: 0.0,
             known_for: Duration::ZERO,
             in_flight: 0,
             max_in_flight: 0,

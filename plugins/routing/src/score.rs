@@ -5,7 +5,8 @@
 //! - `price = 1 - best / own`, the expected price of this request;
 //! - `time = 1 - best / own`, of `seconds * (1 + in_flight / capacity) / (1 - failing)`: predicted seconds (plus an
 //!   offset of 50 ms), times queue depth, times the number of attempts per successful answer. (A provider that fails
-//!   fast is not a fast provider.)
+//!   fast is not a fast provider.) The predicted seconds above those of the fastest offer halve per half-life without
+//!   an answer, so that an offer which was slow once is asked again;
 //! - `environment = (1 - best / own of g/kWh) / 2 + (best renewable share - own) / 2`.
 //!
 //! If the offer has the prefix of the conversation in its cache, the expected saving is subtracted from its price, its
@@ -205,7 +206,10 @@ fn expected_carbon(one: &Candidate) -> f64 {
 
 fn expected_seconds(one: &Candidate, load: f64, peers: &PeerLatency) -> f64 {
     let measured = one.predicted_seconds.filter(|seconds| seconds.is_finite());
-    let seconds = measured.unwrap_or_else(|| peers.initial_seconds(one.known_for));
+    let seconds = match measured {
+        Some(seconds) => peers.aged_seconds(seconds, one.measured_age.unwrap_or_default()),
+        None => peers.initial_seconds(one.known_for),
+    };
     let seconds = LATENCY_OFFSET + (seconds - saving(one).seconds).max(0.0);
     let failing =
         if one.failure_ratio.is_nan() { 0.0 } else { one.failure_ratio.clamp(0.0, MAX_FAILURE_RATIO) };
@@ -239,7 +243,20 @@ impl PeerLatency {
     /// The result is at first the best value of the other offers, so the offer is tried. Later it approaches their
     /// median, until a measurement exists.
     fn initial_seconds(&self, known: Duration) -> f64 {
-        let hope = (-known.as_secs_f64() / HALF_LIFE.as_secs_f64()).exp2();
-        self.median + (self.best - self.median) * hope
+        self.median + (self.best - self.median) * remaining_share(known)
     }
+
+    /// Returns the assumed seconds of an offer whose last answer is this old: the part above the best value of the
+    /// offers halves per half-life, because the reason of the slowness may be gone.
+    fn aged_seconds(&self, seconds: f64, age: Duration) -> f64 {
+        if seconds <= self.best {
+            return seconds;
+        }
+        self.best + (seconds - self.best) * remaining_share(age)
+    }
+}
+
+/// Returns the share that remains of a value after this time, from 1 to 0.
+fn remaining_share(age: Duration) -> f64 {
+    (-age.as_secs_f64() / HALF_LIFE.as_secs_f64()).exp2()
 }

@@ -119,14 +119,14 @@ fn every_fault_of_a_provider_counts() {
 #[test]
 fn an_ejection_ends_in_a_trial_with_one_probe_at_a_time() {
     let mut breaker = ejected();
-    assert!(!breaker.try_acquire(at(999)));
+    assert!(breaker.try_acquire(at(999)).is_none());
     assert_eq!(breaker.health(at(1_000)), OfferHealth::HalfOpen);
-    assert!(breaker.try_acquire(at(1_000)));
-    assert!(!breaker.try_acquire(at(1_001)), "the seat is taken");
+    assert!(breaker.try_acquire(at(1_000)).is_some());
+    assert!(breaker.try_acquire(at(1_001)).is_none(), "the seat is taken");
     assert!(matches!(breaker.health(at(1_001)), OfferHealth::Ejected { .. }));
     breaker.on_unattributed_result(at(1_500), AttemptOutcome::Success);
     assert_eq!(breaker.state(at(1_500)), BreakerState::HalfOpen);
-    assert!(breaker.try_acquire(at(1_600)));
+    assert!(breaker.try_acquire(at(1_600)).is_some());
     breaker.on_unattributed_result(at(1_700), AttemptOutcome::Success);
     assert_eq!(breaker.state(at(1_700)), BreakerState::Closed);
     assert_eq!(breaker.health(at(1_700)), OfferHealth::Healthy);
@@ -140,7 +140,7 @@ fn a_failed_probe_ejects_for_twice_as_long_up_to_the_longest() {
         let BreakerState::Open { until } = breaker.state(now) else { panic!("not open at {now:?}") };
         assert_eq!(until - now, Duration::from_secs(seconds));
         now = until;
-        assert!(breaker.try_acquire(now));
+        assert!(breaker.try_acquire(now).is_some());
         breaker.on_unattributed_result(now, BAD);
     }
 }
@@ -148,10 +148,10 @@ fn a_failed_probe_ejects_for_twice_as_long_up_to_the_longest() {
 #[test]
 fn a_closing_forgets_the_backoff() {
     let mut breaker = ejected();
-    assert!(breaker.try_acquire(at(1_000)));
+    assert!(breaker.try_acquire(at(1_000)).is_some());
     breaker.on_unattributed_result(at(1_000), BAD);
     for _ in 0..2 {
-        assert!(breaker.try_acquire(at(3_000)));
+        assert!(breaker.try_acquire(at(3_000)).is_some());
         breaker.on_unattributed_result(at(3_000), AttemptOutcome::Success);
     }
     for _ in 0..5 {
@@ -163,17 +163,17 @@ fn a_closing_forgets_the_backoff() {
 #[test]
 fn a_probe_releases_its_slot_when_its_client_disconnects() {
     let mut breaker = ejected();
-    assert!(breaker.try_acquire(at(1_000)));
+    assert!(breaker.try_acquire(at(1_000)).is_some());
     breaker.on_unattributed_result(at(1_100), AttemptOutcome::Neutral);
-    assert!(breaker.try_acquire(at(1_200)));
+    assert!(breaker.try_acquire(at(1_200)).is_some());
 }
 
 #[test]
 fn a_lost_probe_releases_its_slot_eventually() {
     let mut breaker = ejected();
-    assert!(breaker.try_acquire(at(1_000)));
-    assert!(!breaker.try_acquire(at(60_999)));
-    assert!(breaker.try_acquire(at(61_000)));
+    assert!(breaker.try_acquire(at(1_000)).is_some());
+    assert!(breaker.try_acquire(at(60_999)).is_none());
+    assert!(breaker.try_acquire(at(61_000)).is_some());
 }
 
 #[test]
@@ -184,6 +184,60 @@ fn a_late_failure_of_an_attempt_from_before_does_not_prolong_the_ejection() {
         breaker.on_unattributed_result(at(1_100), BAD);
     }
     assert_eq!(breaker.state(at(1_100)), BreakerState::HalfOpen);
+}
+
+#[test]
+fn results_of_attempts_from_before_the_ejection_are_no_probes() {
+    // Five attempts are in flight when five others fail.
+    let in_flight = |outcome, late: u64| {
+        let mut breaker = CircuitBreaker::default();
+        let old: Vec<_> = (0..5).map(|_| breaker.try_acquire(NOW).unwrap()).collect();
+        for _ in 0..5 {
+            breaker.on_unattributed_result(NOW, BAD);
+        }
+        for admission in &old {
+            breaker.on_attempt_result(at(late), *admission, outcome, None);
+        }
+        (breaker, old)
+    };
+    let (breaker, _) = in_flight(AttemptOutcome::Success, 500);
+    assert_eq!(breaker.state(at(999)), BreakerState::Open { until: at(1_000) }, "it is not closed");
+    let (mut breaker, old) = in_flight(BAD, 500);
+    let probe = breaker.try_acquire(at(1_000)).unwrap();
+    for admission in old {
+        breaker.on_attempt_result(at(1_100), admission, BAD, None);
+        assert_eq!(breaker.state(at(1_100)), BreakerState::HalfOpen, "nor opened again");
+        breaker.on_attempt_result(at(1_100), admission, AttemptOutcome::Success, None);
+        assert_eq!(breaker.state(at(1_100)), BreakerState::HalfOpen);
+        assert!(breaker.try_acquire(at(1_100)).is_none(), "the permit of the probe stays taken");
+    }
+    breaker.on_provider_unreachable(at(1_200));
+    assert_eq!(breaker.state(at(1_200)), BreakerState::HalfOpen);
+    breaker.on_attempt_result(at(1_300), probe, AttemptOutcome::Success, None);
+    let second = breaker.try_acquire(at(1_300)).unwrap();
+    breaker.on_attempt_result(at(1_400), second, BAD, None);
+    assert!(matches!(breaker.state(at(1_400)), BreakerState::Open { .. }));
+    // A probe of the earlier trial ends during the next one.
+    let third = breaker.try_acquire(at(10_000)).unwrap();
+    breaker.on_attempt_result(at(10_100), probe, AttemptOutcome::Success, None);
+    breaker.on_attempt_result(at(10_100), second, AttemptOutcome::Success, None);
+    assert_eq!(breaker.state(at(10_100)), BreakerState::HalfOpen);
+    breaker.on_attempt_result(at(10_200), third, AttemptOutcome::Success, None);
+    assert!(breaker.try_acquire(at(10_300)).is_some());
+    breaker.on_unattributed_result(at(10_400), AttemptOutcome::Success);
+    assert_eq!(breaker.state(at(10_400)), BreakerState::Closed);
+}
+
+#[test]
+fn a_last_resort_attempt_holds_no_permit() {
+    let mut breaker = ejected();
+    let probe = breaker.try_acquire(at(1_000)).unwrap();
+    let forced = breaker.last_resort_admission();
+    breaker.on_attempt_result(at(1_100), forced, AttemptOutcome::Neutral, None);
+    assert!(breaker.try_acquire(at(1_200)).is_none(), "the probe is still in flight");
+    breaker.on_attempt_result(at(1_300), forced, AttemptOutcome::Success, None);
+    breaker.on_attempt_result(at(1_400), probe, AttemptOutcome::Success, None);
+    assert_eq!(breaker.state(at(1_400)), BreakerState::Closed, "both attempts began after the ejection");
 }
 
 #[test]

@@ -69,6 +69,25 @@ fn entries_unseen_for_long_are_forgotten() {
 }
 
 #[test]
+fn recent_answers_halve_per_half_life() {
+    let mut figures = LatencyStats::new();
+    assert_eq!(figures.recent_answers(NOW), 0.0);
+    // Streamed, without tokens, and not streamed: each counts as one answer.
+    figures.observe(NOW, streamed(1, 10, 1.0, 2.0));
+    figures.observe(NOW, streamed(50_000, 10, 1.0, 2.0));
+    assert!(close(Some(figures.recent_answers(NOW)), 2.0));
+    assert!(close(Some(figures.recent_answers(NOW + HALF_LIFE)), 1.0));
+    assert_eq!(figures.recent_answers(NOW + STALE_AFTER), 0.0);
+    let total = Duration::from_secs(1);
+    let mut embeddings = LatencyStats::new();
+    embeddings.observe(NOW, LatencySample { prompt_tokens: 1, output_tokens: 0, first_token: None, total });
+    assert!(close(Some(embeddings.recent_answers(NOW)), 1.0));
+    let mut plain = LatencyStats::new();
+    plain.observe(NOW, LatencySample { prompt_tokens: 1, output_tokens: 9, first_token: None, total });
+    assert!(close(Some(plain.recent_answers(NOW)), 1.0));
+}
+
+#[test]
 fn a_clock_that_goes_back_is_no_time_passing() {
     let mut figures = LatencyStats::new();
     figures.observe(NOW, streamed(1, 0, 1.0, 1.0));

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_routing::{
-    BALANCED, BATCH, Candidate, ECO, FLAVORS, OfferAffinity, OfferHealth, PRICE, PromptCacheSaving, SPEED,
-    TIE_MARGIN, choose_exploration, estimate_price, plan,
+    BALANCED, BATCH, Candidate, ECO, ExplorationScope, FLAVORS, OfferAffinity, OfferHealth, PRICE,
+    PromptCacheSaving, SPEED, TIE_MARGIN, choose_exploration, estimate_price, plan,
 };
 use proptest::prelude::*;
 use std::time::Duration;
@@ -54,6 +54,33 @@ fn a_newcomer_starts_at_the_best_of_its_peers_and_decays_to_their_median() {
         assert_eq!(plan(SPEED, &known_for(86_400), seed)[0], 0);
         assert_eq!(plan(SPEED, &known_for(86_400), seed)[3], 2, "and not starved");
     }
+}
+
+#[test]
+fn a_slow_figure_counts_less_the_older_it_is() {
+    let candidates = |flavor_seconds: f64, age| {
+        let fast = Candidate {
+            predicted_seconds: Some(1.0),
+            measured_age: Some(Duration::ZERO),
+            ..Candidate::new(0)
+        };
+        let slow = Candidate {
+            predicted_seconds: Some(flavor_seconds),
+            measured_age: Some(Duration::from_secs(age)),
+            ..Candidate::new(1)
+        };
+        [fast, slow]
+    };
+    let first = |flavor, seconds, age| {
+        (0..50).filter(|seed| plan(flavor, &candidates(seconds, age), *seed)[0] == 1).count()
+    };
+    for flavor in [PRICE, ECO, BALANCED, SPEED] {
+        assert_eq!(first(flavor, 4.0, 0), 0, "{flavor:?}");
+        assert!((10..40).contains(&first(flavor, 4.0, 1_800)), "{flavor:?}");
+    }
+    assert!(first(PRICE, 4.0, 1_000) > 0);
+    assert_eq!(first(SPEED, 4.0, 1_000), 0, "the speed matters more");
+    assert_eq!(first(SPEED, 0.5, 1_800), 50, "only slow figures are forgotten");
 }
 
 #[test]
@@ -249,6 +276,7 @@ fn any_candidate() -> impl Strategy<Value = Candidate> {
                     price,
                     predicted_seconds: seconds,
                     measured_age: measured,
+                    recent_answers: failing,
                     known_for: known,
                     in_flight,
                     max_in_flight,
@@ -279,9 +307,12 @@ proptest! {
         }
         let order = plan(FLAVORS[flavor], &candidates, seed);
         prop_assert_eq!(&order, &plan(FLAVORS[flavor], &candidates, seed), "the same seed gives the same plan");
-        if let Some(explored) = order.first().and_then(|first| choose_exploration(&candidates, *first, seed)) {
+        if let Some(explored) = order.first().and_then(|first| {
+            choose_exploration(FLAVORS[flavor], ExplorationScope::AllOffers, &candidates, *first, seed)
+        }) {
             let first = &candidates[order[0]];
-            prop_assert!(explored != first.offer && candidates[explored].price <= 2.0 * first.price);
+            let (price, most) = (candidates[explored].price, 2.0 * first.price);
+            prop_assert!(explored != first.offer && (price <= most || price.is_nan() || most.is_nan()));
             prop_assert_eq!(candidates[explored].health, OfferHealth::Healthy);
         }
         let usable = |offer: &usize| matches!(candidates[*offer].health, OfferHealth::Healthy | OfferHealth::HalfOpen);

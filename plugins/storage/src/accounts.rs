@@ -68,11 +68,13 @@ impl AccountStore {
     /// Adds an account.
     ///
     /// # Errors
-    /// Returns `Guard` if an account of this id exists, `Format` if the id is empty, too long or contains a NUL, and
-    /// the errors of [`Store::apply`].
+    /// Returns `Guard` if an account of this id exists, `InvalidArgument` if the id is empty, too long or contains a
+    /// NUL, and the errors of [`Store::apply`].
     pub fn insert(&self, account: &AccountRecord, entry: &ChangeDescription) -> Result<(), StoreError> {
         if account.id.is_empty() || account.id.len() > MAX_ACCOUNT_ID_BYTES || account.id.contains('\0') {
-            return Err(StoreError::Format { what: "an account needs an id".to_owned() });
+            return Err(StoreError::InvalidArgument {
+                what: "the id of an account is empty, too long or has a NUL",
+            });
         }
         let key = account_key(&account.id);
         let batch = Transaction::new().require_absent(StoreTable::Accounts, key.clone()).put(

@@ -91,11 +91,17 @@ pub enum StoreError {
         /// Description of the refusal, without contents and credentials.
         what: String,
     },
-    /// Directory or export in a format that this version does not read, or an invalid argument, such as an empty id.
+    /// Directory, row or export in a format that this version does not read.
     #[error("the store's format is unknown to this version ({what})")]
     Format {
-        /// Description of the unknown format or of the invalid argument.
+        /// Description of the unknown format.
         what: String,
+    },
+    /// Argument that the operation does not accept, such as an empty id or a store that has rows; nothing was written.
+    #[error("{what}")]
+    InvalidArgument {
+        /// Sentence without its period that says what the operation expects.
+        what: &'static str,
     },
 }
 

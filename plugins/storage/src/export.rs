@@ -63,11 +63,11 @@ pub fn export(store: &dyn Store, out: &mut dyn Write) -> Result<u64, StoreError>
 /// Rows are written as they are read: after an error the store must be discarded.
 ///
 /// # Errors
-/// Returns `Corrupt` with the line number for a damaged or truncated export, `Format` for an export of another version
-/// or a store that has rows, and the errors of `apply`.
+/// Returns `Corrupt` with the line number for a damaged or truncated export, `Format` for an export of another
+/// version, `InvalidArgument` for a store that has rows, and the errors of `apply`.
 pub fn import(store: &dyn Store, from: &mut dyn BufRead) -> Result<u64, StoreError> {
     if store.verify()?.rows > 0 {
-        return Err(StoreError::Format { what: "an import needs an empty store".to_owned() });
+        return Err(StoreError::InvalidArgument { what: "an import needs an empty store" });
     }
     let mut sum = Sha256::new();
     let mut rows = 0_u64;

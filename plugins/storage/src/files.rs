@@ -178,14 +178,14 @@ impl FileStore {
     /// Returns the operations that add a file; the caller applies them in its own transaction.
     ///
     /// # Errors
-    /// Returns `Format` if the id or the key is invalid.
+    /// Returns `InvalidArgument` if the id or the key is invalid.
     pub fn insert_operations(file: &FileRecord) -> Result<Transaction, StoreError> {
         let may = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
         if file.id.is_empty() || file.id.len() > MAX_FILE_ID_BYTES || !file.id.bytes().all(may) {
-            return Err(StoreError::Format { what: "a file's id is letters and digits".to_owned() });
+            return Err(StoreError::InvalidArgument { what: "a file's id is letters, digits, - and _" });
         }
         if file.key.is_empty() || file.key.contains('\0') {
-            return Err(StoreError::Format { what: "a file needs a key".to_owned() });
+            return Err(StoreError::InvalidArgument { what: "a file needs a key" });
         }
         let (space, key, row) = Self::encoded_row(file)?;
         let mut batch = Transaction::new().require_absent(space, key.clone()).put(space, key, row);

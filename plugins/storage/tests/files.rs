@@ -192,7 +192,7 @@ fn invalid_ids_are_not_stored_and_rows_are_versioned() {
     let files = FileStore::new(open_in_memory());
     for id in ["../x", "a/b", "\0", &"a".repeat(60)] {
         assert!(
-            matches!(files.add(&file("k", id, FilePurpose::Batch)), Err(StoreError::Format { .. })),
+            matches!(files.add(&file("k", id, FilePurpose::Batch)), Err(StoreError::InvalidArgument { .. })),
             "{id}"
         );
     }

@@ -73,10 +73,13 @@ fn keys_with_a_malformed_id_or_account_are_refused() {
     each_engine(|keys, _| {
         for id in ["", "short", "0123456789abcde/", "0123456789abcdef0"] {
             let malformed = KeyRecord { id: id.to_owned(), ..key(1, "acme") };
-            assert!(matches!(keys.insert(&malformed, &audited(1)), Err(StoreError::Format { .. })));
+            assert!(matches!(keys.insert(&malformed, &audited(1)), Err(StoreError::InvalidArgument { .. })));
         }
         for account in ["", "a\0b"] {
-            assert!(matches!(keys.insert(&key(1, account), &audited(1)), Err(StoreError::Format { .. })));
+            assert!(matches!(
+                keys.insert(&key(1, account), &audited(1)),
+                Err(StoreError::InvalidArgument { .. })
+            ));
         }
     });
 }

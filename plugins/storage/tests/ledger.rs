@@ -57,7 +57,7 @@ fn sheets_over_their_cap_are_refused_and_nothing_is_written() {
     assert!(matches!(ledger.append(&large), Err(StoreError::TooLarge { .. })));
     let mut odd = group(1);
     odd.blocks[0].month = "2026-1".to_owned();
-    assert!(matches!(ledger.append(&odd), Err(StoreError::Format { .. })));
+    assert!(matches!(ledger.append(&odd), Err(StoreError::InvalidArgument { .. })));
     assert_eq!((ledger.tip().unwrap(), ledger.months().unwrap()), (None, vec![]));
 }
 

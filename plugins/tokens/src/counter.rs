@@ -115,6 +115,12 @@ impl TokenCounter {
         Ok(Self { kind: CounterKind::Files { tokenizer, template }, images: None })
     }
 
+    /// Returns the maximum number of prompt tokens for one image; `None` without an image rule.
+    #[must_use]
+    pub fn max_image_tokens(&self) -> Option<u64> {
+        self.images.as_ref().map(ImageTokenSettings::max_tokens)
+    }
+
     /// Adds image settings, for a model that accepts images.
     #[must_use]
     pub fn with_images(mut self, images: ImageTokenSettings) -> Self {

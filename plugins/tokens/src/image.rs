@@ -8,6 +8,8 @@ mod header;
 #[cfg(test)]
 mod tests;
 
+pub use header::{base64_image_size, image_size};
+
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
@@ -41,7 +43,7 @@ impl PromptImage {
     /// Creates an image from its base64 bytes.
     #[must_use]
     pub fn from_base64(data: &str) -> Self {
-        Self { size: header::image_size(data) }
+        Self { size: base64_image_size(data) }
     }
 }
 
@@ -199,6 +201,15 @@ pub struct ImageTokenSettings {
 }
 
 impl ImageTokenSettings {
+    /// Maximum number of tokens that templates write around an image.
+    const MARK_TOKENS: u64 = 16;
+
+    /// Returns the maximum number of prompt tokens for one image, the marks around it included.
+    #[must_use]
+    pub fn max_tokens(&self) -> u64 {
+        self.rule.max_tokens().max(self.unknown.unwrap_or(0)).saturating_add(Self::MARK_TOKENS)
+    }
+
     /// Returns the tokens of an image.
     #[must_use]
     pub fn tokens(&self, image: PromptImage) -> u64 {

@@ -38,5 +38,5 @@ pub use encoding::PublishedEncoding;
 pub use estimate::{
     max_conversation_tokens, max_conversation_tokens_within, max_prompt_tokens, max_text_tokens,
 };
-pub use image::{ImageRule, ImageTokenSettings, PromptImage};
+pub use image::{ImageRule, ImageTokenSettings, PromptImage, base64_image_size, image_size};
 pub use tokenizer::TokenizerError;

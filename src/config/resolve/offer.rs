@@ -236,6 +236,7 @@ fn offer_abilities(raw: &raw::OfferConfig, model: &ModelSettings, provider: &Pro
         system_anywhere: raw.system_anywhere,
         max_stop: raw.max_stop.and_then(|most| usize::try_from(most).ok()),
         max_images: raw.max_images,
+        max_image_tokens: model.tokenizer.as_ref().and_then(|tokenizer| tokenizer.0.max_image_tokens()),
         max_inputs: raw.max_inputs.and_then(|most| usize::try_from(most).ok()),
         score_transform: raw.score.map_or(model.score, catalogue::convert_score_transform),
         ..OfferCapabilities::default()

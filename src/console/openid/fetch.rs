@@ -57,16 +57,24 @@ pub struct FetchAnswer {
 
 /// HTTP client of one provider.
 pub struct ProviderClient {
-    connector: Connector,
+    /// Connector; `None` if the configured CA certificates cannot be used, so that nothing is trusted.
+    connector: Option<Connector>,
 }
 
 impl ProviderClient {
     /// Creates a client that trusts the configured CA certificates, by default those of the system.
     pub fn new(settings: &OpenIdSettings) -> Self {
         let mut options = ConnectorOptions::new(1);
-        let roots = settings.ca.as_deref().map(PemCopy::new);
+        let Ok(roots) = settings.ca.as_deref().map(PemCopy::of_root_certificates).transpose() else {
+            return Self { connector: None };
+        };
         options.ca_file = roots.as_ref().map(PemCopy::path);
-        Self { connector: Connector::new(Some(options)) }
+        Self { connector: Some(Connector::new(Some(options))) }
+    }
+
+    /// Returns false if the configured CA certificates could not be used when the client was created.
+    pub const fn is_usable(&self) -> bool {
+        self.connector.is_some()
     }
 
     /// Reads a URL with GET.
@@ -113,13 +121,14 @@ impl ProviderClient {
         let addresses = tokio::net::lookup_host((&*origin.host, origin.port));
         let addresses: Vec<SocketAddr> =
             addresses.await.map_err(|_| FetchError::Connect)?.take(MAX_ADDRESSES).collect();
+        let connector = self.connector.as_ref().ok_or(FetchError::Connect)?;
         let mut session = Err(FetchError::Connect);
         for address in addresses {
             let mut peer = HttpPeer::new(address, origin.tls, origin.host.to_string());
             peer.options.connection_timeout = Some(CONNECT_TIMEOUT);
             peer.options.total_connection_timeout = Some(CONNECT_TIMEOUT);
             peer.options.set_http_version(1, 1);
-            if let Ok((opened, _)) = self.connector.get_http_session(&peer).await {
+            if let Ok((opened, _)) = connector.get_http_session(&peer).await {
                 session = Ok(opened);
                 break;
             }

@@ -53,7 +53,7 @@ impl OpenIdState {
     /// Returns the provider of these settings; the provider of earlier settings is dropped.
     fn provider(&self, settings: &OpenIdSettings) -> Arc<OpenIdProvider> {
         let mut known = self.provider.lock();
-        match known.as_ref().filter(|provider| provider.matches_settings(settings)) {
+        match known.as_ref().filter(|provider| provider.is_usable_with(settings)) {
             Some(provider) => provider.clone(),
             None => known.insert(Arc::new(OpenIdProvider::new(settings))).clone(),
         }

@@ -63,7 +63,7 @@ impl FailoverRun<'_, '_> {
             Some(Err(waiting)) => Some(waiting),
         };
         // If the breaker has granted this request as a probe, the probe is given back, because no request is sent now.
-        offer.record_outcome(self.now(), AttemptOutcome::Neutral, None, None);
+        self.record_neutral_outcome(offer);
         let Some(waiting) = waiting else { return Ok(AcquireOutcome::Full) };
         let began = Instant::now();
         let permit = Box::pin(self.wait_for_permit(waiting, self.permit_timeout())).await;
@@ -109,15 +109,26 @@ impl FailoverRun<'_, '_> {
         Ok(permit)
     }
 
+    /// Records that the current attempt ended without evidence about the offer. If it was a probe, its permit is given
+    /// back.
+    pub(super) fn record_neutral_outcome(&self, offer: &OfferState) {
+        offer.record_outcome(self.now(), self.admission, AttemptOutcome::Neutral, None, None);
+    }
+
     /// Returns the reason why the provider must not be called now, or `None` if it may be called; permits are not
     /// checked here. If the breaker is half open, the allowed request is a probe. The check is repeated after a wait
     /// for a permit, because the provider may have failed during the wait.
-    fn blocked_by_breaker(&self, offer: &OfferState) -> Option<AcquireOutcome> {
+    fn blocked_by_breaker(&mut self, offer: &OfferState) -> Option<AcquireOutcome> {
         let (now, mut breaker) = (self.now(), offer.breaker.lock());
         if let Some(retry_at) = breaker.cooldown_until(now) {
             return Some(AcquireOutcome::RetryAt(retry_at));
         }
-        (!breaker.try_acquire(now) && !self.candidates.all_ejected).then_some(AcquireOutcome::Unavailable)
+        self.admission = match breaker.try_acquire(now) {
+            Some(admission) => admission,
+            None if self.candidates.all_ejected => breaker.last_resort_admission(),
+            None => return Some(AcquireOutcome::Unavailable),
+        };
+        None
     }
 
     /// Returns the longest wait for a permit. A batch line with a single candidate waits until it is cancelled.

@@ -17,7 +17,7 @@ use crate::upstream::wire_format::WireFormat;
 use bytes::{Bytes, BytesMut};
 use penstock_core::{
     AdjustableMember, AdjustableMemberSet, ApiError, AttemptTarget, Dialect, ErrorCode, InferenceRequest,
-    RequestBodyFormat, UpstreamError, UpstreamErrorKind, UpstreamRequest,
+    RequestBodyFormat, UpstreamError, UpstreamErrorKind, UpstreamRequest, UsageBounds,
 };
 use penstock_dialect::FailedRequest;
 use std::borrow::Cow;
@@ -311,7 +311,8 @@ fn sent_body(call: &UpstreamRequest) -> Cow<'_, [u8]> {
 
 /// Returns the request as the classification of its error needs it.
 fn failed_request<'r>(run: &'r FailoverRun<'_, '_>, sent: &'r [u8]) -> FailedRequest<'r> {
-    FailedRequest { sent, client: &run.request.body, max_input_tokens: run.request.max_input_tokens() }
+    let max_input_tokens = run.request.max_input_tokens(UsageBounds::MAX_IMAGE_TOKENS);
+    FailedRequest { sent, client: &run.request.body, max_input_tokens }
 }
 
 /// Removes the provider's key and the values of its configured headers from the provider's error message, because some

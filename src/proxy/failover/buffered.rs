@@ -3,6 +3,7 @@
 
 use super::FailoverRun;
 use super::attempt::{self, AttemptError, UpstreamResponse};
+use super::image_work::delivered_image_work;
 use super::{images, settle, single_images, store_response};
 use crate::proxy::exchange::{WriteOutcome, write_outcome};
 use crate::proxy::filters::{
@@ -145,9 +146,10 @@ impl ResponseContext for BufferedDelivery<'_, '_, '_> {
         let created = run.received_at;
         let mut whole = translate(run, offer, self.sent, created, upstream).await?;
         if let InferenceTask::GenerateImages(draw) = &run.request.task {
-            whole.work = Some(settle::image_work(images::count_images(&whole), draw, run.request, offer));
             let pictures = std::mem::take(&mut whole.images);
-            whole.body = images::build_image_response(run, offer, draw, pictures, created).await?;
+            let response = images::build_image_response(run, offer, draw, pictures, created).await?;
+            whole.work = Some(delivered_image_work(&response.pixels, draw, run.request, offer));
+            whole.body = response.body;
         }
         Ok(whole)
     }

@@ -2,13 +2,17 @@
 
 use super::attempt::{self, AttemptError};
 use super::separate_choices::SeparateChoices;
-use super::{FailoverRun, settle};
+use super::{FailoverRun, settle, streaming};
+use crate::proxy::exchange::WriteOutcome;
 use crate::upstream::failure_log;
 use crate::upstream::offer::{OfferState, unsupported_choices_error};
-use penstock_core::{ApiError, ErrorCode, InferenceTask, UpstreamError, UpstreamErrorKind};
+use penstock_core::{ApiError, ChoiceSelection, ErrorCode, InferenceTask, UpstreamError, UpstreamErrorKind};
 use penstock_routing::{AttemptOutcome, RetryAction, RetryPlanner};
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Message of a refusal if all providers of a model are at their limit.
+const FULL_MESSAGE: &str = "Every provider of this model is at its limit; try again shortly.";
 
 /// Returns true for an attempt that had no connection to its provider.
 pub(super) fn is_connect_failure(fault: &UpstreamError) -> bool {
@@ -30,7 +34,7 @@ impl FailoverRun<'_, '_> {
         }
         // The process has no free file descriptor: another provider may have an idle connection.
         let now = self.now();
-        offer.record_outcome(now, AttemptOutcome::Neutral, None, None);
+        self.record_neutral_outcome(offer);
         self.had_unavailable = true;
         if !rescue {
             self.refusal = Some(ApiError::new(ErrorCode::Overloaded).with_retry_after(1));
@@ -50,32 +54,32 @@ impl FailoverRun<'_, '_> {
         let now = self.now();
         match stop {
             AttemptError::Disconnected | AttemptError::Revoked => {
-                offer.record_outcome(now, AttemptOutcome::Neutral, None, None);
+                self.record_neutral_outcome(offer);
                 None
             }
             AttemptError::SeparateChoices => {
-                offer.record_outcome(now, AttemptOutcome::Neutral, None, None);
+                self.record_neutral_outcome(offer);
                 self.separate_choices = Some(SeparateChoices::all_choices(Some(offer.clone())));
                 Some(RetryAction::ReturnError)
             }
             AttemptError::Fault(UpstreamError { completed_choices: Some(whole), .. })
                 if self.request.has_separable_choices() =>
             {
-                offer.record_outcome(now, AttemptOutcome::Neutral, None, None);
+                self.record_neutral_outcome(offer);
                 self.handle_fewer_choices(offer, whole);
                 Some(RetryAction::ReturnError)
             }
             AttemptError::Fault(UpstreamError { completed_choices: Some(_), .. }) => {
-                offer.record_outcome(now, AttemptOutcome::Neutral, None, None);
+                self.record_neutral_outcome(offer);
                 Some(self.refuse_choices(offer, course))
             }
             AttemptError::Incompatible(refusal) => {
-                offer.record_outcome(now, AttemptOutcome::Neutral, None, None);
+                self.record_neutral_outcome(offer);
                 self.incompatible = Some(refusal);
                 Some(course.on_skipped(now))
             }
             AttemptError::Internal(refusal) => {
-                offer.record_outcome(now, AttemptOutcome::Neutral, None, None);
+                self.record_neutral_outcome(offer);
                 self.record_failed_energy(offer);
                 self.refusal = Some(refusal);
                 Some(RetryAction::ReturnError)
@@ -117,7 +121,7 @@ impl FailoverRun<'_, '_> {
         course: &mut RetryPlanner,
     ) -> RetryAction {
         let now = self.now();
-        offer.record_outcome(now, AttemptOutcome::Neutral, None, None);
+        self.record_neutral_outcome(offer);
         attempt::log_provider_refusal(self, offer, &refusal);
         self.incompatible = Some(refusal);
         course.on_skipped(now)
@@ -170,7 +174,7 @@ impl FailoverRun<'_, '_> {
     fn record_outcome(&self, offer: &Arc<OfferState>, fault: &UpstreamError, now: Duration) {
         // A failed connection or a refused provider key is not caused by a request.
         let client = Some(self.exchange.principal.breaker_client).filter(|_| !fault.kind.is_provider_wide());
-        offer.record_outcome(now, AttemptOutcome::from(fault), client, None);
+        offer.record_outcome(now, self.admission, AttemptOutcome::from(fault), client, None);
         if fault.kind.is_connect_error() {
             let others = self.exchange.config.offers_of_provider(offer.offer.provider.index);
             others.filter(|other| !Arc::ptr_eq(other, offer)).for_each(|other| other.record_unreachable(now));
@@ -207,6 +211,34 @@ impl FailoverRun<'_, '_> {
     pub(super) fn record_failed_energy(&mut self, offer: &OfferState) {
         let took = self.exchange.record.attempts.last().map_or(Duration::ZERO, |note| note.duration);
         self.failed_energy.add_failed_attempt(offer, self.request, self.translation.as_deref(), took);
+    }
+
+    /// Ends a request that no provider answered, or whose broken stream no provider continued.
+    pub(super) async fn refuse_all_failed(
+        &mut self,
+        course: &RetryPlanner,
+        retry_after: u32,
+    ) -> Result<WriteOutcome, ApiError> {
+        settle::end_failed_request(self);
+        self.had_unavailable |= course.has_alternatives();
+        self.all_full = course.has_only_full_offers();
+        let incompatible = self.incompatible.take().filter(|_| !self.had_unavailable);
+        let refusal = self.refusal.take().or(incompatible).unwrap_or_else(|| {
+            let providers = &self.exchange.config.providers;
+            let name = |index: usize| providers.get(index).map_or("", |provider| &*provider.provider.id);
+            let refusal = match course.has_only_full_offers() {
+                true => ApiError::with_message(ErrorCode::Unavailable, FULL_MESSAGE),
+                false => self.candidates.unavailable_error(),
+            };
+            refusal
+                .with_details_member("attempts", course.failed_attempts_json(name))
+                .with_retry_after(retry_after)
+        });
+        // The refusal of a single choice is not written here, but by the exchange that requested all choices.
+        if !self.progress.has_head() || self.choices != ChoiceSelection::All {
+            return Err(refusal);
+        }
+        Ok(streaming::fail_stream(self, &refusal).await)
     }
 }
 

@@ -3,6 +3,7 @@
 //! URL is used.
 
 use super::attempt::{AttemptError, UpstreamResponse};
+use super::image_work::{measure_base64_image, measure_image};
 use super::wait::WaitOutcome;
 use super::{FailoverRun, buffered};
 use crate::config::settings::{BaseUrl, Provider};
@@ -15,9 +16,7 @@ use crate::upstream::request_head;
 use crate::upstream::upstream_exchange::MAX_STALE_RETRIES;
 use bytes::Bytes;
 use http::{Uri, header};
-use penstock_core::{
-    BufferedResponse, Dialect, GeneratedImage, ImageSource, ImageTask, UpstreamError, UpstreamErrorKind,
-};
+use penstock_core::{Dialect, GeneratedImage, ImageSource, ImageTask, UpstreamError, UpstreamErrorKind};
 use penstock_limits::WorkClass;
 use penstock_media::image::{self, DeliveredImage};
 use pingora_http::RequestHeader;
@@ -28,27 +27,35 @@ use std::time::{Duration, Instant};
 /// Path prefix of stored images.
 pub const CONTENT_PATH_PREFIX: &str = "/v1/images/content/";
 
-/// Returns the number of images in a response.
-pub fn count_images(whole: &BufferedResponse) -> u32 {
-    u32::try_from(whole.images.len()).unwrap_or(u32::MAX)
+/// Response with images.
+pub struct ImageResponse {
+    /// Body without `environment_impact` and `billing_cost`, which are added later.
+    pub body: Vec<Bytes>,
+    /// Number of pixels of each image; `None` if it is unknown.
+    pub pixels: Vec<Option<u64>>,
 }
 
-/// Builds the response body without `environment_impact` and `billing_cost`, which are added later.
+/// Builds the response, and measures its images.
 pub async fn build_image_response(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,
     draw: &ImageTask,
     pictures: Vec<GeneratedImage>,
     created: u64,
-) -> Result<Vec<Bytes>, AttemptError> {
+) -> Result<ImageResponse, AttemptError> {
     let mut remaining_bytes = run.exchange.config.settings.limits.response_buffer;
     // The results of a batch may be read after the URL of a stored image has expired, so images are embedded in them.
     let inside = draw.as_base64 || run.exchange.work == WorkClass::BatchLine;
     let mut delivered = Vec::with_capacity(pictures.len());
+    let mut pixels = Vec::with_capacity(pictures.len());
     for picture in pictures {
         let image = match (picture.source, inside) {
-            (ImageSource::Base64(text), true) => DeliveredImage::Base64(text),
+            (ImageSource::Base64(text), true) => {
+                pixels.push(measure_base64_image(&text));
+                DeliveredImage::Base64(text)
+            }
             (ImageSource::Base64(text), false) => {
+                pixels.push(measure_base64_image(&text));
                 let image =
                     off_thread(&run.exchange.app.blocking_context, move || image::decode_base64(&text))
                         .await?
@@ -58,6 +65,7 @@ pub async fn build_image_response(
             (ImageSource::Url(url), inside) => {
                 let image = fetch_image(run, offer, &url, remaining_bytes).await?;
                 remaining_bytes = remaining_bytes.saturating_sub(image.len());
+                pixels.push(measure_image(&image));
                 if inside {
                     DeliveredImage::Base64(
                         off_thread(&run.exchange.app.blocking_context, move || image::encode_base64(&image))
@@ -70,7 +78,7 @@ pub async fn build_image_response(
         };
         delivered.push((image, picture.revised_prompt));
     }
-    Ok(image::write_image_response(created, delivered))
+    Ok(ImageResponse { body: image::write_image_response(created, delivered), pixels })
 }
 
 fn malformed() -> AttemptError {

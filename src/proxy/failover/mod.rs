@@ -14,8 +14,10 @@
 mod acquire;
 mod attempt;
 mod buffered;
+mod exploration;
 mod failed;
 mod filtered;
+mod image_work;
 mod images;
 mod mismatch;
 mod response_memory;
@@ -28,8 +30,9 @@ mod streaming;
 pub mod wait;
 
 pub use filtered::check_offer_filters;
+pub use image_work::max_image_work;
 pub use select::{CandidateSet, estimated_window_fit, expected_output_tokens, unsupported_by_offer_error};
-pub use settle::{FLAVOR_HEADER, image_work};
+pub use settle::FLAVOR_HEADER;
 pub(crate) use {attempt::AttemptError, separate_choices::ChoiceUsage};
 
 use crate::billing::Hold;
@@ -45,7 +48,7 @@ use penstock_core::{
     AdjustableMemberSet, ApiError, ChoiceSelection, ErrorCode, InferenceRequest, StreamTranslation,
     UpstreamErrorKind,
 };
-use penstock_routing::{AttemptPolicy, RetryAction, RetryPlanner};
+use penstock_routing::{AttemptAdmission, AttemptPolicy, RetryAction, RetryPlanner};
 use response_memory::ResponseMemoryReservation;
 pub use response_memory::UNCOUNTED_BYTES;
 use separate_choices::SeparateChoices;
@@ -53,9 +56,6 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wait::ClientWatch;
-
-/// Message of a refusal if all providers of a model are at their limit.
-const FULL_MESSAGE: &str = "Every provider of this model is at its limit; try again shortly.";
 
 /// Progress of a streamed response towards the client.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -92,6 +92,8 @@ struct FailoverRun<'r, 'a> {
     translation: Option<Box<dyn StreamTranslation>>,
     /// Offer whose stream the client is reading.
     current_offer: Option<Arc<OfferState>>,
+    /// Admission of the current attempt by the breaker of its offer.
+    admission: AttemptAdmission,
     /// Start time of the current attempt. If the provider reports no usage, the energy is computed from the duration.
     attempt_started: Option<Instant>,
     /// Progress of a streamed response towards the client.
@@ -158,6 +160,7 @@ pub async fn serve_request(x: &mut Exchange<'_>, body: RequestBody) -> Result<Wr
         candidates: chosen,
         translation: None,
         current_offer: None,
+        admission: AttemptAdmission::default(),
         attempt_started: None,
         progress: ResponseProgress::Waiting,
         memory: ResponseMemoryReservation::new(),
@@ -355,33 +358,5 @@ impl FailoverRun<'_, '_> {
         settle::settle_interrupted_stream(self);
         settle::void_disconnected(self);
         WriteOutcome::Disconnected
-    }
-
-    /// Ends a request that no provider answered, or whose broken stream no provider continued.
-    async fn refuse_all_failed(
-        &mut self,
-        course: &RetryPlanner,
-        retry_after: u32,
-    ) -> Result<WriteOutcome, ApiError> {
-        settle::end_failed_request(self);
-        self.had_unavailable |= course.has_alternatives();
-        self.all_full = course.has_only_full_offers();
-        let incompatible = self.incompatible.take().filter(|_| !self.had_unavailable);
-        let refusal = self.refusal.take().or(incompatible).unwrap_or_else(|| {
-            let providers = &self.exchange.config.providers;
-            let name = |index: usize| providers.get(index).map_or("", |provider| &*provider.provider.id);
-            let refusal = match course.has_only_full_offers() {
-                true => ApiError::with_message(ErrorCode::Unavailable, FULL_MESSAGE),
-                false => self.candidates.unavailable_error(),
-            };
-            refusal
-                .with_details_member("attempts", course.failed_attempts_json(name))
-                .with_retry_after(retry_after)
-        });
-        // The refusal of a single choice is not written here, but by the exchange that requested all choices.
-        if !self.progress.has_head() || self.choices != ChoiceSelection::All {
-            return Err(refusal);
-        }
-        Ok(streaming::fail_stream(self, &refusal).await)
     }
 }

@@ -1,5 +1,6 @@
 //! Candidates of a request: the offers that can serve it, in the order in which they are called.
 
+use super::exploration::{exploration_scope, is_small};
 use super::filtered;
 use crate::proxy::context_window::{self, OutputTokenBudget, WindowFit};
 use crate::telemetry::SessionAffinityOutcome;
@@ -10,21 +11,18 @@ use crate::upstream::pools::{ExplorationMode, OfferPlan, PlanRequest};
 use crate::upstream::sessions::SessionRecord;
 use crate::upstream::wire_format::WireFormat;
 use penstock_core::{
-    AnswerModelName, ApiError, ErrorCode, InferenceRequest, InferenceTask, OfferFilters, OfferProperties,
-    TokenUsage, WorkUnit,
+    AnswerModelName, ApiError, ErrorCode, InferenceRequest, OfferFilters, OfferProperties, TokenUsage,
+    WorkUnit,
 };
 use penstock_dialect::parameters::has_engine_constraint;
 use penstock_routing::{
-    BALANCED, BATCH, Flavor, MAX_EXPLORATION_PROMPT_TOKENS, PlannedOffer, RequestSession, SessionKey,
-    split_flavor, stable_hash,
+    BALANCED, BATCH, Flavor, PlannedOffer, RequestSession, SessionKey, split_flavor, stable_hash,
 };
 use penstock_tokens::TokenCount;
 use std::{sync::Arc, time::Duration};
 
 /// Assumed number of bytes per token of a prompt, used only to choose among offers.
 const BYTES_PER_TOKEN: usize = 4;
-/// Maximum size in bytes of an audio file that counts as small.
-const MAX_SMALL_AUDIO_BYTES: u64 = 1 << 20;
 /// Expected number of tokens of a response if the model has no measurements.
 const DEFAULT_OUTPUT_TOKENS: u64 = 256;
 
@@ -74,19 +72,6 @@ pub fn expected_output_tokens(
     let typical = offers.filter_map(|offer| offer.latency_stats.lock().typical_output_tokens(now)).max();
     let typical = typical.unwrap_or(DEFAULT_OUTPUT_TOKENS);
     ask.max_tokens.map_or(typical, |cap| typical.min(cap))
-}
-
-/// Returns true for a request that is small enough to be sent to an offer with too few measurements.
-fn is_small(ask: &InferenceRequest, prompt: u64) -> bool {
-    match &ask.task {
-        InferenceTask::Transcribe(task) => task.audio.bytes <= MAX_SMALL_AUDIO_BYTES,
-        InferenceTask::Chat
-        | InferenceTask::Complete(_)
-        | InferenceTask::Embed(_)
-        | InferenceTask::Rerank(_)
-        | InferenceTask::GenerateImages(_)
-        | InferenceTask::Passthrough(_) => prompt <= MAX_EXPLORATION_PROMPT_TOKENS,
-    }
 }
 
 /// Returns the refusal of an offer that cannot serve the request; `None` if it can. `constrained` is true if the
@@ -186,10 +171,9 @@ impl CandidateSet {
         let session = self
             .planned_session(live, model, now)
             .filter(|_| !(is_first_turn && able.iter().any(is_unmeasured)));
-        // A session that has an answer stays at its offer: exploration would lose its cached prefix.
-        let is_held = !is_first_turn && session.is_some_and(|session| session.record.is_some());
-        let explores =
-            all_equal && self.entries.is_empty() && !self.batch && flavor.allows_exploration() && !is_held;
+        let is_held = session.is_some_and(|session| session.record.is_some());
+        let explores = all_equal && self.entries.is_empty() && !self.batch;
+        let scope = exploration_scope(flavor, small, is_first_turn, is_held).filter(|_| explores);
         let offers: Vec<usize> = able.iter().map(|one| one.offer.offer.index).collect();
         let OfferPlan { mut entries, all_ejected } = model.pool.plan_candidates(
             flavor,
@@ -198,11 +182,10 @@ impl CandidateSet {
                 prompt_tokens: prompt,
                 output_tokens: output,
                 seed: rand::random(),
-                exploration: if explores && small {
-                    ExplorationMode::Allowed { seed: rand::random() }
-                } else {
-                    ExplorationMode::Denied
-                },
+                exploration: scope.map_or(ExplorationMode::Denied, |scope| ExplorationMode::Allowed {
+                    scope,
+                    seed: rand::random(),
+                }),
                 session,
                 offers: &offers,
             },

@@ -1,6 +1,7 @@
 //! Settlement of a response: computes its usage, energy and price, and charges the client once, if a part of it was
 //! delivered. The charge of a batch line is recorded later, together with its response.
 
+use super::image_work::expected_image_work;
 use super::{ChoiceUsage, FailoverRun};
 use crate::billing::Hold;
 use crate::proxy::filters::ResponseUsage;
@@ -11,13 +12,12 @@ use crate::upstream::offer::OfferState;
 use crate::upstream::pricing::{ChargeContext, charge_in_credits, to_ledger_footprint};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use penstock_core::{
-    ChoiceSelection, ImageSize, ImageTask, InferenceRequest, InferenceTask, MeasuredEnergy, MicroCredits,
-    StreamTranslation, TokenUsage, UpstreamErrorKind, UsageBounds, UsageSource, WorkDone,
+    ChoiceSelection, InferenceRequest, InferenceTask, MeasuredEnergy, MicroCredits, StreamTranslation,
+    TokenUsage, UpstreamErrorKind, UsageBounds, UsageSource, WorkDone,
 };
 use penstock_footprint::AttemptEnergy;
 use penstock_ledger::{RequestFootprint, Wallet};
 use penstock_limits::ActualCost;
-use penstock_media::image::diffusion_steps_member;
 use penstock_pricing::PaymentSource;
 use penstock_response_metadata::{BILLING_HEADER, IMPACT_HEADER};
 use penstock_routing::{AttemptOutcome, LatencySample};
@@ -72,7 +72,7 @@ impl FailedAttemptEnergy {
     ) {
         let attempt = match &ask.task {
             InferenceTask::GenerateImages(draw) => {
-                offer.pricing.incomplete_attempt_energy(image_work(draw.n, draw, ask, offer), took)
+                offer.pricing.incomplete_attempt_energy(expected_image_work(draw, ask, offer), took)
             }
             InferenceTask::Transcribe(task) => {
                 let audio_work = |seconds| WorkDone::Audio { seconds };
@@ -112,16 +112,6 @@ pub const fn has_processed_prompt(kind: UpstreamErrorKind) -> bool {
     )
 }
 
-/// Returns the work of `count` images in the requested size, or else in the default size of the model. The number of
-/// steps is that of the request if the offer accepts it, else that of the offer.
-pub fn image_work(count: u32, draw: &ImageTask, ask: &InferenceRequest, offer: &OfferState) -> WorkDone {
-    let size = draw.size.or_else(|| offer.offer.model.image_sizes.first().copied());
-    let takes = |shape| diffusion_steps_member(shape, &offer.offer.capabilities).is_some();
-    let steps =
-        ask.diffusion_steps().filter(|_| offer.offer.shape.is_some_and(takes)).or(offer.offer.image_steps);
-    WorkDone::Images { count, steps, pixels: size.map(ImageSize::pixel_count) }
-}
-
 /// Settles a complete response, and records it for its offer. Returns the members that are injected into the response.
 pub fn settle_success(
     run: &mut FailoverRun<'_, '_>,
@@ -140,6 +130,7 @@ pub fn settle_success(
     };
     offer.record_outcome(
         run.now(),
+        run.admission,
         AttemptOutcome::Success,
         Some(run.exchange.principal.breaker_client),
         Some(sample),

@@ -95,7 +95,8 @@ fn max_work(offer: &OfferState, ask: &InferenceRequest, input: u64, output: u64)
         | InferenceTask::Complete(_)
         | InferenceTask::Embed(_)
         | InferenceTask::Rerank(_) => {
-            let most = ask.max_input_tokens_for_window(offer.offer.context_length);
+            let image = offer.offer.capabilities.image_token_bound();
+            let most = ask.max_input_tokens_for_window(offer.offer.context_length, image);
             let input = input.min(most.saturating_mul(ask.prompt_read_count()));
             WorkDone::Tokens(TokenUsage { input, output, ..TokenUsage::default() })
         }

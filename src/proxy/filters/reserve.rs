@@ -9,7 +9,7 @@
 use super::request::{InferenceContext, RequestFilter};
 use crate::billing::{Hold, ReserveAmounts};
 use crate::proxy::exchange::{Exchange, WriteOutcome};
-use crate::proxy::failover::{CandidateSet, image_work};
+use crate::proxy::failover::{CandidateSet, max_image_work};
 use crate::upstream::offer::OfferState;
 use penstock_core::{ApiError, InferenceRequest, InferenceTask, TokenUsage, WorkDone, WorkUnit};
 use penstock_ledger::WalletBalance;
@@ -125,7 +125,7 @@ fn affordable_output(x: &Exchange<'_>, ask: &InferenceRequest, chosen: &Candidat
 /// Returns the maximum work of an offer for a request.
 fn max_work(offer: &OfferState, ask: &InferenceRequest, usual: u64) -> WorkDone {
     let window = offer.offer.context_length;
-    let input = ask.max_input_tokens_for_window(window);
+    let input = ask.max_input_tokens_for_window(window, offer.offer.capabilities.image_token_bound());
     match ask.kind.spec().unit {
         WorkUnit::GeneratedTokens => {
             // Each choice that is requested separately has the complete prompt.
@@ -143,7 +143,7 @@ fn max_work(offer: &OfferState, ask: &InferenceRequest, usual: u64) -> WorkDone 
 /// its duration was not measured, it is the longest duration that its size allows.
 pub(super) fn max_media_work(offer: &OfferState, ask: &InferenceRequest) -> WorkDone {
     match &ask.task {
-        InferenceTask::GenerateImages(draw) => image_work(draw.n, draw, ask, offer),
+        InferenceTask::GenerateImages(draw) => max_image_work(draw, ask, offer),
         InferenceTask::Transcribe(task) => WorkDone::Audio { seconds: task.audio.max_seconds() },
         InferenceTask::Passthrough(task) => task.max_work,
         InferenceTask::Chat

@@ -72,9 +72,9 @@ pub fn check_database(storage: &StorageSettings, reach: bool) -> Result<Database
         let report = penstock_storage::check_postgres(&options);
         let mut report = report.map_err(|error| to_sentence(&error.to_string()))?;
         check_clocks(report.unix_seconds, system_time().as_secs())?;
-        let missing =
-            report.pepper_check.as_deref().map(|known| compare_pepper(storage, known)).transpose()?;
-        report.warnings.extend(missing.flatten());
+        if let Some(known) = report.pepper_check.as_deref() {
+            report.warnings.extend(compare_pepper(storage, known, report.valid_keys)?);
+        }
         (Some(report.server_version), report.warnings)
     } else {
         let warning = penstock_storage::check_postgres_options(&options);

@@ -55,22 +55,28 @@ pub(super) fn find_pepper(storage: &StorageSettings, store: &Arc<dyn Store>) -> 
     Ok(pepper)
 }
 
-/// Compares the pepper of this gateway with that of the keys in a database, by its check value. Returns a warning if
+/// Compares the pepper of this gateway with that of the keys in a database, by its check value. `keys` is the number of
+/// keys that are not revoked: without one, any pepper is accepted, as by the start of a gateway. Returns a warning if
 /// this gateway has no pepper yet.
 ///
 /// # Errors
 /// Returns a sentence for the operator if the peppers differ, or if the pepper cannot be read.
-pub(super) fn compare_pepper(storage: &StorageSettings, known: &[u8]) -> Result<Option<String>, String> {
+pub(super) fn compare_pepper(
+    storage: &StorageSettings,
+    known: &[u8],
+    keys: u64,
+) -> Result<Option<String>, String> {
     let path = storage.path.join(PEPPER_FILE);
     let (text, location) = match &storage.pepper {
         Some(secret) => (validate_pepper(secret.reveal())?, "storage.pepper".to_owned()),
         None => match read_secret(&path)? {
             Some(text) => (text, path.display().to_string()),
+            None if keys == 0 => return Ok(None),
             None => {
                 let path = path.display();
                 return Ok(Some(format!(
-                    "There is no pepper in {path}, and the database has the check value of another one: if it has API keys, the \
-                     gateway does not start. {}",
+                    "There is no pepper in {path}, and the {keys} API keys in the database need one: the gateway does not \
+                     start. {}",
                     hint(storage)
                 )));
             }
@@ -78,14 +84,10 @@ pub(super) fn compare_pepper(storage: &StorageSettings, known: &[u8]) -> Result<
     };
     let pepper = parse_hex_secret(&text)
         .ok_or_else(|| format!("The pepper in {location} is not 64 hexadecimal digits. {RESTORE_HINT}"))?;
-    if pepper_fingerprint(&pepper) == known {
+    if keys == 0 || pepper_fingerprint(&pepper) == known {
         return Ok(None);
     }
-    Err(format!(
-        "The pepper in {location} is not the one that the API keys in the database were made with: none of them would be \
-         accepted. {}",
-        hint(storage)
-    ))
+    Err(mismatch_message(&location, keys, hint(storage)))
 }
 
 /// Accepts the configured pepper, or creates a new pepper file, although existing keys were made with another pepper.
@@ -243,17 +245,21 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut storage = storage(folder.path());
         let known = pepper_fingerprint(&open(&storage).unwrap().0);
-        assert_eq!(compare_pepper(&storage, &known), Ok(None));
+        assert_eq!(compare_pepper(&storage, &known, 1), Ok(None));
         let path = folder.path().join(PEPPER_FILE);
         fs::write(&path, hex_secret()).unwrap();
-        let why = compare_pepper(&storage, &known).unwrap_err();
+        let why = compare_pepper(&storage, &known, 1).unwrap_err();
         assert!(why.contains(&path.display().to_string()) && why.contains("none of them would be"), "{why}");
         storage.pepper = Some(SecretText::new(&"0f".repeat(32)));
-        let why = compare_pepper(&storage, &known).unwrap_err();
+        let why = compare_pepper(&storage, &known, 1).unwrap_err();
         assert!(why.contains("storage.pepper") && !why.contains("0f0f"), "{why}");
+        assert_eq!(compare_pepper(&storage, &known, 0), Ok(None), "no key was made with the other one");
         storage.pepper = None;
+        fs::write(&path, "abc").unwrap();
+        assert!(compare_pepper(&storage, &known, 0).is_err(), "it is no pepper");
         fs::remove_file(&path).unwrap();
-        let warning = compare_pepper(&storage, &known).unwrap().unwrap();
+        assert_eq!(compare_pepper(&storage, &known, 0), Ok(None));
+        let warning = compare_pepper(&storage, &known, 1).unwrap().unwrap();
         assert!(warning.contains("no pepper in") && !path.exists(), "nothing is made: {warning}");
     }
 

@@ -27,7 +27,7 @@ fn provider(lines: &str) -> Arc<Provider> {
 /// Returns a route to these addresses, in this order.
 fn route(lines: &str, addresses: &[SocketAddr]) -> Arc<UpstreamRoute> {
     let provider = provider(lines);
-    let route = UpstreamRoute::new(&provider, &ConnectionPools::default());
+    let route = UpstreamRoute::new(&provider, &ConnectionPools::default()).unwrap();
     route.set_addresses(&provider, addresses);
     Arc::new(route)
 }

@@ -20,7 +20,7 @@ use super::offer::OfferState;
 use discovery::{OfferDiscovery, offer_index};
 use parking_lot::Mutex;
 use penstock_routing::{
-    BreakerState, CircuitBreaker, ExplorationBudget, FLAVORS, Flavor, OfferHealth, PlannedOffer,
+    BreakerState, CircuitBreaker, ExplorationBudgets, FLAVORS, Flavor, OfferHealth, PlannedOffer,
 };
 use pingora_core::services::ServiceReadyNotifier;
 use pingora_load_balancing::{Backend, Backends, LoadBalancerGroup};
@@ -53,7 +53,7 @@ impl ModelPool {
     /// Creates a pool of these offers, which are in the order of their indexes. The pool is empty until it is
     /// published.
     #[must_use]
-    pub fn new(offers: Vec<Arc<OfferState>>, explorations: &Arc<Mutex<ExplorationBudget>>) -> Arc<Self> {
+    pub fn new(offers: Vec<Arc<OfferState>>, explorations: &Arc<Mutex<ExplorationBudgets>>) -> Arc<Self> {
         let backends = Backends::new(Box::new(OfferDiscovery::new(offers.clone())));
         let configs = FLAVORS
             .iter()

@@ -9,7 +9,8 @@ use crate::upstream::offer::OfferState;
 use crate::upstream::sessions::SessionRecord;
 use parking_lot::Mutex;
 use penstock_routing::{
-    BALANCED, Candidate, ExplorationBudget, Flavor, PlannedOffer, SessionKey, choose_exploration, plan,
+    BALANCED, Candidate, ExplorationBudgets, ExplorationScope, Flavor, PlannedOffer, SessionKey,
+    choose_exploration, plan,
 };
 use pingora_load_balancing::selection::{BackendIter, BackendSelection};
 use pingora_load_balancing::{Backend, Extensions};
@@ -44,6 +45,8 @@ pub enum ExplorationMode {
     Denied,
     /// Exploration allowed: an offer that is due may come first.
     Allowed {
+        /// Offers that may be explored.
+        scope: ExplorationScope,
         /// Random number that decides between equal offers.
         seed: u64,
     },
@@ -55,14 +58,16 @@ const HEADER_WORDS: usize = 9;
 impl PlanRequest<'_> {
     /// Encodes the request as the key of a selection.
     pub(super) fn encode(&self) -> Vec<u8> {
-        let (allowed, seed) = match self.exploration {
+        let (exploration, seed) = match self.exploration {
             ExplorationMode::Denied => (0, 0),
-            ExplorationMode::Allowed { seed } => (1, seed),
+            ExplorationMode::Allowed { scope: ExplorationScope::EqualOffers, seed } => (1, seed),
+            ExplorationMode::Allowed { scope: ExplorationScope::OldOffers, seed } => (2, seed),
+            ExplorationMode::Allowed { scope: ExplorationScope::AllOffers, seed } => (3, seed),
         };
         let now = u64::try_from(self.now.as_nanos()).unwrap_or(u64::MAX);
         let [kind, session, offer] = encode_session(self.session);
         let header: [u64; HEADER_WORDS] =
-            [now, self.prompt_tokens, self.output_tokens, self.seed, allowed, seed, kind, session, offer];
+            [now, self.prompt_tokens, self.output_tokens, self.seed, exploration, seed, kind, session, offer];
         let mut key = Vec::with_capacity((HEADER_WORDS + self.offers.len()) * size_of::<u64>());
         for word in header {
             key.extend_from_slice(&word.to_le_bytes());
@@ -110,11 +115,11 @@ impl<'a> SelectionKey<'a> {
     }
 }
 
-/// Configuration of a selector: its flavor, and the exploration budget that the selectors of a model share.
+/// Configuration of a selector: its flavor, and the exploration budgets that the selectors of a model share.
 #[derive(Clone)]
 pub struct FlavorConfig {
     pub(super) flavor: &'static dyn Flavor,
-    pub(super) explorations: Arc<Mutex<ExplorationBudget>>,
+    pub(super) explorations: Arc<Mutex<ExplorationBudgets>>,
 }
 
 /// Selector that orders the offers of a model by one flavor.
@@ -159,7 +164,7 @@ impl BackendSelection for FlavorSelector {
 impl FlavorSelector {
     /// Returns the entries of the candidates, best first.
     fn order(&self, key: &SelectionKey<'_>) -> Vec<PlannedOffer> {
-        let [now, prompt, output, seed, explores, explore_seed, session @ ..] = key.header;
+        let [now, prompt, output, seed, exploration, explore_seed, session @ ..] = key.header;
         let session = decode_session(session);
         let now = Duration::from_nanos(now);
         let mut candidates = Vec::with_capacity(key.offers.len());
@@ -170,21 +175,26 @@ impl FlavorSelector {
             entries.push(entry);
         }
         let mut order = plan(self.config.flavor, &candidates, seed);
-        if explores != 0 {
-            self.explore(&candidates, &mut order, explore_seed);
+        match exploration {
+            0 => {}
+            1 => self.explore(ExplorationScope::EqualOffers, &candidates, &mut order, explore_seed),
+            2 => self.explore(ExplorationScope::OldOffers, &candidates, &mut order, explore_seed),
+            _ => self.explore(ExplorationScope::AllOffers, &candidates, &mut order, explore_seed),
         }
         order.into_iter().filter_map(|at| entries.get(at).copied()).collect()
     }
 
     /// Moves an offer with too few measurements to the front, if the exploration budget of the model allows that.
-    fn explore(&self, candidates: &[Candidate], order: &mut [usize], seed: u64) {
+    fn explore(&self, scope: ExplorationScope, candidates: &[Candidate], order: &mut [usize], seed: u64) {
+        let flavor = self.config.flavor;
         let mut explorations = self.config.explorations.lock();
-        explorations.on_request();
-        let Some(first) = order.first() else { return };
-        let Some(offer) = choose_exploration(candidates, *first, seed) else { return };
+        let budget = explorations.of_flavor(flavor);
+        budget.on_request();
+        let Some((first, scope)) = order.first().zip(scope.within_budget(budget)) else { return };
+        let Some(offer) = choose_exploration(flavor, scope, candidates, *first, seed) else { return };
         let position = order.iter().position(|at| *at == offer);
         if let Some(head) = position.and_then(|position| order.get_mut(..=position))
-            && explorations.try_explore()
+            && budget.try_explore()
         {
             head.rotate_right(1);
         }

@@ -6,7 +6,7 @@ use crate::config::{ResolveEnv, load_text};
 use crate::upstream::config_snapshot::ConfigSnapshot;
 use crate::upstream::connection_pool::ConnectionPools;
 use penstock_core::UpstreamErrorKind;
-use penstock_routing::{AttemptOutcome, Candidate, ECO, LatencySample, SPEED};
+use penstock_routing::{AttemptOutcome, Candidate, ECO, ExplorationScope, LatencySample, SPEED};
 use std::fmt::Write as _;
 
 const NOW: Duration = Duration::from_secs(1_763_800_000);
@@ -43,9 +43,14 @@ fn order(pool: &ModelPool, flavor: &'static dyn Flavor, request: &PlanRequest<'_
     pool.plan_candidates(flavor, request).entries.iter().map(|entry| entry.offer).collect()
 }
 
+/// Records the outcome of an attempt that begins now.
+fn record(offer: &OfferState, now: Duration, outcome: AttemptOutcome, sample: Option<LatencySample>) {
+    let admission = offer.breaker.lock().last_resort_admission();
+    offer.record_outcome(now, admission, outcome, None, sample);
+}
+
 fn fail(offer: &OfferState, times: usize) {
-    (0..times)
-        .for_each(|_| offer.record_outcome(NOW, AttemptOutcome::Failure { retry_after: None }, None, None));
+    (0..times).for_each(|_| record(offer, NOW, AttemptOutcome::Failure { retry_after: None }, None));
 }
 
 /// Records latencies, failures, a cooldown and an ejection.
@@ -54,18 +59,14 @@ fn use_offers(live: &ConfigSnapshot) {
         let total = Duration::from_millis(400 * (n % 5 + 1));
         let sample = LatencySample { prompt_tokens: 500, output_tokens: 200, first_token: None, total };
         if n % 4 != 0 {
-            offer.record_outcome(NOW, AttemptOutcome::Success, None, Some(sample));
+            record(offer, NOW, AttemptOutcome::Success, Some(sample));
         }
     }
     fail(&live.offers[1], 1);
     fail(&live.offers[2], 5);
     fail(&live.offers[5], 6);
-    live.offers[3].record_outcome(
-        NOW,
-        AttemptOutcome::RateLimited { retry_after: Some(Duration::from_secs(9)) },
-        None,
-        None,
-    );
+    let limited = AttemptOutcome::RateLimited { retry_after: Some(Duration::from_secs(9)) };
+    record(&live.offers[3], NOW, limited, None);
 }
 
 #[tokio::test]
@@ -117,9 +118,9 @@ async fn an_ejection_disables_the_offer_in_old_and_new_pools_until_the_breaker_c
     for _ in 0..2 {
         let half_open_plan = || pool.plan_candidates(ECO, &PlanRequest { now: later, ..request(&[1], 1) });
         assert!(!pool.is_offer_ready(1) && !half_open_plan().all_ejected, "half-open: a probe is accepted");
-        assert!(newest.offers[1].breaker.lock().try_acquire(later));
+        let probe = newest.offers[1].breaker.lock().try_acquire(later).unwrap();
         assert!(half_open_plan().all_ejected, "the only probe is taken");
-        newest.offers[1].record_outcome(later, AttemptOutcome::Success, None, None);
+        newest.offers[1].record_outcome(later, probe, AttemptOutcome::Success, None, None);
     }
     for live in [&old, &new, &newest] {
         assert_eq!(ready(live), [true; 4]);
@@ -132,14 +133,15 @@ async fn exploration_stays_within_the_budget_that_requests_earn() {
     live.publish_pools().await;
     let total = Duration::from_millis(300);
     let sample = LatencySample { prompt_tokens: 500, output_tokens: 200, first_token: None, total };
-    live.offers[0].record_outcome(NOW, AttemptOutcome::Success, None, Some(sample));
+    record(&live.offers[0], NOW, AttemptOutcome::Success, Some(sample));
     let pool = &live.model("m").unwrap().pool;
     let denied = request(&[0, 1], 1);
     // The second offer has no measurements and costs at most twice as much.
     let first = |exploration| order(pool, SPEED, &PlanRequest { exploration, ..denied })[0];
     let usual = first(ExplorationMode::Denied);
+    let scope = ExplorationScope::AllOffers;
     let explored =
-        (0..100_u64).filter(|seed| first(ExplorationMode::Allowed { seed: *seed }) != usual).count();
+        (0..100_u64).filter(|seed| first(ExplorationMode::Allowed { scope, seed: *seed }) != usual).count();
     assert!((1..=2).contains(&explored), "{explored} of 100 requests explored");
     assert_eq!(usual, first(ExplorationMode::Denied));
 }

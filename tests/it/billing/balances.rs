@@ -37,6 +37,28 @@ async fn an_account_without_enough_gets_402_before_anything_is_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_image_reserves_what_the_rule_of_its_model_allows() {
+    let rule = "tokenizer = { builtin = \"gpt-oss\", images = { rule = \"fixed\", tokens = 256 } }";
+    for (lines, status) in [(rule, 200), ("", 402)] {
+        let provider = Provider::start().await;
+        let model = format!("input_modalities = [\"text\", \"image\"]\n{lines}");
+        let running = Bench::new().settings(PREPAID).model(&model).provider("a", &provider).start().await;
+        // One credit is 10,000 tokens of input: more than this prompt has, and less than the largest image of any
+        // model.
+        grant(&running, "1").await;
+        let mut ask = running.ask();
+        ask["max_tokens"] = json!(10);
+        ask["messages"][0]["content"] = json!([
+            {"type": "text", "text": "Look."},
+            {"type": "image_url", "image_url": {"url": "https://example.eu/a.png"}}
+        ]);
+        let answer = running.client.post(CHAT, &ask).await;
+        assert_eq!(answer.status, status, "{}", answer.text());
+        assert_eq!(provider.calls(), usize::from(status == 200));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_model_billed_in_energy_is_paid_from_the_energy_wallet_then_in_credits() {
     let provider = Provider::start().await;
     let running =

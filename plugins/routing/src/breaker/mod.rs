@@ -10,6 +10,9 @@
 //! never closes the breaker by itself: a provider can list its models and still fail every request. But it marks the
 //! offer as responding again ([`CircuitBreaker::is_considered_healthy`]), unless earlier checks proved unreliable.
 //!
+//! Only attempts that the breaker admitted after the ejection close or re-open it ([`AttemptAdmission`]): the result of
+//! an older attempt, such as a long stream, says nothing about the offer's recovery.
+//!
 //! Failures of a single client's requests do not open the breaker while other clients are answered; see `clients.rs`.
 //!
 //! A cooldown differs from an ejection: an offer that returned 429 or `Retry-After` is not used for some time, but a
@@ -18,18 +21,23 @@
 //! Each attempt must report a result, also if the client disconnected ([`AttemptOutcome::Neutral`]); otherwise the
 //! permit of a probe stays in use for [`BreakerSettings::probe_timeout`].
 
+mod admission;
 mod clients;
 mod outcome;
+mod phase;
 mod settings;
 mod state;
 mod window;
 
+pub use admission::AttemptAdmission;
 pub use clients::BreakerClient;
 pub use outcome::AttemptOutcome;
 pub use settings::BreakerSettings;
 pub use state::{BreakerState, OfferHealth};
 
+use admission::AttemptOrigin;
 use clients::{ClientHistory, FailedClients};
+use phase::{BreakerPhase, CheckStatus};
 use std::time::Duration;
 use window::{OutcomeCounts, OutcomeWindow};
 
@@ -42,6 +50,8 @@ const IGNORE_CHECKS: Duration = Duration::from_secs(10);
 pub struct CircuitBreaker {
     settings: BreakerSettings,
     phase: BreakerPhase,
+    /// Number of ejections so far; an ejection that is prolonged by failed checks counts once.
+    ejections: u64,
     /// Number of consecutive failures; reset by a success.
     failures: u32,
     /// Clients whose requests failed in the consecutive failures.
@@ -59,32 +69,6 @@ pub struct CircuitBreaker {
     window: OutcomeWindow,
 }
 
-/// Result of the active checks since the last evidence against the offer: a failed check, an ejection, or a request
-/// that failed while the offer was ejected or half open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum CheckStatus {
-    /// Not passed yet.
-    Unknown,
-    /// Passed at least once.
-    Passed,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum BreakerPhase {
-    Closed,
-    /// Open breaker; `round` is the number of openings since it was last closed.
-    Open {
-        until: Duration,
-        round: u32,
-    },
-    HalfOpen {
-        probing: u32,
-        last_probe: Duration,
-        good: u32,
-        round: u32,
-    },
-}
-
 impl Default for CircuitBreaker {
     fn default() -> Self {
         Self::new(BreakerSettings::default())
@@ -99,6 +83,7 @@ impl CircuitBreaker {
             window: OutcomeWindow::new(settings.window),
             settings,
             phase: BreakerPhase::Closed,
+            ejections: 0,
             failures: 0,
             failure_origin: FailedClients::Unknown,
             clients: ClientHistory::default(),
@@ -184,56 +169,73 @@ impl CircuitBreaker {
     }
 
     /// Requests permission for an attempt. Always granted if closed, even during a cooldown. If half open, takes a
-    /// probe permit, which the result of the attempt releases. Returns false if open or if all permits are taken.
-    pub fn try_acquire(&mut self, now: Duration) -> bool {
+    /// probe permit, which the result of the attempt releases. Returns `None` if open or if all permits are taken.
+    pub fn try_acquire(&mut self, now: Duration) -> Option<AttemptAdmission> {
         let taken = self.probes_in_flight(now);
-        match self.phase {
-            BreakerPhase::Closed => true,
-            BreakerPhase::Open { until, .. } if now < until => false,
-            BreakerPhase::Open { round, .. } => {
-                self.phase = BreakerPhase::HalfOpen { probing: 1, last_probe: now, good: 0, round };
-                true
-            }
-            BreakerPhase::HalfOpen { good, round, .. } => {
-                let free = taken < self.settings.max_probes;
-                if free {
-                    self.phase = BreakerPhase::HalfOpen { probing: taken + 1, last_probe: now, good, round };
-                }
-                free
-            }
-        }
+        let (probing, good, round) = match self.phase {
+            BreakerPhase::Closed => return Some(self.last_resort_admission()),
+            BreakerPhase::Open { until, .. } if now < until => return None,
+            BreakerPhase::Open { round, .. } => (1, 0, round),
+            BreakerPhase::HalfOpen { .. } if taken >= self.settings.max_probes => return None,
+            BreakerPhase::HalfOpen { good, round, .. } => (taken + 1, good, round),
+        };
+        self.phase = BreakerPhase::HalfOpen { probing, last_probe: now, good, round };
+        Some(AttemptAdmission::probe(self.ejections))
     }
 
-    /// Records the result of an attempt that cannot be attributed to a client.
+    /// Returns the admission of an attempt that is made without a permit, because every offer is ejected. Its result
+    /// counts like that of a probe.
+    #[must_use]
+    pub const fn last_resort_admission(&self) -> AttemptAdmission {
+        AttemptAdmission::without_probe(self.ejections)
+    }
+
+    /// Records the result of an attempt that was admitted in the current state and cannot be attributed to a client.
     pub fn on_unattributed_result(&mut self, now: Duration, outcome: AttemptOutcome) {
         self.on_client_result(now, outcome, None);
     }
 
-    /// Records the result of an attempt. `client` is the client of the request; `None` if it is unknown, or if no
-    /// request could cause the failure.
+    /// Records the result of an attempt that was admitted in the current state, see
+    /// [`CircuitBreaker::on_attempt_result`].
     pub fn on_client_result(
         &mut self,
         now: Duration,
         outcome: AttemptOutcome,
         client: Option<BreakerClient>,
     ) {
-        self.release_probe();
+        self.on_attempt_result(now, AttemptAdmission::probe(self.ejections), outcome, client);
+    }
+
+    /// Records the result of an attempt. `admission` is that of the attempt. `client` is the client of the request;
+    /// `None` if it is unknown, or if no request could cause the failure.
+    pub fn on_attempt_result(
+        &mut self,
+        now: Duration,
+        admission: AttemptAdmission,
+        outcome: AttemptOutcome,
+        client: Option<BreakerClient>,
+    ) {
+        let origin = admission.origin(self.ejections);
+        if admission.holds_probe(self.ejections) {
+            self.release_probe();
+        }
         match outcome {
             AttemptOutcome::Neutral => {}
-            AttemptOutcome::Success => self.on_success(now, client),
+            AttemptOutcome::Success => self.on_success(now, origin, client),
             AttemptOutcome::RateLimited { retry_after: rest } => self.on_limited(now, rest),
             AttemptOutcome::Failure { retry_after: rest } => {
                 if let Some(rest) = rest {
                     self.extend_cooldown(now, rest);
                 }
-                self.on_failure(now, client);
+                self.on_failure(now, origin, client);
             }
         }
     }
 
     /// Records a failed connection to the provider that occurred during an attempt at another offer of this provider.
+    /// It counts toward an ejection, but does not re-open a half-open breaker.
     pub fn on_provider_unreachable(&mut self, now: Duration) {
-        self.on_failure(now, None);
+        self.on_failure(now, AttemptOrigin::BeforeEjection, None);
     }
 
     /// Records the result of an active check. A passed check ends the ejection time early. After
@@ -258,7 +260,7 @@ impl CircuitBreaker {
         }
     }
 
-    fn on_success(&mut self, now: Duration, client: Option<BreakerClient>) {
+    fn on_success(&mut self, now: Duration, origin: AttemptOrigin, client: Option<BreakerClient>) {
         if let Some(client) = client {
             self.clients.record_success(now, client);
         }
@@ -268,6 +270,9 @@ impl CircuitBreaker {
         // A successful request resets the failed checks: an invalid health path must not eject an offer that answers.
         self.failed_checks = 0;
         self.window.add(now, OutcomeCounts { successes: 1, ..OutcomeCounts::default() });
+        if origin == AttemptOrigin::BeforeEjection {
+            return;
+        }
         let (good, round, probing, last_probe) = match self.phase {
             BreakerPhase::Closed => return,
             // An ejected offer may be used because no other offer was better; then a success counts as a probe.
@@ -285,7 +290,7 @@ impl CircuitBreaker {
         };
     }
 
-    fn on_failure(&mut self, now: Duration, client: Option<BreakerClient>) {
+    fn on_failure(&mut self, now: Duration, origin: AttemptOrigin, client: Option<BreakerClient>) {
         self.failures = self.failures.saturating_add(1);
         self.failure_origin = self.failure_origin.merge(FailedClients::from_client(client));
         self.window.add(now, OutcomeCounts { failures: 1, ..OutcomeCounts::default() });
@@ -293,8 +298,10 @@ impl CircuitBreaker {
             self.clients.record_failure(self.window.slice_number(now), client);
         }
         match self.phase {
-            // A failure of an ejected offer does not extend the ejection. The request was sent before the ejection,
-            // or because no other offer was better.
+            BreakerPhase::Open { .. } | BreakerPhase::HalfOpen { .. }
+                if origin == AttemptOrigin::BeforeEjection => {}
+            // A failure of an ejected offer does not extend the ejection: the request was sent because no other offer
+            // was better.
             BreakerPhase::Open { .. } => self.ignore_checks(now),
             BreakerPhase::HalfOpen { .. }
                 if self.clients.has_served_others(now, FailedClients::from_client(client)) => {}
@@ -360,6 +367,9 @@ impl CircuitBreaker {
                 round.saturating_add(1)
             }
         };
+        if !matches!(self.phase, BreakerPhase::Open { .. }) {
+            self.ejections = self.ejections.saturating_add(1);
+        }
         let pause = exponential_backoff(self.settings.first_ejection, round, self.settings.max_ejection);
         self.phase = BreakerPhase::Open { until: now.saturating_add(pause), round };
     }

@@ -36,6 +36,14 @@ impl Ewma {
         self.at = self.at.max(millis);
     }
 
+    /// Returns the sum of the weights at `now`: the number of observations with weight 1, each halved per
+    /// [`HALF_LIFE`]. Returns 0 if the average is dropped.
+    pub(super) fn weight(&self, now: Duration) -> f64 {
+        let age = now.saturating_sub(Duration::from_millis(self.at));
+        let is_empty = self.weight.is_nan() || self.weight <= 0.0 || age >= STALE_AFTER;
+        if is_empty { 0.0 } else { self.weight * (-age.as_secs_f64() / HALF_LIFE.as_secs_f64()).exp2() }
+    }
+
     /// Converts the average to another clock; `from` and `to` are the same moment by the old and by the new clock. If
     /// the record is damaged and contains an impossible value, the average is dropped; `most` is the maximum
     /// plausible mean.

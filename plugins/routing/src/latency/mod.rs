@@ -78,6 +78,15 @@ impl LatencyStats {
         (self.observed > 0).then(|| now.saturating_sub(Duration::from_millis(self.observed)))
     }
 
+    /// Returns the number of recent answers, each halved per [`HALF_LIFE`]: how far the figures can be trusted. Returns
+    /// 0 without an answer in the last half hour.
+    #[must_use]
+    pub fn recent_answers(&self, now: Duration) -> f64 {
+        // An answer has tokens, a time to the first token, or both. So both are lower bounds of the number.
+        let first = self.first_token.iter().map(|class| class.weight(now)).sum::<f64>();
+        first.max(self.output.weight(now))
+    }
+
     /// Returns a number that changes with each observation, if the observation is in a later millisecond. By this
     /// number the caller detects changed statistics, which it has to store.
     #[must_use]

@@ -106,16 +106,16 @@ fn a_busy_offer_of_which_a_third_client_fails_now_and_then_is_not_ejected_by_one
 #[test]
 fn one_client_s_request_does_not_end_a_trial_that_goes_well_for_others() {
     let mut breaker = ejected();
-    assert!(breaker.try_acquire(at(1_000)));
+    assert!(breaker.try_acquire(at(1_000)).is_some());
     breaker.on_client_result(at(1_000), AttemptOutcome::Success, client(20));
-    assert!(breaker.try_acquire(at(1_100)));
+    assert!(breaker.try_acquire(at(1_100)).is_some());
     breaker.on_client_result(at(1_100), BAD, client(10));
     assert_eq!(breaker.state(at(1_100)), BreakerState::HalfOpen);
-    assert!(breaker.try_acquire(at(1_200)));
+    assert!(breaker.try_acquire(at(1_200)).is_some());
     breaker.on_client_result(at(1_200), AttemptOutcome::Success, client(20));
     assert_eq!(breaker.state(at(1_200)), BreakerState::Closed);
     let mut alone = ejected();
-    assert!(alone.try_acquire(at(1_000)));
+    assert!(alone.try_acquire(at(1_000)).is_some());
     alone.on_client_result(at(1_000), BAD, client(10));
     assert!(matches!(alone.state(at(1_000)), BreakerState::Open { .. }));
 }
@@ -132,7 +132,7 @@ fn a_check_is_enough_to_be_well_and_a_failure_after_it_is_the_end_of_that() {
     breaker.on_health_check(at(300), false);
     assert!(!breaker.is_considered_healthy());
     breaker.on_health_check(at(400), true);
-    assert!(breaker.try_acquire(at(500)));
+    assert!(breaker.try_acquire(at(500)).is_some());
     breaker.on_unattributed_result(at(500), BAD);
     assert!(!breaker.is_considered_healthy());
     breaker.on_health_check(at(600), true);
@@ -161,13 +161,13 @@ proptest! {
                 7 => breaker.on_client_result(now, BAD, client(gap % 40)),
                 8 => breaker.on_client_result(now, AttemptOutcome::Success, client(gap % 40)),
                 6 => breaker.on_health_check(now, true),
-                _ => { let _ = breaker.try_acquire(now); }
+                _ => { let _ = breaker.try_acquire(now).is_some(); }
             }
             let healthy = breaker.health(now) == OfferHealth::Healthy;
             prop_assert!(!healthy || breaker.state(now) == BreakerState::Closed);
         }
         now += Duration::from_secs(60);
         prop_assert!(matches!(breaker.health(now), OfferHealth::Healthy | OfferHealth::HalfOpen));
-        prop_assert!(breaker.try_acquire(now));
+        prop_assert!(breaker.try_acquire(now).is_some());
     }
 }

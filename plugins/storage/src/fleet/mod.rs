@@ -114,7 +114,10 @@ impl FleetError {
             self,
             Self::Evicted
                 | Self::Store(
-                    StoreError::Guard { .. } | StoreError::TooLarge { .. } | StoreError::Unreachable { .. }
+                    StoreError::Guard { .. }
+                        | StoreError::TooLarge { .. }
+                        | StoreError::InvalidArgument { .. }
+                        | StoreError::Unreachable { .. }
                 )
         )
     }

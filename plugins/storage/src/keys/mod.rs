@@ -50,14 +50,14 @@ impl KeyStore {
     /// Adds a key and writes an audit entry.
     ///
     /// # Errors
-    /// Returns `Guard` if a key of this id exists, `Format` if the id is not 16 letters and digits or the account is
-    /// empty or contains a NUL, and the errors of [`Store::apply`].
+    /// Returns `Guard` if a key of this id exists, `InvalidArgument` if the id is not 16 letters and digits or the
+    /// account is empty or contains a NUL, and the errors of [`Store::apply`].
     pub fn insert(&self, key: &KeyRecord, entry: &ChangeDescription) -> Result<(), StoreError> {
         if key.id.len() != KEY_ID_LENGTH || !key.id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
-            return Err(StoreError::Format { what: "a key's id is 16 letters and digits".to_owned() });
+            return Err(StoreError::InvalidArgument { what: "a key's id is 16 letters and digits" });
         }
         if key.account.is_empty() || key.account.contains('\0') {
-            return Err(StoreError::Format { what: "a key needs an account's name".to_owned() });
+            return Err(StoreError::InvalidArgument { what: "a key needs an account's name" });
         }
         let batch = Transaction::new()
             .require_absent(StoreTable::Keys, key.id.as_bytes())
@@ -93,6 +93,15 @@ impl KeyStore {
         };
         let next = if more { keys.last().map(|key| key.id.clone()) } else { None };
         Ok(KeyPage { keys, next })
+    }
+
+    /// Returns true if the key of a row is not revoked.
+    ///
+    /// # Errors
+    /// Returns `Corrupt` if the row is not a key, `Format` if it is of an unknown version.
+    pub(crate) fn is_valid_row(value: &[u8]) -> Result<bool, StoreError> {
+        let key: KeyRecord = versioned_json::decode(WHAT, value)?;
+        Ok(key.revoked.is_none())
     }
 
     fn list_all(&self, after: Option<&str>, limit: usize) -> Result<(Vec<KeyRecord>, bool), StoreError> {

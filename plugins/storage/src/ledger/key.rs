@@ -67,7 +67,7 @@ pub(super) fn month_length_key(chain: u32, month: &str) -> Vec<u8> {
 /// Returns the key of a block: its month and the number of its last entry, which begins with its chain.
 pub(super) fn block_key(month: &str, last: u64) -> Result<Vec<u8>, StoreError> {
     if month.len() != MONTH_BYTES {
-        return Err(StoreError::Format { what: "a month is written like 2026-11".to_owned() });
+        return Err(StoreError::InvalidArgument { what: "a month is written like 2026-11" });
     }
     Ok([month.as_bytes(), &last.to_be_bytes()].concat())
 }

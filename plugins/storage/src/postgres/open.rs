@@ -12,14 +12,17 @@ use super::connection::{DatabaseError, connect, connect_with_address_in_errors};
 use super::incarnation::{self, IdentityFile, WriterIncarnation};
 use super::options::{ConnectSettings, PostgresOptions, option_error};
 use super::reader::Reader;
-use super::rows;
+use super::rows::{self, ScanStart};
 use super::schema::{self, ImportState, TableNames};
 use super::status::DatabaseStatus;
 use super::writer::{GroupWriter, QUEUE_CAPACITY};
+use crate::keys::KeyStore;
 use crate::{PEPPER_CHECK_KEY, Store, StoreError, StoreTable};
 
 /// Number of heartbeats within `takeover_after`, the time after which a process counts as dead.
 const BEATS: u32 = 10;
+/// Number of API keys that a check reads at once.
+const KEYS_PER_PAGE: usize = 1_000;
 /// Number of worker threads of the runtime: one of them may block while the receiver of a snapshot is slow.
 const WORKERS: usize = 2;
 
@@ -34,6 +37,8 @@ pub struct DatabaseReport {
     pub unix_seconds: i64,
     /// Stored fingerprint of the pepper of the API keys; `None` before the first start of a gateway.
     pub pepper_check: Option<Vec<u8>>,
+    /// Number of API keys that are not revoked.
+    pub valid_keys: u64,
     /// Sentences about settings of the server that endanger acknowledged writes, and about a connection without TLS.
     pub warnings: Vec<String>,
 }
@@ -150,12 +155,35 @@ pub fn check_postgres(options: &PostgresOptions) -> Result<DatabaseReport, Store
         let server = schema::server_setting(&client, "server_version").await?;
         let clock = "select floor(extract(epoch from clock_timestamp()))::bigint";
         let unix_seconds = client.query_typed_one(clock, &[]).await?.try_get(0)?;
-        let pepper_check = match has_tables {
-            true => rows::get(&client, &names, StoreTable::Meta, PEPPER_CHECK_KEY).await?,
-            false => None,
-        };
-        Ok(DatabaseReport { server_version: server, has_tables, unix_seconds, pepper_check, warnings })
+        let (mut pepper_check, mut valid_keys) = (None, 0);
+        if has_tables {
+            pepper_check = rows::get(&client, &names, StoreTable::Meta, PEPPER_CHECK_KEY).await?;
+            valid_keys = count_valid_keys(&client, &names).await?;
+        }
+        Ok(DatabaseReport {
+            server_version: server,
+            has_tables,
+            unix_seconds,
+            pepper_check,
+            valid_keys,
+            warnings,
+        })
     })
+}
+
+/// Returns the number of API keys that are not revoked.
+async fn count_valid_keys(client: &Client, names: &TableNames) -> Result<u64, DatabaseError> {
+    let (mut count, mut from) = (0, ScanStart::After(None));
+    loop {
+        let page = rows::scan(client, names, StoreTable::Keys, b"", from, KEYS_PER_PAGE).await?;
+        for row in &page.rows {
+            count += u64::from(KeyStore::is_valid_row(&row.value).map_err(DatabaseError::Permanent)?);
+        }
+        match page.rows.last() {
+            Some(last) if page.more => from = ScanStart::After(Some(last.key.clone())),
+            _ => return Ok(count),
+        }
+    }
 }
 
 fn new_runtime() -> Result<Runtime, StoreError> {

@@ -29,12 +29,12 @@ pub struct CompactionOutcome {
 /// A power cut at any moment leaves either the old log or the new one, complete.
 ///
 /// # Errors
-/// Same as [`super::open`]; `Format` if the directory has no store, `Corrupt` if a row is damaged, which needs a repair
-/// first.
+/// Same as [`super::open`]; `InvalidArgument` if the directory has no store, `Corrupt` if a row is damaged, which needs
+/// a repair first.
 pub fn compact(path: &Path, options: StoreOptions) -> Result<CompactionOutcome, StoreError> {
     let folder = StoreDir::acquire(path)?;
     if !folder.has_store() {
-        return Err(StoreError::Format { what: "there is no store in this directory".to_owned() });
+        return Err(StoreError::InvalidArgument { what: "there is no store in this directory" });
     }
     let engine = SledEngine::open(folder, options)?;
     compact_log(&engine)

@@ -34,8 +34,8 @@ const ATTEMPTS: [&[&str]; 3] = [&[], &["snap"], &["snap", "conf"]];
 /// Copies the readable rows of the store in the directory `from` to a new store in the directory `to`.
 ///
 /// # Errors
-/// Returns `Format` if `to` has a store or `from` has none, `Corrupt` if sled cannot open any of it, `Full` if the new
-/// store or the copy of the damaged one does not fit on the disk, `Io` if the disk fails, and `Locked` as
+/// Returns `InvalidArgument` if `to` has a store or `from` has none, `Corrupt` if sled cannot open any of it, `Full` if
+/// the new store or the copy of the damaged one does not fit on the disk, `Io` if the disk fails, and `Locked` as
 /// [`super::open`].
 pub fn repair(from: &Path, to: &Path, options: StoreOptions) -> Result<RepairOutcome, StoreError> {
     repair_with_progress(from, to, options, &mut |_| {})
@@ -54,8 +54,8 @@ pub fn repair_with_progress(
 ) -> Result<RepairOutcome, StoreError> {
     let (from, to) = (StoreDir::acquire(from)?, StoreDir::acquire(to)?);
     if !from.has_store() || to.has_store() {
-        let what = "a repair needs a directory with a store and one without".to_owned();
-        return Err(StoreError::Format { what });
+        let what = "a repair needs a directory with a store and one without";
+        return Err(StoreError::InvalidArgument { what });
     }
     let mut best: Option<(RepairOutcome, &[&str])> = None;
     let mut disk_error = None;

@@ -1,10 +1,36 @@
 //! Exports and imports between engines, checks, and refused databases.
 
 use crate::{elsewhere, server::PostgresServer};
+use penstock_storage::audit::ChangeDescription;
+use penstock_storage::keys::{KeyDigest, KeyLimits, KeyRecord, KeyStore};
 use penstock_storage::{
     PostgresOptions, Store, StoreError, StoreOptions, StoreTable, Transaction, begin_import, check_postgres,
     export, finish_import, import, open, open_postgres,
 };
+
+fn key(number: u32) -> KeyRecord {
+    KeyRecord {
+        id: format!("{number:016}"),
+        digest: KeyDigest([7; 32]),
+        name: "k".to_owned(),
+        account: "acme".to_owned(),
+        scopes: Vec::new(),
+        models: None,
+        limits: KeyLimits::default(),
+        store_responses: false,
+        expires: None,
+        created: 1,
+        previous: None,
+        rotated: None,
+        last_used: None,
+        revoked: None,
+    }
+}
+
+fn audited(what: &str) -> ChangeDescription {
+    let [who, target] = ["test", "k"].map(str::to_owned);
+    ChangeDescription { at: 1, who, what: what.to_owned(), target, change: serde_json::Value::Null }
+}
 
 fn filled(store: &dyn Store) {
     for table in StoreTable::ALL {
@@ -70,8 +96,16 @@ fn a_check_changes_nothing_and_names_what_is_missing() {
     let report = check_postgres(&options).unwrap();
     assert!(!report.has_tables && report.server_version.starts_with(|digit: char| digit.is_ascii_digit()));
     assert!(report.warnings.iter().any(|warning| warning.contains("fsync")), "{report:?}");
-    drop(open_postgres(&options).unwrap());
-    assert!(check_postgres(&options).unwrap().has_tables);
+    let store = open_postgres(&options).unwrap();
+    let report = check_postgres(&options).unwrap();
+    assert!(report.has_tables && report.valid_keys == 0);
+    let keys = KeyStore::new(store);
+    for number in 0..3 {
+        keys.insert(&key(number), &audited("key.create")).unwrap();
+    }
+    keys.revoke(&key(1).id, &audited("key.revoke")).unwrap();
+    assert_eq!(check_postgres(&options).unwrap().valid_keys, 2);
+    drop(keys);
     let nowhere = PostgresOptions { url: options.url.replace("penstock-pg", "no-pg"), ..options.clone() };
     let unreachable = check_postgres(&nowhere).unwrap_err();
     assert!(matches!(unreachable, StoreError::Unreachable { .. }), "{unreachable:?}");

@@ -11,14 +11,29 @@ const MAX_HEADER_CHARS: usize = 64;
 /// Number of base64 characters that contain the frame header of most JPEG files.
 const USUAL_JPEG_CHARS: usize = 16 << 10;
 
-/// Returns the size of an image given as base64; `None` if the format is unknown, or if the header is incomplete or
-/// invalid.
-pub(super) fn image_size(data: &str) -> Option<(u32, u32)> {
+/// Returns width and height in pixels of an image given as base64; `None` if the format is unknown, or if the header
+/// is incomplete or invalid.
+#[must_use]
+pub fn base64_image_size(data: &str) -> Option<(u32, u32)> {
     let head = decode(data, MAX_HEADER_CHARS)?;
-    if !head.starts_with(&[0xff, 0xd8]) {
-        return png(&head).or_else(|| gif(&head)).or_else(|| webp(&head));
+    if !is_jpeg(&head) {
+        return image_size(&head);
     }
-    jpeg(&decode(data, USUAL_JPEG_CHARS)?).or_else(|| jpeg(&decode(data, data.len())?))
+    image_size(&decode(data, USUAL_JPEG_CHARS)?).or_else(|| image_size(&decode(data, data.len())?))
+}
+
+/// Returns width and height in pixels of an image; `None` if the format is unknown, or if the header is incomplete or
+/// invalid.
+#[must_use]
+pub fn image_size(image: &[u8]) -> Option<(u32, u32)> {
+    if is_jpeg(image) {
+        return jpeg(image);
+    }
+    png(image).or_else(|| gif(image)).or_else(|| webp(image))
+}
+
+fn is_jpeg(image: &[u8]) -> bool {
+    image.starts_with(&[0xff, 0xd8])
 }
 
 fn decode(data: &str, characters: usize) -> Option<Vec<u8>> {

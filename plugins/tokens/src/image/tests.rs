@@ -7,7 +7,9 @@ use base64::engine::general_purpose::STANDARD;
 use proptest::prelude::*;
 
 fn size(bytes: &[u8]) -> Option<(u32, u32)> {
-    PromptImage::from_base64(&STANDARD.encode(bytes)).size
+    let size = base64_image_size(&STANDARD.encode(bytes));
+    assert_eq!(size, image_size(bytes));
+    size
 }
 
 fn jpeg(before: usize) -> Vec<u8> {
@@ -148,6 +150,15 @@ fn an_unknown_size_has_the_configured_cost() {
         ImageTokenSettings { rule: ImageRule::Fixed { tokens: 256 }, placeholder: None, unknown: Some(7) };
     assert_eq!(images.tokens(PromptImage::with_unknown_size()), 7);
     assert_eq!(images.tokens(PromptImage { size: Some((1, 1)) }), 256);
+}
+
+#[test]
+fn no_image_has_more_tokens_than_the_bound() {
+    for (unknown, most) in [(None, 256 + 16), (Some(7), 256 + 16), (Some(900), 900 + 16)] {
+        let images =
+            ImageTokenSettings { rule: ImageRule::Fixed { tokens: 256 }, placeholder: None, unknown };
+        assert_eq!(images.max_tokens(), most);
+    }
 }
 
 proptest! {

@@ -19,6 +19,7 @@ use penstock_core::{
     RequiredCapabilities,
 };
 use penstock_limits::WorkClass;
+use penstock_routing::AttemptAdmission;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use tokio::sync::mpsc::Sender;
@@ -178,6 +179,7 @@ pub(super) fn request_choice<'s>(
             candidates: seed.chosen.clone(),
             translation: None,
             current_offer: None,
+            admission: AttemptAdmission::default(),
             attempt_started: None,
             progress: seed.progress,
             memory: ResponseMemoryReservation::new(),
