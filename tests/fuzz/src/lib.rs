@@ -88,6 +88,7 @@ pub fn abilities(choice: u16) -> OfferCapabilities {
         system_anywhere: bit(choice, 9),
         max_stop: bit(choice, 10).then_some(1),
         max_images: bit(choice, 10).then_some(2),
+        max_image_tokens: bit(choice, 11).then_some(272),
         max_inputs: bit(choice, 11).then_some(2),
         score_transform: Default::default(),
         reasoning_name: None,
