@@ -290,7 +290,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_request_that_fits_is_admitted_when_the_one_before_it_leaves() {
         let control = control(8, 8);
-        let _first = control.acquire(&account("a"), 3 << 20, WAIT).await.0.unwrap();
+        let _first = control.acquire(&account("a"), 2 << 20, WAIT).await.0.unwrap();
+        let second = control.acquire(&account("a"), 1 << 20, WAIT).await.0.unwrap();
         let wait_for = |bytes: usize| {
             let theirs = control.clone();
             tokio::spawn(async move { theirs.acquire(&account("a"), bytes, WAIT).await.0 })
@@ -303,6 +304,8 @@ mod tests {
         while control.load_status().waiting < 2 {
             tokio::task::yield_now().await;
         }
+        // The small one fits from now on, but the large one comes first.
+        drop(second);
         let began = tokio::time::Instant::now();
         large.abort();
         let permit = small.await.unwrap().unwrap();
