@@ -85,7 +85,7 @@ fn latency(app: &AppState, asked: &AdminRequest) -> Result<Value, ApiError> {
     let last = asked.now / MINUTE_SECONDS;
     let minutes = (last + 1).saturating_sub(WINDOW_MINUTES as u64)..=last;
     let minutes: Vec<String> = minutes.map(|minute| format_rfc3339(minute * MINUTE_SECONDS)).collect();
-    let groups = app.history.first_tokens.recent_groups(by, asked.now);
+    let groups = app.history.first_tokens.last_hour_by_group(by, asked.now);
     Ok(json!({
         "object": "latency",
         "by": name,

@@ -29,9 +29,14 @@ pub(super) fn gzip(body: &[u8]) -> Option<Vec<u8>> {
     encoder.finish().ok()
 }
 
-/// Returns true if an `authorization` header has this token. An empty token never matches.
+/// Scheme of the `authorization` header, with the blank after it.
+const BEARER: &[u8] = b"Bearer ";
+
+/// Returns true if an `authorization` header has this token. The scheme is case-insensitive (RFC 9110 §11.1). An empty
+/// token never matches.
 pub(super) fn has_bearer_token(authorization: &[u8], token: &str) -> bool {
-    let given = authorization.strip_prefix(b"Bearer ").filter(|given| !given.is_empty());
+    let (scheme, given) = authorization.split_at_checked(BEARER.len()).unwrap_or_default();
+    let given = Some(given).filter(|given| scheme.eq_ignore_ascii_case(BEARER) && !given.is_empty());
     given.is_some_and(|given| given.ct_eq(token.as_bytes()).into())
 }
 
@@ -74,7 +79,10 @@ mod tests {
                 assert!(!has_bearer_token(nothing.as_bytes(), token), "{nothing:?} for {token:?}");
             }
         }
-        assert!(has_bearer_token(b"Bearer s3cret", "s3cret"));
+        for scheme in ["Bearer", "bearer", "BEARER"] {
+            assert!(has_bearer_token(format!("{scheme} s3cret").as_bytes(), "s3cret"));
+        }
+        assert!(!has_bearer_token(b"Basic_ s3cret", "s3cret"));
         assert!(!has_bearer_token(b"Bearer s3cre", "s3cret"));
     }
 }

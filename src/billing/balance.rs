@@ -1,7 +1,7 @@
 //! Balance of an account in memory: the total and the available amount, changed without a lock. The difference is held
 //! by reservations.
 
-use penstock_ledger::{AccountBalances, Wallet, WalletBalance};
+use penstock_ledger::{AccountWallets, Wallet, WalletBalance};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -85,13 +85,13 @@ impl AccountBalance {
     }
 
     /// Returns the balances for the API: a held amount is part of the balance until it is settled.
-    pub(super) fn snapshot(&self) -> AccountBalances {
+    pub(super) fn snapshot(&self) -> AccountWallets {
         let balance = |wallet_balance: &AtomicBalance| {
             let available = wallet_balance.available.load(Ordering::Acquire);
             let amount = wallet_balance.balance.load(Ordering::Acquire);
             WalletBalance { amount, held: amount.saturating_sub(available).max(0) }
         };
-        AccountBalances { credits: balance(&self.credits), energy: balance(&self.energy) }
+        AccountWallets { credits: balance(&self.credits), energy: balance(&self.energy) }
     }
 }
 

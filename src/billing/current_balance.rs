@@ -5,7 +5,7 @@
 use super::Ledger;
 use crate::storage::stores::run_blocking;
 use penstock_core::{ApiError, ErrorCode};
-use penstock_ledger::AccountBalances;
+use penstock_ledger::AccountWallets;
 use penstock_storage::ledger::BalanceRecord;
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ impl Ledger {
     ///
     /// # Errors
     /// Returns 503 if the database of a fleet does not answer.
-    pub async fn current_balance(&self, account: &str) -> Result<AccountBalances, ApiError> {
+    pub async fn current_balance(&self, account: &str) -> Result<AccountWallets, ApiError> {
         if self.leases.is_none() {
             return Ok(self.balance(account));
         }
@@ -27,7 +27,7 @@ impl Ledger {
     ///
     /// # Errors
     /// Returns 503 if the database of a fleet does not answer.
-    pub async fn current_balances(&self) -> Result<Vec<(Arc<str>, AccountBalances)>, ApiError> {
+    pub async fn current_balances(&self) -> Result<Vec<(Arc<str>, AccountWallets)>, ApiError> {
         if self.leases.is_none() {
             let names = self.accounts_with_balance().into_iter();
             return Ok(names.map(|name| (name.clone(), self.balance(&name))).collect());
@@ -38,7 +38,7 @@ impl Ledger {
         Ok(stored.map(|(name, stored)| (name.as_str().into(), self.with_own_holds(&name, stored))).collect())
     }
 
-    fn with_own_holds(&self, account: &str, stored: BalanceRecord) -> AccountBalances {
+    fn with_own_holds(&self, account: &str, stored: BalanceRecord) -> AccountWallets {
         let mut balances = self.balance(account);
         balances.credits.amount = stored.credits;
         balances.energy.amount = stored.energy;

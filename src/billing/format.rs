@@ -1,7 +1,7 @@
 //! Amounts in API requests and responses: exact decimals, and JSON numbers.
 
 use penstock_core::{MicroCredits, NanoKwh};
-use penstock_ledger::{AccountBalances, Wallet, WalletBalance};
+use penstock_ledger::{AccountWallets, Wallet, WalletBalance};
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 use serde_json::{Number, Value, json};
@@ -36,7 +36,7 @@ pub fn decimal_to_amount(wallet: Wallet, decimal: Decimal) -> Option<i64> {
 
 /// Returns the balances of an account as JSON.
 #[must_use]
-pub fn balances_to_json(name: &str, account: &AccountBalances) -> Value {
+pub fn balances_to_json(name: &str, account: &AccountWallets) -> Value {
     let one = |wallet: Wallet| {
         let WalletBalance { amount, held } = *account.wallet(wallet);
         json!({

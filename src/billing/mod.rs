@@ -251,7 +251,7 @@ impl Ledger {
     /// Returns the balance of an account in memory, and the amount held by open reservations. In a fleet, this is the
     /// lease of this gateway; see [`Ledger::current_balance`] for the balance of the account.
     #[must_use]
-    pub fn balance(&self, account: &str) -> penstock_ledger::AccountBalances {
+    pub fn balance(&self, account: &str) -> penstock_ledger::AccountWallets {
         self.balances
             .read()
             .get(account)

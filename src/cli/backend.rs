@@ -119,7 +119,8 @@ pub(super) fn warn_repaired_replica(stores: &OpenStorage) {
     }
 }
 
-/// Returns the author of changes for the audit log: `cli:` and the name of the user who runs this command.
+/// Returns the author of changes for the audit log: `cli:` and the user name from the environment variable `USER`
+/// (`LOGNAME` if `USER` is not set), or `cli:somebody` without a name.
 pub fn cli_actor() -> String {
     let user = ["USER", "LOGNAME"].into_iter().find_map(|name| std::env::var(name).ok());
     let plain = |letter: &char| letter.is_ascii_alphanumeric() || "._-".contains(*letter);

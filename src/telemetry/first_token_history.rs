@@ -145,8 +145,8 @@ impl PairMinutes {
 #[derive(Default)]
 pub struct FirstTokenHistory(Mutex<Vec<PairMinutes>>);
 
-/// Group of the history: its name and its times by minute. The name is empty for the group of the pairs without an
-/// entry of their own.
+/// Model or provider: its name, and its times of each minute ([`WINDOW_MINUTES`] values, oldest first). The name is
+/// empty for the group of the pairs without an entry of their own.
 pub type FirstTokenGroup = (String, Vec<FirstTokenTimes>);
 
 impl FirstTokenHistory {
@@ -182,9 +182,10 @@ impl FirstTokenHistory {
         }
     }
 
-    /// Returns the groups with answers in the last hour. The last minute of each is the minute of `unix_seconds`.
+    /// Returns the models or providers that had answers in the last hour, by name, each with its times of every minute,
+    /// oldest first. The last minute is that of `unix_seconds`.
     #[must_use]
-    pub fn recent_groups(&self, by: LatencyGrouping, unix_seconds: u64) -> Vec<FirstTokenGroup> {
+    pub fn last_hour_by_group(&self, by: LatencyGrouping, unix_seconds: u64) -> Vec<FirstTokenGroup> {
         let last = unix_seconds / 60;
         let first = (last + 1).saturating_sub(WINDOW_MINUTES as u64);
         let mut groups: BTreeMap<String, Vec<FirstTokenTimes>> = BTreeMap::new();
@@ -252,12 +253,12 @@ mod tests {
         record("m", "b", 0, 3);
         record("n", "a", 59 * 60, 2);
         record("n", "b", HOUR, 9);
-        let models = history.recent_groups(LatencyGrouping::Model, now);
+        let models = history.last_hour_by_group(LatencyGrouping::Model, now);
         let names: Vec<&str> = models.iter().map(|(name, _)| &**name).collect();
         assert_eq!(names, ["m", "n"]);
         assert_eq!(models[0].1[WINDOW_MINUTES - 1].mean(), Some(2.0));
         assert_eq!((models[1].1[0].answer_count(), sum_minutes(&models[1].1).answer_count()), (1, 1));
-        let providers = history.recent_groups(LatencyGrouping::Provider, now);
+        let providers = history.last_hour_by_group(LatencyGrouping::Provider, now);
         assert_eq!(sum_minutes(&providers[0].1).answer_count(), 2);
     }
 
@@ -268,12 +269,12 @@ mod tests {
             history.observe((&format!("m{number}"), "a"), 1_000, Duration::from_secs(1));
         }
         assert_eq!(history.0.lock().len(), MAX_PAIRS);
-        let groups = history.recent_groups(LatencyGrouping::Model, 1_000 * 60);
+        let groups = history.last_hour_by_group(LatencyGrouping::Model, 1_000 * 60);
         assert_eq!(
             sum_minutes(&groups.iter().find(|(name, _)| name.is_empty()).unwrap().1).answer_count(),
             137
         );
         history.observe(("new", "a"), 1_060, Duration::from_secs(1));
-        assert_eq!(history.recent_groups(LatencyGrouping::Model, 1_060 * 60)[0].0, "new");
+        assert_eq!(history.last_hour_by_group(LatencyGrouping::Model, 1_060 * 60)[0].0, "new");
     }
 }

@@ -128,7 +128,7 @@ impl OfferState {
                 let output = tariff.output_price(offer.model.kind);
                 (number(tariff.input.unwrap_or_default()), number(output.unwrap_or_default()))
             },
-            grid_factors: (number(site.grid.g_per_kwh), number(site.eco_renewable_share())),
+            grid_factors: (number(site.grid.g_per_kwh), number(site.eco_ranking_renewable_share())),
             latency_stats: Arc::new(Mutex::new(LatencyStats::new())),
             stored_latency_stats_revision: Arc::default(),
             failure_logs: Arc::default(),

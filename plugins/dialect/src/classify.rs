@@ -69,7 +69,7 @@ pub fn classify_error<'r>(
     let error = match status {
         401..=404 => UpstreamError::new(UpstreamErrorKind::Credentials(status)),
         400 | 405..=407 | 410..=423 | 426..=428 | 430..=499 => {
-            let about = ErrorSignals::parse(body).with_request(request.sent);
+            let about = ErrorSignals::parse(body).without_request_echo(request.sent);
             match about.provider_fault(request.sent) {
                 Some(kind) if !about.is_content_refused() => UpstreamError::new(kind),
                 _ => return client_error(&about, status, body, model_window, request.sent),
@@ -86,7 +86,7 @@ pub fn classify_error<'r>(
 
 /// Classifies an error whose status engines use for their own failures and also for requests that they cannot process.
 fn engine_failure(status: u16, body: &[u8], model_window: u64, request: &FailedRequest<'_>) -> UpstreamError {
-    let about = ErrorSignals::parse(body).with_request(request.sent);
+    let about = ErrorSignals::parse(body).without_request_echo(request.sent);
     let may_exceed = |stated: Option<u64>| request.may_exceed_window(stated.unwrap_or(model_window));
     if about.is_input_length_failure(may_exceed)
         || about.is_unprocessable_request()
@@ -180,7 +180,7 @@ pub fn reclassify_in_band_error<'r>(
     let Some(body) = error.in_band_body.take() else { return error };
     let request = request.into();
     let status = error_signals::in_band_status(&body);
-    let about = ErrorSignals::parse(&body).with_request(request.sent);
+    let about = ErrorSignals::parse(&body).without_request_echo(request.sent);
     let is_refused = about.is_content_refused() && !error_signals::has_server_error_status(&body);
     if is_refused {
         return client_error(&about, status, &body, model_window, request.sent);

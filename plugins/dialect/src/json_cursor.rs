@@ -154,7 +154,7 @@ pub(crate) fn parse_string(value: &[u8]) -> Option<Cow<'_, str>> {
     json::unescape(string_body(value)?)
 }
 
-/// Parses a non-negative integer.
+/// Parses a non-negative integer; `None` for any other value, or if it does not fit into 64 bits.
 pub(crate) fn parse_integer(value: &[u8]) -> Option<u64> {
     std::str::from_utf8(value).ok()?.parse().ok()
 }
@@ -164,7 +164,7 @@ pub(crate) fn parse_index(value: &[u8]) -> Option<u64> {
     parse_integer(string_body(value).unwrap_or(value))
 }
 
-/// Parses a number.
+/// Parses a number; `None` for a value of another type.
 pub(crate) fn parse_float(value: &[u8]) -> Option<f64> {
     std::str::from_utf8(value).ok()?.parse().ok()
 }

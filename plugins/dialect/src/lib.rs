@@ -55,7 +55,6 @@ mod messages_to_messages;
 mod output_constraint;
 mod output_limit;
 mod partial_json;
-mod pending_tool_calls;
 mod providers;
 mod reasoning_effort;
 mod reasoning_switch;
@@ -79,6 +78,7 @@ mod structured_output_tests;
 mod test_support;
 mod token_cap;
 mod translator_def;
+mod unanswered_tool_calls;
 
 pub use answer::{AnswerChoice, DecodedAnswer, ToolCall};
 pub use chat_to_messages::DEFAULT_MAX_TOKENS;

@@ -26,14 +26,14 @@ impl WalletBalance {
 
 /// Balances of both wallets of an account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AccountBalances {
+pub struct AccountWallets {
     /// Credits, in micro-credits.
     pub credits: WalletBalance,
     /// Prepaid energy, in nano-kWh.
     pub energy: WalletBalance,
 }
 
-impl AccountBalances {
+impl AccountWallets {
     /// Returns the balance of a wallet.
     #[must_use]
     pub const fn wallet(&self, wallet: Wallet) -> &WalletBalance {
@@ -139,7 +139,7 @@ impl OpenReserves {
 pub struct ChainBalances {
     seq: u64,
     at: u64,
-    accounts: BTreeMap<Arc<str>, AccountBalances>,
+    accounts: BTreeMap<Arc<str>, AccountWallets>,
     open: OpenReserves,
     corrected: BTreeSet<u64>,
     credits: BookTotals,
@@ -239,13 +239,13 @@ impl ChainBalances {
 
     /// Returns the balances of an account; zero if it has no entries.
     #[must_use]
-    pub fn account_balances(&self, name: &str) -> AccountBalances {
+    pub fn account_balances(&self, name: &str) -> AccountWallets {
         self.accounts.get(name).copied().unwrap_or_default()
     }
 
     /// Returns the balances of every account that has entries, by its name.
     #[must_use]
-    pub const fn balances_by_account(&self) -> &BTreeMap<Arc<str>, AccountBalances> {
+    pub const fn balances_by_account(&self) -> &BTreeMap<Arc<str>, AccountWallets> {
         &self.accounts
     }
 

@@ -29,7 +29,7 @@ mod posting;
 mod statement;
 mod wire;
 
-pub use balances::{AccountBalances, ChainBalances, OpenReserve, OpenReserves, WalletBalance};
+pub use balances::{AccountWallets, ChainBalances, OpenReserve, OpenReserves, WalletBalance};
 pub use chain::{EntryHash, GENESIS_HASH, HashChain, MAX_LINE_BYTES, split_lines};
 pub use entry::{CorrectedKind, EntryKind, LedgerEntry, RequestFootprint, SaleDetails, Wallet};
 pub use error::EntryError;

@@ -40,9 +40,10 @@ pub enum RefusedValues {
     Present,
     /// Value other than `null`, `false`, `""`, `{}` and `[]`.
     NonEmpty,
-    /// Name of a region outside the European Union.
+    /// Name of a region that neither lies in the European Union nor includes it; also a value that is no string.
     OutsideEu,
-    /// List of context edits that contains an edit which summarises or removes content that the model would read.
+    /// Object whose list `edits` contains an edit that summarises or removes content that the model would read; also a
+    /// value that is no object, or whose `edits` is no list.
     ContextEdits,
     /// Payment by another party than the holder of the key.
     ThirdPartyPayment,
@@ -54,9 +55,10 @@ pub enum RefusedValues {
     ProviderConstraints,
     /// Object `nvext` with a member that constrains the answer, such as `guided_json`.
     GuidedMembers,
-    /// Object with a member `prewarm`, which requests no answer.
+    /// Object whose member `prewarm` is not empty: such a request fills the prompt cache and gets no answer.
     Prewarm,
-    /// Object with a member other than `completion_window` of `soonest`, or another value that is not empty.
+    /// Object with a member whose value is not empty, other than `"completion_window": "soonest"`; also a value of
+    /// another type that is not empty. A value is empty as for [`RefusedValues::NonEmpty`].
     BackgroundWindow,
     /// Value that is not empty, except an object whose `type` is `text`.
     FormatNotText,

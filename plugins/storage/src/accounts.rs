@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::audit::{AuditLog, ChangeDescription};
 use crate::keys::KeyLimits;
-use crate::versioned_json::{self, RecordChange};
+use crate::versioned_json::{self, RecordChangeOutcome};
 use crate::{Store, StoreError, StoreTable, Transaction};
 
 /// Key prefix of account rows, followed by the account id.
@@ -123,8 +123,8 @@ impl AccountStore {
         let changed =
             versioned_json::change_record(&*self.store, WHAT, (StoreTable::Accounts, &key), |account| {
                 Ok(match change(account) {
-                    None => RecordChange::Unchanged,
-                    Some(entry) => RecordChange::Changed(log.entry_operations(&entry)?),
+                    None => RecordChangeOutcome::Unchanged,
+                    Some(entry) => RecordChangeOutcome::Changed(log.entry_operations(&entry)?),
                 })
             })?;
         Ok(changed.map(|(account, _)| account))

@@ -14,8 +14,8 @@ pub(crate) fn disk_key(space: StoreTable, key: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Encodes the value of a row for the disk, with a checksum over the key and the value.
-pub(crate) fn encode(disk_key: &[u8], value: &[u8]) -> Vec<u8> {
+/// Returns the bytes of a row on disk: the version, a checksum over the key and the value, and the value.
+pub(crate) fn encode_checksummed(disk_key: &[u8], value: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(5 + value.len());
     out.push(VERSION);
     out.extend_from_slice(&checksum(disk_key, value).to_le_bytes());
@@ -23,11 +23,11 @@ pub(crate) fn encode(disk_key: &[u8], value: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Decodes the value of a row from its bytes on disk.
+/// Verifies the version and the checksum of a row's bytes on disk, and returns the value in them.
 ///
 /// # Errors
 /// Returns `Corrupt` if the row is too short or its checksum differs, `Format` if its version is unknown.
-pub(crate) fn decode<'a>(disk_key: &[u8], sealed: &'a [u8]) -> Result<&'a [u8], StoreError> {
+pub(crate) fn decode_checksummed<'a>(disk_key: &[u8], sealed: &'a [u8]) -> Result<&'a [u8], StoreError> {
     let broken = |what: &str| {
         let space =
             disk_key.first().and_then(|tag| StoreTable::from_tag(*tag)).map_or("unknown", StoreTable::name);

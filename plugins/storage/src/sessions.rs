@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-use crate::versioned_json::{self, RecordChange};
+use crate::versioned_json::{self, RecordChangeOutcome};
 use crate::{MAX_OPERATIONS, Store, StoreError, StoreTable, Transaction};
 
 const WHAT: &str = "a session";
@@ -82,8 +82,8 @@ impl SessionStore {
     ) -> Result<SessionChangeOutcome, StoreError> {
         let row = (StoreTable::Sessions, digest.as_slice());
         let changed = versioned_json::change_record(&*self.store, WHAT, row, |session| {
-            let outcome = change(session).then(|| RecordChange::Changed(Transaction::new()));
-            Ok(outcome.unwrap_or(RecordChange::Unchanged))
+            let outcome = change(session).then(|| RecordChangeOutcome::Changed(Transaction::new()));
+            Ok(outcome.unwrap_or(RecordChangeOutcome::Unchanged))
         })?;
         Ok(match changed {
             None => SessionChangeOutcome::Missing,

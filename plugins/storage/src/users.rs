@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 use crate::audit::{AuditLog, ChangeDescription};
-use crate::versioned_json::{self, RecordChange};
+use crate::versioned_json::{self, RecordChangeOutcome};
 use crate::{Store, StoreError, StoreTable, Transaction};
 
 const WHAT: &str = "a user";
@@ -212,7 +212,7 @@ impl UserStore {
             (StoreTable::Users, name.as_bytes()),
             |user| {
                 let was_needed = is_needed(user);
-                let Some(audited) = change(user) else { return Ok(RecordChange::Unchanged) };
+                let Some(audited) = change(user) else { return Ok(RecordChangeOutcome::Unchanged) };
                 let mut guard = Transaction::new();
                 is_last = false;
                 if was_needed && !is_needed(user) {
@@ -223,11 +223,11 @@ impl UserStore {
                     })?;
                     let Some((other, row)) = other else {
                         is_last = true;
-                        return Ok(RecordChange::Unchanged);
+                        return Ok(RecordChangeOutcome::Unchanged);
                     };
                     guard = guard.require_value(StoreTable::Users, other.as_bytes(), row);
                 }
-                Ok(RecordChange::Changed(guard.append_operations(log.entry_operations(&audited)?)))
+                Ok(RecordChangeOutcome::Changed(guard.append_operations(log.entry_operations(&audited)?)))
             },
         )?;
         Ok(match changed {
@@ -250,8 +250,8 @@ impl UserStore {
         let log = AuditLog::new(self.store.clone());
         versioned_json::change_record(&*self.store, WHAT, (StoreTable::Users, name.as_bytes()), |user| {
             Ok(match change(user) {
-                None => RecordChange::Unchanged,
-                Some(change) => RecordChange::Changed(log.entry_operations(&change)?),
+                None => RecordChangeOutcome::Unchanged,
+                Some(change) => RecordChangeOutcome::Changed(log.entry_operations(&change)?),
             })
         })
     }

@@ -42,8 +42,8 @@ pub(crate) fn decode<T: DeserializeOwned>(what: &'static str, row: &[u8]) -> Res
     }
 }
 
-/// Decision of a function that may change a record.
-pub(crate) enum RecordChange {
+/// Outcome of a function that may change a record.
+pub(crate) enum RecordChangeOutcome {
     /// The record stays unchanged.
     Unchanged,
     /// The record changes; further operations belong to the same transaction.
@@ -59,13 +59,15 @@ pub(crate) fn change_record<T: Serialize + DeserializeOwned>(
     store: &dyn Store,
     what: &'static str,
     (space, key): (StoreTable, &[u8]),
-    mut change: impl FnMut(&mut T) -> Result<RecordChange, StoreError>,
+    mut change: impl FnMut(&mut T) -> Result<RecordChangeOutcome, StoreError>,
 ) -> Result<Option<(T, bool)>, StoreError> {
     let mut left = MAX_ATTEMPTS;
     loop {
         let Some(row) = store.get(space, key)? else { return Ok(None) };
         let mut record: T = decode(what, &row)?;
-        let RecordChange::Changed(with) = change(&mut record)? else { return Ok(Some((record, false))) };
+        let RecordChangeOutcome::Changed(with) = change(&mut record)? else {
+            return Ok(Some((record, false)));
+        };
         let own = Transaction::new().require_value(space, key, row).put(space, key, encode(what, &record)?);
         left -= 1;
         match store.apply(own.append_operations(with)) {

@@ -37,7 +37,7 @@ pub struct DayRollupWatermark {
 pub struct DayRollupBuild {
     /// Random id of the build.
     pub id: String,
-    /// Time of its start, Unix seconds.
+    /// Time at which the build started, Unix seconds.
     pub started: u64,
 }
 

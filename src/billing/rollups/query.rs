@@ -13,8 +13,8 @@ use penstock_usage::{
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Calls `take` for each hour rollup of an account from the first hour up to the second, which is excluded. The empty
-/// account is the whole gateway.
+/// Calls `take` for each hour rollup of an account from the first hour of `hours` up to, but not including, the second
+/// hour of the pair. An empty `account` selects the rollups of the whole gateway.
 ///
 /// # Errors
 /// Returns the error of `take`, or an error if the store cannot be read.
@@ -87,8 +87,8 @@ impl<'s> DayReader<'s> {
         Ok(Self { store, complete_until: first_incomplete_day(store)? })
     }
 
-    /// Calls `take` for each day rollup of an account, from the first day up to the second, which is excluded. The
-    /// empty account is the whole gateway. The hour of the dimensions is the first one of the day.
+    /// Calls `take` for each day rollup of an account from day `first` up to, but not including, day `end`. An empty
+    /// `account` selects the rollups of the whole gateway. [`RollupDimensions::hour`] is the first hour of the day.
     ///
     /// # Errors
     /// Returns the error of `take`, or an error if the store cannot be read.
@@ -114,8 +114,8 @@ impl<'s> DayReader<'s> {
     }
 }
 
-/// Adds up the hour rollups of each day, and calls `take` for each day that has some. Without any, calls `take` once
-/// with an empty day.
+/// Adds up the hour rollups of each day, and calls `take` for each day that has some. `take` is also called with a day
+/// without rollups: before the first such day, or once if there is none.
 ///
 /// # Errors
 /// Returns the error of `take`, or an error if the store cannot be read.

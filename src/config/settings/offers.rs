@@ -35,7 +35,7 @@ pub struct ModelSettings {
     pub affinity: bool,
     /// Maximum number of choices of one request to a provider; `None` if it is not configured.
     pub max_n: Option<u32>,
-    /// Scale of the scores of a reranking model.
+    /// Conversion of the scores of a reranking model to the range 0 to 1.
     pub score: RerankScoreTransform,
     /// Meaning of token ids in a request to an embedding model.
     pub token_ids: TokenIdPolicy,
@@ -146,7 +146,7 @@ impl ProviderLocation {
     /// matching by the hour, 0.5 for matching by the year, 0 for certificates alone. Responses show the share of the
     /// grid only.
     #[must_use]
-    pub fn eco_renewable_share(&self) -> Decimal {
+    pub fn eco_ranking_renewable_share(&self) -> Decimal {
         let grid = self.grid.renewable_percent / Decimal::ONE_HUNDRED;
         let contract = self.contractual.as_ref().map_or(Decimal::ZERO, |contract| {
             let worth = match contract.evidence {

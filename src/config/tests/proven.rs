@@ -239,7 +239,7 @@ fn eco_ranks_by_grid_and_contract() {
         let line = format!("contractual_renewable = {{ {contract} }}");
         let location = load(&with("", "", &line, "")).unwrap().settings.providers.remove(0).location.clone();
         assert_eq!(location.grid.renewable_percent.to_string(), "27");
-        location.eco_renewable_share().normalize().to_string()
+        location.eco_ranking_renewable_share().normalize().to_string()
     };
     assert_eq!(share("share = 1.0, evidence = \"on-site\""), "1");
     assert_eq!(share("share = 1.0, evidence = \"annual-ppa\""), "0.635");

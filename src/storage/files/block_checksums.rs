@@ -13,7 +13,8 @@ const MAGIC: &[u8; 8] = b"penstkF1";
 /// Size of the footer, in bytes.
 const FOOTER_SIZE: usize = 24;
 
-/// Checksums of a file that is being written.
+/// Checksums of the blocks of a file, computed while the file is written, or from a growing file with
+/// [`BlockChecksums::compute`].
 #[derive(Debug, Default)]
 pub struct BlockChecksums {
     done: Vec<u32>,

@@ -8,7 +8,8 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Limits of an upload.
+/// Limits that an upload must not exceed: the total bytes of all files and of the key's files, the disk space that must
+/// stay free, and the length of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UploadLimits {
     /// Maximum total bytes of all files.

@@ -22,7 +22,8 @@ pub const ROUTING_QUERY_PARAMETERS: [&str; 10] = [
     "key",
 ];
 
-/// Choices of the flavor.
+/// Choices of the form field `flavor` (routing flavor), each with its value and its label; the empty value selects all
+/// flavors.
 const FLAVORS: [(&str, &str); 6] = [
     ("", "all flavors"),
     ("balanced", ":balanced"),

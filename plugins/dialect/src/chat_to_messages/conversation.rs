@@ -10,7 +10,7 @@ use super::content_blocks::{OutputBlock, append_blocks, append_text, write_conte
 use super::parsed_message::ParsedMessage;
 use crate::body_builder::BodyBuilder;
 use crate::json_cursor::JsonCursor;
-use crate::pending_tool_calls::PendingToolCalls;
+use crate::unanswered_tool_calls::UnansweredToolCalls;
 use penstock_core::{AdjustableMember, ApiError, AttemptTarget, OfferCapabilities};
 use penstock_json_scan::json;
 
@@ -61,7 +61,7 @@ pub(super) struct MessagesConversation<'a> {
     system_prompt: Vec<OutputBlock<'a>>,
     messages: Vec<OutputMessage<'a>>,
     /// Tool calls without a result so far, with their paths.
-    pending_calls: PendingToolCalls<'a, String>,
+    unanswered_calls: UnansweredToolCalls<'a, String>,
     /// Id of the call that the next message of the legacy role `function` answers.
     function_call_id: &'a [u8],
 }
@@ -79,7 +79,7 @@ impl<'a> MessagesConversation<'a> {
                 && target.allows_member(AdjustableMember::Thinking),
             system_prompt: Vec::new(),
             messages: Vec::new(),
-            pending_calls: PendingToolCalls::default(),
+            unanswered_calls: UnansweredToolCalls::default(),
             function_call_id: b"call_function",
         };
         JsonCursor::new(messages)
@@ -164,7 +164,7 @@ impl<'a> MessagesConversation<'a> {
                 }
                 // A tool call and its result must be in consecutive turns. If the last turn has an unanswered call,
                 // this message continues that turn.
-                let is_open = !self.pending_calls.is_empty();
+                let is_open = !self.unanswered_calls.is_empty();
                 self.add_tool_calls(index, seen, &mut blocks)?;
                 if is_open {
                     self.add_blocks(OutputRole::Assistant, blocks);
@@ -174,7 +174,7 @@ impl<'a> MessagesConversation<'a> {
             }
             "tool" | "function" => {
                 let id = seen.tool_call_id.unwrap_or(self.function_call_id);
-                if !self.pending_calls.remove_answered(id) {
+                if !self.unanswered_calls.remove_answered(id) {
                     return Err(unmatched_result_error(index));
                 }
                 append_blocks(seen.content, &at, &mut blocks)?;
@@ -227,7 +227,7 @@ impl<'a> MessagesConversation<'a> {
     fn system(&mut self, blocks: Vec<OutputBlock<'a>>) {
         if self.messages.is_empty() {
             self.system_prompt.extend(blocks);
-        } else if self.abilities.system_anywhere && self.pending_calls.is_empty() {
+        } else if self.abilities.system_anywhere && self.unanswered_calls.is_empty() {
             self.add_blocks(OutputRole::System, blocks);
         } else {
             let folded = |block| match block {
@@ -247,7 +247,7 @@ impl<'a> MessagesConversation<'a> {
     }
 
     fn check_all_answered(&self) -> Result<(), ApiError> {
-        match self.pending_calls.first_pending_position() {
+        match self.unanswered_calls.first_unanswered_position() {
             None => Ok(()),
             Some(at) => Err(ApiError::invalid(
                 at.as_str(),
@@ -257,8 +257,8 @@ impl<'a> MessagesConversation<'a> {
         }
     }
 
-    fn add_pending_call(&mut self, id: &'a [u8], at: impl Fn() -> String) -> Result<(), ApiError> {
-        if self.pending_calls.add_call(id, at()) {
+    fn add_unanswered_call(&mut self, id: &'a [u8], at: impl Fn() -> String) -> Result<(), ApiError> {
+        if self.unanswered_calls.add_call(id, at()) {
             return Ok(());
         }
         let why = "With this model's provider each tool call of a turn needs an id of its own.";
@@ -278,14 +278,14 @@ impl<'a> MessagesConversation<'a> {
             })?;
             let at = || format!("messages[{index}].tool_calls[{position}].function");
             blocks.push(call.function.to_tool_use(id, at)?);
-            self.add_pending_call(id, || format!("messages[{index}].tool_calls[{position}]"))?;
+            self.add_unanswered_call(id, || format!("messages[{index}].tool_calls[{position}]"))?;
         }
         if let Some(function) = &seen.function_call {
             self.function_call_id = b"call_function";
             blocks.push(
                 function.to_tool_use(self.function_call_id, || format!("messages[{index}].function_call"))?,
             );
-            self.add_pending_call(self.function_call_id, || format!("messages[{index}].function_call"))?;
+            self.add_unanswered_call(self.function_call_id, || format!("messages[{index}].function_call"))?;
         }
         Ok(())
     }

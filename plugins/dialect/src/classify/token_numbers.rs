@@ -73,7 +73,7 @@ impl ErrorSignals {
 
     /// Returns the signals without the text that the error repeats from the request. Records if the request itself sets
     /// the limit on generated tokens to 0, because a refused 0 is then no sign of a full window.
-    pub(super) fn with_request(mut self, request: &[u8]) -> Self {
+    pub(super) fn without_request_echo(mut self, request: &[u8]) -> Self {
         self.text = request_echo::remove_echo(&self.text, request);
         let is_zero = |name: &&str| json_cursor::member_value(request, name) == Some(b"0");
         self.is_zero_requested = self.window_overflow() == Some(0) && OUTPUT_CAP_NAMES.iter().any(is_zero);

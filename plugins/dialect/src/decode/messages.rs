@@ -42,7 +42,7 @@ pub struct MessagesDecoder {
     /// Content blocks in order.
     blocks: Vec<DecodedBlock>,
     tool_count: u32,
-    /// Number of bytes of the tool inputs that arrived in the start events of open blocks.
+    /// Total bytes of the `initial_input` of all blocks.
     buffered_input_bytes: usize,
     usage_counter: UsageCounter,
 }
@@ -54,7 +54,8 @@ struct DecodedBlock {
     index: usize,
     kind: DecodedBlockKind,
     is_open: bool,
-    /// Input of a tool call from its start event; removed when a delta arrives.
+    /// Input of a tool call from its start event; removed when a delta that is not empty arrives, or when the block
+    /// ends.
     initial_input: Option<Bytes>,
 }
 
@@ -84,7 +85,8 @@ impl MessagesDecoder {
         }
     }
 
-    /// Returns the number of bytes of the inputs that arrived in the start events of open blocks.
+    /// Returns the total bytes of the tool inputs from start events that are still stored: their blocks are open, and
+    /// no input delta that is not empty has arrived for them.
     pub(crate) const fn buffered_tool_input_bytes(&self) -> usize {
         self.buffered_input_bytes
     }

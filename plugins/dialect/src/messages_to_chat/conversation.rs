@@ -15,7 +15,7 @@ use super::serialize;
 use crate::body_builder::BodyBuilder;
 use crate::continuation_mark::ContinuationMark;
 use crate::json_cursor::{self, JsonCursor};
-use crate::pending_tool_calls::PendingToolCalls;
+use crate::unanswered_tool_calls::UnansweredToolCalls;
 use penstock_core::{ApiError, AttemptTarget};
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -66,8 +66,8 @@ pub(super) struct ConversationWriter<'a> {
     /// True if a message is written, so that the next one needs a comma.
     is_started: bool,
     /// Tool calls that have no result so far.
-    pending_calls: PendingToolCalls<'a, ()>,
-    /// Index of the message that contains the pending calls.
+    unanswered_calls: UnansweredToolCalls<'a, ()>,
+    /// Index of the message that contains the unanswered calls.
     calls_index: usize,
     /// System texts for the next user turn.
     pending_system: Vec<EscapedBytes<'a>>,
@@ -89,7 +89,7 @@ impl<'a> ConversationWriter<'a> {
             leading_system: Some(lead),
             open_message: None,
             is_started: false,
-            pending_calls: PendingToolCalls::default(),
+            unanswered_calls: UnansweredToolCalls::default(),
             calls_index: 0,
             pending_system: Vec::new(),
         })
@@ -143,7 +143,7 @@ impl<'a> ConversationWriter<'a> {
     ) -> Result<bool, ApiError> {
         if !self.pending_system.is_empty()
             && !matches!(self.open_message, Some(OpenMessage::User(_)))
-            && self.pending_calls.is_empty()
+            && self.unanswered_calls.is_empty()
         {
             self.open_user_message(out)?;
         }
@@ -189,7 +189,7 @@ impl<'a> ConversationWriter<'a> {
         }
         self.open_user_message(out)?;
         for result in &turn.results {
-            if !self.pending_calls.remove_answered(result.id) {
+            if !self.unanswered_calls.remove_answered(result.id) {
                 return Err(ApiError::invalid(
                     at(),
                     "A `tool_result` block needs a `tool_use` block with its id in the turn before.",
@@ -261,7 +261,7 @@ impl<'a> ConversationWriter<'a> {
                 self.pending_system.append(&mut texts)
             }
             (_, Some(OpenMessage::User(turn)))
-                if self.target.capabilities.system_anywhere && !self.pending_calls.is_empty() =>
+                if self.target.capabilities.system_anywhere && !self.unanswered_calls.is_empty() =>
             {
                 turn.system_texts.append(&mut texts);
             }
@@ -334,7 +334,7 @@ impl<'a> ConversationWriter<'a> {
         }
         match turn {
             OpenMessage::User(mut turn) => {
-                if !self.pending_calls.is_empty() {
+                if !self.unanswered_calls.is_empty() {
                     return Err(self.missing_results_error());
                 }
                 if !self.target.capabilities.system_anywhere {
@@ -349,7 +349,7 @@ impl<'a> ConversationWriter<'a> {
                 serialize::write_user(turn, self.target.capabilities, out);
             }
             OpenMessage::Assistant(turn) => {
-                if !turn.calls.iter().all(|call| self.pending_calls.add_call(call.id, ())) {
+                if !turn.calls.iter().all(|call| self.unanswered_calls.add_call(call.id, ())) {
                     return Err(ApiError::invalid(
                         format!("messages.{}.content", self.calls_index),
                         "Each `tool_use` block of a turn needs an id of its own.",

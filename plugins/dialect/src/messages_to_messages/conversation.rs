@@ -40,7 +40,7 @@ pub(super) struct RewrittenConversation<'a> {
     /// System texts for the next user message.
     pending_system: Vec<RewrittenBlock<'a>>,
     /// Number of tool calls without a result so far.
-    pending_calls: usize,
+    unanswered_calls: usize,
     /// True if an empty message was dropped after the last message.
     has_gap: bool,
 }
@@ -60,7 +60,7 @@ impl<'a> RewrittenConversation<'a> {
             messages: Vec::new(),
             folds_system: fold,
             pending_system: Vec::new(),
-            pending_calls: 0,
+            unanswered_calls: 0,
             has_gap: false,
         };
         let Ok(()) =
@@ -81,15 +81,15 @@ impl<'a> RewrittenConversation<'a> {
             HistoryRole::System if self.folds_system => return self.fold(turn.content),
             HistoryRole::System => {}
             HistoryRole::Assistant => {
-                // If tool calls are pending, the message continues the same turn and may contain their results.
-                if self.pending_calls == 0 {
+                // If tool calls are unanswered, the message continues the same turn and may contain their results.
+                if self.unanswered_calls == 0 {
                     self.flush_pending_system();
                 }
-                self.pending_calls += turn.content.call_count;
+                self.unanswered_calls += turn.content.call_count;
             }
             HistoryRole::User => {
-                self.pending_calls = self.pending_calls.saturating_sub(turn.content.result_count);
-                if self.pending_calls == 0 {
+                self.unanswered_calls = self.unanswered_calls.saturating_sub(turn.content.result_count);
+                if self.unanswered_calls == 0 {
                     turn.content.insert_system_texts(std::mem::take(&mut self.pending_system));
                 }
             }
@@ -107,7 +107,7 @@ impl<'a> RewrittenConversation<'a> {
     fn fold(&mut self, system: EditedContent<'a>) {
         match self.messages.last_mut() {
             None => self.system.get_or_insert_default().append(system),
-            Some(turn) if turn.role == HistoryRole::User && self.pending_calls == 0 => {
+            Some(turn) if turn.role == HistoryRole::User && self.unanswered_calls == 0 => {
                 turn.content.append(system.mark_as_system())
             }
             Some(_) => self.pending_system.extend(system.mark_as_system().blocks),

@@ -40,7 +40,7 @@ pub(super) fn validate_messages(
 #[derive(Default)]
 struct ToolUseTracker<'d> {
     /// Ids of the tool calls that have no result yet.
-    pending_calls: HashSet<Cow<'d, str>>,
+    unanswered_calls: HashSet<Cow<'d, str>>,
     /// Index of the message with the last call.
     last_call_message: usize,
     /// True if a user message has followed the last assistant message.
@@ -97,7 +97,7 @@ impl<'d> ToolUseTracker<'d> {
         for (index, block) in blocks(content, at)?.enumerate() {
             let path = at.item(index);
             match block::validate_block(block, &path, BlockContext::User, found)? {
-                ParsedBlock::ToolResult(id) if !self.pending_calls.remove(&id.text()) => {
+                ParsedBlock::ToolResult(id) if !self.unanswered_calls.remove(&id.text()) => {
                     let sentence = "expected the id of a tool_use block of the assistant's turn before, \
                                     each answered once";
                     return Err(path.member("tool_use_id").invalid_error(sentence));
@@ -128,7 +128,7 @@ impl<'d> ToolUseTracker<'d> {
                 block::validate_block(block, &path, BlockContext::Assistant, found)?
             {
                 self.last_call_message = message;
-                if !self.pending_calls.insert(id.text()) {
+                if !self.unanswered_calls.insert(id.text()) {
                     return Err(path
                         .member("id")
                         .invalid_error("expected an id of its own for each tool_use block"));
@@ -139,7 +139,7 @@ impl<'d> ToolUseTracker<'d> {
     }
 
     fn check_all_answered(&self, list: &FieldPath<'_>) -> Result<(), ApiError> {
-        if self.pending_calls.is_empty() {
+        if self.unanswered_calls.is_empty() {
             return Ok(());
         }
         let sentence = "each tool_use block needs a tool_result block in the user's turn after it";

@@ -66,7 +66,7 @@ impl ChatBodyWriter {
     /// Writes a member whose value is JSON text.
     pub(super) fn write_member(&mut self, name: &str, json: &str) {
         self.write_key(name);
-        self.write_json(json);
+        self.write_raw_json(json);
     }
 
     /// Writes a member whose value is a string.
@@ -75,8 +75,8 @@ impl ChatBodyWriter {
         self.write_string(text);
     }
 
-    /// Appends JSON text.
-    pub(super) fn write_json(&mut self, json: &str) {
+    /// Appends JSON text unchanged; it may be a fragment such as `,"content":`.
+    pub(super) fn write_raw_json(&mut self, json: &str) {
         self.out.extend_from_slice(json.as_bytes());
     }
 

@@ -119,33 +119,33 @@ fn read_audio<'d>(audio: JsonValue<'d>, at: &FieldPath<'_>) -> Result<ContentPar
 /// Writes parts as the content of a chat message: a single text as a string, other parts as an array.
 pub(super) fn write_parts(parts: &[ContentPart<'_>], out: &mut ChatBodyWriter) {
     if let [ContentPart::Text(text)] = parts {
-        return out.write_json(text.raw());
+        return out.write_raw_json(text.raw());
     }
-    out.write_json("[");
+    out.write_raw_json("[");
     for (at, part) in parts.iter().enumerate() {
         if at > 0 {
-            out.write_json(",");
+            out.write_raw_json(",");
         }
         match part {
             ContentPart::Text(text) => {
-                out.write_json(r#"{"type":"text","text":"#);
-                out.write_json(text.raw());
+                out.write_raw_json(r#"{"type":"text","text":"#);
+                out.write_raw_json(text.raw());
             }
             ContentPart::Image { url, detail } => {
-                out.write_json(r#"{"type":"image_url","image_url":{"url":"#);
-                out.write_json(url.raw());
+                out.write_raw_json(r#"{"type":"image_url","image_url":{"url":"#);
+                out.write_raw_json(url.raw());
                 if let Some(detail) = detail {
-                    out.write_json(r#","detail":"#);
-                    out.write_json(detail.raw());
+                    out.write_raw_json(r#","detail":"#);
+                    out.write_raw_json(detail.raw());
                 }
-                out.write_json("}");
+                out.write_raw_json("}");
             }
             ContentPart::Audio(audio) => {
-                out.write_json(r#"{"type":"input_audio","input_audio":"#);
-                out.write_json(audio.raw());
+                out.write_raw_json(r#"{"type":"input_audio","input_audio":"#);
+                out.write_raw_json(audio.raw());
             }
         }
-        out.write_json("}");
+        out.write_raw_json("}");
     }
-    out.write_json("]");
+    out.write_raw_json("]");
 }

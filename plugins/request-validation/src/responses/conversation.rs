@@ -122,8 +122,8 @@ impl<'d, 'o> ConversationWriter<'d, 'o> {
         self.flush();
         self.origins.push(ChatMessageOrigin { content: self.item, is_output: true, calls: Vec::new() });
         self.start_message("tool");
-        self.out.write_json(r#","tool_call_id":"#);
-        self.out.write_json(call_id.raw());
+        self.out.write_raw_json(r#","tool_call_id":"#);
+        self.out.write_raw_json(call_id.raw());
         self.write_content(parts);
     }
 
@@ -136,17 +136,17 @@ impl<'d, 'o> ConversationWriter<'d, 'o> {
     }
 
     fn write_content(&mut self, parts: &[ContentPart<'d>]) {
-        self.out.write_json(r#","content":"#);
+        self.out.write_raw_json(r#","content":"#);
         write_parts(parts, self.out);
-        self.out.write_json("}");
+        self.out.write_raw_json("}");
     }
 
     fn start_message(&mut self, role: &str) {
-        self.out.write_json(if self.is_empty { "" } else { "," });
+        self.out.write_raw_json(if self.is_empty { "" } else { "," });
         self.is_empty = false;
-        self.out.write_json(r#"{"role":""#);
-        self.out.write_json(role);
-        self.out.write_json("\"");
+        self.out.write_raw_json(r#"{"role":""#);
+        self.out.write_raw_json(role);
+        self.out.write_raw_json("\"");
     }
 
     /// Writes the items of an answer as one message. Reasoning without text or calls is dropped, because the answer was
@@ -158,72 +158,72 @@ impl<'d, 'o> ConversationWriter<'d, 'o> {
         self.origins.push(ChatMessageOrigin { content, is_output: false, calls: call_origins });
         self.start_message("assistant");
         if messages.is_empty() {
-            self.out.write_json(r#","content":null"#);
+            self.out.write_raw_json(r#","content":null"#);
             self.joined.push(Vec::new());
         } else {
             self.write_texts(&messages);
         }
         if !reasoning.is_empty() {
-            self.out.write_json(r#","reasoning_content":""#);
+            self.out.write_raw_json(r#","reasoning_content":""#);
             for (at, text) in reasoning.iter().enumerate() {
-                self.out.write_json(if at == 0 { "" } else { r"\n" });
+                self.out.write_raw_json(if at == 0 { "" } else { r"\n" });
                 self.out.write_escaped(text);
             }
-            self.out.write_json("\"");
+            self.out.write_raw_json("\"");
         }
         if !calls.is_empty() {
-            self.out.write_json(r#","tool_calls":["#);
+            self.out.write_raw_json(r#","tool_calls":["#);
             for (at, call) in calls.iter().enumerate() {
-                self.out.write_json(if at == 0 { "" } else { "," });
+                self.out.write_raw_json(if at == 0 { "" } else { "," });
                 write_call(call, self.out);
             }
-            self.out.write_json("]");
+            self.out.write_raw_json("]");
         }
-        self.out.write_json("}");
+        self.out.write_raw_json("}");
     }
 
     /// Writes the texts of messages, joined by blank lines. Messages without text are left out.
     fn write_texts(&mut self, messages: &[(Option<&'static str>, Vec<JsonValue<'d>>)]) {
-        self.out.write_json(r#","content":""#);
+        self.out.write_raw_json(r#","content":""#);
         let mut joined: Vec<EarlierAnswerMessage> = Vec::new();
         for (phase, texts) in messages {
             let bytes = texts.iter().map(|text| text.raw_inner_text().len()).sum();
             if bytes == 0 {
                 continue;
             }
-            self.out.write_json(if joined.is_empty() { "" } else { EarlierAnswerMessage::SEPARATOR });
-            texts.iter().for_each(|text| self.out.write_json(text.raw_inner_text()));
+            self.out.write_raw_json(if joined.is_empty() { "" } else { EarlierAnswerMessage::SEPARATOR });
+            texts.iter().for_each(|text| self.out.write_raw_json(text.raw_inner_text()));
             joined.push(EarlierAnswerMessage { phase: *phase, bytes });
         }
-        self.out.write_json("\"");
+        self.out.write_raw_json("\"");
         self.joined.push(joined);
     }
 
     /// Writes the pending assistant message and the end of `messages`.
     pub(super) fn finish(mut self) -> WrittenMessageOrigins {
         self.flush();
-        self.out.write_json("]");
+        self.out.write_raw_json("]");
         WrittenMessageOrigins { joined: self.joined, origins: self.origins }
     }
 }
 
 fn write_call(call: &PreviousToolCall<'_>, out: &mut ChatBodyWriter) {
-    out.write_json(r#"{"id":"#);
-    out.write_json(call.id.raw());
-    out.write_json(r#","type":"function","function":{"name":"#);
+    out.write_raw_json(r#"{"id":"#);
+    out.write_raw_json(call.id.raw());
+    out.write_raw_json(r#","type":"function","function":{"name":"#);
     out.write_string(&call.function_name);
-    out.write_json(r#","arguments":"#);
+    out.write_raw_json(r#","arguments":"#);
     match call.arguments {
         CallArguments::Empty => out.write_string("{}"),
-        CallArguments::Json(arguments) => out.write_json(arguments.raw()),
+        CallArguments::Json(arguments) => out.write_raw_json(arguments.raw()),
         CallArguments::Object(object) => out.write_string(object.raw()),
         CallArguments::Input(input) => {
-            out.write_json(r#""{\""#);
-            out.write_json(MappedTool::INPUT_MEMBER);
-            out.write_json(r#"\":"#);
+            out.write_raw_json(r#""{\""#);
+            out.write_raw_json(MappedTool::INPUT_MEMBER);
+            out.write_raw_json(r#"\":"#);
             out.write_escaped(input.raw());
-            out.write_json(r#"}""#);
+            out.write_raw_json(r#"}""#);
         }
     }
-    out.write_json("}}");
+    out.write_raw_json("}}");
 }

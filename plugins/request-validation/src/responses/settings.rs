@@ -225,12 +225,12 @@ impl ResponseSettings<'_> {
             Some(ResponseFormat::JsonSchema(members)) => {
                 out.write_member("response_format", r#"{"type":"json_schema","json_schema":{"#);
                 for (at, (name, value)) in members.iter().enumerate() {
-                    out.write_json(if at == 0 { "\"" } else { ",\"" });
-                    out.write_json(name);
-                    out.write_json("\":");
-                    out.write_json(value);
+                    out.write_raw_json(if at == 0 { "\"" } else { ",\"" });
+                    out.write_raw_json(name);
+                    out.write_raw_json("\":");
+                    out.write_raw_json(value);
                 }
-                out.write_json("}}");
+                out.write_raw_json("}}");
             }
         }
         for (name, word) in [("verbosity", self.verbosity), ("reasoning_effort", self.effort)] {

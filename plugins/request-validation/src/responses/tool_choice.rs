@@ -99,20 +99,20 @@ impl ToolChoice<'_> {
             }
             Self::Allowed { mode, functions } => {
                 out.write_member("tool_choice", r#"{"type":"allowed_tools","allowed_tools":{"mode":""#);
-                out.write_json(mode);
-                out.write_json(r#"","tools":["#);
+                out.write_raw_json(mode);
+                out.write_raw_json(r#"","tools":["#);
                 for (at, name) in functions.iter().enumerate() {
-                    out.write_json(if at == 0 { "" } else { "," });
+                    out.write_raw_json(if at == 0 { "" } else { "," });
                     write_function(name, out);
                 }
-                out.write_json("]}}");
+                out.write_raw_json("]}}");
             }
         }
     }
 }
 
 fn write_function(name: &str, out: &mut ChatBodyWriter) {
-    out.write_json(r#"{"type":"function","function":{"name":"#);
+    out.write_raw_json(r#"{"type":"function","function":{"name":"#);
     out.write_string(name);
-    out.write_json("}}");
+    out.write_raw_json("}}");
 }

@@ -167,10 +167,10 @@ impl<'d> DeclaredTools<'d> {
         }
         out.write_member("tools", "[");
         for (at, tool) in self.list.iter().enumerate() {
-            out.write_json(if at == 0 { "" } else { "," });
+            out.write_raw_json(if at == 0 { "" } else { "," });
             tool.write(out);
         }
-        out.write_json("]");
+        out.write_raw_json("]");
     }
 }
 
@@ -218,7 +218,7 @@ impl<'d> DeclaredTool<'d> {
     }
 
     fn write(&self, out: &mut ChatBodyWriter) {
-        out.write_json(r#"{"type":"function","function":{"name":"#);
+        out.write_raw_json(r#"{"type":"function","function":{"name":"#);
         out.write_string(&self.function_name());
         match &self.kind {
             ToolKind::Function { parameters, strict } => {
@@ -227,37 +227,37 @@ impl<'d> DeclaredTool<'d> {
                 for (name, value) in members {
                     if let Some(value) = value {
                         out.write_key(name);
-                        out.write_json(value.raw());
+                        out.write_raw_json(value.raw());
                     }
                 }
             }
             ToolKind::Custom { grammar } => self.write_custom(*grammar, out),
         }
-        out.write_json("}}");
+        out.write_raw_json("}}");
     }
 
     /// Writes a custom tool as a function with one string parameter. Engines cannot apply a grammar to a parameter, so
     /// the grammar is part of the description, where the model reads it.
     fn write_custom(&self, grammar: Option<(&'static str, JsonValue<'d>)>, out: &mut ChatBodyWriter) {
         out.write_key("description");
-        out.write_json("\"");
+        out.write_raw_json("\"");
         if let Some(description) = self.description {
-            out.write_json(description.raw_inner_text());
-            out.write_json(r"\n\n");
+            out.write_raw_json(description.raw_inner_text());
+            out.write_raw_json(r"\n\n");
         }
-        out.write_json("The member `");
-        out.write_json(MappedTool::INPUT_MEMBER);
-        out.write_json("` holds the whole input of this tool as plain text.");
+        out.write_raw_json("The member `");
+        out.write_raw_json(MappedTool::INPUT_MEMBER);
+        out.write_raw_json("` holds the whole input of this tool as plain text.");
         if let Some((syntax, definition)) = grammar {
-            out.write_json(r"\nThe text must match this grammar (");
-            out.write_json(syntax);
-            out.write_json(r"):\n");
-            out.write_json(definition.raw_inner_text());
+            out.write_raw_json(r"\nThe text must match this grammar (");
+            out.write_raw_json(syntax);
+            out.write_raw_json(r"):\n");
+            out.write_raw_json(definition.raw_inner_text());
         }
-        out.write_json(r#"","parameters":{"type":"object","properties":{""#);
-        out.write_json(MappedTool::INPUT_MEMBER);
-        out.write_json(r#"":{"type":"string"}},"required":[""#);
-        out.write_json(MappedTool::INPUT_MEMBER);
-        out.write_json(r#""],"additionalProperties":false}"#);
+        out.write_raw_json(r#"","parameters":{"type":"object","properties":{""#);
+        out.write_raw_json(MappedTool::INPUT_MEMBER);
+        out.write_raw_json(r#"":{"type":"string"}},"required":[""#);
+        out.write_raw_json(MappedTool::INPUT_MEMBER);
+        out.write_raw_json(r#""],"additionalProperties":false}"#);
     }
 }

@@ -184,7 +184,8 @@ impl SharedFleet {
         parse_counter(self.store.get(META_TABLE, key)?.as_deref())
     }
 
-    /// Returns true if the incarnation has not been evicted.
+    /// Returns true if the incarnation counts as alive, see [`SharedFleet::liveness_row`]. An incarnation that sends no
+    /// heartbeats counts as alive until it is evicted.
     pub(super) fn is_alive(&self, id: u32) -> Result<bool, StoreError> {
         Ok(self.store.get(META_TABLE, &rows::process_name_key(id))?.is_some())
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 pub use self::record::{KeyDigest, KeyLimits, KeyRecord, PreviousSecret};
 use crate::audit::{AuditLog, ChangeDescription};
-use crate::versioned_json::{self, RecordChange};
+use crate::versioned_json::{self, RecordChangeOutcome};
 use crate::{Store, StoreError, StoreTable, Transaction};
 
 /// Length of a public key id, in characters.
@@ -145,8 +145,8 @@ impl KeyStore {
         let changed =
             versioned_json::change_record(&*self.store, WHAT, (StoreTable::Keys, id.as_bytes()), |key| {
                 Ok(match change(key) {
-                    None => RecordChange::Unchanged,
-                    Some(entry) => RecordChange::Changed(log.entry_operations(&entry)?),
+                    None => RecordChangeOutcome::Unchanged,
+                    Some(entry) => RecordChangeOutcome::Changed(log.entry_operations(&entry)?),
                 })
             })?;
         Ok(changed.map(|(key, _)| key))
@@ -185,10 +185,10 @@ impl KeyStore {
             (StoreTable::Keys, id.as_bytes()),
             |key: &mut KeyRecord| {
                 if key.last_used.is_some_and(|used| used >= now) {
-                    return Ok(RecordChange::Unchanged);
+                    return Ok(RecordChangeOutcome::Unchanged);
                 }
                 key.last_used = Some(now);
-                Ok(RecordChange::Changed(Transaction::new()))
+                Ok(RecordChangeOutcome::Changed(Transaction::new()))
             },
         )?;
         Ok(touched.is_some())

@@ -21,7 +21,7 @@ pub(super) fn tip_key(chain: u32) -> Vec<u8> {
     if chain == 0 { FIRST_TIP.to_vec() } else { [TIP_PREFIX, chain.to_string().as_bytes()].concat() }
 }
 
-/// Key prefix of the claims of chains.
+/// Key prefix of the claims of chains. The claim of a chain names the incarnation that writes the chain.
 pub(super) const CLAIM_PREFIX: &[u8] = b"ledger/chain/";
 
 /// Parses the chain number from the key of a tip, which begins with [`TIP_PREFIX`].

@@ -131,7 +131,7 @@ pub fn check_postgres(options: &PostgresOptions) -> Result<DatabaseReport, Store
     let names = TableNames::new(&options.schema);
     run(&new_runtime()?, async move {
         let client = connect_with_address_in_errors(&settings).await?;
-        let has_tables = schema::check_tables(&client, &names).await?.is_some();
+        let has_tables = schema::check_versions(&client, &names).await?.is_some();
         let mut warnings: Vec<String> = warning.into_iter().collect();
         for (name, safe) in [("fsync", "on"), ("full_page_writes", "on")] {
             if schema::server_setting(&client, name).await? != safe {

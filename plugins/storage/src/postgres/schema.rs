@@ -140,7 +140,7 @@ async fn is_table_missing(client: &Client, names: &TableNames) -> Result<bool, D
 
 /// Checks the version of the server and of existing tables, and creates nothing. Returns `None` for a database without
 /// tables.
-pub(super) async fn check_tables(
+pub(super) async fn check_versions(
     client: &Client,
     names: &TableNames,
 ) -> Result<Option<ImportState>, DatabaseError> {

@@ -91,7 +91,7 @@ fn copy_rows(engine: &SledEngine, side: &Path) -> Result<(), StoreError> {
     let mut bytes = 0;
     for_each_row(engine, |key, sealed| {
         bytes += key.len() + sealed.len();
-        row::decode(key, sealed)?;
+        row::decode_checksummed(key, sealed)?;
         portion.push((key.to_vec(), Some(sealed.to_vec())));
         if bytes >= CHUNK_BYTES {
             bytes = 0;

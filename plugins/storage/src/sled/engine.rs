@@ -108,7 +108,7 @@ impl SledEngine {
         let mut sealed = Vec::with_capacity(writes.len() + 1);
         let mut marks = Vec::with_capacity(writes.len());
         for (key, value) in writes {
-            let new = value.map(|value| row::encode(&key, &value));
+            let new = value.map(|value| row::encode_checksummed(&key, &value));
             let old = live.get_encoded(&key).map_err(CommitError::Write)?;
             marks.push((
                 old.map(|old| fingerprint(&key, &old)),
@@ -130,7 +130,7 @@ impl SledEngine {
         tip.groups += 1;
         sealed.push((
             commit_marker::CONTENT_DIGEST_KEY.to_vec(),
-            Some(row::encode(commit_marker::CONTENT_DIGEST_KEY, &tip.to_bytes())),
+            Some(row::encode_checksummed(commit_marker::CONTENT_DIGEST_KEY, &tip.to_bytes())),
         ));
         let written = live.write(sealed).and_then(|()| live.flush_to_os()).map_err(CommitError::Write);
         if let Err(fault) = written.and_then(|()| live.sync_to_disk().map_err(CommitError::Sync)) {

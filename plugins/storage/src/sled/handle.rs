@@ -77,7 +77,7 @@ impl SledHandle {
     /// Returns the value of a row after checking its checksum.
     pub(crate) fn get(&self, disk_key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         let Some(sealed) = self.get_encoded(disk_key)? else { return Ok(None) };
-        row::decode(disk_key, &sealed).map(|value| Some(value.to_vec()))
+        row::decode_checksummed(disk_key, &sealed).map(|value| Some(value.to_vec()))
     }
 
     /// Passes encoded rows to `each`, from the key `from` upwards, until `each` returns false. Checksums are not

@@ -153,7 +153,7 @@ impl Store for SledStore {
                 if !key.starts_with(&prefix_key) || !page.has_capacity() {
                     return Ok(false);
                 }
-                page.push(key.get(1..).unwrap_or_default(), row::decode(key, sealed)?);
+                page.push(key.get(1..).unwrap_or_default(), row::decode_checksummed(key, sealed)?);
                 Ok(true)
             })
         })?;
@@ -181,7 +181,7 @@ impl Store for SledStore {
                 if !key.starts_with(&prefix_key) || !page.has_capacity() {
                     return Ok(false);
                 }
-                page.push(key.get(1..).unwrap_or_default(), row::decode(key, sealed)?);
+                page.push(key.get(1..).unwrap_or_default(), row::decode_checksummed(key, sealed)?);
                 Ok(true)
             })
         })?;

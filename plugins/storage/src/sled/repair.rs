@@ -163,7 +163,7 @@ fn copy_readable_rows(
     })?;
     new.write([(
         commit_marker::CONTENT_DIGEST_KEY.to_vec(),
-        Some(row::encode(commit_marker::CONTENT_DIGEST_KEY, &tip.to_bytes())),
+        Some(row::encode_checksummed(commit_marker::CONTENT_DIGEST_KEY, &tip.to_bytes())),
     )])?;
     new.flush_to_os()?;
     Ok(RepairOutcome { saved: tip.rows, ..saving.repaired })
@@ -183,7 +183,7 @@ struct RowSalvager<'a> {
 
 impl RowSalvager<'_> {
     fn add_row(&mut self, key: &[u8], sealed: &[u8]) -> Result<bool, StoreError> {
-        match row::decode(key, sealed) {
+        match row::decode_checksummed(key, sealed) {
             _ if !is_caller_row(key) => {}
             Ok(_) => {
                 self.bytes += key.len() + sealed.len();

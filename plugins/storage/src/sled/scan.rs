@@ -29,7 +29,7 @@ pub(crate) fn copy_all_rows(
         *engine.changed_keys.lock() = Some(BTreeSet::new());
     }
     let copied = for_each_row(engine, |key, sealed| match is_caller_row(key) {
-        true => emit_row(key, Some(row::decode(key, sealed)?), sink),
+        true => emit_row(key, Some(row::decode_checksummed(key, sealed)?), sink),
         false => Ok(()),
     })
     .and_then(|()| catch_up(engine, sink));
@@ -130,7 +130,7 @@ fn verify_chunk(
     let chunk = read_chunk(engine, survey.cursor.as_deref())?;
     for (key, sealed) in chunk.iter().filter(|(key, _)| is_caller_row(key)) {
         survey.counted.add_fingerprint(fingerprint(key, sealed));
-        match split_key(key).and_then(|_| row::decode(key, sealed)) {
+        match split_key(key).and_then(|_| row::decode_checksummed(key, sealed)) {
             Ok(value) => {
                 verified.rows += 1;
                 verified.bytes += (key.len() - 1 + value.len()) as u64;

@@ -21,7 +21,7 @@ pub struct Operation {
     pub summary: &'static str,
     /// Tag of the operation in the OpenAPI document.
     pub tag: &'static str,
-    /// Kind of the endpoint's work.
+    /// Kind of the endpoint's work, which determines the errors that it shares with other endpoints.
     pub work: EndpointWorkKind,
     /// Content type and schema of the request body.
     pub body: Option<(&'static str, &'static str)>,

@@ -160,8 +160,8 @@ impl EventSequence {
         Self { next: number }
     }
 
-    /// Returns the number of the next event.
-    pub(super) const fn next_number(&self) -> u64 {
+    /// Returns the sequence number of the next event; the sequence does not advance.
+    pub(super) const fn peek_next_number(&self) -> u64 {
         self.next
     }
 

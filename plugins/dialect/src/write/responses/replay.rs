@@ -136,14 +136,14 @@ impl ResponseReplay {
     /// the last event that the client has. A client that continues the stream after this number therefore misses no
     /// event.
     pub fn write_error(&self, refusal: &ApiError, out: &mut Vec<u8>) {
-        let written = self.events.next_number().saturating_sub(1);
+        let written = self.events.peek_next_number().saturating_sub(1);
         let number = self.after.map_or(written, |after| written.max(after));
         write_error_event(&mut EventSequence::with_next(number), refusal, out);
     }
 
     /// Writes an event, unless the client has already received it.
     fn write_event(&mut self, kind: &str, out: &mut Vec<u8>, members: impl FnOnce(&mut Vec<u8>)) {
-        if self.after.is_some_and(|after| self.events.next_number() <= after) {
+        if self.after.is_some_and(|after| self.events.peek_next_number() <= after) {
             return self.events.skip_event();
         }
         self.events.write_event_start(kind, out);

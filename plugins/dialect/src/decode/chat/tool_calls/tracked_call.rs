@@ -169,7 +169,8 @@ impl TrackedCall {
         }
     }
 
-    /// Stores a fragment of the arguments; returns the number of bytes stored.
+    /// Stores a fragment of the arguments, and returns the number of bytes stored. If more than [`MAX_BUFFERED_BYTES`]
+    /// are stored already, stores nothing and returns 0.
     pub(super) fn buffer_arguments(&mut self, fragment: &EscapedText) -> usize {
         if self.arguments.len() > MAX_BUFFERED_BYTES {
             return 0;
