@@ -234,10 +234,7 @@ impl BatchRunner {
                 self.disk.reading = false;
                 self.files.input = Some(input);
                 match read {
-                    Ok(lines) => {
-                        self.disk.retry_at = None;
-                        self.add_prefetched(lines);
-                    }
+                    Ok(lines) => self.add_prefetched(lines),
                     Err(error) => self.on_open_failed(error.kind()),
                 }
             }

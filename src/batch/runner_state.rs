@@ -66,7 +66,8 @@ pub(super) struct DiskState {
     pub(super) reading: bool,
     /// True while a group is being written.
     pub(super) writing: bool,
-    /// Time until which disk access pauses after an error; `None` if the last access succeeded.
+    /// Time until which disk access pauses after an error; `None` if a group was written, or the
+    /// files were opened, since the last error.
     pub(super) retry_at: Option<Instant>,
     /// Number of consecutive errors.
     pub(super) failures: u32,

@@ -37,7 +37,7 @@ impl PanicInjector {
     /// Passes a point, and panics if a fault is due there.
     ///
     /// # Panics
-    /// Panics if a fault is due.
+    /// Panics if a panic is due at this point.
     #[allow(clippy::panic)]
     pub fn panic_if_armed(&self, at: PanicInjectionPoint) {
         let Some(left) = self.0.get(at as usize) else { return };

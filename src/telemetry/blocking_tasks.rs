@@ -10,7 +10,7 @@ use tokio::task::spawn_blocking;
 pub struct BlockingContext {
     /// Metrics registry, which counts panics.
     pub metrics: Arc<MetricsRegistry>,
-    /// Faults that tests inject.
+    /// Panics that tests inject.
     #[cfg(feature = "inject")]
     pub inject: Arc<crate::net::panic_injection::PanicInjector>,
 }

@@ -33,7 +33,7 @@ pub const REQUESTS_PER_EQUAL_EXPLORATION: u64 = 10;
 /// Maximum price of an explored offer, as a multiple of the price of the regular choice.
 pub const MAX_EXPLORATION_PRICE_RATIO: f64 = 2.0;
 
-/// Maximum prompt size of a request that may explore, in tokens.
+/// Maximum prompt size of a request that may explore an offer with missing or old figures, in tokens.
 pub const MAX_EXPLORATION_PROMPT_TOKENS: u64 = 1_000;
 
 /// Failure ratio from which an offer is not explored. A failure that is the only recent attempt gives one third

@@ -1,11 +1,14 @@
 //! Journal of a fleet member: charges that the database does not have yet are also in a file of this machine, so that a
 //! process that is killed during an outage of the database loses none of them.
 //!
-//! ```text request ─▶ queue ─▶ journal thread ─▶ writer ─▶ database, with the number of the last operation └─▶ file,
-//! synced once for each group of `ledger.window` ``` The actions of requests get ascending numbers. Each commit to the
-//! database that contains such actions writes the number of the last one in the same transaction. So the next process
-//! that uses the folder replays exactly the operations of the file that the database lacks, see [`replay`]. A gateway
-//! without a fleet has no journal and no journal thread.
+//! ```text
+//! request ─▶ queue ─▶ journal thread ─▶ writer ─▶ database, with the number of the last operation
+//!                          └─▶ file, synced once for each group of `ledger.window`
+//! ```
+//! The actions of requests get ascending numbers. Each commit to the database that contains such actions writes the
+//! number of the last one in the same transaction. So the next process that uses the folder replays exactly the
+//! operations of the file that the database lacks, see [`replay`]. A gateway without a fleet has no journal and no
+//! journal thread.
 
 mod frame_group;
 mod record;

@@ -118,10 +118,10 @@ impl ProviderClient {
         head: RequestHeader,
         body: &[u8],
     ) -> Result<FetchAnswer, FetchError> {
+        let connector = self.connector.as_ref().ok_or(FetchError::Connect)?;
         let addresses = tokio::net::lookup_host((&*origin.host, origin.port));
         let addresses: Vec<SocketAddr> =
             addresses.await.map_err(|_| FetchError::Connect)?.take(MAX_ADDRESSES).collect();
-        let connector = self.connector.as_ref().ok_or(FetchError::Connect)?;
         let mut session = Err(FetchError::Connect);
         for address in addresses {
             let mut peer = HttpPeer::new(address, origin.tls, origin.host.to_string());

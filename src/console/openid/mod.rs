@@ -1,9 +1,11 @@
 //! Sign-in by OpenID Connect: authorization code flow with PKCE, state and nonce.
 //!
-//! ```text GET sign-in/openid cookie of the sign-in in progress, redirect to the provider GET sign-in/openid/return
-//! code → token endpoint → ID token → user → session, and a page that opens the site ``` The session's cookie is
-//! `SameSite=Strict`: browsers do not send it with a navigation that another site started. So the gateway answers the
-//! callback with a page of this site, which then opens the first page itself.
+//! ```text
+//! GET sign-in/openid          cookie of the sign-in in progress, redirect to the provider
+//! GET sign-in/openid/return   code → token endpoint → ID token → user → session, and a page that opens the site
+//! ```
+//! The session's cookie is `SameSite=Strict`: browsers do not send it with a navigation that another site started. So
+//! the gateway answers the callback with a page of this site, which then opens the first page itself.
 
 mod fetch;
 mod pending;
@@ -25,6 +27,7 @@ use penstock_openid::OpenIdError;
 use person::{OpenIdPerson, SignInContext};
 use provider::{CodeExchangeParameters, OpenIdProvider, OpenIdProviderError};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use subtle::ConstantTimeEq;
 use tokio::sync::Semaphore;
 
@@ -34,12 +37,15 @@ pub const START_PATH: &str = "sign-in/openid";
 pub const CALLBACK_PATH: &str = "sign-in/openid/return";
 /// Maximum number of sign-ins that are verified with the provider at the same time.
 const CONCURRENT_EXCHANGES: usize = 8;
+/// Age at which a provider whose CA certificates could not be read is created again.
+const UNUSABLE_PROVIDER_AGE: Duration = Duration::from_secs(1);
 /// Maximum length of an authorization code, in bytes.
 const MAX_CODE_BYTES: usize = 4_096;
 
 /// OpenID provider of a site, and the permits for sign-ins.
 pub struct OpenIdState {
-    provider: Mutex<Option<Arc<OpenIdProvider>>>,
+    /// Provider of the latest settings, and the time at which it was created.
+    provider: Mutex<Option<(Instant, Arc<OpenIdProvider>)>>,
     permits: Semaphore,
 }
 
@@ -50,12 +56,17 @@ impl Default for OpenIdState {
 }
 
 impl OpenIdState {
-    /// Returns the provider of these settings; the provider of earlier settings is dropped.
+    /// Returns the provider of these settings; the provider of earlier settings is dropped. A provider whose CA
+    /// certificates could not be read is created again after a second.
     fn provider(&self, settings: &OpenIdSettings) -> Arc<OpenIdProvider> {
-        let mut known = self.provider.lock();
-        match known.as_ref().filter(|provider| provider.is_usable_with(settings)) {
-            Some(provider) => provider.clone(),
-            None => known.insert(Arc::new(OpenIdProvider::new(settings))).clone(),
+        let (mut known, now) = (self.provider.lock(), Instant::now());
+        let is_current = |created: Instant, provider: &OpenIdProvider| {
+            provider.matches_settings(settings)
+                && (provider.is_usable() || now.duration_since(created) < UNUSABLE_PROVIDER_AGE)
+        };
+        match known.as_ref().filter(|(created, provider)| is_current(*created, provider)) {
+            Some((_, provider)) => provider.clone(),
+            None => known.insert((now, Arc::new(OpenIdProvider::new(settings)))).1.clone(),
         }
     }
 }

@@ -73,9 +73,14 @@ impl OpenIdProvider {
         Self { settings: settings.clone(), client, known: Mutex::default() }
     }
 
-    /// Returns true if the provider has these settings and can be asked.
-    pub fn is_usable_with(&self, settings: &OpenIdSettings) -> bool {
-        self.settings == *settings && self.client.is_usable()
+    /// Returns true if the provider has these settings.
+    pub fn matches_settings(&self, settings: &OpenIdSettings) -> bool {
+        self.settings == *settings
+    }
+
+    /// Returns true if the provider can be asked: its CA certificates were read.
+    pub const fn is_usable(&self) -> bool {
+        self.client.is_usable()
     }
 
     /// Returns the endpoints of the provider; they are read again after an hour. `now` is the time of the steady clock.
