@@ -4,9 +4,11 @@
 use crate::fleet_batches::Pair;
 use crate::harness::batch_jobs::{assert_charged, batch, ended, lines, results, retrieve};
 use crate::harness::process::complaint;
+use crate::harness::script::{ScriptStep, plain};
 use crate::harness::{is_long_run, until_answered};
 use crate::seaweedfs::SeaweedServer;
 use serde_json::json;
+use std::time::Duration;
 
 /// Maximum number of lines in flight at both gateways together.
 const IN_FLIGHT: usize = 32;
@@ -31,6 +33,9 @@ async fn the_results_of_slices_reach_the_output_file_in_a_bucket() {
 }
 
 async fn run_and_kill(mut pair: Pair, count: usize) {
+    // If every answer came at once, one gateway could run all slices before the other one looks for work.
+    let slow = [vec![ScriptStep::Pause(Duration::from_millis(20))], plain("Hello")].concat();
+    pair.provider.always(slow);
     let made = batch(&pair.at(0), &lines(count)).await;
     let do_both_run = async || committed(&pair, 0).await > 100 && committed(&pair, 1).await > 100;
     until_answered("results of both gateways", do_both_run).await;

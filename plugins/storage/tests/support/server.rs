@@ -65,7 +65,7 @@ while read -r command; do
         crash) stop QUIT; echo stopped ;;
         start) launch; echo ready ;;
         copy) copy_data >>"$dir/log" 2>&1 && echo copied ;;
-        promote) stop QUIT; mv "$dir/data" "$dir/lost" && mv "$dir/copy" "$dir/data" && launch && echo ready ;;
+        promote) stop QUIT; rm -rf "$dir/lost"; mv "$dir/data" "$dir/lost" && mv "$dir/copy" "$dir/data" && launch && echo ready ;;
     esac
 done
 [ -z "$pooler" ] || kill -INT "$pooler"
