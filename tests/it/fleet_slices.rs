@@ -32,7 +32,28 @@ async fn the_results_of_slices_reach_the_output_file_in_a_bucket() {
     run_and_kill(Pair::start_with(Some(&server), "").await, 2_200).await;
 }
 
+/// Returns the line of a metric of a gateway.
+async fn metric_line(pair: &Pair, gateway: usize, name: &str) -> Option<String> {
+    let text = pair.homes[gateway].admin().get("/metrics").await.text();
+    text.lines().find(|line| line.starts_with(name)).map(str::to_owned)
+}
+
+/// Waits until both gateways have read each other's report: they do not divide a batch that starts earlier. A report is
+/// written and read in each heartbeat, whose duration changes the metric.
+async fn until_reports_are_read(pair: &Pair) {
+    for gateway in 0..2 {
+        let is_live = async || metric_line(pair, gateway, "penstock_fleet_members 2").await.is_some();
+        until_answered("both gateways to be live", is_live).await;
+    }
+    for gateway in [0, 1, 0, 1] {
+        let last = metric_line(pair, gateway, "penstock_fleet_heartbeat_seconds ").await;
+        let is_next = async || metric_line(pair, gateway, "penstock_fleet_heartbeat_seconds ").await != last;
+        until_answered("a heartbeat", is_next).await;
+    }
+}
+
 async fn run_and_kill(mut pair: Pair, count: usize) {
+    until_reports_are_read(&pair).await;
     // If every answer came at once, one gateway could run all slices before the other one looks for work.
     let slow = [vec![ScriptStep::Pause(Duration::from_millis(20))], plain("Hello")].concat();
     pair.provider.always(slow);
