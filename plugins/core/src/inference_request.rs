@@ -202,8 +202,10 @@ impl InferenceRequest {
     }
 
     /// Returns the upper bound of the prompt tokens, from the number of bytes: a token of text has at least one byte.
-    /// Includes `image` tokens for each image ([`OfferCapabilities::image_token_bound`]), the tokens of a chat
-    /// template, those that a model adds to each input or document, and the query once for each reranked document.
+    /// Includes `image` tokens for each image ([`image_token_bound`]), the tokens of a chat template, those that a model
+    /// adds to each input or document, and the query once for each reranked document.
+    ///
+    /// [`image_token_bound`]: crate::OfferCapabilities::image_token_bound
     #[must_use]
     pub fn max_input_tokens(&self, image: u64) -> u64 {
         let of = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
@@ -266,9 +268,10 @@ impl InferenceRequest {
     }
 
     /// Returns the upper bound of the prompt tokens that a model with this context window can read, with `image` tokens
-    /// for each image ([`OfferCapabilities::image_token_bound`]). Each prompt of a
-    /// text completion, each input or text and each document has the whole window; images and transcriptions have no
-    /// window.
+    /// for each image ([`image_token_bound`]). Each prompt of a text completion, each input or text and each document has
+    /// the whole window; images and transcriptions have no window.
+    ///
+    /// [`image_token_bound`]: crate::OfferCapabilities::image_token_bound
     #[must_use]
     pub fn max_input_tokens_for_window(&self, window: u64, image: u64) -> u64 {
         let texts = match &self.task {
