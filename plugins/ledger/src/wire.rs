@@ -9,15 +9,16 @@ use serde::{Deserialize, Serialize, Serializer};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Members of an entry in their order in the line, without those of the hash chain.
+/// Members of entries, without those of the hash chain. The CSV export has a column for each, so that a new member is
+/// added at the end.
 pub const ENTRY_MEMBERS: [&str; 34] = [
     "seq",
     "at",
     "act",
     "account",
-    "id",
-    "request",
     "key",
+    "request",
+    "id",
     "wallet",
     "amount",
     "held",
@@ -40,11 +41,11 @@ pub const ENTRY_MEMBERS: [&str; 34] = [
     "kwh",
     "g_co2",
     "litres",
+    "why",
+    "by",
     "g_co2_low",
     "g_co2_high",
     "failed_kwh",
-    "why",
-    "by",
 ];
 
 /// Upper bound on the characters of a number with up to twenty digits, a scale of at most 28 and a decimal point.

@@ -233,7 +233,7 @@ impl CircuitBreaker {
     }
 
     /// Records a failed connection to the provider that occurred during an attempt at another offer of this provider.
-    /// It counts toward an ejection, but does not re-open a half-open breaker.
+    /// The failure counts toward an ejection, but does not re-open a half-open breaker.
     pub fn on_provider_unreachable(&mut self, now: Duration) {
         self.on_failure(now, AttemptOrigin::BeforeEjection, None);
     }
