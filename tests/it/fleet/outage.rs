@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 const FAIL_FAST: Duration = Duration::from_secs(20);
 /// Maximum duration of a refusal after that time.
 const REFUSAL: Duration = Duration::from_secs(2);
+/// Time between the requests of a loop that ends by a condition: a fast machine would otherwise spend the leases, which
+/// last for some thousand requests.
+const REQUEST_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Requests of one test, and their answers.
 #[derive(Default)]
@@ -24,6 +27,13 @@ impl Served {
         let answer = ask(client).await;
         assert_eq!(answer.status, 200, "{}", answer.text());
         self.add(&answer);
+    }
+
+    /// Sends a request and waits until the next one is due.
+    async fn ask_at_interval(&mut self, client: &Client) {
+        let sent = Instant::now();
+        self.ask(client).await;
+        until_next_is_due(sent).await;
     }
 
     pub fn add(&mut self, answer: &Answer) {
@@ -42,7 +52,7 @@ impl Served {
     pub async fn until_noticed(&mut self, fleet: &Fleet, gateway: usize, client: &Client) {
         let begun = Instant::now();
         loop {
-            self.ask(client).await;
+            self.ask_at_interval(client).await;
             let ready = fleet.admin(gateway).get("/readyz").await;
             assert_eq!(ready.status, 200, "{}", ready.text());
             if ready.text().contains("the database cannot be reached") {
@@ -63,6 +73,11 @@ impl Served {
             settled.iter().map(|entry| entry["request"].as_str().unwrap().to_owned()).collect();
         assert_eq!(requests(&charged), requests(&self.requests));
     }
+}
+
+/// Waits until the request after one that was sent at this time is due.
+async fn until_next_is_due(sent: Instant) {
+    until("the next request to be due", || sent.elapsed() >= REQUEST_INTERVAL).await;
 }
 
 /// Checks that a request that needs the database is refused soon, with the header `retry-after`.
@@ -93,7 +108,7 @@ async fn lose_and_return(network: Network) {
         answers.until_noticed(&fleet, gateway, client).await;
     }
     while lost.elapsed() < FAIL_FAST {
-        answers.ask(&clients[0]).await;
+        answers.ask_at_interval(&clients[0]).await;
     }
     for _ in 0..if is_long_run() { 2_000 } else { 50 } {
         for client in &clients {
@@ -204,6 +219,7 @@ async fn a_slow_database_delays_a_request_and_does_not_refuse_it() {
 async fn until_refused(client: &Client, answers: &mut Served) -> Answer {
     let begun = Instant::now();
     loop {
+        let sent = Instant::now();
         let answer = ask(client).await;
         if answer.status == 503 {
             assert_eq!(answer.header("retry-after"), Some("5"), "{}", answer.text());
@@ -211,6 +227,7 @@ async fn until_refused(client: &Client, answers: &mut Served) -> Answer {
         }
         assert_eq!(answer.status, 200, "{}", answer.text());
         answers.add(&answer);
+        until_next_is_due(sent).await;
         assert!(begun.elapsed() < Duration::from_secs(60), "nothing was refused");
     }
 }
