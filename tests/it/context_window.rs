@@ -235,4 +235,5 @@ async fn a_fallback_with_a_larger_window_takes_what_the_provider_says_is_too_lon
     let answer = running.client.post("/v1/chat/completions", &chat_request(14_000, 100)).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!((&answer.json()["model"], small.calls()), (&json!("big"), 1));
+    assert_eq!(answer.header("x-penstock-attempts"), Some("2"), "as in the access log");
 }

@@ -49,7 +49,8 @@ const MAX_RETRY_AFTER_SECONDS: u64 = 3600;
 /// Classifies a provider's error response. `retry_after` is in seconds (the caller converts a date); `model_window` is
 /// the model's context window in the catalogue, 0 if it is unknown.
 ///
-/// - 401 to 404: error of the operator's account or configuration.
+/// - 401 to 404: error of the operator's account or configuration; 403 with an error about refused content: client
+///   error.
 /// - 400, 422 and other 4xx except 408, 409, 424, 425 and 429: client error, with its own code for a full context
 ///   window and for refused content. If its code or text is about the gateway's account, a rate limit or an overload,
 ///   and not about refused content, it is an error of the operator or of the provider instead.
@@ -67,7 +68,10 @@ pub fn classify_error<'r>(
 ) -> UpstreamError {
     let request = request.into();
     let error = match status {
-        401..=404 => UpstreamError::new(UpstreamErrorKind::Credentials(status)),
+        401..=404 => match content_refusal(status, body, model_window, request.sent) {
+            Some(refusal) => return refusal,
+            None => UpstreamError::new(UpstreamErrorKind::Credentials(status)),
+        },
         400 | 405..=407 | 410..=423 | 426..=428 | 430..=499 => {
             let about = ErrorSignals::parse(body).without_request_echo(request.sent);
             match about.provider_fault(request.sent) {
@@ -82,6 +86,15 @@ pub fn classify_error<'r>(
         _ => UpstreamError::new(UpstreamErrorKind::Status(status)),
     };
     UpstreamError { retry_after: retry_after.and_then(parse_retry_after), ..error }
+}
+
+/// Returns the client error of a response with status 403 whose error is about refused content; `None` for others.
+fn content_refusal(status: u16, body: &[u8], model_window: u64, request: &[u8]) -> Option<UpstreamError> {
+    if status != 403 {
+        return None;
+    }
+    let about = ErrorSignals::parse(body).without_request_echo(request);
+    about.is_content_refused().then(|| client_error(&about, status, body, model_window, request))
 }
 
 /// Classifies an error whose status engines use for their own failures and also for requests that they cannot process.

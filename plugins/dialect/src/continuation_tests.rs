@@ -93,3 +93,23 @@ fn a_mark_that_the_provider_has_rejected_is_not_written() {
         }
     }
 }
+
+#[test]
+fn an_engine_that_continues_by_itself_gets_one_message_with_the_clients_beginning() {
+    let abilities = OfferCapabilities {
+        continuation: Some(ContinuationMethod::Prefill),
+        prefill: PrefillMethod::Automatic,
+        ..OfferCapabilities::default()
+    };
+    let target = test_support::sample_target(Dialect::Chat, &abilities);
+    let messages =
+        json!([{"role": "user", "content": "q"}, {"role": "assistant", "content": "Hello", "name": "a"}]);
+    let body = json!({"model": "m", "messages": messages}).to_string();
+    let ask = test_support::sample_request(Dialect::Chat, body.as_bytes());
+    assert!(!ask.required.prefill, "the chat dialect has no mark of its own");
+    let pair = find_translator(Dialect::Chat, Dialect::Chat).unwrap();
+    let sent = pair.build_continuation(&ask, &target, " wonderful").unwrap().concat();
+    let sent: Value = serde_json::from_slice(&sent).unwrap();
+    assert_eq!(sent["messages"].as_array().unwrap().len(), 2, "{sent}");
+    assert_eq!(sent["messages"][1]["content"], "Hello wonderful", "{sent}");
+}

@@ -271,9 +271,9 @@ fn is_about_text(fault: &UpstreamError) -> bool {
     fault.kind == UpstreamErrorKind::Caller && (fault.is_output_length_error() || is_refused())
 }
 
-/// Classifies an error object inside a response with status 200. After content was sent, the error is returned
-/// unchanged, because the provider had accepted the request. Exceptions are a refusal of the content and a full context
-/// window: these are due to the text, so another provider does not help, and the delivered part is charged.
+/// Classifies an error object inside a response with status 200. After content was sent, it is an error of the provider,
+/// because the provider had accepted the request. Exceptions are a refusal of the content and a full context window:
+/// these are due to the text, so another provider does not help, and the delivered part is charged.
 pub fn reclassify_in_band_error(
     run: &mut FailoverRun<'_, '_>,
     offer: &OfferState,
@@ -294,7 +294,12 @@ pub fn reclassify_in_band_error(
     let mut fault = penstock_dialect::reclassify_in_band_error(fault, window, failed_request(run, &sent));
     if let Some(original) = original {
         if !is_about_text(&fault) {
-            return AttemptError::Fault(original);
+            let is_first_of_provider = original.kind != UpstreamErrorKind::Caller;
+            return AttemptError::Fault(match fault.kind {
+                _ if is_first_of_provider => original,
+                UpstreamErrorKind::Caller => UpstreamError::new(UpstreamErrorKind::InBandError),
+                _ => fault,
+            });
         }
         run.settled.charges_delivered = true;
     }

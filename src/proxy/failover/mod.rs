@@ -238,7 +238,7 @@ impl FailoverRun<'_, '_> {
             Err(next) => return Ok(next),
         };
         let rescue = self.progress.has_content();
-        let stop = match self.attempt(&offer, course.started_attempt_count()).await {
+        let stop = match self.attempt(&offer, self.next_attempt_number()).await {
             Ok(ended) => return Err(ended),
             Err(stop) => stop,
         };
@@ -249,6 +249,11 @@ impl FailoverRun<'_, '_> {
             stop => self.error_while_proxy(&offer, stop, rescue, course),
         };
         next.ok_or_else(|| self.client_disconnected())
+    }
+
+    /// Returns the number of the next attempt, from 1, among those that the access log lists.
+    fn next_attempt_number(&self) -> u32 {
+        u32::try_from(self.exchange.record.attempts.len()).unwrap_or(u32::MAX).saturating_add(1)
     }
 
     /// Acquires the permit of a candidate, as Pingora's `upstream_peer` returns a peer: `held_permit` if it is valid

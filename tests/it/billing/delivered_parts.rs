@@ -3,7 +3,7 @@
 
 use super::{CHAT, balance, entries, of};
 use crate::harness::gateway::{PATIENT, Running};
-use crate::harness::script::{Script, ScriptStep, delta, event, role, sse, status, text};
+use crate::harness::script::{Script, ScriptStep, delta, event, role, sse, status, stream, text};
 use crate::harness::{Answer, Bench, Provider};
 use crate::sounds;
 use serde_json::{Value, json};
@@ -147,6 +147,25 @@ async fn an_error_about_the_text_is_charged_as_delivered_and_not_retried() {
             assert!(cost > 0.0 && (cost - charged(&running, 5).await).abs() < 1e-9, "{path} {refusal}");
             assert_eq!((provider.calls(), other.calls()), (1, 0), "{path} {refusal}");
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_context_that_the_prompt_cannot_fill_is_the_providers_error_and_rescued() {
+    let error = json!({"message": "The context window is full", "code": "context_length_exceeded"});
+    for path in [CHAT, MESSAGES, RESPONSES] {
+        let (provider, other) = (Provider::start().await, Provider::start().await);
+        provider.always(text_and([event(&json!({"error": error})), ScriptStep::End]));
+        other.always(stream(&["Well, let me see it. Good."]));
+        let dear = "price = { input = 90.0, output = 90.0 }";
+        let bench = Bench::new().provider("a", &provider).provider_with("b", &other, "", dear);
+        let running = bench.start().await;
+        let mut ask = body(path);
+        ask["model"] = json!("m:price");
+        let answer = running.client.post(path, &ask).await;
+        assert!(!answer.text().contains("3207"), "{path}: {}", answer.text());
+        assert_eq!((provider.calls(), other.calls()), (1, 1), "{path}: {}", answer.text());
+        assert_eq!(of(&running, "settle").await.len(), 1, "{path}: {}", answer.text());
     }
 }
 

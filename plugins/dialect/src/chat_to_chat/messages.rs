@@ -31,7 +31,9 @@ pub(super) fn write_messages(
         let mut turns = ChatConversation::parse(&canonical);
         turns.relocate_unsupported_content(target.capabilities);
         if let Some(delivered) = delivered {
-            turns.append_delivered_text(delivered, ask.required.prefill)?;
+            // An engine that always continues a last message of the assistant has continued the client's.
+            let prefilled = ask.required.prefill || mark == Some(ContinuationMark::Implicit);
+            turns.append_delivered_text(delivered, prefilled)?;
         }
         turns.write(target, mark, out);
     }

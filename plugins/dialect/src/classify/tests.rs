@@ -131,6 +131,22 @@ fn keys_and_names_are_the_operators_affair() {
 }
 
 #[test]
+fn a_refusal_of_content_with_status_403_is_an_error_of_the_client() {
+    for error in [
+        serde_json::json!({"message": "Your input was flagged by moderation", "code": "content_filter"}),
+        serde_json::json!({"message": "flagged", "code": 403, "metadata": {"flagged_input": "x", "reasons": ["hate"]},
+            "type": "content_policy_violation"}),
+    ] {
+        let body = serde_json::json!({"error": error}).to_string();
+        let fault = classify_error(403, None, body.as_bytes(), 1, b"{}");
+        assert_eq!(fault.kind, UpstreamErrorKind::Caller, "{body}");
+        assert_eq!(fault.api_error.unwrap().code, ErrorCode::ContentRefused, "{body}");
+        let fault = classify_error(401, None, body.as_bytes(), 1, b"{}");
+        assert_eq!(fault.kind, UpstreamErrorKind::Credentials(401), "{body}");
+    }
+}
+
+#[test]
 fn a_status_that_forbids_a_retry_elsewhere_passes_with_its_cooldown() {
     for status in [408, 409, 425, 429, 500, 502, 503, 504, 529, 302, 101] {
         let fault = classify_error(status, Some("7"), b"", 1, b"{}");
