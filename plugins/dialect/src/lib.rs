@@ -69,6 +69,8 @@ mod rescue_limit_tests;
 mod response_constraints;
 mod responses_to_any;
 #[cfg(test)]
+mod stop_sequence_tests;
+#[cfg(test)]
 mod stream_format_tests;
 mod stream_translator;
 mod structured_output;

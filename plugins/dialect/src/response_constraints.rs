@@ -161,15 +161,15 @@ impl ResponseConstraints {
         }
     }
 
-    /// Appends the pending text up to the first stop sequence, and ends the choice there. Without a stop sequence,
+    /// Appends the pending text up to the stop sequence that ends first, and ends the choice there. Without a stop sequence,
     /// retains only the suffix of the text that may be the start of one.
     fn apply_stop_sequences(&mut self, number: u32, out: &mut Vec<AnswerEvent>) {
         let enforced = self.stop_sequences.get(self.upstream_stop_count..).unwrap_or_default();
         let Some(choice) = self.choices.get_mut(number as usize) else { return };
-        // The earliest match counts. Of two matches at the same position, the stop sequence that is first in the list
-        // counts.
+        // The match that ends first counts, as in an engine that compares after each token. Of two matches with the
+        // same end, the longer counts. The result therefore does not depend on how the text was divided.
         let met = enforced.iter().filter_map(|stop| Some((choice.pending_text.find(stop.as_str())?, stop)));
-        if let Some((at, stop)) = met.min_by_key(|(at, _)| *at) {
+        if let Some((at, stop)) = met.min_by_key(|(at, stop)| (at + stop.len(), *at)) {
             choice.pending_text.truncate(at);
             if !choice.pending_text.is_empty() {
                 out.push(text_event(number, &std::mem::take(&mut choice.pending_text)));
