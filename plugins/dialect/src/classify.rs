@@ -9,6 +9,7 @@ mod engine_failure_tests;
 mod error_signals;
 mod failed_request;
 mod field_names;
+mod in_band_status;
 #[cfg(test)]
 mod in_band_tests;
 mod inline_media;
@@ -160,10 +161,10 @@ const NOT_ACCEPTED_MESSAGE: &str = "The model's provider does not accept this re
 pub(crate) fn classify_in_band_error(body: &[u8]) -> UpstreamError {
     let about = ErrorSignals::parse(body);
     let is_refusal = about.is_context_window_exceeded() || about.is_content_refused();
-    let error = if is_refusal && !error_signals::has_server_error_status(body) {
+    let error = if is_refusal && !in_band_status::has_server_error_status(body) {
         UpstreamError::caller_error(api_error(&about, 0))
     } else {
-        let kind = match error_signals::in_band_status(body) {
+        let kind = match in_band_status::in_band_status(body) {
             // Status 408 would mean that the request was not processed. An error inside a response may come after the
             // processing, so 408 becomes 504.
             408 => UpstreamErrorKind::Status(504),
@@ -192,9 +193,9 @@ pub fn reclassify_in_band_error<'r>(
 ) -> UpstreamError {
     let Some(body) = error.in_band_body.take() else { return error };
     let request = request.into();
-    let status = error_signals::in_band_status(&body);
+    let status = in_band_status::in_band_status(&body);
     let about = ErrorSignals::parse(&body).without_request_echo(request.sent);
-    let is_refused = about.is_content_refused() && !error_signals::has_server_error_status(&body);
+    let is_refused = about.is_content_refused() && !in_band_status::has_server_error_status(&body);
     if is_refused {
         return client_error(&about, status, &body, model_window, request.sent);
     }

@@ -1,6 +1,6 @@
 //! Tests of error objects in responses with status 200, and of error messages that contain parts of the request's
 //! words.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use super::*;
 
@@ -35,6 +35,79 @@ fn an_error_inside_a_good_answer_is_classified_as_the_status_that_it_states() {
     ] {
         assert_eq!(kind(provider).0, UpstreamErrorKind::InBandError, "{provider}");
     }
+}
+
+/// Returns the kind and the code of the error that an object of these members, flat and inside `error`, is classified
+/// as after a short request.
+fn in_band_kind(code: &str, message: &str) -> (UpstreamErrorKind, Option<ErrorCode>) {
+    let members = serde_json::json!({"code": code, "message": message});
+    let mut flat = members.clone();
+    flat["type"] = "error".into();
+    flat["param"] = "input".into();
+    let kinds = [members.clone(), flat, serde_json::json!({"type": "error", "error": members})].map(|body| {
+        let error = classify_in_band_error(body.to_string().as_bytes());
+        let error = reclassify_in_band_error(
+            error,
+            131_072,
+            FailedRequest { sent: b"{}", client: b"{}", max_input_tokens: 5 },
+        );
+        (error.kind, error.api_error.map(|error| error.code))
+    });
+    assert!(kinds.iter().all(|kind| *kind == kinds[0]), "{code}: {kinds:?}");
+    kinds[0]
+}
+
+#[test]
+fn each_code_of_a_failed_response_blames_one_party() {
+    use UpstreamErrorKind::{Caller, Credentials, InBandError, Status};
+    for code in ["invalid_prompt", "invalid_request_error", "unsupported_parameter"] {
+        let expected = (Caller, Some(ErrorCode::InvalidRequest));
+        assert_eq!(in_band_kind(code, "This request was stopped."), expected, "{code}");
+    }
+    for code in [
+        "empty_image_file",
+        "failed_to_download_image",
+        "image_file_not_found",
+        "image_file_too_large",
+        "image_parse_error",
+        "image_too_large",
+        "image_too_small",
+        "invalid_base64_image",
+        "invalid_image",
+        "invalid_image_format",
+        "invalid_image_mode",
+        "invalid_image_url",
+        "unsupported_image_media_type",
+    ] {
+        let expected = (Caller, Some(ErrorCode::InvalidRequest));
+        assert_eq!(in_band_kind(code, "The image cannot be read."), expected, "{code}");
+    }
+    for code in
+        ["bio_policy", "cyber_policy", "image_content_policy_violation", "misalignment_policy_violation"]
+    {
+        let expected = (Caller, Some(ErrorCode::ContentRefused));
+        assert_eq!(in_band_kind(code, "This request was stopped."), expected, "{code}");
+    }
+    for (code, expected) in [
+        ("server_error", InBandError),
+        ("an_unknown_code", InBandError),
+        ("vector_store_timeout", Status(504)),
+        ("rate_limit_exceeded", Status(429)),
+        ("data_residency_mismatch", Credentials(403)),
+    ] {
+        assert_eq!(in_band_kind(code, "This request was stopped."), (expected, None), "{code}");
+    }
+}
+
+#[test]
+fn an_input_above_the_context_window_is_a_client_error_by_its_code() {
+    let message =
+        "Your input exceeds the context window of this model. Please adjust your input and try again.";
+    let expected = (UpstreamErrorKind::Caller, Some(ErrorCode::ContextLength));
+    assert_eq!(in_band_kind("context_length_exceeded", message), expected);
+    assert_eq!(in_band_kind("context_length_exceeded", ""), expected);
+    // Without the code, an engine that failed may mention the window for another reason.
+    assert_eq!(in_band_kind("server_error", message), (UpstreamErrorKind::InBandError, None));
 }
 
 #[test]

@@ -73,6 +73,7 @@ pub(super) const CONTENT_REFUSAL_PHRASES: &[&str] = &[
     "content_policy",
     "content policy",
     "content management policy",
+    "misalignment_policy",
     "responsibleaipolicyviolation",
     "data_inspection_failed",
     "moderation",

@@ -43,6 +43,7 @@ const CODES: &[(u16, &[&str])] = &[
         &[
             "access_terminated",
             "account_deactivated",
+            "data_residency_mismatch",
             "organization_disabled",
             "permission_denied",
             "permission_error",

@@ -17,12 +17,11 @@ use penstock_json_scan::json;
 pub fn decode_response(body: Bytes, events: &mut Vec<AnswerEvent>) -> Result<(), UpstreamError> {
     let response = json::trim(&body);
     let object = json_cursor::member_value(response, "object").and_then(json_cursor::parse_string);
-    if object.as_deref() != Some("response") {
-        let error = json_cursor::member_value(response, "error");
+    let output = json_cursor::member_value(response, "output");
+    if object.as_deref() != Some("response") || output.is_none_or(|output| !json_cursor::is_array(output)) {
+        // A failed response may have no output.
+        let error = json_cursor::member_value(response, "error").filter(|error| !json_cursor::is_null(error));
         return Err(error.map_or_else(malformed_error, classify::classify_in_band_error));
-    }
-    if json_cursor::member_value(response, "output").is_none_or(|output| !json_cursor::is_array(output)) {
-        return Err(malformed_error());
     }
     events.push(AnswerEvent::Start);
     DecodedOutput::default().finish_response(&body, response, events)

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::decode::DialectDecoder;
+use crate::{FailedRequest, reclassify_in_band_error};
 use penstock_core::ReportedUsage;
 use serde_json::{Value, json};
 
@@ -186,9 +187,29 @@ fn failures_are_in_band_errors_and_the_window_is_the_client_s() {
         let error = decode(&(data(&created()) + &data(&event))).unwrap_err();
         assert_eq!(error.kind, UpstreamErrorKind::InBandError, "{event}");
     }
-    let window = failed("context_length_exceeded", "Your input exceeds the context window of this model.");
-    let error = decode(&data(&window)).unwrap_err();
-    assert_eq!(error.kind, UpstreamErrorKind::Caller);
+    let message =
+        "Your input exceeds the context window of this model. Please adjust your input and try again.";
+    let code = "context_length_exceeded";
+    let window = failed(code, message);
+    let read = |body: &[u8]| {
+        let body = Bytes::copy_from_slice(body);
+        crate::decode::decode_buffered(Dialect::Responses, body, "id", &mut Vec::new())
+    };
+    let plain = [&window["response"], &json!({"error": {"code": code, "message": message}})]
+        .map(|body| read(body.to_string().as_bytes()).unwrap_err());
+    let streamed = [
+        window.clone(),
+        json!({"type": "error", "code": code, "message": message, "param": "input"}),
+        json!({"type": "error", "error": {"code": code, "message": message}}),
+    ]
+    .map(|event| decode(&(data(&created()) + &data(&event))).unwrap_err());
+    for error in plain.into_iter().chain(streamed) {
+        assert_eq!(error.kind, UpstreamErrorKind::Caller);
+        let request = FailedRequest { sent: b"{}", client: b"{}", max_input_tokens: 5 };
+        let error = reclassify_in_band_error(error, 131_072, request);
+        assert_eq!(error.kind, UpstreamErrorKind::Caller);
+        assert_eq!(error.api_error.unwrap().code, penstock_core::ErrorCode::ContextLength);
+    }
 }
 
 #[test]
