@@ -16,6 +16,7 @@ mod repair;
 #[cfg(test)]
 mod repair_tests;
 mod request;
+mod thinking_budget;
 
 use crate::answer::DecodedAnswer;
 use crate::body_builder;

@@ -3,6 +3,7 @@
 
 use super::content::split_around;
 use super::conversation::{self, RewrittenConversation};
+use super::thinking_budget;
 use crate::body_builder::BodyBuilder;
 use crate::output_constraint::SelectedConstraint;
 use crate::{chat_to_messages, json_cursor, parameters, reasoning_effort, response_constraints};
@@ -64,6 +65,10 @@ pub(super) fn build_request(
         else {
             continue;
         };
+        if name == "thinking" {
+            thinking_budget::write_thinking(value, target, &mut out);
+            continue;
+        }
         out.push_byte(b',');
         out.push_json_string(name);
         out.push_byte(b':');
