@@ -8,6 +8,7 @@ use crate::event::{AnswerEvent, EscapedText};
 use crate::generated_output::GeneratedOutput;
 use crate::json_cursor;
 use crate::output_limit::OutputLimit;
+use crate::prefill_repetition::without_prefill;
 use crate::response_constraints::ResponseConstraints;
 use crate::token_cap::TokenCap;
 use bytes::Bytes;
@@ -107,7 +108,7 @@ impl DecodedAnswer {
         let mut sent = GeneratedOutput::new(ask);
         let usage_bounds = ask.usage_bounds(target);
         let mut limit = OutputLimit::new(ask, &usage_bounds);
-        for event in events {
+        for event in without_prefill(ask, target, events) {
             sent.add_event(&event);
             let has_messages = ask.dialect == Dialect::Responses;
             let event = if has_messages { Some(event) } else { event.flatten_message_start() };

@@ -55,6 +55,9 @@ mod messages_to_messages;
 mod output_constraint;
 mod output_limit;
 mod partial_json;
+mod prefill_repetition;
+#[cfg(test)]
+mod prefill_repetition_tests;
 mod providers;
 mod reasoning_effort;
 mod reasoning_switch;

@@ -27,7 +27,12 @@ impl RepetitionFilter {
     /// text, or periodic text such as rows of zeros.
     pub(crate) fn new(delivered: String) -> Option<Self> {
         let is_usable = delivered.trim().len() >= MIN_BYTES && !is_periodic(delivered.as_bytes());
-        is_usable.then(|| Self { delivered, matched: 0, logprobs: Vec::new(), logprobs_bytes: 0 })
+        is_usable.then(|| Self::of_prefill(delivered))
+    }
+
+    /// Creates the filter for a text of any length that the provider itself is known to repeat.
+    pub(crate) const fn of_prefill(text: String) -> Self {
+        Self { delivered: text, matched: 0, logprobs: Vec::new(), logprobs_bytes: 0 }
     }
 
     /// Returns the number of bytes that are held back.
@@ -75,10 +80,15 @@ impl RepetitionFilter {
         }
     }
 
-    /// Returns the texts that were held back but are not a repetition, followed by `event`. Only answers of one
-    /// choice are continued.
+    /// Returns the texts that were held back but are not a repetition, followed by `event`.
     fn release(&mut self, event: AnswerEvent) -> Vec<AnswerEvent> {
-        let choice = event.choice().unwrap_or_default();
+        let mut events = self.release_held(event.choice().unwrap_or_default());
+        events.push(event);
+        events
+    }
+
+    /// Returns the texts of a choice that were held back but are not a repetition.
+    pub(crate) fn release_held(&mut self, choice: u32) -> Vec<AnswerEvent> {
         let (mut events, mut released) = (Vec::new(), 0);
         let mut push = |range: Range<usize>, logprobs: Option<Bytes>| {
             let text = self.delivered.get(range).unwrap_or_default();
@@ -92,7 +102,6 @@ impl RepetitionFilter {
             push(range, Some(logprobs));
         }
         push(released..self.matched, None);
-        events.push(event);
         events
     }
 }

@@ -14,6 +14,7 @@ use crate::delivered::{DeliveredText, PrefixMatcher};
 use crate::echo::{BytesPerTokenId, EchoMeter};
 use crate::event::AnswerEvent;
 use crate::generated_output::GeneratedOutput;
+use crate::prefill_repetition::{PrefillFilter, prefill_text};
 use crate::repeated_text::RepetitionFilter;
 use crate::response_constraints::ResponseConstraints;
 use crate::write::DialectWriter;
@@ -51,6 +52,9 @@ pub struct StreamTranslator {
     prefix_matcher: Option<PrefixMatcher>,
     /// Filter that is set while a second provider that continues the answer may repeat the delivered text.
     repetition_filter: Option<RepetitionFilter>,
+    /// Prefill of the client's request; empty if there is none.
+    prefill: String,
+    prefill_filter: PrefillFilter,
     /// True if a second provider continues the answer, so that the usage which it reports covers only its own part.
     is_continuation: bool,
     /// True before the first text of a provider that continues the answer of a client that sees reasoning without its
@@ -100,6 +104,7 @@ impl StreamTranslator {
     pub fn new(ask: &InferenceRequest, target: &AttemptTarget<'_>, writer: Box<dyn DialectWriter>) -> Self {
         let constraints = ResponseConstraints::new(ask, target);
         let n = constraints.choice_count();
+        let prefill = prefill_text(ask);
         let initial_echo = EchoMeter::new(ask, BytesPerTokenId::Typical);
         Self {
             decoder: decode::new_decoder(target.dialect, target.answer_id),
@@ -109,6 +114,8 @@ impl StreamTranslator {
             message_start: None,
             prefix_matcher: None,
             repetition_filter: None,
+            prefill_filter: PrefillFilter::new(&prefill, target, n),
+            prefill,
             is_continuation: false,
             drops_reasoning: false,
             progress: StreamProgress::Pending,
@@ -157,6 +164,7 @@ impl StreamTranslator {
     fn process_events(&mut self, out: &mut OutputBuffer) -> Result<(), UpstreamError> {
         let (mut events, mut constrained) =
             (std::mem::take(&mut self.events), std::mem::take(&mut self.constrained_events));
+        self.prefill_filter.filter_all(&mut events);
         let mut result = Ok(());
         for event in events.drain(..) {
             if self.awaits_usage {

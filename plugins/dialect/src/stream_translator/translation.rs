@@ -2,6 +2,7 @@
 
 use super::{FinishConfidence, StreamTranslator};
 use crate::event::AnswerEvent;
+use crate::prefill_repetition::PrefillFilter;
 use crate::providers::provider_dialect;
 use crate::repeated_text::RepetitionFilter;
 use crate::{choices, decode};
@@ -124,7 +125,11 @@ impl StreamTranslation for StreamTranslator {
 
     fn buffered_bytes(&self) -> usize {
         let repeated = self.repetition_filter.as_ref().map_or(0, RepetitionFilter::held_bytes);
-        self.held_output.len() + repeated + self.decoder.buffered_bytes() + self.writer.buffered_bytes()
+        self.held_output.len()
+            + repeated
+            + self.prefill_filter.held_bytes()
+            + self.decoder.buffered_bytes()
+            + self.writer.buffered_bytes()
     }
 
     fn measured_energy(&self) -> Option<MeasuredEnergy> {
@@ -148,9 +153,13 @@ impl StreamTranslation for StreamTranslator {
             return false;
         }
         self.repetition_filter = None;
+        let mut prefill = self.prefill.clone();
         let comparison = match how {
             RescueMode::Continue => {
                 let Some(text) = self.delivered.plain_text() else { return false };
+                if !prefill.is_empty() {
+                    prefill.push_str(&text);
+                }
                 self.repetition_filter = RepetitionFilter::new(text);
                 None
             }
@@ -170,6 +179,7 @@ impl StreamTranslation for StreamTranslator {
             },
         };
         (self.message_start, self.prefix_matcher) = (None, comparison);
+        self.prefill_filter = PrefillFilter::new(&prefill, target, self.finished.len());
         self.is_continuation = how == RescueMode::Continue;
         self.drops_reasoning =
             self.is_continuation && self.writer.reasoning_display() == ThinkingDisplay::Omitted;
