@@ -93,6 +93,8 @@ pub struct HistoryFeatures {
     pub nonstandard_ids: bool,
     /// Messages dialect: true if there are calls without `input`.
     pub calls_without_input: bool,
+    /// Messages dialect: true if a later user message hides system messages from the model (`clear_at`).
+    pub hidden_system_messages: bool,
 }
 
 /// Display of thinking in the response (messages dialect).

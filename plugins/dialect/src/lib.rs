@@ -79,6 +79,9 @@ mod stream_translator;
 mod structured_output;
 #[cfg(test)]
 mod structured_output_tests;
+mod system_messages;
+#[cfg(test)]
+mod system_messages_tests;
 #[cfg(test)]
 mod test_support;
 mod token_cap;

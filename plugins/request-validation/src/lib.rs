@@ -25,6 +25,7 @@ mod metered;
 mod read;
 mod responses;
 mod scalars;
+mod tool_callers;
 mod vectors;
 
 pub use chat::validate_chat_request;

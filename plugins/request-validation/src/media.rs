@@ -21,19 +21,24 @@ const MAX_LINK: usize = 8 << 10;
 
 /// Validates the URL of an image: `data:image/…;base64,…`, `https://…` or `http://…`.
 pub(crate) fn validate_image_url(url: JsonValue<'_>, at: &FieldPath<'_>) -> Result<ImageLocation, ApiError> {
-    let expected = "a data: URL of an image or an https: URL";
+    let expected = "a data: URL of an image, or an http: or https: URL";
     if !url.is_string() {
         return Err(at.unexpected_type_error(expected, url.kind()));
     }
-    let head = string_prefix(&url);
-    if is_scheme(&head, "data:") {
+    if is_data_url(&url) {
         return validate_data_url(url, at, &["image/"]).map(ImageLocation::Inline);
     }
+    let head = string_prefix(&url);
     if is_scheme(&head, "https://") || is_scheme(&head, "http://") {
         validate_http_url(url, at)?;
         return Ok(ImageLocation::Linked);
     }
-    Err(at.invalid_error(format_args!("expected {expected}, got a string that is neither")))
+    Err(at.invalid_error(format_args!("expected {expected}, got another string")))
+}
+
+/// Returns true if a string has the scheme `data:`.
+pub(crate) fn is_data_url(url: &JsonValue<'_>) -> bool {
+    is_scheme(&string_prefix(url), "data:")
 }
 
 /// Returns the first bytes of a string, without JSON escapes: enough to contain a scheme and a media type.
@@ -63,7 +68,7 @@ pub(crate) fn validate_http_url(url: JsonValue<'_>, at: &FieldPath<'_>) -> Resul
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let foreign = |character: char| character.is_whitespace() || character.is_control();
     if !is_http || host.is_empty() || text.contains(foreign) {
-        return Err(at.invalid_error("expected an https: URL with a host"));
+        return Err(at.invalid_error("expected an http: or https: URL with a host"));
     }
     Ok(())
 }

@@ -88,6 +88,33 @@ fn a_call_without_input_is_one_with_an_empty_object() {
 }
 
 #[test]
+fn nested_members_of_new_clients_are_taken() {
+    taken(&with(
+        r#""tools":[{"name":"f","input_schema":{},"allowed_callers":["direct","code_execution_20260120"],
+        "defer_loading":true,"eager_input_streaming":true,"input_examples":[{}]}]"#,
+    ));
+    let system = |members: &str| format!(r#"{{"role":"system",{members}}},{{"role":"user","content":"x"}}"#);
+    let effort = r#""output_config":{"effort":"low"}"#;
+    for (members, is_hidden) in [
+        (effort, false),
+        (r#""content":"x","output_config":{},"clear_at":"never""#, false),
+        (r#""content":"x","clear_at":"next_user_message""#, true),
+    ] {
+        let history = taken(&conversation(&system(members))).history;
+        assert_eq!(
+            (history.late_system_messages, history.hidden_system_messages),
+            (true, is_hidden),
+            "{members}"
+        );
+    }
+    let last =
+        r#"{"role":"user","content":"x"},{"role":"system","content":"x","clear_at":"next_user_message"}"#;
+    assert!(!taken(&conversation(last)).history.hidden_system_messages);
+    let blocks = r#"{"role":"user","content":"x"},{"role":"assistant","content":[{"type":"fallback","from":{},"to":{}},{"type":"mcp_tool_listing"}]}"#;
+    taken(&conversation(blocks));
+}
+
+#[test]
 fn thinking_is_shown_hidden_or_off() {
     for (thinking, expected) in [
         ("null", ThinkingDisplay::Off),
@@ -119,6 +146,8 @@ fn bad_values_are_refused_by_name() {
         (r#""tools":[{"name":"f"}]"#, "tools.0.input_schema", "expected a JSON schema, but it is missing."),
         (r#""tools":[{"name":"f","input_schema":[]}]"#, "tools.0.input_schema", "expected an object, got an array."),
         (r#""tools":[{"input_schema":{}}]"#, "tools.0.name", "expected a string, but it is missing."),
+        (r#""tools":[{"name":"f","input_schema":{},"allowed_callers":["code_execution_20250825"]}]"#, "tools.0.allowed_callers", "expected \"direct\" among them; the model calls each tool itself."),
+        (r#""tools":[{"name":"f","input_schema":{},"defer_loading":"no"}]"#, "tools.0.defer_loading", "expected a boolean, got a string."),
         (r#""tool_choice":"auto""#, "tool_choice", "expected an object, got a string."),
         (r#""tool_choice":{"type":"required"}"#, "tool_choice.type", r#"expected "auto", "any", "tool" or "none", got another string."#),
         (r#""tool_choice":{"type":"any"}"#, "tool_choice.type", "\"any\" needs `tools`."),
@@ -159,7 +188,13 @@ fn bad_messages_are_refused_by_their_path() {
         (image(r#"{"type":"base64","media_type":"image/png","data":"data:image/png;base64,AAAA"}"#), format!("{source}.data"), "expected base64 (standard alphabet, padded).".into()),
         (image(r#"{"type":"base64","media_type":"image/bmp","data":"AAAA"}"#), format!("{source}.media_type"), r#"expected "image/jpeg", "image/png", "image/gif" or "image/webp", got another string."#.into()),
         (image(r#"{"type":"file","file_id":"f"}"#), format!("{source}.type"), "files by id are not supported.".into()),
-        (image(r#"{"type":"url","url":"data:image/png;base64,AAAA"}"#), format!("{source}.url"), "expected an https: URL with a host.".into()),
+        (image(r#"{"type":"url","url":"data:image/png;base64,AAAA"}"#), format!("{source}.url"), "expected an http: or https: URL; send data in a source of the type \"base64\".".into()),
+        (image(r#"{"type":"url","url":"https://"}"#), format!("{source}.url"), "expected an http: or https: URL with a host.".into()),
+        (r#"{"role":"system","content":"x"}"#.into(), "messages".into(), "expected at least one message of the user or the assistant.".into()),
+        (r#"{"role":"system","output_config":{}},{"role":"user","content":"x"}"#.into(), "messages.0.content".into(), "expected a string or an array of text blocks, but it is missing.".into()),
+        (r#"{"role":"system","content":"x","clear_at":"now"},{"role":"user","content":"x"}"#.into(), "messages.0.clear_at".into(), r#"expected "next_user_message" or "never", got another string."#.into()),
+        (r#"{"role":"user","content":"x","clear_at":"never"}"#.into(), "messages.0.clear_at".into(), "only a message of the role \"system\" may have it.".into()),
+        (user(r#"{"type":"image","transformations":{"oversized_image":"crop"},"source":{"type":"url","url":"https://a"}}"#), "messages.0.content.0.transformations.oversized_image".into(), r#"expected "downsize" or "error", got another string."#.into()),
         (image("5"), source.into(), "expected an object, got a number.".into()),
         (user(RESULT), "messages.0.content.0.tool_use_id".into(), once.into()),
         (format!("{CALL},{}", user(&format!("{RESULT},{RESULT}"))), "messages.1.content.1.tool_use_id".into(), once.into()),

@@ -3,6 +3,7 @@
 
 use crate::json_cursor::{self, JsonCursor};
 use penstock_core::ApiError;
+use penstock_json_scan::json;
 use std::borrow::Cow;
 use std::convert::Infallible;
 
@@ -24,11 +25,14 @@ pub(super) enum ContentPart<'a> {
     ImageUrl(&'a [u8]),
 }
 
-/// Returns true for the block types of tools that run on the servers of the dialect's vendor. Validation accepts such
-/// blocks in a history, but no model behind the gateway can read them.
-pub(super) fn is_vendor_tool_block(kind: &str) -> bool {
-    matches!(kind, "server_tool_use" | "mcp_tool_use" | "container_upload" | "tool_reference")
-        || kind.ends_with("_tool_result")
+/// Types of blocks that the dialect's vendor writes into a conversation, besides those of results.
+const VENDOR_BLOCKS: [&str; 6] =
+    ["server_tool_use", "mcp_tool_use", "mcp_tool_listing", "container_upload", "tool_reference", "fallback"];
+
+/// Returns true for the block types of the vendor's servers: of tools that run there, and of a change of the model.
+/// Validation accepts such blocks in a history, but no model behind the gateway can read them.
+pub(super) fn is_vendor_block(kind: &str) -> bool {
+    VENDOR_BLOCKS.contains(&kind) || kind.ends_with("_tool_result")
 }
 
 /// Maximum nesting depth of content in blocks; the dialect has no deeper content.
@@ -88,6 +92,8 @@ pub(super) struct ContentBlock<'a> {
     pub thinking: Option<&'a [u8]>,
     /// True if the client requests citations of the block.
     pub requests_citations: bool,
+    /// True if the client forbids that an image is scaled down.
+    pub forbids_downsizing: bool,
 }
 
 impl<'a> ContentBlock<'a> {
@@ -114,6 +120,11 @@ impl<'a> ContentBlock<'a> {
                 "citations" => {
                     let enabled = json_cursor::member_value(cursor.take_value(), "enabled");
                     block.requests_citations = enabled == Some(b"true");
+                }
+                "transformations" => {
+                    let oversized = json_cursor::member_value(cursor.take_value(), "oversized_image");
+                    block.forbids_downsizing =
+                        oversized.is_some_and(|action| json::json_string_equals(action, "error"));
                 }
                 _ => {}
             }
@@ -154,7 +165,7 @@ impl<'a> ContentBlock<'a> {
                 self.append_search_result(out);
                 Ok(())
             }
-            kind if is_vendor_tool_block(kind) => Ok(()),
+            kind if is_vendor_block(kind) => Ok(()),
             other => Err(ApiError::unsupported(
                 format!("{}.type", at()),
                 format!("Content blocks of type `{}` are not supported here.", printable_word(other)),
@@ -163,6 +174,12 @@ impl<'a> ContentBlock<'a> {
     }
 
     fn parse_image(&self, at: &dyn Fn() -> String) -> Result<ContentPart<'a>, ApiError> {
+        if self.forbids_downsizing {
+            return Err(ApiError::unsupported(
+                format!("{}.transformations.oversized_image", at()),
+                "This model's provider may scale an image down; leave this out, or send `downsize`.",
+            ));
+        }
         let source = MediaSource::parse(self.source.unwrap_or_default());
         match (&*source.source_type, source.media_type, source.data, source.url) {
             ("base64", Some(media), Some(data), _) => Ok(ContentPart::InlineImage { media, data }),

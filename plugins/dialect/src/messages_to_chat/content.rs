@@ -2,7 +2,7 @@
 //! assistant.
 
 use super::block::{ContentBlock, ContentPart, EscapedBytes, MessageContent, append_content_parts};
-use super::conversation::{AssistantMessage, ToolResultBlock, ToolUse};
+use super::conversation::{AssistantMessage, ToolResultBlock, ToolUse, UserMessage};
 use crate::json_cursor;
 use penstock_core::ApiError;
 use std::borrow::Cow;
@@ -107,4 +107,18 @@ pub(super) fn trim_trailing_space(texts: &mut Vec<EscapedBytes<'_>>) {
         }
         texts.pop();
     }
+}
+
+/// Adds system texts to the parts of a user turn, or to its last tool result if it has no parts.
+pub(super) fn fold_system_texts<'a>(turn: &mut UserMessage<'a>, texts: Vec<EscapedBytes<'a>>) {
+    let home = match turn.results.last_mut() {
+        Some(result) if turn.parts.is_empty() => &mut result.parts,
+        _ => &mut turn.parts,
+    };
+    home.extend(texts.into_iter().map(mark_as_system));
+}
+
+/// Returns a system text as a part of a user turn, marked as not from the user.
+pub(super) fn mark_as_system(text: EscapedBytes<'_>) -> ContentPart<'_> {
+    ContentPart::Text(Cow::Owned([br"<system>\n", &*text, br"\n</system>"].concat()))
 }

@@ -9,14 +9,18 @@
 //!   on every turn.
 //! - Each tool call needs a result in the next user turn, or the request is refused.
 
-use super::block::{ContentPart, EscapedBytes, MessageContent, append_content_parts, is_vendor_tool_block};
-use super::content::{append_assistant_block, append_system_texts, parse_tool_result, trim_trailing_space};
+use super::block::{ContentPart, EscapedBytes, MessageContent, append_content_parts, is_vendor_block};
+use super::content::{
+    append_assistant_block, append_system_texts, fold_system_texts, mark_as_system, parse_tool_result,
+    trim_trailing_space,
+};
 use super::serialize;
 use crate::body_builder::BodyBuilder;
 use crate::continuation_mark::ContinuationMark;
 use crate::json_cursor::{self, JsonCursor};
+use crate::system_messages::HiddenSystemMessages;
 use crate::unanswered_tool_calls::UnansweredToolCalls;
-use penstock_core::{ApiError, AttemptTarget};
+use penstock_core::{ApiError, AttemptTarget, InferenceRequest};
 use std::borrow::Cow;
 use std::convert::Infallible;
 
@@ -71,16 +75,18 @@ pub(super) struct ConversationWriter<'a> {
     calls_index: usize,
     /// System texts for the next user turn.
     pending_system: Vec<EscapedBytes<'a>>,
+    /// System messages that are left out.
+    hidden_system: HiddenSystemMessages,
 }
 
 impl<'a> ConversationWriter<'a> {
-    /// Creates a writer; the texts of the member `system`, if there is one, precede all messages.
+    /// Creates a writer for a request; the texts of its member `system`, if there is one, precede all messages.
     ///
     /// # Errors
     /// Returns an error if the system prompt is neither a string nor text blocks.
-    pub(super) fn new(target: &AttemptTarget<'a>, system: Option<&'a [u8]>) -> Result<Self, ApiError> {
+    pub(super) fn new(ask: &'a InferenceRequest, target: &AttemptTarget<'a>) -> Result<Self, ApiError> {
         let mut lead = Vec::new();
-        if let Some(system) = system {
+        if let Some(system) = ask.member_value("system") {
             let system = MessageContent::parse(&mut JsonCursor::new(system));
             append_system_texts(&system, &|| "system".to_owned(), &mut lead)?;
         }
@@ -92,6 +98,7 @@ impl<'a> ConversationWriter<'a> {
             unanswered_calls: UnansweredToolCalls::default(),
             calls_index: 0,
             pending_system: Vec::new(),
+            hidden_system: HiddenSystemMessages::from_request(ask),
         })
     }
 
@@ -105,15 +112,19 @@ impl<'a> ConversationWriter<'a> {
         message: &mut JsonCursor<'a>,
         out: &mut BodyBuilder<'_>,
     ) -> Result<(), ApiError> {
-        let (mut role, mut content) = (Cow::Borrowed(""), None);
+        let (mut role, mut content, mut clear_at) = (Cow::Borrowed(""), None, None);
         let Ok(()) = message.visit_members::<Infallible>(|key, value| {
             match key {
                 "role" => role = json_cursor::parse_string(value.take_value()).unwrap_or_default(),
                 "content" => content = Some(MessageContent::parse(value)),
+                "clear_at" => clear_at = Some(value.take_value()),
                 _ => {}
             }
             Ok(())
         });
+        if role == "system" && clear_at.is_some_and(|clear_at| self.hidden_system.hides(index, clear_at)) {
+            return Ok(());
+        }
         let content = content.as_ref().ok_or_else(|| {
             ApiError::invalid(format!("messages.{index}.content"), "A message needs `content`.")
         })?;
@@ -373,23 +384,9 @@ impl<'a> ConversationWriter<'a> {
 /// it.
 fn empty_content_error(content: &MessageContent<'_>, at: String) -> ApiError {
     match content {
-        MessageContent::Blocks(blocks) if blocks.iter().any(|block| is_vendor_tool_block(&block.kind)) => {
+        MessageContent::Blocks(blocks) if blocks.iter().any(|block| is_vendor_block(&block.kind)) => {
             ApiError::unsupported(at, "Nothing in this message can be read by this model.")
         }
         _ => ApiError::invalid(at, "The content of a user message must not be empty."),
     }
-}
-
-/// Adds system texts to the parts of a user turn, or to its last tool result if it has no parts.
-fn fold_system_texts<'a>(turn: &mut UserMessage<'a>, texts: Vec<EscapedBytes<'a>>) {
-    let home = match turn.results.last_mut() {
-        Some(result) if turn.parts.is_empty() => &mut result.parts,
-        _ => &mut turn.parts,
-    };
-    home.extend(texts.into_iter().map(mark_as_system));
-}
-
-/// Returns a system text as a part of a user turn, marked as not from the user.
-fn mark_as_system(text: EscapedBytes<'_>) -> ContentPart<'_> {
-    ContentPart::Text(Cow::Owned([br"<system>\n", &*text, br"\n</system>"].concat()))
 }

@@ -10,7 +10,7 @@ use crate::continuation_mark::ContinuationMark;
 use crate::json_cursor::{self, JsonCursor};
 use crate::output_constraint::SelectedConstraint;
 use crate::reasoning_effort::ReasoningEffort;
-use crate::{parameters, reasoning_switch, response_constraints, structured_output};
+use crate::{parameters, reasoning_switch, response_constraints, structured_output, system_messages};
 use bytes::Bytes;
 use penstock_core::{AdjustableMember, ApiError, AttemptTarget, InferenceRequest};
 
@@ -68,7 +68,8 @@ fn write_messages<'a>(
     delivered: Option<&str>,
     out: &mut BodyBuilder<'_>,
 ) -> Result<Option<ContinuationMark>, ApiError> {
-    let mut turns = ConversationWriter::new(target, ask.member_value("system"))?;
+    system_messages::check_no_message_effort(ask)?;
+    let mut turns = ConversationWriter::new(ask, target)?;
     JsonCursor::new(ask.member_value("messages").unwrap_or_default())
         .visit_elements(|index, message| turns.add_message(index, message, out))?;
     let mark = ContinuationMark::for_target(target, delivered.is_some());

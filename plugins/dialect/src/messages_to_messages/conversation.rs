@@ -3,6 +3,7 @@
 //!
 //! - Removes texts that no provider should receive: blank ones, which clients send back from the gateway's own answers,
 //!   and the billing header of coding agents.
+//! - Leaves out system messages that a later user message hides from the model.
 //! - Replaces call ids with characters that some providers reject, and adds an empty input to calls without one.
 //! - If the provider rejects system messages, leading ones join `system`, and later ones join an adjacent user message,
 //!   after its tool results and marked as not from the user. Later ones never move to the front, because that would
@@ -12,7 +13,8 @@ use super::content::{EditedContent, RewrittenBlock, split_around};
 use crate::body_builder::BodyBuilder;
 use crate::event::EscapedText;
 use crate::json_cursor::{self, JsonCursor};
-use penstock_core::{AttemptTarget, InferenceRequest};
+use crate::system_messages::{self, HiddenSystemMessages};
+use penstock_core::{ApiError, AttemptTarget, InferenceRequest};
 use std::convert::Infallible;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,6 +31,10 @@ struct HistoryMessage<'a> {
     role: HistoryRole,
     source: &'a [u8],
     content: EditedContent<'a>,
+    /// Time at which a system message is hidden from the model.
+    clear_at: Option<&'a [u8]>,
+    /// True if the message has settings (`output_config`), so that it has an effect without content.
+    has_settings: bool,
 }
 
 /// Values of `system` and `messages` that the provider accepts.
@@ -47,11 +53,22 @@ pub(super) struct RewrittenConversation<'a> {
 
 impl<'a> RewrittenConversation<'a> {
     /// Returns the rewritten conversation; `None` if the client's members can be forwarded unchanged.
-    pub(super) fn from_request(ask: &'a InferenceRequest, target: &AttemptTarget<'_>) -> Option<Self> {
+    ///
+    /// # Errors
+    /// Returns `Unsupported` for settings of a system message that would be lost, and `InvalidRequest` if no message is
+    /// left.
+    pub(super) fn from_request(
+        ask: &'a InferenceRequest,
+        target: &AttemptTarget<'_>,
+    ) -> Result<Option<Self>, ApiError> {
         let fold = ask.history.late_system_messages && !target.capabilities.system_anywhere;
+        if fold {
+            system_messages::check_no_message_effort(ask)?;
+        }
         let history = &ask.history;
-        if !fold && !history.removable_text && !history.nonstandard_ids && !history.calls_without_input {
-            return None;
+        let is_unchanged = !(fold || history.removable_text || history.hidden_system_messages);
+        if is_unchanged && !history.nonstandard_ids && !history.calls_without_input {
+            return Ok(None);
         }
         let system =
             ask.member_value("system").map(|system| EditedContent::parse(&mut JsonCursor::new(system), true));
@@ -63,17 +80,25 @@ impl<'a> RewrittenConversation<'a> {
             unanswered_calls: 0,
             has_gap: false,
         };
-        let Ok(()) =
-            JsonCursor::new(ask.member_value("messages")?).visit_elements::<Infallible>(|_, message| {
-                rewritten.add_message(HistoryMessage::parse(message));
+        let hidden = HiddenSystemMessages::from_request(ask);
+        let Ok(()) = JsonCursor::new(ask.member_value("messages").unwrap_or_default())
+            .visit_elements::<Infallible>(|index, message| {
+                let message = HistoryMessage::parse(message);
+                let is_hidden = message.clear_at.is_some_and(|clear_at| hidden.hides(index, clear_at));
+                if message.role != HistoryRole::System || !is_hidden {
+                    rewritten.add_message(message);
+                }
                 Ok(())
             });
         rewritten.flush_pending_system();
-        Some(rewritten)
+        if rewritten.messages.iter().all(|message| message.role == HistoryRole::System) {
+            return Err(ApiError::invalid("messages", "There must be at least one message with content."));
+        }
+        Ok(Some(rewritten))
     }
 
     fn add_message(&mut self, mut turn: HistoryMessage<'a>) {
-        if turn.content.is_empty() {
+        if turn.content.is_empty() && !turn.has_settings {
             self.has_gap = true;
             return;
         }
@@ -158,11 +183,14 @@ impl<'a> HistoryMessage<'a> {
                     }
                 }
                 "content" => turn.content = EditedContent::parse(value, false),
+                "clear_at" => turn.clear_at = Some(value.take_value()),
+                "output_config" => turn.has_settings = json_cursor::is_object(value.take_value()),
                 _ => {}
             }
             Ok(())
         });
         turn.source = message.slice_from(start);
+        turn.has_settings &= turn.role == HistoryRole::System;
         match turn.role {
             HistoryRole::System => turn.content.remove_billing_header(),
             // A user message that became empty gets its content back, because a dropped message would change the

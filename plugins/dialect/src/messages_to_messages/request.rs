@@ -35,7 +35,8 @@ const SAMPLING_MEMBERS: [&str; 3] = ["temperature", "top_p", "top_k"];
 /// Builds the request body for a messages provider; `delivered` is the partial answer that it must continue.
 ///
 /// # Errors
-/// Returns `Unsupported` for MCP servers, and for a continuation that the provider does not support.
+/// Returns `Unsupported` for MCP servers, for a continuation that the provider does not support, and for settings of a
+/// system message that would be lost; `InvalidRequest` for a conversation without content.
 pub(super) fn build_request(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
@@ -49,7 +50,7 @@ pub(super) fn build_request(
         return Err(ApiError::unsupported("messages", "This provider does not continue an answer."));
     }
     let selected = SelectedConstraint::of_messages_request(ask, target)?;
-    let rewritten = RewrittenConversation::from_request(ask, target);
+    let rewritten = RewrittenConversation::from_request(ask, target)?;
     let engine = engine_parameters(ask, target, &selected)?;
     let mut out = BodyBuilder::with_source(&ask.body);
     out.push_str(r#"{"model":"#);
@@ -61,32 +62,9 @@ pub(super) fn build_request(
         let name = &*field.name;
         let is_rewritten = rewritten.is_some() && matches!(name, "system" | "messages");
         let is_written = is_rewritten || selected.is_redundant(name);
-        let Some(value) = ask.member_value(name).filter(|_| !is_written && should_forward(ask, target, name))
-        else {
-            continue;
-        };
-        if name == "thinking" {
-            thinking_budget::write_thinking(value, target, &mut out);
-            continue;
-        }
-        out.push_byte(b',');
-        out.push_json_string(name);
-        out.push_byte(b':');
-        match (name, target.max_tokens, delivered) {
-            ("max_tokens", Some(max), _) => out.push_integer(max),
-            ("stop_sequences", ..) if needs_stop_sequence_enforcement(ask, target) => {
-                write_stops(ask, target, &mut out);
-            }
-            ("tool_choice", ..) if !target.allows_member(AdjustableMember::ParallelTools) => {
-                write_choice_without_limit(value, &mut out);
-            }
-            ("tools", ..) if !have_schema_types(value) => write_tools(value, &mut out),
-            ("messages", _, Some(delivered)) => {
-                out.push_source(value.strip_suffix(b"]").unwrap_or(value));
-                conversation::write_continuation(delivered, &mut out);
-                out.push_byte(b']');
-            }
-            _ => out.push_source(value),
+        let value = ask.member_value(name).filter(|_| !is_written && should_forward(ask, target, name));
+        if let Some(value) = value {
+            write_forwarded_member(ask, target, delivered, (name, value), &mut out);
         }
     }
     write_thinking_switch(ask, target, &mut out);
@@ -99,6 +77,38 @@ pub(super) fn build_request(
     }
     out.push_byte(b'}');
     Ok(out.finish())
+}
+
+/// Writes a member of the client, with the changes that the provider needs.
+fn write_forwarded_member(
+    ask: &InferenceRequest,
+    target: &AttemptTarget<'_>,
+    delivered: Option<&str>,
+    (name, value): (&str, &[u8]),
+    out: &mut BodyBuilder<'_>,
+) {
+    if name == "thinking" {
+        return thinking_budget::write_thinking(value, target, out);
+    }
+    out.push_byte(b',');
+    out.push_json_string(name);
+    out.push_byte(b':');
+    match (name, target.max_tokens, delivered) {
+        ("max_tokens", Some(max), _) => out.push_integer(max),
+        ("stop_sequences", ..) if needs_stop_sequence_enforcement(ask, target) => {
+            write_stops(ask, target, out);
+        }
+        ("tool_choice", ..) if !target.allows_member(AdjustableMember::ParallelTools) => {
+            write_choice_without_limit(value, out);
+        }
+        ("tools", ..) if !have_schema_types(value) => write_tools(value, out),
+        ("messages", _, Some(delivered)) => {
+            out.push_source(value.strip_suffix(b"]").unwrap_or(value));
+            conversation::write_continuation(delivered, out);
+            out.push_byte(b']');
+        }
+        _ => out.push_source(value),
+    }
 }
 
 fn write_member(name: &str, value: &[u8], out: &mut BodyBuilder<'_>) {

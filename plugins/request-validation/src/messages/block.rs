@@ -48,11 +48,14 @@ pub(super) enum ParsedBlock<'d> {
     ToolResult(JsonValue<'d>),
 }
 
-/// Returns true for blocks of tools that a vendor runs itself; such blocks come from a conversation with another
-/// service.
+/// Types of blocks that another service writes into a conversation, besides those of results: calls of tools that the
+/// service runs itself, lists of such tools, and marks of a change of the model.
+const VENDOR_BLOCKS: [&str; 6] =
+    ["server_tool_use", "mcp_tool_use", "mcp_tool_listing", "container_upload", "tool_reference", "fallback"];
+
+/// Returns true for blocks that come from a conversation with another service.
 fn is_vendor_block(kind: &str) -> bool {
-    matches!(kind, "server_tool_use" | "mcp_tool_use" | "container_upload" | "tool_reference")
-        || kind.ends_with("_tool_result")
+    VENDOR_BLOCKS.contains(&kind) || kind.ends_with("_tool_result")
 }
 
 /// Returns true for a block of a vendor's tool, whose content is not validated. Refuses a block of the user that

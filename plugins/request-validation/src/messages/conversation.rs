@@ -1,7 +1,7 @@
 //! Validation of the conversation: roles, turns, and tool results that answer tool calls.
 
 use super::block::{self, BlockContext, ParsedBlock};
-use super::{MessagesFindings, MessagesPurpose};
+use super::{MessagesFindings, MessagesPurpose, settings};
 use crate::body::RootObject;
 use crate::field_path::FieldPath;
 use crate::read;
@@ -28,6 +28,9 @@ pub(super) fn validate_messages(
     for (index, message) in list.items().enumerate() {
         last = turns.validate_message(message, index, &path, found)?;
     }
+    if !turns.has_turn {
+        return Err(path.invalid_error("expected at least one message of the user or the assistant"));
+    }
     if !(purpose == MessagesPurpose::Count && last == "assistant") {
         turns.check_all_answered(&path)?;
     }
@@ -45,6 +48,17 @@ struct ToolUseTracker<'d> {
     last_call_message: usize,
     /// True if a user message has followed the last assistant message.
     has_user_reply: bool,
+    /// True if there is a message of another role than `system`.
+    has_turn: bool,
+    /// True if a system message is hidden from the model by the next user message.
+    has_clearable_system: bool,
+}
+
+/// Members of a message other than `role`.
+struct MessageMembers<'d> {
+    content: Option<JsonValue<'d>>,
+    clear_at: Option<JsonValue<'d>>,
+    output_config: Option<JsonValue<'d>>,
 }
 
 impl<'d> ToolUseTracker<'d> {
@@ -57,30 +71,67 @@ impl<'d> ToolUseTracker<'d> {
         found: &mut MessagesFindings,
     ) -> Result<&'static str, ApiError> {
         let at = &list.item(index);
-        let [role, content] = read::read_named_members(message, at, ["role", "content"])?;
+        let names = ["role", "content", "clear_at", "output_config"];
+        let [role, content, clear_at, output_config] = read::read_named_members(message, at, names)?;
         let path = at.member("role");
         let role = read::read_keyword(
             read::require_member(role, &path, read::QuotedAlternatives(ROLES))?,
             &path,
             ROLES,
         )?;
+        if role == "system" {
+            let members = MessageMembers { content, clear_at, output_config };
+            self.validate_system(&members, at, found)?;
+            return Ok(role);
+        }
+        if clear_at.is_some() {
+            return Err(at
+                .member("clear_at")
+                .invalid_error("only a message of the role \"system\" may have it"));
+        }
         let path = at.member("content");
         let content = read::require_member(content, &path, "a string or an array of content blocks")?;
+        self.has_turn = true;
         match role {
-            "user" => self.validate_user(content, &path, found)?,
-            "assistant" => {
+            "user" => {
+                found.history.hidden_system_messages |= self.has_clearable_system;
+                self.validate_user(content, &path, found)?;
+            }
+            _ => {
                 if self.has_user_reply {
                     self.check_all_answered(list)?;
                 }
                 self.has_user_reply = false;
                 self.validate_assistant(content, &path, index, found)?;
             }
-            _ => {
-                found.history.late_system_messages = true;
-                block::validate_texts(content, &path, found)?;
-            }
         }
         Ok(role)
+    }
+
+    /// Validates a system message. The content may be absent if the message sets the effort.
+    fn validate_system(
+        &mut self,
+        message: &MessageMembers<'d>,
+        at: &FieldPath<'_>,
+        found: &mut MessagesFindings,
+    ) -> Result<(), ApiError> {
+        found.history.late_system_messages = true;
+        let path = at.member("output_config");
+        let config = message.output_config.map(|config| settings::validate_message_config(config, &path));
+        let sets_effort = config.transpose()?.unwrap_or(false);
+        if let Some(clear_at) = message.clear_at {
+            let words = &["next_user_message", "never"];
+            let word = read::read_keyword(clear_at, &at.member("clear_at"), words)?;
+            self.has_clearable_system |= word == "next_user_message";
+        }
+        let path = at.member("content");
+        match message.content {
+            None if sets_effort => Ok(()),
+            content => {
+                let content = read::require_member(content, &path, "a string or an array of text blocks")?;
+                block::validate_texts(content, &path, found)
+            }
+        }
     }
 
     fn validate_user(

@@ -47,9 +47,7 @@ pub(super) fn validate_output_config(
     let mut form = None;
     if let Some(config) = top.get("output_config") {
         let [effort, format] = read::read_named_members(config, &path, ["effort", "format"])?;
-        if let Some(effort) = effort {
-            read::read_keyword(effort, &path.member("effort"), &["low", "medium", "high", "xhigh", "max"])?;
-        }
+        effort.map(|effort| validate_effort(effort, &path)).transpose()?;
         form = format;
     }
     if let Some(format) = form {
@@ -60,6 +58,18 @@ pub(super) fn validate_output_config(
         Some(format) => self::validate_format(format, &top.member_path("output_format"), found),
         None => Ok(()),
     }
+}
+
+/// Validates `effort` of the configuration at `config`.
+fn validate_effort(effort: JsonValue<'_>, config: &FieldPath<'_>) -> Result<(), ApiError> {
+    let levels = &["low", "medium", "high", "xhigh", "max"];
+    read::read_keyword(effort, &config.member("effort"), levels).map(drop)
+}
+
+/// Validates `output_config` of a message of the role `system`; returns true if it sets the effort.
+pub(super) fn validate_message_config(config: JsonValue<'_>, path: &FieldPath<'_>) -> Result<bool, ApiError> {
+    let [effort] = read::read_named_members(config, path, ["effort"])?;
+    effort.map(|effort| validate_effort(effort, path)).transpose().map(|effort| effort.is_some())
 }
 
 /// Validates the requested format of the answer.

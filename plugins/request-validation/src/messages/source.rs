@@ -56,10 +56,13 @@ impl BlockSource<'_> {
 
     fn link(&self, at: &FieldPath<'_>) -> Result<(), ApiError> {
         let path = at.member("url");
-        media::validate_http_url(
-            read::require_string(read::require_member(self.url, &path, "an https: URL")?, &path)?,
-            &path,
-        )
+        let url = read::require_member(self.url, &path, "an http: or https: URL")?;
+        let url = read::require_string(url, &path)?;
+        if media::is_data_url(&url) {
+            let sentence = "expected an http: or https: URL; send data in a source of the type \"base64\"";
+            return Err(path.invalid_error(sentence));
+        }
+        media::validate_http_url(url, &path)
     }
 }
 
@@ -70,7 +73,8 @@ pub(super) fn validate_image_block(
     found: &mut MessagesFindings,
 ) -> Result<(), ApiError> {
     let source = read_source(block, at, &["base64", "url"])?;
-    let at = at.member("source");
+    let [transformations] = read::read_named_members(block, at, ["transformations"])?;
+    let (block_path, at) = (at, at.member("source"));
     if source.kind == "base64" {
         found.media += source.base64(&at, IMAGES)?;
     } else {
@@ -79,6 +83,19 @@ pub(super) fn validate_image_block(
     }
     found.images += 1;
     found.needs.images = true;
+    validate_transformations(transformations, block_path)
+}
+
+/// Validates the transformations of an image before the model reads it.
+fn validate_transformations(
+    transformations: Option<JsonValue<'_>>,
+    block: &FieldPath<'_>,
+) -> Result<(), ApiError> {
+    let Some(transformations) = transformations else { return Ok(()) };
+    let path = block.member("transformations");
+    let [oversized] = read::read_named_members(transformations, &path, ["oversized_image"])?;
+    let path = path.member("oversized_image");
+    oversized.map(|action| read::read_keyword(action, &path, &["downsize", "error"])).transpose()?;
     Ok(())
 }
 

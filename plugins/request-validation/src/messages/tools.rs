@@ -5,6 +5,7 @@ use crate::body::RootObject;
 use crate::field_path::{FieldPath, quotable_name};
 use crate::limits::RequestLimits;
 use crate::read;
+use crate::tool_callers::check_allowed_callers;
 use penstock_core::ApiError;
 use penstock_json_scan::tape::JsonValue;
 
@@ -32,8 +33,9 @@ pub(super) fn validate_tools(
 }
 
 fn validate_tool(tool: JsonValue<'_>, at: &FieldPath<'_>) -> Result<(), ApiError> {
-    let [kind, name, description, schema, strict] =
-        read::read_named_members(tool, at, ["type", "name", "description", "input_schema", "strict"])?;
+    let names = ["type", "name", "description", "input_schema", "strict", "allowed_callers", "defer_loading"];
+    let [kind, name, description, schema, strict, callers, defer_loading] =
+        read::read_named_members(tool, at, names)?;
     if let Some(kind) = kind {
         let path = at.member("type");
         if !read::require_string(kind, &path)?.equals_text("custom") {
@@ -50,6 +52,8 @@ fn validate_tool(tool: JsonValue<'_>, at: &FieldPath<'_>) -> Result<(), ApiError
     read::require_name_member(name, &at.member("name"), "a string")?;
     description.map(|text| read::require_string(text, &at.member("description"))).transpose()?;
     read::read_optional_bool(strict, &at.member("strict"))?;
+    read::read_optional_bool(defer_loading, &at.member("defer_loading"))?;
+    check_allowed_callers(callers, at)?;
     let path = at.member("input_schema");
     read::check_object(read::require_member(schema, &path, "a JSON schema")?, &path)
 }

@@ -7,6 +7,7 @@ use crate::body::RootObject;
 use crate::field_path::{FieldPath, quotable_name};
 use crate::limits::RequestLimits;
 use crate::read;
+use crate::tool_callers::check_allowed_callers;
 use penstock_core::{ApiError, MappedTool};
 use penstock_json_scan::tape::JsonValue;
 use std::borrow::Cow;
@@ -65,17 +66,7 @@ fn check_callers(tool: JsonValue<'_>, at: &FieldPath<'_>) -> Result<(), ApiError
     if read::read_optional_bool(is_async, &at.member("async"))? == Some(true) {
         return Err(at.member("async").unsupported_error("the model waits for the output of each tool"));
     }
-    let Some(callers) = callers else { return Ok(()) };
-    let path = at.member("allowed_callers");
-    let mut is_direct = false;
-    for (index, caller) in read::require_array(callers, &path)?.items().enumerate() {
-        is_direct |= read::require_string(caller, &path.item(index))?.equals_text("direct");
-    }
-    if is_direct {
-        Ok(())
-    } else {
-        Err(path.unsupported_error("expected \"direct\" among them; the model calls each tool itself"))
-    }
+    check_allowed_callers(callers, at)
 }
 
 impl<'d> DeclaredTools<'d> {

@@ -183,7 +183,7 @@ fn bad_items_are_refused_by_their_path() {
         (r#"{"role":"user","content":[{"type":"input_text"}]}"#, ".content[0].text", "expected a string, but it is missing."),
         (r#"{"role":"user","content":[{"type":"input_file","file_data":"x"}]}"#, ".content[0].type", "files are not read here; send their text."),
         (r#"{"role":"user","content":[{"type":"input_image","file_id":"f"}]}"#, ".content[0].file_id", "files by id are not supported; send `image_url`."),
-        (r#"{"role":"user","content":[{"type":"input_image","image_url":"file:///etc"}]}"#, ".content[0].image_url", "expected a data: URL of an image or an https: URL, got a string that is neither."),
+        (r#"{"role":"user","content":[{"type":"input_image","image_url":"file:///etc"}]}"#, ".content[0].image_url", "expected a data: URL of an image, or an http: or https: URL, got another string."),
         (r#"{"role":"system","content":[{"type":"input_image","image_url":"https://a/b"}]}"#, ".content[0].type", r#"expected "input_text" or "output_text", got another string."#),
         (r#"{"type":"function_call","call_id":"c","name":"f","arguments":[]}"#, ".arguments", "expected a string, got an array."),
         (r#"{"type":"function_call","name":"f","arguments":"{}"}"#, ".call_id", "expected a string, but it is missing."),
