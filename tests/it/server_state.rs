@@ -6,9 +6,10 @@ use penstock_core::task_parameters::{EMBEDDING_PARAMETERS, RERANK_PARAMETERS, Ta
 use penstock_dialect::parameters::{ENGINE_PARAMETERS, ParameterEffect};
 use penstock_media::speech::OFFER_DEPENDENT_PARAMETERS;
 use penstock_request_validation::members::{
-    COMMON_REFUSED_MEMBERS, KNOWN_MEMBERS, KnownMember, MemberTreatment, REFUSED_COMPLETION_MEMBERS,
-    REFUSED_EMBEDDING_MEMBERS, REFUSED_IMAGE_MEMBERS, REFUSED_MESSAGES_MEMBERS, REFUSED_MODERATION_MEMBERS,
-    REFUSED_RERANK_MEMBERS, REFUSED_SPEECH_MEMBERS, RefusedMember, RefusedValues,
+    COMMON_REFUSED_MEMBERS, KNOWN_MEMBERS, KnownMember, MemberTreatment, NESTED_MESSAGES_MEMBERS,
+    NestedMember, NestedTreatment, REFUSED_COMPLETION_MEMBERS, REFUSED_EMBEDDING_MEMBERS,
+    REFUSED_IMAGE_MEMBERS, REFUSED_MESSAGES_MEMBERS, REFUSED_MODERATION_MEMBERS, REFUSED_RERANK_MEMBERS,
+    REFUSED_SPEECH_MEMBERS, RefusedMember, RefusedValues,
 };
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -271,6 +272,9 @@ offer of the messages dialect needs no mark. Offers without `prefill`, and offer
 continue a message. If no other offer is left, the request is refused with code `INFERENCE_3202` and the parameter
 `messages`, on responses `input`.
 
+The response contains only the continuation: if the provider got `prefix: true` and begins its answer with the text of
+the message again, the gateway removes the repeated text.
+
 ### Reasoning
 
 These parameters set the reasoning effort, in this order of precedence: `reasoning_effort`, `reasoning`, `thinking`,
@@ -292,6 +296,30 @@ fn write_table(page: &mut String, mut rows: Vec<[&str; 3]>) {
     page.push_str("\n| Parameter | Treatment | Description |\n|---|---|---|\n");
     for [name, treatment, description] in rows {
         writeln!(page, "| `{name}` | {treatment} | {description} |").unwrap();
+    }
+}
+
+const NESTED_TEXT: &str = "
+### Members inside a messages request
+
+An object is named by its path in the request, or by the type of its content block. *Messages only* means: forwarded to
+providers of the messages dialect, and dropped for others, because the meaning of the request stays the same. A member
+that is not in this table is treated in the same way. Tools and content blocks of other types are refused, except
+blocks that another service wrote into the history, such as `server_tool_use` and `fallback`: they are left out for
+providers of other dialects.
+";
+
+/// Appends the table of the members of objects in messages requests.
+fn write_nested_members(page: &mut String) {
+    page.push_str(NESTED_TEXT);
+    page.push_str("\n| Object | Member | Treatment | Description |\n|---|---|---|---|\n");
+    for NestedMember { object, name, treatment, description } in NESTED_MESSAGES_MEMBERS {
+        let treatment = match treatment {
+            NestedTreatment::Supported => "supported",
+            NestedTreatment::Harmless => "messages only",
+            NestedTreatment::Refused(condition) => condition,
+        };
+        writeln!(page, "| `{object}` | `{name}` | {treatment} | {description} |").unwrap();
     }
 }
 
@@ -320,6 +348,9 @@ fn page() -> String {
             [member.name, treatment, member.description]
         };
         write_table(&mut page, members.map(row).collect());
+        if dialect == Dialect::Messages {
+            write_nested_members(&mut page);
+        }
     }
     for (rows, title, text) in [
         (REFUSED_MESSAGES_MEMBERS, "Parameters of other endpoints on messages", "Refused on messages."),

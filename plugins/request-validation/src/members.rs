@@ -2,18 +2,20 @@
 //! not store, is supported or refused by name; a member without an effect on the answer may be dropped.
 //!
 //! [`KNOWN_MEMBERS`] lists every top-level member of the current client libraries for conversations, and members of
-//! other services that change the meaning of a request; further tables list refused members of single endpoints. A
-//! member outside the tables is forwarded or dropped by the rules of its dialect, so that clients with a new beta
-//! continue to work. `testdata/sdk_members.txt` lists the members of the libraries, and `tests/sdk/run members`
-//! compares it with them.
+//! other services that change the meaning of a request; [`NESTED_MESSAGES_MEMBERS`] lists those of the objects inside a
+//! messages request; further tables list refused members of single endpoints. A member outside the tables is forwarded
+//! or dropped by the rules of its dialect, so that clients with a new beta continue to work. The file
+//! `testdata/sdk_members.txt` has the members of the libraries; `tests/sdk/run members` compares it with them.
 
 mod foreign;
+mod nested;
 mod other_kinds;
 mod refusal;
 
 pub use foreign::{
     COMMON_REFUSED_MEMBERS, REFUSED_EMBEDDING_MEMBERS, REFUSED_MESSAGES_MEMBERS, REFUSED_RERANK_MEMBERS,
 };
+pub use nested::{NESTED_MESSAGES_MEMBERS, NestedMember, NestedTreatment};
 pub use other_kinds::{REFUSED_IMAGE_MEMBERS, REFUSED_MODERATION_MEMBERS, REFUSED_SPEECH_MEMBERS};
 
 use crate::body::RootObject;

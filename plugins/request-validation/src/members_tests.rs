@@ -41,8 +41,17 @@ fn every_member_of_the_newest_client_libraries_has_a_fate() {
             .windows(2)
             .all(|two| (two[0].dialect as u8, two[0].name) < (two[1].dialect as u8, two[1].name))
     );
-    let new: Vec<&str> = list.lines().filter(|line| !known.contains(*line)).collect();
+    let nested: Vec<String> = NESTED_MESSAGES_MEMBERS
+        .iter()
+        .map(|member| format!("messages {}.{}", member.object, member.name))
+        .collect();
+    let places: Vec<_> = NESTED_MESSAGES_MEMBERS.iter().map(|member| (member.object, member.name)).collect();
+    assert!(places.is_sorted_by(|one, other| one < other));
+    let new: Vec<&str> =
+        list.lines().filter(|line| !known.contains(*line) && !nested.iter().any(|one| one == line)).collect();
     assert!(new.is_empty(), "without a fate: {new:?}");
+    let gone: Vec<&String> = nested.iter().filter(|line| !list.lines().any(|one| one == *line)).collect();
+    assert!(gone.is_empty(), "not in the client libraries: {gone:?}");
 }
 
 #[test]

@@ -1,10 +1,12 @@
-"""Top-level members of the request types of the newest client libraries, one a line: dialect and name.
+"""Members of the request types of the newest client libraries, one a line: dialect and name. Members of the objects inside a
+messages request follow their object and a dot.
 
     members.py PYTHON-OF-OPENAI PYTHON-OF-ANTHROPIC LIST            compares with the checked-in list
     members.py PYTHON-OF-OPENAI PYTHON-OF-ANTHROPIC LIST --write    writes it anew
 
 Members of the vendor's responses endpoint count as members of chat too: clients send them there. What the gateway does with
-each member stands in `plugins/request-validation/src/members.rs`, whose tests read the list: a new member has to be given a fate.
+each member stands in `plugins/request-validation/src/members.rs` and `members/nested.rs`, whose tests read the list: a new member
+has to be given a fate.
 """
 
 import subprocess
@@ -29,6 +31,47 @@ for base in (stable.MessageCreateParamsBase, beta.MessageCreateParamsBase):
     names |= set(base.__annotations__)
 print("\\n".join(f"messages {name}" for name in names))
 """
+# Types that the gateway reads, without `Beta` and `Param`, and the objects that stand for them in the table. Objects of other
+# types are refused, or left out of the history, by their `type`.
+NESTED = """
+import typing
+from anthropic.types import message_create_params as stable
+from anthropic.types.beta import message_create_params as beta
+OBJECTS = {
+    "UserMessage": "messages[]", "AssistantMessage": "messages[]", "SystemMessage": "system message",
+    "Message": "messages[]", "SystemMessageOutputConfig": "system message.output_config",
+    "TextBlock": "text", "ImageBlock": "image", "DocumentBlock": "document", "RequestDocumentBlock": "document",
+    "SearchResultBlock": "search_result", "ThinkingBlock": "thinking block", "RedactedThinkingBlock": "redacted_thinking",
+    "ToolUseBlock": "tool_use", "ToolResultBlock": "tool_result", "ImageTransformations": "image.transformations",
+    "Base64ImageSource": "source", "Base64PDFSource": "source", "PlainTextSource": "source", "ContentBlockSource": "source",
+    "URLImageSource": "source", "URLPDFSource": "source", "FileImageSource": "source", "FileDocumentSource": "source",
+    "CitationsConfig": "citations", "CacheControlEphemeral": "cache_control", "Metadata": "metadata",
+    "Tool": "tools[]", "ToolChoiceAuto": "tool_choice", "ToolChoiceAny": "tool_choice", "ToolChoiceTool": "tool_choice",
+    "ToolChoiceNone": "tool_choice", "ThinkingConfigEnabled": "thinking", "ThinkingConfigDisabled": "thinking",
+    "ThinkingConfigAdaptive": "thinking", "ThinkingConfigBetweenTools": "thinking",
+    "ThinkingBlockBinding": "thinking.block_binding", "OutputConfig": "output_config",
+    "JSONOutputFormat": "output_config.format",
+}
+seen = set()
+def visit(kind):
+    if not hasattr(kind, "__required_keys__"):
+        for part in typing.get_args(kind):
+            visit(part)
+    elif kind not in seen:
+        seen.add(kind)
+        hints = typing.get_type_hints(kind)
+        name = kind.__name__.removeprefix("Beta")
+        while name.endswith("Param"):
+            name = name.removesuffix("Param")
+        if name in OBJECTS:
+            for member in hints:
+                print(f"messages {OBJECTS[name]}.{member}")
+        for hint in hints.values():
+            visit(hint)
+for base in (stable.MessageCreateParamsBase, beta.MessageCreateParamsBase):
+    for hint in typing.get_type_hints(base).values():
+        visit(hint)
+"""
 
 
 def listed(python, script):
@@ -37,7 +80,7 @@ def listed(python, script):
 
 
 def main(openai, anthropic, path, *options):
-    lines = sorted(filter(None, listed(openai, CHAT) + listed(anthropic, MESSAGES)))
+    lines = sorted(set(filter(None, listed(openai, CHAT) + listed(anthropic, MESSAGES) + listed(anthropic, NESTED))))
     file = Path(path)
     if "--write" in options:
         file.write_text("\n".join(lines) + "\n")
