@@ -30,6 +30,7 @@ mod answer_sections;
 #[cfg(test)]
 mod answer_sections_tests;
 mod any_to_responses;
+mod argument_surrogates;
 mod body_builder;
 #[cfg(test)]
 mod break_position_tests;

@@ -1,7 +1,9 @@
 //! Constraints on a response that providers do not always respect, enforced on its events: the number of choices, log
 //! probabilities only if requested, a single tool call if parallel calls are not allowed, a unique id for each call,
-//! the stop sequences that the provider did not get, and finish reasons that fit the content.
+//! arguments without lone surrogates, the stop sequences that the provider did not get, and finish reasons that fit the
+//! content.
 
+use crate::argument_surrogates::ArgumentSurrogates;
 use crate::decode::chat::generate_call_id;
 use crate::event::{AnswerEvent, EscapedText};
 use crate::json_cursor;
@@ -27,6 +29,8 @@ pub struct ResponseConstraints {
 #[derive(Clone, Debug, Default)]
 struct ConstrainedChoice {
     tool_call_ids: ToolCallIds,
+    /// Filters for the arguments of the calls, by number of the call.
+    arguments: Vec<ArgumentSurrogates>,
     end: ChoiceEnd,
     /// Text that may be the start of a stop sequence.
     pending_text: String,
@@ -40,6 +44,16 @@ impl ConstrainedChoice {
         }
         self.end = ChoiceEnd::Finished(FinishReason::ToolCalls);
         Some(AnswerEvent::Finish { choice: number, reason: FinishReason::ToolCalls, stop_sequence: None })
+    }
+
+    /// Returns the event with the next arguments of a call, without lone surrogates; `None` if all of them are held back.
+    fn repair_arguments(&mut self, number: u32, tool: u32, fragment: EscapedText) -> Option<AnswerEvent> {
+        let fragment = match self.arguments.get_mut(tool as usize) {
+            Some(filter) => filter.repair_fragment(fragment),
+            None => fragment,
+        };
+        let event = AnswerEvent::ToolCallArguments { choice: number, tool, fragment };
+        event.text().is_some_and(|text| !text.is_empty()).then_some(event)
     }
 
     /// Returns the finish reason that fits the calls of the choice.
@@ -147,8 +161,12 @@ impl ResponseConstraints {
         match event {
             AnswerEvent::ToolCallStart { tool, id, name, .. } => {
                 let id = choice.tool_call_ids.deduplicate_id(id, &self.id_seed, number);
+                choice.arguments.resize_with(tool as usize + 1, ArgumentSurrogates::default);
                 out.push(AnswerEvent::ToolCallStart { choice: number, tool, id, name });
                 out.extend(choice.correct_finish(number));
+            }
+            AnswerEvent::ToolCallArguments { tool, fragment, .. } => {
+                out.extend(choice.repair_arguments(number, tool, fragment));
             }
             AnswerEvent::Finish { reason, stop_sequence, .. } => {
                 let reason = choice.consistent_reason(reason);

@@ -17,6 +17,7 @@ mod odd_block_tests;
 mod tests;
 
 pub use buffered::decode_message;
+pub(crate) use buffered::without_lone_surrogates;
 pub(crate) use early_content::split_message_start;
 pub(crate) use event_members::EventMembers;
 

@@ -20,7 +20,7 @@ mod thinking_budget;
 
 use crate::answer::DecodedAnswer;
 use crate::body_builder;
-use crate::decode;
+use crate::decode::{self, messages::without_lone_surrogates};
 use crate::translator_def::{self, TranslatorDef};
 use crate::write::messages;
 use bytes::Bytes;
@@ -52,7 +52,7 @@ fn translate_buffered(
     if requires_translation(ask, target) || decode::is_event_stream(&body) {
         return messages::translate_buffered(ask, target, body);
     }
-    let body = decode::without_byte_order_mark(body);
+    let body = without_lone_surrogates(decode::without_byte_order_mark(body));
     let answer = DecodedAnswer::decode(ask, target, body.clone())?;
     if answer.observation.exceeds_output_limit {
         return messages::translate_buffered(ask, target, body);

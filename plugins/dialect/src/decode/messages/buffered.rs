@@ -20,6 +20,7 @@ use penstock_json_scan::json;
 /// Returns the errors of [`DialectDecoder::push`](crate::decode::DialectDecoder::push); `Malformed` also if the body is
 /// no message.
 pub fn decode_message(body: Bytes, seed: &str, events: &mut Vec<AnswerEvent>) -> Result<(), UpstreamError> {
+    let body = without_lone_surrogates(body);
     let message = json::trim(&body);
     match &*json_cursor::member_value(message, "type").and_then(json_cursor::parse_string).unwrap_or_default()
     {
@@ -51,6 +52,14 @@ pub fn decode_message(body: Bytes, seed: &str, events: &mut Vec<AnswerEvent>) ->
     events.extend(finish_event(&body, message)?);
     events.push(AnswerEvent::End);
     Ok(())
+}
+
+/// Returns JSON in which the escape of each lone surrogate is replaced by that of U+FFFD.
+pub(crate) fn without_lone_surrogates(json: Bytes) -> Bytes {
+    match json::repair_surrogates(&json) {
+        Some(repaired) => Bytes::from(repaired),
+        None => json,
+    }
 }
 
 /// Appends the events of a content block; `tool` is the number of tool calls before it.
