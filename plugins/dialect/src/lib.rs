@@ -44,6 +44,7 @@ mod continuation_mark;
 #[cfg(test)]
 mod continuation_tests;
 mod delivered;
+mod document_patches;
 #[cfg(test)]
 mod equal_constraint_tests;
 #[cfg(test)]
@@ -51,6 +52,8 @@ mod extra_member_tests;
 #[cfg(test)]
 mod finish_tests;
 mod json_cursor;
+#[cfg(test)]
+mod lone_surrogate_tests;
 mod messages_to_chat;
 mod messages_to_messages;
 mod output_constraint;

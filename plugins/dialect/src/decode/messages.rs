@@ -3,12 +3,19 @@
 //! The order of events is checked where it affects the meaning: `message_start` is first, and deltas come only for an
 //! open block. Unknown events and blocks are ignored.
 
+mod block_content;
+mod block_sequencer;
+mod block_texts;
 mod buffered;
+mod delta_members;
 mod early_content;
 mod event_members;
+mod sequenced_block;
 mod stop_reason;
 mod usage_counter;
 
+#[cfg(test)]
+mod block_sequencer_tests;
 #[cfg(test)]
 mod early_content_tests;
 #[cfg(test)]
@@ -18,15 +25,17 @@ mod tests;
 
 pub use buffered::decode_message;
 pub(crate) use buffered::without_lone_surrogates;
+pub(crate) use delta_members::{DeltaKind, DeltaMembers};
 pub(crate) use early_content::split_message_start;
 pub(crate) use event_members::EventMembers;
 
-use super::chat::generate_call_id;
 use super::{BodyToSseConverter, to_truncation_error};
-use crate::body_builder::{shared_slice, write_escaped_json};
+use crate::body_builder::shared_slice;
 use crate::classify;
 use crate::event::{AnswerEvent, EscapedText};
 use crate::json_cursor;
+use block_content::{block_type, event_text, input_as_text, push_text, sealed_event, tool_id_and_name};
+use block_sequencer::{BlockSequencer, MAX_BLOCKS};
 use bytes::Bytes;
 use penstock_core::{Dialect, UpstreamError, UpstreamErrorKind};
 use penstock_http_wire::sse;
@@ -40,7 +49,8 @@ pub struct MessagesDecoder {
     started: bool,
     /// Seed of generated tool call ids.
     seed: String,
-    /// Content blocks in order.
+    sequencer: BlockSequencer,
+    /// Content blocks in order; the position is the index.
     blocks: Vec<DecodedBlock>,
     tool_count: u32,
     /// Total bytes of the `initial_input` of all blocks.
@@ -51,8 +61,6 @@ pub struct MessagesDecoder {
 /// Content block of the stream.
 #[derive(Default)]
 struct DecodedBlock {
-    /// Index of the block as the provider sent it. It need not be unique: some engines give every block index 0.
-    index: usize,
     kind: DecodedBlockKind,
     is_open: bool,
     /// Input of a tool call from its start event; removed when a delta that is not empty arrives, or when the block
@@ -79,6 +87,7 @@ impl MessagesDecoder {
             sse: sse::SseDecoder::new(super::MAX_EVENT_BYTES),
             started: false,
             seed: seed.to_owned(),
+            sequencer: BlockSequencer::default(),
             blocks: Vec::new(),
             tool_count: 0,
             buffered_input_bytes: 0,
@@ -86,10 +95,29 @@ impl MessagesDecoder {
         }
     }
 
-    /// Returns the total bytes of the tool inputs from start events that are still stored: their blocks are open, and
-    /// no input delta that is not empty has arrived for them.
-    pub(crate) const fn buffered_tool_input_bytes(&self) -> usize {
-        self.buffered_input_bytes
+    /// Returns the number of bytes that are stored of blocks: the events of blocks that wait, and the tool inputs from
+    /// start events of open blocks for which no input delta that is not empty has arrived.
+    pub(crate) const fn stored_block_bytes(&self) -> usize {
+        self.buffered_input_bytes + self.sequencer.stored_bytes()
+    }
+
+    /// Returns the data of the events to decode and to forward instead of an event, possibly none; `None` if the event
+    /// is unchanged. Afterwards one block is open at a time, and indices are consecutive.
+    ///
+    /// # Errors
+    /// Returns `Malformed` for an event about a block that is not open, and `ModelOutput` if too many bytes wait.
+    pub(crate) fn sequence_blocks(
+        &mut self,
+        data: &Bytes,
+        seen: &EventMembers<'_>,
+    ) -> Result<Option<Vec<Bytes>>, UpstreamError> {
+        self.sequencer.apply(data, seen)
+    }
+
+    /// Ends the open block at the end of a stream that has no end of the message. Returns the index of the block and the
+    /// data of its stop event; `None` if no block is open.
+    pub(crate) fn end_open_block(&mut self) -> Option<(usize, Bytes)> {
+        self.sequencer.end_stream()
     }
 
     /// Decodes one event.
@@ -107,12 +135,26 @@ impl MessagesDecoder {
             return Ok(());
         }
         let Some(parts) = split_message_start(&event.data, &seen).filter(|_| !self.started) else {
-            return self.decode_members(&event.data, &seen, events);
+            return self.decode_unordered(&event.data, &seen, events);
+        };
+        parts.iter().try_for_each(|data| self.decode_unordered(data, &EventMembers::parse(data), events))
+    }
+
+    /// Decodes the data of one event of the provider, given its members.
+    fn decode_unordered(
+        &mut self,
+        data: &Bytes,
+        seen: &EventMembers<'_>,
+        events: &mut Vec<AnswerEvent>,
+    ) -> Result<(), UpstreamError> {
+        let Some(parts) = self.sequence_blocks(data, seen)? else {
+            return self.decode_members(data, seen, events);
         };
         parts.iter().try_for_each(|data| self.decode_members(data, &EventMembers::parse(data), events))
     }
 
-    /// Decodes the data of one event, given its members.
+    /// Decodes the data of one event, given its members. The events of blocks must be in order (see
+    /// [`Self::sequence_blocks`]).
     ///
     /// # Errors
     /// Returns the errors of [`super::DialectDecoder::push`].
@@ -162,10 +204,10 @@ impl MessagesDecoder {
         events: &mut Vec<AnswerEvent>,
     ) -> Result<(), UpstreamError> {
         let block = seen.content_block.ok_or_else(malformed_error)?;
-        let index = valid_block_index(seen, self.blocks.len(), self.blocks.iter().any(|block| block.is_open));
-        let index =
-            index.filter(|_| self.blocks.len() <= super::MAX_TOOL_CALLS * 8).ok_or_else(malformed_error)?;
-        let mut open = DecodedBlock { index, is_open: true, ..DecodedBlock::default() };
+        if seen.index != Some(self.blocks.len()) || self.blocks.len() > MAX_BLOCKS {
+            return Err(malformed_error());
+        }
+        let mut open = DecodedBlock { is_open: true, ..DecodedBlock::default() };
         match &*block_type(block)? {
             "text" => {
                 open.kind = DecodedBlockKind::Text;
@@ -210,28 +252,20 @@ impl MessagesDecoder {
     ) -> Result<(), UpstreamError> {
         let block = find_open_block(&mut self.blocks, seen);
         let (block, delta) = block.zip(seen.delta).ok_or_else(malformed_error)?;
-        let (mut kind, mut content) = (None, None);
-        for (key, value) in json_cursor::members(delta) {
-            match &*key {
-                "type" => kind = json_cursor::parse_string(value),
-                "text" | "thinking" | "partial_json" | "signature" => content = Some(value),
-                _ => {}
-            }
+        let delta = DeltaMembers::parse(delta).ok_or_else(malformed_error)?;
+        let content = delta.content;
+        if delta.kind.is_string() && content.is_none() {
+            return Err(malformed_error());
         }
-        match (&*kind.ok_or_else(malformed_error)?, block.kind) {
-            ("text_delta" | "thinking_delta" | "input_json_delta" | "signature_delta", _)
-                if content.is_none() =>
-            {
-                return Err(malformed_error());
-            }
-            ("text_delta", DecodedBlockKind::Text) => push_text(event_text(data, content)?, events),
-            ("thinking_delta", DecodedBlockKind::Thinking) => {
+        match (delta.kind, block.kind) {
+            (DeltaKind::Text, DecodedBlockKind::Text) => push_text(event_text(data, content)?, events),
+            (DeltaKind::Thinking, DecodedBlockKind::Thinking) => {
                 let text = event_text(data, content)?;
                 if !text.is_empty() {
                     events.push(AnswerEvent::Reasoning { choice: 0, text, signature: None });
                 }
             }
-            ("signature_delta", DecodedBlockKind::Thinking) => {
+            (DeltaKind::Signature, DecodedBlockKind::Thinking) => {
                 let signature = Some(event_text(data, content)?).filter(|seal| !seal.is_empty());
                 if signature.is_some() {
                     events.push(AnswerEvent::Reasoning {
@@ -241,7 +275,7 @@ impl MessagesDecoder {
                     });
                 }
             }
-            ("input_json_delta", DecodedBlockKind::Tool(tool)) => {
+            (DeltaKind::InputJson, DecodedBlockKind::Tool(tool)) => {
                 let fragment = event_text(data, content)?;
                 if !fragment.is_empty() {
                     self.buffered_input_bytes -= block.initial_input.take().map_or(0, |input| input.len());
@@ -249,7 +283,7 @@ impl MessagesDecoder {
                 }
             }
             (
-                "text_delta" | "thinking_delta" | "input_json_delta",
+                DeltaKind::Text | DeltaKind::Thinking | DeltaKind::InputJson,
                 DecodedBlockKind::Text | DecodedBlockKind::Thinking | DecodedBlockKind::Tool(_),
             ) => {
                 return Err(malformed_error());
@@ -318,82 +352,17 @@ impl super::DialectDecoder for MessagesDecoder {
     }
 
     fn buffered_bytes(&self) -> usize {
-        self.body_converter.buffered_bytes() + self.sse.buffered_bytes() + self.buffered_input_bytes
+        self.body_converter.buffered_bytes() + self.sse.buffered_bytes() + self.stored_block_bytes()
     }
-}
-
-/// Returns the index in the start event of a block that follows `count` other blocks. Returns `None` if the index is
-/// absent or out of order. The index must be `count`; after the first block, any index is valid if no block is open.
-pub(crate) fn valid_block_index(seen: &EventMembers<'_>, count: usize, is_any_open: bool) -> Option<usize> {
-    seen.index.filter(|index| *index == count || (count > 0 && !is_any_open))
 }
 
 fn find_open_block<'b>(
     blocks: &'b mut [DecodedBlock],
     seen: &EventMembers<'_>,
 ) -> Option<&'b mut DecodedBlock> {
-    let index = seen.index?;
-    blocks.iter_mut().rfind(|block| block.is_open && block.index == index)
+    blocks.get_mut(seen.index?).filter(|block| block.is_open)
 }
 
 fn malformed_error() -> UpstreamError {
     UpstreamError::new(UpstreamErrorKind::Malformed)
-}
-
-/// Returns a string of an event as text that shares the memory of the event; an absent string is empty.
-fn event_text(data: &Bytes, value: Option<&[u8]>) -> Result<EscapedText, UpstreamError> {
-    let Some(value) = value.filter(|value| !json_cursor::is_null(value)) else {
-        return Ok(EscapedText::default());
-    };
-    let inside = json_cursor::string_body(value).ok_or_else(malformed_error)?;
-    let shared = shared_slice(data, inside).unwrap_or_else(|| Bytes::copy_from_slice(inside));
-    EscapedText::from_json(shared).ok_or_else(malformed_error)
-}
-
-/// Returns the type of a content block.
-fn block_type(block: &[u8]) -> Result<std::borrow::Cow<'_, str>, UpstreamError> {
-    json_cursor::member_value(block, "type").and_then(json_cursor::parse_string).ok_or_else(malformed_error)
-}
-
-fn push_text(text: EscapedText, events: &mut Vec<AnswerEvent>) {
-    if !text.is_empty() {
-        events.push(AnswerEvent::Text { choice: 0, text, logprobs: None });
-    }
-}
-
-/// Returns the event of a block of encrypted reasoning; `None` if it is empty.
-fn sealed_event(block: &[u8]) -> Option<AnswerEvent> {
-    let data = json_cursor::member_value(block, "data").and_then(json_cursor::string_body)?;
-    (!data.is_empty()).then_some(AnswerEvent::SealedReasoning { bytes: data.len() })
-}
-
-/// Returns the id and the name of tool call number `tool`, both not empty and of limited length. An id that is absent
-/// or empty is generated.
-///
-/// # Errors
-/// Returns `ModelOutput` if the model gave no name or one that is too long, `Malformed` for an id that is too long and
-/// for values that are no strings.
-fn tool_id_and_name(
-    data: &Bytes,
-    block: &[u8],
-    seed: &str,
-    tool: u32,
-) -> Result<(EscapedText, EscapedText), UpstreamError> {
-    let id = event_text(data, json_cursor::member_value(block, "id"))?;
-    let id = if id.is_empty() { EscapedText::new(&generate_call_id(seed, 0, tool)) } else { id };
-    let name = event_text(data, json_cursor::member_value(block, "name"))?;
-    if name.is_empty() || name.escaped().len() > super::MAX_TOOL_NAME_BYTES {
-        return Err(UpstreamError::invalid_model_output());
-    }
-    if id.escaped().len() > super::MAX_TOOL_NAME_BYTES {
-        return Err(malformed_error());
-    }
-    Ok((id, name))
-}
-
-/// Returns the input object of a tool call as escaped text.
-fn input_as_text(input: &[u8]) -> Result<EscapedText, UpstreamError> {
-    let mut escaped = Vec::with_capacity(input.len() + 16);
-    write_escaped_json(input, &mut escaped);
-    EscapedText::from_json(Bytes::from(escaped)).ok_or_else(malformed_error)
 }

@@ -24,6 +24,11 @@ impl SplitSurrogate {
         self.0.is_none()
     }
 
+    /// Returns the channel of the pending surrogate.
+    pub(super) fn channel(&self) -> Option<TextChannel> {
+        self.0.map(|(channel, _)| channel)
+    }
+
     /// Discards the pending surrogate of a channel whose text is complete.
     pub(super) fn discard(&mut self, channel: TextChannel) {
         self.0 = self.0.take().filter(|(waiting, _)| *waiting != channel);

@@ -1,10 +1,9 @@
 //! Filter for thinking blocks that the client did not request: recognizes them in the provider's stream, and renumbers
 //! the blocks after them.
 
-use super::repair;
+use crate::document_patches::with_block_index;
 use crate::json_cursor;
 use bytes::Bytes;
-use penstock_json_scan::json;
 use std::borrow::Cow;
 
 /// Returns true for a block of type `thinking` or `redacted_thinking`.
@@ -12,13 +11,6 @@ pub(super) fn is_thinking_block(block: &[u8]) -> bool {
     let kind =
         json_cursor::member_value(block, "type").and_then(json_cursor::parse_string).unwrap_or_default();
     matches!(&*kind, "thinking" | "redacted_thinking")
-}
-
-/// Returns true for a delta that contains text of a thinking block.
-pub(super) fn is_thinking_delta(delta: &[u8]) -> bool {
-    json_cursor::member_value(delta, "type")
-        .and_then(json_cursor::parse_string)
-        .is_some_and(|kind| kind == "thinking_delta")
 }
 
 /// Blocks that are hidden from the client: their indices in ascending order.
@@ -46,28 +38,9 @@ impl HiddenBlocks {
     pub(super) fn with_client_index<'d>(&self, data: &'d Bytes, index: Option<usize>) -> Cow<'d, [u8]> {
         match index {
             Some(index) if self.client_index(index) < index => {
-                Cow::Owned(repair::with_block_index(data, self.client_index(index)))
+                Cow::Owned(with_block_index(data, self.client_index(index)))
             }
             _ => Cow::Borrowed(data),
         }
     }
-}
-
-/// Types of the deltas of the messages API whose content is one string: `text`, `thinking`, `partial_json` or
-/// `signature`.
-const KNOWN_DELTAS: [&str; 4] = ["text_delta", "thinking_delta", "input_json_delta", "signature_delta"];
-
-/// Returns true if a delta has no text; false for deltas of types other than [`KNOWN_DELTAS`].
-pub(super) fn is_empty_delta(delta: &[u8]) -> bool {
-    let mut content = None;
-    for (key, value) in json_cursor::members(delta) {
-        match &*key {
-            "type" if !KNOWN_DELTAS.iter().any(|known| json::json_string_equals(value, known)) => {
-                return false;
-            }
-            "text" | "thinking" | "partial_json" | "signature" => content = Some(value),
-            _ => {}
-        }
-    }
-    content.is_none_or(|content| matches!(content, b"\"\"" | b"null"))
 }

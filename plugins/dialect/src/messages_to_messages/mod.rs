@@ -7,7 +7,6 @@
 
 mod content;
 mod conversation;
-mod document_patches;
 mod hidden_thinking;
 #[cfg(test)]
 mod odd_block_tests;

@@ -7,20 +7,18 @@
 //! content, so that the client and the shadow translator always have the same block open. After blocks that the shadow
 //! translator numbers in another way, no other provider can continue the answer.
 
-mod block_positions;
 mod client_blocks;
 mod translation;
 
-use super::hidden_thinking::{HiddenBlocks, is_empty_delta, is_thinking_block, is_thinking_delta};
+use super::hidden_thinking::{HiddenBlocks, is_thinking_block};
 use super::repair;
-use crate::decode::messages::{EventMembers, MessagesDecoder, split_message_start};
+use crate::decode::messages::{DeltaKind, DeltaMembers, EventMembers, MessagesDecoder, split_message_start};
 use crate::decode::{self, BodyFormat};
 use crate::event::AnswerEvent;
 use crate::json_cursor;
 use crate::response_constraints::ToolCallIds;
 use crate::stream_translator::StreamTranslator;
 use crate::write::messages::{self, MessagesStreamWriter, WriterOptions};
-use block_positions::BlockPositions;
 use bytes::Bytes;
 use client_blocks::ClientBlocks;
 use penstock_core::{
@@ -44,7 +42,6 @@ pub(super) struct StreamPassthrough {
     observer: StreamTranslator,
     sse_decoder: sse::SseDecoder,
     decoder: MessagesDecoder,
-    positions: BlockPositions,
     model: String,
     /// Stop sequences of the client.
     stop_sequences: Vec<String>,
@@ -82,7 +79,6 @@ impl StreamPassthrough {
             observer: StreamTranslator::new(ask, target, Box::new(MessagesStreamWriter::new(manner))),
             sse_decoder: sse::SseDecoder::new(crate::decode::MAX_EVENT_BYTES),
             decoder: MessagesDecoder::new(target.answer_id),
-            positions: BlockPositions::default(),
             model: target.answer_model.to_owned(),
             stop_sequences: ask.stop.clone(),
             id: target.answer_id.to_owned(),
@@ -132,23 +128,29 @@ impl StreamPassthrough {
             return self.process_event(&sse::SseEvent { data, ..sse::SseEvent::default() }, out);
         }
         let Some(parts) = split_message_start(&event.data, &seen) else {
-            return self.process_numbered(&event.data, &seen, out);
+            return self.process_unordered(&event.data, &seen, out);
         };
-        parts.iter().try_for_each(|data| self.process_numbered(data, &EventMembers::parse(data), out))
+        parts.iter().try_for_each(|data| self.process_unordered(data, &EventMembers::parse(data), out))
     }
 
-    fn process_numbered(
+    /// Processes an event of the provider, given its members.
+    fn process_unordered(
         &mut self,
         data: &Bytes,
         seen: &EventMembers<'_>,
         out: &mut OutputBuffer,
     ) -> Result<(), UpstreamError> {
-        if let Some(data) = self.positions.renumber(data, seen) {
-            return self.process_members(&data, &EventMembers::parse(&data), out);
-        }
-        self.process_members(data, seen, out)
+        let parts = match self.decoder.sequence_blocks(data, seen) {
+            Ok(Some(parts)) => parts,
+            Ok(None) => return self.process_members(data, seen, out),
+            Err(error) => {
+                return self.observer.push_events_from(|_| Err(error), &mut OutputBuffer::default());
+            }
+        };
+        parts.iter().try_for_each(|data| self.process_members(data, &EventMembers::parse(data), out))
     }
 
+    /// Processes an event whose blocks are in order.
     fn process_members(
         &mut self,
         data: &Bytes,
@@ -208,27 +210,7 @@ impl StreamPassthrough {
             "content_block_start" => self.forward_block_start(data, seen, out),
             "content_block_delta" | "content_block_stop" if self.hidden_blocks.contains(seen.index) => {}
             "content_block_stop" => self.forward_block_stop(data, seen.index.unwrap_or_default(), out),
-            // The shadow translator opens no block for an empty delta, so it is not forwarded.
-            "content_block_delta" if is_empty_delta(seen.delta.unwrap_or_default()) => {}
-            "content_block_delta" => {
-                self.record_delta(seen);
-                let is_signature = seen.delta.is_some_and(is_signature_delta);
-                if is_signature {
-                    // The signature is held until the next content, because the shadow translator writes it only then.
-                    self.flush_held(out);
-                }
-                let omitted =
-                    self.thinking == ThinkingDisplay::Omitted && seen.delta.is_some_and(is_thinking_delta);
-                if !omitted {
-                    self.held_events.push(sse::encode_named_event(
-                        kind,
-                        &self.hidden_blocks.with_client_index(data, seen.index),
-                    ));
-                }
-                if !is_signature {
-                    self.flush_held(out);
-                }
-            }
+            "content_block_delta" => self.forward_block_delta(data, seen, out),
             "ping" if self.observer.progress() > StreamProgress::Pending => {
                 out.push(sse::encode_named_event(kind, data))
             }
@@ -281,14 +263,27 @@ impl StreamPassthrough {
         }
     }
 
-    /// Records that a delta replaces the input of its block's start event, or that it has the signature of its
-    /// thinking block.
-    fn record_delta(&mut self, seen: &EventMembers<'_>) {
-        if !self.early_inputs.is_empty() {
-            self.early_inputs.retain(|(index, _)| Some(*index) != seen.index);
-        }
-        if self.unsigned_block.is_some() && seen.delta.is_some_and(is_signature_delta) {
+    fn forward_block_delta(&mut self, data: &Bytes, seen: &EventMembers<'_>, out: &mut OutputBuffer) {
+        // The shadow translator opens no block for an empty delta, so it is not forwarded.
+        let delta = seen.delta.and_then(DeltaMembers::parse).filter(|delta| !delta.is_empty());
+        let Some(delta) = delta else { return };
+        // The delta replaces the input of its block's start event.
+        self.early_inputs.retain(|(index, _)| Some(*index) != seen.index);
+        let is_signature = delta.kind == DeltaKind::Signature;
+        if is_signature {
             self.unsigned_block = None;
+            // The signature is held until the next content, because the shadow translator writes it only then.
+            self.flush_held(out);
+        }
+        let omitted = self.thinking == ThinkingDisplay::Omitted && delta.kind == DeltaKind::Thinking;
+        if !omitted {
+            self.held_events.push(sse::encode_named_event(
+                "content_block_delta",
+                &self.hidden_blocks.with_client_index(data, seen.index),
+            ));
+        }
+        if !is_signature {
+            self.flush_held(out);
         }
     }
 
@@ -308,7 +303,6 @@ impl StreamPassthrough {
             "content_block_stop",
             &self.hidden_blocks.with_client_index(data, Some(index)),
         ));
-        self.client_blocks.record_stop();
     }
 
     /// Sends the held events, after the shadow translator has written the same content.
@@ -351,12 +345,6 @@ impl StreamPassthrough {
         end.extend_from_slice(b"}\n\nevent: message_stop\ndata: {\"type\":\"message_stop\"}\n\n");
         out.push(Bytes::from(end));
     }
-}
-
-/// Returns true for a delta with the signature of a thinking block.
-fn is_signature_delta(delta: &[u8]) -> bool {
-    json_cursor::member_value(delta, "type")
-        .is_some_and(|kind| json::json_string_equals(kind, "signature_delta"))
 }
 
 /// Returns true if a usage object has all counts that clients read from the `message_delta` event.

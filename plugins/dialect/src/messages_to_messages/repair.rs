@@ -1,12 +1,12 @@
 //! Repair of members on which client libraries fail, in the answer of a messages provider. All other bytes stay
 //! unchanged.
 
-use super::document_patches::DocumentPatches;
 use super::hidden_thinking::is_thinking_block;
 use crate::answer::{AnswerChoice, DecodedAnswer};
 use crate::body_builder::{shared_slice, write_escaped_json};
 use crate::decode::messages::EventMembers;
 use crate::decode::parse_finish_word;
+use crate::document_patches::DocumentPatches;
 use crate::event::EscapedText;
 use crate::json_cursor;
 use crate::messages_to_chat::ids::{FNV_OFFSET_BASIS, fnv1a_update};
@@ -315,15 +315,6 @@ fn text_member(opened: &[u8]) -> Option<&'static str> {
 /// Returns the value if it is a string that is not empty.
 fn nonempty_string(value: &[u8]) -> Option<&[u8]> {
     json_cursor::string_body(value).is_some_and(|reported| !reported.is_empty()).then_some(value)
-}
-
-/// Returns the data of a block event with its `index` replaced by this one.
-pub(super) fn with_block_index(data: &Bytes, index: usize) -> Vec<u8> {
-    let mut patches = DocumentPatches::new(data);
-    for (_, value) in json_cursor::members(data).filter(|(key, _)| key == "index") {
-        patches.replace(value, index.to_string().into_bytes());
-    }
-    patches.finish().concat()
 }
 
 /// Builds a delta with the tool input that a start event contained.

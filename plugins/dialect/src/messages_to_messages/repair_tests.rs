@@ -1,9 +1,9 @@
 //! Repair tests: removal of members leaves valid JSON at every position; text of a start event is sent once.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
-use super::document_patches::DocumentPatches;
 use super::repair::{repair_block, repair_block_start};
 use crate::decode::messages::EventMembers;
+use crate::document_patches::DocumentPatches;
 use crate::response_constraints::ToolCallIds;
 use bytes::Bytes;
 use penstock_core::ThinkingDisplay;

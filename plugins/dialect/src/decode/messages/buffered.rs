@@ -1,10 +1,10 @@
 //! Decoder of a buffered message. It returns the same events as for a stream.
 
-use super::usage_counter::UsageCounter;
-use super::{
-    block_type, event_text, finish_event, input_as_text, malformed_error, push_text, sealed_event,
-    tool_id_and_name,
+use super::block_content::{
+    block_type, event_text, input_as_text, push_text, sealed_event, tool_id_and_name,
 };
+use super::usage_counter::UsageCounter;
+use super::{finish_event, malformed_error};
 use crate::classify;
 use crate::decode::MAX_TOOL_CALLS;
 use crate::event::AnswerEvent;

@@ -1,6 +1,7 @@
 //! Parser of the reason for the end of a message.
 
-use super::{event_text, malformed_error};
+use super::block_content::event_text;
+use super::malformed_error;
 use crate::decode::parse_finish_word;
 use crate::event::AnswerEvent;
 use crate::json_cursor;

@@ -126,7 +126,6 @@ fn invalid_syntax_is_malformed_and_an_error_event_is_in_band() {
             &[start, r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"x"}}"#],
             UpstreamErrorKind::Malformed,
         ),
-        (&[start, open, open], UpstreamErrorKind::Malformed),
         (
             &[
                 start,

@@ -7,23 +7,13 @@ pub(super) struct ClientBlocks {
     sent: usize,
     /// Number of start events among the held events.
     held: usize,
-    /// Number of blocks whose stop event has not arrived yet.
-    open: usize,
     differs: bool,
 }
 
 impl ClientBlocks {
     /// Records the start event of a block, which is held.
     pub(super) fn record_start(&mut self) {
-        // The shadow translator has one block open at a time.
-        self.differs |= self.open > 0;
         self.held += 1;
-        self.open += 1;
-    }
-
-    /// Records the stop event of a block.
-    pub(super) fn record_stop(&mut self) {
-        self.open = self.open.saturating_sub(1);
     }
 
     /// Records that the held events were sent to the client. `written` is the number of blocks that the shadow

@@ -2,6 +2,7 @@
 
 use super::StreamPassthrough;
 use crate::decode::BodyFormat;
+use crate::decode::messages::MessagesDecoder;
 use crate::write::{append_members, messages};
 use bytes::Bytes;
 use penstock_core::{
@@ -44,7 +45,13 @@ impl StreamTranslation for StreamPassthrough {
                 _ => fault,
             })?;
         }
-        self.observer.end(&mut OutputBuffer::default())
+        self.observer.end(&mut OutputBuffer::default())?;
+        if let Some((index, stop)) = self.decoder.end_open_block()
+            && !self.hidden_blocks.contains(Some(index))
+        {
+            self.forward_block_stop(&stop, index, out);
+        }
+        Ok(())
     }
 
     fn progress(&self) -> StreamProgress {
@@ -94,7 +101,7 @@ impl StreamTranslation for StreamPassthrough {
         held + early
             + ends
             + self.sse_decoder.buffered_bytes()
-            + self.decoder.buffered_tool_input_bytes()
+            + self.decoder.stored_block_bytes()
             + self.observer.buffered_bytes()
     }
 
@@ -131,6 +138,8 @@ impl StreamTranslation for StreamPassthrough {
             self.is_rescued = true;
             // Held events open, sign or close blocks, which the shadow translator will do itself.
             (self.held_message_start, self.held_events) = (None, OutputBuffer::default());
+            // The events of blocks that wait are not needed any more.
+            self.decoder = MessagesDecoder::new(&self.id);
         }
         taken
     }

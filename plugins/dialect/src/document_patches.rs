@@ -7,19 +7,19 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 /// Edits of a JSON document, which are applied together at the end.
-pub(super) struct DocumentPatches<'a> {
+pub(crate) struct DocumentPatches<'a> {
     document: &'a Bytes,
     edits: Vec<(Range<usize>, Cow<'static, [u8]>)>,
 }
 
 impl<'a> DocumentPatches<'a> {
     /// Starts without edits; all slices given to the other methods must lie within `document`.
-    pub(super) const fn new(document: &'a Bytes) -> Self {
+    pub(crate) const fn new(document: &'a Bytes) -> Self {
         Self { document, edits: Vec::new() }
     }
 
     /// Returns true if nothing was edited.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.edits.is_empty()
     }
 
@@ -29,14 +29,14 @@ impl<'a> DocumentPatches<'a> {
     }
 
     /// Replaces `part`, a slice of the document, by other bytes.
-    pub(super) fn replace(&mut self, part: &[u8], with: impl Into<Cow<'static, [u8]>>) {
+    pub(crate) fn replace(&mut self, part: &[u8], with: impl Into<Cow<'static, [u8]>>) {
         let start = self.offset_of(part);
         self.edits.push((start..start + part.len(), with.into()));
     }
 
     /// Sets the member `name` of `object` to `value`. `reported` is its present value, if any; without one, the object
     /// must have other members.
-    pub(super) fn set_member(&mut self, object: &[u8], name: &str, reported: Option<&[u8]>, value: Vec<u8>) {
+    pub(crate) fn set_member(&mut self, object: &[u8], name: &str, reported: Option<&[u8]>, value: Vec<u8>) {
         if let Some(reported) = reported {
             return self.replace(reported, value);
         }
@@ -64,7 +64,7 @@ impl<'a> DocumentPatches<'a> {
     }
 
     /// Removes the members of `object` for whose name and value `gone` returns true.
-    pub(super) fn remove_members(&mut self, object: &[u8], gone: impl Fn(&[u8], &[u8]) -> bool) {
+    pub(crate) fn remove_members(&mut self, object: &[u8], gone: impl Fn(&[u8], &[u8]) -> bool) {
         let at = self.offset_of(object);
         self.remove_items(json::members(object).map(|member| {
             let key = object.get(member.key.clone()).and_then(json_cursor::string_body).unwrap_or_default();
@@ -74,7 +74,7 @@ impl<'a> DocumentPatches<'a> {
     }
 
     /// Removes the elements of `array` for which `gone` returns true.
-    pub(super) fn remove_elements(&mut self, array: &[u8], gone: impl Fn(&[u8]) -> bool) {
+    pub(crate) fn remove_elements(&mut self, array: &[u8], gone: impl Fn(&[u8]) -> bool) {
         let at = self.offset_of(array);
         self.remove_items(json::elements(array).map(|element| {
             let gone = gone(array.get(element.clone()).unwrap_or_default());
@@ -83,7 +83,7 @@ impl<'a> DocumentPatches<'a> {
     }
 
     /// Returns the edited document as a list of slices. An edit that overlaps an earlier one is dropped.
-    pub(super) fn finish(mut self) -> Vec<Bytes> {
+    pub(crate) fn finish(mut self) -> Vec<Bytes> {
         self.edits.sort_by_key(|(range, _)| range.start);
         let mut slices = Vec::with_capacity(1 + 2 * self.edits.len());
         let mut at = 0;
@@ -98,4 +98,13 @@ impl<'a> DocumentPatches<'a> {
         slices.retain(|slice| !slice.is_empty());
         slices
     }
+}
+
+/// Returns the data of a block event with its `index` replaced by this one.
+pub(crate) fn with_block_index(data: &Bytes, index: usize) -> Vec<u8> {
+    let mut patches = DocumentPatches::new(data);
+    for (_, value) in json_cursor::members(data).filter(|(key, _)| key == "index") {
+        patches.replace(value, index.to_string().into_bytes());
+    }
+    patches.finish().concat()
 }
