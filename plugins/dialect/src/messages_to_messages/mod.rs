@@ -9,6 +9,8 @@ mod content;
 mod conversation;
 mod hidden_thinking;
 #[cfg(test)]
+mod missing_member_tests;
+#[cfg(test)]
 mod odd_block_tests;
 mod passthrough;
 mod repair;

@@ -27,6 +27,9 @@ const STOP_REASONS: [&str; 7] = [
     "model_context_window_exceeded",
 ];
 
+/// JSON of an empty string.
+const EMPTY_STRING: &[u8] = br#""""#;
+
 fn json_string(text: &str) -> Vec<u8> {
     [b"\"", EscapedText::new(text).escaped(), b"\""].concat()
 }
@@ -85,6 +88,7 @@ fn repair_blocks(patches: &mut DocumentPatches<'_>, content: &[u8], thinking: Th
         if thinking == ThinkingDisplay::Omitted {
             clear_thinking(patches, part);
         }
+        repair_input(patches, part);
         ensure_unique_id(patches, part, &mut ids, seed);
     }
 }
@@ -113,7 +117,7 @@ fn ensure_unique_id(patches: &mut DocumentPatches<'_>, block: &[u8], ids: &mut T
 fn clear_thinking(patches: &mut DocumentPatches<'_>, block: &[u8]) {
     if is_thinking_block(block) {
         for (_, words) in json_cursor::members(block).filter(|(key, _)| key == "thinking") {
-            patches.replace(words, &br#""""#[..]);
+            patches.replace(words, EMPTY_STRING);
         }
     }
 }
@@ -127,17 +131,21 @@ pub(super) fn repair_message_start(
 ) -> Option<Vec<u8>> {
     let message = shared_slice(data, message)?;
     let mut patches = DocumentPatches::new(&message);
-    let (mut usage, mut named) = (None, false);
+    let (mut content, mut usage, mut named) = (None, None, false);
     for (key, value) in json_cursor::members(&message) {
         match &*key {
             "model" => {
                 named = true;
                 patches.replace(value, json_string(model));
             }
+            "content" => content = Some(value),
             "role" => repair_role(&mut patches, value),
             "usage" => usage = Some(value),
             _ => {}
         }
+    }
+    if !content.is_some_and(json_cursor::is_array) {
+        patches.set_member(&message, "content", content, b"[]".to_vec());
     }
     repair_usage(&mut patches, &message, usage, known);
     named.then(|| patches.finish().concat())
@@ -186,8 +194,8 @@ fn repair_usage(
     }
 }
 
-/// Repairs a block: removes `caller`, `citations` and `toolset_name` if they are null, and adds a missing signature to
-/// a thinking block. `seal` returns the signature for a text.
+/// Repairs a block: removes `caller`, `citations` and `toolset_name` if they are null, and adds a missing text and, to a
+/// thinking block, a missing signature. `seal` returns the signature for a text.
 pub(super) fn repair_block(patches: &mut DocumentPatches<'_>, block: &[u8], seal: impl Fn(&[u8]) -> String) {
     let (mut thinks, mut thought, mut signature, mut hollow) = (false, &b""[..], None, false);
     for (key, value) in json_cursor::members(block) {
@@ -199,6 +207,7 @@ pub(super) fn repair_block(patches: &mut DocumentPatches<'_>, block: &[u8], seal
             _ => {}
         }
     }
+    repair_text_member(patches, block);
     if hollow {
         patches.remove_members(block, |key, value| {
             matches!(key, b"caller" | b"citations" | b"toolset_name") && json_cursor::is_null(value)
@@ -206,6 +215,31 @@ pub(super) fn repair_block(patches: &mut DocumentPatches<'_>, block: &[u8], seal
     }
     if thinks && signature.and_then(json_cursor::string_body).is_none() {
         patches.set_member(block, "signature", signature, json_string(&seal(thought)));
+    }
+}
+
+/// Sets the text of a block to an empty string if it is null or absent.
+fn repair_text_member(patches: &mut DocumentPatches<'_>, block: &[u8]) {
+    const TEXT_MEMBERS: [(&str, &str); 3] =
+        [("text", "text"), ("thinking", "thinking"), ("redacted_thinking", "data")];
+    let Some((_, name)) = TEXT_MEMBERS.iter().find(|(kind, _)| has_type(block, kind)) else { return };
+    let mut is_absent = true;
+    for (_, value) in json_cursor::members(block).filter(|(key, _)| key == name) {
+        is_absent = false;
+        if json_cursor::is_null(value) {
+            patches.replace(value, EMPTY_STRING);
+        }
+    }
+    if is_absent {
+        patches.set_member(block, name, None, EMPTY_STRING.to_vec());
+    }
+}
+
+/// Sets the input of a tool call to an empty object if it is null or absent.
+fn repair_input(patches: &mut DocumentPatches<'_>, block: &[u8]) {
+    let input = json_cursor::members(block).filter(|(key, _)| key == "input").last().map(|(_, input)| input);
+    if has_type(block, "tool_use") && input.is_none_or(json_cursor::is_null) {
+        patches.set_member(block, "input", input, b"{}".to_vec());
     }
 }
 
@@ -273,7 +307,7 @@ pub(super) fn repair_block_start(
             .filter(|(key, _)| key == name)
             .filter_map(|(_, reported)| nonempty_string(reported))
         {
-            patches.replace(reported, &br#""""#[..]);
+            patches.replace(reported, EMPTY_STRING);
         }
         let shown = name == "text" || thinking == ThinkingDisplay::Shown;
         let reported = early_text(opened).filter(|_| shown).and_then(json_cursor::string_body);

@@ -27,6 +27,9 @@ fn null_members_are_removed_and_the_rest_is_unchanged() {
         let done: Value = serde_json::from_slice(&patches.finish().concat()).unwrap();
         let mut expected: Value = serde_json::from_slice(&object).unwrap();
         expected.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+        if expected["type"] == "text" && expected["text"].is_null() {
+            expected["text"] = "".into();
+        }
         assert_eq!(done, expected);
     }
 }

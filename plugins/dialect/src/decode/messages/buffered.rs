@@ -71,8 +71,7 @@ fn push_block(
 ) -> Result<(), UpstreamError> {
     match &*block_type(block)? {
         "text" => {
-            let text = json_cursor::member_value(block, "text").ok_or_else(malformed_error)?;
-            push_text(event_text(body, Some(text))?, events);
+            push_text(event_text(body, json_cursor::member_value(block, "text"))?, events);
         }
         "thinking" => {
             let text = event_text(body, json_cursor::member_value(block, "thinking"))?;
@@ -88,9 +87,10 @@ fn push_block(
                 return Err(UpstreamError::invalid_model_output());
             }
             events.push(AnswerEvent::ToolCallStart { choice: 0, tool: *tool, id, name });
-            let input = json_cursor::member_value(block, "input")
-                .filter(|input| json_cursor::is_object(input))
-                .ok_or_else(malformed_error)?;
+            let input = json_cursor::member_value(block, "input").unwrap_or(b"{}");
+            if !json_cursor::is_object(input) {
+                return Err(malformed_error());
+            }
             events.push(AnswerEvent::ToolCallArguments {
                 choice: 0,
                 tool: *tool,
