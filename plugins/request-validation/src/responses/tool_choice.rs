@@ -51,15 +51,37 @@ pub(super) fn read_tool_choice<'d>(
     let mode = read::read_keyword(mode, &mode_path, modes)?;
     let path = path.member("tools");
     let list = read::require_array(read::require_member(allowed, &path, "an array of tools")?, &path)?;
-    let functions: Vec<Cow<'d, str>> = list
-        .items()
-        .enumerate()
-        .map(|(index, tool)| read_named_tool(tool, &path.item(index), tools))
-        .collect::<Result<_, _>>()?;
+    let mut functions = Vec::new();
+    for (index, tool) in list.items().enumerate() {
+        let at = path.item(index);
+        match read_namespace(tool, &at, tools)? {
+            Some(namespace) => functions.extend(namespace),
+            None => functions.push(read_named_tool(tool, &at, tools)?),
+        }
+    }
     if functions.is_empty() {
         return Err(path.invalid_error("expected at least one tool"));
     }
     Ok(ToolChoice::Allowed { mode, functions })
+}
+
+/// Reads `{"type": "namespace", "name": …}` in `allowed_tools`; returns the names of the functions of its tools, or
+/// `None` for a value of another type.
+fn read_namespace<'d>(
+    value: JsonValue<'d>,
+    at: &FieldPath<'_>,
+    tools: &DeclaredTools<'d>,
+) -> Result<Option<Vec<Cow<'d, str>>>, ApiError> {
+    let [kind, name] = read::read_named_members(value, at, ["type", "name"])?;
+    if !kind.is_some_and(|kind| kind.equals_text("namespace")) {
+        return Ok(None);
+    }
+    let path = at.member("name");
+    let functions = tools.functions_of_namespace(read::require_text_member(name, &path)?);
+    if functions.is_empty() {
+        return Err(path.invalid_error("expected the name of a declared namespace with tools"));
+    }
+    Ok(Some(functions))
 }
 
 /// Validates `{type, name}`; returns the name of the function.

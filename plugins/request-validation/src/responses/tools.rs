@@ -122,6 +122,13 @@ impl<'d> DeclaredTools<'d> {
         self.list.get(*self.positions.get(&*self.function_name(namespace, name))?)
     }
 
+    /// Returns the names of the functions that represent the tools of a namespace; none for an unknown namespace.
+    pub(super) fn functions_of_namespace(&self, name: JsonValue<'d>) -> Vec<Cow<'d, str>> {
+        let is_member =
+            |tool: &&DeclaredTool<'d>| tool.namespace.is_some_and(|own| own.text() == name.text());
+        self.list.iter().filter(is_member).map(DeclaredTool::function_name).collect()
+    }
+
     /// Returns the name of the function that represents a tool in the request to the provider.
     pub(super) fn function_name(
         &self,

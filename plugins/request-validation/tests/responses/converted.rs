@@ -171,6 +171,28 @@ fn a_tool_choice_has_the_form_of_chat() {
 }
 
 #[test]
+fn a_namespace_in_allowed_tools_allows_all_its_tools() {
+    let tools = json!([
+        {"type": "function", "name": "f"},
+        {"type": "namespace", "name": "ns", "tools": [{"type": "function", "name": "f"}, {"type": "custom", "name": "c"}]},
+        {"type": "namespace", "name": "empty", "tools": []},
+    ]);
+    let body = |name: &str| {
+        let allowed =
+            json!({"type": "allowed_tools", "mode": "auto", "tools": [{"type": "namespace", "name": name}]});
+        with(&format!(r#""input":"Hi","tools":{tools},"tool_choice":{allowed}"#))
+    };
+    let edited = crate::support::edited(&accepted(&body("ns")));
+    let tools = edited["tools"].as_array().unwrap();
+    let names: Vec<&str> = tools.iter().map(|tool| tool["function"]["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["ns__f", "ns__c"]);
+    for unknown in ["empty", "f", "other"] {
+        let refusal = crate::support::ask_responses(&body(unknown)).unwrap_err();
+        assert_eq!(refusal.param.as_deref(), Some("tool_choice.tools[0].name"), "{unknown}");
+    }
+}
+
+#[test]
 fn formats_and_reasoning_have_the_form_of_chat() {
     let format = json!({"type": "json_schema", "name": "n", "schema": {"type": "object"}, "strict": true,
         "description": "d"});
