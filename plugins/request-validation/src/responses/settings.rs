@@ -244,11 +244,12 @@ impl ResponseSettings<'_> {
         if let Some(cap) = self.max_output_tokens {
             out.write_member("max_completion_tokens", cap);
         }
-        if self.wants_logprobs || self.top_logprobs.is_some() {
-            out.write_member("logprobs", "true");
-        }
+        // An error names the first member that a provider does not support, so the one that the client sent comes first.
         if let Some(count) = self.top_logprobs {
             out.write_member("top_logprobs", count);
+        }
+        if self.wants_logprobs || self.top_logprobs.is_some() {
+            out.write_member("logprobs", "true");
         }
     }
 }
