@@ -330,7 +330,8 @@ fn refusal_message(whose: LimitOwner, denied: &LimitExceeded, when: &str) -> (Er
         (LimitKind::Budget(period), RetryAfter::Never) => (
             ErrorCode::BudgetExceeded,
             format!(
-                "This request may cost more than the budget of {} credits per {} of {of}; lower its max_tokens.",
+                "This request may cost more than the budget of {} credits per {} of {of}; \
+                 lower the maximum number of its output tokens.",
                 credits(),
                 period.name()
             ),
