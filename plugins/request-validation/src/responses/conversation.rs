@@ -85,6 +85,19 @@ impl<'d, 'o> ConversationWriter<'d, 'o> {
         self.item = item;
     }
 
+    /// Returns true if no message was written or is being collected.
+    pub(super) fn is_empty(&self) -> bool {
+        self.is_empty && self.assistant.content_origin.is_none() && self.assistant.call_origins.is_empty()
+    }
+
+    /// Writes a message of the role `user` without text.
+    pub(super) fn write_empty_message(&mut self) {
+        self.flush();
+        self.origins.push(ChatMessageOrigin { content: self.item, is_output: false, calls: Vec::new() });
+        self.start_message("user");
+        self.out.write_raw_json(r#","content":""}"#);
+    }
+
     /// Adds reasoning text to the assistant message that is being collected.
     pub(super) fn push_reasoning(&mut self, text: Cow<'d, str>) {
         if !text.is_empty() {

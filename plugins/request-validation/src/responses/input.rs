@@ -14,14 +14,17 @@ use std::borrow::Cow;
 const ROLES: &[&str] = &["user", "assistant", "system", "developer"];
 const PHASES: &[&str] = &["commentary", "final_answer"];
 const EXPECTED: &str = "a string or an array of input items";
+const REQUIRED: &str = "expected one of `input` and `previous_response_id`";
 const STORED: &str =
     "this API key stores no responses; send the item itself (clients do so with `store: false`)";
 
 /// Writes the conversation as `messages`, in this order: instructions, items of the previous response, `input`.
+/// `needs_input` is true if the request has nothing that makes up for an absent or empty `input`.
 pub(super) fn write_messages<'d>(
     top: &RootObject<'d>,
     previous: &JsonTape<'d>,
     tools: &DeclaredTools<'d>,
+    needs_input: bool,
     out: &mut ChatBodyWriter,
 ) -> Result<WrittenMessageOrigins, ApiError> {
     let mut messages = ConversationWriter::new(out);
@@ -36,24 +39,52 @@ pub(super) fn write_messages<'d>(
     for (index, item) in previous.root().iter().flat_map(JsonValue::items).enumerate() {
         write_item(item, &path.item(index), tools, &mut messages)?;
     }
+    write_input(top, tools, needs_input, &mut messages)?;
+    if !needs_input && previous.root().is_none() && messages.is_empty() {
+        // Only tools are counted; a chat request has at least one message.
+        messages.write_empty_message();
+    }
+    Ok(messages.finish())
+}
+
+/// Writes `input`. If it is not needed, an absent or empty one adds nothing.
+fn write_input<'d>(
+    top: &RootObject<'d>,
+    tools: &DeclaredTools<'d>,
+    needs_input: bool,
+    messages: &mut ConversationWriter<'d, '_>,
+) -> Result<(), ApiError> {
     let path = top.member_path("input");
-    let input = read::require_member(top.get("input"), &path, EXPECTED)?;
+    let input = match top.get("input") {
+        None if needs_input => return Err(path.invalid_error(REQUIRED)),
+        Some(input) if needs_input || !is_empty(input) => input,
+        _ => return Ok(()),
+    };
     if input.is_string() {
         messages.set_message_origin(ResponsesRequestPart::Text);
         messages.write_message("user", &[ContentPart::Text(input)]);
-        return Ok(messages.finish());
+        return Ok(());
     }
     if !input.is_array() {
         return Err(path.unexpected_type_error(EXPECTED, input.kind()));
     }
     if input.has_no_entries() {
-        return Err(path.invalid_error("expected at least one item"));
+        return Err(path.invalid_error("expected at least one item, or `previous_response_id`"));
     }
     for (index, item) in input.items().enumerate() {
         messages.set_message_origin(ResponsesRequestPart::Item(u32::try_from(index).unwrap_or(u32::MAX)));
-        write_item(item, &path.item(index), tools, &mut messages)?;
+        write_item(item, &path.item(index), tools, messages)?;
     }
-    Ok(messages.finish())
+    Ok(())
+}
+
+/// Returns true for an empty string and an empty list.
+pub(super) fn is_empty(input: JsonValue<'_>) -> bool {
+    if input.is_string() {
+        input.string_bytes().is_empty()
+    } else {
+        input.is_array() && input.has_no_entries()
+    }
 }
 
 /// Names of the members that are read from an item: the type, and the members of [`InputItem`].

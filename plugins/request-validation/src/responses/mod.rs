@@ -123,7 +123,8 @@ fn convert(
     out.write_string_member("model", &model);
     let previous =
         storage::PreviousConversation::parse(&previous, limits, &top.member_path("previous_response_id"))?;
-    let conversation = input::write_messages(&top, &previous.as_tape(), &tools, &mut out)?;
+    let needs_input = needs_input(&top, purpose, &tools);
+    let conversation = input::write_messages(&top, &previous.as_tape(), &tools, needs_input, &mut out)?;
     tools.write(&mut out);
     choice.write(&mut out);
     settings.write(&mut out);
@@ -146,6 +147,19 @@ fn convert(
         session: session_members(&top),
     };
     Ok(ConvertedRequest { body: out.finish(), details })
+}
+
+/// Returns true if a request needs an `input` that is not empty: it continues no response. A count of tokens may also have
+/// only instructions or tools.
+fn needs_input(
+    top: &RootObject<'_>,
+    purpose: ResponsesPurpose<'_>,
+    tools: &tools::DeclaredTools<'_>,
+) -> bool {
+    let has_instructions = || top.get("instructions").is_some_and(|text| !input::is_empty(text));
+    let is_counted =
+        matches!(purpose, ResponsesPurpose::Count(_)) && (has_instructions() || !tools.is_empty());
+    top.get("previous_response_id").is_none() && !is_counted
 }
 
 /// Copies the members that may identify a session. `previous_response_id` is not one of them, because it differs from

@@ -1,5 +1,6 @@
 //! Members that concern stored responses: `store`, `background` and `previous_response_id`.
 
+use super::input::is_empty;
 use crate::body::{RootObject, describe_scan_error, is_opaque_member};
 use crate::field_path::FieldPath;
 use crate::limits::RequestLimits;
@@ -89,8 +90,10 @@ pub(super) fn input_to_store(
     if !is_stored || storage.store_permission != ResponseStorePermission::Allowed {
         return Ok(None);
     }
-    let input = top.get("input").map(|value| body.slice(value.range()));
-    Ok(input.map(|input| StoredInput { previous_items: previous_items.clone(), input }))
+    // An empty input adds no item to the conversation of the previous response.
+    let input = top.get("input").filter(|input| previous_items.is_empty() || !is_empty(*input));
+    let input = input.map_or(Bytes::from_static(b"[]"), |value| body.slice(value.range()));
+    Ok(Some(StoredInput { previous_items: previous_items.clone(), input }))
 }
 
 /// Items of the previous conversation as a JSON array, with the parsed nodes of the array.

@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 #[rustfmt::skip]
 fn bad_members_are_refused_by_name() {
     for (members, field, says) in [
-        (r#""model":"m""#, "input", "expected a string or an array of input items, but it is missing."),
-        (r#""input":null"#, "input", "expected a string or an array of input items, but it is missing."),
+        (r#""model":"m""#, "input", "expected one of `input` and `previous_response_id`."),
+        (r#""input":null"#, "input", "expected one of `input` and `previous_response_id`."),
         (r#""input":5"#, "input", "expected a string or an array of input items, got a number."),
-        (r#""input":[]"#, "input", "expected at least one item."),
+        (r#""input":[]"#, "input", "expected at least one item, or `previous_response_id`."),
         (r#""input":"x","instructions":["x"]"#, "instructions", "expected a string, got an array."),
         (r#""input":"x","max_output_tokens":0"#, "max_output_tokens", "expected an integer of at least 1, got a number out of range."),
         (r#""input":"x","temperature":3"#, "temperature", "expected a number from 0 to 2, got a number out of range."),

@@ -1,16 +1,92 @@
 //! Tests of requests that continue a stored conversation.
 
-use crate::with;
+use crate::{member, with};
 use bytes::Bytes;
-use penstock_core::{ApiError, ErrorCode, InferenceRequest, PreviousResponse, StoredResponseAccess};
+use penstock_core::{
+    ApiError, ErrorCode, InferenceRequest, PreviousResponse, ResponseStorePermission, StoredResponseAccess,
+};
 use penstock_request_validation::{RequestLimits, ResponsesPurpose, validate_responses_request_with_storage};
+
+use serde_json::{Value, json};
+
+const GENERATE: ResponsesPurpose<'_> = ResponsesPurpose::Generate;
+const COUNT: ResponsesPurpose<'_> = ResponsesPurpose::Count(None);
+const CONTINUED: &str = r#""previous_response_id":"resp_1""#;
+
+/// Validates a request with these members that continues a conversation with these items.
+fn ask(
+    members: &str,
+    purpose: ResponsesPurpose<'_>,
+    items: &str,
+    limits: &RequestLimits,
+) -> Result<InferenceRequest, ApiError> {
+    let previous = PreviousResponse::Items(Bytes::from(items.to_owned()));
+    let storage = StoredResponseAccess { previous, store_permission: ResponseStorePermission::Allowed };
+    validate_responses_request_with_storage(Bytes::from(with(members)), limits, purpose, &storage)
+}
 
 /// Validates a short request that continues a conversation with these items.
 fn continued(items: &str, limits: &RequestLimits) -> Result<InferenceRequest, ApiError> {
-    let body = Bytes::from(with(r#""input":"x","previous_response_id":"resp_1""#));
-    let previous = PreviousResponse::Items(Bytes::from(items.to_owned()));
-    let storage = StoredResponseAccess { previous, ..StoredResponseAccess::default() };
-    validate_responses_request_with_storage(body, limits, ResponsesPurpose::Generate, &storage)
+    ask(&format!(r#""input":"x",{CONTINUED}"#), GENERATE, items, limits)
+}
+
+/// Returns the messages of a request that continues the conversation `[user: a, assistant: b]`.
+fn messages(members: &str, purpose: ResponsesPurpose<'_>) -> Result<Value, ApiError> {
+    let items = r#"{"role":"user","content":"a"},{"role":"assistant","content":"b"}"#;
+    let ask = ask(members, purpose, items, &RequestLimits::default())?;
+    Ok(member(&ask, "messages"))
+}
+
+#[test]
+fn a_request_that_continues_a_response_needs_no_input() {
+    let earlier = json!([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]);
+    for input in ["", r#","input":null"#, r#","input":[]"#, r#","input":"""#] {
+        for purpose in [GENERATE, COUNT] {
+            let members = format!("{CONTINUED}{input}");
+            assert_eq!(messages(&members, purpose).unwrap(), earlier, "{members}");
+        }
+        let stored = format!(r#"{CONTINUED},"store":true{input}"#);
+        let stored = ask(&stored, GENERATE, r#"{"role":"user","content":"a"}"#, &RequestLimits::default());
+        let details = stored.unwrap().responses.unwrap();
+        assert_eq!(details.stored_input.unwrap().input, "[]", "{input}");
+    }
+    for members in [CONTINUED.to_owned() + r#","input":5"#, CONTINUED.to_owned() + r#","input":{}"#] {
+        let refusal = messages(&members, GENERATE).unwrap_err();
+        assert_eq!(refusal.param.as_deref(), Some("input"), "{members}");
+    }
+}
+
+#[test]
+fn only_a_count_may_have_instructions_or_tools_alone() {
+    let tools = r#""tools":[{"type":"function","name":"f"}]"#;
+    let alone = |members: &str, purpose| {
+        let body = Bytes::from(with(members));
+        let storage = StoredResponseAccess::default();
+        let limits = RequestLimits::default();
+        validate_responses_request_with_storage(body, &limits, purpose, &storage)
+            .map(|ask| member(&ask, "messages"))
+    };
+    let empty = json!([{"role": "user", "content": ""}]);
+    let system = json!([{"role": "system", "content": "x"}]);
+    for (members, expected) in [
+        (tools.to_owned(), &empty),
+        (r#""instructions":"x""#.to_owned(), &system),
+        (format!(r#""input":[],"instructions":"x",{tools}"#), &system),
+    ] {
+        assert_eq!(alone(&members, COUNT).unwrap(), *expected, "{members}");
+        assert_eq!(alone(&members, GENERATE).unwrap_err().param.as_deref(), Some("input"), "{members}");
+    }
+    for members in
+        [r#""temperature":1"#, r#""input":null"#, r#""input":[]"#, r#""instructions":"","tools":[]"#]
+    {
+        for purpose in [GENERATE, COUNT] {
+            let refusal = alone(members, purpose).unwrap_err();
+            assert_eq!((refusal.code, refusal.param.as_deref()), (ErrorCode::InvalidRequest, Some("input")));
+            assert!(refusal.message.contains("`previous_response_id`"), "{}", refusal.message);
+        }
+    }
+    // An empty text is a message of the user if nothing else is sent.
+    assert_eq!(alone(r#""input":"""#, GENERATE).unwrap(), empty);
 }
 
 #[test]
