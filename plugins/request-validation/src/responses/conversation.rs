@@ -25,9 +25,14 @@ pub(super) enum CallArguments<'d> {
     Json(JsonValue<'d>),
     /// JSON object, which is written as a string.
     Object(JsonValue<'d>),
+    /// JSON string whose text is no JSON object, because the call was cut.
+    Invalid(JsonValue<'d>),
     /// String with the input of a custom tool.
     Input(JsonValue<'d>),
 }
+
+/// Member of the arguments that are written for a call whose arguments were cut; its value is their text.
+const INVALID_JSON_MEMBER: &str = "INVALID_JSON";
 
 /// Items of one answer of the model, collected for one assistant message of the chat form.
 #[derive(Debug, Default)]
@@ -83,6 +88,11 @@ impl<'d, 'o> ConversationWriter<'d, 'o> {
     /// Records `item` as the origin of the messages and calls that are added next.
     pub(super) const fn set_message_origin(&mut self, item: ResponsesRequestPart) {
         self.item = item;
+    }
+
+    /// Returns true while the items of the previous response are written.
+    pub(super) fn is_in_previous_response(&self) -> bool {
+        self.item == ResponsesRequestPart::Previous
     }
 
     /// Returns true if no message was written or is being collected.
@@ -230,13 +240,17 @@ fn write_call(call: &PreviousToolCall<'_>, out: &mut ChatBodyWriter) {
         CallArguments::Empty => out.write_string("{}"),
         CallArguments::Json(arguments) => out.write_raw_json(arguments.raw()),
         CallArguments::Object(object) => out.write_string(object.raw()),
-        CallArguments::Input(input) => {
-            out.write_raw_json(r#""{\""#);
-            out.write_raw_json(MappedTool::INPUT_MEMBER);
-            out.write_raw_json(r#"\":"#);
-            out.write_escaped(input.raw());
-            out.write_raw_json(r#"}""#);
-        }
+        CallArguments::Invalid(text) => write_text_argument(INVALID_JSON_MEMBER, text, out),
+        CallArguments::Input(input) => write_text_argument(MappedTool::INPUT_MEMBER, input, out),
     }
     out.write_raw_json("}}");
+}
+
+/// Writes a string with the JSON text of an object, whose only member is a text.
+fn write_text_argument(name: &str, text: JsonValue<'_>, out: &mut ChatBodyWriter) {
+    out.write_raw_json(r#""{\""#);
+    out.write_raw_json(name);
+    out.write_raw_json(r#"\":"#);
+    out.write_escaped(text.raw());
+    out.write_raw_json(r#"}""#);
 }

@@ -8,6 +8,7 @@ use crate::body::RootObject;
 use crate::field_path::{FieldPath, quotable_name};
 use crate::read;
 use penstock_core::{ApiError, ResponsesRequestPart, decode_opaque_reasoning};
+use penstock_json_scan::json;
 use penstock_json_scan::tape::{JsonTape, JsonValue};
 use std::borrow::Cow;
 
@@ -172,6 +173,11 @@ fn write_item<'d>(
     }
 }
 
+fn is_json_object(text: &str) -> bool {
+    let text = json::trim(text.as_bytes());
+    text.starts_with(b"{") && json::value_end(text, 0) == Some(text.len())
+}
+
 impl<'d> InputItem<'d, '_> {
     fn missing_type(&self, path: &FieldPath<'_>) -> ApiError {
         match self.content {
@@ -218,7 +224,12 @@ impl<'d> InputItem<'d, '_> {
         let arguments = match self.arguments {
             Some(object) if object.is_object() => CallArguments::Object(object),
             Some(arguments) if read::has_call_arguments(read::require_string(arguments, &path)?) => {
-                CallArguments::Json(arguments)
+                // A client cannot correct a call of a stored response, which the limit on its output may have cut.
+                if messages.is_in_previous_response() && !is_json_object(&arguments.text()) {
+                    CallArguments::Invalid(arguments)
+                } else {
+                    CallArguments::Json(arguments)
+                }
             }
             _ => CallArguments::Empty,
         };

@@ -90,6 +90,30 @@ fn only_a_count_may_have_instructions_or_tools_alone() {
 }
 
 #[test]
+fn a_cut_call_of_a_stored_response_has_a_json_object_as_arguments() {
+    let call = |arguments: &str| {
+        json!({"type": "function_call", "call_id": "c", "name": "f", "arguments": arguments}).to_string()
+    };
+    let wrap = |text: &str| json!({"INVALID_JSON": text}).to_string();
+    for (arguments, expected) in [
+        ("{\"x\":", wrap("{\"x\":")),
+        ("{\"x\": \"a\u{e9}\\n", wrap("{\"x\": \"a\u{e9}\\n")),
+        ("[1]", wrap("[1]")),
+        ("{} {", wrap("{} {")),
+        ("", "{}".to_owned()),
+        (" {\"x\":1} ", " {\"x\":1} ".to_owned()),
+    ] {
+        let ask = continued(&call(arguments), &RequestLimits::default()).unwrap();
+        let sent = member(&ask, "messages")[0]["tool_calls"][0]["function"]["arguments"].clone();
+        assert_eq!(sent, expected, "{arguments}");
+    }
+    // The call of a client is sent as it is, so that an error names it.
+    let input = format!(r#""input":[{}]"#, call("{\"x\":"));
+    let ask = ask(&input, GENERATE, "", &RequestLimits::default()).unwrap();
+    assert_eq!(member(&ask, "messages")[0]["tool_calls"][0]["function"]["arguments"], "{\"x\":");
+}
+
+#[test]
 fn a_stored_conversation_beyond_the_limits_is_not_called_the_body() {
     let item = r#"{"role":"user","content":"0123456789"}"#;
     let items = vec![item; 100].join(",");
