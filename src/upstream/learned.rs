@@ -1,6 +1,6 @@
 //! Behavior of an offer, as its own answers have shown it: request members that it refuses, its support for several
-//! choices, the name of its reasoning member, and its limit on output tokens. Refused members and the limit are
-//! remembered for an hour. All of it is in memory only, and a reload forgets it.
+//! choices, the name of its reasoning member, and its limit on output tokens. Refused members, the support for several
+//! choices and the limit are remembered for an hour. All of it is in memory only, and a reload forgets it.
 
 use parking_lot::Mutex;
 use penstock_core::{
@@ -31,6 +31,9 @@ pub struct LearnedBehavior {
     /// Limit on output tokens in the low 32 bits, and the time at which the limit expires, in seconds of the steady
     /// clock, in the high 32 bits; 0 if no limit is known.
     max_output: AtomicU64,
+    /// Time until which a complete answer with several choices proves that the offer supports them, in seconds of the
+    /// steady clock; 0 if there was none.
+    several_choices_expiry: AtomicU64,
     /// True once an answer far exceeded its `max_tokens`.
     exceeds_output: AtomicBool,
     /// Lock that is held while the omitted request members change.
@@ -53,6 +56,22 @@ impl LearnedBehavior {
     /// Returns true if the offer is known to return only one choice per request.
     pub fn returns_single_choice(&self, now: impl FnOnce() -> Duration) -> bool {
         self.unsupported_members(now).contains(AdjustableMember::MultipleChoices)
+    }
+
+    /// Records a complete answer with several choices.
+    pub fn record_several_choices(&self, now: Duration) {
+        self.several_choices_expiry.store(now.as_secs().saturating_add(LEARNED_TTL), Ordering::Relaxed);
+    }
+
+    /// Records that the offer returned fewer choices than requested. Returns true if this is new. An offer that has
+    /// returned several choices in the last hour still counts as able to, because a single answer with fewer choices
+    /// may be an exception.
+    pub fn record_fewer_choices(&self, now: Duration) -> bool {
+        if self.several_choices_expiry.load(Ordering::Relaxed) > now.as_secs() {
+            return false;
+        }
+        let several = AdjustableMemberSet::from_member(AdjustableMember::MultipleChoices);
+        !self.record_refused_members(several, None, now).is_empty()
     }
 
     fn unsupported_members(&self, now: impl FnOnce() -> Duration) -> AdjustableMemberSet {
@@ -170,6 +189,18 @@ mod tests {
             learned.returns_single_choice(|| at(7)) && !learned.returns_single_choice(|| at(6 + LEARNED_TTL))
         );
         assert_eq!(learned.record_refused_members(stream, None, at(u64::MAX)), stream, "at the end of time");
+    }
+
+    #[test]
+    fn an_answer_with_several_choices_outweighs_one_with_fewer_for_an_hour() {
+        let learned = LearnedBehavior::default();
+        learned.record_several_choices(at(5));
+        assert!(!learned.record_fewer_choices(at(6)) && !learned.returns_single_choice(|| at(6)));
+        assert!(learned.record_fewer_choices(at(5 + LEARNED_TTL)));
+        assert!(!learned.record_fewer_choices(at(6 + LEARNED_TTL)), "already known");
+        assert!(learned.returns_single_choice(|| at(6 + LEARNED_TTL)));
+        let unproven = LearnedBehavior::default();
+        assert!(unproven.record_fewer_choices(at(5)) && unproven.returns_single_choice(|| at(6)));
     }
 
     #[test]

@@ -134,7 +134,7 @@ impl DecodedAnswer {
         if answer.choices.iter().any(|candidate| candidate.finish_reason.is_none()) {
             read?;
             return Err(UpstreamError {
-                completed_choices: answer.complete_choice_count().filter(|_| ask.n > 1),
+                completed_choices: answer.completed_choices(target, body).filter(|_| ask.n > 1),
                 ..UpstreamError::new(UpstreamErrorKind::Truncated)
             });
         }
@@ -223,12 +223,12 @@ impl DecodedAnswer {
         }
     }
 
-    /// Returns the number of complete choices, if at least one is complete and none of the choices after them has
-    /// started; `None` otherwise, also if all are complete.
-    fn complete_choice_count(&self) -> Option<u32> {
-        choices::complete_choice_count(
-            self.choices.iter().map(|one| (one.finish_reason.is_some(), one.output_bytes())),
-        )
+    /// Returns the number of complete choices, if at least one is complete, none of the choices after them has started,
+    /// and the provider has ended `body`, the body of the answer; `None` otherwise, also if all are complete.
+    fn completed_choices(&self, target: &AttemptTarget<'_>, body: Bytes) -> Option<u32> {
+        let choices = self.choices.iter().map(|one| (one.finish_reason.is_some(), one.output_bytes()));
+        choices::complete_choice_count(choices)
+            .filter(|_| decode::is_explicitly_ended(target.dialect, body, target.answer_id))
     }
 }
 

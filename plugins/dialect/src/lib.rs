@@ -36,6 +36,8 @@ mod body_builder;
 mod break_position_tests;
 mod chat_to_chat;
 mod chat_to_messages;
+#[cfg(test)]
+mod choice_count_tests;
 mod choices;
 mod classify;
 pub mod completions;

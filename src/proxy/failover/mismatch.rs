@@ -9,8 +9,9 @@ use crate::proxy::context_window;
 use crate::proxy::exchange::WriteOutcome;
 use crate::upstream::offer::OfferState;
 use penstock_core::{
-    AdjustableMember, AdjustableMemberSet, ApiError, ErrorCode, MemberOmissions, OfferObservation,
-    RefusedMembers, RequestAdjustment, UpstreamError, UpstreamErrorKind, UpstreamRequest,
+    AdjustableMember, AdjustableMemberSet, ApiError, ChoiceSelection, ErrorCode, InferenceTask,
+    MemberOmissions, OfferObservation, RefusedMembers, RequestAdjustment, UpstreamError, UpstreamErrorKind,
+    UpstreamRequest,
 };
 use penstock_routing::{RetryAction, RetryPlanner};
 use std::sync::Arc;
@@ -188,20 +189,32 @@ impl FailoverRun<'_, '_> {
         refused_members.log_names().for_each(|member| self.log_refused_member(offer, member));
     }
 
-    /// Stores the abilities of the offer that a response has shown.
+    /// Stores the abilities of the offer that a complete response has shown.
     pub(super) fn record_capabilities(&self, offer: &OfferState, observation: OfferObservation) {
         offer.learned.record_reasoning_name(observation);
+        self.record_several_choices(offer);
         if observation.exceeds_output_limit && offer.learned.record_output_excess() {
             let (provider, model) = (&*offer.offer.provider.id, &*offer.offer.model.card.id);
             tracing::warn!(name: "max_tokens_ignored", provider, model);
         }
     }
 
-    /// Records that the offer returns only one choice per request.
+    /// Records that the offer returned fewer choices than requested, so that it gets one request per choice.
     pub(super) fn record_single_choice_offer(&self, offer: &OfferState) {
-        let many = AdjustableMemberSet::from_member(AdjustableMember::MultipleChoices);
-        if !offer.learned.record_refused_members(many, None, self.now()).is_empty() {
+        if offer.learned.record_fewer_choices(self.now()) {
             self.log_refused_member(offer, "n");
+        }
+    }
+
+    /// Records that the offer returned all of several choices, if the request asked it for several.
+    fn record_several_choices(&self, offer: &OfferState) {
+        let requested = match &self.request.task {
+            InferenceTask::Chat => self.request.n,
+            InferenceTask::Complete(task) => task.choices_per_prompt,
+            _ => 1,
+        };
+        if requested > 1 && self.choices == ChoiceSelection::All {
+            offer.learned.record_several_choices(self.now());
         }
     }
 

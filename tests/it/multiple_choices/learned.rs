@@ -46,6 +46,31 @@ async fn a_stream_with_fewer_choices_retains_the_sent_ones() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_truncated_stream_does_not_show_the_number_of_choices() {
+    let provider = Provider::start().await;
+    let cut = vec![sse(), role(), text("One "), text("two"), finish("stop"), ScriptStep::End];
+    provider.then(cut).always(many(&["One", "Two", "Three"], 7));
+    let running = bench().model(LISTED).provider("a", &provider).start().await;
+    post(&running, &ask_stream(3)).await;
+    let before = provider.calls();
+    assert_eq!(texts(&post(&running, &ask(3)).await), ["One", "Two", "Three"]);
+    assert_eq!(provider.calls(), before + 1, "the choices are still requested together");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_offer_that_gave_several_choices_is_asked_for_several_again() {
+    let provider = Provider::start().await;
+    let few = json_answer(200, &completion("Hello"));
+    provider.then(many(&["One", "Two"], 7)).then(few).then(plain("Hi")).then(plain("Hi"));
+    provider.always(many(&["One", "Two"], 7));
+    let running = bench().model(LISTED).provider("a", &provider).start().await;
+    for (calls, expected) in [(1, ["One", "Two"]), (4, ["Hi", "Hi"]), (5, ["One", "Two"])] {
+        assert_eq!(texts(&post(&running, &ask(2)).await), expected);
+        assert_eq!(provider.calls(), calls);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn usage_of_one_choice_is_corrected_and_marked() {
     let long = "Forty bytes of text, and not one more ..";
     let (provider, seen) = engine(move |asked| match asked.json()["n"].as_u64() {

@@ -106,6 +106,22 @@ pub fn decode_buffered(
     (provider_dialect(provider).decode_buffered)(body, id, events)
 }
 
+/// Returns true if a buffered answer is a JSON object, or a stream that ends with an end event or with usage after the
+/// last output. Another stream may have been cut, so it does not show how many choices the provider returns. `id` is
+/// that of [`decode_buffered`].
+pub(crate) fn is_explicitly_ended(provider: Dialect, body: Bytes, id: &str) -> bool {
+    let body = without_byte_order_mark(body);
+    if !is_event_stream(&body) {
+        return true;
+    }
+    let (mut decoder, mut events) = (new_decoder(provider, id), Vec::new());
+    let decoded = decoder.push(body, &mut events).and_then(|()| decoder.end(&mut events));
+    let mut after_output = events.iter().rev().take_while(|event| !event.is_content());
+    let has_usage = after_output.any(|event| matches!(event, AnswerEvent::Usage(_)));
+    let has_end = events.iter().any(|event| matches!(event, AnswerEvent::End));
+    decoded.is_ok() && (has_end || (has_usage && !decoder.has_usage_with_output()))
+}
+
 /// Removes a byte order mark from the start of a body.
 pub(crate) fn without_byte_order_mark(mut body: Bytes) -> Bytes {
     const MARK: &[u8] = b"\xef\xbb\xbf";

@@ -42,26 +42,35 @@ impl StreamTranslator {
             && self.limits.token_cap.is_reached_by_reported_usage(self.usage().as_ref())
     }
 
-    /// Returns the error of a truncated stream. If the provider only returned fewer choices than requested, the error
-    /// has the number of complete choices, because the provider is then not at fault.
-    pub(super) fn truncation_error(&self) -> UpstreamError {
+    /// Returns the error of a stream that ended before all choices had a finish reason. If the provider ended it itself
+    /// and only returned fewer choices than requested, the error has the number of complete choices, because the
+    /// provider is then not at fault. A stream that ended without an end event and without usage after its output may
+    /// have been cut, and does not show how many choices the provider returns.
+    fn truncation_error(&self, has_end_event: bool) -> UpstreamError {
         let choices = self.finished.iter().copied().zip(self.choice_sizes.iter().map(|size| size.bytes));
-        let answered =
-            if self.prefix_matcher.is_none() { choices::complete_choice_count(choices) } else { None };
+        let is_explicit = has_end_event || self.has_separate_final_usage();
+        let answered = (is_explicit && self.prefix_matcher.is_none())
+            .then(|| choices::complete_choice_count(choices))
+            .flatten();
         UpstreamError { completed_choices: answered, ..UpstreamError::new(UpstreamErrorKind::Truncated) }
     }
 
     /// Handles the provider's end event (`[DONE]`, `message_stop`). Some engines report the usage after it.
     pub(super) fn handle_end_event(&mut self) -> Result<(), UpstreamError> {
-        self.handle_stream_end()?;
+        self.end_answer(true)?;
         self.awaits_usage = self.may_report_usage_late && self.reported_usage.is_none();
         Ok(())
     }
 
-    /// Ends the answer if all choices have a finish reason; otherwise returns the error of a truncated stream.
+    /// Handles the end of the stream without an end event.
     pub(super) fn handle_stream_end(&mut self) -> Result<(), UpstreamError> {
+        self.end_answer(false)
+    }
+
+    /// Ends the answer if all choices have a finish reason; otherwise returns the error of a truncated stream.
+    fn end_answer(&mut self, has_end_event: bool) -> Result<(), UpstreamError> {
         if !self.has_all_finish_reasons() {
-            return Err(self.truncation_error());
+            return Err(self.truncation_error(has_end_event));
         }
         self.progress = StreamProgress::Ended;
         Ok(())
