@@ -1,7 +1,7 @@
 //! Several answers to a prompt of `/v1/completions`, at providers that return only one answer per request.
 
 use crate::harness::script::{ScriptStep, done, json_answer, sse};
-use crate::harness::{Bench, Provider};
+use crate::harness::{Answer, Bench, Provider};
 use serde_json::{Value, json};
 
 const PATH: &str = "/v1/completions";
@@ -127,31 +127,87 @@ async fn candidates_of_best_of_that_are_not_returned_are_charged() {
     assert_eq!(answer.json()["usage"]["completion_tokens"], 300);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_delivered_part_of_a_stream_with_too_few_answers_is_charged_with_its_energy() {
-    let provider = Provider::start().await;
-    let chunk = |text: &str, finish: Value| {
-        let choice = json!({"index": 0, "text": text, "finish_reason": finish});
-        let chunk =
-            json!({"id": "c", "object": "text_completion", "created": 1, "model": "t", "choices": [choice]});
-        ScriptStep::Chunk(format!("data: {chunk}\n\n").into_bytes())
+/// Returns the event of a chunk with a part of this answer.
+fn chunk(index: u32, text: &str, finish: &Value) -> ScriptStep {
+    let choice = json!({"index": index, "text": text, "finish_reason": finish});
+    let chunk =
+        json!({"id": "c", "object": "text_completion", "created": 1, "model": "t", "choices": [choice]});
+    ScriptStep::Chunk(format!("data: {chunk}\n\n").into_bytes())
+}
+
+/// Returns a stream with these answers, that ends with these steps.
+fn answers(texts: &[&str], end: &[ScriptStep]) -> Vec<ScriptStep> {
+    let answer = |(index, text): (u32, &&str)| {
+        [chunk(index, text, &Value::Null), chunk(index, "", &json!("stop"))].into_iter()
     };
-    let text = "Hello there ".repeat(20);
-    provider.always(vec![
-        sse(),
-        chunk(&text, Value::Null),
-        chunk("", json!("stop")),
-        done(),
-        ScriptStep::End,
-    ]);
-    let running = Bench::new().more(&offer(&provider, "")).start().await;
-    let body = json!({"model": "c", "prompt": ["a", "b"], "max_tokens": 500, "stream": true});
-    let answer = running.client.post(PATH, &body).await.text();
-    let events =
-        answer.lines().filter_map(|line| line.strip_prefix("data: ")).filter(|data| data.starts_with('{'));
-    let events: Vec<Value> = events.map(|data| serde_json::from_str(data).unwrap()).collect();
-    let last = events.last().unwrap();
-    assert!(last["error"].is_object(), "{answer}");
-    let energy = last["environment_impact"]["energy_kwh"].as_f64().unwrap_or_default();
-    assert!(energy > 0.0 && last["billing_cost"].is_object(), "{last}");
+    let all = (0..).zip(texts).flat_map(answer);
+    [sse()].into_iter().chain(all).chain(end.iter().cloned()).collect()
+}
+
+/// Returns the events of a stream.
+fn events(answer: &Answer) -> Vec<Value> {
+    let text = answer.text();
+    let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
+    data.filter(|data| data.starts_with('{')).map(|data| serde_json::from_str(data).unwrap()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_with_too_few_answers_ends_like_a_broken_one() {
+    for end in [vec![done(), ScriptStep::End], vec![ScriptStep::End]] {
+        let provider = Provider::start().await;
+        provider.always(answers(&["Hello there "], &end));
+        let running = Bench::new().more(&offer(&provider, "")).start().await;
+        let body = json!({"model": "c", "prompt": ["a", "b"], "max_tokens": 500, "stream": true});
+        let events = events(&running.client.post(PATH, &body).await);
+        let last = events.last().unwrap();
+        assert_eq!(last["error"]["code"], "INFERENCE_3103", "{last}");
+        assert!(last["billing_cost"].is_null(), "{last}");
+        assert_eq!(running.gateway.app.ledger.balance("default").credits.amount, 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_provider_rescues_a_stream_with_too_few_answers() {
+    for end in [vec![done(), ScriptStep::End], vec![ScriptStep::End]] {
+        for (member, value) in [("prompt", json!(["a", "b"])), ("n", json!(2))] {
+            let (few, all) = (Provider::start().await, Provider::start().await);
+            few.always(answers(&["Hello there "], &end));
+            all.always(answers(&["Hello there ", "Hi"], &[done(), ScriptStep::End]));
+            let second = format!(
+                "[[providers]]\nid = \"q\"\noperator = \"T\"\ncountry = \"FI\"\ncity = \"Turku\"\n\
+                 base_url = \"http://{}/v1\"\n[[providers.offers]]\nmodel = \"c\"\ncompletions = true\n\
+                 price = {{ input = 50, output = 50 }}\n",
+                all.address
+            );
+            let running = Bench::new().more(&offer(&few, "")).more(&second).start().await;
+            let mut body = json!({"model": "c:price", "prompt": "a", "max_tokens": 500, "stream": true});
+            body[member] = value;
+            let events = events(&running.client.post(PATH, &body).await);
+            let text = |index: u32| -> String {
+                let choices =
+                    events.iter().flat_map(|event| event["choices"].as_array().into_iter().flatten());
+                let own = choices.filter(|choice| choice["index"] == index);
+                own.filter_map(|choice| choice["text"].as_str()).collect()
+            };
+            assert!(events.iter().all(|event| event["error"].is_null()), "{events:?}");
+            assert_eq!((&*text(0), &*text(1)), ("Hello there ", "Hi"), "{events:?}");
+            assert_eq!((few.calls(), all.calls()), (1, 1));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_truncated_stream_does_not_refuse_later_requests_for_several_answers() {
+    let provider = Provider::start().await;
+    let cut = answers(&["Hello"], &[ScriptStep::End]);
+    provider.then(cut.clone()).then(cut).always(answers(&["Hello", "Hi"], &[done(), ScriptStep::End]));
+    let running =
+        Bench::new().settings("[routing]\nquick_retry = \"0s\"").more(&offer(&provider, "")).start().await;
+    let body = json!({"model": "c", "prompt": "a", "n": 2, "max_tokens": 500, "stream": true});
+    for _ in 0..4 {
+        let answer = running.client.post(PATH, &body).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+    let last = events(&running.client.post(PATH, &body).await);
+    assert!(last.iter().all(|event| event["error"].is_null()), "{last:?}");
 }

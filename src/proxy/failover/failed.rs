@@ -69,9 +69,9 @@ impl FailoverRun<'_, '_> {
                 self.handle_fewer_choices(offer, whole);
                 Some(RetryAction::ReturnError)
             }
-            AttemptError::Fault(UpstreamError { completed_choices: Some(_), .. }) => {
+            AttemptError::Fault(fault) if fault.completed_choices.is_some() => {
                 self.record_neutral_outcome(offer);
-                Some(self.refuse_choices(offer, course))
+                Some(self.refuse_choices(offer, &fault, course))
             }
             AttemptError::Incompatible(refusal) => {
                 self.record_neutral_outcome(offer);
@@ -128,21 +128,25 @@ impl FailoverRun<'_, '_> {
     }
 
     /// Handles an offer that returned fewer choices than requested, if the choices cannot be requested one by one:
-    /// another offer may return all of them. The choices that were delivered are charged.
-    fn refuse_choices(&mut self, offer: &Arc<OfferState>, course: &mut RetryPlanner) -> RetryAction {
-        let refusal = unsupported_choices_error(self.request);
+    /// another offer may return all of them. A stream that has begun is rescued by another offer; without one, it ends
+    /// like a broken stream.
+    fn refuse_choices(
+        &mut self,
+        offer: &Arc<OfferState>,
+        fault: &UpstreamError,
+        course: &mut RetryPlanner,
+    ) -> RetryAction {
         // An offer that answers only one of several prompts may give several answers to one prompt.
         if matches!(&self.request.task, InferenceTask::Complete(task) if task.choices_per_prompt > 1) {
             self.record_single_choice_offer(offer);
         }
-        // The energy is recorded before the charge, because the charge states the energy of the failed attempts.
         self.record_failed_energy(offer);
         if self.progress.has_content() {
-            settle::settle_interrupted_stream(self);
-            self.refusal = Some(refusal);
-            return RetryAction::ReturnError;
+            self.had_unavailable = true;
+            course.exclude_offers(|index| index == offer.offer.index);
+            return self.next_after_recorded_fault(fault, course);
         }
-        self.incompatible = Some(refusal);
+        self.incompatible = Some(unsupported_choices_error(self.request));
         course.on_skipped(self.now())
     }
 
@@ -160,6 +164,11 @@ impl FailoverRun<'_, '_> {
         // Malformed output of the model is charged as far as it was delivered: the output of another provider could
         // not be translated either.
         self.settled.charges_delivered |= fault.kind == UpstreamErrorKind::ModelOutput;
+        self.next_after_recorded_fault(fault, course)
+    }
+
+    fn next_after_recorded_fault(&self, fault: &UpstreamError, course: &mut RetryPlanner) -> RetryAction {
+        let now = self.now();
         let budget = &mut self.exchange.app.retry_budget.lock();
         if !self.progress.has_content() {
             course.on_failure(fault, now, budget)
