@@ -25,6 +25,10 @@ use std::sync::atomic::AtomicBool;
 /// Such a count takes tens of milliseconds at most. A count stops at the larger of this number and the window.
 const MIN_EXACT_TOKENS: u64 = 32_768;
 
+/// Number of tokens up to which the token count of a prompt is estimated from its text, so that the estimate takes at most
+/// about a second. Beyond it, and beyond what fits any window, the number of bytes is the estimate.
+const MAX_ESTIMATED_TOKENS: u64 = 1 << 20;
+
 /// Number of tokens that a context window leaves for the answer after the prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutputTokenBudget {
@@ -202,7 +206,7 @@ async fn check_conversation(
         Some(count) => Ok(Some(count)),
         // All offers have windows of the same size, so the provider itself limits the answer to the remaining tokens.
         None if wanted.is_none() && narrow == wide => Ok(None),
-        None => Box::pin(estimate_tokens(counting, model, ask, wide)).await.map(Some),
+        None => Box::pin(estimate_tokens(counting, model, ask, estimate_limit(wide))).await.map(Some),
     }
 }
 
@@ -275,11 +279,12 @@ pub fn limited_output_budget(window: u64, count: &TokenCount, wanted: u64) -> Op
 }
 
 /// Counts the tokens of a request's prompt: with the tokenizer of the model, else with an engine that serves the model,
-/// else with an estimate that is not too low.
+/// else with an estimate that is not too low. An estimate above the window is returned as well, because it may be too
+/// high.
 ///
 /// # Errors
-/// Returns a refusal if the body is not a conversation, if the prompt is so far beyond the window that counting was
-/// stopped, if too many other counts are waiting, or on an internal error.
+/// Returns a refusal if the body is not a conversation, if the prompt is so far beyond the window that an exact count
+/// was stopped, if too many other counts are waiting, or on an internal error.
 pub async fn count_prompt_tokens(
     counting: &TokenCountContext,
     model: &Arc<ModelState>,
@@ -288,16 +293,18 @@ pub async fn count_prompt_tokens(
     let offers = model.offers.iter().filter_map(|index| counting.config.offers.get(*index));
     let wide = offers.map(|offer| offer.offer.context_length).max();
     let wide = wide.unwrap_or(model.model.card.context_length);
-    let count = match count_exactly(counting, model, ask, wide).await? {
-        Some(count) => count,
-        None => estimate_tokens(counting, model, ask, wide).await?,
-    };
-    let complete = match count.method {
-        CountMethod::Exact => count.tokens <= exact_limit(wide),
-        CountMethod::Estimate => count.tokens <= estimate_limit(wide),
-        CountMethod::Engine => true,
-    };
-    if complete { Ok(count) } else { Err(context_exceeded(wide, minimum_tokens(&count))) }
+    match count_exactly(counting, model, ask, wide).await? {
+        Some(count) if count.method == CountMethod::Exact && count.tokens > exact_limit(wide) => {
+            Err(context_exceeded(wide, count.tokens))
+        }
+        Some(count) => Ok(count),
+        None => {
+            let max_tokens = estimate_limit(wide).max(MAX_ESTIMATED_TOKENS);
+            let count = estimate_tokens(counting, model, ask, max_tokens).await?;
+            let is_complete = count.tokens <= max_tokens;
+            Ok(if is_complete { count } else { byte_bound(model, ask) })
+        }
+    }
 }
 
 /// Counts the tokens by the tokenizer, or else by an engine; `None` if neither can.
@@ -316,32 +323,31 @@ async fn count_exactly(
     Ok(tokens.map(|tokens| TokenCount { tokens, method: CountMethod::Engine }))
 }
 
-/// Returns the number at which an estimate stops. A prompt beyond it exceeds any window, even if the estimate is far
-/// too high.
+/// Returns the number at which the estimate of a request for a provider stops. Beyond it, the request counts as too long
+/// for every window of the model, so the exact number makes no difference.
 const fn estimate_limit(wide: u64) -> u64 {
     (exact_limit(wide) / 5).saturating_add(1).saturating_mul(8)
 }
 
-/// Estimates the number of tokens. Up to [`estimate_limit`], at which the estimate stops, the result is not lower than
-/// the real number.
+/// Estimates the number of tokens. Up to `max_tokens`, at which the estimate stops, the result is not lower than the
+/// real number. The work is linear in the size of the body.
 async fn estimate_tokens(
     counting: &TokenCountContext,
     model: &ModelState,
     ask: &InferenceRequest,
-    wide: u64,
+    max_tokens: u64,
 ) -> Result<TokenCount, ApiError> {
     let count = move |conversation: PromptConversation, stop: &AtomicBool| {
-        max_conversation_tokens_within(
-            &conversation,
-            None,
-            &CountBudget { max_tokens: estimate_limit(wide), stop },
-        )
+        max_conversation_tokens_within(&conversation, None, &CountBudget { max_tokens, stop })
     };
     let counted = count_conversation(counting, ask, count).await;
-    counted.map(|count| {
-        let bound = max_prompt_tokens(ask.prompt_bytes, ask.image_count, image_token_bound(model));
-        count.unwrap_or(TokenCount { tokens: bound, method: CountMethod::Estimate })
-    })
+    counted.map(|count| count.unwrap_or_else(|| byte_bound(model, ask)))
+}
+
+/// Returns the estimate from the number of bytes alone.
+fn byte_bound(model: &ModelState, ask: &InferenceRequest) -> TokenCount {
+    let tokens = max_prompt_tokens(ask.prompt_bytes, ask.image_count, image_token_bound(model));
+    TokenCount { tokens, method: CountMethod::Estimate }
 }
 
 /// Counts the tokens by the tokenizer of the model; `None` if the conversation cannot be counted exactly, or not within
