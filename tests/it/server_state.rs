@@ -188,6 +188,7 @@ fn refused_values(values: RefusedValues) -> &'static str {
         RefusedValues::ContextEdits => "refused if `edits` contains an edit other than `clear_thinking_*`",
         RefusedValues::ThirdPartyPayment => "refused if `bill_to` is set to a value other than `self`",
         RefusedValues::ModeNotOff => "refused unless empty or `mode` is `off`",
+        RefusedValues::ForcedTool => "refused unless empty, `auto` or `none`",
         RefusedValues::SeveralChoices => "refused unless the value is 1",
         RefusedValues::ProviderConstraints => {
             "refused if it has `only`, `order`, `ignore`, `quantizations`, `max_price` or `zdr`"

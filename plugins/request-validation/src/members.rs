@@ -7,11 +7,13 @@
 //! or dropped by the rules of its dialect, so that clients with a new beta continue to work. The file
 //! `testdata/sdk_members.txt` has the members of the libraries; `tests/sdk/run members` compares it with them.
 
+mod completion;
 mod foreign;
 mod nested;
 mod other_kinds;
 mod refusal;
 
+pub use completion::REFUSED_COMPLETION_MEMBERS;
 pub use foreign::{
     COMMON_REFUSED_MEMBERS, REFUSED_EMBEDDING_MEMBERS, REFUSED_MESSAGES_MEMBERS, REFUSED_RERANK_MEMBERS,
 };
@@ -55,6 +57,8 @@ pub enum RefusedValues {
     SeveralChoices,
     /// Object with a member that excludes providers of the model, or that orders them.
     ProviderConstraints,
+    /// Choice of a tool that requires a call: a value that is not empty, other than `auto` and `none`.
+    ForcedTool,
     /// Object `nvext` with a member that constrains the answer, such as `guided_json`.
     GuidedMembers,
     /// Object whose member `prewarm` is not empty: such a request fills the prompt cache and gets no answer.
@@ -312,53 +316,6 @@ fn refuse_members<'t>(
 
 /// Member that a table other than [`KNOWN_MEMBERS`] lists as refused: name, refused values, end of the error message.
 pub type RefusedMember = (&'static str, RefusedValues, &'static str);
-
-/// Members that control the answer at other endpoints, and that `/v1/completions` refuses because it does not support
-/// them.
-pub const REFUSED_COMPLETION_MEMBERS: &[RefusedMember] = &[
-    ("assistant_id", Present, "assistants are not supported"),
-    ("background", NonEmpty, "background responses are created at /v1/responses; use it, or a batch"),
-    ("cached_content", Present, "stored cached contents are not supported"),
-    ("chat_template_kwargs", NonEmpty, "a completion has no chat template; use /v1/chat/completions"),
-    ("container", Present, "containers are not supported"),
-    ("context", NonEmpty, "stored contexts are not supported; send the complete text in `prompt`"),
-    ("context_management", NonEmpty, "context editing is not supported"),
-    ("conversation", Present, "stored conversations are not supported"),
-    ("data_sources", NonEmpty, "data sources are not supported; send their text in `prompt`"),
-    ("enable_thinking", NonEmpty, "a completion has no reasoning; use /v1/chat/completions"),
-    ("format", NonEmpty, "use `response_format` instead"),
-    ("functions", NonEmpty, "a completion has no tools; use /v1/chat/completions"),
-    ("image", NonEmpty, "images are not supported at this endpoint; use /v1/chat/completions"),
-    ("images", NonEmpty, "images are not supported at this endpoint; use /v1/chat/completions"),
-    ("input", NonEmpty, "use `prompt` instead"),
-    ("input_extra", NonEmpty, "send the complete text in `prompt`"),
-    ("input_prefix", NonEmpty, "send the text in `prompt`"),
-    ("input_suffix", NonEmpty, "send the text in `suffix`"),
-    ("instructions", NonEmpty, "use `prompt` instead"),
-    ("mcp_servers", NonEmpty, "MCP servers are not supported"),
-    ("messages", NonEmpty, "use `prompt` instead, or /v1/chat/completions"),
-    ("nvext", GuidedMembers, "send the constraint as a top-level parameter"),
-    ("options", NonEmpty, "send the options as top-level parameters"),
-    ("previous_response_id", Present, "stored responses are continued at /v1/responses"),
-    (
-        "prompt_cache_options",
-        Prewarm,
-        "cache prewarming is not supported; the inference engine manages its prompt cache",
-    ),
-    ("prompt_embeds", NonEmpty, "send text or token ids in `prompt`"),
-    ("provider", ProviderConstraints, "choose providers with `filters` or a flavor"),
-    ("raw", NonEmpty, "the provider decides whether the prompt template is applied; leave it out"),
-    ("reasoning", NonEmpty, "a completion has no reasoning; use /v1/chat/completions"),
-    ("reasoning_effort", NonEmpty, "a completion has no reasoning; use /v1/chat/completions"),
-    ("session_params", NonEmpty, "sessions are not supported"),
-    ("stop_sequences", NonEmpty, "use `stop` instead"),
-    ("system", NonEmpty, "a completion has no roles; use /v1/chat/completions"),
-    ("template", NonEmpty, "the prompt template cannot be set"),
-    ("thinking", NonEmpty, "a completion has no reasoning; use /v1/chat/completions"),
-    ("thread", Present, "stored conversations are not supported"),
-    ("tools", NonEmpty, "a completion has no tools; use /v1/chat/completions"),
-    ("web_search_options", Present, "web search is not supported"),
-];
 
 /// Refuses members of a text completion that would change the meaning of the request if they were dropped.
 ///

@@ -2,7 +2,9 @@
 //! which request unsupported features are refused.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use super::RefusedValues::{BigEndian, NonTextModalities, NotFloat, NotFloat32, NotTrue, RunnerOptions};
+use super::RefusedValues::{
+    BigEndian, ForcedTool, NonTextModalities, NotFloat, NotFloat32, NotTrue, RunnerOptions,
+};
 use super::*;
 use crate::limits::RequestLimits;
 use crate::messages::MessagesPurpose;
@@ -54,6 +56,44 @@ fn every_member_of_the_newest_client_libraries_has_a_fate() {
     assert!(gone.is_empty(), "not in the client libraries: {gone:?}");
 }
 
+fn ask_completion(members: &str) -> Result<InferenceRequest, ApiError> {
+    let body = format!(r#"{{"model":"m","prompt":"hi",{members}}}"#);
+    crate::validate_text_completion_request(Bytes::from(body), &RequestLimits::default())
+}
+
+#[test]
+fn text_completions_refuse_what_chat_refuses_and_what_only_chat_supports() {
+    let names = |(name, asks, _): &RefusedMember| (*name, *asks);
+    let of_chat = refused(Dialect::Chat).map(|(member, asks)| (member.name, asks));
+    let rows = of_chat
+        .chain(REFUSED_COMPLETION_MEMBERS.iter().map(names))
+        .chain(COMMON_REFUSED_MEMBERS.iter().map(names))
+        .filter(|(name, _)| *name != "prompt");
+    for (name, asks) in rows {
+        let refusal = ask_completion(&format!("\"{name}\":{}", requesting_value(asks))).unwrap_err();
+        assert_eq!(refusal.code, ErrorCode::Unsupported, "{name}");
+        assert!(refusal.param.unwrap().starts_with(name), "{name}");
+        assert!(ask_completion(&format!("\"{name}\":null")).is_ok(), "{name}");
+    }
+    for (name, value) in [
+        ("tool_choice", r#"{"type":"function","function":{"name":"f"}}"#),
+        ("function_call", r#"{"name":"f"}"#),
+        ("top_logprobs", "3"),
+        ("text", r#"{"format":{"type":"json_object"}}"#),
+    ] {
+        let refusal = ask_completion(&format!("\"{name}\":{value}")).unwrap_err();
+        assert!(refusal.param.unwrap().starts_with(name), "{name}");
+    }
+    for harmless in [
+        r#""tool_choice":"none""#,
+        r#""tool_choice":"auto","tools":[]"#,
+        r#""function_call":"none","parallel_tool_calls":false"#,
+        r#""text":{"verbosity":"low"}"#,
+    ] {
+        assert!(ask_completion(harmless).is_ok(), "{harmless}");
+    }
+}
+
 #[test]
 fn a_thread_parameter_is_rejected_in_the_words_that_trigger_the_clients_fallback() {
     for thread in [
@@ -102,6 +142,7 @@ fn requesting_value(asks: RefusedValues) -> &'static str {
         NotFloat32 => r#""float16""#,
         BigEndian => r#""big""#,
         NotTrue => "false",
+        ForcedTool => r#""required""#,
         Present | NonEmpty | OutsideEu | SeveralChoices => r#"{"a":1}"#,
     }
 }
@@ -377,6 +418,7 @@ fn members_of_images_and_completions_are_refused_by_name() {
         ProviderConstraints => r#"{"only":["x"]}"#,
         GuidedMembers => r#"{"guided_regex":"a"}"#,
         Prewarm => r#"{"prewarm":true}"#,
+        NestedFormat => r#"{"format":{"type":"json_object"}}"#,
         _ => "3",
     };
     for (name, asks, _) in REFUSED_IMAGE_MEMBERS {

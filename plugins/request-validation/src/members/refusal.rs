@@ -2,8 +2,8 @@
 
 use super::RefusedValues;
 use super::RefusedValues::{
-    BackgroundWindow, BigEndian, ContextEdits, FormatNotText, GuidedMembers, ModeNotOff, NestedFormat,
-    NonEmpty, NonTextModalities, NotFloat, NotFloat32, NotTrue, OutsideEu, Present, Prewarm,
+    BackgroundWindow, BigEndian, ContextEdits, ForcedTool, FormatNotText, GuidedMembers, ModeNotOff,
+    NestedFormat, NonEmpty, NonTextModalities, NotFloat, NotFloat32, NotTrue, OutsideEu, Present, Prewarm,
     ProviderConstraints, RunnerOptions, SeveralChoices, ThirdPartyPayment,
 };
 use crate::field_path::{FieldPath, quotable_name};
@@ -29,6 +29,7 @@ impl RefusedValues {
             ModeNotOff => {
                 is_non_empty(value) && !member(value, "mode").is_some_and(|mode| mode.equals_text("off"))
             }
+            ForcedTool => is_non_empty(value) && !is_absent_or_keyword(Some(value), &["auto", "none"]),
             SeveralChoices => value.raw() != "1",
             ContextEdits => return first_changing_edit(value, path, about),
             ProviderConstraints => {

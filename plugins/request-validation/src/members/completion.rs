@@ -1,0 +1,60 @@
+//! Members of other endpoints that `/v1/completions` refuses.
+
+use super::RefusedMember;
+use super::RefusedValues::{
+    ForcedTool, GuidedMembers, NestedFormat, NonEmpty, Present, Prewarm, ProviderConstraints,
+};
+
+/// Members that control the answer at other endpoints, and that `/v1/completions` refuses because it does not support
+/// them.
+pub const REFUSED_COMPLETION_MEMBERS: &[RefusedMember] = &[
+    ("assistant_id", Present, "assistants are not supported"),
+    ("background", NonEmpty, "background responses are created at /v1/responses; use it, or a batch"),
+    ("background_options", NonEmpty, "background responses are created at /v1/responses; use it, or a batch"),
+    ("cached_content", Present, "stored cached contents are not supported"),
+    ("chat_template_kwargs", NonEmpty, "a completion has no chat template; use /v1/chat/completions"),
+    ("container", Present, "containers are not supported"),
+    ("context", NonEmpty, "stored contexts are not supported; send the complete text in `prompt`"),
+    ("context_management", NonEmpty, "context editing is not supported"),
+    ("conversation", Present, "stored conversations are not supported"),
+    ("data_sources", NonEmpty, "data sources are not supported; send their text in `prompt`"),
+    ("enable_thinking", NonEmpty, "a completion has no reasoning; use /v1/chat/completions"),
+    ("format", NonEmpty, "use `response_format` instead"),
+    ("function_call", ForcedTool, "a completion has no tools; use /v1/chat/completions"),
+    ("functions", NonEmpty, "a completion has no tools; use /v1/chat/completions"),
+    ("image", NonEmpty, "images are not supported at this endpoint; use /v1/chat/completions"),
+    ("images", NonEmpty, "images are not supported at this endpoint; use /v1/chat/completions"),
+    ("input", NonEmpty, "use `prompt` instead"),
+    ("input_extra", NonEmpty, "send the complete text in `prompt`"),
+    ("input_prefix", NonEmpty, "send the text in `prompt`"),
+    ("input_suffix", NonEmpty, "send the text in `suffix`"),
+    ("instructions", NonEmpty, "use `prompt` instead"),
+    ("mcp_servers", NonEmpty, "MCP servers are not supported"),
+    ("messages", NonEmpty, "use `prompt` instead, or /v1/chat/completions"),
+    ("moderation", NonEmpty, "moderation of requests and responses is not supported"),
+    ("nvext", GuidedMembers, "send the constraint as a top-level parameter"),
+    ("options", NonEmpty, "send the options as top-level parameters"),
+    ("plugins", NonEmpty, "plugins are not supported"),
+    ("previous_response_id", Present, "stored responses are continued at /v1/responses"),
+    (
+        "prompt_cache_options",
+        Prewarm,
+        "cache prewarming is not supported; the inference engine manages its prompt cache",
+    ),
+    ("prompt_embeds", NonEmpty, "send text or token ids in `prompt`"),
+    ("provider", ProviderConstraints, "choose providers with `filters` or a flavor"),
+    ("raw", NonEmpty, "the provider decides whether the prompt template is applied; leave it out"),
+    ("reasoning", NonEmpty, "a completion has no reasoning; use /v1/chat/completions"),
+    ("reasoning_effort", NonEmpty, "a completion has no reasoning; use /v1/chat/completions"),
+    ("session_params", NonEmpty, "sessions are not supported"),
+    ("stop_sequences", NonEmpty, "use `stop` instead"),
+    ("system", NonEmpty, "a completion has no roles; use /v1/chat/completions"),
+    ("template", NonEmpty, "the prompt template cannot be set"),
+    ("text", NestedFormat, "use `response_format` instead"),
+    ("thinking", NonEmpty, "a completion has no reasoning; use /v1/chat/completions"),
+    ("thread", Present, "stored conversations are not supported"),
+    ("tool_choice", ForcedTool, "a completion has no tools; use /v1/chat/completions"),
+    ("tools", NonEmpty, "a completion has no tools; use /v1/chat/completions"),
+    ("top_logprobs", NonEmpty, "send the number of alternatives as `logprobs` instead"),
+    ("web_search_options", Present, "web search is not supported"),
+];
