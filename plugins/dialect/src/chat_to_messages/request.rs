@@ -101,7 +101,8 @@ fn apply_edits(ask: &InferenceRequest) -> Option<InferenceRequest> {
 /// Refuses members without an equivalent that must not be dropped, because the answer would lack its log probabilities,
 /// search results or audio, or ignore a bias; refuses several choices too.
 fn check_supported(ask: &InferenceRequest) -> Result<(), ApiError> {
-    for name in ["logprobs", "top_logprobs", "logit_bias", "web_search_options", "audio"] {
+    // A responses client that sends only `top_logprobs` does not know the added `logprobs`.
+    for name in ["top_logprobs", "logprobs", "logit_bias", "web_search_options", "audio"] {
         let is_asked =
             |value: &[u8]| !matches!(value, b"false" | b"0") && !json_cursor::is_empty_object(value);
         if ask.member_value(name).is_some_and(is_asked) {

@@ -56,6 +56,18 @@ fn a_parameter_is_named_as_the_client_wrote_it() {
     let refused = refusal(Dialect::Chat, &body);
     assert_eq!(refused.param.as_deref(), Some("include"), "{}", refused.message);
     assert!(refused.message.contains("`include`") && !refused.message.contains("`logprobs`"));
+    for (members, param) in [
+        (json!({"top_logprobs": 3}), "top_logprobs"),
+        (json!({"logprobs": true}), "logprobs"),
+        (json!({"include": ["message.output_text.logprobs"]}), "include"),
+    ] {
+        for provider in [Dialect::Chat, Dialect::Messages] {
+            let mut body = json!({"model": "m", "input": "Hi"});
+            body.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+            let refused = refusal(provider, &body);
+            assert_eq!(refused.param.as_deref(), Some(param), "{provider:?}: {}", refused.message);
+        }
+    }
     let own = json!({"model": "m", "input": "Hi", "logit_bias": {"1": 1}});
     assert_eq!(refusal(Dialect::Chat, &own).param.as_deref(), Some("logit_bias"));
 }
