@@ -202,11 +202,12 @@ impl OutputBuffer {
 /// Translated answer of a request that is not streamed, without `environment_impact` and `billing_cost`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BufferedResponse {
-    /// Body for the client in chunks: a JSON object whose last byte is `}`, or the audio or text that the client
-    /// requested. Empty for images.
+    /// Body for the client in chunks: a JSON object whose last byte is `}`, audio or text; empty for images.
     pub body: Vec<Bytes>,
-    /// Work reported by the provider; `None` if it reported none.
+    /// Work that is charged, from the provider's report; `None` if it reported none.
     pub work: Option<WorkDone>,
+    /// Work of the provider, if output was removed from the response; `None` if it is the charged work.
+    pub provider_work: Option<WorkDone>,
     /// Energy measured by the provider.
     pub measured_energy: Option<MeasuredEnergy>,
     /// Finish reason of the first choice.
@@ -221,8 +222,7 @@ pub struct BufferedResponse {
 }
 
 impl BufferedResponse {
-    /// Returns the token usage reported by the provider; `None` if none was reported, or if the work is not counted in
-    /// tokens.
+    /// Returns the charged token usage; `None` if none was reported, or if the work is not counted in tokens.
     #[must_use]
     pub fn usage(&self) -> Option<TokenUsage> {
         self.work.as_ref().and_then(WorkDone::usage).copied()

@@ -1,6 +1,7 @@
 //! Complete answer of a provider, built from its events.
 
 use crate::answer_sections::AnswerSection;
+use crate::charged_usage::usage_without_removed_output;
 use crate::choices::{self, ChoiceSize};
 use crate::decode;
 use crate::echo::{BytesPerTokenId, EchoMeter};
@@ -14,7 +15,7 @@ use crate::token_cap::TokenCap;
 use bytes::Bytes;
 use penstock_core::{
     AttemptTarget, Dialect, FinishReason, InferenceRequest, MeasuredEnergy, OfferObservation, ReportedUsage,
-    TokenUsage, UpstreamError, UpstreamErrorKind, UsageSource,
+    TokenUsage, UpstreamError, UpstreamErrorKind, UsageBounds, UsageSource,
 };
 use penstock_json_scan::json;
 
@@ -66,9 +67,12 @@ impl AnswerChoice {
 pub struct DecodedAnswer {
     /// Choices in order.
     pub choices: Vec<AnswerChoice>,
-    /// Token usage, set only by [`DecodedAnswer::decode`]: the provider's counts, corrected if they are implausible,
-    /// with the gateway's estimates for absent ones.
+    /// Token usage that the client is charged for, set only by [`DecodedAnswer::decode`]: the provider's counts,
+    /// corrected if they are implausible, with the gateway's estimates for absent ones, and without output that the
+    /// constraints of the request removed.
     pub usage: Option<TokenUsage>,
+    /// Token usage of the provider, set like `usage`, with the removed output; `None` if nothing was removed.
+    pub provider_usage: Option<TokenUsage>,
     /// Usage reported by the provider.
     pub reported_usage: Option<ReportedUsage>,
     /// Energy measured by the provider.
@@ -118,15 +122,11 @@ impl DecodedAnswer {
         }
         let sizes = choice_sizes(ask, &constrained);
         let mut answer = Self::from_events(constrained, ask.n);
-        // Clients read the usage of a buffered answer without checking that it exists, so it is estimated if it is
-        // missing.
-        let counted = ask.estimate_unreported_usage(answer.output_bytes() - answer.echoed_bytes(ask));
-        let bounds = sent.usage_bounds(&usage_bounds, answer.choices.len());
-        let usage = answer.reported_usage.map(|stated| stated.to_plausible_usage(&bounds, &counted));
-        answer.usage = Some(usage.unwrap_or_else(|| counted.clamp_to(&bounds)));
+        answer.set_usage(ask, &sent.usage_bounds(&usage_bounds, answer.choices.len()), &constraints);
         // For a stream, only the provider's usage proves that the token limit was reached: a stream that broke off
         // has no usage, and the gateway's estimate may be too high.
-        let usage = answer.usage.filter(|usage| !streamed || usage.source == UsageSource::Provider);
+        let usage = answer.provider_usage.or(answer.usage);
+        let usage = usage.filter(|usage| !streamed || usage.source == UsageSource::Provider);
         if read.is_ok() && TokenCap::new(ask, target).is_reached(usage.as_ref()) {
             let unfinished = if streamed { Vec::new() } else { choices_without_finish_reason(&body) };
             answer.finish_at_cap(&unfinished);
@@ -144,6 +144,22 @@ impl DecodedAnswer {
             choices::correct_undercounted_output(usage, &sizes);
         }
         Ok(answer)
+    }
+
+    /// Sets the usage from the provider's report. Clients read the usage of a buffered answer without checking that it
+    /// exists, so it is estimated if it is missing. `bounds` follow from the output of the provider, including removed
+    /// output.
+    fn set_usage(&mut self, ask: &InferenceRequest, bounds: &UsageBounds, constraints: &ResponseConstraints) {
+        let delivered = self.output_bytes() - self.echoed_bytes(ask);
+        let counted = ask.estimate_unreported_usage(delivered);
+        let stated = self.reported_usage.unwrap_or_default();
+        let usage = stated.to_plausible_usage(bounds, &counted);
+        if constraints.has_removed_output() {
+            self.provider_usage = Some(usage);
+            self.usage = Some(usage_without_removed_output(stated, bounds, &counted, delivered));
+        } else {
+            self.usage = Some(usage);
+        }
     }
 
     /// Builds an answer of `n` choices from events. Events with a choice index of `n` or above are dropped.

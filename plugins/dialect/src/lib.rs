@@ -34,6 +34,7 @@ mod argument_surrogates;
 mod body_builder;
 #[cfg(test)]
 mod break_position_tests;
+mod charged_usage;
 mod chat_to_chat;
 mod chat_to_messages;
 #[cfg(test)]
@@ -71,6 +72,8 @@ mod reasoning_switch;
 mod reasoning_switch_tests;
 #[cfg(test)]
 mod refused_member_tests;
+#[cfg(test)]
+mod removed_output_tests;
 #[cfg(test)]
 mod request_history_tests;
 #[cfg(test)]

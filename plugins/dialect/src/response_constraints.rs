@@ -23,6 +23,8 @@ pub struct ResponseConstraints {
     upstream_stop_count: usize,
     /// Seed of the ids that replace repeated ids of tool calls.
     id_seed: String,
+    /// Bytes of generated output that the constraints removed from the answer.
+    removed_bytes: usize,
     choices: Vec<ConstrainedChoice>,
 }
 
@@ -92,6 +94,7 @@ impl ResponseConstraints {
             stop_sequences: ask.stop.clone(),
             upstream_stop_count: 0,
             id_seed: String::new(),
+            removed_bytes: 0,
             choices: vec![ConstrainedChoice::default(); ask.n.max(1) as usize],
         };
         constraints.restart(target);
@@ -102,6 +105,7 @@ impl ResponseConstraints {
     pub fn restart(&mut self, target: &AttemptTarget<'_>) {
         self.upstream_stop_count = upstream_stop_sequences(&self.stop_sequences, target).len();
         target.answer_id.clone_into(&mut self.id_seed);
+        self.removed_bytes = 0;
         self.choices.fill(ConstrainedChoice::default());
     }
 
@@ -115,6 +119,13 @@ impl ResponseConstraints {
     #[must_use]
     pub const fn allows_logprobs(&self) -> bool {
         self.includes_logprobs
+    }
+
+    /// Returns true if output of the provider was removed: text from a stop sequence on, or parallel tool calls. The
+    /// usage that the provider reports then covers more than the client gets.
+    #[must_use]
+    pub const fn has_removed_output(&self) -> bool {
+        self.removed_bytes > 0
     }
 
     /// Applies the constraints to one event and appends the result: unchanged, changed, split, delayed or dropped.
@@ -132,6 +143,7 @@ impl ResponseConstraints {
         let Some(choice) =
             self.choices.get_mut(number as usize).filter(|choice| choice.end != ChoiceEnd::Stopped)
         else {
+            self.removed_bytes += event.generated_bytes();
             return;
         };
         if let AnswerEvent::Text { text, logprobs, .. } = &mut event
@@ -151,6 +163,7 @@ impl ResponseConstraints {
             AnswerEvent::ToolCallStart { tool, .. } | AnswerEvent::ToolCallArguments { tool, .. }
                 if tool > 0 && !self.parallel_tools =>
             {
+                self.removed_bytes += event.generated_bytes();
                 return;
             }
             _ => {}
@@ -188,6 +201,7 @@ impl ResponseConstraints {
         // same end, the longer counts. The result therefore does not depend on how the text was divided.
         let met = enforced.iter().filter_map(|stop| Some((choice.pending_text.find(stop.as_str())?, stop)));
         if let Some((at, stop)) = met.min_by_key(|(at, stop)| (at + stop.len(), *at)) {
+            self.removed_bytes += choice.pending_text.len() - at;
             choice.pending_text.truncate(at);
             if !choice.pending_text.is_empty() {
                 out.push(text_event(number, &std::mem::take(&mut choice.pending_text)));

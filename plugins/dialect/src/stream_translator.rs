@@ -8,7 +8,7 @@ mod attempt_limits;
 mod ends;
 mod translation;
 
-use crate::choices::ChoiceSize;
+use crate::choices::{self, ChoiceSize};
 use crate::decode::{self, DialectDecoder};
 use crate::delivered::{DeliveredText, PrefixMatcher};
 use crate::echo::{BytesPerTokenId, EchoMeter};
@@ -314,6 +314,18 @@ impl StreamTranslator {
             true => bounds,
             false => UsageBounds { least_output: 0, ..bounds },
         }
+    }
+
+    /// Returns the usage that the provider has reported for its whole answer, corrected if it is implausible; `None`
+    /// without a report, and for a provider that continues an answer.
+    fn provider_usage(&self) -> Option<TokenUsage> {
+        let counted = TokenUsage::estimate(self.prompt_bytes, self.delivered_text_bytes());
+        let stated = self.reported_usage.filter(|_| !self.is_continuation)?;
+        let mut usage = stated.to_plausible_usage(&self.current_bounds(), &counted);
+        if self.progress >= StreamProgress::Finished {
+            choices::correct_undercounted_output(&mut usage, &self.choice_sizes);
+        }
+        Some(usage)
     }
 
     /// Records usage or energy from an event that follows the end event. After the usage, nothing more is read.

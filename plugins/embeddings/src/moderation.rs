@@ -154,6 +154,7 @@ impl ProviderAdapter for OpenAiModeration {
         Ok(BufferedResponse {
             body,
             work: Some(WorkDone::Tokens(usage)),
+            provider_work: None,
             measured_energy: reported.measured,
             finish_reason: FinishReason::Stop,
             output_bytes: 0,

@@ -49,7 +49,7 @@ impl ResponseBodyFilter for MeterUsage {
             .unwrap_or_else(|| WorkDone::Tokens(context.estimate_unreported_usage(whole.output_bytes)));
         body.settlement_members = context.settle(ResponseUsage {
             charged_work: done,
-            provider_work: done,
+            provider_work: whole.provider_work.unwrap_or(done),
             measured: whole.measured_energy,
             observation: whole.observation,
             finish_reason: Some(whole.finish_reason),

@@ -95,6 +95,7 @@ impl ResponseContext for TestResponse {
         Ok(BufferedResponse {
             body: upstream.pop().map(|answer| answer.body).into_iter().collect(),
             work: None,
+            provider_work: None,
             measured_energy: None,
             finish_reason: FinishReason::Stop,
             output_bytes: 12,

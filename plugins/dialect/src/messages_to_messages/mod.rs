@@ -67,6 +67,7 @@ fn translate_buffered(
     Ok(BufferedResponse {
         body,
         work: answer.usage.map(WorkDone::Tokens),
+        provider_work: answer.provider_usage.map(WorkDone::Tokens),
         measured_energy: answer.measured_energy,
         finish_reason: finish,
         output_bytes,

@@ -4,7 +4,7 @@
 use super::StreamTranslator;
 use crate::choices;
 use crate::event::AnswerEvent;
-use penstock_core::{FinishReason, StreamProgress, StreamTranslation, UpstreamError, UpstreamErrorKind};
+use penstock_core::{FinishReason, StreamProgress, UpstreamError, UpstreamErrorKind};
 
 /// Confidence that the answer is complete when all choices have a finish reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl StreamTranslator {
         has_output
             && !self.has_all_finish_reasons()
             && !self.is_continuation
-            && self.limits.token_cap.is_reached_by_reported_usage(self.usage().as_ref())
+            && self.limits.token_cap.is_reached_by_reported_usage(self.provider_usage().as_ref())
     }
 
     /// Returns the error of a stream that ended before all choices had a finish reason. If the provider ended it itself

@@ -1,6 +1,7 @@
 //! Implementation of [`StreamTranslation`]: usage, rescue, and the end of the answer.
 
 use super::{FinishConfidence, StreamTranslator};
+use crate::charged_usage::usage_without_removed_output;
 use crate::event::AnswerEvent;
 use crate::prefill_repetition::PrefillFilter;
 use crate::providers::provider_dialect;
@@ -54,16 +55,13 @@ impl StreamTranslation for StreamTranslator {
     }
 
     fn usage(&self) -> Option<TokenUsage> {
-        let bounds = self.current_bounds();
-        let counted = TokenUsage::estimate(self.prompt_bytes, self.delivered_text_bytes());
-        let mut usage = self
-            .reported_usage
-            .filter(|_| !self.is_continuation)
-            .map(|stated| stated.to_plausible_usage(&bounds, &counted))?;
-        if self.progress >= StreamProgress::Finished {
-            choices::correct_undercounted_output(&mut usage, &self.choice_sizes);
+        if !self.constraints.has_removed_output() {
+            return self.provider_usage();
         }
-        Some(usage)
+        let delivered = self.delivered_text_bytes();
+        let counted = TokenUsage::estimate(self.prompt_bytes, delivered);
+        let stated = self.reported_usage.filter(|_| !self.is_continuation)?;
+        Some(usage_without_removed_output(stated, &self.current_bounds(), &counted, delivered))
     }
 
     fn estimated_usage(&self) -> TokenUsage {

@@ -64,6 +64,7 @@ pub fn write_buffered(answer: &DecodedAnswer, identity: &ResponseIdentity) -> Bu
     BufferedResponse {
         body: vec![Bytes::from(out)],
         work: answer.usage.map(WorkDone::Tokens),
+        provider_work: answer.provider_usage.map(WorkDone::Tokens),
         measured_energy: answer.measured_energy,
         finish_reason: answer
             .choices

@@ -152,6 +152,7 @@ fn write_response(
     Ok(BufferedResponse {
         body,
         work: Some(WorkDone::Tokens(usage)),
+        provider_work: None,
         measured_energy: total.measured,
         finish_reason: FinishReason::Stop,
         output_bytes: 0,

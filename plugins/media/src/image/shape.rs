@@ -122,6 +122,7 @@ impl ProviderAdapter for ImageShape {
                 steps: None,
                 pixels: task.size.map(ImageSize::pixel_count),
             }),
+            provider_work: None,
             measured_energy: sum_energy(answers.iter().map(|answer| &answer.body[..])),
             finish_reason: FinishReason::Stop,
             output_bytes: 0,

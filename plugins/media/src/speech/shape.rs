@@ -115,6 +115,7 @@ impl ProviderAdapter for TranscriptionShape {
         Ok(BufferedResponse {
             body: vec![write::write_transcript(&transcript, task, Some(seconds))],
             work: Some(WorkDone::Audio { seconds }),
+            provider_work: None,
             measured_energy: read_energy(&answer.body),
             finish_reason: FinishReason::Stop,
             output_bytes: transcript.text.len(),

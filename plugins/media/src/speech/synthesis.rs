@@ -87,6 +87,7 @@ impl ProviderAdapter for SpeechAdapter {
             output_bytes: audio.len(),
             body: vec![audio],
             work: Some(WorkDone::Audio { seconds }),
+            provider_work: None,
             measured_energy: None,
             finish_reason: FinishReason::Stop,
             images: Vec::new(),

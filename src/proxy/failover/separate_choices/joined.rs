@@ -39,6 +39,7 @@ impl ResponseContext for JoinedResponse<'_, '_, '_> {
         Ok(BufferedResponse {
             body: std::mem::take(&mut self.joined),
             work: Some(WorkDone::Tokens(self.total)),
+            provider_work: None,
             measured_energy: None,
             finish_reason: FinishReason::Stop,
             output_bytes: 0,

@@ -57,6 +57,7 @@ pub fn write_buffered(
     BufferedResponse {
         body: write_completion(answer, identity, choices),
         work: answer.usage.map(WorkDone::Tokens),
+        provider_work: answer.provider_usage.map(WorkDone::Tokens),
         measured_energy: answer.measured_energy,
         finish_reason: answer
             .choices

@@ -35,6 +35,7 @@ pub(crate) fn translate_buffered(
     Ok(BufferedResponse {
         body: vec![Bytes::from(out)],
         work: answer.usage.map(WorkDone::Tokens),
+        provider_work: answer.provider_usage.map(WorkDone::Tokens),
         measured_energy: answer.measured_energy,
         finish_reason: finish,
         output_bytes,
