@@ -87,6 +87,14 @@ impl WireFormat {
     /// function is called only for requests with [`penstock_dialect::parameters::has_engine_constraint`].
     #[must_use]
     pub fn unsupported_constraint_error(offer: &OfferState, ask: &InferenceRequest) -> Option<ApiError> {
+        Self::inexpressible_request_error(offer, ask)
+            .filter(penstock_dialect::parameters::is_constraint_error)
+    }
+
+    /// Returns the refusal of a request that the dialect of the offer cannot express; `None` if it can. The request is
+    /// built to find this out, with one choice if its choices are requested one by one.
+    #[must_use]
+    pub fn inexpressible_request_error(offer: &OfferState, ask: &InferenceRequest) -> Option<ApiError> {
         let wire_format = Self::for_request(offer, ask)?;
         let target = AttemptTarget {
             model: &offer.offer.name,
@@ -99,10 +107,11 @@ impl WireFormat {
             answer_id: "",
             answer_created: 0,
         };
-        wire_format
-            .build_requests(ask, &target)
-            .err()
-            .filter(penstock_dialect::parameters::is_constraint_error)
+        if ask.has_separable_choices() {
+            let single = InferenceRequest { n: 1, ..ask.clone() };
+            return wire_format.build_requests(&single, &target).err();
+        }
+        wire_format.build_requests(ask, &target).err()
     }
 
     /// Returns the translation of a streamed answer; `None` if this format has no translation.

@@ -126,6 +126,107 @@ async fn a_measured_speed_is_a_bound_and_one_that_is_not_known_is_asked_last() {
     assert_eq!((france.calls(), finland.calls()), (1, 2));
 }
 
+/// Starts a chat provider in France whose list lacks `response_format` and `logprobs`, and a chat provider in Finland
+/// that takes both, at a low price. A messages provider in Poland and a responses provider in Germany cannot express
+/// log probabilities.
+async fn with_other_dialects(has_finland: bool) -> ([Provider; 4], Running) {
+    let start = Provider::start;
+    let providers = [start().await, start().await, start().await, start().await];
+    let listed = "supported_parameters = [\"tools\"]\nprice = { input = 9.0, output = 9.0 }";
+    let model =
+        "supported_parameters = [\"tools\", \"response_format\", \"logprobs\", \"stream\", \"max_tokens\"]";
+    let mut bench = Bench::new().model(model).provider_with("france", &providers[0], PATIENT, listed);
+    if has_finland {
+        let block = finland_block(&providers[1], PATIENT);
+        bench = bench.more(&block);
+    }
+    for (provider, id, country, city, dialect) in [
+        (&providers[2], "poland", "PL", "Warsaw", "messages"),
+        (&providers[3], "germany", "DE", "Berlin", "responses"),
+    ] {
+        bench = bench.more(&format!(
+            "\n[[providers]]\nid = \"{id}\"\noperator = \"Test\"\ncountry = \"{country}\"\ncity = \"{city}\"\n\
+             base_url = \"http://{}/v1\"\ndialects = [\"{dialect}\"]\n{PATIENT}\n[[providers.offers]]\n\
+             model = \"m\"\nname = \"theirs\"\nprice = {{ input = 1.0, output = 1.0 }}\n",
+            provider.address
+        ));
+    }
+    (providers, bench.start().await)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_feature_that_the_offers_within_the_filters_lack_is_named() {
+    let image = json!([{"role": "user", "content": [{"type": "image_url",
+        "image_url": {"url": "https://example.com/a.png"}}]}]);
+    let (providers, running) = with_other_dialects(true).await;
+    for (members, param, available) in [
+        (json!({"logprobs": true, "filters": {"countries": ["FR"]}}), "logprobs", json!(["FI"])),
+        (json!({"logprobs": true, "filters": {"countries": ["PL"]}}), "logprobs", Value::Null),
+        (json!({"logprobs": true, "filters": {"countries": ["SE"]}}), "filters.countries", json!(["FI"])),
+        (
+            json!({"response_format": {"type": "json_object"}, "filters": {"countries": ["FR"]}}),
+            "response_format",
+            json!(["DE", "FI", "PL"]),
+        ),
+        (
+            json!({"logprobs": true, "filters": {"max_input_cost": 0.01}}),
+            "filters.max_input_cost",
+            json!(0.05),
+        ),
+        (
+            json!({"logprobs": true, "filters": {"countries": ["FR"], "max_input_cost": 0.01}}),
+            "filters.countries",
+            json!(["FI"]),
+        ),
+        (json!({"messages": image, "filters": {"countries": ["FR"]}}), "messages", Value::Null),
+    ] {
+        let answer = ask(&running, CHAT, members.clone()).await;
+        let body = answer.json();
+        assert_eq!(answer.status, 400, "{members}: {body}");
+        let named = body["error"]["param"].as_str().unwrap();
+        assert!(named.starts_with(param), "{members}: {body}");
+        let listed = body["error"]["details"].get("available").unwrap_or(&Value::Null);
+        assert_eq!(listed, &available, "{members}: {body}");
+        let message = body["error"]["message"].as_str().unwrap();
+        assert!(!message.contains("of this model is in"), "{body}");
+    }
+    assert_eq!(providers.iter().map(Provider::calls).sum::<usize>(), 0);
+    for country in ["FI", "DE", "PL", "FR"] {
+        let answer = ask(&running, CHAT, json!({"filters": {"countries": [country]}})).await;
+        assert!(answer.status == 200 || answer.status == 503, "{country}: {}", answer.text());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_feature_that_no_offer_has_is_named_and_not_the_filter() {
+    let (providers, running) = with_other_dialects(false).await;
+    for filters in [
+        json!({"countries": ["FR"]}),
+        json!({"countries": ["SE"]}),
+        json!({"max_input_cost": 9.0}),
+        json!({"max_input_cost": 0.01}),
+    ] {
+        let answer = ask(&running, CHAT, json!({"logprobs": true, "filters": filters})).await;
+        let body = answer.json();
+        assert_eq!((answer.status, &body["error"]["param"]), (400, &json!("logprobs")), "{filters}: {body}");
+        assert!(body["error"]["details"].get("available").is_none(), "{filters}: {body}");
+    }
+    assert_eq!(providers.iter().map(Provider::calls).sum::<usize>(), 0);
+}
+
+/// Tests that an offer whose window is too small is not advised.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_offer_whose_window_is_too_small_is_not_available() {
+    let (france, finland) = (Provider::start().await, Provider::start().await);
+    let block = finland_block(&finland, PATIENT) + "context_length = 64\n";
+    let running = Bench::new().provider("france", &france).more(&block).start().await;
+    let long = json!([{"role": "user", "content": "too long ".repeat(100)}]);
+    let members = json!({"messages": long, "filters": {"countries": ["SE"]}});
+    let body = ask(&running, CHAT, members).await.json();
+    assert_eq!(body["error"]["param"], "filters.countries", "{body}");
+    assert_eq!(body["error"]["details"]["available"], json!(["FR"]), "{body}");
+}
+
 /// Tests that an engine that the filters exclude does not get the prompt to count its tokens.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_excluded_engine_does_not_count_tokens() {

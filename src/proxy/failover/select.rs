@@ -1,7 +1,7 @@
 //! Candidates of a request: the offers that can serve it, in the order in which they are called.
 
 use super::exploration::{exploration_scope, is_small};
-use super::filtered;
+use super::filtered::FilteredSelection;
 use crate::proxy::context_window::{self, OutputTokenBudget, WindowFit};
 use crate::telemetry::SessionAffinityOutcome;
 use crate::upstream::cache_affinity::SessionHistory;
@@ -10,10 +10,7 @@ use crate::upstream::offer::{OfferState, SelectionTime};
 use crate::upstream::pools::{ExplorationMode, OfferPlan, PlanRequest};
 use crate::upstream::sessions::SessionRecord;
 use crate::upstream::wire_format::WireFormat;
-use penstock_core::{
-    AnswerModelName, ApiError, ErrorCode, InferenceRequest, OfferFilters, OfferProperties, TokenUsage,
-    WorkUnit,
-};
+use penstock_core::{AnswerModelName, ApiError, ErrorCode, InferenceRequest, TokenUsage, WorkUnit};
 use penstock_dialect::parameters::has_engine_constraint;
 use penstock_routing::{
     BALANCED, BATCH, Flavor, PlannedOffer, RequestSession, SessionKey, split_flavor, stable_hash,
@@ -101,11 +98,11 @@ pub fn estimated_window_fit(
 }
 
 /// Offer that can serve the request, with the fit of the request into its window.
-struct AbleOffer<'l> {
-    offer: &'l Arc<OfferState>,
-    fit: WindowFit,
+pub(super) struct AbleOffer<'l> {
+    pub(super) offer: &'l Arc<OfferState>,
+    pub(super) fit: WindowFit,
     /// True if the offer passes the filters only because its speed is unknown.
-    unsure: bool,
+    pub(super) unsure: bool,
 }
 
 impl CandidateSet {
@@ -251,7 +248,7 @@ impl CandidateSet {
         ask: &InferenceRequest,
         moment: SelectionTime,
     ) -> Result<Vec<AbleOffer<'l>>, ApiError> {
-        let mut lacks = None;
+        let mut excluded = Vec::new();
         let mut able: Vec<AbleOffer<'l>> = Vec::with_capacity(model.offers.len());
         let count = self.count(&model.model.card.id).copied();
         let constrained = has_engine_constraint(ask);
@@ -262,38 +259,18 @@ impl CandidateSet {
                     fit: estimated_window_fit(count, offer, ask),
                     unsure: false,
                 }),
-                Some(refusal) => {
-                    lacks.get_or_insert(refusal);
-                }
+                Some(refusal) => excluded.push((&**offer, refusal)),
             }
         }
         if able.is_empty() {
+            let lacks = excluded.into_iter().next().map(|(_, refusal)| refusal);
             return Err(lacks.unwrap_or_else(|| self.unavailable_error().with_retry_after(5)));
         }
         if let Some(filters) = &ask.filters {
-            self.apply_filters(filters, &mut able, moment)?;
+            FilteredSelection { filters, ask, excluded: &excluded, moment, is_batch: self.batch }
+                .retain_allowed_offers(&mut able)?;
         }
         Ok(able)
-    }
-
-    /// Removes the offers that do not meet the filters.
-    fn apply_filters(
-        &self,
-        filters: &OfferFilters,
-        able: &mut Vec<AbleOffer<'_>>,
-        moment: SelectionTime,
-    ) -> Result<(), ApiError> {
-        let facts: Vec<OfferProperties<'_>> =
-            able.iter().map(|one| one.offer.offer_properties(moment, self.batch)).collect();
-        if !facts.iter().any(|facts| filters.allows_offer(facts)) {
-            return Err(filtered::unmet_filters_error(filters, &facts));
-        }
-        for (one, facts) in able.iter_mut().zip(&facts) {
-            one.unsure = filters.is_speed_unverified(facts);
-        }
-        let mut allowed = facts.iter().map(|facts| filters.allows_offer(facts));
-        able.retain(|_| allowed.next().unwrap_or(false));
-        Ok(())
     }
 
     /// Returns the refusal for the case that no provider can answer now.
