@@ -5,6 +5,7 @@ mod batch_line;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use batch_line::FirstContent;
 pub use batch_line::{LineDownstream, LineReport};
 use tokio_util::sync::CancellationToken;
 
@@ -357,11 +358,10 @@ impl Downstream<'_> {
         }
     }
 
-    /// Records the provider that sends the first content of a choice, and the number of its attempt; only for a choice.
-    pub(crate) fn record_first_content_provider(&mut self, provider: &str, number: u32) {
-        if let Some(line) = self.in_process_line() {
-            line.record_first_content_provider(provider, number);
-        }
+    /// Records the source of a choice's first content. Returns false if it must not be sent, because another choice has
+    /// content of another model.
+    pub(crate) fn record_first_content(&mut self, content: FirstContent) -> bool {
+        self.in_process_line().is_none_or(|line| line.record_first_content(content))
     }
 
     /// Records the finish reason of a choice. Does nothing if this request is not a choice.

@@ -1,6 +1,7 @@
 //! Several choices (`n`) from providers that return one at a time: each choice is a separate request, and the client
 //! gets one answer.
 
+mod fallback_models;
 mod learned;
 
 use crate::harness::gateway::{PATIENT, Running};

@@ -4,6 +4,7 @@
 use crate::auth::key_cache::Principal;
 use crate::batch::{LineDisposition, LineOrigin, PreassignedResponseIdentity};
 use crate::billing::HoldEnd;
+use crate::config::settings::OfferSettings;
 use crate::proxy::failover::ChoiceUsage;
 use crate::telemetry::request_id::RequestId;
 use bytes::Bytes;
@@ -35,10 +36,28 @@ pub struct LineDownstream {
 struct LineChoice {
     /// Channel for the pieces of a stream; a buffered response is stored instead.
     pieces: Option<Sender<Bytes>>,
-    /// Provider that sends the first content of all choices, and the number of its attempt.
-    first: Arc<OnceLock<(Box<str>, u32)>>,
+    /// Source of the first content of all choices.
+    first: Arc<OnceLock<FirstContent>>,
     /// Signal that asks the exchange of all choices to release its permit, if that exchange is a batch line.
     back: Option<CancellationToken>,
+}
+
+/// Source of the first content of a request whose choices are requested one by one. All its choices are answered by
+/// this model, because the response names one model.
+pub(crate) struct FirstContent {
+    /// Id of the provider.
+    pub(crate) provider: Box<str>,
+    /// Id of the model in the catalogue.
+    pub(crate) model: Box<str>,
+    /// Number of the choice's attempt.
+    pub(crate) attempt: u32,
+}
+
+impl FirstContent {
+    /// Creates the source for an offer and the number of its attempt.
+    pub(crate) fn from_offer(offer: &OfferSettings, attempt: u32) -> Self {
+        Self { provider: offer.provider.id.clone(), model: offer.model.card.id.as_str().into(), attempt }
+    }
 }
 
 /// Result of a batch line, of a background response, or of one choice.
@@ -97,12 +116,12 @@ impl LineDownstream {
     }
 
     /// Creates one choice of a request for several choices; `cancel` cancels it. `pieces` receives its stream, `first`
-    /// gets the provider of the first content, and `back` is the signal that asks the request for all choices to
+    /// gets the source of the first content, and `back` is the signal that asks the request for all choices to
     /// release its permit.
     pub(crate) fn for_choice(
         cancel: CancellationToken,
         pieces: Option<Sender<Bytes>>,
-        first: Arc<OnceLock<(Box<str>, u32)>>,
+        first: Arc<OnceLock<FirstContent>>,
         back: Option<CancellationToken>,
     ) -> Arc<Self> {
         let choice = Some(LineChoice { pieces, first, back });
@@ -220,12 +239,18 @@ impl LineDownstream {
         Ok(())
     }
 
-    /// Records the provider of the first content of a choice, and the number of its attempt.
-    pub(super) fn record_first_content_provider(&self, provider: &str, number: u32) {
-        if let Some(choice) = &self.choice {
-            // Only the first choice that sends content is recorded.
-            let _ = choice.first.set((provider.into(), number));
-        }
+    /// Records the source of a choice's first content. Returns false if an earlier choice has content of another model,
+    /// so that this content must not be sent.
+    pub(super) fn record_first_content(&self, content: FirstContent) -> bool {
+        let Some(choice) = &self.choice else { return true };
+        let model = content.model.clone();
+        choice.first.get_or_init(|| content).model == model
+    }
+
+    /// Returns true if an earlier choice of the same request has content of another model.
+    pub(crate) fn excludes_model(&self, model: &str) -> bool {
+        let first = self.choice.as_ref().and_then(|choice| choice.first.get());
+        first.is_some_and(|first| *first.model != *model)
     }
 
     /// Records the finish reason of a choice. Does nothing if this is not a choice.

@@ -145,6 +145,7 @@ impl ResponseContext for BufferedDelivery<'_, '_, '_> {
         let (run, offer) = (&mut *self.run, self.offer);
         let created = run.received_at;
         let mut whole = translate(run, offer, self.sent, created, upstream).await?;
+        run.record_first_content(offer, self.sent.number)?;
         if let InferenceTask::GenerateImages(draw) = &run.request.task {
             let pictures = std::mem::take(&mut whole.images);
             let response = images::build_image_response(run, offer, draw, pictures, created).await?;
@@ -160,10 +161,6 @@ impl ResponseContext for BufferedDelivery<'_, '_, '_> {
 
     fn settle(&mut self, metered: ResponseUsage) -> Vec<u8> {
         let took = clock::cached_now().saturating_duration_since(self.sent.asked);
-        self.run
-            .exchange
-            .caller
-            .record_first_content_provider(&self.offer.offer.provider.id, self.sent.number);
         settle::settle_success(self.run, self.offer, metered, None, took)
     }
 

@@ -230,7 +230,8 @@ impl FailoverRun<'_, '_> {
         held_permit: Option<OfferPermit>,
         course: &mut RetryPlanner,
     ) -> Result<RetryAction, WriteOutcome> {
-        let Some(offer) = self.exchange.config.offers.get(index).cloned() else {
+        let offer = self.exchange.config.offers.get(index).cloned();
+        let Some(offer) = offer.filter(|offer| !self.excludes_model(offer)) else {
             return Ok(course.on_skipped(self.now()));
         };
         let _permit = match self.upstream_peer(&offer, held_permit, course).await? {

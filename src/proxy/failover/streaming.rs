@@ -16,7 +16,9 @@ use crate::upstream::offer::OfferState;
 use crate::upstream::wire_format::WireFormat;
 use bytes::{Bytes, BytesMut};
 use ends::finish_stream;
-pub(super) use ends::{error_only_translation, fail_stream, write_error_event, write_stream_end};
+pub(super) use ends::{
+    error_only_translation, fail_stream, stream_frame, write_error_event, write_stream_end,
+};
 use penstock_core::{
     ApiError, AttemptTarget, BufferedResponse, Dialect, ErrorCode, OutputBuffer, RescueMode, StreamProgress,
     StreamTranslation, TokenUsage, UpstreamAnswer, UpstreamError, UpstreamErrorKind, UpstreamRequest,
@@ -275,8 +277,8 @@ async fn write_events(
 ) -> Result<(), AttemptError> {
     let had_head = run.progress.has_head();
     if !run.progress.has_content() {
+        run.record_first_content(offer, number)?;
         run.progress = ResponseProgress::ContentSent;
-        run.exchange.caller.record_first_content_provider(&offer.offer.provider.id, number);
         run.exchange.record.first_token = Some(run.exchange.started.elapsed());
     }
     if !had_head {

@@ -1,21 +1,23 @@
 //! One choice of a request for several choices: a separate exchange with all attempts of a request. Its response goes
 //! to the client's exchange, and not to the client directly.
 
+use super::super::attempt::AttemptError;
 use super::super::select::CandidateSet;
 use super::super::wait::ClientWatch;
 use super::super::{FailoverRun, ResponseMemoryReservation, ResponseProgress, settle};
 use super::{ChoiceFuture, ChoiceUsage, StopReason};
 use crate::auth::key_cache::Principal;
-use crate::proxy::downstream::{Downstream, LineDownstream};
+use crate::proxy::downstream::{Downstream, FirstContent, LineDownstream};
 use crate::proxy::exchange::{Exchange, ExchangeState, WriteOutcome};
 use crate::proxy::{InProcessSession, RequestOrigin};
 use crate::state::AppState;
 use crate::telemetry::AccessRecord;
 use crate::telemetry::request_id::RequestId;
 use crate::upstream::config_snapshot::ConfigSnapshot;
+use crate::upstream::offer::OfferState;
 use bytes::{Bytes, BytesMut};
 use penstock_core::{
-    AdjustableMemberSet, ApiError, ChoiceSelection, Dialect, FinishReason, InferenceRequest,
+    AdjustableMemberSet, ApiError, ChoiceSelection, Dialect, ErrorCode, FinishReason, InferenceRequest,
     RequiredCapabilities,
 };
 use penstock_limits::WorkClass;
@@ -47,8 +49,8 @@ pub(super) struct SharedChoiceState<'a> {
     reclaim_signal: Option<CancellationToken>,
     /// Token that cancels all choices.
     pub(super) cancel: CancellationToken,
-    /// Provider of the first content, and the number of its attempt.
-    pub(super) first_provider: Arc<OnceLock<(Box<str>, u32)>>,
+    /// Source of the first content; its model answers all choices.
+    pub(super) first_content: Arc<OnceLock<FirstContent>>,
     /// Number of attempts that were made before the choices were requested separately.
     pub(super) earlier_attempts: u64,
 }
@@ -74,6 +76,11 @@ impl<'a> SharedChoiceState<'a> {
         let mut chosen = run.candidates.clone();
         chosen.entries.retain(|entry| !failed(entry.offer));
         let x = &*run.exchange;
+        let first_content = OnceLock::new();
+        // The choices that are missing in a stream come from the model of that stream.
+        if let Some(offer) = run.current_offer.as_ref().filter(|_| run.progress.has_content()) {
+            let _ = first_content.set(FirstContent::from_offer(&offer.offer, 0));
+        }
         Self {
             app: x.app,
             live: x.config.clone(),
@@ -94,7 +101,7 @@ impl<'a> SharedChoiceState<'a> {
             progress: run.progress.min(ResponseProgress::HeadSent),
             reclaim_signal: x.caller.permit_recall_token(),
             cancel: CancellationToken::default(),
-            first_provider: Arc::default(),
+            first_content: Arc::new(first_content),
             earlier_attempts: u64::try_from(x.record.attempts.len()).unwrap_or(u64::MAX),
         }
     }
@@ -120,6 +127,31 @@ impl<'a> SharedChoiceState<'a> {
             .map(|concurrency| concurrency.and_then(|concurrency| usize::try_from(concurrency).ok()))
             .max_by_key(|concurrency| concurrency.unwrap_or(usize::MAX));
         most.flatten().unwrap_or(usize::MAX).max(1)
+    }
+}
+
+impl FailoverRun<'_, '_> {
+    /// Returns true if this run serves a choice without content, and another choice has content of another model than
+    /// the offer's.
+    pub(in super::super) fn excludes_model(&self, offer: &OfferState) -> bool {
+        let line = self.exchange.caller.in_process_line().filter(|_| !self.progress.has_content());
+        line.is_some_and(|line| line.excludes_model(&offer.offer.model.card.id))
+    }
+
+    /// Records the offer of the first content, if this run serves a choice.
+    ///
+    /// # Errors
+    /// Returns an error if another choice has content of another model. The energy of the discarded content is recorded.
+    pub(in super::super) fn record_first_content(
+        &mut self,
+        offer: &OfferState,
+        attempt: u32,
+    ) -> Result<(), AttemptError> {
+        if self.exchange.caller.record_first_content(FirstContent::from_offer(&offer.offer, attempt)) {
+            return Ok(());
+        }
+        self.record_failed_energy(offer);
+        Err(AttemptError::Incompatible(ApiError::new(ErrorCode::Unavailable)))
     }
 }
 
@@ -159,7 +191,7 @@ pub(super) fn request_choice<'s>(
         let line = LineDownstream::for_choice(
             seed.cancel.clone(),
             pieces,
-            seed.first_provider.clone(),
+            seed.first_content.clone(),
             seed.reclaim_signal.clone(),
         );
         let mut session = InProcessSession::for_choice(line.clone());

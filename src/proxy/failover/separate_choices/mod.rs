@@ -4,8 +4,9 @@
 //!
 //! Streams are interleaved, and each event has the index of its choice. The end (finish reasons, usage,
 //! `environment_impact` and `billing_cost`) is sent once, when all choices are complete. If no provider answers one
-//! of the choices, the request fails. The usage is the sum of the usages of the choices. The prompt therefore counts
-//! once for each choice, because it was processed that often.
+//! of the choices, the request fails. The response names one model, so all choices are answered by the model of the
+//! first content: content of another model is discarded, and another offer is asked. The usage is the sum of the usages
+//! of the choices. The prompt therefore counts once for each choice, because it was processed that often.
 
 mod choice;
 mod joined;
@@ -14,6 +15,7 @@ mod sum;
 use super::attempt::AttemptError;
 use super::wait::HEARTBEAT_COMMENT;
 use super::{FailoverRun, ResponseProgress, buffered, settle, streaming};
+use crate::proxy::downstream::FirstContent;
 use crate::proxy::exchange::WriteOutcome;
 use crate::proxy::filters::{ResponseBodyFilterChain, ResponseBodyFilters};
 use crate::upstream::offer::OfferState;
@@ -223,11 +225,11 @@ async fn write_choice_piece(
         return Ok(());
     }
     if !run.progress.has_head() {
-        let head = match seed.first_provider.get() {
-            Some((provider, number)) => {
+        let head = match seed.first_content.get() {
+            Some(FirstContent { provider, attempt, .. }) => {
                 let head = run.exchange.new_response_head(200).with_field("x-penstock-provider", &**provider);
                 head.with_field(settle::FLAVOR_HEADER, run.exchange.record.flavor.unwrap_or_default())
-                    .with_numeric_field("x-penstock-attempts", seed.earlier_attempts + u64::from(*number))
+                    .with_numeric_field("x-penstock-attempts", seed.earlier_attempts + u64::from(*attempt))
             }
             None => run
                 .exchange
@@ -240,6 +242,9 @@ async fn write_choice_piece(
         run.progress = ResponseProgress::ContentSent;
         run.exchange.record.first_token = Some(run.exchange.started.elapsed());
         let mut out = OutputBuffer::default();
+        if let Some(content) = seed.first_content.get() {
+            run.translation = streaming::stream_frame(run, &content.model);
+        }
         if let Some(reply) = run.translation.as_mut() {
             reply.write_start(&mut out);
         }
@@ -269,7 +274,7 @@ async fn finish_choices(
     };
     run.exchange.record.status = 200;
     let number =
-        seed.earlier_attempts + seed.first_provider.get().map_or(1, |(_, number)| u64::from(*number));
+        seed.earlier_attempts + seed.first_content.get().map_or(1, |content| u64::from(content.attempt));
     let head = settle::inference_response_head(run, &primary, u32::try_from(number).unwrap_or(u32::MAX));
     settle::wait_for_ledger(run).await;
     Ok(buffered::send_buffered_response(run, head, "application/json", body.downstream).await)
@@ -284,6 +289,9 @@ async fn finish_stream(
     parts: Vec<ChoiceUsage>,
     total: TokenUsage,
 ) -> WriteOutcome {
+    if !run.progress.has_content() {
+        run.translation = streaming::stream_frame(run, &primary.offer.model.card.id);
+    }
     if let Some(reply) = run.translation.as_mut() {
         let finishes = ends.iter().filter_map(|end| Some((end.index, end.finish_reason?)));
         finishes.for_each(|(choice, finish)| reply.record_choice_finish(choice, finish));

@@ -57,7 +57,21 @@ pub(in super::super) fn error_only_translation(
     run: &FailoverRun<'_, '_>,
 ) -> Option<Box<dyn StreamTranslation>> {
     let first = run.candidates.entries.first()?;
-    let offer = run.exchange.config.offers.get(first.offer)?;
+    frame_of_offer(run, run.exchange.config.offers.get(first.offer)?)
+}
+
+/// Creates a translation that writes the start and the end of a stream whose content consists of choices of this model;
+/// `None` if no candidate is an offer of the model.
+pub(in super::super) fn stream_frame(
+    run: &FailoverRun<'_, '_>,
+    model: &str,
+) -> Option<Box<dyn StreamTranslation>> {
+    let mut offers =
+        run.candidates.entries.iter().filter_map(|entry| run.exchange.config.offers.get(entry.offer));
+    frame_of_offer(run, offers.find(|offer| *offer.offer.model.card.id == *model)?)
+}
+
+fn frame_of_offer(run: &FailoverRun<'_, '_>, offer: &OfferState) -> Option<Box<dyn StreamTranslation>> {
     let wire_format = attempt::wire_format(run, offer).ok()?;
     let target = attempt::translation_parameters(run, offer, wire_format.dialect(), run.received_at);
     wire_format.new_stream_translation(run.request, &target)
