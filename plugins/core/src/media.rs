@@ -130,7 +130,7 @@ impl AudioInput {
     /// Minimum bytes per second of audio, for a file whose duration was not counted: 8 kbit/s.
     const MIN_BYTES_PER_SECOND: u64 = 1_000;
     /// Typical bytes per second of audio, if the duration is unknown: 128 kbit/s.
-    const TYPICAL_BYTES_PER_SECOND: u64 = 16_000;
+    pub const TYPICAL_BYTES_PER_SECOND: u64 = 16_000;
     /// Maximum bytes per second of audio: uncompressed, 32 bits, eight channels at 192 kHz.
     const MAX_BYTES_PER_SECOND: u64 = 6_144_000;
 

@@ -117,6 +117,13 @@ pub(super) trait ContainerParser: Debug + Send {
         DurationBasis::Counted
     }
 
+    /// Returns the duration of the counted packets or frames alone, for a format whose [`Self::end`] may return a
+    /// longer one that the file states; `Unknown` if nothing was counted. `None` for a format whose duration is always
+    /// the counted one. Called after the end of the file.
+    fn counted_duration(&self) -> Option<AudioDuration> {
+        None
+    }
+
     /// Inspects the available bytes, at least one.
     fn step(&mut self, input: &[u8]) -> ParserStep;
 
@@ -129,6 +136,8 @@ pub(super) trait ContainerParser: Debug + Send {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ParsedAudio {
     pub duration: AudioDuration,
+    /// Duration of the counted packets or frames alone; `Unknown` if nothing was counted.
+    pub counted: AudioDuration,
     /// Minimum duration for the number of bytes.
     pub minimum: MinimumDuration,
     pub basis: DurationBasis,
@@ -211,6 +220,11 @@ impl ParserDriver {
     /// Parses the end of the file, and returns the durations of the whole file.
     pub(super) fn end(mut self) -> ParsedAudio {
         let duration = self.parser.end(self.held.get(self.start..).unwrap_or_default(), self.pass);
-        ParsedAudio { duration, minimum: self.parser.minimum_duration(), basis: self.parser.duration_basis() }
+        let basis = self.parser.duration_basis();
+        let counted = self.parser.counted_duration().unwrap_or(match basis {
+            DurationBasis::Counted => duration,
+            DurationBasis::Stated => AudioDuration::Unknown,
+        });
+        ParsedAudio { duration, counted, minimum: self.parser.minimum_duration(), basis }
     }
 }

@@ -94,6 +94,10 @@ impl ContainerParser for FlacParser {
         MinimumDuration::from_all_bytes(rate)
     }
 
+    fn counted_duration(&self) -> Option<AudioDuration> {
+        Some(AudioDuration::from_ticks(self.ticks, RATE))
+    }
+
     fn step(&mut self, input: &[u8]) -> ParserStep {
         match self.state {
             FlacState::Start => {

@@ -25,7 +25,7 @@ mod webm;
 mod webm_track;
 
 use container_parser::{AudioDuration, ContainerParser, MinimumDuration, ParsedAudio, ParserDriver};
-use penstock_core::DurationBasis;
+use penstock_core::{AudioInput, DurationBasis};
 use rust_decimal::Decimal;
 
 /// Limit on the bytes that are buffered to parse one element.
@@ -89,7 +89,8 @@ pub struct AudioInfo {
     /// Format of the file.
     pub format: AudioFormat,
     /// Duration in seconds with three decimals: counted in frames or samples, and never below the minimum for the bytes
-    /// of the file. `None` if the file does not contain its duration, or states more than its bytes can hold.
+    /// of the file. `None` if the file does not contain its duration, or states more than its bytes can hold and
+    /// nothing could be counted.
     pub seconds: Option<Decimal>,
     /// Basis of the duration.
     pub basis: DurationBasis,
@@ -186,20 +187,39 @@ impl AudioMeter {
             return Err(AudioError::Empty);
         }
         let MeterState::Audio(format, track) = self.state else { return Err(AudioError::UnknownFormat) };
-        let ParsedAudio { duration, minimum: mut floor, basis } = track.end();
+        let ParsedAudio { duration, counted, minimum: mut floor, basis } = track.end();
         floor.excluded = floor.excluded.saturating_add(self.tags);
-        let seconds = match duration {
+        let stated = match duration {
             AudioDuration::Ticks { ticks, rate } => seconds(ticks, rate),
             AudioDuration::Unknown => None,
             AudioDuration::NoAudio => return Err(AudioError::NoAudio(format)),
         };
-        let most = Decimal::from(
-            (self.bytes / minimum_byte_rate(format)).saturating_add(1).min(MAX_DURATION_SECONDS),
-        );
+        let counted = match counted {
+            AudioDuration::Ticks { ticks, rate } => seconds(ticks, rate),
+            AudioDuration::Unknown | AudioDuration::NoAudio => None,
+        };
+        let most = maximum_seconds(format, self.bytes);
         let least = minimum_seconds(floor, self.bytes).min(most);
-        let bounded = |seconds: Decimal| (seconds <= most).then(|| seconds.max(least));
-        let seconds = seconds.and_then(bounded).filter(|seconds| !seconds.is_zero());
+        // A stated duration that is too long for the bytes leaves the counted one, which is cut to what they can hold.
+        let plausible = stated.filter(|seconds| *seconds <= most);
+        let seconds = plausible.or_else(|| usable_count(counted?.min(most), basis, self.bytes));
+        let seconds = seconds.map(|seconds| seconds.max(least)).filter(|seconds| !seconds.is_zero());
         Ok(AudioInfo { format, seconds, basis })
+    }
+}
+
+/// Returns the longest accepted duration of a file of this size, in seconds.
+fn maximum_seconds(format: AudioFormat, bytes: u64) -> Decimal {
+    Decimal::from((bytes / minimum_byte_rate(format)).saturating_add(1).min(MAX_DURATION_SECONDS))
+}
+
+/// Returns the counted duration of a file that states an implausible one. Where the file only states its duration, the
+/// count leaves out audio, so it is `None` if it is shorter than the estimate for a file of unknown duration.
+fn usable_count(counted: Decimal, basis: DurationBasis, bytes: u64) -> Option<Decimal> {
+    let estimate = || seconds(bytes, AudioInput::TYPICAL_BYTES_PER_SECOND).unwrap_or_default();
+    match basis {
+        DurationBasis::Counted => Some(counted),
+        DurationBasis::Stated => Some(counted).filter(|counted| *counted >= estimate()),
     }
 }
 

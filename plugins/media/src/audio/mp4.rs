@@ -32,6 +32,8 @@ pub(super) struct Mp4Parser {
     media: MdatPackets,
     /// Position of the next byte in the file.
     position: u64,
+    /// Bytes of the file that may be media; known at its end.
+    media_bytes: u64,
     /// Position of the current fragment, to which the positions of its samples relate.
     fragment_start: u64,
     state: Mp4State,
@@ -119,11 +121,19 @@ impl ContainerParser for Mp4Parser {
         if self.too_many {
             return AudioDuration::Unknown;
         }
+        self.media_bytes = self.position.saturating_sub(missing).saturating_sub(self.excluded.sum());
         let opus_packet = self.shortest_opus_packet();
-        let media_bytes = self.position.saturating_sub(missing).saturating_sub(self.excluded.sum());
         audio
-            .map(|track| track.duration(self.fragments_of(track), movie, opus_packet, media_bytes))
+            .map(|track| track.duration(self.fragments_of(track), movie, opus_packet, self.media_bytes))
             .fold(AudioDuration::Unknown, AudioDuration::longer)
+    }
+
+    fn counted_duration(&self) -> Option<AudioDuration> {
+        let opus_packet = self.shortest_opus_packet();
+        let audio = self.tracks.iter().filter(|track| track.is_audio && !self.too_many);
+        let counted = audio
+            .map(|track| track.counted_duration(self.fragments_of(track).1, opus_packet, self.media_bytes));
+        Some(counted.fold(AudioDuration::Unknown, AudioDuration::longer))
     }
 }
 

@@ -172,9 +172,27 @@ impl Mp4Track {
         has_frames && self.samples.saturating_add(fragments.1) > 0
     }
 
+    /// Returns the number of samples of the track and of its fragments. A sample has at least one byte, so there are at
+    /// most `media_bytes` samples.
+    fn sample_count(&self, fragments: u64, media_bytes: u64) -> u64 {
+        self.samples.saturating_add(fragments).min(media_bytes)
+    }
+
+    /// Returns the duration of the track by the number of its samples alone; `Unknown` if the duration of a sample is
+    /// unknown. `fragments` is the number of samples in fragments; the other arguments are those of
+    /// [`Self::duration`].
+    pub(super) fn counted_duration(
+        &self,
+        fragments: u64,
+        opus_packet: Option<u64>,
+        media_bytes: u64,
+    ) -> AudioDuration {
+        self.coding.usual(self.sample_count(fragments, media_bytes), opus_packet)
+    }
+
     /// Returns the duration of the track and its fragments. `fragments` holds the ticks and the number of samples of
     /// the fragments; `movie` is used if the track states no duration; `opus_packet` is the duration of an Opus packet
-    /// in ticks, if known. An Opus packet has at least one byte, so there are at most `media_bytes` packets.
+    /// in ticks, if known; `media_bytes` limits the number of samples.
     pub(super) fn duration(
         &self,
         fragments: (u64, u64),
@@ -182,10 +200,8 @@ impl Mp4Track {
         opus_packet: Option<u64>,
         media_bytes: u64,
     ) -> AudioDuration {
-        let (ticks, mut samples) = (fragments.0, self.samples.saturating_add(fragments.1));
-        if self.coding == Mp4Codec::Opus {
-            samples = samples.min(media_bytes);
-        }
+        let ticks = fragments.0;
+        let samples = self.sample_count(fragments.1, media_bytes);
         let summed = self.longest.max(self.current);
         let own = if self.has_table && (summed > 0 || ticks > 0) { summed } else { self.header_duration };
         let stated = AudioDuration::from_ticks(own.saturating_add(ticks), u64::from(self.rate)).or(movie);

@@ -1,6 +1,6 @@
-//! Ogg: the duration is the last position of each audio stream, compared with the duration of its packets if the
-//! codec's packets state one. The durations of chained streams are added. Pages are searched everywhere, even inside
-//! other pages, because decoders continue with the next page after an error.
+//! Ogg: the duration is the last position of each audio stream relative to the first one, but at least the duration of
+//! its packets. The durations of chained streams are added. Pages are searched everywhere, even inside other pages,
+//! because decoders continue with the next page after an error.
 
 use super::bits::{le32, le64};
 use super::container_parser::{AudioDuration, ContainerParser, MinimumDuration, ParserStep};
@@ -20,8 +20,8 @@ const FIRST_PACKET: usize = 80;
 #[derive(Debug, Default)]
 pub(super) struct OggParser {
     streams: BTreeMap<u32, OggStream>,
-    /// Sum of the ticks of streams that ended because a later stream has the same serial number.
-    ended: u64,
+    /// Sum of the durations of streams that ended because a later stream has the same serial number.
+    ended: StreamTicks,
     /// True if any stream had audio.
     has_audio: bool,
     has_flac: bool,
@@ -53,15 +53,14 @@ impl OggParser {
         if let Some(stream) = self.streams.get_mut(&serial) {
             let excluded = match stream.codec {
                 OggCodec::NoAudio => whole as u64,
-                _ => stream.add_page_packets(table, body, flags & 1 != 0),
+                _ => {
+                    let position = le64(head, 6).unwrap_or(u64::MAX);
+                    stream.add_page(table, body, flags & 1 != 0, position)
+                }
             };
             if excluded > 0 && self.offset >= self.excluded_until {
                 self.excluded += excluded;
                 self.excluded_until = self.offset + whole as u64;
-            }
-            match le64(head, 6) {
-                Some(position) if position != u64::MAX => stream.position = stream.position.max(position),
-                _ => {}
             }
         }
         // The body of an apparent page is searched for pages too, because the page may not be real.
@@ -77,8 +76,13 @@ impl OggParser {
         if self.streams.len() >= MOST_STREAMS && !self.streams.contains_key(&serial) {
             self.too_many = true;
         } else if let Some(ended) = self.streams.insert(serial, stream) {
-            self.ended = self.ended.saturating_add(ticks(&ended));
+            self.ended = self.ended.add(StreamTicks::of(&ended));
         }
+    }
+
+    /// Returns the sum of the durations of all streams.
+    fn total(&self) -> StreamTicks {
+        self.streams.values().map(StreamTicks::of).fold(self.ended, StreamTicks::add)
     }
 }
 
@@ -90,6 +94,11 @@ impl ContainerParser for OggParser {
             MinimumDuration::MAX_LOSSY_BYTES_PER_SECOND
         };
         MinimumDuration { excluded: self.excluded, max_byte_rate: rate }
+    }
+
+    fn counted_duration(&self) -> Option<AudioDuration> {
+        let counted = AudioDuration::from_ticks(self.total().counted, RATE);
+        Some(if self.too_many { AudioDuration::Unknown } else { counted })
     }
 
     fn step(&mut self, input: &[u8]) -> ParserStep {
@@ -119,13 +128,32 @@ impl ContainerParser for OggParser {
         if self.too_many {
             return AudioDuration::Unknown;
         }
-        let open = self.streams.values().map(ticks).fold(self.ended, u64::saturating_add);
-        AudioDuration::from_ticks(open, RATE)
+        AudioDuration::from_ticks(self.total().played, RATE)
     }
 }
 
-/// Returns the duration of a stream in ticks of [`RATE`].
-fn ticks(stream: &OggStream) -> u64 {
-    let ticks = u128::from(stream.played_samples()) * u128::from(RATE) / u128::from(stream.rate.max(1));
-    u64::try_from(ticks).unwrap_or(u64::MAX)
+/// Duration of streams in ticks of [`RATE`].
+#[derive(Clone, Copy, Debug, Default)]
+struct StreamTicks {
+    /// Duration by the positions, but at least that of the packets.
+    played: u64,
+    /// Duration of the packets alone.
+    counted: u64,
+}
+
+impl StreamTicks {
+    fn of(stream: &OggStream) -> Self {
+        let ticks = |samples: u64| {
+            let ticks = u128::from(samples) * u128::from(RATE) / u128::from(stream.rate.max(1));
+            u64::try_from(ticks).unwrap_or(u64::MAX)
+        };
+        Self { played: ticks(stream.played_samples()), counted: ticks(stream.packet_samples()) }
+    }
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            played: self.played.saturating_add(other.played),
+            counted: self.counted.saturating_add(other.counted),
+        }
+    }
 }

@@ -9,13 +9,17 @@ use super::vorbis::VorbisHeaders;
 pub(super) struct OggStream {
     /// Samples per second, the unit of positions.
     pub rate: u64,
-    /// Highest granule position of all pages so far.
-    pub position: u64,
     pub codec: OggCodec,
+    /// Position at which the audio starts, in samples; `None` before the first page on which a packet of audio ends.
+    /// A stream may start at any position (RFC 7845, section 4).
+    start: Option<u64>,
+    /// Highest granule position of all pages so far.
+    position: u64,
     /// Number of samples at the start that are not played.
     skip: u64,
-    /// Number of samples in all packets so far.
+    /// Number of samples in all packets so far, and in the last packet of them.
     packets: u64,
+    last_packet: u64,
     /// Number of packets so far.
     count: u64,
     /// Kind of the packet that continues on the next page.
@@ -72,14 +76,26 @@ impl OggStream {
             return None;
         };
         let current = PacketKind::Header;
-        let stream = Self { rate, position: 0, codec, skip, packets: 0, count: 0, current, vorbis };
+        let stream = Self {
+            rate,
+            codec,
+            start: None,
+            position: 0,
+            skip,
+            packets: 0,
+            last_packet: 0,
+            count: 0,
+            current,
+            vorbis,
+        };
         (rate > 0).then_some(stream)
     }
 
-    /// Adds the samples of the packets that begin on a page to the sum; returns the number of bytes of codec headers in
-    /// the page.
-    pub(super) fn add_page_packets(&mut self, table: &[u8], body: &[u8], continued: bool) -> u64 {
+    /// Adds the samples of the packets that begin on a page to the sum, and records the granule position of the page;
+    /// returns the number of bytes of codec headers in the page. A page on which no packet ends has no position.
+    pub(super) fn add_page(&mut self, table: &[u8], body: &[u8], continued: bool, position: u64) -> u64 {
         let (mut begins, mut at, mut headers) = (!continued, 0, 0);
+        let mut ends_audio = false;
         for length in table {
             let part = body.get(at..at + usize::from(*length)).unwrap_or_default();
             if begins {
@@ -90,6 +106,7 @@ impl OggStream {
             }
             // A packet continues in the next segment if this segment is full (255 bytes).
             begins = *length < 255;
+            ends_audio |= begins && self.current == PacketKind::Audio;
             if self.current == PacketKind::Setup
                 && let Some(vorbis) = &mut self.vorbis
             {
@@ -99,6 +116,14 @@ impl OggStream {
                 }
             }
             at += usize::from(*length);
+        }
+        // Negative positions are invalid, and -1 marks a page without a position.
+        if position <= i64::MAX as u64 {
+            if ends_audio && self.start.is_none() {
+                let open = if begins { 0 } else { self.last_packet };
+                self.start = Some(position.saturating_sub(self.packets.saturating_sub(open)));
+            }
+            self.position = self.position.max(position);
         }
         headers
     }
@@ -119,7 +144,7 @@ impl OggStream {
         if header {
             return PacketKind::Header;
         }
-        self.packets = self.packets.saturating_add(match self.codec {
+        self.last_packet = match self.codec {
             OggCodec::Opus => opus::packet_ticks(packet),
             OggCodec::Flac => {
                 super::flac::parse_frame_header(packet).map_or(0, |(_, samples, _)| u64::from(samples))
@@ -127,14 +152,22 @@ impl OggStream {
             OggCodec::Vorbis => self.vorbis.as_mut().map_or(0, |vorbis| vorbis.packet_samples(packet)),
             OggCodec::Speex { packet } => packet,
             OggCodec::NoAudio => 0,
-        });
+        };
+        self.packets = self.packets.saturating_add(self.last_packet);
         PacketKind::Audio
     }
 
-    /// Returns the number of played samples. Usually this is the last position. If the packets have more samples than
-    /// this position and the trimming at both ends explain, it is the number of samples in the packets.
+    /// Returns the number of samples in all packets.
+    pub(super) const fn packet_samples(&self) -> u64 {
+        self.packets
+    }
+
+    /// Returns the number of played samples. Usually this is the last position, relative to the start of the audio. If
+    /// the packets have more samples than this and the trimming at both ends explain, it is the number of samples in
+    /// the packets.
     pub(super) fn played_samples(&self) -> u64 {
-        let declared = self.position.saturating_sub(self.skip);
+        let start = self.start.unwrap_or_default();
+        let declared = self.position.saturating_sub(start).saturating_sub(self.skip);
         let trimmed = match self.codec {
             OggCodec::NoAudio => return 0,
             OggCodec::Opus => return opus::reconcile_duration(declared, self.packets),

@@ -170,6 +170,11 @@ impl WavParser {
     }
 }
 
+/// Returns true if `stated` samples may be in data that could hold `most` samples of ADPCM.
+const fn may_be_sample_count(stated: u64, most: u64) -> bool {
+    stated >= most / 16 * 15 && stated <= most
+}
+
 /// Skips a chunk and its padding.
 fn skip_chunk(size: u32) -> ParserStep {
     let size = u64::from(size);
@@ -242,9 +247,9 @@ impl ContainerParser for WavParser {
                 if claimed.nanoseconds() < least.nanoseconds() { AudioDuration::Unknown } else { claimed }
             }
             // Up to a sixteenth of each block are bytes that contain no samples, so a stated count may be that much
-            // lower.
+            // lower, and never higher.
             (WavEncoding::Nibbles, AudioDuration::Ticks { ticks, .. }, AudioDuration::Ticks { .. })
-                if whole && self.samples >= ticks / u64::from(self.channels.max(1)) / 16 * 15 =>
+                if whole && may_be_sample_count(self.samples, ticks / u64::from(self.channels.max(1))) =>
             {
                 stated
             }

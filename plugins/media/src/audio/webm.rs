@@ -1,6 +1,7 @@
-//! WebM and Matroska: the duration is the end of the last audio block, or the duration of the packets if that is
-//! longer. Recordings of browsers lack the duration and the sizes of segment and clusters. Clusters are searched
-//! inside other elements too, and after lost sync, because decoders continue with the next cluster after an error.
+//! WebM and Matroska: the duration is the time from the first audio block to the end of the last one, or the duration
+//! of the packets if that is longer. Recordings of browsers lack the duration and the sizes of segment and clusters.
+//! Clusters are searched inside other elements too, and after lost sync, because decoders continue with the next
+//! cluster after an error.
 
 use super::container_parser::{AudioDuration, ContainerParser, ExcludedBytes, MinimumDuration, ParserStep};
 use super::webm_track::{self, TrackKind, WebmCodec, WebmTrack};
@@ -44,8 +45,6 @@ const MOST_TRACKS: usize = 64;
 const MOST_READ: u64 = 128 << 10;
 /// Number of bytes that are read of a block that has a single packet.
 const BLOCK_START: u64 = 32;
-/// Maximum duration in nanoseconds that is trimmed from the first and last packets.
-const MAX_TRIM: u128 = 240_000_000;
 
 /// Parser of a WebM or Matroska file.
 #[derive(Debug, Default)]
@@ -54,11 +53,8 @@ pub(super) struct WebmParser {
     tracks: Vec<WebmTrack>,
     too_many: bool,
     cluster: u64,
-    /// Start times of the last audio block (`last`) and of the previous one (`before`), and the latest end of a block
-    /// (`end`), in ticks.
-    last: Option<u64>,
-    before: Option<u64>,
-    end: u64,
+    /// Index of the track of the last audio block.
+    block_track: Option<usize>,
     state: WebmState,
     excluded: ExcludedBytes,
 }
@@ -112,7 +108,7 @@ impl ContainerParser for WebmParser {
     fn duration_basis(&self) -> DurationBasis {
         let mut audio = self.tracks.iter().filter(|track| track.kind == TrackKind::Audio);
         // The duration is counted only if it is known for all audio tracks, because a decoder may choose any of them.
-        if audio.any(|track| track.duration() == AudioDuration::Unknown) {
+        if audio.any(|track| track.counted_duration() == AudioDuration::Unknown) {
             DurationBasis::Stated
         } else {
             DurationBasis::Counted
@@ -151,18 +147,14 @@ impl ContainerParser for WebmParser {
             return AudioDuration::Unknown;
         }
         let scale = self.scale.unwrap_or(USUAL_SCALE);
-        // If the last block states no duration, it lasts as long as the time between the starts of the last two
-        // blocks.
-        let usual = self.last.zip(self.before).map_or(0, |(last, before)| last.saturating_sub(before));
-        let last = self.last.map_or(0, |last| last.saturating_add(usual.min(1_000_000_000 / scale.max(1))));
-        let declared = AudioDuration::from_ticks(self.end.max(last).saturating_mul(scale), 1_000_000_000);
-        let counted = self.tracks.iter().map(WebmTrack::duration);
-        let counted = counted.fold(AudioDuration::Unknown, AudioDuration::longer);
-        if declared.nanoseconds() + MAX_TRIM >= counted.nanoseconds() {
-            declared.or(counted)
-        } else {
-            counted
-        }
+        let audio = self.tracks.iter().map(|track| track.duration(scale));
+        audio.fold(AudioDuration::Unknown, AudioDuration::longer)
+    }
+
+    fn counted_duration(&self) -> Option<AudioDuration> {
+        let tracks = self.tracks.iter().filter(|_| !self.too_many);
+        let counted = tracks.map(WebmTrack::counted_duration);
+        Some(counted.fold(AudioDuration::Unknown, AudioDuration::longer))
     }
 }
 
@@ -244,8 +236,10 @@ impl WebmParser {
             SCALE => self.scale = Some(number).filter(|scale| *scale > 0),
             CLUSTER_TIME => self.cluster = number,
             BLOCK_DURATION => {
-                let end = self.last.unwrap_or(0).saturating_add(number);
-                self.end = self.end.max(end);
+                let track = self.block_track.and_then(|index| self.tracks.get_mut(index));
+                if let Some(track) = track {
+                    track.add_block_duration(number);
+                }
             }
             _ => {
                 let Some(track) = self.tracks.last_mut().filter(|_| !self.too_many) else { return };
@@ -264,9 +258,9 @@ impl WebmParser {
         }
     }
 
-    /// Returns the track of a block, and the rest of the block after the track number; `None` if the number is
-    /// incomplete or no track has it.
-    fn track_of<'c>(&mut self, content: &'c [u8]) -> Option<(&mut WebmTrack, &'c [u8])> {
+    /// Returns the index of the track of a block, and the rest of the block after the track number; `None` if the number
+    /// is incomplete or no track has it.
+    fn track_of<'c>(&self, content: &'c [u8]) -> Option<(usize, &'c [u8])> {
         let length = content.first()?.leading_zeros() as usize + 1;
         let (number, rest) = (vint(content.get(..length)?)?, content.get(length..)?);
         let of_kind = |audio: bool| {
@@ -275,14 +269,14 @@ impl WebmParser {
             self.tracks.iter().position(matches)
         };
         let index = of_kind(true).or_else(|| of_kind(false))?;
-        Some((self.tracks.get_mut(index)?, rest))
+        Some((index, rest))
     }
 
     /// Returns true for a block with several packets whose content is needed to count them.
-    fn is_laced(&mut self, content: &[u8]) -> bool {
-        self.track_of(content).is_some_and(|(track, rest)| {
-            track.kind == TrackKind::Audio
-                && track.codec.needs_packet_content()
+    fn is_laced(&self, content: &[u8]) -> bool {
+        self.track_of(content).is_some_and(|(index, rest)| {
+            let track = self.tracks.get(index).filter(|track| track.kind == TrackKind::Audio);
+            track.is_some_and(|track| track.codec.needs_packet_content())
                 && rest.get(2).is_some_and(|flags| flags & 6 != 0)
         })
     }
@@ -291,17 +285,16 @@ impl WebmParser {
     /// of the track; `None` if the track is unknown or the block is incomplete.
     fn block(&mut self, content: &[u8], size: u64) -> Option<TrackKind> {
         let cluster = self.cluster;
-        let (track, rest) = self.track_of(content)?;
+        let (index, rest) = self.track_of(content)?;
+        let track = self.tracks.get_mut(index)?;
         let kind = track.kind;
         if kind != TrackKind::Audio {
             return Some(kind);
         }
         let at = cluster.saturating_add_signed(webm_track::block_time(rest)?);
         track.add_block_samples(rest.get(2..)?, size.saturating_sub(2 + (content.len() - rest.len()) as u64));
-        if self.last.is_none_or(|last| at > last) {
-            self.before = self.last;
-            self.last = Some(at);
-        }
+        track.add_block_time(at);
+        self.block_track = Some(index);
         Some(kind)
     }
 }

@@ -22,7 +22,23 @@ pub(super) struct WebmTrack {
     /// Number of samples in all packets so far, and samples per second.
     samples: u64,
     rate: u64,
+    times: BlockTimes,
 }
+
+/// Times of the blocks of a track, in ticks of the file.
+#[derive(Debug, Default)]
+struct BlockTimes {
+    /// Earliest start of a block.
+    first: Option<u64>,
+    /// Latest start of a block (`last`) and the latest start before it (`before`).
+    last: Option<u64>,
+    before: Option<u64>,
+    /// Latest end of a block that states its duration; 0 if none does.
+    end: u64,
+}
+
+/// Maximum duration in nanoseconds that is trimmed from the first and last packets.
+const MAX_TRIM: u128 = 240_000_000;
 
 /// Kind of a track.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -144,9 +160,43 @@ impl WebmTrack {
         }
     }
 
-    /// Returns the duration of the track's packets.
-    pub(super) fn duration(&self) -> AudioDuration {
+    /// Records the start of a block, in ticks.
+    pub(super) fn add_block_time(&mut self, at: u64) {
+        let times = &mut self.times;
+        times.first = Some(times.first.map_or(at, |first| first.min(at)));
+        if times.last.is_none_or(|last| at > last) {
+            times.before = times.last;
+            times.last = Some(at);
+        }
+    }
+
+    /// Records the stated duration in ticks of the last block.
+    pub(super) fn add_block_duration(&mut self, ticks: u64) {
+        let end = self.times.last.unwrap_or_default().saturating_add(ticks);
+        self.times.end = self.times.end.max(end);
+    }
+
+    /// Returns the duration of the track's packets; `Unknown` if they are not counted.
+    pub(super) fn counted_duration(&self) -> AudioDuration {
         AudioDuration::from_ticks(self.samples, self.rate)
+    }
+
+    /// Returns the time from the start of the first block to the end of the last one, but at least the duration of the
+    /// packets. `scale` is the number of nanoseconds per tick.
+    pub(super) fn duration(&self, scale: u64) -> AudioDuration {
+        let BlockTimes { first, last, before, end } = self.times;
+        // If the last block states no duration, it lasts as long as the time between the starts of the last two
+        // blocks.
+        let usual = last.zip(before).map_or(0, |(last, before)| last.saturating_sub(before));
+        let last = last.map_or(0, |last| last.saturating_add(usual.min(1_000_000_000 / scale.max(1))));
+        let ticks = end.max(last).saturating_sub(first.unwrap_or_default());
+        let declared = AudioDuration::from_ticks(ticks.saturating_mul(scale), 1_000_000_000);
+        let counted = self.counted_duration();
+        if declared.nanoseconds() + MAX_TRIM >= counted.nanoseconds() {
+            declared.or(counted)
+        } else {
+            counted
+        }
     }
 }
 

@@ -1,6 +1,9 @@
 //! Small files of every format, built byte by byte.
-#![allow(dead_code)]
+#![allow(dead_code, unused_imports)]
 
+mod mp4;
+
+pub use mp4::{aac, boxed, fragmented, m4a, m4a_index, mp4};
 use penstock_media::audio::AudioMeter;
 
 /// Returns the measured duration in seconds, and asserts that it does not depend on how the file is split.
@@ -83,113 +86,6 @@ pub fn program(frames: usize) -> Vec<u8> {
     bytes
 }
 
-pub fn boxed(name: &[u8; 4], content: &[u8]) -> Vec<u8> {
-    let mut bytes = (content.len() as u32 + 8).to_be_bytes().to_vec();
-    bytes.extend(name);
-    bytes.extend(content);
-    bytes
-}
-
-fn header(name: &[u8; 4], rate: u32, ticks: u32) -> Vec<u8> {
-    let mut content = vec![0; 12];
-    content.extend(rate.to_be_bytes());
-    content.extend(ticks.to_be_bytes());
-    content.resize(24, 0);
-    boxed(name, &content)
-}
-
-fn track(id: u32, kind: &[u8; 4], rate: u32, ticks: u32) -> Vec<u8> {
-    track_with(id, kind, rate, ticks, &[])
-}
-
-/// Returns a track box whose sample table contains the boxes `table`.
-fn track_with(id: u32, kind: &[u8; 4], rate: u32, ticks: u32, table: &[u8]) -> Vec<u8> {
-    let mut tkhd = vec![0; 12];
-    tkhd.extend(id.to_be_bytes());
-    tkhd.resize(84, 0);
-    let mut hdlr = vec![0; 8];
-    hdlr.extend(kind);
-    hdlr.resize(24, 0);
-    let mut media = [header(b"mdhd", rate, ticks), boxed(b"hdlr", &hdlr)].concat();
-    if !table.is_empty() {
-        media.extend(boxed(b"minf", &boxed(b"stbl", table)));
-    }
-    boxed(b"trak", &[boxed(b"tkhd", &tkhd), boxed(b"mdia", &media)].concat())
-}
-
-/// Returns an M4A file whose index follows its media; the picture track is longer.
-pub fn mp4(millis: u32) -> Vec<u8> {
-    let mut large = 1u32.to_be_bytes().to_vec();
-    large.extend(b"mdat");
-    large.extend((16u64 + 500).to_be_bytes());
-    large.resize(16 + 500, 9);
-    let moov = [
-        header(b"mvhd", 600, 600_000),
-        track(1, b"vide", 90_000, 90_000_000),
-        track(2, b"soun", 44_100, millis * 441 / 10),
-    ];
-    [boxed(b"ftyp", b"M4A \0\0\0\0"), large, boxed(b"moov", &moov.concat())].concat()
-}
-
-/// Returns an M4A with sample tables. Arguments: the rate and length stated in its head, the lengths of samples
-/// (count, ticks), the codec, the number of samples, and the number of bytes of media.
-pub fn m4a(
-    rate: u32,
-    stated: u32,
-    lengths: &[(u32, u32)],
-    codec: &[u8; 4],
-    samples: u32,
-    media: usize,
-) -> Vec<u8> {
-    let mut stsz = vec![0; 8];
-    stsz.extend(samples.to_be_bytes());
-    let moov = m4a_index(rate, stated, lengths, codec, &boxed(b"stsz", &stsz));
-    [boxed(b"ftyp", b"M4A \0\0\0\0"), moov, boxed(b"mdat", &vec![9; media])].concat()
-}
-
-/// Returns the index of an M4A, with the boxes `more` in its sample table.
-pub fn m4a_index(rate: u32, stated: u32, lengths: &[(u32, u32)], codec: &[u8; 4], more: &[u8]) -> Vec<u8> {
-    let mut stts = vec![0; 4];
-    stts.extend((lengths.len() as u32).to_be_bytes());
-    for (count, ticks) in lengths {
-        stts.extend(count.to_be_bytes());
-        stts.extend(ticks.to_be_bytes());
-    }
-    let mut stsd = vec![0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 36];
-    stsd.extend(codec);
-    stsd.resize(44, 0);
-    let table = [boxed(b"stsd", &stsd), boxed(b"stts", &stts), more.to_vec()].concat();
-    boxed(b"moov", &[header(b"mvhd", 600, 1), track_with(1, b"soun", rate, stated, &table)].concat())
-}
-
-/// Returns a fragmented MP4 with fragments of one second each; the last fragment states the lengths of its samples
-/// itself.
-pub fn fragmented(seconds: u32) -> Vec<u8> {
-    let mut trex = vec![0; 4];
-    trex.extend([0, 0, 0, 7, 0, 0, 0, 1]);
-    trex.extend(960u32.to_be_bytes());
-    trex.resize(24, 0);
-    let moov =
-        [header(b"mvhd", 1000, 0), track(7, b"soun", 48_000, 0), boxed(b"mvex", &boxed(b"trex", &trex))];
-    let mut bytes = [boxed(b"ftyp", b"iso5\0\0\0\0"), boxed(b"moov", &moov.concat())].concat();
-    for index in 0..seconds {
-        let tfhd = boxed(b"tfhd", &[0, 2, 0, 0, 0, 0, 0, 7]);
-        let mut trun = if index + 1 < seconds { vec![0, 0, 2, 1] } else { vec![0, 0, 3, 1] };
-        trun.extend(50u32.to_be_bytes());
-        trun.extend([0, 0, 0, 99]);
-        for _ in 0..50 {
-            if index + 1 == seconds {
-                trun.extend(960u32.to_be_bytes());
-            }
-            trun.extend(20u32.to_be_bytes());
-        }
-        let fragment = boxed(b"traf", &[tfhd, boxed(b"trun", &trun)].concat());
-        bytes.extend(boxed(b"moof", &fragment));
-        bytes.extend(boxed(b"mdat", &[3; 1000]));
-    }
-    bytes
-}
-
 pub fn element(id: &[u8], content: &[u8]) -> Vec<u8> {
     let mut bytes = id.to_vec();
     bytes.extend((0x4000 | content.len() as u16).to_be_bytes());
@@ -206,6 +102,11 @@ pub fn webm(blocks: u32, duration: Option<f64>) -> Vec<u8> {
 
 /// Returns the same recording with this number of nanoseconds per tick, and packets that begin with this byte.
 pub fn webm_with(blocks: u32, duration: Option<f64>, tick: u32, first: u8) -> Vec<u8> {
+    webm_from(0, blocks, duration, tick, first)
+}
+
+/// Returns the same recording, whose first cluster starts at this number of ticks.
+pub fn webm_from(start: u32, blocks: u32, duration: Option<f64>, tick: u32, first: u8) -> Vec<u8> {
     let mut bytes = element(&[0x1a, 0x45, 0xdf, 0xa3], &element(&[0x42, 0x82], b"webm"));
     bytes.extend([0x18, 0x53, 0x80, 0x67]);
     bytes.extend(UNKNOWN);
@@ -221,7 +122,7 @@ pub fn webm_with(blocks: u32, duration: Option<f64>, tick: u32, first: u8) -> Ve
         if inside == 0 {
             bytes.extend([0x1f, 0x43, 0xb6, 0x75]);
             bytes.extend(UNKNOWN);
-            bytes.extend(element(&[0xe7], &(cluster * 1000).to_be_bytes()));
+            bytes.extend(element(&[0xe7], &(start + cluster * 1000).to_be_bytes()));
         }
         let mut content = vec![0x81];
         content.extend((inside as u16 * 20).to_be_bytes());
@@ -244,29 +145,48 @@ pub fn page(kind: u8, serial: u32, position: u64, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Returns Opus in Ogg, with 312 samples to skip.
+/// Returns Opus in Ogg, with 312 samples to skip and a gap between the first page and the others.
 pub fn ogg(millis: u64) -> Vec<u8> {
     let mut head = b"OpusHead\x01\x01".to_vec();
     head.extend(312u16.to_le_bytes());
     head.extend([0; 7]);
     let mut bytes = page(2, 9, 0, &head);
     bytes.extend(page(0, 9, 0, b"OpusTags"));
-    for part in 1..=4u64 {
-        bytes.extend(page(0, 9, millis * 12 * part + 312, &[5; 400]));
+    for part in 0..4u64 {
+        let position = if part == 0 { 960 } else { millis * 16 * part + 312 };
+        bytes.extend(page(0, 9, position, &[5; 400]));
     }
     bytes.extend(page(4, 8, 1 << 40, b"another stream"));
     bytes
 }
 
+/// Returns an Ogg file in which this much is added to each position above 0.
+pub fn shifted(file: &[u8], by: u64) -> Vec<u8> {
+    let mut bytes = file.to_vec();
+    for at in 0..bytes.len() - 14 {
+        if bytes[at..].starts_with(b"OggS") {
+            let position = u64::from_le_bytes(bytes[at + 6..at + 14].try_into().unwrap());
+            if position > 0 && position != u64::MAX {
+                bytes[at + 6..at + 14].copy_from_slice(&position.wrapping_add(by).to_le_bytes());
+            }
+        }
+    }
+    bytes
+}
+
 /// Returns a frame of FLAC: 4096 samples at the rate of the stream, in this number of bytes.
 pub fn flac_frame(number: u8, length: usize, sample_size: u8) -> Vec<u8> {
-    let mut bytes = vec![0xff, 0xf8, 0xc0, 0x10 | sample_size << 1, number & 0x7f];
-    let crc = bytes.iter().fold(0u8, |sum, byte| {
-        (0..8).fold(sum ^ byte, |sum, _| if sum & 0x80 == 0 { sum << 1 } else { sum << 1 ^ 7 })
-    });
-    bytes.push(crc);
+    let mut bytes = flac_frame_header(&[0xff, 0xf8, 0xc0, 0x10 | sample_size << 1, number & 0x7f]);
     bytes.resize(length, 0x11);
     bytes
+}
+
+/// Returns the header of a frame of FLAC with its checksum.
+pub fn flac_frame_header(header: &[u8]) -> Vec<u8> {
+    let crc = header.iter().fold(0u8, |sum, byte| {
+        (0..8).fold(sum ^ byte, |sum, _| if sum & 0x80 == 0 { sum << 1 } else { sum << 1 ^ 7 })
+    });
+    [header, &[crc]].concat()
 }
 
 /// Returns FLAC whose head states `rate` and `stated` samples, followed by `frames` frames of 4096 samples of 16
@@ -297,7 +217,9 @@ pub fn opus(packets: u64, millis: u64) -> Vec<u8> {
     for number in 1..=packets {
         let mut packet = vec![0xf8; 160];
         packet[1] = 3;
-        bytes.extend(page(0, 9, millis * 48 * number / packets + 312, &packet));
+        // The first page ends with its packet, so the audio starts at 0.
+        let most = if number == 1 { 960 } else { u64::MAX };
+        bytes.extend(page(0, 9, (millis * 48 * number / packets + 312).min(most), &packet));
     }
     bytes
 }
@@ -308,6 +230,33 @@ pub fn flac(samples: u64) -> Vec<u8> {
     bytes.extend([16, 0, 16, 0, 0, 0, 0, 0, 0, 0]);
     bytes.extend((44_100u64 << 44 | 1 << 41 | 15 << 36 | samples).to_be_bytes());
     bytes.resize(200, 0);
+    bytes
+}
+
+/// Returns FLAC in Ogg at 16 kHz: this number of frames of 4,096 samples, one per page.
+pub fn ogg_flac(frames: u8) -> Vec<u8> {
+    let mut head = b"\x7fFLAC\x01\0\0\x01fLaC\0\0\0\x22".to_vec();
+    head.extend([16, 0, 16, 0, 0, 0, 0, 0, 0, 0]);
+    head.extend((16_000u64 << 44 | 15 << 36).to_be_bytes());
+    head.resize(51, 0);
+    let mut bytes = [page(2, 9, 0, &head), page(0, 9, 0, b"\x84\0\0\0")].concat();
+    for number in 0..frames {
+        bytes.extend(page(0, 9, 4096 * (u64::from(number) + 1), &flac_frame(number, 200, 4)));
+    }
+    bytes
+}
+
+/// Returns Speex in Ogg at 16 kHz: this number of packets of 20 ms, one per page.
+pub fn speex(packets: u64) -> Vec<u8> {
+    let mut head = b"Speex   ".to_vec();
+    head.resize(80, 0);
+    head[36..40].copy_from_slice(&16_000u32.to_le_bytes());
+    head[40] = 1;
+    head[64] = 1;
+    let mut bytes = [page(2, 9, 0, &head), page(0, 9, 0, b"comments")].concat();
+    for number in 1..=packets {
+        bytes.extend(page(0, 9, 320 * number, &[7; 42]));
+    }
     bytes
 }
 
