@@ -1,13 +1,16 @@
-//! FLAC: frames are counted by their headers, each verified by its checksum. The sample count in the first block is
-//! used only if no frame is found.
+//! FLAC: frames are counted by their headers, each verified by its checksum and by its number. The sample count in the
+//! first block is used only if no frame is found.
 
-use super::bits::{be16, be32, be64};
+use super::bits::be32;
 use super::container_parser::{AudioDuration, ContainerParser, MinimumDuration, ParserStep};
+use super::flac_frame::{FlacFrame, FrameSequence, parse_frame_header, parse_stream_info};
 
 /// Number of ticks per second, the unit in which durations are summed.
 const RATE: u64 = 1_000_000_000;
 /// Maximum bytes per second of a file in which no frame is found.
 const WITHOUT_FRAMES: u64 = 16_000;
+/// Minimum samples per second of audio.
+const MIN_RATE: u32 = 1_000;
 /// Maximum length of a frame header in bytes.
 const HEAD: usize = 16;
 /// Length in bytes of the start of a file: the marker, a block header, and the first block (STREAMINFO).
@@ -18,11 +21,14 @@ const INFO: usize = 4 + 4 + 34;
 pub(super) struct FlacParser {
     state: FlacState,
     info: Option<(u32, u64)>,
-    /// Ticks of all frames so far.
+    /// Frames so far.
+    frames: FrameSequence,
+    /// Frames found inside the current metadata block. They count only if the file ends before the block is complete.
+    block_frames: FrameSequence,
+    /// Number of bytes in which frames were searched.
+    searched: u64,
+    /// Sum of the ticks of all frames; known at the end of the file.
     ticks: u64,
-    /// Ticks of frames found inside the current metadata block. They count only if the file ends before the block is
-    /// complete.
-    block_ticks: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,18 +46,19 @@ enum FlacState {
 }
 
 impl FlacParser {
-    /// Returns the length of the header and the ticks of the frame at this position; `None` if there is no frame.
-    fn frame(&self, input: &[u8]) -> Option<(usize, u64)> {
+    /// Returns the frame at this position and its ticks; `None` if there is no frame.
+    fn frame(&self, input: &[u8]) -> Option<(FlacFrame, u64)> {
         let known = self.info.map_or(0, |(rate, _)| rate);
-        let (length, samples, rate) = parse_frame_header(input)?;
+        let frame = parse_frame_header(input)?;
         // Some decoders use the sample rate of the frame, others the rate of the stream. The lower rate gives the
-        // longer duration.
-        let rate = [rate, known].into_iter().filter(|rate| *rate > 0).min()?;
-        Some((length, u64::from(samples) * RATE / u64::from(rate)))
+        // longer duration, unless no audio has that rate.
+        let rates = [frame.rate, known].into_iter().filter(|rate| *rate > 0);
+        let rate = rates.clone().filter(|rate| *rate >= MIN_RATE).min().or(rates.min())?;
+        Some((frame, u64::from(frame.samples) * RATE / u64::from(rate)))
     }
 
-    /// Adds the ticks of the frame at this position, or searches the next possible frame. Returns the number of bytes
-    /// to skip; 0 if more bytes are needed.
+    /// Adds the frame at this position, or searches the next possible frame. Returns the number of bytes to skip; 0 if
+    /// more bytes are needed.
     fn pass(&mut self, input: &[u8]) -> usize {
         if input.first() != Some(&0xff) {
             return memchr::memchr(0xff, input).unwrap_or(input.len());
@@ -59,10 +66,15 @@ impl FlacParser {
         if input.len() < HEAD {
             return 0;
         }
-        let Some((length, ticks)) = self.frame(input) else { return 1 };
-        let sum = if self.state == FlacState::Frames { &mut self.ticks } else { &mut self.block_ticks };
-        *sum = sum.saturating_add(ticks);
-        length
+        self.add_frame(input)
+    }
+
+    /// Adds the frame at this position, if there is one; returns the number of bytes to skip.
+    fn add_frame(&mut self, input: &[u8]) -> usize {
+        let Some((frame, ticks)) = self.frame(input) else { return 1 };
+        let sum = if self.state == FlacState::Frames { &mut self.frames } else { &mut self.block_frames };
+        sum.add(&frame, ticks);
+        frame.header
     }
 
     fn block_header(&mut self, input: &[u8]) -> ParserStep {
@@ -83,7 +95,7 @@ impl FlacParser {
             (0, false) => FlacState::Blocks,
             _ => return self.state = FlacState::Block { left, last },
         };
-        self.block_ticks = 0;
+        self.block_frames = FrameSequence::default();
     }
 }
 
@@ -115,12 +127,16 @@ impl ContainerParser for FlacParser {
                     0 if left >= HEAD as u64 => return ParserStep::Need(HEAD),
                     passed => (passed.max(1) as u64).min(left),
                 };
+                self.searched = self.searched.saturating_add(passed);
                 self.enter_block(left - passed, last);
                 ParserStep::Skip(passed)
             }
             FlacState::Frames => match self.pass(input) {
                 0 => ParserStep::Need(HEAD),
-                passed => ParserStep::Skip(passed as u64),
+                passed => {
+                    self.searched = self.searched.saturating_add(passed as u64);
+                    ParserStep::Skip(passed as u64)
+                }
             },
         }
     }
@@ -129,82 +145,16 @@ impl ContainerParser for FlacParser {
         if self.state == FlacState::Frames && missing == 0 {
             let mut rest = input;
             while !rest.is_empty() {
-                let (passed, ticks) = self.frame(rest).unwrap_or((1, 0));
-                self.ticks = self.ticks.saturating_add(ticks);
+                let passed = self.add_frame(rest);
                 rest = rest.get(passed..).unwrap_or_default();
             }
         }
-        self.ticks = self.ticks.saturating_add(self.block_ticks);
+        let frames = [&self.frames, &self.block_frames].map(|frames| frames.ticks(self.searched));
+        self.ticks = frames.into_iter().fold(0, u64::saturating_add);
         match self.info {
             Some(_) if self.ticks > 0 => AudioDuration::from_ticks(self.ticks, RATE),
             Some((rate, samples)) if rate > 0 => AudioDuration::from_ticks(samples, u64::from(rate)),
             _ => AudioDuration::NoAudio,
         }
     }
-}
-
-/// Returns sample rate and number of samples (0: unknown) of a STREAMINFO block; `None` if the block is incomplete.
-pub(super) fn parse_stream_info(block: &[u8]) -> Option<(u32, u64)> {
-    let rate = be32(block, 10)? >> 12;
-    let samples = be64(block, 10)? & 0xf_ffff_ffff;
-    Some((rate, samples))
-}
-
-/// Reserved code of the size of a sample (RFC 9639, section 9.1.4).
-const RESERVED_SAMPLE_SIZE: u32 = 3;
-
-/// Returns header length, number of samples and sample rate (0: that of the stream) of a frame; `None` if the header is
-/// invalid or incomplete.
-pub(super) fn parse_frame_header(input: &[u8]) -> Option<(usize, u32, u32)> {
-    let head = be32(input, 0)?;
-    let field = |shift: u32, mask: u32| head >> shift & mask;
-    // Checks the sync code and the reserved bits, then the channel assignment and the sample size.
-    if head >> 18 != 0x3ffe || field(17, 1) != 0 || field(0, 1) != 0 {
-        return None;
-    }
-    if field(4, 15) > 10 || field(1, 7) == RESERVED_SAMPLE_SIZE {
-        return None;
-    }
-    let (block, rate) = (field(12, 15), field(8, 15));
-    let mut at = 4 + number(input.get(4..)?)?;
-    let samples = match block {
-        0 => return None,
-        1 => 192,
-        2..=5 => 576 << (block - 2),
-        6 => u32::from(*input.get(at)?) + 1,
-        7 => u32::from(be16(input, at)?) + 1,
-        _ => 256 << (block - 8),
-    };
-    at += match block {
-        6 => 1,
-        7 => 2,
-        _ => 0,
-    };
-    const RATES: [u32; 12] =
-        [0, 88_200, 176_400, 192_000, 8_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000, 96_000];
-    let (extra, hertz) = match rate {
-        12 => (1, u32::from(*input.get(at)?) * 1000),
-        13 => (2, u32::from(be16(input, at)?)),
-        14 => (2, u32::from(be16(input, at)?) * 10),
-        _ => (0, RATES.get(usize::try_from(rate).ok()?).copied()?),
-    };
-    at += extra;
-    let checksum = input.get(..at)?.iter().fold(0, |sum, byte| checksum(sum ^ *byte));
-    (*input.get(at)? == checksum).then_some((at + 1, samples, hertz))
-}
-
-/// Returns the length in bytes, at most seven, of a number that is encoded like a character in UTF-8.
-fn number(bytes: &[u8]) -> Option<usize> {
-    let length = match bytes.first()?.leading_ones() {
-        0 => 1,
-        ones @ 2..=7 => ones as usize,
-        _ => return None,
-    };
-    let follows = bytes.get(1..length)?.iter().all(|byte| byte >> 6 == 2);
-    follows.then_some(length)
-}
-
-/// Computes one byte of a CRC-8 with the polynomial 0x07.
-fn checksum(byte: u8) -> u8 {
-    (0..8).fold(byte, |sum, _| if sum & 0x80 == 0 { sum << 1 } else { sum << 1 ^ 7 })
 }

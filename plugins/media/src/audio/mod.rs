@@ -11,6 +11,7 @@ mod aac;
 mod bits;
 mod container_parser;
 mod flac;
+mod flac_frame;
 mod mp4;
 mod mp4_media;
 mod mp4_track;

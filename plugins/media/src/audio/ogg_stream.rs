@@ -1,6 +1,7 @@
 //! One stream of an Ogg file: its codec, its positions and the duration of its packets.
 
 use super::bits::{le16, le32};
+use super::flac_frame;
 use super::opus;
 use super::vorbis::VorbisHeaders;
 
@@ -69,7 +70,7 @@ impl OggStream {
             let frames = le32(packet, 64).unwrap_or(1).clamp(1, 64);
             (OggCodec::Speex { packet: frame * u64::from(frames) }, u64::from(le32(packet, 36)?))
         } else if packet.starts_with(b"\x7fFLAC") {
-            (OggCodec::Flac, u64::from(super::flac::parse_stream_info(packet.get(17..)?)?.0))
+            (OggCodec::Flac, u64::from(flac_frame::parse_stream_info(packet.get(17..)?)?.0))
         } else if NO_AUDIO.iter().any(|start| packet.starts_with(start)) {
             (OggCodec::NoAudio, 1)
         } else {
@@ -147,7 +148,7 @@ impl OggStream {
         self.last_packet = match self.codec {
             OggCodec::Opus => opus::packet_ticks(packet),
             OggCodec::Flac => {
-                super::flac::parse_frame_header(packet).map_or(0, |(_, samples, _)| u64::from(samples))
+                flac_frame::parse_frame_header(packet).map_or(0, |frame| u64::from(frame.samples))
             }
             OggCodec::Vorbis => self.vorbis.as_mut().map_or(0, |vorbis| vorbis.packet_samples(packet)),
             OggCodec::Speex { packet } => packet,

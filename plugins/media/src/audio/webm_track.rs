@@ -3,6 +3,7 @@
 use super::aac::FrameConfig;
 use super::bits::be16;
 use super::container_parser::AudioDuration;
+use super::flac_frame;
 use super::mpeg::FrameHeader;
 use super::opus;
 use super::vorbis::VorbisHeaders;
@@ -142,9 +143,9 @@ impl WebmTrack {
                 Some(frame) => (u64::from(frame.samples), u64::from(frame.rate)),
                 None => return,
             },
-            WebmCodec::Flac => match super::flac::parse_frame_header(packet) {
-                Some((_, samples, 0)) => (u64::from(samples), self.sample_rate),
-                Some((_, samples, rate)) => (u64::from(samples), u64::from(rate)),
+            WebmCodec::Flac => match flac_frame::parse_frame_header(packet) {
+                Some(frame) if frame.rate == 0 => (u64::from(frame.samples), self.sample_rate),
+                Some(frame) => (u64::from(frame.samples), u64::from(frame.rate)),
                 None => return,
             },
             WebmCodec::Pcm | WebmCodec::OtherLossless | WebmCodec::Lossy => return,
