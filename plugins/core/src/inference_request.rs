@@ -259,11 +259,12 @@ impl InferenceRequest {
     }
 
     /// Returns the lower bound of the prompt tokens. For embeddings and rerank the bound is at most 1, because the
-    /// model may truncate each input. For images, audio and moderation the bound is 0.
+    /// model may truncate each input. For images and audio, which are not charged by tokens, the bound is 0.
     fn min_input_tokens(&self, window: u64) -> u64 {
         let least = UsageBounds::min_tokens(self.prompt_bytes).min(window);
         match &self.task {
             InferenceTask::Chat | InferenceTask::Complete(_) => least,
+            InferenceTask::Passthrough(_) if self.kind == ModelKind::Moderation => least,
             InferenceTask::Embed(_) | InferenceTask::Rerank(_) => least.min(1),
             _ => 0,
         }

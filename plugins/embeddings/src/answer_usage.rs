@@ -37,9 +37,14 @@ impl AnswerUsage {
         }
     }
 
-    /// Returns the sum of the usage of all parts of an answer.
-    pub(crate) fn sum(parts: impl IntoIterator<Item = Self>) -> Self {
-        parts.into_iter().reduce(Self::add).unwrap_or_default()
+    /// Returns the sum of the usage of all parts of an answer. Each part has text, so 0 tokens of one of several parts
+    /// are a missing number; the sum would hide them.
+    pub(crate) fn sum(parts: Vec<Self>) -> Self {
+        let is_split = parts.len() > 1;
+        let parts = parts
+            .into_iter()
+            .map(|part| Self { tokens: part.tokens.filter(|tokens| *tokens > 0 || !is_split), ..part });
+        parts.reduce(Self::add).unwrap_or_default()
     }
 
     /// Returns the reported usage. If the provider reports none, or an impossible number, returns the gateway's own

@@ -1,0 +1,82 @@
+//! Tests only: plausibility of reported tokens.
+
+use super::*;
+use serde_json::json;
+
+fn answer(body: String) -> UpstreamAnswer {
+    UpstreamAnswer { body: Bytes::from(body), headers: Vec::new() }
+}
+
+#[test]
+fn moderation_has_tokens_for_its_text() {
+    let request = InferenceRequest {
+        prompt_bytes: 20_000,
+        ..ask(ModelKind::Moderation, &json!({"model": "m", "input": ["x".repeat(20_000)]}).to_string())
+    };
+    let abilities = OfferCapabilities::default();
+    let usage = |usage: &str| {
+        let body = answer(format!(r#"{{"results":[{{"flagged":true}}]{usage}}}"#));
+        let adapter = shape(ModelKind::Moderation, "openai");
+        adapter.translate(&request, &target(&abilities), vec![body]).unwrap().usage().unwrap()
+    };
+    let reported = |tokens: u64| usage(&format!(r#","usage":{{"prompt_tokens":{tokens}}}"#));
+    // At least one token for each 256 bytes, rounded up.
+    for low in [0, 1, 78] {
+        assert_eq!((reported(low).input, reported(low).source), (5_000, UsageSource::Understated), "{low}");
+    }
+    for plausible in [79, 4_000] {
+        assert_eq!(
+            (reported(plausible).input, reported(plausible).source),
+            (plausible, UsageSource::Provider)
+        );
+    }
+    assert_eq!((usage("").input, usage("").source), (5_000, UsageSource::Gateway));
+}
+
+#[test]
+fn a_part_of_a_split_list_without_tokens_leaves_the_count_to_the_gateway() {
+    let abilities = OfferCapabilities { max_inputs: Some(1), ..OfferCapabilities::default() };
+    let embedding = |tokens: &str| format!(r#"{{"data":[{{"index":0,"embedding":[1]}}]{tokens}}}"#);
+    let score = |tokens: &str| format!(r#"{{"results":[{{"index":0,"relevance_score":1}}]{tokens}}}"#);
+    let verdict = |tokens: &str| format!(r#"{{"results":[{{"flagged":true}}]{tokens}}}"#);
+    let documents = r#"{"model":"m","query":"q","documents":["a","b","c"]}"#;
+    let texts = r#"{"model":"m","input":["a","b","c"]}"#;
+    type Body<'a> = &'a dyn Fn(&str) -> String;
+    let kinds: [(ModelKind, &str, &str, Body<'_>); 3] = [
+        (ModelKind::Embedding, "openai", texts, &embedding),
+        (ModelKind::Rerank, "vllm", documents, &score),
+        (ModelKind::Moderation, "openai", texts, &verdict),
+    ];
+    for (kind, name, body, part) in kinds {
+        let usage = |tokens: [&str; 3]| {
+            let answers = tokens.map(|tokens| answer(part(tokens))).into();
+            let read = shape(kind, name).translate(&ask(kind, body), &target(&abilities), answers);
+            let usage = read.unwrap().usage().unwrap();
+            (usage.input, usage.source)
+        };
+        let five = r#","usage":{"total_tokens":5}"#;
+        assert_eq!(usage([five; 3]), (15, UsageSource::Provider), "{name}");
+        // The gateway's count of 40 bytes is 10.
+        for zero in ["", r#","usage":{"total_tokens":0}"#, r#","usage":{"prompt_tokens":0,"total_tokens":0}"#]
+        {
+            for tokens in [[zero, five, five], [five, zero, five], [five, five, zero], [zero; 3]] {
+                assert_eq!(usage(tokens), (10, UsageSource::Gateway), "{name} {tokens:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_part_of_a_split_list_has_no_tokens_in_its_header() {
+    let abilities = OfferCapabilities { max_inputs: Some(1), ..OfferCapabilities::default() };
+    let request = ask(ModelKind::Embedding, r#"{"model":"m","input":["a","b"]}"#);
+    for (tokens, expected) in [(["5", "4"], 9), (["0", "5"], 10), (["5", "0"], 10)] {
+        let answers = tokens.map(|number| UpstreamAnswer {
+            body: Bytes::from_static(b"[[1]]"),
+            headers: vec![Some(number.into())],
+        });
+        let read =
+            shape(ModelKind::Embedding, "tei").translate(&request, &target(&abilities), answers.into());
+        assert_eq!(read.unwrap().usage().unwrap().input, expected, "{tokens:?}");
+    }
+}
