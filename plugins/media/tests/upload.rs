@@ -90,6 +90,26 @@ fn every_field_is_read_and_an_empty_one_is_absent() {
 }
 
 #[test]
+fn a_list_may_have_its_index_in_the_name() {
+    let wav = sounds::wav(100);
+    let words = |name: &'static str| {
+        let parts =
+            [("model", None, &b"m"[..]), ("response_format", None, b"verbose_json"), (name, None, b"word")];
+        read(&[&form(&[&parts[..], &[("file", None, &wav)]].concat())]).unwrap().1.word_timestamps
+    };
+    for name in ["timestamp_granularities", "timestamp_granularities[]", "timestamp_granularities[0]"] {
+        assert!(words(name), "{name}");
+    }
+    assert!(!words("timestamp_granularities[x]"), "an unknown field");
+    let model: FormPart<'_> = ("model", None, b"m");
+    let file: FormPart<'_> = ("file", Some("a.wav"), &wav);
+    for (name, field) in [("include[0]", "include"), ("known_speaker_names[1]", "known_speaker_names[1]")] {
+        let (param, _) = refused(&[model, file, (name, None, b"logprobs")]);
+        assert_eq!(param.as_deref(), Some(field));
+    }
+}
+
+#[test]
 fn each_invalid_field_is_named() {
     let wav = sounds::wav(100);
     let file: FormPart<'_> = ("file", Some("a.wav"), &wav);

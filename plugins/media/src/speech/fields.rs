@@ -23,8 +23,15 @@ pub(super) struct TranscriptionFields {
     seen: Vec<String>,
 }
 
-/// Names of fields that may be repeated.
-const LISTS: [&str; 4] = ["timestamp_granularities[]", "timestamp_granularities", "include[]", "include"];
+/// Names of fields that may be repeated, without brackets.
+const LISTS: [&str; 2] = ["timestamp_granularities", "include"];
+
+/// Returns the name of a field without the brackets that mark an item of a list: `a[]` and `a[0]` are both `a`.
+fn list_name(name: &str) -> &str {
+    let parts = name.strip_suffix(']').and_then(|name| name.rsplit_once('['));
+    let item = parts.filter(|(_, index)| index.bytes().all(|byte| byte.is_ascii_digit()));
+    item.map_or(name, |(list, _)| list)
+}
 
 impl TranscriptionFields {
     /// Reads a field of the form.
@@ -33,7 +40,7 @@ impl TranscriptionFields {
     /// Returns an error that names the field. Values of fields are never repeated in an error.
     pub(super) fn read_field(&mut self, name: &str, value: &[u8]) -> Result<(), ApiError> {
         let text = std::str::from_utf8(value).map_err(|_| part_error(name, "expected text in UTF-8"))?;
-        if !LISTS.contains(&name) {
+        if !LISTS.contains(&list_name(name)) {
             if self.seen.iter().any(|seen| seen == name) {
                 return Err(part_error(name, "expected it once, got it more than once"));
             }
@@ -43,7 +50,7 @@ impl TranscriptionFields {
         if text.is_empty() {
             return Ok(());
         }
-        match name {
+        match LISTS.into_iter().find(|list| *list == list_name(name)).unwrap_or(name) {
             "model" if text.len() > MOST_MODEL => {
                 return Err(part_error(name, format!("expected a string of at most {MOST_MODEL} bytes")));
             }
@@ -60,9 +67,9 @@ impl TranscriptionFields {
             }
             "temperature" => self.temperature = Some(temperature(name, text)?),
             "response_format" => self.transcript_format = Some(transcript_format(name, text)?),
-            "timestamp_granularities[]" | "timestamp_granularities" => self.granularity(text)?,
+            "timestamp_granularities" => self.granularity(text)?,
             "stream" => stream(name, text)?,
-            "include[]" | "include" => {
+            "include" => {
                 return Err(unsupported_field("include", "log probabilities are not available"));
             }
             // Fields that select a provider are refused. If the gateway ignored them, it could select a provider that
@@ -156,7 +163,7 @@ fn stream(name: &str, text: &str) -> Result<(), ApiError> {
 /// Returns the error text for a field of other services that would change the transcript, but that no provider
 /// receives; `None` for other fields.
 fn foreign_field_error(name: &str) -> Option<&'static str> {
-    Some(match name.strip_suffix("[]").unwrap_or(name) {
+    Some(match list_name(name) {
         "translate" | "to_language" | "target_language" => "audio is transcribed, not translated",
         "diarize"
         | "diarization"
