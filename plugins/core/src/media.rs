@@ -75,14 +75,6 @@ pub enum TranscriptFormat {
     Vtt,
 }
 
-impl TranscriptFormat {
-    /// Returns true if the format has timestamps.
-    #[must_use]
-    pub const fn has_timestamps(self) -> bool {
-        matches!(self, Self::Verbose | Self::Srt | Self::Vtt)
-    }
-}
-
 /// Parameters of a transcription.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TranscriptionTask {

@@ -224,3 +224,80 @@ fn no_answer_however_broken_makes_a_shape_panic() {
         }
     }
 }
+
+#[test]
+fn subtitles_need_no_segments() {
+    let abilities = OfferCapabilities::default();
+    for name in ["openai-transcription", "openai-transcription-text", "whisper-cpp"] {
+        let shape = speech::AUDIO_ADAPTERS.iter().find(|shape| shape.name() == name).unwrap();
+        for (format, refused, expected) in [
+            ("srt", false, "1\n00:00:00,000 --> 00:00:02,500\nhello\n\n"),
+            ("vtt", false, "WEBVTT\n\n00:00:00.000 --> 00:00:02.500\nhello\n\n"),
+            ("verbose_json", true, ""),
+        ] {
+            let case = serde_json::json!({"response_format": format, "seconds": "2.5"});
+            let ask = InferenceRequest::from_non_chat_task(
+                shape.kind(),
+                Bytes::new(),
+                BodyMembers::default(),
+                "m".into(),
+                task(shape.kind(), &case),
+            );
+            // The provider has refused the field `response_format`.
+            let omitted = AdjustableMemberSet::from_member(AdjustableMember::MediaFormat);
+            let target = AttemptTarget {
+                model: "m",
+                dialect: Dialect::Chat,
+                capabilities: &abilities,
+                preset: &[],
+                max_tokens: None,
+                adjustment: RequestAdjustment { omitted, ..RequestAdjustment::default() },
+                answer_model: "m",
+                answer_id: "id",
+                answer_created: 0,
+            };
+            assert_eq!(shape.build_requests(&ask, &target).is_err(), refused, "{name} {format}");
+            if !refused {
+                let body = Bytes::from_static(br#"{"text":"hello"}"#);
+                let answers = vec![UpstreamAnswer { body, headers: Vec::new() }];
+                let whole = shape.translate(&ask, &target, answers).unwrap().body.concat();
+                assert_eq!(String::from_utf8(whole).unwrap(), expected, "{name} {format}");
+            }
+        }
+    }
+}
+
+#[test]
+fn words_that_the_provider_lacks_are_left_out() {
+    let abilities = OfferCapabilities::default();
+    let shape = speech::AUDIO_ADAPTERS.first().unwrap();
+    let case = serde_json::json!({"response_format": "verbose_json", "words": true, "seconds": "2"});
+    let ask = InferenceRequest::from_non_chat_task(
+        shape.kind(),
+        Bytes::new(),
+        BodyMembers::default(),
+        "m".into(),
+        task(shape.kind(), &case),
+    );
+    let target = AttemptTarget {
+        model: "m",
+        dialect: Dialect::Chat,
+        capabilities: &abilities,
+        preset: &[],
+        max_tokens: None,
+        adjustment: RequestAdjustment::default(),
+        answer_model: "m",
+        answer_id: "id",
+        answer_created: 0,
+    };
+    let words = |body: &'static str| {
+        let answers = vec![UpstreamAnswer { body: Bytes::from(body), headers: Vec::new() }];
+        let whole = shape.translate(&ask, &target, answers).unwrap().body.concat();
+        serde_json::from_slice::<Value>(&whole).unwrap().get("words").cloned()
+    };
+    assert_eq!(words(r#"{"text":"hi"}"#), None);
+    assert_eq!(words(r#"{"text":"hi","words":[]}"#), None);
+    assert_eq!(words(r#"{"text":"","words":[]}"#), Some(serde_json::json!([])));
+    let timed = r#"{"text":"hi","words":[{"word":"hi","start":0,"end":1}]}"#;
+    assert_eq!(words(timed), Some(serde_json::json!([{"word": "hi", "start": 0, "end": 1}])));
+}

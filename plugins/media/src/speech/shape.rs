@@ -86,7 +86,8 @@ impl ProviderAdapter for TranscriptionShape {
                 }
             }
             FormDialect::Verbose | FormDialect::Text => {
-                if task.format == TranscriptFormat::Verbose || (plain && task.format.has_timestamps()) {
+                // Subtitles need no segments: without them there is one subtitle for the whole length.
+                if task.format == TranscriptFormat::Verbose {
                     return Err(unsupported_field("response_format", "this provider returns no segments"));
                 }
                 parts.common_fields(task);
@@ -162,7 +163,7 @@ fn mistral(task: &TranscriptionTask, plain: bool, parts: &mut FormBuilder) -> Re
 /// [`AudioInput::charged_seconds`](penstock_core::AudioInput::charged_seconds) computes them from the duration that the
 /// provider reports or, without one, from the end of the last segment.
 fn audio_seconds(task: &TranscriptionTask, transcript: &Transcript) -> Decimal {
-    let last = || transcript.segments.last().map(|segment| segment.end as f64 / 1000.0);
+    let last = || Some(transcript.last_time()? as f64 / 1000.0);
     let reported = transcript.seconds.filter(|seconds| *seconds > 0.0).or_else(last).filter(|end| *end > 0.0);
     let credible =
         reported.map(|seconds| seconds.min(MAX_DURATION_SECONDS as f64)).and_then(Decimal::from_f64);

@@ -25,7 +25,8 @@ pub(super) struct Transcript {
 pub(super) struct TranscriptSegment {
     /// Start in milliseconds.
     pub start: u64,
-    /// End in milliseconds, never before the start.
+    /// End in milliseconds, never before the start; `u64::MAX` for the end of the audio, until
+    /// [`Transcript::limit_times`] replaces it.
     pub end: u64,
     /// Text of the segment.
     pub text: String,
@@ -54,7 +55,7 @@ impl Transcript {
         }
         let list = |name: &str| value.get(name).and_then(Value::as_array).map(Vec::as_slice);
         let segments = list("segments").or_else(|| list("chunks")).unwrap_or_default();
-        let segments = normalize_times(segments.iter().filter_map(segment).collect());
+        let segments = segments.iter().filter_map(TimedText::from_json).collect::<Vec<_>>();
         let text = match value.get("text").and_then(Value::as_str) {
             Some(text) => text.trim().to_owned(),
             None if segments.is_empty() => return Err(UpstreamError::new(UpstreamErrorKind::Malformed)),
@@ -81,19 +82,32 @@ impl Transcript {
                 .filter(|name| name.len() <= 64)
                 .map(str::to_owned),
             seconds: value.get("duration").or_else(used).and_then(number),
-            segments,
+            segments: complete_times(segments),
             words,
         })
     }
 }
 
 impl Transcript {
+    /// Returns the end of the last segment in milliseconds, or its start if its end is unknown; `None` without
+    /// segments.
+    pub(super) fn last_time(&self) -> Option<u64> {
+        let last = self.segments.last()?;
+        Some(if last.end == END_OF_AUDIO { last.start } else { last.end })
+    }
+
     /// Limits the times of segments and words to the charged length of the audio plus the length of one window: the
     /// window in which an engine recognises the end may extend past the audio.
+    ///
+    /// A segment without an end before it ends with the audio.
     pub(super) fn limit_times(&mut self, seconds: Decimal) {
+        let duration = seconds.checked_mul(Decimal::ONE_THOUSAND).and_then(|millis| millis.to_u64());
         let limit = seconds.ceil().to_u64().unwrap_or(u64::MAX).saturating_add(WINDOW_SECONDS);
         let limit_millis = limit.saturating_mul(1000);
         for segment in &mut self.segments {
+            if segment.end == END_OF_AUDIO {
+                segment.end = duration.unwrap_or_default().max(segment.start);
+            }
             segment.start = segment.start.min(limit_millis);
             segment.end = segment.end.min(limit_millis);
         }
@@ -112,10 +126,10 @@ fn is_within(time: &Value, limit: u64) -> bool {
     number(time).is_some_and(|seconds| seconds <= limit as f64)
 }
 
-/// Reads a number, also from a string; `None` if it is negative, not finite, or no number.
+/// Reads a number, also from a string, a negative one as 0; `None` if it is not finite or no number.
 fn number(value: &Value) -> Option<f64> {
     let number = value.as_f64().or_else(|| value.as_str()?.parse().ok())?;
-    (number.is_finite() && number >= 0.0).then_some(number)
+    number.is_finite().then_some(number.max(0.0))
 }
 
 /// Converts seconds into milliseconds, rounded half up; `None` if [`number`] finds none.
@@ -123,34 +137,58 @@ fn millis(value: &Value) -> Option<u64> {
     Some((number(value)? * 1000.0 + 0.5).min(1e15) as u64)
 }
 
-fn segment(value: &Value) -> Option<TranscriptSegment> {
-    let text = value.get("text")?.as_str()?.trim();
-    let pair = |index: usize| value.get("timestamp")?.get(index);
-    let start = value.get("start").or_else(|| pair(0)).and_then(millis)?;
-    // A segment without an end first ends at its own start; `normalize_times` later moves the end to the start of the
-    // next segment.
-    let end = value.get("end").or_else(|| pair(1)).and_then(millis).unwrap_or(start);
-    let members = value.as_object()?.iter();
-    let more = members.filter(|(name, _)| KNOWN_MEMBERS.contains(&name.as_str()));
-    let more = more.map(|(name, value)| (name.clone(), value.clone())).collect();
-    (!text.is_empty()).then(|| TranscriptSegment { start, end, text: text.to_owned(), more })
+/// End of a segment that lasts to the end of the audio.
+const END_OF_AUDIO: u64 = u64::MAX;
+
+/// Segment as the provider writes it: either of its times, in milliseconds, may be unknown.
+#[derive(Debug)]
+struct TimedText {
+    start: Option<u64>,
+    end: Option<u64>,
+    text: String,
+    more: Map<String, Value>,
 }
 
-/// Corrects the times: each segment starts at or after the start of the previous one, and does not end before its own
-/// start.
-fn normalize_times(mut segments: Vec<TranscriptSegment>) -> Vec<TranscriptSegment> {
-    let mut earliest = 0;
-    for segment in &mut segments {
-        segment.start = segment.start.max(earliest);
-        segment.end = segment.end.max(segment.start);
-        earliest = segment.start;
+impl TimedText {
+    /// Reads a segment; `None` if it has no text.
+    fn from_json(value: &Value) -> Option<Self> {
+        let text = value.get("text")?.as_str()?.trim();
+        let time = |name: &str, index: usize| {
+            let pair = || millis(value.get("timestamp")?.get(index)?);
+            value.get(name).and_then(millis).or_else(pair)
+        };
+        let members = value.as_object()?.iter();
+        let more = members.filter(|(name, _)| KNOWN_MEMBERS.contains(&name.as_str()));
+        let more = more.map(|(name, value)| (name.clone(), value.clone())).collect();
+        let (start, end) = (time("start", 0), time("end", 1));
+        (!text.is_empty()).then(|| Self { start, end, text: text.to_owned(), more })
     }
-    let mut next = None;
+}
+
+/// Completes and corrects the times: each segment starts at or after the start of the previous one, and ends after its
+/// own start. A segment without a start begins where the previous one ends; one without an end lasts until the next
+/// later start, or to the end of the audio. Returns no segments if none has a start.
+fn complete_times(segments: Vec<TimedText>) -> Vec<TranscriptSegment> {
+    if segments.iter().all(|segment| segment.start.is_none()) {
+        return Vec::new();
+    }
+    let (mut earliest, mut last_end) = (0, 0);
+    let complete_start = |TimedText { start, end, text, more }| {
+        let start = start.unwrap_or(last_end).max(earliest);
+        let end = end.filter(|end| *end > start);
+        (earliest, last_end) = (start, end.unwrap_or(start));
+        TranscriptSegment { start, end: end.unwrap_or(END_OF_AUDIO), text, more }
+    };
+    let mut segments: Vec<TranscriptSegment> = segments.into_iter().map(complete_start).collect();
+    let (mut next_start, mut next_later) = (END_OF_AUDIO, END_OF_AUDIO);
     for segment in segments.iter_mut().rev() {
-        if segment.end == segment.start {
-            segment.end = next.unwrap_or(segment.start);
+        if next_start > segment.start {
+            next_later = next_start;
         }
-        next = Some(segment.start);
+        if segment.end == END_OF_AUDIO {
+            segment.end = next_later;
+        }
+        next_start = segment.start;
     }
     segments
 }
@@ -160,7 +198,8 @@ fn word(value: &Value) -> Option<Value> {
     let time = |name: &str| {
         let time = value.get(name)?;
         let seconds = number(time)?;
-        Some(if time.is_number() { time.clone() } else { seconds.into() })
+        let is_valid = time.as_f64().is_some_and(|number| number >= 0.0);
+        Some(if is_valid { time.clone() } else { seconds.into() })
     };
     Some(serde_json::json!({ "word": word, "start": time("start")?, "end": time("end")? }))
 }
@@ -194,5 +233,63 @@ mod tests {
             json!({"word": "d", "start": 0.25, "end": 0.5}),
         ];
         assert_eq!(transcript.words, words);
+    }
+
+    #[test]
+    fn every_text_keeps_a_place() {
+        let times = |segments: Value| {
+            let mut transcript =
+                Transcript::parse(json!({ "segments": segments }).to_string().as_bytes()).unwrap();
+            transcript.limit_times(Decimal::from(10));
+            transcript.segments.iter().map(|segment| (segment.start, segment.end)).collect::<Vec<_>>()
+        };
+        let timed = |start: Value, end: Value| json!({"start": start, "end": end, "text": "t"});
+        for (name, segments, expected) in [
+            ("negative start", json!([timed(json!(-0.5), json!(2))]), vec![(0, 2_000)]),
+            (
+                "negative times",
+                json!([timed(json!(-2), json!(-1)), timed(json!(4), json!(5))]),
+                vec![(0, 4_000), (4_000, 5_000)],
+            ),
+            (
+                "no end",
+                json!([timed(json!(1), json!(null)), timed(json!(4), json!(5))]),
+                vec![(1_000, 4_000), (4_000, 5_000)],
+            ),
+            ("no last end", json!([timed(json!(1), json!(null))]), vec![(1_000, 10_000)]),
+            ("an end before the start", json!([timed(json!(5), json!(4))]), vec![(5_000, 10_000)]),
+            (
+                "no times between",
+                json!([timed(json!(1), json!(2)), {"text": "t"}, timed(json!(4), json!(5))]),
+                vec![(1_000, 2_000), (2_000, 4_000), (4_000, 5_000)],
+            ),
+            (
+                "no times first",
+                json!([{"text": "t"}, timed(json!(4), json!(5))]),
+                vec![(0, 4_000), (4_000, 5_000)],
+            ),
+            (
+                "no times last",
+                json!([timed(json!(4), json!(5)), {"text": "t"}]),
+                vec![(4_000, 5_000), (5_000, 10_000)],
+            ),
+            (
+                "several without times",
+                json!([timed(json!(1), json!(null)), {"text": "t"}, timed(json!(4), json!(5))]),
+                vec![(1_000, 4_000), (1_000, 4_000), (4_000, 5_000)],
+            ),
+            (
+                "pairs",
+                json!([{"timestamp": [1, null], "text": "t"}, {"timestamp": [3, 4], "text": "t"}]),
+                vec![(1_000, 3_000), (3_000, 4_000)],
+            ),
+            ("a start behind the audio", json!([timed(json!(12), json!(null))]), vec![(12_000, 12_000)]),
+            ("no times at all", json!([{"text": "t"}, {"text": "t"}]), vec![]),
+        ] {
+            assert_eq!(times(segments), expected, "{name}");
+        }
+        let body = json!({"text": "a", "words": [{"word": "a", "start": -0.25, "end": 1}]}).to_string();
+        let words = Transcript::parse(body.as_bytes()).unwrap().words;
+        assert_eq!(words, [json!({"word": "a", "start": 0.0, "end": 1})]);
     }
 }

@@ -93,7 +93,8 @@ fn verbose(
         Value::Object(object)
     });
     members.push(("segments", segments.collect()));
-    if task.word_timestamps {
+    // A provider that cannot time words returns none; an empty list would state that nothing was said.
+    if task.word_timestamps && (!transcript.words.is_empty() || transcript.text.is_empty()) {
         members.push(("words", Value::Array(transcript.words.clone())));
     }
     object(members, seconds)
@@ -122,9 +123,14 @@ fn vtt(cues: &[TranscriptSegment]) -> String {
     let mut out = "WEBVTT\n\n".to_owned();
     for cue in cues {
         let (start, end) = (format_time(cue.start, '.'), format_time(cue.end, '.'));
-        write!(out, "{start} --> {end}\n{}\n\n", cue_text(&cue.text)).ok();
+        write!(out, "{start} --> {end}\n{}\n\n", escape_vtt(&cue_text(&cue.text))).ok();
     }
     out
+}
+
+/// Escapes the characters that begin tags and character references in the text of a `WebVTT` cue.
+fn escape_vtt(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 /// Formats a time, always with hours, because some players require them.
@@ -171,5 +177,17 @@ mod tests {
         ] {
             assert_eq!(cue_text(text), cue, "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_cue_of_vtt_has_no_tags() {
+        let segment =
+            |text: &str| TranscriptSegment { start: 0, end: 1, text: text.to_owned(), more: Map::new() };
+        let cues = [segment("R&D <b>x</b> &amp; a --> b")];
+        assert_eq!(
+            vtt(&cues),
+            "WEBVTT\n\n00:00:00.000 --> 00:00:00.001\nR&amp;D &lt;b&gt;x&lt;/b&gt; &amp;amp; a -&gt; b\n\n"
+        );
+        assert!(srt(&cues).contains("\nR&D <b>x</b> &amp; a -> b\n"));
     }
 }
