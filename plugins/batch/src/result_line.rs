@@ -1,5 +1,8 @@
-//! Line of the output file, in one of two formats. The response body is copied byte for byte; only line breaks between
-//! its tokens become spaces, so that the result stays on one line.
+//! Line of the output file, in one of two formats. The response body is copied byte for byte, except that line breaks
+//! between its tokens become spaces, and the Unicode line breaks in its strings are escaped. So the result stays on one
+//! line for readers that split lines at these too, such as `str.splitlines` of Python.
+
+use memchr::memmem;
 
 /// Format of a result line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,6 +24,7 @@ pub fn write_result_line<'b>(
     status: u16,
     body: impl IntoIterator<Item = &'b [u8]>,
 ) {
+    let line = out.len();
     let mut digits = itoa::Buffer::new();
     let status = digits.format(status).as_bytes();
     out.extend_from_slice(b"{\"id\":\"");
@@ -53,6 +57,30 @@ pub fn write_result_line<'b>(
         out.push(b'}');
     }
     out.extend_from_slice(b",\"error\":null}\n");
+    escape_unicode_line_breaks(out, line);
+}
+
+/// Escapes the characters next line (U+0085), line separator (U+2028) and paragraph separator (U+2029) from the position
+/// `start`. In JSON they occur only inside strings.
+fn escape_unicode_line_breaks(out: &mut Vec<u8>, start: usize) {
+    const ESCAPES: [(&str, &str); 3] =
+        [("\u{85}", "\\u0085"), ("\u{2028}", "\\u2028"), ("\u{2029}", "\\u2029")];
+    for (character, escape) in ESCAPES {
+        let line = out.get(start..).unwrap_or_default();
+        let mut found = memmem::find_iter(line, character).peekable();
+        if found.peek().is_none() {
+            continue;
+        }
+        let (mut escaped, mut copied) = (Vec::with_capacity(line.len() + 64), 0);
+        for at in found {
+            escaped.extend_from_slice(line.get(copied..at).unwrap_or_default());
+            escaped.extend_from_slice(escape.as_bytes());
+            copied = at + character.len();
+        }
+        escaped.extend_from_slice(line.get(copied..).unwrap_or_default());
+        out.truncate(start);
+        out.append(&mut escaped);
+    }
 }
 
 fn write_json_string(out: &mut Vec<u8>, text: &str) {
@@ -101,6 +129,28 @@ mod tests {
         assert_eq!(value["response"]["x"][1], 2);
         assert_eq!(value["status_code"], 400);
         assert!(value["error"].is_null());
+    }
+
+    #[test]
+    fn unicode_line_breaks_are_escaped() {
+        let text = "a\u{2028}b\u{2029}\u{2029}c\u{85}d \u{2019}\u{e9}\u{205}";
+        let body = format!("{{\"x\":\"{text}\",\"y\u{2028}\":\"\\\\\u{2028}\"}}");
+        for form in [ResultLineFormat::Flat, ResultLineFormat::Nested] {
+            for cut in 0..=body.len() {
+                let mut out = b"earlier \xe2\x80\xa8 line\n".to_vec();
+                let before = out.clone();
+                let pieces = [&body.as_bytes()[..cut], &body.as_bytes()[cut..]];
+                write_result_line(&mut out, form, "r", text, 200, pieces);
+                let line = out.strip_prefix(&before[..]).unwrap();
+                let plain = std::str::from_utf8(line).unwrap();
+                assert!(!plain.contains(['\u{85}', '\u{2028}', '\u{2029}']), "{plain}");
+                let value: serde_json::Value = serde_json::from_str(plain).unwrap();
+                let response = &value["response"];
+                let body = if form == ResultLineFormat::Nested { &response["body"] } else { response };
+                assert_eq!((&body["x"], &value["custom_id"]), (&text.into(), &text.into()));
+                assert_eq!(body["y\u{2028}"], "\\\u{2028}");
+            }
+        }
     }
 
     #[test]
