@@ -4,6 +4,7 @@
 use bytes::Bytes;
 use penstock_core::ApiError;
 use penstock_http_wire::form::upload::{self, UploadFormEvent, name_if_quotable, part_error};
+use serde_json::{Map, Value};
 
 /// Maximum length of a field value, in bytes.
 const MAX_FIELD_BYTES: usize = 1 << 10;
@@ -99,10 +100,17 @@ impl PartialFields {
     }
 
     fn add_field(&mut self, name: &str, value: &[u8]) -> Result<(), ApiError> {
-        let known = ["purpose", ANCHOR, SECONDS];
+        let known = ["purpose", POLICY, ANCHOR, SECONDS];
         // Unknown form fields, which other services define, are ignored.
         let Some(name) = known.into_iter().find(|known| *known == name) else { return Ok(()) };
-        if self.seen.contains(&name) {
+        // The policy may come as one field or as its two members, but not as both.
+        let excluded: &[&str] = match name {
+            POLICY => &[POLICY, ANCHOR, SECONDS],
+            ANCHOR => &[POLICY, ANCHOR],
+            SECONDS => &[POLICY, SECONDS],
+            name => &[name],
+        };
+        if self.seen.iter().any(|seen| excluded.contains(seen)) {
             return Err(part_error(name, "expected it once, got it more than once"));
         }
         self.seen.push(name);
@@ -116,15 +124,10 @@ impl PartialFields {
             ANCHOR => return Err(part_error(name, "expected \"created_at\"")),
             SECONDS => {
                 let seconds = text.parse().ok().filter(|seconds| ALLOWED_LIFETIME_SECONDS.contains(seconds));
-                let sentence = || {
-                    format!(
-                        "expected a whole number from {} to {}",
-                        ALLOWED_LIFETIME_SECONDS.start(),
-                        ALLOWED_LIFETIME_SECONDS.end()
-                    )
-                };
-                self.seconds = Some(seconds.ok_or_else(|| part_error(name, sentence()))?);
+                self.seconds = Some(seconds.ok_or_else(|| part_error(name, seconds_error("")))?);
             }
+            POLICY if matches!(text, "" | "null") => {}
+            POLICY => self.parse_policy(text)?,
             _ if text == "batch" => self.purpose = true,
             _ => {
                 let got = name_if_quotable(text).map(|text| format!(", got \"{text}\"")).unwrap_or_default();
@@ -133,8 +136,29 @@ impl PartialFields {
         }
         Ok(())
     }
+
+    /// Reads the policy as a JSON object; the names of its members are those of the two single fields.
+    fn parse_policy(&mut self, text: &str) -> Result<(), ApiError> {
+        let policy: Map<String, Value> =
+            serde_json::from_str(text).map_err(|_| part_error(POLICY, "expected a JSON object"))?;
+        if policy.get("anchor").and_then(Value::as_str) != Some("created_at") {
+            return Err(part_error(POLICY, "expected the anchor \"created_at\""));
+        }
+        let seconds = policy.get("seconds").and_then(Value::as_u64);
+        let seconds = seconds.filter(|seconds| ALLOWED_LIFETIME_SECONDS.contains(seconds));
+        self.seconds = Some(seconds.ok_or_else(|| part_error(POLICY, seconds_error(" as seconds")))?);
+        self.anchor = true;
+        Ok(())
+    }
 }
 
+/// Returns the text of the error for an invalid lifetime; `place` follows the expected value.
+fn seconds_error(place: &str) -> String {
+    let (least, most) = (ALLOWED_LIFETIME_SECONDS.start(), ALLOWED_LIFETIME_SECONDS.end());
+    format!("expected a whole number from {least} to {most}{place}")
+}
+
+const POLICY: &str = "expires_after";
 const ANCHOR: &str = "expires_after[anchor]";
 const SECONDS: &str = "expires_after[seconds]";
 
@@ -200,6 +224,45 @@ mod tests {
             [anchor, seconds, file, purpose],
         ] {
             assert_eq!(read(&parts, &[]).unwrap(), (uploaded.clone(), contents.as_bytes().to_vec()));
+        }
+    }
+
+    #[test]
+    fn the_policy_may_be_one_json_object() {
+        let parts = |policies: &[String]| {
+            let form = [part("purpose", "batch"), file("a", "x")];
+            [&policies[..1], &form[..], &policies[1..]].concat()
+        };
+        let policy = part(POLICY, r#"{"anchor": "created_at", "seconds": 3600}"#);
+        assert_eq!(read(&parts(std::slice::from_ref(&policy)), &[]).unwrap().0.expires_after, Some(3_600));
+        for absent in ["", "null"] {
+            assert_eq!(read(&parts(&[part(POLICY, absent)]), &[]).unwrap().0.expires_after, None, "{absent}");
+        }
+        for (value, sentence) in [
+            ("3600", "expected a JSON object."),
+            ("{", "expected a JSON object."),
+            ("{}", "expected the anchor \"created_at\"."),
+            (r#"{"anchor":"now","seconds":3600}"#, "expected the anchor \"created_at\"."),
+            (r#"{"anchor":"created_at"}"#, "expected a whole number from 3600 to 2592000 as seconds."),
+            (
+                r#"{"anchor":"created_at","seconds":3599}"#,
+                "expected a whole number from 3600 to 2592000 as seconds.",
+            ),
+            (
+                r#"{"anchor":"created_at","seconds":"3600"}"#,
+                "expected a whole number from 3600 to 2592000 as seconds.",
+            ),
+            (
+                r#"{"anchor":"created_at","seconds":2592001}"#,
+                "expected a whole number from 3600 to 2592000 as seconds.",
+            ),
+        ] {
+            assert_eq!(error_message(&parts(&[part(POLICY, value)])), format!("{POLICY}: {sentence}"));
+        }
+        for other in [part(ANCHOR, "created_at"), part(SECONDS, "3600"), policy.clone()] {
+            for twice in [[policy.clone(), other.clone()], [other.clone(), policy.clone()]] {
+                assert!(error_message(&parts(&twice)).ends_with("expected it once, got it more than once."));
+            }
         }
     }
 
