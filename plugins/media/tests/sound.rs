@@ -167,6 +167,36 @@ fn noise_between_frames_is_passed_over() {
 }
 
 #[test]
+fn frames_of_mpeg_audio_are_found_behind_the_start() {
+    let frames = sounds::mp3(40);
+    let info = |bytes: &[u8]| {
+        let whole = measure(&[bytes]);
+        for cut in (0..bytes.len()).filter(|cut| cut % 13 == 0 || cut.abs_diff(8 << 10) < 3) {
+            assert_eq!(measure(&[&bytes[..cut], &bytes[cut..]]), whole, "cut at {cut}");
+        }
+        assert_eq!(measure(&bytes.chunks(1).collect::<Vec<_>>()), whole, "byte by byte");
+        whole
+    };
+    let mp3 = |expected| Ok((AudioFormat::Mp3, seconds(expected)));
+    let found = |bytes: &[u8]| info(bytes).map(|info| (info.format, info.seconds));
+    // A stream that begins inside a frame has one frame less.
+    for cut in [1, 4, 100, 416] {
+        assert_eq!(found(&frames[cut..]), mp3("1.019"), "{cut}");
+    }
+    for padding in [1, 2000, 4095] {
+        assert_eq!(found(&[&vec![0; padding], &frames[..]].concat()), mp3("1.045"), "{padding}");
+    }
+    assert_eq!(found(&[&vec![0; 4096], &frames[..]].concat()), Err(AudioError::UnknownFormat));
+    // A single frame is no proof, and neither are two frames of different kinds.
+    assert_eq!(found(&frames[208..417 + 208]), Err(AudioError::UnknownFormat));
+    let mut other = frames[208..417 + 208 + 417].to_vec();
+    other[209 + 208 + 2] |= 4;
+    assert_eq!(found(&other), Err(AudioError::UnknownFormat));
+    let short = [&[0; 50], &sounds::mp3(2)[..417 + 4]].concat();
+    assert!(found(&short).is_ok(), "two headers at the end of a short file");
+}
+
+#[test]
 fn a_non_audio_file_is_reported() {
     assert_eq!(measure(&[]), Err(AudioError::Empty));
     assert_eq!(measure(&[b""]), Err(AudioError::Empty));

@@ -1,6 +1,7 @@
 //! Format and duration of an audio upload, from its content.
 //!
-//! Bytes are pushed as they arrive; file names and content types are ignored. Formats: WAV (also RF64), MPEG audio
+//! Bytes are pushed as they arrive; file names and content types are ignored. Frames of MPEG audio are also found a few
+//! kilobytes behind the start. Formats: WAV (also RF64), MPEG audio
 //! (MP3, MPGA; bare or in an MPEG program stream), MP4 and M4A (also fragmented), WebM and Matroska, Ogg, FLAC.
 //! Nothing is decoded: headers are parsed, frames are counted, the rest is skipped. For any input at most twice
 //! [`MAX_BUFFERED_BYTES`] are buffered, and the time is linear in its length. A duration in a header is used only if
@@ -128,13 +129,23 @@ enum MeterState {
     Unknown,
 }
 
+impl MeterState {
+    /// Begins to parse a file of this format, which starts with these bytes.
+    fn parsing(format: AudioFormat, start: &[u8]) -> Self {
+        let mut driver = ParserDriver::new(parser_for(format));
+        driver.push(start);
+        Self::Audio(format, driver)
+    }
+}
+
 impl Default for MeterState {
     fn default() -> Self {
         Self::Start { held: Vec::new(), pass: 0, tagged: false }
     }
 }
 
-/// Number of bytes that suffice to identify any format, and to read the length of any tag in front of the file.
+/// Number of bytes that suffice to identify a format that begins at the start of the file, and to read the length of any
+/// tag in front of it.
 const MAGIC_LENGTH: usize = mpeg::TAG_HEADER_BYTES;
 
 impl AudioMeter {
@@ -169,23 +180,28 @@ impl AudioMeter {
                 None => break,
             }
         }
-        self.state = match detect_audio_format(held, *tagged) {
-            Some(format) => {
-                let mut track = ParserDriver::new(parser_for(format));
-                track.push(held);
-                MeterState::Audio(format, track)
-            }
-            None => MeterState::Unknown,
-        };
+        let searched = held.get(..mpeg::FRAME_SEARCH_BYTES);
+        let found = detect_audio_format(held, *tagged)
+            .or_else(|| searched.filter(|start| mpeg::begins_with_frames(start)).map(|_| AudioFormat::Mp3));
+        match found {
+            Some(format) => self.state = MeterState::parsing(format, held),
+            None if searched.is_some() => self.state = MeterState::Unknown,
+            None => {}
+        }
     }
 
     /// Ends the upload and returns the result.
     ///
     /// # Errors
     /// Returns the reason why the upload is not audio.
-    pub fn end(self) -> Result<AudioInfo, AudioError> {
+    pub fn end(mut self) -> Result<AudioInfo, AudioError> {
         if self.bytes == 0 {
             return Err(AudioError::Empty);
+        }
+        if let MeterState::Start { held, .. } = &self.state
+            && mpeg::begins_with_frames(held)
+        {
+            self.state = MeterState::parsing(AudioFormat::Mp3, held);
         }
         let MeterState::Audio(format, track) = self.state else { return Err(AudioError::UnknownFormat) };
         let ParsedAudio { duration, counted, minimum: mut floor, basis } = track.end();

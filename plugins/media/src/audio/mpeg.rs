@@ -109,6 +109,24 @@ pub(super) fn is_mpeg_audio(start: &[u8]) -> bool {
     FrameHeader::parse(start).is_some()
 }
 
+/// Number of bytes from the start of a file in which its first frame is searched, and number of bytes of the file that
+/// this search reads: the first frame has up to 2,881 bytes, and the second one must follow.
+const MAX_BYTES_BEFORE_FRAMES: usize = 4 << 10;
+pub(super) const FRAME_SEARCH_BYTES: usize = 8 << 10;
+
+/// Returns true if two frames of one kind follow each other near the start of a file. A recording that was cut from a
+/// stream begins inside a frame, and some files begin with padding.
+pub(super) fn begins_with_frames(start: &[u8]) -> bool {
+    let searched = start.get(..MAX_BYTES_BEFORE_FRAMES).unwrap_or(start);
+    memchr::memchr_iter(0xff, searched).any(|at| {
+        let frame = start.get(at..).unwrap_or_default();
+        FrameHeader::parse(frame).is_some_and(|first| {
+            let next = frame.get(first.length..).and_then(FrameHeader::parse);
+            next.is_some_and(|next| next.kind == first.kind)
+        })
+    })
+}
+
 /// Parser of a sequence of frames.
 #[derive(Debug, Default)]
 pub(super) struct MpegParser {
