@@ -271,3 +271,31 @@ fn every_output_constraint_is_an_engine_parameter_that_constrains() {
         assert!(crate::parameters::is_constraint_error(&ApiError::unsupported(name, "")), "{name}");
     }
 }
+
+#[test]
+fn a_schema_reaches_the_provider_in_each_form_of_a_format() {
+    let forms = [
+        format!(r#""response_format":{{"type":"json_object","schema":{A}}}"#),
+        format!(r#""response_format":{{"type":"json_object","json_schema":{{"schema":{A}}}}}"#),
+        format!(
+            r#""response_format":{{"type":"json_schema","json_schema":{{"name":"output","schema":{A}}}}}"#
+        ),
+        format!(r#""structured_outputs":{{"json":{A}}}"#),
+        format!(r#""guided_json":{A}"#),
+    ];
+    let schema: Value = serde_json::from_str(A).unwrap();
+    for members in &forms {
+        let (_, body) = sent(Dialect::Chat, Dialect::Responses, members, &["response_format"]).unwrap();
+        let expected = serde_json::json!({"type": "json_schema", "name": "output", "schema": schema});
+        assert_eq!(body["text"]["format"], expected, "{members}");
+        let (_, body) = sent(Dialect::Chat, Dialect::Messages, members, &["response_format"]).unwrap();
+        let expected = serde_json::json!({"type": "json_schema", "schema": schema});
+        assert_eq!(body["output_config"]["format"], expected, "{members}");
+    }
+    for schema in ["null", "true", "\"\""] {
+        let members =
+            format!(r#""response_format":{{"type":"json_object","schema":{schema},"strict":true}}"#);
+        let (_, body) = sent(Dialect::Chat, Dialect::Responses, &members, &["response_format"]).unwrap();
+        assert_eq!(body["text"]["format"], serde_json::json!({"type": "json_object"}), "{schema}");
+    }
+}

@@ -3,8 +3,8 @@
 use super::members::{MemberConversion, MembersToConvert, member_treatment};
 use super::{input, tools};
 use crate::body_builder::BodyBuilder;
-use crate::json_cursor;
 use crate::reasoning_effort::{effort_and_replacement, is_reasoning_off};
+use crate::{json_cursor, structured_output};
 use bytes::Bytes;
 use penstock_core::{
     AdjustableMember, ApiError, AttemptTarget, InferenceRequest, ReasoningDisplay, RequestBodyFormat,
@@ -100,8 +100,7 @@ fn write_reasoning(
     out.push_byte(b'}');
 }
 
-/// Writes the format of the answer and the verbosity. The schema of the format is one level higher than in the chat
-/// dialect.
+/// Writes the format of the answer and the verbosity.
 fn write_text(format: Option<&[u8]>, verbosity: Option<&[u8]>, out: &mut BodyBuilder<'_>) {
     if format.is_none() && verbosity.is_none() {
         return;
@@ -109,24 +108,36 @@ fn write_text(format: Option<&[u8]>, verbosity: Option<&[u8]>, out: &mut BodyBui
     out.push_str(r#","text":{"#);
     if let Some(format) = format {
         out.push_str(r#""format":"#);
-        match json_cursor::member_value(format, "json_schema") {
-            Some(named) => {
-                out.push_str(r#"{"type":"json_schema""#);
-                for (name, value) in json_cursor::members(named).filter(|(name, _)| name != "type") {
-                    out.push_byte(b',');
-                    out.push_json_string(&name);
-                    out.push_byte(b':');
-                    out.push_source(value);
-                }
-                out.push_byte(b'}');
-            }
-            None => out.push_source(format),
-        }
+        write_format(format, out);
     }
     if let Some(verbosity) = verbosity {
         out.push_str(if format.is_some() { "," } else { "" });
         out.push_str(r#""verbosity":"#);
         out.push_source(verbosity);
+    }
+    out.push_byte(b'}');
+}
+
+/// Writes the format of the answer. A schema is one level higher than in the chat dialect, and needs a name. The format
+/// `json_object` with a schema, which some engines accept, becomes `json_schema`: here `json_object` has no schema.
+fn write_format(format: &[u8], out: &mut BodyBuilder<'_>) {
+    let named = json_cursor::member_value(format, "json_schema");
+    if let Some(named) = named.filter(|named| json_cursor::member_value(named, "name").is_some()) {
+        out.push_str(r#"{"type":"json_schema""#);
+        for (name, value) in json_cursor::members(named).filter(|(name, _)| name != "type") {
+            out.push_byte(b',');
+            out.push_json_string(&name);
+            out.push_byte(b':');
+            out.push_source(value);
+        }
+        return out.push_byte(b'}');
+    }
+    if let Some(schema) = structured_output::schema_of_format(format) {
+        out.push_str(r#"{"type":"json_schema","name":"output","schema":"#);
+        out.push_source(schema);
+    } else {
+        out.push_str(r#"{"type":"#);
+        out.push_source(json_cursor::member_value(format, "type").unwrap_or(br#""text""#));
     }
     out.push_byte(b'}');
 }

@@ -204,8 +204,7 @@ fn response_schema<'a>(
     match &*kind {
         "" | "text" => Ok(engines),
         "json_object" => {
-            let own =
-                json_cursor::member_value(format, "schema").filter(|schema| json_cursor::is_object(schema));
+            let own = structured_output::schema_of_format(format);
             Ok(Some(Cow::Borrowed(own.unwrap_or(structured_output::ANY_OBJECT_SCHEMA))))
         }
         "json_schema" => {

@@ -16,16 +16,19 @@ pub(super) fn validate_response_format(
     top.get("structured_outputs").map(|outputs| read::check_object(outputs, &path)).transpose()?;
     let path = top.member_path("response_format");
     let Some(format) = top.get("response_format") else { return Ok(()) };
-    let [kind, schema] = read::read_named_members(format, &path, ["type", "json_schema"])?;
+    let [kind, named, schema] = read::read_named_members(format, &path, ["type", "json_schema", "schema"])?;
     let words = &["text", "json_object", "json_schema"];
     let kind_path = path.member("type");
     let kind = read::require_member(kind, &kind_path, read::QuotedAlternatives(words))?;
     match read::read_keyword(kind, &kind_path, words)? {
-        "json_object" => found.needs.json_object = true,
+        "json_object" => {
+            found.needs.json_object = true;
+            schema.map(|schema| read::check_object(schema, &path.member("schema"))).transpose()?;
+        }
         "json_schema" => {
             found.needs.json_schema = true;
             let path = path.member("json_schema");
-            validate_json_schema(read::require_member(schema, &path, "an object")?, &path, found)?;
+            validate_json_schema(read::require_member(named, &path, "an object")?, &path, found)?;
         }
         _ => {}
     }

@@ -99,7 +99,16 @@ fn read_text<'d>(top: &RootObject<'d>, settings: &mut ResponseSettings<'d>) -> R
     let kind_path = path.member("type");
     let kind = read::require_member(kind, &kind_path, read::QuotedAlternatives(FORMATS))?;
     match read::read_keyword(kind, &kind_path, FORMATS)? {
-        "json_object" => settings.format = Some(ResponseFormat::JsonObject),
+        "json_object" => {
+            settings.format = Some(match schema {
+                // Some engines accept a schema with this type.
+                Some(schema) => {
+                    read::check_object(schema, &path.member("schema"))?;
+                    ResponseFormat::JsonSchema(vec![("name", r#""output""#), ("schema", schema.raw())])
+                }
+                None => ResponseFormat::JsonObject,
+            });
+        }
         "json_schema" => {
             let name = read::require_text_member(name, &path.member("name"))?;
             let schema_path = path.member("schema");

@@ -41,6 +41,7 @@ fn an_invalid_value_is_rejected_with_field_expectation_and_value() {
         (r#""chat_template_kwargs":{"x":1,"y":2,"x":3}"#, "chat_template_kwargs.x", "the key occurs more than once."),
         (r#""response_format":"json""#, "response_format", "expected an object, got a string."),
         (r#""response_format":{}"#, "response_format.type", r#"expected "text", "json_object" or "json_schema", but it is missing."#),
+        (r#""response_format":{"type":"json_object","schema":5}"#, "response_format.schema", "expected an object, got a number."),
         (r#""response_format":{"type":"xml"}"#, "response_format.type", r#"expected "text", "json_object" or "json_schema", got another string."#),
         (r#""response_format":{"type":"json_schema"}"#, "response_format.json_schema", "expected an object, but it is missing."),
         (r#""response_format":{"type":"json_schema","json_schema":{"schema":{}}}"#, "response_format.json_schema.name", "expected a string, but it is missing."),

@@ -204,6 +204,13 @@ fn formats_and_reasoning_have_the_form_of_chat() {
             {"name": "n", "description": "d", "schema": {"type": "object"}, "strict": true}})
     );
     assert_eq!(member(&ask, "verbosity"), "low");
+    let ask = accepted(&with(
+        r#""input":"Hi","text":{"format":{"type":"json_object","schema":{"type":"object"}}}"#,
+    ));
+    assert_eq!(
+        member(&ask, "response_format"),
+        json!({"type": "json_schema", "json_schema": {"name": "output", "schema": {"type": "object"}}})
+    );
     let ask = accepted(&with(r#""input":"Hi","text":{"format":{"type":"json_object"}}"#));
     assert!(ask.required.json_object);
     for (reasoning, display) in [

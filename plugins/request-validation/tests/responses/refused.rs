@@ -35,6 +35,7 @@ fn bad_members_are_refused_by_name() {
         (r#""input":"x","reasoning":{"mode":5}"#, "reasoning.mode", "expected a string, got a number."),
         (r#""input":"x","reasoning":{"context":"all_turns"}"#, "reasoning.context", r#"only "auto" is supported; leave it out."#),
         (r#""input":"x","text":{"verbosity":"huge"}"#, "text.verbosity", r#"expected "low", "medium" or "high", got another string."#),
+        (r#""input":"x","text":{"format":{"type":"json_object","schema":[]}}"#, "text.format.schema", "expected an object, got an array."),
         (r#""input":"x","text":{"format":{"type":"xml"}}"#, "text.format.type", r#"expected "text", "json_object" or "json_schema", got another string."#),
         (r#""input":"x","text":{"format":{"type":"json_schema","name":"n"}}"#, "text.format.schema", "expected a JSON schema, but it is missing."),
         (r#""input":"x","prompt_cache_key":5"#, "prompt_cache_key", "expected a string, got a number."),
