@@ -6,6 +6,8 @@
 
 #[cfg(test)]
 mod engine_failure_tests;
+#[cfg(test)]
+mod engine_sentence_tests;
 mod error_signals;
 mod failed_request;
 mod field_names;
@@ -21,6 +23,7 @@ mod phrases;
 #[cfg(test)]
 mod provider_fault_tests;
 mod provider_faults;
+mod python_error;
 mod request_echo;
 mod request_texts;
 mod sanitized_message;

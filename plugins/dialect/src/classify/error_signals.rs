@@ -40,7 +40,11 @@ impl ErrorSignals {
     /// Parses the body of an error: an error object in any known format, or plain text.
     pub(super) fn parse(body: &[u8]) -> Self {
         let body = body.get(..body.len().min(MAX_BODY_BYTES)).unwrap_or_default();
-        let value: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
+        let mut value: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
+        // Some APIs put the object with the error into an array.
+        if let Some(inner) = value.get_mut(0).filter(|inner| inner.get("error").is_some()) {
+            value = inner.take();
+        }
         let error = [value.get("error"), value.get("detail")].into_iter().flatten().next().unwrap_or(&value);
         let mut text = String::new();
         collect_strings(error, &mut text, 0);

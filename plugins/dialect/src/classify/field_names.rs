@@ -8,6 +8,7 @@ use super::phrases::CLIENT_VISIBLE_FIELDS;
 const ROOTS: &[&str] = &[
     "audio",
     "background",
+    "content",
     "file",
     "include",
     "input",
@@ -17,6 +18,7 @@ const ROOTS: &[&str] = &[
     "mode",
     "model",
     "n",
+    "output_config",
     "output_format",
     "prompt",
     "query",
@@ -37,23 +39,33 @@ const ROOTS: &[&str] = &[
 ];
 /// Names that may follow in a path.
 const STEPS: &[&str] = &[
+    "adaptive",
+    "any",
     "arguments",
     "assistant",
+    "auto",
+    "base64",
+    "bool",
     "budget_tokens",
     "cache_control",
     "call_id",
     "content",
+    "custom",
     "data",
     "description",
     "detail",
     "developer",
+    "disabled",
+    "document",
     "effort",
+    "enabled",
     "enum",
     "exclude",
     "file",
     "file_data",
     "file_id",
     "filename",
+    "float",
     "format",
     "function",
     "function_call",
@@ -67,14 +79,17 @@ const STEPS: &[&str] = &[
     "input_image",
     "input_schema",
     "input_text",
+    "int",
     "is_error",
     "items",
+    "json_object",
     "json_schema",
     "media_type",
     "name",
     "output",
     "output_text",
     "parameters",
+    "pdf",
     "properties",
     "reasoning",
     "reasoning_content",
@@ -82,8 +97,10 @@ const STEPS: &[&str] = &[
     "required",
     "role",
     "schema",
+    "search_result",
     "signature",
     "source",
+    "str",
     "strict",
     "summary",
     "system",
@@ -100,6 +117,24 @@ const STEPS: &[&str] = &[
     "user",
 ];
 
+/// Types of messages and content parts in the names of types of engines, without their common start and end.
+const MESSAGE_TYPES: &[&str] = &[
+    "AssistantMessage",
+    "ContentPart",
+    "ContentPartImage",
+    "ContentPartText",
+    "DeveloperMessage",
+    "FunctionMessage",
+    "MessageGeneric",
+    "MessageUser",
+    "NamedToolChoice",
+    "SystemMessage",
+    "Tool",
+    "ToolMessage",
+    "ToolsMessage",
+    "UserMessage",
+];
+
 /// Returns the longest start of a path that consists of names of the protocol and of indices; `None` if the first name
 /// is not of the protocol.
 pub(super) fn known_path_prefix(path: &str) -> Option<&str> {
@@ -107,12 +142,17 @@ pub(super) fn known_path_prefix(path: &str) -> Option<&str> {
         return None;
     }
     let mut end = 0;
+    let is_index = |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
+    // A validator of list elements starts the path with the index of the element.
+    let is_in_list = path.split_once('.').is_some_and(|(first, rest)| {
+        let second = rest.split(['.', '[']).next().unwrap_or_default();
+        is_index(first) && (is_root(second) || is_step(second))
+    });
     for (index, step) in path.split('.').enumerate() {
         let name = step.split('[').next().unwrap_or_default();
-        let is_index = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
         let is_named = match index {
-            0 => is_root(name),
-            _ => is_index || STEPS.contains(&name),
+            0 => is_root(name) || is_in_list,
+            _ => is_index(name) || is_step(name) || is_in_list && index == 1,
         };
         if !is_named || !has_plain_indices(step) {
             break;
@@ -120,6 +160,13 @@ pub(super) fn known_path_prefix(path: &str) -> Option<&str> {
         end += step.len() + usize::from(index > 0);
     }
     path.get(..end).filter(|start| !start.is_empty())
+}
+
+/// Returns true for a name that may follow in a path: one of [`STEPS`], or the type of a message as engines name it,
+/// such as `ChatCompletionUserMessageParam`.
+fn is_step(name: &str) -> bool {
+    let inside = name.strip_prefix("ChatCompletion").and_then(|rest| rest.strip_suffix("Param"));
+    STEPS.contains(&name) || inside.is_some_and(|inside| MESSAGE_TYPES.contains(&inside))
 }
 
 fn is_root(name: &str) -> bool {
@@ -150,6 +197,11 @@ mod tests {
                 "tools[0].function.parameters.properties.patient_ssn",
                 Some("tools[0].function.parameters.properties"),
             ),
+            ("0.function.arguments", Some("0.function.arguments")),
+            ("0.function.John", Some("0.function")),
+            ("0.John.function", None),
+            ("0.5", None),
+            ("192.168.0.1", None),
             ("messages[hiv].content", None),
             ("vllm.internal.example", None),
             ("John_Smith.has_hiv", None),

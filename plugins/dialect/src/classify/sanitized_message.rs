@@ -6,6 +6,7 @@
 
 use super::field_names::known_path_prefix;
 use super::message_numbers::{is_identifying_number, is_in_number_list, is_number_list};
+use super::python_error::parse_python_error;
 use super::request_texts::{RequestTexts, collect_lowercase_strings, is_unspaced_script};
 use super::vocabulary;
 use serde_json::Value;
@@ -46,7 +47,8 @@ pub(super) fn sanitize_message(body: &[u8], request: &[u8]) -> Option<String> {
     let all: Vec<&str> = flat.split_whitespace().collect();
     for (index, word) in all.iter().enumerate() {
         let before = index.checked_sub(1).and_then(|before| all.get(before)).copied().unwrap_or_default();
-        if is_safe_word(word, &texts)
+        if *word != ELLIPSIS
+            && is_safe_word(word, &texts)
             && !is_in_number_list(&all, index)
             && !is_identifying_number(before, word)
         {
@@ -83,6 +85,9 @@ fn join_words(words: &[&str]) -> String {
     sentence
 }
 
+/// Start of the link that pydantic adds to the message of an error.
+const PYDANTIC_HELP: &str = "For further information visit";
+
 /// Returns the first [`MAX_SOURCE_CHARS`] characters of the message in a body; `None` for HTML, JSON and stack traces.
 fn provider_message(body: &[u8]) -> Option<String> {
     let body = body.get(..body.len().min(MAX_BODY_BYTES))?;
@@ -91,7 +96,10 @@ fn provider_message(body: &[u8]) -> Option<String> {
         Err(_) => std::str::from_utf8(body).ok()?.to_owned(),
     };
     let message = inner_message(&message).unwrap_or(message);
-    let is_text = !message.trim_start().starts_with(['<', '{', '[']) && !message.contains("Traceback");
+    let message = message.split(PYDANTIC_HELP).next().unwrap_or_default();
+    let start = message.trim_start();
+    let is_list = start.starts_with('[') && !start.starts_with("[]");
+    let is_text = !is_list && !start.starts_with(['<', '{']) && !message.contains("Traceback");
     is_text.then(|| message.chars().take(MAX_SOURCE_CHARS).collect())
 }
 
@@ -100,11 +108,26 @@ fn provider_message(body: &[u8]) -> Option<String> {
 fn inner_message(message: &str) -> Option<String> {
     let start = message.find('{')?;
     let inner = message.get(start..)?;
-    if let Ok(value) = serde_json::from_str::<Value>(inner) {
-        return find_message(&value, 0);
+    let mut values = serde_json::Deserializer::from_str(inner).into_iter::<Value>();
+    if let Some(Ok(value)) = values.next() {
+        let rest = inner.get(values.byte_offset()..).unwrap_or_default();
+        let is_end = rest.chars().all(|letter| !letter.is_alphanumeric());
+        return if is_end || value.get("error").is_some_and(Value::is_object) {
+            find_message(&value, 0)
+        } else {
+            None
+        };
     }
-    let (_, rest) = inner.split_once("'message': '")?;
-    rest.split_once('\'').map(|(message, _)| message.to_owned())
+    let (message, location) = parse_python_error(inner)?;
+    Some(with_path(field_path(&location), message))
+}
+
+/// Puts the path of a field before a message.
+fn with_path(path: Option<String>, message: String) -> String {
+    match path {
+        Some(path) => format!("{path}: {message}"),
+        None => message,
+    }
 }
 
 /// Returns the error of the provider behind another gateway, which has it in `metadata.raw`.
@@ -129,10 +152,7 @@ fn find_message(value: &Value, depth: u8) -> Option<String> {
                 .iter()
                 .filter_map(|name| members.get(*name))
                 .find_map(|value| find_message(value, depth + 1))?;
-            Some(match members.get("loc").and_then(field_path) {
-                Some(path) => format!("{path}: {message}"),
-                None => message,
-            })
+            Some(with_path(members.get("loc").and_then(field_path), message))
         }
         Value::Array(items) if depth < 4 => items.iter().find_map(|value| find_message(value, depth + 1)),
         _ => None,
@@ -199,13 +219,16 @@ fn is_bidirectional(letter: char) -> bool {
 
 /// Returns true if a word of the message may be passed on.
 fn is_safe_word(word: &str, texts: &RequestTexts<'_>) -> bool {
-    let core = word.trim_matches(|letter: char| !letter.is_alphanumeric());
+    let core = word_core(word);
     if core.is_empty() {
-        return word.chars().count() <= 3 && !word.contains('/');
+        return word.chars().count() <= 3 && !word.contains(['/', '$']);
     }
     let lower = core.to_lowercase();
-    if known_path_prefix(core) == Some(core) {
+    if is_known_path(core, &lower) {
         return is_plain_word(word, core);
+    }
+    if let Some((name, value)) = core.split_once('=') {
+        return is_safe_assignment(name, value) && !texts.may_contain_word(&value.to_lowercase());
     }
     let is_number = core.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b','));
     let is_known = is_number
@@ -218,10 +241,35 @@ fn is_safe_word(word: &str, texts: &RequestTexts<'_>) -> bool {
     is_plain_word(word, core) && (is_neutral_word(&lower) || is_known && !texts.may_contain_word(&lower))
 }
 
+/// Returns true for a path that consists of names of the protocol, in any case; `lower` is the path in lower case.
+fn is_known_path(path: &str, lower: &str) -> bool {
+    known_path_prefix(path) == Some(path) || known_path_prefix(lower) == Some(lower)
+}
+
+/// Returns a word without the punctuation around it, and without the plural ending of `image(s)`. A path retains the
+/// bracket after its last index.
+fn word_core(word: &str) -> &str {
+    let core = word.trim_matches(|letter: char| !letter.is_alphanumeric());
+    let core = core.strip_suffix("(s").unwrap_or(core);
+    let start = word.find(core).unwrap_or_default();
+    let bracketed = word.get(start..start + core.len() + 1).filter(|core| core.ends_with(']'));
+    bracketed.filter(|_| core.matches('[').count() > core.matches(']').count()).unwrap_or(core)
+}
+
+/// Returns true if a word of the form `name=value` has the name of a parameter, and a number or a constant of Python.
+fn is_safe_assignment(name: &str, value: &str) -> bool {
+    let digits = value.strip_prefix('-').unwrap_or(value);
+    let is_number = !digits.is_empty()
+        && digits.len() <= MAX_NUMBER_DIGITS
+        && digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let is_value = is_number || matches!(value, "True" | "False" | "None" | "true" | "false" | "null");
+    is_value && known_path_prefix(name) == Some(name) && !is_identifying_number(name, value)
+}
+
 /// Returns the start of a path up to the first name that is not of the protocol; `None` if the word is no path, or if
 /// its first name is not of the protocol.
 fn known_start(word: &str) -> Option<&str> {
-    let core = word.trim_matches(|letter: char| !letter.is_alphanumeric());
+    let core = word_core(word);
     core.contains(['.', '[']).then(|| known_path_prefix(core)).flatten()
 }
 
@@ -234,7 +282,8 @@ pub(super) fn is_neutral_word(word: &str) -> bool {
 /// Returns true for a word, a number or the name of a field that cannot identify a place, a person or a secret.
 fn is_plain_word(word: &str, core: &str) -> bool {
     let length = core.chars().count();
-    let field = known_path_prefix(core) == Some(core);
+    let lower = core.to_lowercase();
+    let field = is_known_path(core, &lower);
     let odd = word.contains(['=', '@', '\\', '<', '>', '#', '&', '%', '$', '^', '~', '|', '*'])
         && !matches!(word, "<=" | ">=" | "<" | ">" | "=");
     let address = core.contains("://") || core.contains('/') || word.starts_with('/') || core.contains(':');
@@ -247,8 +296,8 @@ fn is_plain_word(word: &str, core: &str) -> bool {
     if number {
         return core.matches('.').count() < 2;
     }
-    let mixed = digits && length > 4 && !is_size(core);
-    let is_common = !odd && !word.starts_with('/') && is_neutral_word(&core.to_lowercase());
+    let mixed = digits && length > 4 && !is_size(core) && !vocabulary::is_listed(&lower);
+    let is_common = !odd && !word.starts_with('/') && is_neutral_word(&lower);
     field || is_common || !(odd || address || host || dotted || mixed || length > 32)
 }
 

@@ -46,13 +46,17 @@ fn is_known(word: &str) -> bool {
     is_inflected(word)
 }
 
+/// Returns true for a word of the vocabulary, or a common word of error messages, in its base form.
+pub(super) fn is_listed(word: &str) -> bool {
+    WORDS.contains(word) || super::sanitized_message::is_neutral_word(word)
+}
+
 fn is_inflected(word: &str) -> bool {
     let is_base = |(ending, base): &(&str, &str)| {
         let stem = word.strip_suffix(ending).filter(|stem| stem.len() > 1);
-        stem.is_some_and(|stem| WORDS.contains(format!("{stem}{base}").as_str()) || has_doubled_base(stem))
+        stem.is_some_and(|stem| is_listed(&format!("{stem}{base}")) || has_doubled_base(stem))
     };
-    WORDS.contains(word)
-        || super::sanitized_message::is_neutral_word(word)
+    is_listed(word)
         || ENDINGS.iter().any(is_base)
         || word.strip_suffix("n't").is_some_and(|verb| verb.len() > 1)
 }
@@ -90,6 +94,8 @@ mod tests {
             "larger",
             "identifier",
             "base-64",
+            "inputs",
+            "properties",
         ] {
             assert!(is_common_word(word), "{word}");
         }
