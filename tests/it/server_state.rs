@@ -278,11 +278,12 @@ the message again, the gateway removes the repeated text.
 
 ### Reasoning
 
-These parameters set the reasoning effort, in this order of precedence: `reasoning_effort`, `reasoning`, `thinking`,
-`enable_thinking`, `chat_template_kwargs` (its members `enable_thinking`, `thinking`, `reasoning_effort` and
-`thinking_budget`), `think` and `disable_reasoning`. A value of 0 in `thinking_budget`, `thinking_token_budget`,
-`reasoning_budget` or `max_thinking_tokens` disables reasoning. On messages, these parameters are used only if
-`thinking` and `output_config.effort` do not set the reasoning effort.
+These parameters set the reasoning effort, in this order of precedence: `reasoning_effort`, `reasoning`, `thinking` (with
+the level of `output_config.effort`), `output_config.effort` alone, `enable_thinking`, `chat_template_kwargs` (its members
+`enable_thinking`, `thinking`, `reasoning_effort` and `thinking_budget`), `think` and `disable_reasoning`. A value of 0 in
+`thinking_budget`, `thinking_token_budget`, `reasoning_budget` or `max_thinking_tokens` disables reasoning. On messages,
+these parameters are used only if `thinking` and `output_config.effort` do not set the reasoning effort. The types
+`adaptive` and `auto` of `thinking` enable it.
 
 If an offer can enable and disable thinking but does not support effort levels, every effort except `none` enables
 thinking.

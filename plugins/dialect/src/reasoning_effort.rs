@@ -70,7 +70,8 @@ impl ReasoningEffort {
         };
         of("reasoning_effort", parse_effort)
             .or_else(|| of("reasoning", parse_reasoning))
-            .or_else(|| of("thinking", parse_thinking))
+            .or_else(|| of("thinking", parse_thinking).map(|effort| effort.with_level(config_effort(ask))))
+            .or_else(|| config_effort(ask).filter(|effort| *effort != Self::default()))
             .or_else(|| {
                 let effort = of("enable_thinking", |value| with_enabled(parse_bool(value)))?;
                 Some(effort.with_budget(ask.member_value("thinking_budget")))
@@ -95,11 +96,15 @@ impl ReasoningEffort {
         let thinking = ask.member_value("thinking").unwrap_or_default();
         let kind = json_cursor::member_value(thinking, "type").and_then(json_cursor::parse_string);
         let enabled = kind.map(|kind| kind != "disabled");
-        let effort =
-            ask.member_value("output_config").and_then(|config| json_cursor::member_value(config, "effort"));
-        let level = effort.and_then(|effort| parse_effort(effort).level);
+        let level = config_effort(ask).and_then(|effort| effort.level);
         let own = Self { enabled, level }.with_budget(json_cursor::member_value(thinking, "budget_tokens"));
         if own == Self::default() { Self::from_chat_request(ask) } else { own }
+    }
+
+    /// Replaces the level by that of another effort, if it has one and reasoning is not disabled.
+    fn with_level(self, other: Option<Self>) -> Self {
+        let level = other.and_then(|other| other.level).filter(|_| self.enabled != Some(false));
+        Self { level: level.or(self.level), ..self }
     }
 
     /// Adds a budget of reasoning tokens; 0 disables reasoning, unless it is enabled explicitly.
@@ -130,7 +135,13 @@ fn parse_bool(value: &[u8]) -> Option<bool> {
     }
 }
 
-/// Parses `reasoning_effort`, or `effort` of `reasoning`.
+/// Returns the effort in `output_config` of a request; `None` if it has none.
+fn config_effort(ask: &InferenceRequest) -> Option<ReasoningEffort> {
+    let config = ask.member_value("output_config")?;
+    json_cursor::member_value(config, "effort").map(parse_effort)
+}
+
+/// Parses `reasoning_effort`, or `effort` of `reasoning` or `output_config`.
 pub(crate) fn parse_effort(value: &[u8]) -> ReasoningEffort {
     let level = match json_cursor::parse_string(value).unwrap_or_default().as_ref() {
         "none" => return with_enabled(Some(false)),
@@ -155,7 +166,8 @@ pub(crate) fn effort_and_replacement(ask: &InferenceRequest) -> Option<(&'static
     let member = |name, key| ask.member_value(name).and_then(|value| json_cursor::member_value(value, key));
     let value = match ask.dialect.request_body_format() {
         RequestBodyFormat::Chat => {
-            ask.member_value("reasoning_effort").or_else(|| member("reasoning", "effort"))
+            let own = ask.member_value("reasoning_effort").or_else(|| member("reasoning", "effort"));
+            own.or_else(|| member("output_config", "effort"))
         }
         RequestBodyFormat::Messages => member("output_config", "effort"),
     }?;
@@ -199,12 +211,15 @@ fn parse_reasoning(value: &[u8]) -> ReasoningEffort {
     with_enabled(json_cursor::member_value(value, "enabled").and_then(parse_bool)).with_budget_or_off(budget)
 }
 
-/// Parses the value of `thinking`: `{"type":"enabled","budget_tokens":…}`, or a boolean.
+/// Parses the value of `thinking`: `{"type":"enabled","budget_tokens":…}`, or a boolean. The types `adaptive` and `auto`,
+/// with which the model itself decides how much it thinks, enable thinking.
 fn parse_thinking(value: &[u8]) -> ReasoningEffort {
     let kind = json_cursor::member_value(value, "type").unwrap_or_default();
     let on = match () {
         () if json::json_string_equals(kind, "disabled") => Some(false),
-        () if json::json_string_equals(kind, "enabled") => Some(true),
+        () if ["enabled", "adaptive", "auto"].iter().any(|on| json::json_string_equals(kind, on)) => {
+            Some(true)
+        }
         () => parse_bool(value),
     };
     let budget = json_cursor::member_value(value, "budget_tokens");
@@ -255,6 +270,8 @@ mod tests {
             r#""thinking":{"type":"disabled"}"#,
             r#""thinking":{"type":"disabl\u0065d","budget_tokens":9000}"#,
             r#""thinking":false"#,
+            r#""thinking":{"type":"disabled"},"output_config":{"effort":"high"}"#,
+            r#""output_config":{"effort":"none"}"#,
             r#""reasoning":{"effort":"none"}"#,
             r#""reasoning":{"enabled":false}"#,
             r#""reasoning_effort":"none","thinking":{"type":"enabled"}"#,
@@ -281,6 +298,15 @@ mod tests {
             (r#""reasoning":{"max_tokens":8000}"#, level(EffortLevel::High)),
             (r#""reasoning":{"enabled":true}"#, on(None)),
             (r#""thinking":{"type":"enabled","budget_tokens":1024}"#, on(Some(EffortLevel::Low))),
+            (r#""thinking":{"type":"adaptive"}"#, on(None)),
+            (r#""thinking":{"type":"\u0061uto","budget_tokens":2000}"#, on(Some(EffortLevel::Medium))),
+            (
+                r#""thinking":{"type":"adaptive"},"output_config":{"effort":"low"}"#,
+                on(Some(EffortLevel::Low)),
+            ),
+            (r#""output_config":{"effort":"xhigh"},"enable_thinking":true"#, level(EffortLevel::XHigh)),
+            (r#""output_config":{"effort":"low"},"reasoning_effort":"high""#, level(EffortLevel::High)),
+            (r#""output_config":{"effort":null},"enable_thinking":true"#, on(None)),
             (r#""enable_thinking":true"#, on(None)),
             (r#""chat_template_kwargs":{"enable_thinking":true}"#, on(None)),
             (r#""chat_template_kwargs":{"reasoning_effort":"high"}"#, level(EffortLevel::High)),

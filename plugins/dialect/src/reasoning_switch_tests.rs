@@ -21,7 +21,8 @@ fn sent(client: Dialect, provider: Dialect, parameters: &[&str], members: &str) 
     serde_json::from_slice(&pair.build_request(&ask, &target).unwrap().concat()).unwrap()
 }
 
-const CHAT_LEVELS: [&str; 5] = [
+const CHAT_LEVELS: [&str; 6] = [
+    r#""output_config":{"effort":"high"}"#,
     r#""reasoning_effort":"high""#,
     r#""reasoning_effort":"low""#,
     r#""reasoning":{"effort":"high"}"#,
@@ -55,6 +56,25 @@ fn a_level_switches_thinking_on_where_the_offer_takes_no_effort() {
     }
     let body = sent(Dialect::Chat, Dialect::Messages, &["temperature"], r#""reasoning_effort":"high""#);
     assert_eq!((&body["thinking"]["type"], body.get("output_config")), (&json!("adaptive"), None));
+}
+
+#[test]
+fn each_type_of_thinking_reaches_each_provider() {
+    for kind in ["enabled", "adaptive", "auto"] {
+        let members = format!(r#""thinking":{{"type":"{kind}"}}"#);
+        let body = sent(Dialect::Chat, Dialect::Messages, &["temperature"], &members);
+        assert_eq!(body["thinking"]["type"], "adaptive", "{kind}");
+        let body = sent(Dialect::Chat, Dialect::Chat, &["temperature"], &members);
+        assert_eq!(body["chat_template_kwargs"], json!({"enable_thinking": true}), "{kind}");
+        let members = format!(r#"{members},"output_config":{{"effort":"max"}}"#);
+        let body = sent(Dialect::Chat, Dialect::Messages, &["reasoning_effort"], &members);
+        assert_eq!(
+            (&body["thinking"]["type"], &body["output_config"]["effort"]),
+            (&json!("adaptive"), &json!("max"))
+        );
+        let body = sent(Dialect::Chat, Dialect::Responses, &["reasoning_effort"], &members);
+        assert_eq!(body["reasoning"]["effort"], "max");
+    }
 }
 
 #[test]

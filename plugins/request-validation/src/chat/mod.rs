@@ -169,6 +169,11 @@ fn check_effort(top: &RootObject<'_>) -> Result<(), ApiError> {
     } else {
         read::read_optional_bool(top.get("thinking"), &top.member_path("thinking"))?;
     }
+    if let Some(config) = top.get("output_config") {
+        let path = top.member_path("output_config");
+        let [effort] = read::read_named_members(config, &path, ["effort"])?;
+        effort.map(|effort| read::read_keyword(effort, &path.member("effort"), EFFORTS)).transpose()?;
+    }
     check_thinking_switches(top)
 }
 

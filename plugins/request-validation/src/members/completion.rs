@@ -34,6 +34,7 @@ pub const REFUSED_COMPLETION_MEMBERS: &[RefusedMember] = &[
     ("moderation", NonEmpty, "moderation of requests and responses is not supported"),
     ("nvext", GuidedMembers, "send the constraint as a top-level parameter"),
     ("options", NonEmpty, "send the options as top-level parameters"),
+    ("output_config", NonEmpty, "use `response_format` for the format; a completion has no reasoning"),
     ("plugins", NonEmpty, "plugins are not supported"),
     ("previous_response_id", Present, "stored responses are continued at /v1/responses"),
     (

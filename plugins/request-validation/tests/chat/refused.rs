@@ -40,6 +40,8 @@ fn an_invalid_value_is_rejected_with_field_expectation_and_value() {
         (r#""chat_template_kwargs":{"enable_thinking":false,"enable_thinking":true}"#, "chat_template_kwargs.enable_thinking", "the key occurs more than once."),
         (r#""chat_template_kwargs":{"x":1,"y":2,"x":3}"#, "chat_template_kwargs.x", "the key occurs more than once."),
         (r#""response_format":"json""#, "response_format", "expected an object, got a string."),
+        (r#""output_config":{"effort":"huge"}"#, "output_config.effort", r#"expected "none", "minimal", "low", "medium", "high", "xhigh", "max" or "default", got another string."#),
+        (r#""output_config":"low""#, "output_config", "expected an object, got a string."),
         (r#""response_format":{}"#, "response_format.type", r#"expected "text", "json_object" or "json_schema", but it is missing."#),
         (r#""response_format":{"type":"json_object","schema":5}"#, "response_format.schema", "expected an object, got a number."),
         (r#""response_format":{"type":"xml"}"#, "response_format.type", r#"expected "text", "json_object" or "json_schema", got another string."#),
