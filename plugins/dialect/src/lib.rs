@@ -80,6 +80,7 @@ mod request_history_tests;
 mod rescue_limit_tests;
 mod response_constraints;
 mod responses_to_any;
+mod speakers;
 #[cfg(test)]
 mod stop_sequence_tests;
 #[cfg(test)]

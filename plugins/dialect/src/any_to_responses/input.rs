@@ -3,6 +3,7 @@
 use crate::body_builder::BodyBuilder;
 use crate::chat_to_messages::parsed_message::ParsedMessage;
 use crate::json_cursor::{self, JsonCursor};
+use crate::speakers::{has_several_authors, has_several_names};
 use penstock_core::{AdjustableMember, ApiError, AttemptTarget, EarlierAnswerMessage};
 use penstock_json_scan::json;
 
@@ -24,10 +25,15 @@ pub(super) fn write_input(
         Ok(())
     })?;
     let has_instructions = parsed.len() > 1 && target.allows_member(AdjustableMember::Instructions);
+    let named = NamedRoles::new(&parsed);
     let first = parsed.first().filter(|message| is_system(message) && has_instructions);
     let instructions = first.and_then(|message| json_cursor::string_body(message.content?));
-    if let Some(instructions) = instructions {
+    if let (Some(first), Some(instructions)) = (first, instructions) {
         out.push_str(r#","instructions":""#);
+        if let Some(name) = named.written_name(first) {
+            out.push_source(name);
+            out.push_str(": ");
+        }
         out.push_source(instructions);
         out.push_byte(b'"');
     }
@@ -36,7 +42,7 @@ pub(super) fn write_input(
         count: 0,
         earlier: earlier.iter(),
         reasoning_count: 0,
-        names_users: has_several_users(&parsed),
+        named,
         adds_image_detail: target.allows_member(AdjustableMember::ImageDetail),
     };
     items.out.push_str(r#","input":["#);
@@ -51,11 +57,34 @@ fn is_system(message: &ParsedMessage<'_>) -> bool {
     matches!(&*message.role, "system" | "developer")
 }
 
-/// Returns true if the conversation has users with different names. The texts then begin with the names, because items
-/// have none.
-fn has_several_users(messages: &[ParsedMessage<'_>]) -> bool {
-    let mut names = messages.iter().filter(|message| message.role == "user").filter_map(|one| one.name);
-    names.next().is_some_and(|first| names.any(|name| json::unescape(name) != json::unescape(first)))
+/// Roles whose speakers have different names. Their texts begin with the names, because items have none.
+#[derive(Clone, Copy)]
+struct NamedRoles {
+    users: bool,
+    assistants: bool,
+    systems: bool,
+}
+
+impl NamedRoles {
+    fn new(messages: &[ParsedMessage<'_>]) -> Self {
+        let of = |role: &'static str| messages.iter().filter(move |one| one.role == role).map(|one| one.name);
+        let systems = messages.iter().filter(|message| is_system(message)).map(|message| message.name);
+        Self {
+            users: has_several_names(of("user")),
+            assistants: has_several_names(of("assistant")),
+            systems: has_several_authors(systems),
+        }
+    }
+
+    /// Returns the name with which the text of a message begins; `None` if it has none.
+    fn written_name<'a>(self, message: &ParsedMessage<'a>) -> Option<&'a [u8]> {
+        let is_written = match &*message.role {
+            "user" => self.users,
+            "assistant" => self.assistants,
+            _ => self.systems && is_system(message),
+        };
+        message.name.filter(|_| is_written)
+    }
 }
 
 /// Writer of the items in `input` of a responses request.
@@ -65,8 +94,7 @@ struct InputItems<'o, 'b> {
     /// Messages that were joined to form each remaining message of the assistant.
     earlier: std::slice::Iter<'o, Vec<EarlierAnswerMessage>>,
     reasoning_count: u64,
-    /// True if the text of each user message is written with the user's name at its beginning.
-    names_users: bool,
+    named: NamedRoles,
     /// True if `detail` is written for images whose `detail` the client left out.
     adds_image_detail: bool,
 }
@@ -91,7 +119,7 @@ impl InputItems<'_, '_> {
                 Ok(())
             }
             role => {
-                let name = message.name.filter(|_| self.names_users && role == "user");
+                let name = self.named.written_name(message);
                 let Some(content) = message.content else { return Ok(()) };
                 self.start(r#"{"role":"#);
                 self.out.push_json_string(role);
@@ -163,12 +191,16 @@ impl InputItems<'_, '_> {
             return Ok(());
         }
         self.start(r#"{"role":"assistant","content":""#);
+        if let Some(name) = self.named.written_name(message) {
+            self.out.push_source(name);
+            self.out.push_str(": ");
+        }
         texts.iter().for_each(|text| self.out.push_source(text));
         self.out.push_str(r#""}"#);
         Ok(())
     }
 
-    /// Writes content of text and media. `name` is written at the beginning of the first text.
+    /// Writes content of text and media. `name` is written at the beginning of the first text, or as a text of its own.
     fn write_content(
         &mut self,
         content: Option<&[u8]>,
@@ -184,6 +216,16 @@ impl InputItems<'_, '_> {
             return Ok(());
         }
         self.out.push_byte(b'[');
+        let has_text = json_cursor::elements(content).any(is_text_part);
+        if !has_text && prefix.is_some() {
+            self.out.push_str(r#"{"type":"input_text","text":""#);
+            self.write_text(b"", &mut prefix);
+            self.out.push_str(if json_cursor::elements(content).next().is_some() {
+                r#""},"#
+            } else {
+                r#""}"#
+            });
+        }
         for (index, part) in json_cursor::elements(content).enumerate() {
             self.out.push_str(if index > 0 { "," } else { "" });
             self.write_part(part, &mut prefix, || format!("{}[{index}]", at()))?;
@@ -252,6 +294,10 @@ impl InputItems<'_, '_> {
         }
         Ok(())
     }
+}
+
+fn is_text_part(part: &[u8]) -> bool {
+    json_cursor::member_value(part, "type").is_some_and(|kind| json::json_string_equals(kind, "text"))
 }
 
 /// Splits the text of an answer into the messages that were joined to form it, with their phases. Returns `None` if

@@ -1,6 +1,7 @@
 //! Editor of the messages of a chat request, for providers that accept less than the dialect allows.
 //!
-//! - If system messages are accepted only at the beginning: joins the leading ones into one. Moves the text of each
+//! - If system messages are accepted only at the beginning: joins the leading ones into one, in which the texts of
+//!   different authors begin with their names. Moves the text of each
 //!   later one, marked as not from the user, into the next user message, or else into the previous one or a new one,
 //!   but never between a tool call and its results.
 //! - If tool results may have no images: moves the images into a user message after the results.
@@ -11,6 +12,7 @@ use crate::body_builder::BodyBuilder;
 use crate::continuation_mark::ContinuationMark;
 use crate::json_cursor;
 use crate::messages_to_chat::ids;
+use crate::speakers::has_several_authors;
 use penstock_core::{ApiError, AttemptTarget, OfferCapabilities};
 use penstock_json_scan::json;
 use std::borrow::Cow;
@@ -33,6 +35,8 @@ struct RewrittenMessage<'a> {
     /// content was added or a list was split into its texts.
     contents: Vec<Cow<'a, [u8]>>,
     is_changed: bool,
+    /// True if the contents begin with the names of their authors, so that the message itself has no name.
+    names_authors: bool,
 }
 
 /// Messages of a chat request, edited for the provider.
@@ -50,7 +54,7 @@ impl<'a> ChatConversation<'a> {
                     _ => ChatRole::User,
                 };
             let contents = json_cursor::member_value(raw, "content").map(Cow::Borrowed).into_iter().collect();
-            RewrittenMessage { role, raw, contents, is_changed: false }
+            RewrittenMessage { role, raw, contents, is_changed: false, names_authors: false }
         };
         Self(json_cursor::elements(messages).map(turn).collect())
     }
@@ -91,6 +95,7 @@ impl<'a> ChatConversation<'a> {
                 raw: b"",
                 contents: vec![Cow::Owned(content)],
                 is_changed: true,
+                names_authors: false,
             }),
         }
         Ok(())
@@ -98,10 +103,15 @@ impl<'a> ChatConversation<'a> {
 
     fn fold_system_messages(&mut self) {
         let leading = self.0.iter().take_while(|turn| turn.role == ChatRole::System).count();
+        let systems = self.0.iter().filter(|turn| turn.role == ChatRole::System);
+        let names_authors = has_several_authors(systems.map(RewrittenMessage::name));
         let mut folded: Vec<RewrittenMessage<'a>> = Vec::with_capacity(self.0.len());
         // System texts that wait for the next user message.
         let mut moving: Vec<Cow<'a, [u8]>> = Vec::new();
         for (at, mut turn) in std::mem::take(&mut self.0).into_iter().enumerate() {
+            if turn.role == ChatRole::System && names_authors {
+                turn.prefix_author();
+            }
             match turn.role {
                 ChatRole::System if at >= leading => {
                     moving.extend(turn.contents.drain(..).flat_map(instruction_texts).map(mark_as_system))
@@ -213,7 +223,7 @@ fn mark_as_system(content: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
 
 /// Creates a user message that the client did not send.
 fn generated_user_message(contents: Vec<Cow<'_, [u8]>>) -> RewrittenMessage<'_> {
-    RewrittenMessage { role: ChatRole::User, raw: b"", contents, is_changed: true }
+    RewrittenMessage { role: ChatRole::User, raw: b"", contents, is_changed: true, names_authors: false }
 }
 
 /// Retains the texts of a tool result as one string, with a placeholder for each image, and moves the images to
@@ -250,6 +260,25 @@ fn extract_images<'a>(turn: &mut RewrittenMessage<'a>, moving: &mut Vec<Cow<'a, 
     moving.push(Cow::Owned(images));
 }
 
+impl<'a> RewrittenMessage<'a> {
+    /// Returns the name of the author, as the body of a JSON string; `None` if it is absent or blank.
+    fn name(&self) -> Option<&'a [u8]> {
+        let name = json_cursor::member_value(self.raw, "name").and_then(json_cursor::string_body);
+        name.filter(|name| !json_cursor::is_blank_string_body(name))
+    }
+
+    /// Writes the author's name at the beginning of the first text, and separates the texts.
+    fn prefix_author(&mut self) {
+        self.contents = std::mem::take(&mut self.contents).into_iter().flat_map(instruction_texts).collect();
+        (self.is_changed, self.names_authors) = (true, true);
+        let text = self.contents.first().and_then(|text| json_cursor::string_body(text));
+        if let (Some(name), Some(text)) = (self.name(), text.filter(|text| !text.is_empty())) {
+            let named = [b"\"", name, b": ", text, b"\""].concat();
+            self.contents.splice(..1, [Cow::Owned(named)]);
+        }
+    }
+}
+
 impl RewrittenMessage<'_> {
     fn write(&self, target: &AttemptTarget<'_>, mark: Option<ContinuationMark>, out: &mut BodyBuilder<'_>) {
         let role = match self.role {
@@ -269,6 +298,7 @@ impl RewrittenMessage<'_> {
             let dropped = match &*key {
                 "role" => true,
                 "content" => self.is_changed,
+                "name" => self.names_authors,
                 "reasoning" | "reasoning_content" => true,
                 _ => false,
             };

@@ -26,8 +26,16 @@ pub(super) enum OutputBlock<'a> {
     Text(&'a [u8]),
     /// Text that the gateway adds, not escaped.
     Generated(String),
+    /// System text, written after the name of its author, if any.
+    SystemText {
+        author: Option<&'a [u8]>,
+        text: &'a [u8],
+    },
     /// System text in a user turn, marked as not from the user.
-    FoldedSystem(&'a [u8]),
+    FoldedSystem {
+        author: Option<&'a [u8]>,
+        text: &'a [u8],
+    },
     /// Text of one of several users, written after the user's name.
     NamedText {
         name: &'a [u8],
@@ -53,6 +61,13 @@ pub(super) enum OutputBlock<'a> {
 }
 
 impl OutputBlock<'_> {
+    /// Removes the name of a system text's author.
+    pub(super) fn remove_author(&mut self) {
+        if let Self::SystemText { author, .. } | Self::FoldedSystem { author, .. } = self {
+            *author = None;
+        }
+    }
+
     /// Writes the JSON object of the block.
     pub(super) fn write(&self, out: &mut BodyBuilder<'_>) {
         match self {
@@ -60,8 +75,14 @@ impl OutputBlock<'_> {
             Self::Generated(text) => {
                 write_wrapped(r#"{"type":"text","text":""#, EscapedText::new(text).escaped(), r#""}"#, out)
             }
-            Self::FoldedSystem(text) => {
-                write_wrapped(r#"{"type":"text","text":"<system>\n"#, text, r#"\n</system>"}"#, out);
+            Self::SystemText { author: None, text } => Self::Text(text).write(out),
+            Self::SystemText { author: Some(name), text } => Self::NamedText { name, text }.write(out),
+            Self::FoldedSystem { author, text } => {
+                out.push_str(r#"{"type":"text","text":"<system>\n"#);
+                if let Some(name) = author {
+                    write_wrapped("", name, ": ", out);
+                }
+                write_wrapped("", text, r#"\n</system>"}"#, out);
             }
             Self::NamedText { name, text } => {
                 write_wrapped(r#"{"type":"text","text":""#, name, ": ", out);
@@ -115,11 +136,13 @@ fn write_wrapped(before: &str, inside: &[u8], after: &str, out: &mut BodyBuilder
     out.push_str(after);
 }
 
-/// Writes no blocks as an empty string, a single [`OutputBlock::Text`] as a string, and all else as a list of blocks.
+/// Writes no blocks as an empty string, a single text without a name as a string, and all else as a list of blocks.
 pub(super) fn write_content(blocks: &[OutputBlock<'_>], out: &mut BodyBuilder<'_>) {
     match blocks {
         [] => out.push_str(r#""""#),
-        [OutputBlock::Text(text)] => write_wrapped("\"", text, "\"", out),
+        [OutputBlock::Text(text) | OutputBlock::SystemText { author: None, text }] => {
+            write_wrapped("\"", text, "\"", out)
+        }
         _ => {
             for (at, block) in blocks.iter().enumerate() {
                 out.push_byte(if at == 0 { b'[' } else { b',' });

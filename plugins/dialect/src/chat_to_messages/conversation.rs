@@ -3,16 +3,16 @@
 //! Tool messages and the user message after them become one user turn, results first. System texts at the beginning
 //! become the system prompt. Later ones stay at their position if the provider accepts that; otherwise they join the
 //! user turn at that position, marked as not from the user. If the users of a conversation have different names, each
-//! gets turns of its own whose text begins with the name; the same applies to assistants. Each tool call needs a result
-//! in the next user turn, or the request is refused.
+//! gets turns of its own whose text begins with the name; the same applies to assistants. System texts of different
+//! authors begin with their names too. Each tool call needs a result in the next user turn, or the request is refused.
 
 use super::content_blocks::{OutputBlock, append_blocks, append_text, write_content};
 use super::parsed_message::ParsedMessage;
 use crate::body_builder::BodyBuilder;
 use crate::json_cursor::JsonCursor;
+use crate::speakers::{has_several_authors, has_several_names, is_same_name};
 use crate::unanswered_tool_calls::UnansweredToolCalls;
 use penstock_core::{AdjustableMember, ApiError, AttemptTarget, OfferCapabilities};
-use penstock_json_scan::json;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OutputRole {
@@ -34,7 +34,10 @@ impl<'a> OutputMessage<'a> {
     /// Writes the speaker's name before the first text. A user turn without text gets a text with the name.
     fn prefix_name(&mut self) {
         let Some(name) = self.name else { return };
-        match self.blocks.iter_mut().find(|block| matches!(block, OutputBlock::Text(_))) {
+        let is_text = |block: &&mut OutputBlock<'_>| {
+            matches!(block, OutputBlock::Text(_) | OutputBlock::NamedText { .. })
+        };
+        match self.blocks.iter_mut().find(is_text) {
             Some(block) => {
                 if let OutputBlock::Text(text) = *block {
                     *block = OutputBlock::NamedText { name, text };
@@ -60,6 +63,8 @@ pub(super) struct MessagesConversation<'a> {
     replays_reasoning: bool,
     system_prompt: Vec<OutputBlock<'a>>,
     messages: Vec<OutputMessage<'a>>,
+    /// Name of each system message with content.
+    system_names: Vec<Option<&'a [u8]>>,
     /// Tool calls without a result so far, with their paths.
     unanswered_calls: UnansweredToolCalls<'a, String>,
     /// Id of the call that the next message of the legacy role `function` answers.
@@ -79,6 +84,7 @@ impl<'a> MessagesConversation<'a> {
                 && target.allows_member(AdjustableMember::Thinking),
             system_prompt: Vec::new(),
             messages: Vec::new(),
+            system_names: Vec::new(),
             unanswered_calls: UnansweredToolCalls::default(),
             function_call_id: b"call_function",
         };
@@ -86,10 +92,15 @@ impl<'a> MessagesConversation<'a> {
             .visit_elements(|index, message| turns.add_message(index, &ParsedMessage::parse(message)))?;
         turns.check_all_answered()?;
         for role in [OutputRole::User, OutputRole::Assistant] {
-            if turns.has_several_names(role) {
+            if has_several_names(turns.messages.iter().filter(|turn| turn.role == role).map(|turn| turn.name))
+            {
                 let speaks = |turn: &&mut OutputMessage<'a>| turn.role == role;
                 turns.messages.iter_mut().filter(speaks).for_each(OutputMessage::prefix_name);
             }
+        }
+        if !has_several_authors(turns.system_names.iter().copied()) {
+            let turns_with_system = turns.messages.iter_mut().flat_map(|turn| &mut turn.blocks);
+            turns.system_prompt.iter_mut().chain(turns_with_system).for_each(OutputBlock::remove_author);
         }
         turns.messages.iter_mut().for_each(OutputMessage::merge_tool_results);
         if turns.messages.is_empty() {
@@ -148,7 +159,7 @@ impl<'a> MessagesConversation<'a> {
         match &*seen.role {
             "system" | "developer" => {
                 append_blocks(seen.content, &at, &mut blocks)?;
-                self.system(blocks);
+                self.system(seen.name, blocks);
             }
             "user" => {
                 append_blocks(seen.content, &at, &mut blocks)?;
@@ -167,6 +178,7 @@ impl<'a> MessagesConversation<'a> {
                 let is_open = !self.unanswered_calls.is_empty();
                 self.add_tool_calls(index, seen, &mut blocks)?;
                 if is_open {
+                    self.name_other_speaker(seen.name, &mut blocks);
                     self.add_blocks(OutputRole::Assistant, blocks);
                 } else {
                     self.add_speech(OutputRole::Assistant, seen.name, blocks);
@@ -204,10 +216,18 @@ impl<'a> MessagesConversation<'a> {
         }
     }
 
-    /// Returns true if the speakers of a role have different names.
-    fn has_several_names(&self, role: OutputRole) -> bool {
-        let mut names = self.messages.iter().filter(|turn| turn.role == role).filter_map(|turn| turn.name);
-        names.next().is_some_and(|first| names.any(|name| !is_same_name(Some(first), Some(name))))
+    /// Writes the name of a speaker before the first text, if the last turn is of a speaker with another name.
+    fn name_other_speaker(&self, name: Option<&'a [u8]>, blocks: &mut [OutputBlock<'a>]) {
+        let last = self.messages.last().and_then(|turn| turn.name);
+        let Some(name) = name.filter(|name| last.is_some_and(|last| !is_same_name(Some(last), Some(name))))
+        else {
+            return;
+        };
+        if let Some(block) = blocks.iter_mut().find(|block| matches!(block, OutputBlock::Text(_)))
+            && let OutputBlock::Text(text) = *block
+        {
+            *block = OutputBlock::NamedText { name, text };
+        }
     }
 
     fn add_blocks(&mut self, role: OutputRole, mut blocks: Vec<OutputBlock<'a>>) {
@@ -224,14 +244,23 @@ impl<'a> MessagesConversation<'a> {
         }
     }
 
-    fn system(&mut self, blocks: Vec<OutputBlock<'a>>) {
+    fn system(&mut self, name: Option<&'a [u8]>, mut blocks: Vec<OutputBlock<'a>>) {
+        if !blocks.is_empty() {
+            self.system_names.push(name);
+        }
+        let mut author = name;
+        for block in &mut blocks {
+            if let OutputBlock::Text(text) = *block {
+                *block = OutputBlock::SystemText { author: author.take(), text };
+            }
+        }
         if self.messages.is_empty() {
             self.system_prompt.extend(blocks);
         } else if self.abilities.system_anywhere && self.unanswered_calls.is_empty() {
             self.add_blocks(OutputRole::System, blocks);
         } else {
             let folded = |block| match block {
-                OutputBlock::Text(text) => OutputBlock::FoldedSystem(text),
+                OutputBlock::SystemText { author, text } => OutputBlock::FoldedSystem { author, text },
                 other => other,
             };
             self.add_blocks(OutputRole::User, blocks.into_iter().map(folded).collect());
@@ -289,11 +318,6 @@ impl<'a> MessagesConversation<'a> {
         }
         Ok(())
     }
-}
-
-/// Returns true if two names are equal after unescaping; both are bodies of JSON strings without quotes.
-fn is_same_name(one: Option<&[u8]>, other: Option<&[u8]>) -> bool {
-    one == other || one.zip(other).is_some_and(|(one, other)| json::unescape(one) == json::unescape(other))
 }
 
 fn unmatched_result_error(index: usize) -> ApiError {
