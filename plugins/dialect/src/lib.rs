@@ -19,6 +19,7 @@ pub mod event;
 mod generated_output;
 pub mod item_references;
 pub mod parameters;
+mod repeated_call_ids;
 pub mod repeated_items;
 mod repeated_text;
 pub mod sealed_items;
@@ -95,6 +96,9 @@ mod system_messages_tests;
 #[cfg(test)]
 mod test_support;
 mod token_cap;
+#[cfg(test)]
+mod tool_name_tests;
+mod tool_names;
 mod translator_def;
 mod unanswered_tool_calls;
 

@@ -1,12 +1,13 @@
 //! Constraints on a response that providers do not always respect, enforced on its events: the number of choices, log
-//! probabilities only if requested, a single tool call if parallel calls are not allowed, a unique id for each call,
-//! arguments without lone surrogates, the stop sequences that the provider did not get, and finish reasons that fit the
-//! content.
+//! probabilities only if requested, a single tool call if parallel calls are not allowed, a unique id and the declared
+//! name for each call, arguments without lone surrogates, the stop sequences that the provider did not get, and finish
+//! reasons that fit the content.
 
 use crate::argument_surrogates::ArgumentSurrogates;
 use crate::decode::chat::generate_call_id;
 use crate::event::{AnswerEvent, EscapedText};
 use crate::json_cursor;
+use crate::tool_names::DeclaredToolNames;
 use penstock_core::{
     AdjustableMember, AttemptTarget, FinishReason, InferenceRequest, InferenceTask, MEMBER_ERROR_WORDS,
     OfferCapabilities, RequestBodyFormat,
@@ -25,6 +26,8 @@ pub struct ResponseConstraints {
     id_seed: String,
     /// Bytes of generated output that the constraints removed from the answer.
     removed_bytes: usize,
+    /// Names of the declared tools that the provider got in another form.
+    tool_names: DeclaredToolNames,
     choices: Vec<ConstrainedChoice>,
 }
 
@@ -95,6 +98,7 @@ impl ResponseConstraints {
             upstream_stop_count: 0,
             id_seed: String::new(),
             removed_bytes: 0,
+            tool_names: DeclaredToolNames::new(ask),
             choices: vec![ConstrainedChoice::default(); ask.n.max(1) as usize],
         };
         constraints.restart(target);
@@ -106,6 +110,7 @@ impl ResponseConstraints {
         self.upstream_stop_count = upstream_stop_sequences(&self.stop_sequences, target).len();
         target.answer_id.clone_into(&mut self.id_seed);
         self.removed_bytes = 0;
+        self.tool_names.set_provider(target.dialect);
         self.choices.fill(ConstrainedChoice::default());
     }
 
@@ -175,6 +180,7 @@ impl ResponseConstraints {
             AnswerEvent::ToolCallStart { tool, id, name, .. } => {
                 let id = choice.tool_call_ids.deduplicate_id(id, &self.id_seed, number);
                 choice.arguments.resize_with(tool as usize + 1, ArgumentSurrogates::default);
+                let name = self.tool_names.original_name(name);
                 out.push(AnswerEvent::ToolCallStart { choice: number, tool, id, name });
                 out.extend(choice.correct_finish(number));
             }

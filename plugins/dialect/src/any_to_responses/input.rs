@@ -3,8 +3,10 @@
 use crate::body_builder::BodyBuilder;
 use crate::chat_to_messages::parsed_message::ParsedMessage;
 use crate::json_cursor::{self, JsonCursor};
+use crate::repeated_call_ids::{RepeatedCallIds, responses_call_id};
 use crate::speakers::{has_several_authors, has_several_names};
-use penstock_core::{AdjustableMember, ApiError, AttemptTarget, EarlierAnswerMessage};
+use crate::tool_names::portable_tool_name;
+use penstock_core::{AdjustableMember, ApiError, AttemptTarget, Dialect, EarlierAnswerMessage};
 use penstock_json_scan::json;
 
 /// Writes the conversation as items. A system message of plain text at the start becomes `instructions`, if other
@@ -42,6 +44,7 @@ pub(super) fn write_input(
         count: 0,
         earlier: earlier.iter(),
         reasoning_count: 0,
+        call_ids: RepeatedCallIds::default(),
         named,
         adds_image_detail: target.allows_member(AdjustableMember::ImageDetail),
     };
@@ -94,25 +97,28 @@ struct InputItems<'o, 'b> {
     /// Messages that were joined to form each remaining message of the assistant.
     earlier: std::slice::Iter<'o, Vec<EarlierAnswerMessage>>,
     reasoning_count: u64,
+    call_ids: RepeatedCallIds<'o>,
     named: NamedRoles,
     /// True if `detail` is written for images whose `detail` the client left out.
     adds_image_detail: bool,
 }
 
-impl InputItems<'_, '_> {
+impl<'o> InputItems<'o, '_> {
     fn start(&mut self, text: &str) {
         self.out.push_str(if self.count > 0 { "," } else { "" });
         self.count += 1;
         self.out.push_str(text);
     }
 
-    fn write_message(&mut self, index: usize, message: &ParsedMessage<'_>) -> Result<(), ApiError> {
+    fn write_message(&mut self, index: usize, message: &ParsedMessage<'o>) -> Result<(), ApiError> {
         let at = || format!("messages[{index}].content");
         match &*message.role {
             "assistant" => self.write_answer(index, message),
             "tool" | "function" => {
                 self.start(r#"{"type":"function_call_output","call_id":""#);
-                self.out.push_source(message.tool_call_id.unwrap_or_default());
+                let id = message.tool_call_id.unwrap_or_default();
+                let repetition = self.call_ids.add_result(id);
+                self.out.push_source(&responses_call_id(id, repetition));
                 self.out.push_str(r#"","output":"#);
                 self.write_content(message.content, None, at)?;
                 self.out.push_byte(b'}');
@@ -132,7 +138,7 @@ impl InputItems<'_, '_> {
     }
 
     /// Writes an earlier answer of the model: its reasoning, if the client sent it back, its text and its calls.
-    fn write_answer(&mut self, index: usize, message: &ParsedMessage<'_>) -> Result<(), ApiError> {
+    fn write_answer(&mut self, index: usize, message: &ParsedMessage<'o>) -> Result<(), ApiError> {
         if let Some(reasoning) = message.reasoning.filter(|text| !text.is_empty()) {
             self.start(r#"{"type":"reasoning","id":"rs_"#);
             self.out.push_integer(self.reasoning_count);
@@ -150,9 +156,10 @@ impl InputItems<'_, '_> {
                 ApiError::invalid(at("function.name"), "A function call needs a string `name`.")
             })?;
             self.start(r#"{"type":"function_call","call_id":""#);
-            self.out.push_source(id);
+            let repetition = self.call_ids.add_call(id, index);
+            self.out.push_source(&responses_call_id(id, repetition));
             self.out.push_str(r#"","name":""#);
-            self.out.push_source(name);
+            self.out.push_source(&portable_tool_name(Dialect::Responses, name));
             self.out.push_str(r#"","arguments":""#);
             self.out.push_source(call.function.arguments.filter(|text| !text.is_empty()).unwrap_or(b"{}"));
             self.out.push_str(r#""}"#);

@@ -2,7 +2,8 @@
 
 use crate::body_builder::BodyBuilder;
 use crate::json_cursor;
-use penstock_core::{AdjustableMember, ApiError, AttemptTarget};
+use crate::tool_names::portable_tool_name;
+use penstock_core::{AdjustableMember, ApiError, AttemptTarget, Dialect};
 
 /// Schema of a function without parameters.
 const NO_PARAMETERS: &[u8] = br#"{"type":"object","properties":{}}"#;
@@ -41,9 +42,12 @@ fn write_tool(function: &[u8], target: &AttemptTarget<'_>, out: &mut BodyBuilder
     let member = |name| json_cursor::member_value(function, name);
     let default_strict = target.allows_member(AdjustableMember::Strict).then_some(&b"false"[..]);
     out.push_str(r#"{"type":"function""#);
+    if let Some(name) = member("name") {
+        out.push_str(r#","name":"#);
+        write_name(name, out);
+    }
     let parameters = member("parameters").unwrap_or(NO_PARAMETERS);
     let members = [
-        ("name", member("name")),
         ("description", member("description")),
         ("parameters", Some(parameters)),
         ("strict", member("strict").or(default_strict)),
@@ -81,6 +85,18 @@ fn write_choice(choice: &[u8], out: &mut BodyBuilder<'_>) {
 fn write_function_name(choice: &[u8], out: &mut BodyBuilder<'_>) {
     let function = json_cursor::member_value(choice, "function").unwrap_or(choice);
     out.push_str(r#"{"type":"function","name":"#);
-    out.push_source(json_cursor::member_value(function, "name").unwrap_or(br#""""#));
+    write_name(json_cursor::member_value(function, "name").unwrap_or(br#""""#), out);
     out.push_byte(b'}');
+}
+
+/// Writes the name of a function, a JSON value, in the form that the provider accepts.
+fn write_name(name: &[u8], out: &mut BodyBuilder<'_>) {
+    match json_cursor::string_body(name) {
+        Some(name) => {
+            out.push_byte(b'"');
+            out.push_source(&portable_tool_name(Dialect::Responses, name));
+            out.push_byte(b'"');
+        }
+        None => out.push_source(name),
+    }
 }

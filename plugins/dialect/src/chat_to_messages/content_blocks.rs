@@ -3,8 +3,9 @@
 use crate::body_builder::BodyBuilder;
 use crate::event::EscapedText;
 use crate::json_cursor;
-use crate::messages_to_chat::ids;
-use penstock_core::ApiError;
+use crate::repeated_call_ids::messages_call_id;
+use crate::tool_names::portable_tool_name;
+use penstock_core::{ApiError, Dialect};
 use penstock_json_scan::json;
 use std::borrow::Cow;
 
@@ -46,14 +47,16 @@ pub(super) enum OutputBlock<'a> {
         data: &'a [u8],
     },
     ImageUrl(&'a [u8]),
-    /// Tool call; `arguments` is the JSON object, trimmed.
+    /// Tool call; `arguments` is the JSON object, trimmed, and `repetition` the number of earlier calls with this id.
     ToolUse {
         id: &'a [u8],
+        repetition: u32,
         name: &'a [u8],
         arguments: String,
     },
     ToolResult {
         id: &'a [u8],
+        repetition: u32,
         content: Vec<OutputBlock<'a>>,
     },
     /// Reasoning of an earlier answer, written with a placeholder as its signature.
@@ -101,19 +104,19 @@ impl OutputBlock<'_> {
             Self::ImageUrl(url) => {
                 write_wrapped(r#"{"type":"image","source":{"type":"url","url":""#, url, r#""}}"#, out)
             }
-            Self::ToolUse { id, name, arguments } => {
+            Self::ToolUse { id, repetition, name, arguments } => {
                 write_wrapped(
                     r#"{"type":"tool_use","id":""#,
-                    &ids::portable_call_id(id),
+                    &messages_call_id(id, *repetition),
                     r#"","name":""#,
                     out,
                 );
-                write_wrapped("", name, r#"","input":"#, out);
+                write_wrapped("", &portable_tool_name(Dialect::Messages, name), r#"","input":"#, out);
                 out.push_str(arguments);
                 out.push_byte(b'}');
             }
-            Self::ToolResult { id, content } => {
-                let id = ids::portable_call_id(id);
+            Self::ToolResult { id, repetition, content } => {
+                let id = messages_call_id(id, *repetition);
                 write_wrapped(r#"{"type":"tool_result","tool_use_id":""#, &id, r#"","content":"#, out);
                 write_content(content, out);
                 out.push_byte(b'}');

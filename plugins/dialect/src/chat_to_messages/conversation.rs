@@ -10,6 +10,7 @@ use super::content_blocks::{OutputBlock, append_blocks, append_text, write_conte
 use super::parsed_message::ParsedMessage;
 use crate::body_builder::BodyBuilder;
 use crate::json_cursor::JsonCursor;
+use crate::repeated_call_ids::RepeatedCallIds;
 use crate::speakers::{has_several_authors, has_several_names, is_same_name};
 use crate::unanswered_tool_calls::UnansweredToolCalls;
 use penstock_core::{AdjustableMember, ApiError, AttemptTarget, OfferCapabilities};
@@ -67,6 +68,7 @@ pub(super) struct MessagesConversation<'a> {
     system_names: Vec<Option<&'a [u8]>>,
     /// Tool calls without a result so far, with their paths.
     unanswered_calls: UnansweredToolCalls<'a, String>,
+    call_ids: RepeatedCallIds<'a>,
     /// Id of the call that the next message of the legacy role `function` answers.
     function_call_id: &'a [u8],
 }
@@ -86,6 +88,7 @@ impl<'a> MessagesConversation<'a> {
             messages: Vec::new(),
             system_names: Vec::new(),
             unanswered_calls: UnansweredToolCalls::default(),
+            call_ids: RepeatedCallIds::default(),
             function_call_id: b"call_function",
         };
         JsonCursor::new(messages)
@@ -190,7 +193,8 @@ impl<'a> MessagesConversation<'a> {
                     return Err(unmatched_result_error(index));
                 }
                 append_blocks(seen.content, &at, &mut blocks)?;
-                self.add_tool_result(OutputBlock::ToolResult { id, content: blocks });
+                let repetition = self.call_ids.add_result(id);
+                self.add_tool_result(OutputBlock::ToolResult { id, repetition, content: blocks });
             }
             _ => return Err(ApiError::invalid(format!("messages[{index}].role"), "This role is not known.")),
         }
@@ -306,14 +310,15 @@ impl<'a> MessagesConversation<'a> {
                 ApiError::invalid(at, "A tool call needs a string `id`.")
             })?;
             let at = || format!("messages[{index}].tool_calls[{position}].function");
-            blocks.push(call.function.to_tool_use(id, at)?);
+            let repetition = self.call_ids.add_call(id, index);
+            blocks.push(call.function.to_tool_use((id, repetition), at)?);
             self.add_unanswered_call(id, || format!("messages[{index}].tool_calls[{position}]"))?;
         }
         if let Some(function) = &seen.function_call {
             self.function_call_id = b"call_function";
-            blocks.push(
-                function.to_tool_use(self.function_call_id, || format!("messages[{index}].function_call"))?,
-            );
+            let repetition = self.call_ids.add_call(self.function_call_id, index);
+            let id = (self.function_call_id, repetition);
+            blocks.push(function.to_tool_use(id, || format!("messages[{index}].function_call"))?);
             self.add_unanswered_call(self.function_call_id, || format!("messages[{index}].function_call"))?;
         }
         Ok(())

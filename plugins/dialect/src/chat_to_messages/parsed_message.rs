@@ -113,13 +113,14 @@ impl<'a> CalledFunction<'a> {
         seen
     }
 
-    /// Converts the call to a `tool_use` block; `at` is the path of the function. Empty arguments become `{}`.
+    /// Converts the call to a `tool_use` block; `id` comes with the number of earlier calls that have it, and `at` is the path of
+    /// the function. Empty arguments become `{}`.
     ///
     /// # Errors
     /// Returns `InvalidRequest` if the name is missing, or the arguments are not a JSON object.
     pub(super) fn to_tool_use(
         &self,
-        id: &'a [u8],
+        (id, repetition): (&'a [u8], u32),
         at: impl Fn() -> String,
     ) -> Result<OutputBlock<'a>, ApiError> {
         let name = self.name.ok_or_else(|| {
@@ -139,6 +140,6 @@ impl<'a> CalledFunction<'a> {
                 "The arguments of a call must be a JSON object.",
             ));
         }
-        Ok(OutputBlock::ToolUse { id, name, arguments })
+        Ok(OutputBlock::ToolUse { id, repetition, name, arguments })
     }
 }

@@ -3,7 +3,8 @@
 use super::request::write_object_schema;
 use crate::body_builder::BodyBuilder;
 use crate::json_cursor::{self, JsonCursor};
-use penstock_core::{AdjustableMember, ApiError, AttemptTarget, InferenceRequest};
+use crate::tool_names::portable_tool_name;
+use penstock_core::{AdjustableMember, ApiError, AttemptTarget, Dialect, InferenceRequest};
 use penstock_json_scan::json;
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -84,7 +85,7 @@ fn write_tool_choice(
         }
         (_, Some(name)) => {
             out.push_str(r#","tool_choice":{"type":"tool","name":""#);
-            out.push_source(name);
+            out.push_source(&portable_tool_name(Dialect::Messages, name));
             out.push_byte(b'"');
             out.push_str(one);
         }
@@ -157,11 +158,12 @@ impl<'a> FunctionDefinition<'a> {
         any: &mut bool,
         out: &mut BodyBuilder<'_>,
     ) -> Result<(), ApiError> {
-        let name = self.name.filter(|name| json_cursor::string_body(name).is_some()).ok_or_else(|| {
+        let name = self.name.and_then(json_cursor::string_body).ok_or_else(|| {
             ApiError::invalid(format!("{}.name", at()), "A function needs a string `name`.")
         })?;
-        out.push_str(if std::mem::replace(any, true) { r#",{"name":"# } else { r#","tools":[{"name":"# });
-        out.push_source(name);
+        out.push_str(if std::mem::replace(any, true) { r#",{"name":""# } else { r#","tools":[{"name":""# });
+        out.push_source(&portable_tool_name(Dialect::Messages, name));
+        out.push_byte(b'"');
         if let Some(description) = self.description {
             out.push_str(r#","description":"#);
             out.push_source(description);

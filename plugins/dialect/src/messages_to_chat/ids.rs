@@ -2,8 +2,8 @@
 //!
 //! Chat providers get tool call ids unchanged, so that models see their own format. If a provider requires nine letters
 //! or digits, and for messages providers, an id in another form is replaced by its hash. The hash of an id is always
-//! the same, so that call and result still match. Tool names over 64 bytes are shortened, end in a hash, and are
-//! restored in answers.
+//! the same, so that call and result still match. Tool names over 64 bytes are shortened and end in a hash; answers get
+//! the declared names back (see `tool_names`).
 
 pub(crate) use penstock_core::function_name::{FNV_OFFSET_BASIS, fnv1a_update};
 use penstock_core::function_name::{MAX_FUNCTION_NAME_BYTES, replace_function_name};
@@ -75,26 +75,6 @@ pub(crate) fn shorten_tool_name(name: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Shortened tool names and their originals.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ShortenedToolNames(Vec<(String, String)>);
-
-impl ShortenedToolNames {
-    /// Creates the list from the tool names that the client declares, each the body of a JSON string.
-    pub(crate) fn from_declared<'a>(declared: impl Iterator<Item = &'a [u8]>) -> Self {
-        let shortened = |declared: &'a [u8]| {
-            let Cow::Owned(short) = shorten_tool_name(declared) else { return None };
-            Some((String::from_utf8(short).ok()?, json::unescape_lossy(declared)?.into_owned()))
-        };
-        Self(declared.filter_map(shortened).collect())
-    }
-
-    /// Returns the name that the client declared for a tool name in an answer; the same name if it was not shortened.
-    pub(crate) fn original_name<'a>(&'a self, name: &'a str) -> &'a str {
-        self.0.iter().find(|(cut, _)| cut == name).map_or(name, |(_, full)| full)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::indexing_slicing)]
@@ -128,13 +108,10 @@ mod tests {
     }
 
     #[test]
-    fn a_long_name_is_shortened_to_64_bytes_and_restored() {
+    fn a_long_name_is_shortened_to_64_bytes() {
         let long = format!("mcp__{}", "x".repeat(80));
         let cut = String::from_utf8(shorten_tool_name(long.as_bytes()).into_owned()).unwrap_or_default();
         assert!(cut.len() <= MAX_FUNCTION_NAME_BYTES && cut == replace_function_name(&long));
-        let names = ShortenedToolNames::from_declared([&b"short"[..], long.as_bytes()].into_iter());
-        assert_eq!(names.original_name(&cut), long);
-        assert_eq!(names.original_name("short"), "short");
         // Names are compared without their escapes, in requests as in answers.
         let escaped = long.replace("mcp", r"m\u0063p");
         assert_eq!(shorten_tool_name(escaped.as_bytes()), cut.as_bytes());

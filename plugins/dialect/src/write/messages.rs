@@ -135,11 +135,7 @@ impl MessagesStreamWriter {
     fn start_tool_call(&mut self, tool: u32, id: &EscapedText, name: &EscapedText, out: &mut Vec<u8>) {
         self.write_message_start(out);
         self.has_tool_call = true;
-        let name = match self.options.tool_names.original_name(&name.decoded()) {
-            restored if restored == name.decoded() => name.clone(),
-            restored => EscapedText::new(restored),
-        };
-        let block = BlockWriter::new_tool_block(tool, id, &name);
+        let block = BlockWriter::new_tool_block(tool, id, name);
         if self.pending_blocks.is_empty()
             && self.current_block.as_ref().is_none_or(|open| !open.has_incomplete_arguments())
         {

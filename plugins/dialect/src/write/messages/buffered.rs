@@ -86,7 +86,7 @@ fn write_content(manner: &WriterOptions, candidate: &AnswerChoice, finish: Finis
             AnswerSection::Call(number) => {
                 close_text(&mut is_text_open, out);
                 if let Some(call) = candidate.tool_calls.get(*number) {
-                    write_tool_use(manner, call, finish, out);
+                    write_tool_use(call, finish, out);
                     out.push(b',');
                 }
             }
@@ -123,12 +123,12 @@ fn write_thinking(
     out.extend_from_slice(br#""},"#);
 }
 
-fn write_tool_use(manner: &WriterOptions, call: &ToolCall, finish: FinishReason, out: &mut Vec<u8>) {
+fn write_tool_use(call: &ToolCall, finish: FinishReason, out: &mut Vec<u8>) {
     out.extend_from_slice(br#"{"type":"tool_use","id":""#);
     out.extend_from_slice(call.id.escaped());
-    out.extend_from_slice(br#"","name":"#);
-    json::write_str(out, manner.tool_names.original_name(&call.name.decoded()));
-    out.extend_from_slice(br#","input":"#);
+    out.extend_from_slice(br#"","name":""#);
+    out.extend_from_slice(call.name.escaped());
+    out.extend_from_slice(br#"","input":"#);
     let arguments: String = call.arguments.iter().map(EscapedText::decoded).collect();
     let cut =
         matches!(finish, FinishReason::Length | FinishReason::ContextWindow | FinishReason::ContentFilter);

@@ -7,7 +7,6 @@
 use super::MessagesStreamWriter;
 use super::options::{self, WriterOptions};
 use crate::event::AnswerEvent;
-use crate::messages_to_chat::ids::ShortenedToolNames;
 use crate::write::{DialectWriter as _, ResponseIdentity};
 use penstock_core::{FinishReason, ThinkingDisplay, TokenUsage};
 
@@ -15,9 +14,7 @@ use penstock_core::{FinishReason, ThinkingDisplay, TokenUsage};
 /// without braces; may be empty.
 #[must_use]
 pub fn write_empty_message(face: ResponseIdentity, stream: bool, objects: &[u8]) -> Vec<u8> {
-    let names = ShortenedToolNames::from_declared(std::iter::empty());
-    let manner =
-        WriterOptions { identity: face, thinking: ThinkingDisplay::Off, tool_names: names, prompt_tokens: 0 };
+    let manner = WriterOptions { identity: face, thinking: ThinkingDisplay::Off, prompt_tokens: 0 };
     if stream { write_events(manner, objects) } else { write_body(&manner, objects) }
 }
 

@@ -1,8 +1,6 @@
 //! Options shared by streamed and buffered messages: identity, usage and stop reason.
 
 use crate::event::EscapedText;
-use crate::json_cursor;
-use crate::messages_to_chat::ids::ShortenedToolNames;
 use crate::write::ResponseIdentity;
 use penstock_core::{
     AttemptTarget, FinishReason, InferenceRequest, ReportedUsage, ThinkingDisplay, TokenUsage,
@@ -18,8 +16,6 @@ pub(super) const PING_EVENT: &[u8] = b"event: ping\ndata: {\"type\":\"ping\"}\n\
 pub struct WriterOptions {
     pub(super) identity: ResponseIdentity,
     pub(super) thinking: ThinkingDisplay,
-    /// Tool names of the request that are shortened for chat providers.
-    pub(super) tool_names: ShortenedToolNames,
     /// Estimate of the prompt tokens, for an opening event that is written before the provider reports any usage.
     pub(super) prompt_tokens: u64,
 }
@@ -28,17 +24,9 @@ impl WriterOptions {
     /// Returns the writer options for the answer to a request.
     #[must_use]
     pub fn from_request(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> Self {
-        let tools = ask.member_value("tools").unwrap_or_default();
-        let declared = json_cursor::elements(tools)
-            .filter_map(|tool| json_cursor::string_body(json_cursor::member_value(tool, "name")?));
         // Latin text has about 3.6 bytes per token. The usage at the end of the answer replaces this estimate.
         let prompt_tokens = (ask.prompt_bytes as u64).saturating_mul(10) / 36 + 4;
-        Self {
-            identity: ResponseIdentity::from_target(target),
-            thinking: ask.thinking,
-            tool_names: ShortenedToolNames::from_declared(declared),
-            prompt_tokens,
-        }
+        Self { identity: ResponseIdentity::from_target(target), thinking: ask.thinking, prompt_tokens }
     }
 
     /// Writes `"id":…,"type":…,"role":…,"model":…`.

@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::messages_to_chat::ids::ShortenedToolNames;
 use crate::write::{DialectWriter as _, ResponseIdentity};
 
 /// Number of blocks that fit into one answer. With a linear search for each call, the test would take minutes.
@@ -12,7 +11,6 @@ fn new_writer() -> MessagesStreamWriter {
     MessagesStreamWriter::new(WriterOptions {
         identity: ResponseIdentity { id: "1".to_owned(), model: "m".to_owned(), created: 0 },
         thinking: ThinkingDisplay::Shown,
-        tool_names: ShortenedToolNames::from_declared(std::iter::empty()),
         prompt_tokens: 0,
     })
 }
