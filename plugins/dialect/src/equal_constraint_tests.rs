@@ -178,3 +178,23 @@ fn a_constraint_with_two_values_in_one_member_is_refused() {
         }
     }
 }
+
+#[test]
+fn an_unknown_member_beside_a_constraint_is_named_as_unknown() {
+    for (outputs, param, message) in [
+        (r#"{"json":{},"foo":1}"#, "structured_outputs.foo", "`structured_outputs.foo` is unknown."),
+        (r#"{"foo":1,"json":{}}"#, "structured_outputs.foo", "`structured_outputs.foo` is unknown."),
+        (r#"{"json":{},"f o":1}"#, "structured_outputs", "`structured_outputs` has an unknown member."),
+    ] {
+        let body = format!(r#"{{"model":"m","messages":[],"structured_outputs":{outputs}}}"#);
+        let ask = test_support::sample_request(Dialect::Chat, body.as_bytes());
+        for provider in PROVIDERS {
+            let error = sent(&ask, provider, &["structured_outputs", "response_format"]).unwrap_err();
+            assert_eq!((error.param.as_deref(), &*error.message), (Some(param), message), "{outputs}");
+        }
+    }
+    // An unknown constraint without another one is left to an engine whose offer lists the member.
+    let body = br#"{"model":"m","messages":[],"structured_outputs":{"foo":1}}"#;
+    let ask = test_support::sample_request(Dialect::Chat, body);
+    assert!(sent(&ask, Dialect::Chat, &["structured_outputs"]).unwrap().contains("foo"));
+}

@@ -58,6 +58,7 @@ mod finish_tests;
 mod json_cursor;
 #[cfg(test)]
 mod lone_surrogate_tests;
+mod media_position;
 mod messages_to_chat;
 mod messages_to_messages;
 mod output_constraint;
@@ -106,6 +107,7 @@ pub use answer::{AnswerChoice, DecodedAnswer, ToolCall};
 pub use chat_to_messages::DEFAULT_MAX_TOKENS;
 pub use choices::join_completions;
 pub use classify::{FailedRequest, classify_error, join_sent_body, reclassify_in_band_error};
+pub use media_position::{MediaKind, first_media_path};
 pub use response_constraints::ResponseConstraints;
 pub use stream_translator::{StreamTranslator, new_stream_translation};
 pub use structured_output::accepts_json_schema;

@@ -95,6 +95,23 @@ impl<'a> GivenConstraint<'a> {
         matches!(self.member, "response_format" | "output_config" | "output_format")
     }
 
+    /// Returns true for a member of `structured_outputs` that the gateway does not know.
+    fn is_unknown(&self) -> bool {
+        let is_known =
+            |key: &str| ConstraintKind::of_member(key) != ConstraintKind::Other || key == "json_object";
+        self.member == STRUCTURED_OUTPUTS_MEMBER && self.key.as_deref().is_some_and(|key| !is_known(key))
+    }
+
+    /// Returns the error of an unknown constraint beside another one.
+    fn unknown_error(&self) -> ApiError {
+        let path = self.path();
+        let sentence = match path == self.member {
+            true => format!("`{path}` has an unknown member."),
+            false => format!("`{path}` is unknown."),
+        };
+        ApiError::unsupported(path, sentence)
+    }
+
     /// Returns the path of the constraint in the request.
     fn path(&self) -> String {
         self.key.as_deref().map_or_else(|| self.member.to_owned(), |key| constraint_path(self.member, key))
@@ -143,6 +160,9 @@ impl SelectedConstraint {
             if let (Some(first), Some(previous)) = (&first, &previous)
                 && !previous.equals(&given)
             {
+                if let Some(unknown) = [first, &given].into_iter().find(|one| one.is_unknown()) {
+                    return Err(unknown.unknown_error());
+                }
                 let param = if first.is_format() { first.path() } else { given.path() };
                 return Err(conflict_error(param, &first.path(), &given.path()));
             }

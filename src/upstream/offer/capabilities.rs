@@ -3,7 +3,7 @@
 use super::OfferState;
 use crate::config::settings::OfferSettings;
 use penstock_core::{ApiError, ImageSize, ImageTask, InferenceRequest, InferenceTask};
-use penstock_dialect::completions;
+use penstock_dialect::{MediaKind, completions, first_media_path};
 use penstock_media::image::diffusion_steps_member;
 use penstock_media::speech::unsupported_parameter_error;
 use std::time::Duration;
@@ -108,7 +108,7 @@ fn missing_capability_error(offer: &OfferSettings, ask: &InferenceRequest) -> Op
     let (needs, client) = (&ask.required, ask.dialect);
     let accepts = |parameter: &str| offer.capabilities.accepts_parameter(parameter);
     let reads = |kind: &str| offer.model.card.input_modalities.iter().any(|modality| modality == kind);
-    let (messages, format) = (client.spec().content_error_path, client.spec().format_error_path);
+    let format = client.spec().format_error_path;
     let missing = |param: &str, sentence: &'static str| Some(ApiError::unsupported(param, sentence));
     if needs.tools && !accepts("tools") {
         return missing("tools", "This model does not take tools.");
@@ -119,14 +119,17 @@ fn missing_capability_error(offer: &OfferSettings, ask: &InferenceRequest) -> Op
     if needs.json_object && !penstock_dialect::accepts_json_schema(&offer.capabilities) {
         return missing(format, "'response_format' of type 'json_object' is not supported with this model.");
     }
-    if needs.images && !reads("image") {
-        return missing(messages, "This model does not read images.");
-    }
-    if needs.audio && !reads("audio") {
-        return missing(messages, "This model does not read audio.");
-    }
-    if needs.files && !reads("file") {
-        return missing(messages, "This model does not read files.");
+    for (is_needed, modality, kind, media) in [
+        (needs.images, "image", MediaKind::Image, "images"),
+        (needs.audio, "audio", MediaKind::Audio, "audio"),
+        (needs.files, "file", MediaKind::File, "files"),
+    ] {
+        if is_needed && !reads(modality) {
+            let path = first_media_path(ask, kind);
+            let path = path.unwrap_or_else(|| client.spec().content_error_path.to_owned());
+            let sentence = format!("{path}: this model does not read {media}.");
+            return Some(ApiError::unsupported(path, sentence).mark_param_as_sent());
+        }
     }
     if needs.logprobs && !accepts("logprobs") && !accepts("top_logprobs") {
         let foreign = ask.responses.as_ref().map(|details| &details.chat_named_members);
@@ -136,10 +139,11 @@ fn missing_capability_error(offer: &OfferSettings, ask: &InferenceRequest) -> Op
         };
         let name =
             if is_asked("logprobs") || !is_asked("top_logprobs") { "logprobs" } else { "top_logprobs" };
-        return missing(name, "This model does not give log probabilities.");
+        let sentence = format!("{name}: this model gives no log probabilities.");
+        return Some(ApiError::unsupported(name, sentence));
     }
     if needs.logit_bias && !accepts("logit_bias") {
-        return missing("logit_bias", "This model does not take a bias of tokens.");
+        return missing("logit_bias", "logit_bias: this model takes no bias of tokens.");
     }
     None
 }
@@ -151,9 +155,10 @@ pub fn unsupported_choices_error(ask: &InferenceRequest) -> ApiError {
         InferenceTask::Complete(task) if task.generations_per_prompt == 1 => {
             ApiError::unsupported("prompt", "The providers of this model answer one prompt in a request.")
         }
-        InferenceTask::Complete(task) if task.choices_per_prompt == 1 => {
-            ApiError::unsupported("best_of", "The providers of this model give one answer to a prompt.")
-        }
-        _ => ApiError::unsupported("n", "The providers of this model give one answer to a prompt."),
+        InferenceTask::Complete(task) if task.choices_per_prompt == 1 => ApiError::unsupported(
+            "best_of",
+            "best_of: the providers of this model give one answer to a prompt.",
+        ),
+        _ => ApiError::unsupported("n", "n: the providers of this model give one answer to a prompt."),
     }
 }

@@ -25,7 +25,7 @@ pub(super) fn convert_chat_body(
     chat: &Bytes,
 ) -> Result<Vec<Bytes>, ApiError> {
     if ask.n > 1 {
-        return Err(ApiError::unsupported("n", "This model's provider gives one answer at a time."));
+        return Err(ApiError::unsupported("n", "n: this model's provider gives one answer at a time."));
     }
     let mut out = BodyBuilder::with_source(chat);
     out.push_byte(b'{');

@@ -102,18 +102,22 @@ fn apply_edits(ask: &InferenceRequest) -> Option<InferenceRequest> {
 /// search results or audio, or ignore a bias; refuses several choices too.
 fn check_supported(ask: &InferenceRequest) -> Result<(), ApiError> {
     // A responses client that sends only `top_logprobs` does not know the added `logprobs`.
-    for name in ["top_logprobs", "logprobs", "logit_bias", "web_search_options", "audio"] {
+    for (name, lack) in [
+        ("top_logprobs", "gives no log probabilities"),
+        ("logprobs", "gives no log probabilities"),
+        ("logit_bias", "takes no bias of tokens"),
+        ("web_search_options", "does not search the web"),
+        ("audio", "does not speak"),
+    ] {
         let is_asked =
             |value: &[u8]| !matches!(value, b"false" | b"0") && !json_cursor::is_empty_object(value);
         if ask.member_value(name).is_some_and(is_asked) {
-            return Err(ApiError::unsupported(
-                name,
-                "This model's provider does not support this parameter.",
-            ));
+            let sentence = format!("{name}: this model's provider {lack}.");
+            return Err(ApiError::unsupported(name, sentence));
         }
     }
     if ask.n > 1 {
-        return Err(ApiError::unsupported("n", "This model's provider gives one answer at a time."));
+        return Err(ApiError::unsupported("n", "n: this model's provider gives one answer at a time."));
     }
     Ok(())
 }

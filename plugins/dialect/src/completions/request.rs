@@ -170,7 +170,7 @@ fn should_forward(
         let is_empty = json_cursor::is_empty_object(value);
         return match abilities.accepts_parameter(name) || is_empty {
             true => Ok(!is_empty),
-            false => Err(ApiError::unsupported(name, "This model does not take a bias of tokens.")),
+            false => Err(ApiError::unsupported(name, "logit_bias: this model takes no bias of tokens.")),
         };
     }
     parameters::should_forward(abilities, name, value)
