@@ -7,7 +7,7 @@ use super::throttle::{Throttle, ThrottledWriter};
 use super::verify::for_each_file_record;
 use super::{BackupReport, DataPaths, manifest, store_error_message};
 use crate::storage::files::StoredContents;
-use crate::storage::stores::{LEDGER_REPLICA_FOLDER, PEPPER_FILE};
+use crate::storage::stores::{LEDGER_REPLICA_FOLDER, PEPPER_FILE, check_pepper};
 use penstock_storage::files::{FileRecord, FileStatus, FileStore};
 use penstock_storage::ledger::LedgerStore;
 use penstock_storage::{Store, StoreError};
@@ -85,6 +85,7 @@ impl ArchiveWriter<'_, '_> {
         if !file_copy::is_empty_dir(to).map_err(failed)? {
             return Err(format!("{} is not empty: an archive needs a folder of its own.", to.display()));
         }
+        let has_pepper_file = self.check_pepper_file(store)?;
         for folder in [to.to_owned(), to.join(LEDGER_REPLICA_FOLDER), to.join(FILES_FOLDER)] {
             file_copy::create_private_dir(&folder).map_err(failed)?;
         }
@@ -94,7 +95,7 @@ impl ArchiveWriter<'_, '_> {
         self.progress.begin_stage("Ledger", ProgressUnit::Bytes, Some(bytes));
         // The ledger files are copied before the rows. A replica that lags behind the rows is repaired when the ledger
         // is opened, but a replica must not have entries that the rows lack.
-        if self.data_paths.storage.pepper.is_none() && self.data_paths.pepper_path().exists() {
+        if has_pepper_file {
             self.add_file(&self.data_paths.pepper_path(), PEPPER_FILE.to_owned())?;
         }
         for name in months {
@@ -121,6 +122,18 @@ impl ArchiveWriter<'_, '_> {
         self.progress.finish_stage();
         manifest::write(to, &self.files).map_err(failed)?;
         Ok(backup_report(rows, &self.files))
+    }
+
+    /// Returns true if the archive has the file of the pepper: no pepper is configured, and the file exists.
+    ///
+    /// # Errors
+    /// Returns a sentence if the file is not that of the keys, because a gateway cannot start with such an archive.
+    fn check_pepper_file(&self, store: &Arc<dyn Store>) -> Result<bool, String> {
+        if self.data_paths.storage.pepper.is_some() {
+            return Ok(false);
+        }
+        check_pepper(&self.data_paths.storage, store)?;
+        Ok(self.data_paths.pepper_path().exists())
     }
 
     fn write_rows(&mut self, store: &Arc<dyn Store>) -> Result<u64, String> {

@@ -105,6 +105,9 @@ impl DataPaths {
     }
 }
 
+#[cfg(test)]
+mod tests;
+
 /// Formats a store error as a sentence.
 fn store_error_message(error: &StoreError) -> String {
     match error {

@@ -1,12 +1,12 @@
-//! Verification of all persistent data: each row's checksum, the hash chains of the audit log and the ledger, each
-//! balance, each byte of each file, and each batch against its lines and results.
+//! Verification of all persistent data: each row's checksum, the pepper, the hash chains of the audit log and the
+//! ledger, each balance, each byte of each file, and each batch against its lines and results.
 
 use super::progress::{ProgressReporter, ProgressUnit};
 use super::{DataPaths, batches, store_error_message};
 use crate::billing::checkpoint::LedgerCheckpoint;
 use crate::billing::report;
 use crate::storage::files::{FILE_ID_PREFIX, StoredContents};
-use crate::storage::object_id;
+use crate::storage::{object_id, stores};
 use crate::time::format::format_rfc3339;
 use penstock_core::hex;
 use penstock_storage::audit::AuditLog;
@@ -76,7 +76,7 @@ impl VerifyReport {
     }
 }
 
-/// Verifies the store, the ledger, the audit log, and the contents of files and batches. If rows of the store are
+/// Verifies the store, the pepper, the ledger, the audit log, and the contents of files and batches. If rows of the store are
 /// damaged, only the rows are verified.
 ///
 /// # Errors
@@ -92,6 +92,9 @@ pub fn verify(data_paths: &DataPaths, progress: &ProgressReporter) -> Result<Ver
     if rows.damaged > 0 {
         // The checks of the ledger and of files would only report the damaged rows again.
         return Ok(verdict);
+    }
+    if let Err(why) = stores::check_pepper(&data_paths.storage, &store) {
+        verdict.add_finding(format!("pepper: {why}"));
     }
     if let Some(number) = AuditLog::new(store.clone()).verify().map_err(to_message)? {
         verdict.add_finding(format!("audit log: entry {number} does not follow from the one before it"));

@@ -6,9 +6,10 @@ use super::status::print_json;
 use super::{ConfigArgs, configuration, drop_privileges};
 use crate::backup::{self, BackupReport, DataPaths, ProgressReporter};
 use crate::config::Diagnostics;
+use crate::storage::stores::PEPPER_FILE;
 use clap::{Args, Subcommand};
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Arguments of the command.
 #[derive(Debug, Args)]
@@ -24,7 +25,7 @@ pub struct StoreArgs {
 
 #[derive(Debug, Subcommand)]
 enum StoreCommand {
-    /// Checks everything: rows, the ledger, balances, every byte of every file, every batch and its results
+    /// Checks everything: rows, the pepper, the ledger, balances, every byte of every file, every batch and its results
     ///
     /// Ends with 1 if a check fails.
     Verify {
@@ -78,15 +79,7 @@ pub fn run(store: &StoreArgs) -> Result<(), String> {
         StoreCommand::Export { folder } => {
             let saved = backup::export_archive(&data_paths, folder, &progress)?;
             print_saved("Exported", saved)?;
-            let contents = match data_paths.storage.pepper {
-                None => "has the pepper and the digests of all keys",
-                Some(_) => "has the digests of all keys, but not the pepper from the configuration",
-            };
-            print_stdout(&format!(
-                "The archive in {0} {contents}, so protect it like the store; `penstock store import {0}` restores it \
-                 into a gateway without a store.\n",
-                folder.display()
-            ))
+            print_archive(&data_paths, folder)
         }
         StoreCommand::Import { folder } => {
             print_saved("Imported", backup::import_archive(&data_paths, folder, &progress)?)?;
@@ -120,6 +113,20 @@ pub fn run(store: &StoreArgs) -> Result<(), String> {
             print_verdict(&saved.verification, true)
         }
     }
+}
+
+/// Prints which secrets the new archive in `folder` has, and how to restore it.
+fn print_archive(data_paths: &DataPaths, folder: &Path) -> Result<(), String> {
+    let contents = match data_paths.storage.pepper {
+        None if folder.join(PEPPER_FILE).exists() => "has the pepper and the digests of all keys",
+        None => "has no pepper, because no key needs one",
+        Some(_) => "has the digests of all keys, but not the pepper from the configuration",
+    };
+    print_stdout(&format!(
+        "The archive in {0} {contents}, so protect it like the store; `penstock store import {0}` restores it into a gateway \
+         without a store.\n",
+        folder.display()
+    ))
 }
 
 fn print_saved(done: &str, saved: BackupReport) -> Result<(), String> {

@@ -252,6 +252,14 @@ where
     tokio::task::spawn_blocking(call)
         .await
         .map_err(|_| "The store's thread ended.".to_owned())?
+/// Checks that a gateway can start with the pepper of its configuration or of its file. Changes nothing.
+///
+/// # Errors
+/// Returns a sentence for the operator: the pepper is missing, malformed, or not that of the keys.
+pub fn check_pepper(storage: &StorageSettings, store: &Arc<dyn Store>) -> Result<(), String> {
+    pepper::read_valid_pepper(storage, store).map(|_| ())
+}
+
         .map_err(|error| error.to_string())
 }
 

@@ -166,6 +166,34 @@ async fn a_failed_archive_is_reported_and_is_no_outage() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_archive_without_the_pepper_of_the_keys_replaces_no_good_one() {
+    let provider = Provider::start().await;
+    let home = Home::new();
+    home.write(&format!("{}{}", every(1, "keep = 1"), catalogue(&provider, "")));
+    home.key();
+    let mut process = home.run().await;
+    next(&home).await;
+    let pepper = home.storage().join("pepper");
+    let original = std::fs::read(&pepper).unwrap();
+    std::fs::remove_file(&pepper).unwrap();
+    process.wait_for_line("export_failed").await;
+    let retained = archives(&home);
+    assert!(!retained.is_empty());
+    assert!(retained.iter().all(|archive| archive.join("pepper").exists()));
+    assert_eq!(home.admin().get("/status").await.json()["backup"]["state"], "failed");
+    process.signal("TERM");
+    process.until_ended().await;
+    let to = home.path().join("archive");
+    for command in [&["store", "export", to.to_str().unwrap()][..], &["store", "verify"]] {
+        let refused = home.command(command);
+        assert_eq!(refused.status.code(), Some(1), "{command:?}");
+        assert!(complaint(&refused).contains("is missing"), "{}", complaint(&refused));
+    }
+    std::fs::write(&pepper, original).unwrap();
+    assert!(home.command(&["store", "verify"]).status.success());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn files_deleted_after_an_archive_are_not_restored() {
     let provider = Provider::start().await;
     let home = Home::new();

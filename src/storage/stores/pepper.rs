@@ -19,28 +19,40 @@ const PAGE_SIZE: usize = 1_000;
 /// # Errors
 /// Returns a sentence that tells the operator what to do: the pepper is missing, malformed, or not that of the keys.
 pub(super) fn find_pepper(storage: &StorageSettings, store: &Arc<dyn Store>) -> Result<Pepper, String> {
+    let pepper = match read_valid_pepper(storage, store)? {
+        Some(pepper) => pepper,
+        None => parse_pepper(storage, &read_or_create(&storage.path.join(PEPPER_FILE), hex_secret)?)?,
+    };
+    let check = pepper_fingerprint(&pepper.0);
+    if read_check_value(store)?.as_deref() != Some(&check) {
+        // If a full disk rejects the check value, a later start writes it.
+        store.apply(Transaction::new().put(StoreTable::Meta, PEPPER_CHECK_KEY, check)).ok();
+    }
+    Ok(pepper)
+}
+
+/// Reads the pepper, and checks that it is the one that the keys of the store were made with. Changes nothing. Returns
+/// `None` if there is no pepper and no key needs one.
+///
+/// # Errors
+/// Returns a sentence that tells the operator what to do: the pepper is missing, malformed, or not that of the keys.
+pub(super) fn read_valid_pepper(
+    storage: &StorageSettings,
+    store: &Arc<dyn Store>,
+) -> Result<Option<Pepper>, String> {
     let path = storage.path.join(PEPPER_FILE);
     let text = match &storage.pepper {
-        Some(secret) => validate_pepper(secret.reveal())?,
-        None => match read_secret(&path)? {
-            Some(text) => text,
-            None => match count_keys(store)? {
-                0 => read_or_create(&path, hex_secret)?,
-                count => return Err(missing_message(&path.display().to_string(), count, hint(storage))),
-            },
-        },
+        Some(secret) => Some(secret.reveal().to_owned()),
+        None => read_secret(&path)?,
     };
-    let invalid = || match &storage.pepper {
-        Some(_) => validate_pepper("").err().unwrap_or_default(),
-        None => format!("The pepper in {} is not 64 hexadecimal digits. {RESTORE_HINT}", path.display()),
+    let Some(text) = text else {
+        return match count_keys(store)? {
+            0 => Ok(None),
+            count => Err(missing_message(&path.display().to_string(), count, hint(storage))),
+        };
     };
-    let pepper = Pepper(parse_hex_secret(&text).ok_or_else(invalid)?);
-    let check = pepper_fingerprint(&pepper.0);
-    let known = store.get(StoreTable::Meta, PEPPER_CHECK_KEY).map_err(|error| store_message(&error))?;
-    if known.as_deref() == Some(&check) {
-        return Ok(pepper);
-    }
-    if known.is_some() {
+    let pepper = parse_pepper(storage, &text)?;
+    if read_check_value(store)?.is_some_and(|known| known != pepper_fingerprint(&pepper.0)) {
         let count = count_keys(store)?;
         if count > 0 {
             let location = match &storage.pepper {
@@ -50,9 +62,23 @@ pub(super) fn find_pepper(storage: &StorageSettings, store: &Arc<dyn Store>) -> 
             return Err(mismatch_message(&location, count, hint(storage)));
         }
     }
-    // If a full disk rejects the check value, a later start writes it.
-    store.apply(Transaction::new().put(StoreTable::Meta, PEPPER_CHECK_KEY, check)).ok();
-    Ok(pepper)
+    Ok(Some(pepper))
+}
+
+/// Parses the text of a pepper, which is configured or from its file.
+fn parse_pepper(storage: &StorageSettings, text: &str) -> Result<Pepper, String> {
+    let text = match &storage.pepper {
+        Some(_) => &validate_pepper(text)?,
+        None => text,
+    };
+    let path = storage.path.join(PEPPER_FILE);
+    let invalid = || format!("The pepper in {} is not 64 hexadecimal digits. {RESTORE_HINT}", path.display());
+    parse_hex_secret(text).map(Pepper).ok_or_else(invalid)
+}
+
+/// Returns the check value of the pepper that the keys of a store were made with; `None` before the first start.
+fn read_check_value(store: &Arc<dyn Store>) -> Result<Option<Vec<u8>>, String> {
+    store.get(StoreTable::Meta, PEPPER_CHECK_KEY).map_err(|error| store_message(&error))
 }
 
 /// Compares the pepper of this gateway with that of the keys in a database, by its check value. `keys` is the number of
@@ -166,7 +192,7 @@ fn mismatch_message(location: &str, count: u64, hint: &str) -> String {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::super::{OpenStorage, accept_new_pepper};
+    use super::super::{OpenStorage, accept_new_pepper, check_pepper, open_existing};
     use super::*;
     use crate::config::SecretText;
     use penstock_storage::audit::ChangeDescription;
@@ -192,6 +218,10 @@ mod tests {
 
     fn open(storage: &StorageSettings) -> Result<Pepper, String> {
         OpenStorage::open(storage).map(|stores| stores.pepper)
+    }
+
+    fn check(storage: &StorageSettings) -> Result<(), String> {
+        check_pepper(storage, &open_existing(storage)?.unwrap())
     }
 
     fn insert(storage: &StorageSettings) {
@@ -221,6 +251,8 @@ mod tests {
         let path = folder.path().join(PEPPER_FILE);
         let first = open(&storage).unwrap();
         fs::remove_file(&path).unwrap();
+        assert_eq!(check(&storage), Ok(()), "a start would make another one");
+        assert!(!path.exists(), "a check makes nothing");
         let second = open(&storage).unwrap();
         assert_ne!(first.0, second.0, "nobody needs the first");
         insert(&storage);
@@ -230,11 +262,14 @@ mod tests {
         assert!(why.contains(&path.display().to_string()) && why.contains("the 1 API keys"), "{why}");
         assert!(why.contains("store export") && why.contains("new-pepper"), "{why}");
         assert!(!path.exists(), "nothing was made");
+        assert_eq!(check(&storage), Err(why), "a check finds the same");
         fs::write(&path, hex_secret()).unwrap();
         assert!(open(&storage).unwrap_err().contains("is not the one"));
+        assert_eq!(check(&storage), open(&storage).map(|_| ()));
         for malformed in ["", "abc", "\n"] {
             fs::write(&path, malformed).unwrap();
             assert!(open(&storage).unwrap_err().contains("64 hexadecimal digits"), "{malformed:?}");
+            assert_eq!(check(&storage), open(&storage).map(|_| ()), "{malformed:?}");
         }
         fs::write(&path, &original).unwrap();
         assert_eq!(open(&storage).unwrap().0, second.0);
