@@ -42,6 +42,7 @@ use crate::config::ConfigLoader;
 use crate::console::live::stream_response_head;
 use crate::console::operators::OPERATORS;
 use crate::console::{AnswerStream, Console};
+use crate::http::route_table::method_not_allowed_error;
 use crate::proxy::downstream::Downstream;
 use crate::proxy::response::cors::CrossOrigin;
 use crate::proxy::response::head::ResponseHead;
@@ -192,17 +193,27 @@ impl AdminListener {
         let live = self.api.app.config_snapshot();
         check_host(&live.settings.listen.hosts, "listen.hosts", head)?;
         let (method, path) = (head.method.clone(), head.uri.path().to_owned());
-        match (&method, path.as_str()) {
-            (&Method::GET, "/metrics") => Ok(HttpAnswer(200, METRICS, self.api.app.metrics_text())),
-            (&Method::GET, "/healthz") => Ok(HttpAnswer(200, TEXT, b"ok\n".to_vec())),
-            (&Method::GET, "/readyz") => Ok(self.readiness()),
-            (&Method::GET, "/admin/openapi.json") => Ok(json_answer(200, &openapi::document())),
-            (&Method::GET, "/status") => Ok(json_answer(200, &status::status_json(&self.api.app))),
-            _ => {
-                self.verify_admin_token(session)?;
-                self.administer(session, &method, &path).await
-            }
+        let Some(answer) = self.open_answer(&path) else {
+            self.verify_admin_token(session)?;
+            return self.administer(session, &method, &path).await;
+        };
+        if ![Method::GET, Method::HEAD].contains(&method) {
+            return Err(method_not_allowed_error(&method, &[Method::GET]));
         }
+        Ok(answer())
+    }
+
+    /// Returns the function that answers a path that needs no token; `None` for any other path.
+    fn open_answer(&self, path: &str) -> Option<Box<dyn Fn() -> HttpAnswer + Send + '_>> {
+        let app = &self.api.app;
+        Some(match path {
+            "/metrics" => Box::new(|| HttpAnswer(200, METRICS, app.metrics_text())),
+            "/healthz" => Box::new(|| HttpAnswer(200, TEXT, b"ok\n".to_vec())),
+            "/readyz" => Box::new(|| self.readiness()),
+            "/admin/openapi.json" => Box::new(|| json_answer(200, &openapi::document())),
+            "/status" => Box::new(|| json_answer(200, &status::status_json(app))),
+            _ => return None,
+        })
     }
 
     /// Reports readiness: the gateway is not draining, and its store works. Other problems are reported in the text

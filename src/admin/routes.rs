@@ -197,12 +197,13 @@ const ROUTES: &[&[AdminRoute]] = &[
 ];
 
 /// Finds the route of a method and a path, and the decoded segment for `{id}`, which is empty for a route without an
-/// id.
+/// id. HEAD uses the route of GET.
 ///
 /// # Errors
 /// Returns 404 if there is no route with this path, or 405 if there is one, but not with this method.
 pub fn find(method: &Method, path: &str) -> Result<(&'static AdminRoute, String), ApiError> {
-    match route_table::find_route(all_routes(), method, path) {
+    let served = if *method == Method::HEAD { &Method::GET } else { method };
+    match route_table::find_route(all_routes(), served, path) {
         Ok((route, id)) => Ok((route, crate::proxy::endpoint::decode_segment(id).into_owned())),
         Err(RouteError::UnknownPath) => Err(ApiError::new(ErrorCode::NotFound)),
         Err(RouteError::MethodNotAllowed(allowed)) => {
@@ -236,3 +237,7 @@ mod tests {
         }
     }
 }
+            let head = find(&Method::HEAD, &path).map(|(found, _)| found.method);
+            assert!(head.is_ok_and(|method| method == Method::GET) || *route.method != Method::GET, "{path}");
+        let refusal = find(&Method::HEAD, "/admin/reload").unwrap_err();
+        assert_eq!(refusal.message, "This path takes POST, not HEAD.");

@@ -65,6 +65,40 @@ async fn send_get(client: &mut DuplexStream, path: &str) {
 }
 
 #[tokio::test]
+async fn head_gets_the_head_of_get_and_counts_as_no_failed_attempt() {
+    let served = TestListener::start().await;
+    let token = served.app().stores.admin_token.clone();
+    let ask = async |method: &str, path: &str, token: &str| {
+        let authorization = format!("Authorization: Bearer {token}\r\n");
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n{authorization}\r\n");
+        let answer = served.exchange(&head).await;
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let status: u16 = head.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, head.to_ascii_lowercase().contains("\r\nallow: get\r\n"), body.to_owned())
+    };
+    for _ in 0..5 {
+        for path in ["/metrics", "/healthz", "/readyz", "/status", "/admin/openapi.json"] {
+            assert_eq!(ask("HEAD", path, "").await, (200, false, String::new()), "{path}");
+            for method in ["POST", "DELETE"] {
+                let (status, names_get, _) = ask(method, path, "").await;
+                assert_eq!((status, names_get), (405, true), "{method} {path}");
+            }
+        }
+    }
+    for route in routes::all_routes().filter(|route| *route.method == Method::GET) {
+        let path = route.path.replace("{id}", "nobody");
+        let (status, ..) = ask("GET", &path, &token).await;
+        assert_eq!(ask("HEAD", &path, &token).await, (status, false, String::new()), "{path}");
+    }
+    let (status, ..) = ask("HEAD", "/admin/keys", "").await;
+    assert_eq!(status, 401, "the attempts before did not count");
+    for path in ["/console/sign-in", "/console/nothing"] {
+        let (status, ..) = ask("GET", path, "").await;
+        assert_eq!(ask("HEAD", path, "").await, (status, false, String::new()), "{path}");
+    }
+}
+
+#[tokio::test]
 async fn reads_do_not_wait_for_a_change_of_keys() {
     let served = TestListener::start().await;
     let app = served.app().clone();
