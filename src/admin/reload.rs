@@ -3,7 +3,7 @@
 use super::openapi::response_schema;
 use super::routes::{AdminRoute, RouteHandler};
 use crate::config::ConfigLoader;
-use crate::config::{ConfigChange, Diagnostic};
+use crate::config::{ConfigChange, Diagnostic, Diagnostics};
 use crate::state::AppState;
 use crate::telemetry::log;
 use penstock_core::{ApiError, ErrorCode};
@@ -27,7 +27,7 @@ const MAX_LOGGED: usize = 20;
 async fn handle_reload(app: &Arc<AppState>, source: &ConfigLoader) -> Result<Value, ApiError> {
     let ReloadOutcome { version, changes, next_start: waiting, warnings } = reload(app, source)
         .await
-        .map_err(|mistakes| ApiError::with_message(ErrorCode::InvalidRequest, mistakes))?;
+        .map_err(|refusal| ApiError::with_message(ErrorCode::InvalidRequest, refusal.message))?;
     let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
     let more = changes.len().saturating_sub(MAX_LISTED);
     let changes = changes.iter().take(MAX_LISTED);
@@ -53,24 +53,48 @@ pub struct ReloadOutcome {
     warnings: Vec<Diagnostic>,
 }
 
+/// Reason why a reload was refused.
+pub struct ReloadRefusal {
+    /// Every mistake, for the person who reloads.
+    message: String,
+    /// The same for the log, without addresses of providers.
+    log_text: String,
+}
+
+impl ReloadRefusal {
+    fn from_mistakes(report: &Diagnostics) -> Self {
+        const CONSEQUENCE: &str = "the old configuration stays active";
+        Self {
+            message: report.format_mistakes(CONSEQUENCE),
+            log_text: report.format_mistakes_for_log(CONSEQUENCE),
+        }
+    }
+}
+
+impl From<String> for ReloadRefusal {
+    fn from(message: String) -> Self {
+        Self { log_text: message.clone(), message }
+    }
+}
+
 /// Reloads the configuration. After an error, the old configuration stays active.
 ///
 /// # Errors
 /// Returns every mistake in the new configuration.
-pub async fn reload(app: &Arc<AppState>, source: &ConfigLoader) -> Result<ReloadOutcome, String> {
+pub async fn reload(app: &Arc<AppState>, source: &ConfigLoader) -> Result<ReloadOutcome, ReloadRefusal> {
     let (loader, state) = (source.clone(), app.clone());
     let runtime = tokio::runtime::Handle::current();
     let swap = move || {
         let mut warnings = Vec::new();
         let read = || {
-            let loaded = loader()?;
+            let loaded = loader().map_err(|report| ReloadRefusal::from_mistakes(&report))?;
             warnings = loaded.warnings;
-            Ok(loaded.settings)
+            Ok::<_, ReloadRefusal>(loaded.settings)
         };
         state.reload(read, &runtime).map(|changes| (changes, warnings))
     };
-    let swapped =
-        tokio::task::spawn_blocking(swap).await.unwrap_or_else(|_| Err("The reload ended early.".to_owned()));
+    let swapped = tokio::task::spawn_blocking(swap).await;
+    let swapped = swapped.unwrap_or_else(|_| Err("The reload ended early.".to_owned().into()));
     app.metrics.count_reload(swapped.is_ok());
     match swapped {
         Ok((changes, warnings)) => {
@@ -85,9 +109,9 @@ pub async fn reload(app: &Arc<AppState>, source: &ConfigLoader) -> Result<Reload
             warnings.iter().for_each(log_warning);
             Ok(ReloadOutcome { version, changes, next_start: waiting, warnings })
         }
-        Err(mistakes) => {
-            tracing::error!(name: "reload_refused", why = mistakes);
-            Err(mistakes)
+        Err(refusal) => {
+            tracing::error!(name: "reload_refused", why = refusal.log_text);
+            Err(refusal)
         }
     }
 }
@@ -109,8 +133,8 @@ fn log_text(changes: &[ConfigChange]) -> String {
     all.join("; ")
 }
 
-/// Logs a warning about the configuration.
-fn log_warning(warning: &Diagnostic) {
+/// Logs a warning about the configuration, without its value.
+pub fn log_warning(warning: &Diagnostic) {
     let Diagnostic { file, line, key, reason: why, remedy: fix, .. } = warning;
     let line = line.map(|line| line.to_string()).unwrap_or_default();
     tracing::warn!(name: "config_warning", file = file.as_str(), line, key, why, fix);

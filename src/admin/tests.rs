@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::config::{ResolveEnv, load_text};
+use crate::config::{Diagnostics, ResolveEnv, load_text};
 use sending::{MAX_CONNECTIONS, MAX_IN_FLIGHT_REQUESTS};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
@@ -24,7 +24,7 @@ impl TestListener {
         let app = tokio::task::spawn_blocking(move || AppState::build(settings)).await.unwrap().unwrap();
         let api = AdminApi {
             app,
-            source: Arc::new(|| Err("There is no configuration.".to_owned())),
+            source: Arc::new(|| Err(Diagnostics::default())),
             store_permit_group: StorePermitGroup::Admin,
         };
         let listener = Arc::new(AdminListener::new(api));

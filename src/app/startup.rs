@@ -33,10 +33,12 @@ const RESTART_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// Returns a sentence that names the cause.
-pub fn run(settings: Settings, source: ConfigLoader) -> Result<(), String> {
+pub fn run(loaded: LoadedConfig, source: ConfigLoader) -> Result<(), String> {
     build_runtime(BACKGROUND_THREADS)?.block_on(async move {
+        let LoadedConfig { settings, warnings } = loaded;
         let drain = settings.drain;
         log::apply_log_settings(settings.log);
+        warnings.iter().for_each(admin::reload::log_warning);
         panics::install_hook();
         disable_core_dumps(settings.core_dumps)?;
         fd_limit::raise_limit();
@@ -79,10 +81,12 @@ pub fn run(settings: Settings, source: ConfigLoader) -> Result<(), String> {
 ///
 /// # Errors
 /// Returns a sentence that names the cause.
-pub fn run_demo(settings: Settings, source: ConfigLoader) -> Result<(), String> {
+pub fn run_demo(loaded: LoadedConfig, source: ConfigLoader) -> Result<(), String> {
+    let LoadedConfig { settings, warnings } = loaded;
     build_runtime(settings.threads)?.block_on(async move {
         let drain = settings.drain;
         log::apply_log_settings(settings.log);
+        warnings.iter().for_each(admin::reload::log_warning);
         panics::install_hook();
         disable_core_dumps(settings.core_dumps)?;
         fd_limit::raise_limit();

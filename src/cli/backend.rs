@@ -2,8 +2,8 @@
 //! store if no gateway runs. Both use the same routes and bodies.
 
 use super::client::{AdminClient, AdminClientError};
+use super::drop_privileges;
 use super::output::print_stderr;
-use super::{configuration, drop_privileges};
 use crate::admin::request::AdminRequest;
 use crate::admin::routes::{self, RouteHandler};
 use crate::config::{Diagnostics, GatewayAccess};
@@ -107,7 +107,7 @@ fn open_stores(reach: &GatewayAccess) -> Result<OpenStorage, String> {
         }
         Err(mistakes) => {
             let report = Diagnostics { mistakes: mistakes.clone(), warnings: Vec::new() };
-            Err(configuration::format_config_mistakes(&report, "the store cannot be opened"))
+            Err(report.format_mistakes("the store cannot be opened"))
         }
     }
 }

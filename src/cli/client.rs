@@ -1,6 +1,5 @@
 //! HTTP client of the admin listener: one request per connection.
 
-use super::configuration::format_config_mistakes;
 use crate::admin::ACTOR_HEADER;
 use crate::config::{ConfigSource, GatewayAccess};
 use crate::storage::stores::ADMIN_TOKEN_FILE;
@@ -50,9 +49,7 @@ impl From<AdminClientError> for String {
 /// # Errors
 /// Returns the mistakes in the configuration.
 pub fn gateway_access(source: &ConfigSource) -> Result<GatewayAccess, String> {
-    source
-        .gateway_access()
-        .map_err(|report| format_config_mistakes(&report, "the address of the gateway is unknown"))
+    source.gateway_access().map_err(|report| report.format_mistakes("the address of the gateway is unknown"))
 }
 
 impl AdminClient {

@@ -4,14 +4,14 @@ use super::output::{print_stderr, print_stdout};
 use super::{CommandError, MISCONFIGURED, drop_privileges, memory_estimate};
 use crate::admin::dangling_references::offline_store_warnings;
 use crate::app::startup;
-use crate::config::{ConfigLoader, ConfigSource, Diagnostic, Diagnostics, LoadedConfig, Settings};
+use crate::config::{ConfigLoader, ConfigSource, Diagnostic, Diagnostics, Settings, format_mistakes};
 use crate::http::tls;
 use crate::storage::{files, stores};
 use crate::telemetry::fd_limit;
 
 use penstock_catalog::Catalog;
 use std::collections::HashMap;
-use std::fmt::{Display, Write as _};
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 /// Consequences of mistakes, which end an error message.
@@ -20,22 +20,23 @@ const WOULD_NOT_START: &str = "it would not start";
 
 /// Runs the gateway for `penstock run`.
 pub(super) fn run_gateway(source: ConfigSource) -> Result<(), CommandError> {
-    let loaded = load_or_refuse(&source, NOT_STARTED)?;
+    let loaded = source.load().map_err(|report| refusal(&report, NOT_STARTED))?;
     // The warnings about expired certificates are dropped here, because a starting gateway logs them itself.
     check_certificates(&loaded.settings, NOT_STARTED)?;
-    Ok(startup::run(loaded.settings, reload_source(source))?)
+    Ok(startup::run(loaded, reload_source(source))?)
 }
 
 /// Runs the demo for `penstock` without a command.
 pub(super) fn run_demo() -> Result<(), CommandError> {
-    let loaded = load_or_refuse(&ConfigSource::Demo, NOT_STARTED)?;
-    Ok(startup::run_demo(loaded.settings, reload_source(ConfigSource::Demo))?)
+    let loaded = ConfigSource::Demo.load().map_err(|report| refusal(&report, NOT_STARTED))?;
+    Ok(startup::run_demo(loaded, reload_source(ConfigSource::Demo))?)
 }
 
 /// Checks a configuration for `penstock check`. With `strict`, warnings are errors; with `reach`, the check also
 /// connects to the database and the bucket.
 pub(super) fn check(source: &ConfigSource, strict: bool, reach: bool) -> Result<(), CommandError> {
-    let loaded = load_or_refuse(source, WOULD_NOT_START)?;
+    let loaded = source.load().map_err(|report| refusal(&report, WOULD_NOT_START))?;
+    print_stderr(&format_warnings(&loaded.warnings));
     let mut others = check_certificates(&loaded.settings, WOULD_NOT_START)?;
     let name = match source {
         ConfigSource::Demo => "The demo".to_owned(),
@@ -124,44 +125,12 @@ fn unmatched_warnings(settings: &Settings, name: &str) -> (Vec<String>, String) 
 
 /// Returns the function that loads the same source again, for a reload.
 fn reload_source(source: ConfigSource) -> ConfigLoader {
-    Arc::new(move || {
-        source.load().map_err(|report| format_config_mistakes(&report, "the old configuration stays active"))
-    })
+    Arc::new(move || source.load())
 }
 
-/// Loads the settings and prints their warnings.
-///
-/// # Errors
-/// Returns all mistakes as one text.
-fn load_or_refuse(source: &ConfigSource, consequence: &str) -> Result<LoadedConfig, CommandError> {
-    match source.load() {
-        Ok(loaded) => {
-            print_stderr(&format_warnings(&loaded.warnings));
-            Ok(loaded)
-        }
-        Err(report) => {
-            Err(CommandError { why: format_config_mistakes(&report, consequence), code: MISCONFIGURED })
-        }
-    }
-}
-
-/// Formats all mistakes of a configuration and their consequence.
-pub fn format_config_mistakes(report: &Diagnostics, consequence: &str) -> String {
-    // Warnings are left out: some exist only because a block with a mistake was skipped.
-    format_mistakes(&report.mistakes, consequence)
-}
-
-fn format_mistakes(mistakes: &[impl Display], consequence: &str) -> String {
-    let mut text = String::new();
-    for mistake in mistakes {
-        let _ = writeln!(text, "{mistake}\n");
-    }
-    let count = match mistakes.len() {
-        1 => "One mistake".to_owned(),
-        count => format!("{count} mistakes"),
-    };
-    let _ = write!(text, "{count} in the configuration: {consequence}.");
-    text
+/// Returns the error of a command that cannot use a configuration.
+fn refusal(report: &Diagnostics, consequence: &str) -> CommandError {
+    CommandError { why: report.format_mistakes(consequence), code: MISCONFIGURED }
 }
 
 fn format_warnings(warnings: &[Diagnostic]) -> String {

@@ -3,7 +3,7 @@
 use super::client::gateway_access;
 use super::output::{print_stderr, print_stdout};
 use super::status::print_json;
-use super::{ConfigArgs, configuration, drop_privileges};
+use super::{ConfigArgs, drop_privileges};
 use crate::backup::{self, BackupReport, DataPaths, ProgressReporter};
 use crate::config::Diagnostics;
 use crate::storage::stores::PEPPER_FILE;
@@ -168,7 +168,7 @@ fn store_location(reached: &ConfigArgs) -> Result<DataPaths, String> {
     let reach = gateway_access(&reached.source()?)?;
     let storage = reach.storage.map_err(|mistakes| {
         let report = Diagnostics { mistakes, warnings: Vec::new() };
-        configuration::format_config_mistakes(&report, "the store cannot be opened")
+        report.format_mistakes("the store cannot be opened")
     })?;
     Ok(DataPaths { storage, files: reach.files, bucket: reach.bucket })
 }

@@ -54,8 +54,15 @@ impl ConfigChange {
     /// Returns true for addresses of providers, which must not be logged.
     #[must_use]
     pub fn is_provider_address(&self) -> bool {
-        ["base_url", "image_hosts"].iter().any(|name| self.key.ends_with(name))
+        is_provider_address_key(&self.key)
     }
+}
+
+/// Returns true if the value of a key is the address of a provider. The key may be an element of a list.
+pub fn is_provider_address_key(key: &str) -> bool {
+    let name = key.rsplit('.').next().unwrap_or(key);
+    let name = name.split('[').next().unwrap_or(name);
+    ["base_url", "image_hosts"].contains(&name)
 }
 
 /// Returns the keys whose values differ, in the order of the new document. Keys that were removed from a table come

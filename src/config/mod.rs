@@ -19,7 +19,7 @@ mod tree;
 mod units;
 
 pub use changes::{ConfigChange, ConfigDocument, diff_settings};
-pub use diagnostic::{Diagnostic, Diagnostics};
+pub use diagnostic::{Diagnostic, Diagnostics, format_mistakes};
 pub use load::{ConfigSource, DEMO_CONFIG, GatewayAccess, LoadedConfig, load_text};
 pub use parallel::ParallelValue;
 pub use penstock_regular_file::describe_io_error;
@@ -34,4 +34,4 @@ pub use units::{format_duration, parse_duration};
 mod tests;
 
 /// Function that reads the configuration again, for a reload.
-pub type ConfigLoader = std::sync::Arc<dyn Fn() -> Result<LoadedConfig, String> + Send + Sync>;
+pub type ConfigLoader = std::sync::Arc<dyn Fn() -> Result<LoadedConfig, Diagnostics> + Send + Sync>;

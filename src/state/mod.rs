@@ -245,18 +245,19 @@ impl AppState {
     /// names of new hosts are resolved before that. Returns the changes. Reloads run one at a time. Blocks.
     ///
     /// # Errors
-    /// Returns a sentence that names the cause; the old configuration stays in use.
-    pub fn reload(
+    /// Returns the error of `read`, or a sentence that names the cause; the old configuration stays in use.
+    pub fn reload<E: From<String>>(
         &self,
-        read: impl FnOnce() -> Result<Settings, String>,
+        read: impl FnOnce() -> Result<Settings, E>,
         runtime: &Handle,
-    ) -> Result<Vec<ConfigChange>, String> {
+    ) -> Result<Vec<ConfigChange>, E> {
         // Reloads run one at a time, so that the configuration that was read last stays in use.
         let _guard = self.reload_lock.lock();
         self.drop_retired_snapshots();
         let settings = read()?;
-        let tls = load_tls(&settings, self.clock)?;
         let old = self.config_snapshot();
+        check_removals(&old.settings, &settings)?;
+        let tls = load_tls(&settings, self.clock)?;
         let fresh =
             ConfigSnapshot::build(settings, Some(&old), &self.connection_pools, self.clock.unix_seconds())?;
         let unknown = |provider: &&Arc<ProviderState>| provider.routes().any(|route| !route.is_resolved());
@@ -359,6 +360,24 @@ fn build_snapshot(
     let snapshot = ConfigSnapshot::build(settings, None, connection_pools, clock.unix_seconds())?;
     latency_records::restore_latency_records(&snapshot, &stores.measurements, clock);
     Ok(snapshot)
+}
+
+/// Checks that a reload does not remove all models or all providers, as that of a file that is being written would.
+///
+/// # Errors
+/// Returns a sentence for the operator.
+fn check_removals(old: &Settings, new: &Settings) -> Result<(), String> {
+    let counts = [
+        ("models", old.models.len(), new.models.len()),
+        ("providers", old.providers.len(), new.providers.len()),
+    ];
+    match counts.into_iter().find(|(_, old, new)| *old > 0 && *new == 0) {
+        None => Ok(()),
+        Some((what, count, _)) => Err(format!(
+            "The configuration has no {what}, and the one in use has {count}: a reload does not remove all of them. The old \
+             configuration stays active; to run without {what}, restart the gateway."
+        )),
+    }
 }
 
 /// Loads the TLS configuration and checks every certificate file. Logs a warning for an expired certificate.

@@ -1,5 +1,5 @@
 //! Lost, damaged or foreign parts of the storage: they are reported and never recreated silently; read-only commands
-//! change nothing.
+//! change nothing. Also what a reload reports.
 
 use crate::harness::batch_jobs::{lines, uploaded};
 use crate::harness::gateway::PATIENT;
@@ -152,6 +152,44 @@ async fn a_reload_reports_its_changes() {
     assert!(!process.output().contains("sk-first") && !process.output().contains("sk-second"));
     process.signal("TERM");
     process.until_ended().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_log_is_json_from_the_start_and_has_no_address_of_a_provider() {
+    let provider = Provider::start().await;
+    let home = Home::new();
+    let far = |address: &str| {
+        format!(
+            "{}\n[[providers]]\nid = \"far\"\noperator = \"F\"\ncountry = \"FR\"\ncity = \"Paris\"\npue = 1.2\nbase_url = \
+             \"{address}\"\n",
+            catalogue(&provider, "")
+        )
+    };
+    home.write(&far("http://hidden.invalid/v1"));
+    let running = home.run().await;
+    running.wait_for_line("config_warning").await;
+    home.write(&far("http://hidden.invalid:99999/v1"));
+    let reloaded = home.command(&["reload"]);
+    assert_eq!(reloaded.status.code(), Some(1));
+    assert!(complaint(&reloaded).contains("hidden.invalid:99999"), "{}", complaint(&reloaded));
+    running.wait_for_line("reload_refused").await;
+    std::fs::write(home.config(), home_without_models(&home)).unwrap();
+    let emptied = home.command(&["reload"]);
+    assert_eq!(emptied.status.code(), Some(1));
+    assert!(complaint(&emptied).contains("has no models"), "{}", complaint(&emptied));
+    let log = running.output();
+    let json = |line: &str| serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}\n{log}"));
+    let events: Vec<serde_json::Value> = log.lines().map(json).collect();
+    let warned =
+        |key: &str| events.iter().any(|line| line["event"] == "config_warning" && line["key"] == key);
+    assert!(warned("providers.far.base_url") && warned("providers.far"), "{log}");
+    assert!(!log.contains("hidden"), "{log}");
+}
+
+/// Returns the text of a configuration up to its first block of a model or provider.
+fn home_without_models(home: &Home) -> String {
+    let text = std::fs::read_to_string(home.config()).unwrap();
+    text.split("[[").next().unwrap().to_owned()
 }
 
 #[test]

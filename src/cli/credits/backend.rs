@@ -6,7 +6,7 @@ use crate::admin::routes::{self, RouteHandler};
 use crate::billing::Ledger;
 use crate::cli::backend::{cli_actor, query_string, unix_now, warn_repaired_replica};
 use crate::cli::client::{AdminClient, AdminClientError, gateway_access};
-use crate::cli::{ConfigArgs, configuration, drop_privileges};
+use crate::cli::{ConfigArgs, drop_privileges};
 use crate::config::{Diagnostics, GatewayAccess, settings};
 use crate::storage::stores::OpenStorage;
 use crate::time::clock::ProcessClock;
@@ -123,7 +123,7 @@ impl LedgerBackend {
 pub fn ledger_storage_settings(reach: &GatewayAccess) -> Result<settings::StorageSettings, String> {
     reach.storage.clone().map_err(|mistakes| {
         let report = Diagnostics { mistakes, warnings: Vec::new() };
-        configuration::format_config_mistakes(&report, "the store cannot be opened")
+        report.format_mistakes("the store cannot be opened")
     })
 }
 

@@ -198,7 +198,8 @@ impl Running {
     /// Replaces the configuration.
     pub async fn reload(&self, settings: Settings) {
         let (app, runtime) = (self.gateway.app.clone(), tokio::runtime::Handle::current());
-        let reloaded = tokio::task::spawn_blocking(move || app.reload(|| Ok(settings), &runtime));
+        let reloaded =
+            tokio::task::spawn_blocking(move || app.reload(|| Ok::<_, String>(settings), &runtime));
         reloaded.await.unwrap().unwrap();
     }
 

@@ -7,7 +7,7 @@ use crate::harness::process::{Home, catalogue, complaint};
 use crate::harness::{Bench, Provider, until, within};
 use penstock::app::gateway::RunningGateway;
 use penstock::config::ConfigLoader;
-use penstock::config::{ResolveEnv, load_text};
+use penstock::config::{Diagnostics, ResolveEnv, load_text};
 use penstock_simulator::{SimulatedServer, SimulatorOptions};
 use std::fs;
 use std::sync::Arc;
@@ -227,7 +227,7 @@ async fn a_key_of_another_certificate_is_one_sentence_at_the_start() {
     let folder = tempfile::tempdir().unwrap();
     let text = Bench::new().listen(&one.https()).provider("a", &provider).toml(folder.path());
     let settings = load_text("t.toml", &text, ResolveEnv { env: &|_| None }).unwrap().settings;
-    let source: ConfigLoader = Arc::new(|| Err(String::new()));
+    let source: ConfigLoader = Arc::new(|| Err(Diagnostics::default()));
     let Err(why) = RunningGateway::start(settings, source).await else { panic!("it started") };
     assert!(why.starts_with("listen.https: ") && why.contains("does not belong to"), "{why}");
 }
