@@ -231,8 +231,8 @@ fn schema_types(schema: &Json) -> Vec<&str> {
         Some(Json::String(one)) => vec![one],
         Some(Json::Array(several)) => several.iter().filter_map(Json::as_str).collect(),
         _ => {
-            let branches = schema.get("anyOf").and_then(Json::as_array);
-            branches.into_iter().flatten().flat_map(schema_types).collect()
+            let branches = ["anyOf", "oneOf"].map(|key| schema.get(key).and_then(Json::as_array));
+            branches.into_iter().flatten().flatten().flat_map(schema_types).collect()
         }
     }
 }

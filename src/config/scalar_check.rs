@@ -6,17 +6,29 @@ use serde_json::Value as Json;
 
 /// Returns the choices of a key as text; `None` if the key has no fixed choices.
 pub fn choice_list(schema: &Json) -> Option<String> {
-    let choices = schema.get("enum").and_then(Json::as_array)?;
-    let choices: Vec<String> = choices.iter().filter_map(Json::as_str).map(|c| format!("{c:?}")).collect();
+    let choices: Vec<String> = fixed_choices(schema)?.iter().map(|choice| format!("{choice:?}")).collect();
     Some(choices.join(", "))
+}
+
+/// Returns the choices of a key; `None` if the key has no fixed choices. Choices with a description of their own are a
+/// `oneOf` of constants, the others an `enum`.
+pub fn fixed_choices(schema: &Json) -> Option<Vec<&str>> {
+    if let Some(choices) = schema.get("enum").and_then(Json::as_array) {
+        return Some(choices.iter().filter_map(Json::as_str).collect());
+    }
+    let branches = schema.get("oneOf").and_then(Json::as_array)?;
+    let choices = branches.iter().map(|branch| match branch.get("const") {
+        Some(choice) => choice.as_str().map(|choice| vec![choice]),
+        None => fixed_choices(branch),
+    });
+    choices.collect::<Option<Vec<_>>>().map(|choices| choices.concat())
 }
 
 /// Returns the reason why a value of the right type is invalid; `None` if it is valid.
 pub fn invalid_value_reason(node: &SpannedValue, schema: &Json, format: &str) -> Option<String> {
     let literal = node.literal().unwrap_or_default();
-    if let Some(choices) = schema.get("enum").and_then(Json::as_array) {
-        return (!choices.iter().any(|choice| choice == literal))
-            .then(|| "It is not one of the choices.".to_owned());
+    if let Some(choices) = fixed_choices(schema) {
+        return (!choices.contains(&literal)).then(|| "It is not one of the choices.".to_owned());
     }
     match format {
         "duration" | "pause" => match units::parse_duration(literal) {
@@ -123,8 +135,8 @@ pub fn suggested_line(path: &str, schema: &Json) -> String {
 /// if there is none, such as for a reference to another block.
 pub fn placeholder_for_invalid_value(name: &str, schema: &Json, path: &str) -> Option<Value> {
     let example = schema.get("examples").and_then(|examples| examples.get(0));
-    if let Some(choice) = schema.get("enum").and_then(|choices| choices.get(0)) {
-        return choice.as_str().map(|choice| Value::Text(choice.to_owned()));
+    if let Some(choices) = fixed_choices(schema) {
+        return choices.first().map(|choice| Value::Text((*choice).to_owned()));
     }
     match schema.get("format").and_then(Json::as_str).unwrap_or_default() {
         "model-id" | "provider-id" => return Some(Value::Text(format!("[{path}]"))),

@@ -116,8 +116,8 @@ fn texts_have_at_most_the_length_of_the_schema() {
     tells(&address, "invoice.address[1]", "at most 200 characters", "");
 }
 
-/// Keywords of JSON Schema that the checker enforces, and those that only describe. The deserializer, not the
-/// checker, enforces `oneOf` and `const`, which list the names of enum variants.
+/// Keywords of JSON Schema that the checker enforces, and those that only describe. `oneOf` and `const` list the names
+/// of enum variants.
 const KEYWORDS: [&str; 22] = [
     "$schema",
     "additionalProperties",

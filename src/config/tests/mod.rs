@@ -4,6 +4,7 @@
 mod bounds;
 mod bucket;
 mod defaults;
+mod every_key;
 mod forms;
 mod including;
 mod mistakes;
