@@ -5,6 +5,7 @@ mod check;
 mod diagnostic;
 mod load;
 mod parallel;
+pub mod pem_files;
 pub mod raw;
 mod read;
 mod resolve;

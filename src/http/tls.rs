@@ -1,21 +1,19 @@
 //! TLS of listeners: certificates that can be replaced while connections are accepted, client certificates, TLS
-//! versions. Also reads the certificate files of providers.
+//! versions. Also checks the certificate files of providers.
 //!
 //! A key pair is validated before it is used: the key must belong to the certificate. A handshake that has begun is
 //! completed with the old configuration.
 
+use crate::config::pem_files::{read_key_pair, read_root_certificates};
 use crate::config::settings::{ClientCertificatePolicy, Settings, TlsSettings, TlsVersion};
-use penstock_regular_file::{MAX_PEM_BYTES, read_regular_file};
 use pingora_core::listeners::tls::Acceptor;
 use std::path::Path;
 use std::sync::Arc;
-use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
-use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::SupportedProtocolVersion;
+use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::server::{ServerConfig, WebPkiClientVerifier};
 use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::rustls::version::{TLS12, TLS13};
-use tokio_rustls::rustls::{Error, RootCertStore, SupportedProtocolVersion};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 /// TLS configuration of a listener.
@@ -128,7 +126,7 @@ pub fn check_certificate_files(settings: &Settings, now: u64) -> Result<Vec<Stri
         if let Ok(end) = &own {
             warn_if_expired(setting, &https.certificate, *end);
         }
-        let errors = [own.err(), clients.err(), complete.err()].into_iter().flatten();
+        let errors = [own.err().map(String::from), clients.err(), complete.err()].into_iter().flatten();
         mistakes.extend(errors.map(|why| format!("{setting}: {why}")));
     }
     if let Some(Err(why)) =
@@ -167,91 +165,6 @@ fn protocol_versions(min_tls: TlsVersion) -> Vec<&'static SupportedProtocolVersi
         TlsVersion::Tls12 => vec![&TLS12, &TLS13],
         TlsVersion::Tls13 => vec![&TLS13],
     }
-}
-
-/// Reads a certificate chain and its key from PEM files, and checks that they belong together.
-///
-/// # Errors
-/// Returns a sentence that says why they cannot be used.
-pub fn read_key_pair(certificate: &Path, key: &Path) -> Result<CertifiedKey, String> {
-    let (chain, private) = read_unchecked_key_pair(certificate, key)?;
-    check_key_pair((certificate, key), chain, private)
-}
-
-/// Certificate chain with its private key.
-pub type KeyPair = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
-
-/// Reads a certificate chain and its key like [`read_key_pair`]; returns their contents.
-///
-/// # Errors
-/// Same as [`read_key_pair`].
-pub fn read_key_pair_contents(certificate: &Path, key: &Path) -> Result<KeyPair, String> {
-    let (chain, private) = read_unchecked_key_pair(certificate, key)?;
-    check_key_pair((certificate, key), chain.clone(), private.clone_key())?;
-    Ok((chain, private))
-}
-
-fn unusable(path: &Path, why: &dyn std::fmt::Display) -> String {
-    format!("{} cannot be used: {why}.", path.display())
-}
-
-fn read_pem(path: &Path) -> Result<Vec<u8>, String> {
-    read_regular_file(path, MAX_PEM_BYTES).map_err(|why| unusable(path, &why))
-}
-
-fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let found = CertificateDer::pem_slice_iter(&read_pem(path)?).collect::<Result<Vec<_>, _>>();
-    let found = found.map_err(|error| unusable(path, &error))?;
-    if found.is_empty() { Err(unusable(path, &"it contains no certificate")) } else { Ok(found) }
-}
-
-fn read_unchecked_key_pair(certificate: &Path, key: &Path) -> Result<KeyPair, String> {
-    let chain = read_certificates(certificate)?;
-    let private = PrivateKeyDer::from_pem_slice(&read_pem(key)?).map_err(|error| unusable(key, &error))?;
-    Ok((chain, private))
-}
-
-/// Checks that a key can sign and belongs to the certificate; the paths are those of the error.
-fn check_key_pair(
-    (certificate, key): (&Path, &Path),
-    chain: Vec<CertificateDer<'static>>,
-    private: PrivateKeyDer<'static>,
-) -> Result<CertifiedKey, String> {
-    let provider: CryptoProvider = ring::default_provider();
-    let signing = provider.key_provider.load_private_key(private).map_err(|error| unusable(key, &error))?;
-    let certified = CertifiedKey::new(chain, signing);
-    certified.keys_match().map_err(|error| match error {
-        Error::InconsistentKeys(_) => {
-            format!("The key {} does not belong to the certificate {}.", key.display(), certificate.display())
-        }
-        error => unusable(certificate, &error),
-    })?;
-    Ok(certified)
-}
-
-/// Reads the certificates of certificate authorities from a PEM file.
-///
-/// # Errors
-/// Returns a sentence that says why they cannot be used.
-pub fn read_root_certificates(path: &Path) -> Result<RootCertStore, String> {
-    let mut roots = RootCertStore::empty();
-    for certificate in read_certificates(path)? {
-        roots.add(certificate).map_err(|error| unusable(path, &error))?;
-    }
-    Ok(roots)
-}
-
-/// Reads the certificates of certificate authorities like [`read_root_certificates`]; returns their contents.
-///
-/// # Errors
-/// Same as [`read_root_certificates`].
-pub fn read_root_certificate_contents(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let found = read_certificates(path)?;
-    let mut roots = RootCertStore::empty();
-    for certificate in &found {
-        roots.add(certificate.clone()).map_err(|error| unusable(path, &error))?;
-    }
-    Ok(found)
 }
 
 /// Returns the end of validity of the leaf certificate, in Unix seconds; `None` if the certificate cannot be parsed.

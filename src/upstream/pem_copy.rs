@@ -1,7 +1,7 @@
 //! In-memory copies of PEM files for connectors. Pingora opens a path without checking the kind, the size and the
 //! contents of the file, and panics if it cannot use them. So it gets the path of a copy that has only valid parts.
 
-use crate::http::tls::{read_key_pair_contents, read_root_certificate_contents};
+use crate::config::pem_files::{read_key_pair_contents, read_root_certificate_contents};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rustix::fs::{MemfdFlags, memfd_create};

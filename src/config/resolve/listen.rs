@@ -139,10 +139,10 @@ impl SettingsResolver<'_> {
 
     /// Checks the certificate, the key and the CA of a listener; `None` after a mistake.
     pub fn resolve_tls(&mut self, raw: &WrittenTlsSettings<'_>, spot: &KeyPath<'_>) -> Option<TlsSettings> {
-        let certificate = self.check_pem_file(raw.certificate, "CERTIFICATE", &spot.child("certificate"));
-        let key = self.check_pem_file(raw.key, "PRIVATE KEY", &spot.child("key"));
+        let pair =
+            self.check_key_pair(&(raw.certificate, spot.child("certificate")), &(raw.key, spot.child("key")));
         let client_ca = match raw.client_ca {
-            Some(file) => self.check_pem_file(file, "CERTIFICATE", &spot.child("client_ca")).map(Some),
+            Some(file) => self.check_ca_file(file, &spot.child("client_ca")).map(Some),
             None => Some(None),
         };
         if raw.client_certificate.is_some() && raw.client_ca.is_none() {
@@ -152,9 +152,10 @@ impl SettingsResolver<'_> {
                 "Name their issuers in `client_ca`, such as `client_ca = \"tls/clients.pem\"`, or take this out.",
             );
         }
+        let (certificate, key) = pair?;
         Some(TlsSettings {
-            certificate: certificate?,
-            key: key?,
+            certificate,
+            key,
             client_ca: client_ca?,
             client_certificate: raw.client_certificate.unwrap_or_default(),
             min_tls: raw.min_tls,

@@ -20,6 +20,7 @@ mod offer;
 mod oidc;
 mod origins;
 mod parameters;
+mod pem;
 mod plausibility;
 mod presets;
 mod provider;

@@ -29,7 +29,7 @@ impl SettingsResolver<'_> {
             None => Some(None),
         };
         let ca = match &raw.ca {
-            Some(file) => self.check_pem_file(file, "CERTIFICATE", &spot.child("ca")).map(Some),
+            Some(file) => self.check_ca_file(file, &spot.child("ca")).map(Some),
             None => Some(None),
         };
         let operators_url = match &raw.operators_url {

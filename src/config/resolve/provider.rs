@@ -70,7 +70,7 @@ impl SettingsResolver<'_> {
             None => Some(None),
         };
         let ca = match &raw.ca {
-            Some(file) => self.check_pem_file(file, "CERTIFICATE", &spot.child("ca")).map(Some),
+            Some(file) => self.check_ca_file(file, &spot.child("ca")).map(Some),
             None => Some(None),
         };
         self.check_ca_use(raw, base.as_ref(), &spot.child("ca"));
@@ -141,9 +141,11 @@ impl SettingsResolver<'_> {
                 return None;
             }
         };
-        let certificate = self.check_pem_file(certificate, "CERTIFICATE", &spot.child("client_certificate"));
-        let key = self.check_pem_file(key, "PRIVATE KEY", &spot.child("client_key"));
-        Some(Some((certificate?, key?)))
+        let pair = self.check_key_pair(
+            &(certificate, spot.child("client_certificate")),
+            &(key, spot.child("client_key")),
+        );
+        pair.map(Some)
     }
 
     fn resolve_location(

@@ -4,13 +4,15 @@ use super::super::raw::SecretRef;
 use super::super::secret::SecretText;
 use super::SettingsResolver;
 use super::key_path::KeyPath;
-use penstock_regular_file::{MAX_PEM_BYTES, read_regular_file, read_text_file};
-use std::path::PathBuf;
+use penstock_regular_file::{read_regular_file, read_text_file};
 
 /// Maximum size of a secret, in bytes.
 const MAX_SECRET_BYTES: u64 = 64 << 10;
 /// Maximum length of the name of an environment variable in messages, in bytes.
 const MAX_VARIABLE_NAME: usize = 64;
+/// Remedy for a file that is missing or cannot be read.
+pub const UNREADABLE_FILE_REMEDY: &str =
+    "Write the path of a file that the gateway's user can read; a relative one starts at this configuration.";
 /// Maximum size of a tokenizer file, in bytes.
 const MAX_TOKENIZER_BYTES: u64 = 256 << 20;
 
@@ -26,11 +28,8 @@ impl SettingsResolver<'_> {
                 match read_text_file(&path, MAX_SECRET_BYTES) {
                     Ok(text) => text,
                     Err(why) => {
-                        self.report_mistake(
-                            &at,
-                            format!("The file {} cannot be read: {why}.", path.display()),
-                            "",
-                        );
+                        let why = format!("The file {} cannot be read: {why}.", path.display());
+                        self.report_mistake(&at, why, UNREADABLE_FILE_REMEDY);
                         return None;
                     }
                 }
@@ -84,29 +83,6 @@ impl SettingsResolver<'_> {
         None
     }
 
-    /// Returns the path of a PEM file after checking that it has a section whose label ends with `part`, such as
-    /// `PRIVATE KEY`; `None` after a mistake.
-    pub fn check_pem_file(&mut self, written: &str, part: &str, spot: &KeyPath<'_>) -> Option<PathBuf> {
-        let path = spot.resolve_file_path(written);
-        self.watched_files.push(path.clone());
-        match read_text_file(&path, MAX_PEM_BYTES) {
-            Err(why) => {
-                self.report_mistake(spot, format!("The file {} cannot be read: {why}.", path.display()), "");
-                None
-            }
-            Ok(text) if has_pem_section(&text, part) => Some(path),
-            Ok(_) => {
-                let why = format!("There is no `-----BEGIN … {part}-----` in {}.", path.display());
-                self.report_mistake(
-                    spot,
-                    why,
-                    "It must be PEM; `openssl x509` and `openssl pkey` turn other forms into it.",
-                );
-                None
-            }
-        }
-    }
-
     /// Reads a tokenizer file; `None` after a mistake.
     pub fn read_tokenizer_file(&mut self, written: &str, spot: &KeyPath<'_>) -> Option<Vec<u8>> {
         let path = spot.resolve_file_path(written);
@@ -115,18 +91,12 @@ impl SettingsResolver<'_> {
             Ok(bytes) => return Some(bytes),
             Err(why) => why,
         };
-        self.report_mistake(spot, format!("The file {} cannot be read: {why}.", path.display()), "");
+        let why = format!("The file {} cannot be read: {why}.", path.display());
+        self.report_mistake(spot, why, UNREADABLE_FILE_REMEDY);
         None
     }
 }
 
 fn is_variable_name(name: &str) -> bool {
     name.len() <= MAX_VARIABLE_NAME && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-}
-
-fn has_pem_section(text: &str, part: &str) -> bool {
-    text.lines().any(|line| {
-        let label = line.trim().strip_prefix("-----BEGIN ").and_then(|line| line.strip_suffix("-----"));
-        label.is_some_and(|label| label.ends_with(part))
-    })
 }

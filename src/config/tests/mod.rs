@@ -8,6 +8,7 @@ mod every_key;
 mod forms;
 mod including;
 mod mistakes;
+mod pem;
 mod plausibility;
 mod proven;
 mod secrets;

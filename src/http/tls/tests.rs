@@ -20,7 +20,7 @@ fn a_sentence_blames_the_file_that_cannot_be_used() {
     let read = |chain: &str, private: &str| {
         std::fs::write(&certificate, chain).unwrap();
         std::fs::write(&key, private).unwrap();
-        read_key_pair(&certificate, &key).map(drop)
+        read_key_pair(&certificate, &key).map(drop).map_err(String::from)
     };
     let ((chain, private), (_, other)) = (key_pair(), key_pair());
     assert_eq!(read(&chain, &private), Ok(()));

@@ -223,10 +223,11 @@ async fn nothing_older_than_the_least_version_is_spoken() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_of_another_certificate_is_one_sentence_at_the_start() {
     let (one, two, provider) = (TestCertificate::make(), TestCertificate::make(), Provider::start().await);
-    fs::copy(&two.key, &one.key).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let text = Bench::new().listen(&one.https()).provider("a", &provider).toml(folder.path());
     let settings = load_text("t.toml", &text, ResolveEnv { env: &|_| None }).unwrap().settings;
+    // The key changes after the configuration was checked.
+    fs::copy(&two.key, &one.key).unwrap();
     let source: ConfigLoader = Arc::new(|| Err(Diagnostics::default()));
     let Err(why) = RunningGateway::start(settings, source).await else { panic!("it started") };
     assert!(why.starts_with("listen.https: ") && why.contains("does not belong to"), "{why}");
