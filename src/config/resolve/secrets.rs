@@ -13,12 +13,30 @@ const MAX_VARIABLE_NAME: usize = 64;
 /// Remedy for a file that is missing or cannot be read.
 pub const UNREADABLE_FILE_REMEDY: &str =
     "Write the path of a file that the gateway's user can read; a relative one starts at this configuration.";
+/// Byte order mark that some editors write at the start of a file.
+const BYTE_ORDER_MARK: char = '\u{feff}';
 /// Maximum size of a tokenizer file, in bytes.
 const MAX_TOKENIZER_BYTES: u64 = 256 << 20;
 
 impl SettingsResolver<'_> {
-    /// Reads a secret; `None` after a mistake. Its text is never part of a message.
+    /// Reads a secret that is sent in a header, or is otherwise ASCII; `None` after a mistake. Its text is never part of
+    /// a message.
     pub fn read_secret(&mut self, reference: &SecretRef, spot: &KeyPath<'_>) -> Option<SecretText> {
+        let secret = self.read_unicode_secret(reference, spot)?;
+        if secret.reveal().is_ascii() {
+            return Some(secret);
+        }
+        self.report_secret_mistake(
+            spot,
+            "The secret has a character that is not ASCII.",
+            "Store only the secret there, as its issuer shows it.",
+        );
+        None
+    }
+
+    /// Reads a secret that may have characters beyond ASCII, such as the password of a database; `None` after a mistake.
+    /// Its text is never part of a message.
+    pub fn read_unicode_secret(&mut self, reference: &SecretRef, spot: &KeyPath<'_>) -> Option<SecretText> {
         let text = match (&reference.env, &reference.file) {
             (Some(name), None) => self.read_variable(name, &spot.child("env"))?,
             (None, Some(file)) => {
@@ -43,7 +61,7 @@ impl SettingsResolver<'_> {
                 return None;
             }
         };
-        let text = text.trim_end();
+        let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&text).trim_end();
         if text.is_empty() {
             self.report_secret_mistake(
                 spot,
@@ -59,6 +77,13 @@ impl SettingsResolver<'_> {
                 "Store only the secret there, in one line.",
             );
             return None;
+        }
+        if is_quoted(text) {
+            self.report.warnings.push(spot.diagnostic(
+                None,
+                "The secret has quotation marks around it, which are sent as a part of it.".to_owned(),
+                "Store it without them, unless they belong to it.".to_owned(),
+            ));
         }
         Some(SecretText::new(text))
     }
@@ -95,6 +120,12 @@ impl SettingsResolver<'_> {
         self.report_mistake(spot, why, UNREADABLE_FILE_REMEDY);
         None
     }
+}
+
+/// Returns true for a text between two equal quotation marks.
+fn is_quoted(text: &str) -> bool {
+    let inner = |mark: char| text.strip_prefix(mark).is_some_and(|rest| rest.ends_with(mark));
+    inner('"') || inner('\'')
 }
 
 fn is_variable_name(name: &str) -> bool {

@@ -70,11 +70,11 @@ impl SettingsResolver<'_> {
                 None
             }
             (StorageEngineName::Postgres, Some(url)) => {
-                let url = self.read_secret(url, &spot.child("url"));
+                let url = self.read_unicode_secret(url, &spot.child("url"));
                 let at = spot.child("password");
                 let password = match &storage.password {
                     None => Some(None),
-                    Some(reference) => self.read_secret(reference, &at).map(|text| {
+                    Some(reference) => self.read_unicode_secret(reference, &at).map(|text| {
                         Some(match &reference.file {
                             Some(file) => DatabasePassword::File(at.child("file").resolve_file_path(file)),
                             None => DatabasePassword::Text(text),

@@ -202,6 +202,8 @@ impl ConnectSettings {
                 let text = read_text_file(path, MAX_PASSWORD_BYTES).map_err(|why| {
                     option_error(&format!("the file of its password cannot be read: {why}"))
                 })?;
+                // Some editors write a byte order mark at the start of a file.
+                let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
                 config.password(text.trim_end_matches(['\r', '\n']));
             }
         }
@@ -362,8 +364,10 @@ mod tests {
         let settings = ConnectSettings::new(&options).unwrap();
         assert!(settings.config().is_err());
         for password in ["one", "two"] {
-            std::fs::write(&path, format!("{password}\n")).unwrap();
-            assert_eq!(settings.config().unwrap().get_password(), Some(password.as_bytes()));
+            for text in [format!("{password}\n"), format!("\u{feff}{password}\r\n")] {
+                std::fs::write(&path, text).unwrap();
+                assert_eq!(settings.config().unwrap().get_password(), Some(password.as_bytes()));
+            }
         }
     }
 
