@@ -68,7 +68,7 @@ fn list(stores: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, Api
     let limit = asked.page_limit(&LIST_QUERY_PARAMETERS)?;
     let (account, state) = (
         asked.query_parameter("account", &LIST_QUERY_PARAMETERS)?,
-        asked.query_parameter("state", &LIST_QUERY_PARAMETERS)?,
+        asked.query_choice("state", &LIST_QUERY_PARAMETERS, &STATES)?,
     );
     let (store, after) =
         (BatchStore::new(stores.store.clone()), asked.query_parameter("after", &LIST_QUERY_PARAMETERS)?);

@@ -4,7 +4,7 @@
 use super::openapi::{response_schema, schema_ref};
 use super::request::{AdminRequest, LedgerReply};
 use super::routes::{AdminRoute, RouteHandler};
-use super::{accounts, openapi};
+use super::{JSON_LINES, accounts, openapi};
 use crate::billing::checkpoint::{CHECKPOINT_FORMAT_HINT, LedgerCheckpoint};
 use crate::billing::entry_pages::parse_position;
 use crate::billing::report::{self, ReportError, StatementPeriod, UsageStatement};
@@ -217,7 +217,8 @@ pub const ROUTES: &[AdminRoute] = &[
         RouteHandler::Ledger(|_, ledger, asked| Box::pin(lines(ledger, asked))),
     )
     .with_query_parameters(&LEDGER_LINES_QUERY_PARAMETERS)
-    .with_response(200, || json!({ "type": "string", "description": "JSON lines, one for each entry." })),
+    .with_response(200, || json!({ "type": "string", "description": "JSON lines, one for each entry." }))
+    .with_media_type(JSON_LINES),
     AdminRoute::get(
         "/admin/statement",
         "statement",

@@ -53,20 +53,16 @@ fn list(stores: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, Api
     let limit = asked.page_limit(&LIST_QUERY_PARAMETERS)?;
     let (account, purpose) = (
         asked.query_parameter("account", &LIST_QUERY_PARAMETERS)?,
-        asked.query_parameter("purpose", &LIST_QUERY_PARAMETERS)?,
+        asked.query_choice("purpose", &LIST_QUERY_PARAMETERS, &FilePurpose::ALL.map(FilePurpose::name))?,
     );
     let (store, after) =
         (FileStore::new(stores.store.clone()), asked.query_parameter("after", &LIST_QUERY_PARAMETERS)?);
-    let named = purpose.map(|name| FilePurpose::ALL.into_iter().find(|purpose| purpose.name() == name));
-    let page = match (account, named) {
-        // The requested purpose is unknown, so no file has it.
-        (_, Some(None)) => Ok(FilePage::default()),
-        (None, wanted) => store.list_filtered(after, limit, |record| {
-            wanted.flatten().is_none_or(|purpose| record.purpose == purpose)
-        }),
-        (Some(account), wanted) => {
-            files_of_account(stores, &store, account, (after, limit), wanted.flatten())
-        }
+    let purpose =
+        purpose.and_then(|name| FilePurpose::ALL.into_iter().find(|purpose| purpose.name() == name));
+    let page = match account {
+        None => store
+            .list_filtered(after, limit, |record| purpose.is_none_or(|purpose| record.purpose == purpose)),
+        Some(account) => files_of_account(stores, &store, account, (after, limit), purpose),
     };
     let page = page.map_err(store_error_response)?;
     let data: Vec<Value> = page.files.iter().map(|record| file_json(record, asked)).collect();

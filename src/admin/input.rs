@@ -145,6 +145,16 @@ impl<'b> RequestFields<'b> {
         self.read_field(name, "true or false", Value::as_bool)
     }
 
+    /// Reads a Boolean value, which a form sends as the word `true` or `false`.
+    ///
+    /// # Errors
+    /// Returns 400 if the value is neither true nor false.
+    pub fn bool_or_word(&self, name: &str) -> Result<PatchValue<bool>, ApiError> {
+        self.read_field(name, "true or false", |value| {
+            value.as_bool().or_else(|| value.as_str().and_then(|word| word.parse().ok()))
+        })
+    }
+
     /// Reads an integer from `least` to `most`.
     ///
     /// # Errors

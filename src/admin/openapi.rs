@@ -3,6 +3,7 @@
 
 use super::routes::{self, AdminRoute};
 use super::schema::member_schema;
+use super::users::{INVITATION_MEMBERS, USER_MEMBERS, user_schema};
 use super::{batches, files, input};
 use penstock_routing::FLAVORS;
 use penstock_storage::files::FilePurpose;
@@ -78,7 +79,7 @@ fn operation(route: &AdminRoute) -> Value {
         "operationId": route.name,
         "summary": route.summary,
         "responses": {
-            (status): { "description": "Done", "content": { "application/json": { "schema": answer } } },
+            (status): { "description": "Done", "content": { (route.media_type): { "schema": answer } } },
             "default": { "description": "Error; nothing was done, unless the message says that the outcome is unknown", "content": { "application/json": {
                 "schema": schema_ref("Error") } } },
         },
@@ -220,8 +221,8 @@ fn schemas() -> Value {
         "Granted": response_schema(&["account", "credits", "energy_kwh", "id", "entry"]),
         "Batch": response_schema(&batches::BATCH_MEMBERS),
         "File": response_schema(&files::FILE_MEMBERS),
-        "User": response_schema(&super::users::USER_MEMBERS),
-        "InvitedUser": response_schema(&super::users::INVITATION_MEMBERS),
+        "User": user_schema(&USER_MEMBERS),
+        "InvitedUser": user_schema(&INVITATION_MEMBERS),
         "Limits": limits,
         "Now": response_schema(&NOW_MEMBERS),
         "Error": { "type": "object", "properties": { "error": { "type": "object", "properties": {

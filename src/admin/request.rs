@@ -86,6 +86,19 @@ impl AdminRequest {
         Ok(self.query.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str()))
     }
 
+    /// Returns the value of a query parameter that has to be one of `choices`, if the query has it.
+    pub(super) fn query_choice(
+        &self,
+        name: &str,
+        known: &[&str],
+        choices: &[&'static str],
+    ) -> Result<Option<&'static str>, ApiError> {
+        let Some(value) = self.query_parameter(name, known)? else { return Ok(None) };
+        let chosen = choices.iter().copied().find(|choice| *choice == value);
+        let unknown = || ApiError::invalid(name, format!("{name}: expected one of {}", choices.join(", ")));
+        chosen.ok_or_else(unknown).map(Some)
+    }
+
     /// Returns the query parameter `limit`, the maximum number of rows on a page; [`MAX_PAGE_ROWS`] by default.
     pub(super) fn page_limit(&self, known: &[&str]) -> Result<usize, ApiError> {
         let Some(text) = self.query_parameter("limit", known)? else { return Ok(MAX_PAGE_ROWS) };

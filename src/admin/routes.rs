@@ -4,9 +4,9 @@
 
 use super::request::{AdminRequest, AdminResponse, KeyChangeResponse, LedgerReply};
 use super::{
-    accounts, adjustments, audit, batches, carbon, corrections, credit_notes, credits, dangling_references,
-    files, grid, invoice, issued_invoices, keys, latency, ledger_export, reload, routing, status, usage,
-    users,
+    JSON, accounts, adjustments, audit, batches, carbon, corrections, credit_notes, credits,
+    dangling_references, files, grid, invoice, issued_invoices, keys, latency, ledger_export, reload,
+    routing, status, usage, users,
 };
 use crate::billing::Ledger;
 use crate::config::ConfigLoader;
@@ -36,6 +36,8 @@ pub struct AdminRoute {
     pub body: Option<BodySchema>,
     /// Status and schema of a successful response.
     pub answer: (u16, fn() -> Value),
+    /// Media type of a successful response.
+    pub media_type: &'static str,
     /// Function that handles requests to the route.
     pub handler: RouteHandler,
 }
@@ -69,7 +71,17 @@ impl AdminRoute {
         summary: &'static str,
         handler: RouteHandler,
     ) -> Self {
-        Self { name, method, path, summary, query: &[], body: None, answer: (200, || Value::Null), handler }
+        Self {
+            name,
+            method,
+            path,
+            summary,
+            query: &[],
+            body: None,
+            answer: (200, || Value::Null),
+            media_type: JSON,
+            handler,
+        }
     }
 
     /// Creates a route with the method GET.
@@ -131,6 +143,12 @@ impl AdminRoute {
     /// Adds an optional body with these members.
     pub(super) const fn with_optional_body(mut self, members: &'static [&'static str]) -> Self {
         self.body = Some(BodySchema { members, required_members: &[], required: false });
+        self
+    }
+
+    /// Sets the media type of a successful response, which is JSON by default.
+    pub(super) const fn with_media_type(mut self, media_type: &'static str) -> Self {
+        self.media_type = media_type;
         self
     }
 
@@ -223,6 +241,8 @@ mod tests {
             let path = route.path.replace("{id}", "one%2Ftwo");
             let (found, id) = find(route.method, &path).unwrap();
             assert_eq!(found.name, route.name, "{path}");
+            let head = find(&Method::HEAD, &path).map(|(found, _)| found.method);
+            assert!(head.is_ok_and(|method| method == Method::GET) || *route.method != Method::GET, "{path}");
             assert_eq!(id.is_empty(), !route.path.contains("{id}"));
             assert!(id.is_empty() || id == "one/two");
         }
@@ -232,12 +252,10 @@ mod tests {
     fn an_unsupported_method_names_the_supported_ones_and_an_unknown_path_none() {
         let refusal = find(&Method::DELETE, "/admin/keys/0123456789abcdef").unwrap_err();
         assert_eq!(refusal.details.get("allow").unwrap(), "GET, PATCH");
+        let refusal = find(&Method::HEAD, "/admin/reload").unwrap_err();
+        assert_eq!(refusal.message, "This path takes POST, not HEAD.");
         for path in ["/admin", "/admin/keys/", "/admin/keys//revoke", "/admin/keys/a/b", "/admin/nothing"] {
             assert_eq!(find(&Method::GET, path).unwrap_err().code, ErrorCode::NotFound, "{path}");
         }
     }
 }
-            let head = find(&Method::HEAD, &path).map(|(found, _)| found.method);
-            assert!(head.is_ok_and(|method| method == Method::GET) || *route.method != Method::GET, "{path}");
-        let refusal = find(&Method::HEAD, "/admin/reload").unwrap_err();
-        assert_eq!(refusal.message, "This path takes POST, not HEAD.");

@@ -129,7 +129,10 @@ struct HypotheticalRequest {
 
 fn explain(app: &AppState, asked: &AdminRequest) -> Result<Value, ApiError> {
     let live = app.config_snapshot();
-    let named = asked.query_parameter("model", &EXPLAIN_QUERY_PARAMETERS)?.unwrap_or_default();
+    let named = asked.query_parameter("model", &EXPLAIN_QUERY_PARAMETERS)?;
+    let named = named
+        .filter(|name| !name.is_empty())
+        .ok_or_else(|| ApiError::invalid("model", "model: expected the id of a model"))?;
     let (name, suffix) = split_flavor(named);
     let model = find_model(&live, name)?;
     let mut question = parse_hypothetical_request(app, asked, name)?;

@@ -163,7 +163,7 @@ fn ledger_member(name: &str) -> Option<Value> {
         "total" => describe_member("object", "Sums of all rows."),
         "role" => json!({ "enum": penstock_storage::users::UserRole::ALL.map(penstock_storage::users::UserRole::name), "description": "Role, which decides what the console shows and allows; `viewer` by default." }),
         "password" => describe_member("string", "Password of 12 characters or more; without it the answer has an invitation."),
-        "disabled" => json!({ "enum": ["true", "false"], "description": "`true` ends all sessions and refuses the sign-in." }),
+        "disabled" => json!({ "enum": [true, false, "true", "false"], "description": "`true` ends all sessions and refuses the sign-in." }),
         "invitation" => describe_member("string", "Token for `/console/invitation/TOKEN` or, for the role `account`, `/dashboard/invitation/TOKEN`; valid once and for 72 hours; shown only in this answer."),
         "invitation_expires" => nullable_time("End of the open invitation"),
         "rollups" => describe_member("integer", "Number of hourly sums."),

@@ -99,6 +99,77 @@ async fn head_gets_the_head_of_get_and_counts_as_no_failed_attempt() {
 }
 
 #[tokio::test]
+async fn a_query_parameter_with_fixed_values_is_refused_otherwise() {
+    let served = TestListener::start().await;
+    let token = served.app().stores.admin_token.clone();
+    let document = openapi::document();
+    let mut checked = 0;
+    for route in routes::all_routes().filter(|route| *route.method == Method::GET) {
+        let operation = &document["paths"][route.path]["get"];
+        for parameter in operation["parameters"].as_array().into_iter().flatten() {
+            let (name, Some(choices)) = (&parameter["name"], parameter["schema"]["enum"].as_array()) else {
+                continue;
+            };
+            let target = format!("{}?{}=nothing", route.path, name.as_str().unwrap());
+            let head =
+                format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n");
+            let answer = served.exchange(&head).await;
+            assert!(answer.starts_with("HTTP/1.1 400 "), "{target}: {answer}");
+            if route.name != "explainRouting" {
+                let named = choices.iter().all(|choice| answer.contains(choice.as_str().unwrap()));
+                assert!(named, "{target}: {answer}");
+            }
+            checked += 1;
+        }
+    }
+    assert!(checked > 4, "{checked} parameters");
+    let head =
+        format!("GET /admin/routing HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n");
+    let answer = served.exchange(&head).await;
+    assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("expected the id of a model"), "{answer}");
+}
+
+#[tokio::test]
+async fn answers_have_the_type_and_the_states_of_the_document() {
+    let served = TestListener::start().await;
+    let token = served.app().stores.admin_token.clone();
+    let ask = async |method: &str, path: &str, body: &str| {
+        let head =
+            format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n");
+        served.exchange(&format!("{head}Content-Length: {}\r\n\r\n{body}", body.len())).await
+    };
+    for route in
+        routes::all_routes().filter(|route| *route.method == Method::GET && !route.path.contains('{'))
+    {
+        let answer = ask("GET", route.path, "").await;
+        let kind = format!("content-type: {}\r\n", route.media_type);
+        assert!(!answer.contains(" 200 OK") || answer.to_ascii_lowercase().contains(&kind), "{answer}");
+    }
+    let document = openapi::document();
+    let states = &document["components"]["schemas"]["User"]["properties"]["state"]["enum"];
+    let invited = ask("POST", "/admin/users", "{\"name\":\"u1\"}").await;
+    assert!(
+        invited.contains("\"invited\"") && states.as_array().unwrap().contains(&json!("invited")),
+        "{invited}"
+    );
+    for (disabled, state) in [
+        ("true", "disabled"),
+        ("false", "invitation expired"),
+        ("\"true\"", "disabled"),
+        ("\"false\"", "invitation expired"),
+    ] {
+        let answer = ask("PATCH", "/admin/users/u1", &format!("{{\"disabled\":{disabled}}}")).await;
+        let body: Value = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
+        assert_eq!(body["state"], state, "{answer}");
+        assert!(states.as_array().unwrap().contains(&body["state"]));
+    }
+    for wrong in ["1", "\"yes\"", "[]"] {
+        let answer = ask("PATCH", "/admin/users/u1", &format!("{{\"disabled\":{wrong}}}")).await;
+        assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("true or false"), "{answer}");
+    }
+}
+
+#[tokio::test]
 async fn reads_do_not_wait_for_a_change_of_keys() {
     let served = TestListener::start().await;
     let app = served.app().clone();

@@ -2,7 +2,7 @@
 
 use super::accounts;
 use super::input::{PatchValue, RequestFields};
-use super::openapi::{list_schema, schema_ref};
+use super::openapi::{list_schema, response_schema, schema_ref};
 use super::request::{AdminRequest, AdminResponse, store_error_response};
 use super::routes::{AdminRoute, RouteHandler};
 use super::version::{ExpectedVersion, object_version};
@@ -36,6 +36,8 @@ const ROLES: [(&str, UserRole); 5] = [
     ("viewer", UserRole::Viewer),
     ("account", UserRole::Account),
 ];
+/// States of a user in responses.
+const STATES: [&str; 4] = ["active", "invited", "invitation expired", "disabled"];
 /// Time for which an invitation is valid, in seconds.
 const INVITATION_SECONDS: u64 = 72 * 3_600;
 
@@ -146,7 +148,7 @@ fn user_account(
 fn change(stores: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let fields = RequestFields::parse(&asked.body, &CHANGE_MEMBERS)?;
     let role = fields.choice("role", &ROLES)?.into_option();
-    let disabled = fields.choice("disabled", &[("true", true), ("false", false)])?;
+    let disabled = fields.bool_or_word("disabled")?;
     let expected = ExpectedVersion::parse(&fields)?;
     let is_other_kind = |user: &UserRecord| {
         role.is_some_and(|role| (role == UserRole::Account) != (user.role == UserRole::Account))
@@ -278,6 +280,15 @@ fn user_json(user: &UserRecord, now: u64) -> Value {
         "invitation_expires": invitation.map(|invitation| invitation.expires),
         "version": user_version(user),
     })
+}
+
+/// Returns the schema of a user in responses, with these members.
+pub(super) fn user_schema(members: &[&str]) -> Value {
+    let mut schema = response_schema(members);
+    if let Some(state) = schema.pointer_mut("/properties/state") {
+        *state = json!({ "enum": STATES, "description": "State of the user: `invited` until a password is chosen." });
+    }
+    schema
 }
 
 /// Returns the version of a user: a digest of what a request can change, and so not of the password.
