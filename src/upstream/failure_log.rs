@@ -17,8 +17,10 @@ const LOG_INTERVAL: Duration = Duration::from_secs(300);
 /// Category of failures of a provider or of one of its offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FailureCategory {
-    /// The connection or the TLS handshake failed.
+    /// The connection failed.
     Unreachable,
+    /// The TLS handshake failed.
+    Tls,
     /// The provider refused the gateway's key (status 401 or 403).
     Key,
     /// The provider does not know the model name or the path (status 404).
@@ -36,7 +38,7 @@ enum FailureCategory {
 }
 
 /// Number of failure categories.
-const CATEGORY_COUNT: usize = 8;
+const CATEGORY_COUNT: usize = 9;
 
 /// Log throttles of one provider or offer, one for each category of failures; created at the first event.
 #[derive(Debug, Default)]
@@ -55,7 +57,8 @@ impl FailureCategory {
     /// Returns the category of an upstream error; `None` if the provider did not cause the error.
     const fn from_error(kind: UpstreamErrorKind) -> Option<Self> {
         Some(match kind {
-            UpstreamErrorKind::Connect | UpstreamErrorKind::Tls => Self::Unreachable,
+            UpstreamErrorKind::Connect => Self::Unreachable,
+            UpstreamErrorKind::Tls => Self::Tls,
             UpstreamErrorKind::Credentials(402) => Self::Unpaid,
             UpstreamErrorKind::Credentials(404) => Self::Name,
             UpstreamErrorKind::Credentials(_) => Self::Key,
@@ -79,12 +82,12 @@ impl FailureCategory {
 
     /// Returns true if the category concerns all offers of the provider. Such failures are logged once for all of them.
     const fn is_provider_wide(self) -> bool {
-        matches!(self, Self::Unreachable | Self::Key | Self::Unpaid)
+        matches!(self, Self::Unreachable | Self::Tls | Self::Key | Self::Unpaid)
     }
 
     const fn level(self) -> LogLevel {
         match self {
-            Self::Unreachable | Self::Key | Self::Name | Self::Unpaid => LogLevel::Error,
+            Self::Unreachable | Self::Tls | Self::Key | Self::Name | Self::Unpaid => LogLevel::Error,
             Self::Exhausted | Self::Silent | Self::TimedOut | Self::Failing => LogLevel::Warn,
         }
     }
@@ -92,6 +95,10 @@ impl FailureCategory {
     const fn remedy(self) -> &'static str {
         match self {
             Self::Unreachable => "Check `base_url`, the network and the provider's status.",
+            Self::Tls => {
+                "Check the provider's certificate: it has to be valid now, for the host of `base_url`, and issued under `ca` \
+                 or, without `ca`, by a public authority. Check `client_certificate` and `min_tls` too."
+            }
             Self::Key => "Check the provider's `api_key` and its permissions.",
             Self::Name => {
                 "Check the offer's `name` and the provider's `base_url`: the provider does not know one of them."
@@ -106,6 +113,14 @@ impl FailureCategory {
             }
             Self::Failing => "Check the provider's status and its own log.",
         }
+    }
+}
+
+/// Returns the remedy for a failed connection; `None` if the connection did not fail.
+pub(super) const fn connection_remedy(kind: UpstreamErrorKind) -> Option<&'static str> {
+    match FailureCategory::from_error(kind) {
+        Some(category @ (FailureCategory::Unreachable | FailureCategory::Tls)) => Some(category.remedy()),
+        _ => None,
     }
 }
 
@@ -182,6 +197,16 @@ mod tests {
         ] {
             assert_eq!(FailureCategory::from_error(kind), None, "{kind:?}");
         }
+    }
+
+    #[test]
+    fn a_failed_handshake_names_the_certificate_and_a_failed_connection_does_not() {
+        let remedy = connection_remedy(UpstreamErrorKind::Tls).unwrap_or_default();
+        assert!(remedy.contains("certificate") && remedy.contains("`ca`"), "{remedy}");
+        assert!(
+            connection_remedy(UpstreamErrorKind::Connect).is_some_and(|text| !text.contains("certificate"))
+        );
+        assert_eq!(connection_remedy(UpstreamErrorKind::Status(503)), None);
     }
 
     #[test]

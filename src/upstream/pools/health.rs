@@ -17,6 +17,7 @@ use crate::config::settings::HealthCheckSettings;
 use crate::telemetry::metrics::MetricsRegistry;
 use crate::time::clock::ProcessClock;
 use crate::upstream::config_snapshot::ConfigSnapshot;
+use crate::upstream::failure_log::connection_remedy;
 use crate::upstream::http1::TransportError;
 use crate::upstream::provider_state::ProviderState;
 use crate::upstream::request_head;
@@ -37,7 +38,7 @@ use tokio::time::timeout;
 const CHECK_TICK: Duration = Duration::from_millis(250);
 /// Maximum bytes of a check's answer that are read so that its connection can be reused.
 const MAX_BODY: usize = 256 * 1024;
-/// Remedy in the log event of a failed check.
+/// Remedy in the log event of a check that was answered, but failed.
 const REMEDY: &str = "Check the provider's status, its `api_key`, and `health.path`.";
 
 /// Handles that health checks need.
@@ -148,8 +149,10 @@ impl HealthCheck for ProviderCheck {
         if healthy {
             return tracing::info!(name: "health_check_passed", provider = id);
         }
-        let kind = provider.check_failure.lock().map_or("", UpstreamErrorKind::name);
-        tracing::error!(name: "health_check_failed", provider = id, kind, remedy = REMEDY);
+        let failure = *provider.check_failure.lock();
+        let kind = failure.map_or("", UpstreamErrorKind::name);
+        let remedy = failure.and_then(connection_remedy).unwrap_or(REMEDY);
+        tracing::error!(name: "health_check_failed", provider = id, kind, remedy);
     }
 }
 
