@@ -141,6 +141,7 @@ fn list(stores: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, Api
         asked.query_parameter("account", &LIST_QUERY_PARAMETERS)?,
         asked.query_parameter("after", &LIST_QUERY_PARAMETERS)?,
     );
+    account.map_or(Ok(()), |account| accounts::check_account_exists(stores, account))?;
     let page = stores.keys.list(account, after, limit).map_err(store_error_response)?;
     let data: Vec<Value> = page.keys.iter().map(key_json).collect();
     Ok(AdminResponse::ok(json!({ "data": data, "has_more": page.next.is_some(), "next": page.next })))

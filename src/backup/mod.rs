@@ -23,7 +23,7 @@ pub use verify::{VerifyReport, verify};
 use crate::config::settings::{BucketSettings, StorageSettings};
 use crate::storage::files::StoredContents;
 use crate::storage::stores::{
-    LEDGER_REPLICA_FOLDER, PEPPER_FILE, STORE_FOLDER, StoreLocation, store_location,
+    LEDGER_REPLICA_FOLDER, PEPPER_FILE, STORE_FOLDER, StoreLocation, require_store, store_location,
 };
 use penstock_storage::files::FileStore;
 use penstock_storage::{Store, StoreError, StoreOptions};
@@ -75,22 +75,12 @@ impl DataPaths {
 
     /// Opens the store, which must exist.
     fn open_store(&self) -> Result<Arc<dyn Store>, String> {
-        let options = match store_location(&self.storage) {
-            StoreLocation::Database(options) => options,
-            StoreLocation::Folder(engine) => {
-                let store = self.store_path();
-                if !store.is_dir() {
-                    return Err(format!("There is no store in {}.", self.storage.path.display()));
-                }
-                return (engine.open)(&store, self.store_options())
-                    .map_err(|error| store_error_message(&error));
-            }
+        require_store(&self.storage)?;
+        let opened = match store_location(&self.storage) {
+            StoreLocation::Database(options) => penstock_storage::open_postgres(&options),
+            StoreLocation::Folder(engine) => (engine.open)(&self.store_path(), self.store_options()),
         };
-        let to_message = |error: StoreError| store_error_message(&error);
-        if !penstock_storage::check_postgres(&options).map_err(to_message)?.has_tables {
-            return Err("There is no store in the database yet.".to_owned());
-        }
-        penstock_storage::open_postgres(&options).map_err(to_message)
+        opened.map_err(|error| store_error_message(&error))
     }
 
     /// Opens the storage of the contents of uploaded files.
@@ -105,9 +95,6 @@ impl DataPaths {
     }
 }
 
-#[cfg(test)]
-mod tests;
-
 /// Formats a store error as a sentence.
 fn store_error_message(error: &StoreError) -> String {
     match error {
@@ -117,3 +104,6 @@ fn store_error_message(error: &StoreError) -> String {
         error => crate::storage::stores::to_sentence(&error.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests;

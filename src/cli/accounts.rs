@@ -2,7 +2,7 @@
 //! its store if no gateway runs.
 
 use super::ConfigArgs;
-use super::backend::{AdminBackend, encode_segment};
+use super::backend::{AdminBackend, ExpectedStore, encode_segment};
 use super::client::gateway_access;
 use super::limits::{LimitArgs, format_limits, format_response_warnings};
 use super::listing::{Listing, OutputArgs, OutputFormat};
@@ -75,7 +75,11 @@ enum AccountsCommand {
 
 /// Runs `penstock accounts`.
 pub fn run(accounts: AccountsArgs) -> Result<(), String> {
-    let backend = AdminBackend::connect(&gateway_access(&accounts.reached.source()?)?)?;
+    let expected = match accounts.command {
+        AccountsCommand::Create { .. } => ExpectedStore::ExistingOrNew,
+        _ => ExpectedStore::Existing,
+    };
+    let backend = AdminBackend::connect(&gateway_access(&accounts.reached.source()?)?, expected)?;
     match accounts.command {
         AccountsCommand::Create { id, name, limits } => {
             let mut body = body_members(name, &limits);

@@ -1,7 +1,7 @@
 //! `penstock audit`: changes in the audit log, with time and author, and verification of the log.
 
 use super::ConfigArgs;
-use super::backend::AdminBackend;
+use super::backend::{AdminBackend, ExpectedStore};
 use super::client::gateway_access;
 use super::listing::{Listing, OutputArgs, OutputFormat};
 use super::output::print_stdout;
@@ -28,7 +28,7 @@ pub struct AuditArgs {
 
 /// Runs `penstock audit`.
 pub fn run(audit: &AuditArgs) -> Result<(), String> {
-    let backend = AdminBackend::connect(&gateway_access(&audit.reached.source()?)?)?;
+    let backend = AdminBackend::connect(&gateway_access(&audit.reached.source()?)?, ExpectedStore::Existing)?;
     if audit.verify {
         let found = backend.send(&Method::GET, "/admin/audit/verify", &[], None)?;
         if found.get("good") == Some(&Value::Bool(true)) {

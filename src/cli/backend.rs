@@ -6,8 +6,9 @@ use super::drop_privileges;
 use super::output::print_stderr;
 use crate::admin::request::AdminRequest;
 use crate::admin::routes::{self, RouteHandler};
+use crate::config::settings::StorageSettings;
 use crate::config::{Diagnostics, GatewayAccess};
-use crate::storage::stores::OpenStorage;
+use crate::storage::stores::{OpenStorage, require_store};
 use http::Method;
 use penstock_core::percent;
 use serde_json::{Value, json};
@@ -21,16 +22,38 @@ pub enum AdminBackend {
     Store(Box<OpenStorage>, Option<u64>),
 }
 
+/// Store that a command uses while no gateway runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExpectedStore {
+    /// Existing store, because the command reads or changes something in it.
+    Existing,
+    /// Existing store or a new one, because the command creates something.
+    ExistingOrNew,
+}
+
+impl ExpectedStore {
+    /// Checks that there is a store if one has to exist, so that a mistyped path is noticed and nothing is created there.
+    ///
+    /// # Errors
+    /// Returns an error if there is no store.
+    pub fn check(self, storage: &StorageSettings) -> Result<(), String> {
+        match self {
+            Self::Existing => require_store(storage),
+            Self::ExistingOrNew => Ok(()),
+        }
+    }
+}
+
 impl AdminBackend {
     /// Connects to the running gateway, or opens the store if no process listens at its address.
     ///
     /// # Errors
     /// Returns an error if the gateway cannot be reached, or the store cannot be opened.
-    pub fn connect(reach: &GatewayAccess) -> Result<Self, String> {
+    pub fn connect(reach: &GatewayAccess, expected: ExpectedStore) -> Result<Self, String> {
         match AdminClient::connect(reach) {
             Ok(client) => Ok(Self::Gateway(client)),
             Err(AdminClientError::NotRunning(_)) => {
-                open_stores(reach).map(|stores| Self::Store(Box::new(stores), reach.file_retention))
+                open_stores(reach, expected).map(|stores| Self::Store(Box::new(stores), reach.file_retention))
             }
             Err(AdminClientError::Other(why)) => Err(why),
         }
@@ -97,10 +120,11 @@ impl AdminBackend {
     }
 }
 
-fn open_stores(reach: &GatewayAccess) -> Result<OpenStorage, String> {
+fn open_stores(reach: &GatewayAccess, expected: ExpectedStore) -> Result<OpenStorage, String> {
     match &reach.storage {
         Ok(storage) => {
             drop_privileges::become_folder_owner(&storage.path)?;
+            expected.check(storage)?;
             let stores = OpenStorage::open(storage)?;
             warn_repaired_replica(&stores);
             Ok(stores)

@@ -1,7 +1,7 @@
 //! `penstock batches`: batches of all accounts, through the running gateway, or read from its store if no gateway runs.
 
 use super::ConfigArgs;
-use super::backend::{AdminBackend, encode_segment};
+use super::backend::{AdminBackend, ExpectedStore, encode_segment};
 use super::client::gateway_access;
 use super::listing::{Listing, OutputArgs};
 use super::output::print_stdout;
@@ -52,7 +52,8 @@ enum BatchesCommand {
 /// # Errors
 /// Returns the error message of the gateway, or the reason why neither gateway nor store can be reached.
 pub fn run(batches: BatchesArgs) -> Result<(), String> {
-    let backend = AdminBackend::connect(&gateway_access(&batches.reached.source()?)?)?;
+    let backend =
+        AdminBackend::connect(&gateway_access(&batches.reached.source()?)?, ExpectedStore::Existing)?;
     match batches.command {
         BatchesCommand::List { account, state, output } => {
             let account = account.as_deref().map(|account| ("account", account));

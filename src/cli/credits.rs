@@ -7,6 +7,7 @@ mod export;
 pub use backend::{LedgerBackend, ledger_storage_settings};
 
 use super::ConfigArgs;
+use super::backend::ExpectedStore;
 use super::client::{AdminClient, AdminClientError, gateway_access};
 use super::listing::{Listing, OutputArgs};
 use super::output::{print_stderr, print_stdout};
@@ -126,7 +127,11 @@ pub fn run(credits: CreditsArgs) -> Result<(), String> {
     if matches!(credits.command, CreditsCommand::Rerate { .. }) {
         check_replica_before_opening(&credits.reached)?;
     }
-    let backend = LedgerBackend::connect(&credits.reached)?;
+    let expected = match credits.command {
+        CreditsCommand::Grant(_) => ExpectedStore::ExistingOrNew,
+        _ => ExpectedStore::Existing,
+    };
+    let backend = LedgerBackend::connect(&credits.reached, expected)?;
     match credits.command {
         CreditsCommand::Grant(granted) => {
             let GrantArgs { account, amount, id, note } = granted;

@@ -1,7 +1,7 @@
 //! `penstock files`: files of all accounts, through the running gateway, or read from its store if no gateway runs.
 
 use super::ConfigArgs;
-use super::backend::{AdminBackend, encode_segment};
+use super::backend::{AdminBackend, ExpectedStore, encode_segment};
 use super::client::gateway_access;
 use super::listing::{Listing, OutputArgs};
 use super::output::print_stdout;
@@ -52,7 +52,7 @@ enum FilesCommand {
 /// # Errors
 /// Returns the error message of the gateway, or the reason why neither gateway nor store can be reached.
 pub fn run(files: FilesArgs) -> Result<(), String> {
-    let backend = AdminBackend::connect(&gateway_access(&files.reached.source()?)?)?;
+    let backend = AdminBackend::connect(&gateway_access(&files.reached.source()?)?, ExpectedStore::Existing)?;
     match files.command {
         FilesCommand::List { account, purpose, output } => {
             let account = account.as_deref().map(|account| ("account", account));

@@ -2,7 +2,7 @@
 //! its store if no gateway runs.
 
 use super::ConfigArgs;
-use super::backend::{AdminBackend, unix_now};
+use super::backend::{AdminBackend, ExpectedStore, unix_now};
 use super::client::gateway_access;
 use super::limits::{LimitArgs, format_limits, format_response_warnings};
 use super::listing::{Listing, OutputArgs};
@@ -136,7 +136,11 @@ fn parse_overlap(text: &str) -> Result<Duration, String> {
 /// Runs `penstock keys`.
 pub fn run(keys: KeysArgs) -> Result<(), String> {
     let reach = gateway_access(&keys.reached.source()?)?;
-    let backend = AdminBackend::connect(&reach)?;
+    let expected = match keys.command {
+        KeysCommand::Create(_) => ExpectedStore::ExistingOrNew,
+        _ => ExpectedStore::Existing,
+    };
+    let backend = AdminBackend::connect(&reach, expected)?;
     match keys.command {
         KeysCommand::Create(create) => create_key(&backend, &create),
         KeysCommand::List { account, output } => list(&backend, account.as_deref(), output),

@@ -1,6 +1,7 @@
 //! `penstock statement`: sums of a period by account, key and model, for invoices and sustainability reports.
 
 use super::ConfigArgs;
+use super::backend::ExpectedStore;
 use super::credits::LedgerBackend;
 use super::listing::csv_line;
 use super::output::print_stdout;
@@ -59,7 +60,8 @@ pub fn run(statement: &StatementArgs) -> Result<(), String> {
     let optional = [("month", month), ("from", from), ("to", to), ("account", account)];
     let query: Vec<(&str, &str)> =
         optional.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?))).collect();
-    let answer = LedgerBackend::connect(&statement.reached)?.get("/admin/statement", &query)?;
+    let answer = LedgerBackend::connect(&statement.reached, ExpectedStore::Existing)?
+        .get("/admin/statement", &query)?;
     match statement.format {
         StatementFormat::Json => print_json(&answer),
         StatementFormat::Csv => print_stdout(&statement_csv(&answer, None, style)),

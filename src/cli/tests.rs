@@ -218,7 +218,8 @@ fn a_store_without_a_gateway_is_read_with_the_retention_of_files() {
     let path = written(folder.path(), &free.to_string());
     let reach = gateway_access(&ConfigSource::File(path)).unwrap();
     assert_eq!(reach.file_retention, Some(30 * 86_400));
-    let backend = super::backend::AdminBackend::connect(&reach).unwrap();
+    let backend =
+        super::backend::AdminBackend::connect(&reach, super::backend::ExpectedStore::ExistingOrNew).unwrap();
     assert!(matches!(backend, super::backend::AdminBackend::Store(_, Some(2_592_000))));
 }
 

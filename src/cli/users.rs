@@ -1,7 +1,7 @@
 //! `penstock users`: persons who may sign in to the console.
 
 use super::ConfigArgs;
-use super::backend::AdminBackend;
+use super::backend::{AdminBackend, ExpectedStore};
 use super::client::gateway_access;
 use super::listing::{Listing, OutputArgs};
 use super::output::{print_stderr, print_stdout};
@@ -100,7 +100,11 @@ impl UserArgs {
 /// Runs `penstock users`.
 pub fn run(users: &UsersArgs) -> Result<(), String> {
     let reach = gateway_access(&users.reached.source()?)?;
-    let backend = AdminBackend::connect(&reach)?;
+    let expected = match users.command {
+        UsersCommand::Add(_) | UsersCommand::Invite(_) => ExpectedStore::ExistingOrNew,
+        _ => ExpectedStore::Existing,
+    };
+    let backend = AdminBackend::connect(&reach, expected)?;
     match &users.command {
         UsersCommand::Add(user) => {
             let password = read_password()

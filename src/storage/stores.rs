@@ -189,14 +189,37 @@ pub fn check_admin_token(storage: &StorageSettings) -> Result<(), String> {
 /// # Errors
 /// Returns a sentence for the operator if the store cannot be opened.
 pub fn open_existing(storage: &StorageSettings) -> Result<Option<Arc<dyn Store>>, String> {
-    let exists = match store_location(storage) {
-        StoreLocation::Folder(_) => storage.path.join(STORE_FOLDER).is_dir(),
+    if store_exists(storage)? { open_or_create(storage).map(Some) } else { Ok(None) }
+}
+
+/// Checks that there is a store.
+///
+/// # Errors
+/// Returns a sentence for the operator if there is none, or if that cannot be found out.
+pub fn require_store(storage: &StorageSettings) -> Result<(), String> {
+    match (store_exists(storage)?, store_location(storage)) {
+        (true, _) => Ok(()),
+        (false, StoreLocation::Folder(_)) => Err(format!("There is no store in {}.", storage.path.display())),
+        (false, StoreLocation::Database(_)) => Err("There is no store in the database yet.".to_owned()),
+    }
+}
+
+/// Returns true if there is a store.
+fn store_exists(storage: &StorageSettings) -> Result<bool, String> {
+    match store_location(storage) {
+        StoreLocation::Folder(_) => {
+            let path = storage.path.join(STORE_FOLDER);
+            match fs::metadata(&path) {
+                Ok(found) => Ok(found.is_dir()),
+                Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+                Err(error) => Err(format!("The store in {} cannot be opened: {error}.", path.display())),
+            }
+        }
         StoreLocation::Database(options) => {
             let report = penstock_storage::check_postgres(&options);
-            report.map_err(|error| to_sentence(&error.to_string()))?.has_tables
+            Ok(report.map_err(|error| to_sentence(&error.to_string()))?.has_tables)
         }
-    };
-    if exists { open_or_create(storage).map(Some) } else { Ok(None) }
+    }
 }
 
 /// Opens the store with the configured engine, and creates it if it is missing.
@@ -229,6 +252,14 @@ pub fn repair_ledger_replica(storage: &StorageSettings) -> Result<Vec<String>, S
     Ok(ledger.take_replica_repairs())
 }
 
+/// Checks that a gateway can start with the pepper of its configuration or of its file. Changes nothing.
+///
+/// # Errors
+/// Returns a sentence for the operator: the pepper is missing, malformed, or not that of the keys.
+pub fn check_pepper(storage: &StorageSettings, store: &Arc<dyn Store>) -> Result<(), String> {
+    pepper::read_valid_pepper(storage, store).map(|_| ())
+}
+
 /// Accepts a pepper that differs from the pepper of the existing keys. Returns the number of keys that no longer work
 /// and have to be replaced.
 ///
@@ -252,14 +283,6 @@ where
     tokio::task::spawn_blocking(call)
         .await
         .map_err(|_| "The store's thread ended.".to_owned())?
-/// Checks that a gateway can start with the pepper of its configuration or of its file. Changes nothing.
-///
-/// # Errors
-/// Returns a sentence for the operator: the pepper is missing, malformed, or not that of the keys.
-pub fn check_pepper(storage: &StorageSettings, store: &Arc<dyn Store>) -> Result<(), String> {
-    pepper::read_valid_pepper(storage, store).map(|_| ())
-}
-
         .map_err(|error| error.to_string())
 }
 

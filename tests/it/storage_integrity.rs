@@ -218,6 +218,42 @@ fn without_a_configuration_nothing_is_made_where_no_demo_was_started() {
     }
 }
 
+#[test]
+fn a_command_that_creates_nothing_needs_an_existing_store() {
+    let home = Home::new();
+    home.write("");
+    for words in [
+        &["keys", "list"][..],
+        &["keys", "show", "0123456789abcdef"],
+        &["keys", "revoke", "0123456789abcdef"],
+        &["accounts", "list"],
+        &["users", "list"],
+        &["batches", "list"],
+        &["files", "list"],
+        &["audit"],
+        &["credits", "balance"],
+        &["credits", "verify"],
+        &["usage", "show"],
+        &["statement"],
+        &["store", "verify"],
+    ] {
+        let output = home.command(words);
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {}", complaint(&output));
+        assert!(complaint(&output).contains("There is no store in "), "{words:?}: {}", complaint(&output));
+        assert!(!home.storage().exists(), "{words:?} made something");
+    }
+    home.key();
+    let output = home.command(&["keys", "list", "--account", "nosuch"]);
+    assert_eq!(output.status.code(), Some(1), "{}", complaint(&output));
+    assert!(complaint(&output).contains("There is no account nosuch"), "{}", complaint(&output));
+    for words in [["batches", "list", "--state", "foo"], ["files", "list", "--purpose", "foo"]] {
+        let output = home.command(&words);
+        assert_eq!(output.status.code(), Some(1), "{}", complaint(&output));
+        assert!(complaint(&output).contains("expected one of"), "{}", complaint(&output));
+    }
+    assert!(home.command(&["keys", "list", "--account", "default"]).status.success());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn open_requests_keep_their_simulated_providers_at_a_stop() {
     let simulated_address = address();

@@ -4,7 +4,7 @@
 use crate::admin::request::{AdminRequest, LedgerReply};
 use crate::admin::routes::{self, RouteHandler};
 use crate::billing::Ledger;
-use crate::cli::backend::{cli_actor, query_string, unix_now, warn_repaired_replica};
+use crate::cli::backend::{ExpectedStore, cli_actor, query_string, unix_now, warn_repaired_replica};
 use crate::cli::client::{AdminClient, AdminClientError, gateway_access};
 use crate::cli::{ConfigArgs, drop_privileges};
 use crate::config::{Diagnostics, GatewayAccess, settings};
@@ -25,7 +25,7 @@ pub enum LedgerBackend {
 
 impl LedgerBackend {
     /// Connects to the running gateway, or opens the store if none runs.
-    pub fn connect(reached: &ConfigArgs) -> Result<Self, String> {
+    pub fn connect(reached: &ConfigArgs, expected: ExpectedStore) -> Result<Self, String> {
         let reach = gateway_access(&reached.source()?)?;
         match AdminClient::connect(&reach) {
             Ok(client) => Ok(Self::Gateway(client)),
@@ -33,6 +33,7 @@ impl LedgerBackend {
             Err(AdminClientError::NotRunning(_)) => {
                 let storage = ledger_storage_settings(&reach)?;
                 drop_privileges::become_folder_owner(&storage.path)?;
+                expected.check(&storage)?;
                 let stores = OpenStorage::open(&storage)?;
                 warn_repaired_replica(&stores);
                 let settings = settings::LedgerSettings {

@@ -38,6 +38,27 @@ fn a_store_that_cannot_be_opened_is_named() {
 }
 
 #[test]
+fn a_store_that_cannot_be_looked_for_is_not_called_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = StorageSettings::embedded(&folder.path().join("none"));
+    let why = require_store(&missing).unwrap_err();
+    assert_eq!(why, format!("There is no store in {}.", missing.path.display()));
+    assert!(open_existing(&missing).unwrap().is_none() && !missing.path.exists());
+    // A file in place of the folder, because root can look into a folder without permissions.
+    fs::write(&missing.path, "").unwrap();
+    for why in [require_store(&missing), open_existing(&missing).map(|_| ())] {
+        let why = why.unwrap_err();
+        assert!(
+            why.contains("cannot be opened") && why.contains(&missing.path.display().to_string()),
+            "{why}"
+        );
+    }
+    let storage = StorageSettings::embedded(folder.path());
+    OpenStorage::open(&storage).unwrap();
+    require_store(&storage).unwrap();
+}
+
+#[test]
 fn an_admin_token_that_can_be_guessed_is_refused_and_its_file_named() {
     let folder = tempfile::tempdir().unwrap();
     let storage = StorageSettings::embedded(folder.path());
