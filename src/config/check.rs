@@ -3,7 +3,8 @@
 
 use super::diagnostic::Diagnostic;
 use super::scalar_check::{
-    choice_list, decimal_as_text, invalid_value_reason, placeholder_for_invalid_value, suggested_line,
+    choice_list, decimal_as_text, invalid_value_reason, placeholder_for_invalid_value, scalar_remedy,
+    suggested_line,
 };
 use super::spanned_toml::{SpannedValue, Value};
 use super::suggest;
@@ -68,7 +69,7 @@ impl SchemaChecker<'_> {
             }
             _ => match invalid_value_reason(&node, schema, format) {
                 Some(why) => {
-                    self.report_invalid(&node, path, &why, &suggested_line(path, schema));
+                    self.report_invalid(&node, path, &why, &scalar_remedy(&node, schema, path));
                     None
                 }
                 None => Some(decimal_as_text(node, format)),

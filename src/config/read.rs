@@ -53,7 +53,8 @@ impl ConfigReader<'_> {
         let text = match read {
             Ok(text) => text,
             Err(why) => {
-                self.report(by, &name, &format!("The file cannot be read: {why}."), "");
+                let fix = by.map_or("", |_| "Make the file readable for the gateway's user, or take it out.");
+                self.report(by, &name, &format!("The file cannot be read: {why}."), fix);
                 return None;
             }
         };
@@ -70,7 +71,7 @@ impl ConfigReader<'_> {
             let value = Value::Table(vec![("include".to_owned(), include)]);
             merge_tables(
                 &mut root,
-                SpannedValue { location: FileLocation { file: name, line: 1 }, value },
+                SpannedValue { location: FileLocation { file: name, line: 1, element: None }, value },
                 "",
                 self.mistakes,
             );
@@ -141,15 +142,22 @@ fn parse(name: &Arc<str>, text: &str, mistakes: &mut Vec<Diagnostic>) -> Option<
     let (table, errors) = DeTable::parse_recoverable(text);
     for error in &errors {
         let line = error.span().map(|span| text.get(..span.start).unwrap_or(text).matches('\n').count() + 1);
+        let repeated =
+            error.span().and_then(|span| text.get(span)).filter(|_| error.message() == "duplicate key");
+        let (key, remedy) = match repeated {
+            Some(key) => (key, "The key is in this table already: keep one of the two."),
+            None => (
+                "",
+                "Write keys as `key = value` and strings in double quotes; a block starts with `[[providers]]`.",
+            ),
+        };
         mistakes.push(Diagnostic {
             file: name.to_string(),
             line,
-            key: String::new(),
+            key: key.trim().to_owned(),
             value: None,
             reason: format!("This is not TOML: {}.", error.message().replace('\n', ", ")),
-            remedy:
-                "Write keys as `key = value` and strings in double quotes; a block starts with `[[providers]]`."
-                    .to_owned(),
+            remedy: remedy.to_owned(),
         });
     }
     errors.is_empty().then(|| SpannedValue::from_table(name, text, table.get_ref()))
@@ -171,7 +179,13 @@ fn merge_tables(into: &mut SpannedValue, from: SpannedValue, path: &str, mistake
             continue;
         };
         match (&mut mine.value, node.value) {
-            (Value::List(mine), Value::List(more)) => mine.extend(more),
+            (Value::List(mine), Value::List(more)) => {
+                let first = mine.len();
+                mine.extend(more.into_iter().enumerate().map(|(index, node)| SpannedValue {
+                    location: FileLocation { element: Some(first + index), ..node.location },
+                    ..node
+                }));
+            }
             (Value::Table(_), value @ Value::Table(_)) => {
                 merge_tables(mine, SpannedValue { location: node.location, value }, &key, mistakes);
             }

@@ -32,6 +32,9 @@ pub fn invalid_value_reason(node: &SpannedValue, schema: &Json, format: &str) ->
     }
     match format {
         "duration" | "pause" => match units::parse_duration(literal) {
+            None if units::is_too_long_duration(literal) => {
+                return Some("It must be at most 366d.".to_owned());
+            }
             None => {
                 return Some(
                     "It is not a duration: a number and a unit, `ms`, `s`, `m`, `h` or `d`.".to_owned(),
@@ -42,6 +45,7 @@ pub fn invalid_value_reason(node: &SpannedValue, schema: &Json, format: &str) ->
             }
             Some(_) => {}
         },
+        "size" if units::is_too_large_size(literal) => return Some("The size is too large.".to_owned()),
         "size" if units::parse_size(literal).is_none() => {
             return Some("It is not a size: a number and a unit, `B`, `KiB`, `MiB` or `GiB`.".to_owned());
         }
@@ -113,6 +117,16 @@ fn range_error(literal: &str, schema: &Json) -> Option<String> {
         (None, Some(most)) => format!("It must be at most {most}."),
         (None, None) => String::new(),
     })
+}
+
+/// Tells how to correct a value of the right type; empty if that is not known.
+pub fn scalar_remedy(node: &SpannedValue, schema: &Json, path: &str) -> String {
+    if schema.get("format").and_then(Json::as_str) == Some("model-id")
+        && let (_, Some(flavor)) = penstock_routing::split_flavor(node.literal().unwrap_or_default())
+    {
+        return format!("Take `:{}` off; clients may add a flavor to each name.", flavor.name());
+    }
+    suggested_line(path, schema)
 }
 
 /// Suggests a corrected line: with the choices, the default or an example; empty if the schema has none of them.

@@ -10,6 +10,8 @@ pub struct FileLocation {
     pub file: Arc<str>,
     /// Line number, from 1.
     pub line: usize,
+    /// Position in its list as written, from 0; `None` outside of a list.
+    pub element: Option<usize>,
 }
 
 /// Value with its location.
@@ -124,7 +126,7 @@ fn line_starts(text: &str) -> Vec<usize> {
 impl LineIndex<'_> {
     fn location_at(&self, offset: usize) -> FileLocation {
         let line = self.starts.partition_point(|start| *start <= offset) + 1;
-        FileLocation { file: Arc::clone(self.file), line }
+        FileLocation { file: Arc::clone(self.file), line, element: None }
     }
 
     fn members(&self, table: &DeTable<'_>) -> Vec<(String, SpannedValue)> {
@@ -152,8 +154,12 @@ impl LineIndex<'_> {
             DeValue::Array(array) => Value::List(
                 array
                     .iter()
-                    .map(|element| SpannedValue {
-                        location: self.location_at(element.span().start),
+                    .enumerate()
+                    .map(|(index, element)| SpannedValue {
+                        location: FileLocation {
+                            element: Some(index),
+                            ..self.location_at(element.span().start)
+                        },
                         value: self.value(element.get_ref()),
                     })
                     .collect(),

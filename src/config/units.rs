@@ -30,8 +30,20 @@ const MAX_DIGITS: usize = 18;
 /// Parses `"250ms"`, `"2.5s"`, `"10m"`, `"1h"`, `"1d"`, `"0"`, or sums such as `"1m30s"`, exactly. Returns `None` for
 /// any other text, for fractions of a nanosecond and for durations of more than 366 days.
 pub fn parse_duration(text: &str) -> Option<Duration> {
+    let total = total_nanoseconds(text).filter(|total| *total <= MAX_NANOSECONDS)?;
+    // The total is at most 366 days in nanoseconds, which fits into 64 bits.
+    Some(Duration::from_nanos(u64::try_from(total).unwrap_or(u64::MAX)))
+}
+
+/// Returns true for a duration of more than 366 days.
+pub fn is_too_long_duration(text: &str) -> bool {
+    total_nanoseconds(text).is_some_and(|total| total > MAX_NANOSECONDS)
+}
+
+/// Returns the nanoseconds of a duration of any length; `None` for any other text, and for fractions of a nanosecond.
+fn total_nanoseconds(text: &str) -> Option<u128> {
     if text == "0" {
-        return Some(Duration::ZERO);
+        return Some(0);
     }
     let mut rest = text;
     let mut total = 0u128;
@@ -41,11 +53,10 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
         let letters = tail.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(tail.len());
         let (unit, tail) = tail.split_at(letters);
         let (_, factor) = UNITS_OF_TIME.iter().find(|(name, _)| *name == unit)?;
-        total = total.checked_add(nanoseconds(number, *factor)?).filter(|total| *total <= MAX_NANOSECONDS)?;
+        total = total.checked_add(nanoseconds(number, *factor)?)?;
         rest = tail;
     }
-    // The total is at most 366 days in nanoseconds, which fits into 64 bits.
-    (!text.is_empty()).then(|| Duration::from_nanos(u64::try_from(total).unwrap_or(u64::MAX)))
+    (!text.is_empty()).then_some(total)
 }
 
 /// Multiplies a number, which may have a fraction, by a factor. Returns `None` if the product is not an integer.
@@ -86,6 +97,17 @@ pub fn format_duration(duration: Duration) -> String {
 /// Parses `"32MiB"`, `"1GB"`, `"512B"`, or a plain number of bytes; the case of the unit is ignored. Returns `None` for
 /// any other text, for a fraction, and for a size that exceeds 64 bits.
 pub fn parse_size(text: &str) -> Option<u64> {
+    let (number, factor) = split_size(text)?;
+    number.parse::<u64>().ok()?.checked_mul(factor)
+}
+
+/// Returns true for a size that exceeds 64 bits.
+pub fn is_too_large_size(text: &str) -> bool {
+    split_size(text).is_some() && parse_size(text).is_none()
+}
+
+/// Splits a size into its digits and the number of bytes of its unit; `None` for any other text.
+fn split_size(text: &str) -> Option<(&str, u64)> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let unit = unit.trim_start();
@@ -94,7 +116,7 @@ pub fn parse_size(text: &str) -> Option<u64> {
     } else {
         UNITS_OF_SIZE.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit))?.1
     };
-    number.parse::<u64>().ok()?.checked_mul(factor)
+    (!number.is_empty()).then_some((number, factor))
 }
 
 /// Formats a size exactly, in the largest binary unit of which it is a multiple, such as `32MiB` or `1000B`.

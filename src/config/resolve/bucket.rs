@@ -86,7 +86,9 @@ impl SettingsResolver<'_> {
             // Only a warning: another program writes the file, perhaps after the gateway has started.
             let why =
                 format!("The file {} cannot be read: {}.", token_file.display(), describe_io_error(&why));
-            self.report_warning(&spot.child("token_file"), why, "");
+            let fix =
+                "The program that renews the token has to write it there, readable for the gateway's user.";
+            self.report_warning(&spot.child("token_file"), why, fix);
         }
         let role = raw.role.as_str().into();
         Some(BucketCredentialSettings::WebIdentity { token_file, role, endpoint: service?.into() })

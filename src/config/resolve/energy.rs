@@ -51,7 +51,7 @@ impl SettingsResolver<'_> {
                     self.report_mistake(
                         &spot.child(mistake.field),
                         format!("It must be {}.", mistake.expected),
-                        "",
+                        "Write the figure of the model's card, or take it out.",
                     );
                 }
                 None

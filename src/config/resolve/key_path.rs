@@ -30,7 +30,11 @@ impl<'a> KeyPath<'a> {
     pub fn list_element(&self, index: usize) -> Self {
         let node = self.node.and_then(|node| node.elements().get(index));
         let path = match node {
-            Some(element) => format!("{}{}", self.path, path_segment(element, index)),
+            // Invalid elements before this one were removed, so its index is not the written one.
+            Some(element) => {
+                let index = element.location.element.unwrap_or(index);
+                format!("{}{}", self.path, path_segment(element, index))
+            }
             None => format!("{}[{index}]", self.path),
         };
         Self { path, nearest_node: node.unwrap_or(self.nearest_node), node }

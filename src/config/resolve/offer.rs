@@ -10,6 +10,9 @@ use penstock_pricing::{BillingMode, Tariff};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+/// Remedy for an energy figure of an offer.
+const FACTOR_REMEDY: &str = "Correct it in the block of the model or of the provider.";
+
 impl SettingsResolver<'_> {
     /// Resolves all offers and numbers them. Warns about models without an offer.
     pub fn resolve_offers(
@@ -168,7 +171,8 @@ impl SettingsResolver<'_> {
             Ok(prepared) => prepared,
             Err(mistakes) => {
                 for mistake in mistakes {
-                    self.report_mistake(spot, format!("{} must be {}.", mistake.field, mistake.expected), "");
+                    let why = format!("{} must be {}.", mistake.field, mistake.expected);
+                    self.report_mistake(spot, why, FACTOR_REMEDY);
                 }
                 return None;
             }

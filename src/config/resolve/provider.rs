@@ -161,7 +161,11 @@ impl SettingsResolver<'_> {
             }
         };
         let Some(grid) = GRID.get(&raw.country) else {
-            self.report_mistake(&spot.child("country"), "The grid table has no row for this country.", "");
+            self.report_mistake(
+                &spot.child("country"),
+                "The grid table has no row for this country.",
+                "Take the provider out.",
+            );
             return None;
         };
         if raw.pue.is_none() {

@@ -58,7 +58,11 @@ impl SettingsResolver<'_> {
         let tokenizer = tokenizer.filter(|_| whole)?;
         let template = match template.map(String::from_utf8) {
             Some(Err(_)) => {
-                self.report_mistake(&spot.child("chat_template"), "The file is not UTF-8.", "");
+                self.report_mistake(
+                    &spot.child("chat_template"),
+                    "The file is not UTF-8.",
+                    "Save the template as UTF-8 text.",
+                );
                 return None;
             }
             Some(Ok(text)) => Some(text),

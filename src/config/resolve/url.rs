@@ -9,6 +9,8 @@ pub fn parse_base_url(text: &str) -> Result<BaseUrl, (&'static str, &'static str
         (true, rest)
     } else if let Some(rest) = text.strip_prefix("http://") {
         (false, rest)
+    } else if ["https://", "http://"].iter().any(|scheme| starts_with_ignoring_case(text, scheme)) {
+        return Err(("Its scheme must be in lower case.", "Write `https://` before the host."));
     } else {
         return Err(("It does not start with `https://`.", LIKE));
     };
@@ -50,6 +52,10 @@ pub fn parse_base_url(text: &str) -> Result<BaseUrl, (&'static str, &'static str
         path_prefix: path.into(),
         authority: authority.to_ascii_lowercase().into(),
     })
+}
+
+fn starts_with_ignoring_case(text: &str, start: &str) -> bool {
+    text.get(..start.len()).is_some_and(|written| written.eq_ignore_ascii_case(start))
 }
 
 /// Checks the path of a base URL. Returns the reason and the correction if it is invalid.

@@ -11,6 +11,7 @@ mod mistakes;
 mod pem;
 mod plausibility;
 mod proven;
+mod remedies;
 mod secrets;
 
 use super::{Diagnostic, Diagnostics, LoadedConfig, ResolveEnv, load_text};
