@@ -188,12 +188,22 @@ impl OfferPricing {
     }
 
     /// Returns the energy of a failed attempt whose work may be incomplete: the energy of the complete work, but at
-    /// most the energy that the servers can use in this time.
+    /// most the energy that the servers can use in this time. It is at least the energy of `least`, the work that is
+    /// known to be done.
     #[must_use]
-    pub fn incomplete_attempt_energy(&self, done: WorkDone, took: Duration) -> AttemptEnergy {
-        let all = self.prepared.attempt_energy(&self.attempt_work(done, took), None);
-        let most = self.prepared.attempt_energy(&self.attempt_work(WorkDone::Unknown, took), None);
-        if most.footprint().energy_kwh < all.footprint().energy_kwh { most } else { all }
+    pub fn incomplete_attempt_energy(
+        &self,
+        done: WorkDone,
+        least: Option<WorkDone>,
+        took: Duration,
+    ) -> AttemptEnergy {
+        let energy_of = |work| self.prepared.attempt_energy(&self.attempt_work(work, took), None);
+        let (all, most) = (energy_of(done), energy_of(WorkDone::Unknown));
+        let bounded = if most.footprint().energy_kwh < all.footprint().energy_kwh { most } else { all };
+        match least.map(energy_of) {
+            Some(least) if least.footprint().energy_kwh > bounded.footprint().energy_kwh => least,
+            _ => bounded,
+        }
     }
 
     /// Computes price and footprint of an answer. `done` is the billed work, `own` the part of it that this offer did,

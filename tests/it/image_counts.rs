@@ -1,7 +1,7 @@
 //! Image requests at providers that return fewer or more than `n` images per request, or refuse `n`.
 
 use crate::harness::Provider;
-use crate::harness::script::json_answer;
+use crate::harness::script::{json_answer, status};
 use crate::images::{PATH, ask, draws, inside};
 use serde_json::json;
 
@@ -69,4 +69,48 @@ async fn a_refused_further_image_leaves_the_others() {
         running.client.post(PATH, &ask(&json!({"n": 3, "response_format": "b64_json"}))).await.json();
     assert_eq!(answer["data"].as_array().unwrap().len(), 1);
     assert_eq!(answer["billing_cost"]["credits"], json!(2));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_image_of_a_split_request_leaves_the_others() {
+    let provider = Provider::start().await;
+    let blocked = json!({"error": {"message": "blocked", "code": "content_policy_violation", "type": "x"}});
+    provider.then(inside(1)).then(inside(1)).always(json_answer(400, &blocked));
+    let running = draws(&[("a", &provider, "max_images = 1")]).start().await;
+    let answer = running.client.post(PATH, &ask(&json!({"n": 4, "response_format": "b64_json"}))).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let answer = answer.json();
+    assert_eq!(answer["data"].as_array().unwrap().len(), 2);
+    assert_eq!(answer["billing_cost"]["credits"], json!(4));
+    assert_eq!(provider.calls(), 3, "no image is requested after the refusal");
+    // A refusal of the first image is an error.
+    let answer = running.client.post(PATH, &ask(&json!({"n": 4}))).await;
+    assert_eq!(answer.json()["error"]["code"], "INFERENCE_3203");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_energy_of_a_failed_attempt_includes_its_finished_images() {
+    let energy = |finished: usize, failure: u16| async move {
+        let (bad, good) = (Provider::start().await, Provider::start().await);
+        for _ in 0..finished {
+            bad.then(inside(1));
+        }
+        bad.always(status(failure));
+        good.always(inside(4));
+        let running = draws(&[
+            ("bad", &bad, "max_images = 1\nprice = { image = 0.01 }"),
+            ("good", &good, "price = { image = 9.0 }"),
+        ])
+        .start()
+        .await;
+        let four = ask(&json!({"model": "d:price", "n": 4, "response_format": "b64_json"}));
+        let answer = running.client.post(PATH, &four).await;
+        assert_eq!((answer.status, answer.header("x-penstock-provider")), (200, Some("good")));
+        answer.json()["environment_impact"]["energy_kwh"].as_f64().unwrap()
+    };
+    let four = energy(0, 429).await;
+    for failure in [503, 429] {
+        let all = energy(3, failure).await;
+        assert!((all / four - 1.75).abs() < 0.01, "{failure}: {all} for seven images, {four} for four");
+    }
 }

@@ -41,8 +41,14 @@ pub async fn attempt_buffered(
     let calls = wire_format.build_requests(run.request, &target).map_err(AttemptError::Incompatible)?;
     let sent = SentRequest { wire_format, adjustment: target.adjustment, asked, number };
     let mut answers = Vec::with_capacity(calls.len());
-    call_provider(run, offer, wire_format, &calls, &mut answers).await?;
-    single_images::request_missing_images(run, offer, wire_format, &mut answers).await?;
+    match call_provider(run, offer, wire_format, &calls, &mut answers).await {
+        // The refusal of a further image leaves the images so far.
+        Err(fault) if single_images::may_deliver_fewer(run.request, &fault, &answers) => {}
+        called => {
+            called.map_err(|fault| run.record_completed_calls(fault, &answers, calls.len()))?;
+            single_images::request_missing_images(run, offer, wire_format, &mut answers).await?;
+        }
+    }
     deliver(run, offer, sent, answers).await
 }
 

@@ -89,9 +89,7 @@ impl FailoverRun<'_, '_> {
             AttemptError::Fault(UpstreamError { api_error: Some(refusal), .. })
                 if !self.progress.has_content() && refusal.code == ErrorCode::ContextLength =>
             {
-                let window = offer.offer.context_length;
-                self.exclude_windows_up_to(window, course);
-                Some(self.ask_other_offers(offer, with_window_details(*refusal, window), course))
+                Some(self.refuse_long_input(offer, *refusal, course))
             }
             // The refusal is sent only if no other offer answers, and each of them failed for a reason of the request.
             AttemptError::Fault(UpstreamError {
@@ -102,6 +100,24 @@ impl FailoverRun<'_, '_> {
             }
             AttemptError::Fault(fault) => Some(self.next_after_fault(offer, &fault, rescue, course)),
         }
+    }
+
+    /// Handles the refusal of an input that exceeds the context window of the offer: other offers with a larger window
+    /// may take it.
+    fn refuse_long_input(
+        &mut self,
+        offer: &Arc<OfferState>,
+        refusal: ApiError,
+        course: &mut RetryPlanner,
+    ) -> RetryAction {
+        let window = offer.offer.context_length;
+        self.exclude_windows_up_to(window, course);
+        // Only one of several calls has an input that is too long.
+        if self.completed.has_answers() {
+            self.completed = self.completed.without_failed_call();
+            self.record_failed_energy(offer);
+        }
+        self.ask_other_offers(offer, with_window_details(refusal, window), course)
     }
 
     /// Excludes the offers whose context window is at most `too_small`.
@@ -200,7 +216,11 @@ impl FailoverRun<'_, '_> {
         self.had_unavailable = true;
         // Output used energy even if the attempt failed after it.
         let had_output = self.translation.as_deref().is_some_and(|reply| reply.attempt_usage().output > 0);
-        if had_output || (fault.api_error.is_none() && settle::has_processed_prompt(fault.kind)) {
+        let is_processed = fault.api_error.is_none() && settle::has_processed_prompt(fault.kind);
+        if !is_processed {
+            self.completed = self.completed.without_failed_call();
+        }
+        if had_output || is_processed || self.completed.has_answers() {
             self.record_failed_energy(offer);
         }
         if let Some(refusal) = &fault.api_error {
@@ -219,7 +239,8 @@ impl FailoverRun<'_, '_> {
     /// Records the energy of the last attempt, which led to no response.
     pub(super) fn record_failed_energy(&mut self, offer: &OfferState) {
         let took = self.exchange.record.attempts.last().map_or(Duration::ZERO, |note| note.duration);
-        self.failed_energy.add_failed_attempt(offer, self.request, self.translation.as_deref(), took);
+        let reply = self.translation.as_deref();
+        self.failed_energy.add_failed_attempt(offer, self.request, reply, self.completed, took);
     }
 
     /// Ends a request that no provider answered, or whose broken stream no provider continued.

@@ -14,6 +14,7 @@
 mod acquire;
 mod attempt;
 mod buffered;
+mod completed_calls;
 mod exploration;
 mod failed;
 mod filtered;
@@ -43,6 +44,7 @@ use crate::telemetry::AttemptRecord;
 use crate::time::clock;
 use crate::upstream::offer::{OfferPermit, OfferState};
 use acquire::AcquireOutcome;
+use completed_calls::CompletedCalls;
 use failed::is_connect_failure;
 use penstock_core::{
     AdjustableMemberSet, ApiError, ChoiceSelection, ErrorCode, InferenceRequest, StreamTranslation,
@@ -100,6 +102,8 @@ struct FailoverRun<'r, 'a> {
     progress: ResponseProgress,
     /// Memory that is counted for the response, over all attempts.
     memory: ResponseMemoryReservation,
+    /// Answered calls of the last attempt, if it failed at one of several calls.
+    completed: CompletedCalls,
     /// Energy of failed attempts.
     failed_energy: settle::FailedAttemptEnergy,
     /// Reserved credits, until they are settled or voided.
@@ -164,6 +168,7 @@ pub async fn serve_request(x: &mut Exchange<'_>, body: RequestBody) -> Result<Wr
         attempt_started: None,
         progress: ResponseProgress::Waiting,
         memory: ResponseMemoryReservation::new(),
+        completed: CompletedCalls::default(),
         failed_energy: settle::FailedAttemptEnergy::default(),
         hold,
         received_at: at,
@@ -333,6 +338,7 @@ impl FailoverRun<'_, '_> {
         number: u32,
     ) -> Result<WriteOutcome, AttemptError> {
         self.memory.reset();
+        self.completed = CompletedCalls::default();
         let done = if self.request.stream {
             streaming::attempt_stream(self, offer, number).await
         } else {

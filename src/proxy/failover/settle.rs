@@ -1,6 +1,7 @@
 //! Settlement of a response: computes its usage, energy and price, and charges the client once, if a part of it was
 //! delivered. The charge of a batch line is recorded later, together with its response.
 
+use super::completed_calls::CompletedCalls;
 use super::image_work::expected_image_work;
 use super::{ChoiceUsage, FailoverRun};
 use crate::billing::Hold;
@@ -62,26 +63,29 @@ impl FailedAttemptEnergy {
         self.merge(Self(Some(part.offer.pricing.failed_attempt_energy(part.provider_usage, part.took))));
     }
 
-    /// Adds the energy of a failed attempt: that of the prompt, and of the output that the provider sent.
+    /// Adds the energy of a failed attempt: that of the prompt, and of the output that the provider sent. `completed`
+    /// are the calls of the attempt that were answered.
     pub fn add_failed_attempt(
         &mut self,
         offer: &OfferState,
         ask: &InferenceRequest,
         reply: Option<&dyn StreamTranslation>,
+        completed: CompletedCalls,
         took: Duration,
     ) {
         let attempt = match &ask.task {
             InferenceTask::GenerateImages(draw) => {
-                offer.pricing.incomplete_attempt_energy(expected_image_work(draw, ask, offer), took)
+                let least = completed.images_of(draw).map(|done| expected_image_work(&done, ask, offer));
+                let whole = expected_image_work(draw, ask, offer);
+                offer.pricing.incomplete_attempt_energy(whole, least, took)
             }
             InferenceTask::Transcribe(task) => {
                 let audio_work = |seconds| WorkDone::Audio { seconds };
-                offer
-                    .pricing
-                    .incomplete_attempt_energy(task.audio.seconds.map_or(WorkDone::Unknown, audio_work), took)
+                let work = task.audio.seconds.map_or(WorkDone::Unknown, audio_work);
+                offer.pricing.incomplete_attempt_energy(work, None, took)
             }
             InferenceTask::Passthrough(task) if task.max_work.usage().is_none() => {
-                offer.pricing.incomplete_attempt_energy(task.max_work, took)
+                offer.pricing.incomplete_attempt_energy(task.max_work, None, took)
             }
             InferenceTask::Chat
             | InferenceTask::Complete(_)
@@ -90,7 +94,7 @@ impl FailedAttemptEnergy {
             | InferenceTask::Rerank(_) => {
                 let usage =
                     reply.map_or_else(|| ask.estimate_unreported_usage(0), StreamTranslation::attempt_usage);
-                offer.pricing.failed_attempt_energy(usage, took)
+                offer.pricing.failed_attempt_energy(completed.share_of(usage), took)
             }
         };
         match &mut self.0 {

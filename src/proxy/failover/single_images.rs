@@ -8,8 +8,10 @@ use crate::proxy::exchange::WriteOutcome;
 use crate::upstream::offer::OfferState;
 use crate::upstream::wire_format::WireFormat;
 use penstock_core::{
-    AdjustableMember, AdjustableMemberSet, InferenceTask, UpstreamAnswer, UpstreamError, UpstreamErrorKind,
+    AdjustableMember, AdjustableMemberSet, InferenceRequest, InferenceTask, UpstreamAnswer, UpstreamError,
+    UpstreamErrorKind,
 };
+use penstock_media::image::count_images;
 use std::sync::Arc;
 
 /// Member that an offer with one image per request does not accept.
@@ -58,10 +60,18 @@ pub async fn request_missing_images(
     if calls.is_empty() {
         return Ok(());
     }
+    let all = answers.len() + calls.len();
     match buffered::call_provider(run, offer, wire_format, &calls, answers).await {
-        Err(AttemptError::Fault(UpstreamError { kind: UpstreamErrorKind::Caller, .. })) => return Ok(()),
-        called => called?,
+        Err(fault) if may_deliver_fewer(run.request, &fault, answers) => return Ok(()),
+        called => called.map_err(|fault| run.record_completed_calls(fault, answers, all))?,
     }
     run.record_single_choice_offer(offer);
     Ok(())
+}
+
+/// Returns true if the images of earlier calls are delivered although the provider refused the content of a further one.
+pub fn may_deliver_fewer(ask: &InferenceRequest, fault: &AttemptError, answers: &[UpstreamAnswer]) -> bool {
+    matches!(ask.task, InferenceTask::GenerateImages(_))
+        && matches!(fault, AttemptError::Fault(UpstreamError { kind: UpstreamErrorKind::Caller, .. }))
+        && answers.iter().any(|answer| count_images(&answer.body).is_some_and(|count| count > 0))
 }

@@ -25,7 +25,8 @@ pub(super) fn read_images(body: &Bytes) -> Result<Vec<GeneratedImage>, UpstreamE
 }
 
 /// Returns the number of images in an answer; `None` if the answer is malformed or an error. The images are not read.
-pub(super) fn count_images(body: &[u8]) -> Option<usize> {
+#[must_use]
+pub fn count_images(body: &[u8]) -> Option<usize> {
     let mut elements = json::elements(image_list(body).ok()?);
     let count = elements.by_ref().count();
     elements.is_complete().then_some(count)

@@ -2,6 +2,7 @@
 //! to the client's exchange, and not to the client directly.
 
 use super::super::attempt::AttemptError;
+use super::super::completed_calls::CompletedCalls;
 use super::super::select::CandidateSet;
 use super::super::wait::ClientWatch;
 use super::super::{FailoverRun, ResponseMemoryReservation, ResponseProgress, settle};
@@ -215,6 +216,7 @@ pub(super) fn request_choice<'s>(
             attempt_started: None,
             progress: seed.progress,
             memory: ResponseMemoryReservation::new(),
+            completed: CompletedCalls::default(),
             failed_energy: settle::FailedAttemptEnergy::default(),
             hold: None,
             received_at: seed.at,
