@@ -150,6 +150,26 @@ async fn contents_are_given_whole_in_ranges_and_as_a_head() {
     let same = content(client, &id, &[("range", "bytes=0-9"), ("if-range", &etag)]).await;
     let other = content(client, &id, &[("range", "bytes=0-9"), ("if-range", "\"other\"")]).await;
     assert_eq!((same.status, other.status, other.body.len()), (206, 200, size));
+    for (field, tag, status) in [
+        ("if-none-match", etag.as_str(), 304),
+        ("if-none-match", "*", 304),
+        ("if-none-match", "\"other\"", 200),
+        ("if-match", etag.as_str(), 200),
+        ("if-match", "\"other\"", 412),
+    ] {
+        let answer = content(client, &id, &[(field, tag)]).await;
+        assert_eq!(answer.status, status, "{field} {tag}");
+        match status {
+            304 => {
+                let length = answer.header("content-length");
+                assert_eq!((answer.header("etag"), length, answer.body.len()), (Some(&*etag), None, 0));
+            }
+            412 => {
+                error(&answer, 412, "RESOURCE_5011");
+            }
+            _ => assert_eq!(answer.body.len(), size),
+        }
+    }
     let head = client.send("HEAD", &format!("/v1/files/{id}/content"), &[], b"").await;
     assert_eq!(
         (head.status, head.header("content-length"), head.body.len()),

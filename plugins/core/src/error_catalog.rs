@@ -33,6 +33,8 @@ pub enum ErrorCode {
     UnsupportedMediaType,
     /// Requested byte range outside the file.
     RangeNotSatisfiable,
+    /// Contents other than those that the request expects (`If-Match`).
+    PreconditionFailed,
     /// Request target (path and query) over its length limit.
     TargetTooLong,
     /// Request head (headers) over one of its limits.
@@ -80,7 +82,7 @@ const fn spec(
 
 impl ErrorCode {
     /// All error codes, in the order of their declaration.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::InvalidRequest,
         Self::Unsupported,
         Self::ContextLength,
@@ -96,6 +98,7 @@ impl ErrorCode {
         Self::TooLarge,
         Self::UnsupportedMediaType,
         Self::RangeNotSatisfiable,
+        Self::PreconditionFailed,
         Self::TargetTooLong,
         Self::HeadTooLarge,
         Self::Misdirected,
@@ -127,6 +130,7 @@ impl ErrorCode {
             Self::TooLarge => spec(413, "RESOURCE_5004", "request_too_large", "request_too_large", "The request body is too large."),
             Self::UnsupportedMediaType => spec(415, "RESOURCE_5005", "unsupported_media_type", "invalid_request_error", "This path does not read that content type."),
             Self::RangeNotSatisfiable => spec(416, "RESOURCE_5007", "range_not_satisfiable", "invalid_request_error", "The file does not have these bytes."),
+            Self::PreconditionFailed => spec(412, "RESOURCE_5011", "precondition_failed", "invalid_request_error", "The contents are not those that the request expects."),
             Self::TargetTooLong => spec(414, "RESOURCE_5008", "request_too_large", "invalid_request_error", "The address of the request is too long."),
             Self::HeadTooLarge => spec(431, "RESOURCE_5009", "request_too_large", "invalid_request_error", "The head of the request is too large."),
             Self::Misdirected => spec(421, "RESOURCE_5010", "misdirected_request", "invalid_request_error", "This listener does not answer under that host."),

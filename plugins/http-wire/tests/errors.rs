@@ -122,6 +122,7 @@ fn retry_advice(code: ErrorCode) -> &'static str {
         | ErrorCode::TooLarge
         | ErrorCode::UnsupportedMediaType
         | ErrorCode::RangeNotSatisfiable
+        | ErrorCode::PreconditionFailed
         | ErrorCode::TargetTooLong
         | ErrorCode::HeadTooLarge
         | ErrorCode::Misdirected => "no",

@@ -14,8 +14,8 @@ const EXPOSED: &str = "x-request-id, request-id, retry-after, x-ratelimit-limit,
      anthropic-ratelimit-requests-remaining, anthropic-ratelimit-requests-reset, anthropic-ratelimit-tokens-limit, \
      anthropic-ratelimit-tokens-remaining, anthropic-ratelimit-tokens-reset";
 /// Request headers that browsers may send if the preflight names none: headers that client libraries add automatically.
-const ALLOWED: &str = "authorization, content-type, range, user-agent, x-api-key, anthropic-version, anthropic-beta, \
-     anthropic-dangerous-direct-browser-access, openai-organization, openai-project, openai-beta, \
+const ALLOWED: &str = "authorization, content-type, range, if-match, if-none-match, user-agent, x-api-key, \
+     anthropic-version, anthropic-beta, anthropic-dangerous-direct-browser-access, openai-organization, openai-project, openai-beta, \
      idempotency-key, x-stainless-arch, x-stainless-lang, x-stainless-os, x-stainless-package-version, \
      x-stainless-retry-count, x-stainless-runtime, x-stainless-runtime-version, x-stainless-timeout, \
      x-stainless-helper, x-stainless-helper-method, x-stainless-async, x-stainless-poll-helper, x-stainless-custom-poll-interval";

@@ -147,10 +147,10 @@ impl ResponseHead {
         }
     }
 
-    /// Sets the type and the length of the body.
+    /// Sets the type and the length of the body, unless the status has no body.
     #[must_use]
     pub fn with_body_headers(self, kind: &str, length: u64) -> Self {
-        if self.parts.status == StatusCode::NO_CONTENT {
+        if matches!(self.parts.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
             return self;
         }
         self.with_field(header::CONTENT_TYPE, kind).with_numeric_field(header::CONTENT_LENGTH, length)

@@ -1,9 +1,10 @@
 //! `GET /v1/files/{id}/content`: all bytes or a range, each block verified against its checksum first.
 
+use super::conditions::{ConditionOutcome, evaluate_conditions};
 use super::range::{RangeRequest, parse_range};
 use crate::proxy::endpoint::openapi::{EndpointWorkKind, FILE_CONTENT_TYPES, Operation};
 use crate::proxy::endpoint::{Endpoint, EndpointFuture, decode_segment};
-use crate::proxy::exchange::{Exchange, WriteOutcome};
+use crate::proxy::exchange::{Exchange, WriteOutcome, write_outcome};
 use crate::proxy::response::head::ResponseHead;
 use crate::storage::files::{FileContents, FileError};
 use crate::telemetry::throttle::ThrottledLog;
@@ -47,10 +48,10 @@ impl Endpoint for DownloadFileEndpoint {
             "Files",
             EndpointWorkKind::Store,
             "The contents of a file, or a range of them",
-            &[(200, FILE_CONTENT_TYPES), (206, FILE_CONTENT_TYPES)],
+            &[(200, FILE_CONTENT_TYPES), (206, FILE_CONTENT_TYPES), (304, &[])],
         )
-        .with_request_headers(&["Range"])
-        .with_error_codes(&[ErrorCode::RangeNotSatisfiable])
+        .with_request_headers(&["Range", "If-Match", "If-None-Match"])
+        .with_error_codes(&[ErrorCode::RangeNotSatisfiable, ErrorCode::PreconditionFailed])
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, tail: &'a str) -> EndpointFuture<'a> {
@@ -61,6 +62,9 @@ impl Endpoint for DownloadFileEndpoint {
                 .get(&x.principal.public_id, &decode_segment(tail), x.app.file_expiry_context())
                 .await?;
             let etag = etag(&file);
+            if is_not_modified(x, &etag)? {
+                return Ok(send_not_modified(x, &file, &etag).await);
+            }
             let wanted = requested_range(x, &etag, file.bytes);
             let (status, range) = match wanted {
                 RangeRequest::Full => (200, 0..file.bytes),
@@ -90,6 +94,26 @@ impl Endpoint for DownloadFileEndpoint {
             Ok(send_contents(x, &opened, range, first).await)
         })
     }
+}
+
+/// Evaluates `If-Match` and `If-None-Match`; returns true if the client has the contents already.
+///
+/// # Errors
+/// Returns a refusal if the contents are not those that the client expects.
+fn is_not_modified(x: &Exchange<'_>, etag: &str) -> Result<bool, ApiError> {
+    let field = |name| x.caller.header_field(name).unwrap_or_default();
+    match evaluate_conditions(field(header::IF_MATCH), field(header::IF_NONE_MATCH), etag) {
+        ConditionOutcome::Met => Ok(false),
+        ConditionOutcome::NotModified => Ok(true),
+        ConditionOutcome::Failed => Err(ApiError::new(ErrorCode::PreconditionFailed).with_param("if-match")),
+    }
+}
+
+/// Sends the head with the same fields as for the contents, but no body.
+async fn send_not_modified(x: &mut Exchange<'_>, file: &FileRecord, etag: &str) -> WriteOutcome {
+    x.record.status = 304;
+    let head = download_head(x, 304, file, etag, &(0..0));
+    write_outcome(head.send_head(&mut x.caller, "application/jsonl", 0).await)
 }
 
 /// Evaluates the `Range` header. It is ignored if `If-Range` names other contents.

@@ -1,5 +1,6 @@
 //! Endpoints of a key's files: upload, list, metadata, contents and deletion.
 
+mod conditions;
 mod content;
 mod list;
 mod metadata;
