@@ -243,5 +243,5 @@ pub(super) fn read_document(app: &AppState, record: &InvoiceRecord) -> Result<Va
 
 /// Returns true if the period ended so long ago that its invoice may be issued.
 pub(super) fn has_settling_time_passed(last_day: UtcDay, now: u64) -> bool {
-    now >= last_day.next().start().saturating_add(SETTLING_SECONDS)
+    now >= last_day.end().saturating_add(SETTLING_SECONDS)
 }

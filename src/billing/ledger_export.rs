@@ -62,7 +62,7 @@ pub(super) fn read_page(
     after: &[u64],
     limits: PageLimits,
 ) -> Result<Option<LedgerPage>, ReportError> {
-    let period = range.from.start()..range.to.next().start();
+    let period = range.from.start()..range.to.end();
     let Some(mut position) = ExportPosition::open(store, &period, after)? else { return Ok(None) };
     let mut merge = EntryMerge::open_months(store, &months_of(&period), &position.starts())?;
     let (mut entries, mut read) = (Vec::new(), 0);

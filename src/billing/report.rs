@@ -139,7 +139,7 @@ pub fn statement_of_entries(
     account: Option<&str>,
 ) -> Result<UsageStatement, ReportError> {
     let mut statement = Statement::default();
-    let (start, end) = (period.from.start(), period.to.next().start());
+    let (start, end) = (period.from.start(), period.to.end());
     for month in period.months() {
         for_each_entry(store, month, |entry| {
             let is_wanted = account.is_none_or(|name| *entry.account == *name);

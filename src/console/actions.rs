@@ -317,11 +317,17 @@ pub fn create_key_body(request: &ConsoleRequest, account: &str) -> Value {
         let last_day = request.form_field("last_day").trim();
         if !last_day.is_empty() {
             // An invalid day is sent unchanged; the admin API refuses it.
-            let end = UtcDay::parse(last_day).map_or(json!(last_day), |day| day.next().start().into());
+            let end = UtcDay::parse(last_day).map_or(json!(last_day), |day| last_expiry(day).into());
             members.insert("expires".to_owned(), end);
         }
     }
     body
+}
+
+/// Returns the time at which a key expires whose last day is `day`, in Unix seconds. The year 9999 ends with the latest
+/// time that the admin API accepts.
+fn last_expiry(day: UtcDay) -> u64 {
+    day.next().map_or(day.end().saturating_sub(1), UtcDay::start)
 }
 
 /// Returns a member as text; empty if it is absent.

@@ -59,7 +59,7 @@ fn period(page: &PageContext<'_>) -> (String, String) {
     match (given("from"), given("to")) {
         (Some(from), Some(to)) => (from, to),
         (Some(from), None) => {
-            let month_end = UtcDay::parse(&from).map(|day| last_day(UtcMonth::from_unix(day.start())));
+            let month_end = UtcDay::parse(&from).map(|day| UtcMonth::from_unix(day.start()).last_day());
             let to = month_end.map(|end| end.min(UtcDay::from_unix(today)));
             let to = to.map_or_else(|| from.clone(), |to| to.to_string());
             (from, to)
@@ -74,11 +74,6 @@ fn period(page: &PageContext<'_>) -> (String, String) {
             (UtcMonth::from_unix(last_day.start()).first_day().to_string(), last_day.to_string())
         }
     }
-}
-
-/// Returns the last day of a month.
-fn last_day(month: UtcMonth) -> UtcDay {
-    UtcDay::from_unix(month.next().first_day().start().saturating_sub(1))
 }
 
 async fn read(page: &PageContext<'_>, account: &str) -> Result<Value, ApiError> {

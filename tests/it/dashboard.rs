@@ -162,6 +162,10 @@ async fn a_key_is_created_limited_rotated_and_revoked_by_its_account_holder() {
         assert!(!text.contains(&key) && !text.contains(ATTACK) && !text.contains("<script>alert"), "{page}");
         assert!(text.contains("alert(1)"), "the name is shown on {page}");
     }
+    for page in [format!("{path}?from=9999-12-31&to=9999-12-31"), "/dashboard/usage?to=9999-12-31".to_owned()]
+    {
+        assert_eq!(browser.get(&page).await.status, 200, "the last day of the calendar: {page}");
+    }
     let limited =
         [("form_token", token), ("name", "ci"), ("requests_per_minute", ""), ("budget_per_day", "3")];
     assert_eq!(browser.post(&format!("{path}/limits"), &limited).await.status, 200);

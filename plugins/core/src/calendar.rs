@@ -13,6 +13,8 @@ use std::time::Duration;
 
 /// Last second with a four-digit year: 9999-12-31T23:59:59Z.
 const MAX_UNIX_SECONDS: u64 = 253_402_300_799;
+/// Number of seconds in a day.
+const DAY_SECONDS: u64 = 86_400;
 /// Start of Unix time, 1 January 1970.
 const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
 
@@ -56,10 +58,10 @@ impl BudgetPeriod {
     #[must_use]
     pub fn end(self, now: Duration) -> Duration {
         let end = match self {
-            Self::Day => UtcDay::from_unix(now.as_secs()).next(),
-            Self::Month => UtcMonth::from_unix(now.as_secs()).next().first_day(),
+            Self::Day => UtcDay::from_unix(now.as_secs()).end(),
+            Self::Month => UtcMonth::from_unix(now.as_secs()).end(),
         };
-        Duration::from_secs(end.start())
+        Duration::from_secs(end)
     }
 }
 
@@ -86,10 +88,21 @@ impl UtcDay {
         u64::try_from(since.as_secs()).unwrap_or_default()
     }
 
-    /// Returns the following day; for the last day of the year 9999, that day itself.
+    /// Returns the first second after the day, in Unix seconds.
     #[must_use]
-    pub fn next(self) -> Self {
-        Self(self.0.tomorrow().unwrap_or(self.0))
+    pub fn end(self) -> u64 {
+        self.start().saturating_add(DAY_SECONDS)
+    }
+
+    /// Returns the following day; `None` for the last day of the year 9999.
+    #[must_use]
+    pub fn next(self) -> Option<Self> {
+        self.0.tomorrow().ok().map(Self)
+    }
+
+    /// Returns this day and those that follow it, up to and including `last`; none if `last` is earlier.
+    pub fn iter_to(self, last: Self) -> impl Iterator<Item = Self> {
+        std::iter::successors(Some(self), |day| day.next()).take_while(move |day| *day <= last)
     }
 
     /// Returns the Monday of the week; 1 January 1970 for the days before the first Monday.
@@ -131,13 +144,19 @@ impl UtcMonth {
 
     /// Returns this month and those that follow it, up to December 9999.
     pub fn iter_from(self) -> impl Iterator<Item = Self> {
-        std::iter::successors(Some(self), |month| Some(month.next()).filter(|next| next != month))
+        std::iter::successors(Some(self), |month| month.next())
     }
 
-    /// Returns the following month; for December 9999, that month itself.
+    /// Returns the first second after the month, in Unix seconds.
     #[must_use]
-    pub fn next(self) -> Self {
-        Self(self.0.last_of_month().tomorrow().unwrap_or(self.0))
+    pub fn end(self) -> u64 {
+        self.last_day().end()
+    }
+
+    /// Returns the following month; `None` for December 9999.
+    #[must_use]
+    pub fn next(self) -> Option<Self> {
+        self.0.last_of_month().tomorrow().ok().map(Self)
     }
 }
 

@@ -87,6 +87,6 @@ impl UsageRange {
     /// Returns the first hour, and the hour after the last one.
     #[must_use]
     pub fn hour_bounds(self) -> (HourNumber, HourNumber) {
-        (HourNumber::from_unix(self.from.start()), HourNumber::from_unix(self.to.next().start()))
+        (HourNumber::from_unix(self.from.start()), HourNumber::from_unix(self.to.end()))
     }
 }

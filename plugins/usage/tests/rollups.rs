@@ -97,6 +97,13 @@ fn a_range_has_whole_days_and_bounds() {
     assert_eq!((usual.day_count(), usual.to.to_string()), (30, "2026-11-26".to_owned()));
     assert_eq!(parse(Some("2026-11-26"), None).unwrap().day_count(), 1);
     assert_eq!(parse(Some("2025-11-26"), None).unwrap().day_count(), 366);
+    let last = parse(Some("9999-12-31"), Some("9999-12-31")).unwrap();
+    let (day, hour) = (last.day_bounds(), last.hour_bounds());
+    assert_eq!(
+        (day.1.0 - day.0.0, hour.1.0 - hour.0.0),
+        (1, 24),
+        "the last day of the calendar is a whole day"
+    );
     for (from, to, error) in [
         (Some("2025-11-25"), None, RangeError::TooManyDays),
         (Some("2026-11-27"), None, RangeError::ReversedDays),

@@ -62,7 +62,7 @@ fn entries_that_a_gateway_records_late_are_on_the_following_pages() {
 
 /// Checks that pages of an export, however small they are, have each entry of the period once.
 pub(super) fn assert_exports_equal_ledger(store: &LedgerStore, months: [UtcMonth; 2]) {
-    let last = months[1].next().first_day().start() - 1;
+    let last = months[1].end() - 1;
     let (from, to) = (months[0].first_day(), UtcDay::from_unix(last));
     let middle =
         UtcDay::from_unix(months[0].first_day().start() + (last - months[0].first_day().start()) / 3);
@@ -79,7 +79,7 @@ pub(super) fn assert_exports_equal_ledger(store: &LedgerStore, months: [UtcMonth
         (UsageRange { from: middle, to }, Some("acme")),
         (UsageRange { from, to: middle }, Some("b")),
     ] {
-        let days = range.from.start()..range.to.next().start();
+        let days = range.from.start()..range.to.end();
         let is_wanted = |entry: &&LedgerEntry| {
             days.contains(&entry.at)
                 && !["terms", "reserve"].contains(&entry.kind.name())

@@ -30,7 +30,7 @@ fn a_history_is_charged_at_its_times_and_only_in_an_empty_ledger() {
     assert_eq!(ledger.balance("acme").credits.amount, -1_800);
     assert!(rebuild::verify(&ledger.store).unwrap().is_intact());
     let october = UtcMonth::from_unix(START);
-    for (month, charges) in [(october, 60), (october.next(), 540)] {
+    for (month, charges) in [(october, 60), (october.next().unwrap(), 540)] {
         let statement = report::statement_of_entries(
             &ledger.store,
             report::StatementPeriod::of_month(month),

@@ -75,7 +75,7 @@ fn with_all_classes() -> (Arc<Flaky>, LedgerStore) {
 
 fn figures(store: &LedgerStore) -> InvoiceFigures {
     let from = UtcDay::from_unix(START);
-    read_invoice_figures(store, "acme", UsageRange { from, to: from.next() }).unwrap()
+    read_invoice_figures(store, "acme", UsageRange { from, to: from.next().unwrap() }).unwrap()
 }
 
 /// Returns the quantities of a line times its unit prices, EUR.

@@ -8,7 +8,7 @@ use crate::billing::report::StatementPeriod;
 use crate::billing::rollups::answer::{UsageQuery, read_usage};
 use crate::billing::rollups::{query, rebuild};
 use crate::billing::write_op::LedgerAction;
-use penstock_ledger::{CorrectedKind, Statement, StatementSums, UtcDay, UtcMonth};
+use penstock_ledger::{CorrectedKind, Statement, StatementSums, UtcMonth};
 use penstock_usage::{HourNumber, UsageRange};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -145,7 +145,7 @@ impl Operations {
 }
 
 fn months() -> [UtcMonth; 2] {
-    [UtcMonth::from_unix(START), UtcMonth::from_unix(START).next()]
+    [UtcMonth::from_unix(START), UtcMonth::from_unix(START).next().unwrap()]
 }
 
 fn rows_of(statement: &Statement) -> Vec<penstock_ledger::StatementRow> {
@@ -154,7 +154,7 @@ fn rows_of(statement: &Statement) -> Vec<penstock_ledger::StatementRow> {
 
 /// Checks that each grouping of an invoice adds up to the entries of its account.
 fn assert_invoices_equal_ledger(store: &LedgerStore) {
-    let to = UtcDay::from_unix(months()[1].next().first_day().start() - 1);
+    let to = months()[1].last_day();
     let range = UsageRange { from: months()[0].first_day(), to };
     let carbon = |accounts| read_carbon_figures(store, &accounts, range, || true).unwrap();
     let each = carbon(ReportedAccounts::Each);

@@ -99,7 +99,7 @@ pub(super) fn day_start(day: &str) -> String {
 /// Returns the first second after a day, RFC 3339; an empty text if the day is invalid.
 pub(super) fn day_end(day: &str) -> String {
     penstock_core::calendar::UtcDay::parse(day)
-        .map_or_else(String::new, |day| day_start(&day.next().to_string()))
+        .map_or_else(String::new, |day| penstock_core::calendar::format_rfc3339(day.end()))
 }
 
 #[cfg(test)]

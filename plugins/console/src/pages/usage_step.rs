@@ -84,17 +84,18 @@ impl UsageStep {
     pub(super) fn steps_in_range(self, from: &str, to: &str) -> Vec<String> {
         let (Some(from), Some(to)) = (UtcDay::parse(from), UtcDay::parse(to)) else { return Vec::new() };
         let mut steps: Vec<String> = Vec::new();
-        let mut day = from;
-        while day <= to && steps.len() < MAX_STEPS {
+        for day in from.iter_to(to) {
             let step = match self {
                 Self::Day => day.to_string(),
                 Self::Week => day.monday().to_string(),
                 Self::Month => UtcMonth::from_unix(day.start()).to_string(),
             };
             if steps.last() != Some(&step) {
+                if steps.len() == MAX_STEPS {
+                    break;
+                }
                 steps.push(step);
             }
-            day = day.next();
         }
         steps
     }
@@ -125,5 +126,16 @@ mod tests {
         assert_eq!(all(UsageStep::Month), ["2026-11", "2026-12"]);
         assert_eq!(all(UsageStep::Day).len(), 13);
         assert!(UsageStep::Day.steps_in_range("2026-11-25", "2026-11-24").is_empty());
+    }
+
+    #[test]
+    fn the_last_step_contains_the_last_day_of_the_calendar() {
+        let all = |step: UsageStep, from: &str| step.steps_in_range(from, "9999-12-31");
+        assert_eq!(all(UsageStep::Day, "9999-12-30"), ["9999-12-30", "9999-12-31"]);
+        assert_eq!(all(UsageStep::Day, "9999-12-31"), ["9999-12-31"]);
+        assert_eq!(all(UsageStep::Week, "9999-12-20"), ["9999-12-20", "9999-12-27"]);
+        assert_eq!(all(UsageStep::Month, "9999-11-30"), ["9999-11", "9999-12"]);
+        assert_eq!(all(UsageStep::Day, "1970-01-01").len(), MAX_STEPS);
+        assert_eq!(all(UsageStep::Month, "1970-01-01").len(), MAX_STEPS);
     }
 }

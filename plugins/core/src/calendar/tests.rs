@@ -3,8 +3,6 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
 
-const DAY_SECONDS: u64 = 86_400;
-
 /// Lengths of the twelve months in days, calculated without the tested code.
 fn lengths(year: u64) -> [u64; 12] {
     let leap = year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);
@@ -25,7 +23,7 @@ fn every_day_of_all_years_is_that_of_a_plain_count() {
             }
             if start <= MAX_UNIX_SECONDS {
                 assert_eq!(
-                    UtcMonth::from_unix(start - 1).next().first_day().start(),
+                    UtcMonth::from_unix(start - 1).next().unwrap().first_day().start(),
                     start,
                     "{year}-{month}"
                 );
@@ -51,7 +49,7 @@ fn printed_values_are_parsed_to_the_same_for_two_hundred_years() {
 fn known_dates() {
     assert_eq!(UtcDay::from_unix(0).to_string(), "1970-01-01");
     assert_eq!(UtcDay::from_unix(1_709_164_800).to_string(), "2024-02-29");
-    assert_eq!(UtcDay::from_unix(1_795_305_600).next().to_string(), "2026-11-23");
+    assert_eq!(UtcDay::from_unix(1_795_305_600).next().unwrap().to_string(), "2026-11-23");
     assert_eq!(UtcMonth::from_unix(1_795_305_600).to_string(), "2026-11");
     assert_eq!(format_rfc3339(1_735_689_599), "2024-12-31T23:59:59Z");
     assert_eq!(parse_rfc3339("2024-02-29T14:00Z"), Some(1_709_215_200));
@@ -156,6 +154,22 @@ fn later_times_become_the_last_second_of_the_year_9999() {
     assert_eq!(format_rfc3339(u64::MAX), "9999-12-31T23:59:59Z");
     let (day, month) = (UtcDay::from_unix(u64::MAX), UtcMonth::from_unix(u64::MAX));
     assert_eq!((day.to_string(), month.to_string()), ("9999-12-31".to_owned(), "9999-12".to_owned()));
-    assert_eq!((day.next(), month.next()), (day, month));
+    assert_eq!((day.next(), month.next()), (None, None));
+    assert_eq!((day.end(), month.end()), (MAX_UNIX_SECONDS + 1, MAX_UNIX_SECONDS + 1));
     assert_eq!((month.last_day(), month.iter_from().count()), (day, 1));
+    assert_eq!(month.first_day().iter_to(day).count(), 31);
+    assert_eq!(BudgetPeriod::Day.end(Duration::from_secs(u64::MAX)).as_secs(), MAX_UNIX_SECONDS + 1);
+    assert_eq!(BudgetPeriod::Month.end(Duration::from_secs(u64::MAX)).as_secs(), MAX_UNIX_SECONDS + 1);
+}
+
+#[test]
+fn days_are_iterated_with_both_ends() {
+    let days = |from: &str, to: &str| -> Vec<String> {
+        let (from, to) = (UtcDay::parse(from).unwrap(), UtcDay::parse(to).unwrap());
+        from.iter_to(to).map(|day| day.to_string()).collect()
+    };
+    assert_eq!(days("2028-02-28", "2028-03-01"), ["2028-02-28", "2028-02-29", "2028-03-01"]);
+    assert_eq!(days("9999-12-30", "9999-12-31"), ["9999-12-30", "9999-12-31"]);
+    assert_eq!(days("2026-11-22", "2026-11-22"), ["2026-11-22"]);
+    assert!(days("2026-11-22", "2026-11-21").is_empty());
 }
