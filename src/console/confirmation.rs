@@ -123,6 +123,7 @@ impl Confirmation {
         blocks.push(Block::Links(vec![(back.to_owned(), "Back without a change".into())]));
         let path = back.split('?').next().unwrap_or(back);
         pages::render_blocks(page.console, page.request, page.active, path, 200, blocks)
+            .await
             .or_else(|refusal| Ok(answer::refusal_page(page.console.site, page.request.language, &refusal)))
     }
 }

@@ -4,7 +4,7 @@ use super::actions;
 use super::answer::{self, ConsoleAnswer, refusal_notice};
 use super::flash::{self, FLASH_COOKIE, FlashMessage};
 use super::request::ConsoleRequest;
-use super::session::ActiveSession;
+use super::session::{ActiveSession, run_blocking};
 use super::{BackendRequest, Console, ConsoleBackend};
 use crate::telemetry::request_id::RequestId;
 use http::Method;
@@ -161,14 +161,14 @@ pub async fn render_page(
         Err(refusal) => (refusal.code.spec().status, with_refusal(before, &refusal)),
     };
     let shown = Shown { row, title, address: path.to_owned(), request };
-    Ok(answer_with(console, active, shown, status, blocks))
+    answer_with(console, active, shown, status, blocks).await
 }
 
 /// Renders the page with this path, but shows only the given blocks.
 ///
 /// # Errors
 /// Returns 404 if there is no such page.
-pub fn render_blocks(
+pub async fn render_blocks(
     console: &Console,
     request: &ConsoleRequest,
     active: &ActiveSession,
@@ -179,7 +179,7 @@ pub fn render_blocks(
     let (row, id) = find_page(console, path)?;
     let (title, address) = (title_of(row, &id), path.to_owned());
     let shown = Shown { row, title, address, request };
-    Ok(answer_with(console, active, shown, status, blocks))
+    answer_with(console, active, shown, status, blocks).await
 }
 
 fn find_page(console: &Console, path: &str) -> Result<(&'static PageDefinition, String), ApiError> {
@@ -266,13 +266,14 @@ struct Shown<'r> {
     request: &'r ConsoleRequest,
 }
 
-fn answer_with(
+/// Renders a page on a thread for blocking work, because a page of many rows would delay the requests of its thread.
+async fn answer_with(
     console: &Console,
     active: &ActiveSession,
     shown: Shown<'_>,
     status: u16,
     blocks: Vec<Block>,
-) -> ConsoleAnswer {
+) -> Result<ConsoleAnswer, ApiError> {
     let (site, role) = (console.site, active.user.role);
     let Shown { row, title, address, request } = shown;
     let page = Page {
@@ -288,7 +289,7 @@ fn answer_with(
         events_path: console.events_path(row.path).filter(|_| status == 200),
         blocks,
     };
-    answer::page_answer(status, &page)
+    run_blocking(move || Ok(answer::page_answer(status, &page))).await
 }
 
 /// Returns the refusal for a role that may not see or do something.

@@ -2,6 +2,7 @@
 
 use super::answer::refused_form_blocks;
 use super::pages::PageContext;
+use super::session::run_blocking;
 use penstock_console::Block;
 use penstock_console::pages::{self as blocks, UsageStep, UsageView};
 use penstock_core::{ApiError, ErrorCode};
@@ -43,8 +44,8 @@ pub async fn usage_page(
             // The form shows the range of days of the page, even if the query names no range.
             let day = |name: &str| usage.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
             let form = blocks::usage_form(&UsageView { from: day("from"), to: day("to"), ..view.clone() });
-            let shown = [Block::Form(form)].into_iter();
-            Ok(shown.chain(blocks::usage_blocks(&usage, &view)).collect())
+            let charts = run_blocking(move || Ok(blocks::usage_blocks(&usage, &view))).await?;
+            Ok([Block::Form(form)].into_iter().chain(charts).collect())
         }
         // An account that does not exist has no page.
         Err(refusal) if refusal.param.is_some() && refusal.code != ErrorCode::NotFound => {

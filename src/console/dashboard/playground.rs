@@ -139,7 +139,7 @@ pub async fn handle_playground_form(
             (refusal.code.spec().status, shown)
         }
     };
-    pages::render_blocks(console, request, active, PLAYGROUND_PATH, status, shown)
+    pages::render_blocks(console, request, active, PLAYGROUND_PATH, status, shown).await
 }
 
 async fn quote_or_send(
