@@ -1,9 +1,10 @@
 //! Budgets reserve the possible cost of a request: concurrent requests never overdraw, and a reserve is not spent.
 
+use crate::harness::gateway::Running;
 use crate::harness::script::held;
-use crate::harness::{Bench, Provider};
+use crate::harness::{Bench, Client, Provider};
 use crate::limits::{answer_using, bench, far_from_midnight, limited, public_id};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio::sync::Notify;
 
@@ -41,10 +42,10 @@ async fn a_request_without_a_cap_reserves_the_usual_cost() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn until_answers_are_known_as_much_is_held_of_a_budget_as_of_the_balance() {
     let (provider, running) = bench().await;
-    // 4,096 tokens are 0.8192 credits.
-    let client = limited(&running, json!({"budget_per_day": "0.8"})).await;
-    assert_eq!(client.post(CHAT, &running.ask()).await.status, 402);
+    // 4,096 tokens of the answer are 0.8192 credits, and up to 1,024 tokens of the chat template are 0.1024.
     let client = limited(&running, json!({"budget_per_day": "0.9"})).await;
+    assert_eq!(client.post(CHAT, &running.ask()).await.status, 402);
+    let client = limited(&running, json!({"budget_per_day": "0.95"})).await;
     assert_eq!((client.post(CHAT, &running.ask()).await.status, provider.calls()), (200, 1));
 }
 
@@ -93,4 +94,78 @@ async fn a_budget_held_by_requests_in_flight_is_waited_for() {
     go.notify_one();
     assert_eq!(first.await.unwrap(), 200);
     assert_eq!(client.post(CHAT, &ask).await.status, 200);
+}
+
+/// Sends a request of `ask` this many times at once; returns the number of successful ones. The others have to be
+/// refused because of the budget.
+async fn admitted_at_once(client: &Client, ask: &Value, requests: usize) -> usize {
+    let all: Vec<_> = (0..requests)
+        .map(|_| {
+            let (client, ask) = (client.clone(), ask.clone());
+            tokio::spawn(async move { client.post(CHAT, &ask).await })
+        })
+        .collect();
+    let mut admitted = 0;
+    for one in all {
+        let answer = one.await.unwrap();
+        if answer.status == 200 {
+            admitted += 1;
+        } else {
+            assert_eq!((answer.status, &answer.json()["error"]["code"]), (402, &json!("BILLING_4002")));
+        }
+    }
+    admitted
+}
+
+/// Returns what a key has spent of its budget today, in credits.
+async fn spent_today(running: &Running, client: &Client) -> f64 {
+    let shown = running.admin().get(&format!("/admin/keys/{}", public_id(client))).await.json();
+    shown["now"]["spent_today"].as_str().unwrap().parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn concurrent_requests_with_a_token_per_byte_never_overdraw_a_budget() {
+    let (provider, running) = bench().await;
+    far_from_midnight(&running).await;
+    provider.always(answer_using(6_500, 4));
+    let mut ask = running.ask();
+    ask["max_tokens"] = json!(4);
+    ask["messages"] = json!([{"role": "user", "content": "x".repeat(6_000)}]);
+    // One request may cost 0.7024 credits for its prompt, and 0.0008 for its answer.
+    let client = limited(&running, json!({"budget_per_day": "0.8"})).await;
+    assert_eq!(admitted_at_once(&client, &ask, 6).await, 1);
+    assert!((0.65..=0.8).contains(&spent_today(&running, &client).await));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_fits_a_budget_exactly_is_admitted() {
+    let (provider, running) = bench().await;
+    far_from_midnight(&running).await;
+    provider.always(answer_using(6_500, 4));
+    let mut ask = running.ask();
+    ask["max_tokens"] = json!(4);
+    ask["messages"] = json!([{"role": "user", "content": "x".repeat(6_000)}]);
+    let client = limited(&running, json!({"budget_per_day": "0.7031"})).await;
+    assert_eq!(client.post(CHAT, &ask).await.status, 402);
+    let client = limited(&running, json!({"budget_per_day": "0.7032"})).await;
+    assert_eq!((client.post(CHAT, &ask).await.status, provider.calls()), (200, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_image_reserves_the_most_tokens_that_it_may_have() {
+    let provider = Provider::start().await;
+    let vision = "input_modalities = [\"text\", \"image\"]";
+    let running = Bench::new().model(vision).provider("a", &provider).start().await;
+    far_from_midnight(&running).await;
+    provider.always(answer_using(16_000, 4));
+    let url = "data:image/png;base64,iVBORw0KGgo=";
+    let mut ask = running.ask();
+    ask["max_tokens"] = json!(4);
+    ask["messages"] =
+        json!([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}]);
+    let client = limited(&running, json!({"budget_per_day": "1.6"})).await;
+    assert_eq!(admitted_at_once(&client, &ask, 1).await, 0);
+    let client = limited(&running, json!({"budget_per_day": "1.9"})).await;
+    assert_eq!(admitted_at_once(&client, &ask, 4).await, 1);
+    assert!((1.6..=1.9).contains(&spent_today(&running, &client).await));
 }

@@ -293,8 +293,9 @@ async fn the_limits_of_an_account_are_shared_by_its_keys() {
 async fn a_budget_refuses_before_it_is_overdrawn_and_counts_what_was_charged() {
     let (provider, running) = bench().await;
     far_from_midnight(&running).await;
-    // 11 tokens in and 7 out at 1 and 2 EUR a million are 0.0025 credits.
-    let client = limited(&running, json!({"budget_per_day": "0.006"})).await;
+    // 1,000 tokens in and 7 out at 1 and 2 EUR a million are 0.1014 credits; a request may cost little more.
+    provider.always(answer_using(1_000, 7));
+    let client = limited(&running, json!({"budget_per_day": "0.22"})).await;
     let mut ask = running.ask();
     ask["max_tokens"] = json!(10);
     for _ in 0..2 {
@@ -305,7 +306,7 @@ async fn a_budget_refuses_before_it_is_overdrawn_and_counts_what_was_charged() {
     assert_eq!((refused.status, &error["code"]), (402, &json!("BILLING_4002")));
     assert_eq!(
         (&error["details"]["limit"], &error["details"]["credits"]),
-        (&json!("budget_per_day"), &json!("0.006"))
+        (&json!("budget_per_day"), &json!("0.22"))
     );
     assert!((1..=86_400).contains(&number(&refused, "retry-after")));
     let anew = error["details"]["resets_at"].as_str().unwrap();
@@ -320,7 +321,7 @@ async fn a_budget_refuses_before_it_is_overdrawn_and_counts_what_was_charged() {
     assert_eq!((refused.status, &refused.json()["error"]["type"]), (402, &json!("billing_error")));
     assert_eq!(provider.calls(), 2);
     let shown = running.admin().get(&format!("/admin/keys/{}", public_id(&client))).await.json();
-    assert_eq!(shown["now"]["spent_today"], "0.005");
+    assert_eq!(shown["now"]["spent_today"], "0.2028");
     // The longest allowed answer could cost more than the budget: waiting does not help.
     ask["max_tokens"] = json!(100_000);
     let refused = client.post(CHAT, &ask).await;

@@ -6,13 +6,11 @@ use crate::limits::rate_limit::TypicalKeyUsage;
 use crate::proxy::exchange::{Exchange, WriteOutcome};
 use crate::proxy::failover::CandidateSet;
 use crate::upstream::offer::OfferState;
-use penstock_core::{
-    ApiError, InferenceRequest, InferenceTask, MicroCredits, TokenUsage, WorkDone, WorkUnit,
-};
+use penstock_core::{ApiError, InferenceRequest, MicroCredits, WorkUnit};
 use penstock_limits::CostEstimate;
 use std::ops::ControlFlow;
 
-/// Number of tokens that an image counts as, until the provider reports its usage.
+/// Number of tokens that an image takes of a limit per minute, until the provider reports its usage.
 const IMAGE_TOKENS: u64 = 1_024;
 
 /// Filter that reserves the limits of the key and its account, in exchange for the provisional permit.
@@ -31,9 +29,10 @@ impl RequestFilter for ReserveLimits {
     }
 }
 
-/// Returns the maximum cost of a request: the tokens of the prompt, estimated from its bytes; the tokens of the
-/// response, up to the client's cap or the usual length of this key's responses; and the price of both at the most
-/// expensive candidate.
+/// Returns the cost of a request to reserve. For the limits per minute: the tokens of the prompt, estimated from its
+/// bytes, and those of the response, up to the client's cap or the usual length of this key's responses. For the
+/// budgets: the price of the same response and of the most tokens that the prompt may have, as for the reservation of
+/// credits, at the most expensive candidate.
 fn max_cost(
     x: &Exchange<'_>,
     chosen: &CandidateSet,
@@ -41,7 +40,7 @@ fn max_cost(
     habits: TypicalKeyUsage,
     at: u64,
 ) -> CostEstimate {
-    let (input, output) = max_tokens(ask, habits.usual_output_tokens);
+    let (input, output) = estimate_tokens(ask, habits.usual_output_tokens);
     if !habits.has_budget {
         return CostEstimate { input, output, money: MicroCredits(0) };
     }
@@ -51,7 +50,7 @@ fn max_cost(
     let offers = || chosen.entries.iter().filter_map(|entry| x.config.offers.get(entry.offer));
     let with_credits = billing.prepaid || !offers().all(|offer| offer.pricing.is_priced_by_energy(at));
     let worth = offers().map(|offer| {
-        let work = max_work(offer, ask, input, max_output(offer, chosen, ask, usual));
+        let work = reserve::max_work(offer, ask, max_output(offer, chosen, ask, usual));
         offer.pricing.max_budget_charge(&work, chosen.batch, at, billing.eur_per_credit, with_credits)
     });
     CostEstimate { input, output, money: worth.max().unwrap_or_default() }
@@ -73,8 +72,8 @@ fn max_output(offer: &OfferState, chosen: &CandidateSet, ask: &InferenceRequest,
     ask.max_tokens.unwrap_or(usual).min(most).min(window).saturating_mul(ask.generation_count())
 }
 
-/// Returns the maximum tokens of input and output. Work that is not counted in tokens uses none.
-fn max_tokens(ask: &InferenceRequest, usual: u64) -> (u64, u64) {
+/// Returns the tokens of input and output for the limits per minute. Work that is not counted in tokens uses none.
+fn estimate_tokens(ask: &InferenceRequest, usual: u64) -> (u64, u64) {
     let input = ask.estimate_unreported_usage(0).input.max(1);
     match ask.kind.spec().unit {
         WorkUnit::GeneratedTokens => {
@@ -85,23 +84,5 @@ fn max_tokens(ask: &InferenceRequest, usual: u64) -> (u64, u64) {
         }
         WorkUnit::InputTokens => (input, 0),
         WorkUnit::Images | WorkUnit::AudioSeconds => (0, 0),
-    }
-}
-
-/// Returns the maximum work of an offer.
-fn max_work(offer: &OfferState, ask: &InferenceRequest, input: u64, output: u64) -> WorkDone {
-    match &ask.task {
-        InferenceTask::Chat
-        | InferenceTask::Complete(_)
-        | InferenceTask::Embed(_)
-        | InferenceTask::Rerank(_) => {
-            let image = offer.offer.capabilities.image_token_bound();
-            let most = ask.max_input_tokens_for_window(offer.offer.context_length, image);
-            let input = input.min(most.saturating_mul(ask.prompt_read_count()));
-            WorkDone::Tokens(TokenUsage { input, output, ..TokenUsage::default() })
-        }
-        InferenceTask::GenerateImages(_) | InferenceTask::Transcribe(_) | InferenceTask::Passthrough(_) => {
-            reserve::max_media_work(offer, ask)
-        }
     }
 }

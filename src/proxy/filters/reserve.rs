@@ -51,7 +51,7 @@ fn reservation_of(
     let billing = &x.config.settings.billing;
     let mut most: Option<ReserveAmounts> = None;
     for offer in chosen.entries.iter().filter_map(|entry| x.config.offers.get(entry.offer)) {
-        let done = max_work(offer, ask, usual);
+        let done = max_work(offer, ask, max_output(offer, ask, usual));
         let need = offer.pricing.reserve_amounts(&done, chosen.batch, at, billing.eur_per_credit);
         most = Some(match most {
             None => need,
@@ -122,16 +122,21 @@ fn affordable_output(x: &Exchange<'_>, ask: &InferenceRequest, chosen: &Candidat
     covered
 }
 
-/// Returns the maximum work of an offer for a request.
-fn max_work(offer: &OfferState, ask: &InferenceRequest, usual: u64) -> WorkDone {
+/// Returns the maximum number of output tokens of all choices of an offer: the client's limit or else the `usual`
+/// number, at most the offer's maximum.
+fn max_output(offer: &OfferState, ask: &InferenceRequest, usual: u64) -> u64 {
+    ask.max_tokens.unwrap_or(usual).min(offer.max_output_tokens()).saturating_mul(ask.generation_count())
+}
+
+/// Returns the maximum work of an offer for a request whose choices have at most `output` tokens together. Reservations
+/// of credits and of budgets use it alike, so that neither covers less than the other.
+pub(super) fn max_work(offer: &OfferState, ask: &InferenceRequest, output: u64) -> WorkDone {
     let window = offer.offer.context_length;
     let input = ask.max_input_tokens_for_window(window, offer.offer.capabilities.image_token_bound());
     match ask.kind.spec().unit {
         WorkUnit::GeneratedTokens => {
             // Each choice that is requested separately has the complete prompt.
             let input = input.saturating_mul(ask.prompt_read_count());
-            let cap = ask.max_tokens.unwrap_or(usual).min(offer.max_output_tokens());
-            let output = cap.saturating_mul(ask.generation_count());
             WorkDone::Tokens(TokenUsage { input, output, ..TokenUsage::default() })
         }
         WorkUnit::InputTokens => WorkDone::Tokens(TokenUsage { input, ..TokenUsage::default() }),
@@ -141,7 +146,7 @@ fn max_work(offer: &OfferState, ask: &InferenceRequest, usual: u64) -> WorkDone 
 
 /// Returns the maximum work of an image or audio request: the number of images, or the seconds of the audio file. If
 /// its duration was not measured, it is the longest duration that its size allows.
-pub(super) fn max_media_work(offer: &OfferState, ask: &InferenceRequest) -> WorkDone {
+fn max_media_work(offer: &OfferState, ask: &InferenceRequest) -> WorkDone {
     match &ask.task {
         InferenceTask::GenerateImages(draw) => max_image_work(draw, ask, offer),
         InferenceTask::Transcribe(task) => WorkDone::Audio { seconds: task.audio.max_seconds() },

@@ -2,8 +2,8 @@
 //! it.
 
 use super::gateways::Fleet;
-use crate::harness::script::plain;
 use crate::harness::{Answer, Client, until_answered, within};
+use crate::limits::answer_using;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -13,7 +13,7 @@ const GATEWAYS: usize = 3;
 /// Clients of each gateway.
 const CLIENTS: usize = 4;
 /// Size of the budgets in micro-credits; enough for some hundred requests.
-const BUDGET: i64 = 800_000;
+const BUDGET: i64 = 48_000_000;
 /// Longest time from the first refusal until all but one percent is spent.
 const SPENT_WITHIN: Duration = Duration::from_secs(5);
 
@@ -47,8 +47,9 @@ impl Budgeted {
     async fn start(lines: &'static str, limits: Value) -> Self {
         until_answered("the day to be young", || async { seconds_to_midnight() > 50 }).await;
         let fleet = Fleet::start_with(GATEWAYS, lines).await;
-        fleet.provider.always(plain(&"word ".repeat(7)));
-        fleet.grant(0, "1000").await;
+        // The charge of a request is nearly what it reserves, so that nearly all of a budget can be spent.
+        fleet.provider.always(answer_using(1_020, 7));
+        fleet.grant(0, "10000").await;
         let (key, id) = fleet.key(0, limits).await;
         fleet.until_everywhere(&key, 200).await;
         Self { fleet, key, id, charged: Arc::default() }
