@@ -11,7 +11,7 @@ const AMOUNT_FIELDS: [&str; 3] = ["credits", "budget_per_day", "budget_per_month
 const GROUP_DIGITS: usize = 3;
 
 /// Checks the amounts of a form. In a language with a decimal comma, an amount such as `1.000` is refused: it can mean
-/// a thousand or one.
+/// a thousand or one. An amount such as `0.125` or `1234.567` is clear, because no thousands begin like this.
 ///
 /// # Errors
 /// Returns 400 with the fields, and both ways to write the amount.
@@ -23,8 +23,12 @@ pub fn check_amounts(request: &ConsoleRequest) -> Result<(), ApiError> {
     for name in AMOUNT_FIELDS {
         let text = request.form_field(name).trim();
         let Some((whole, decimals)) = text.split_once('.') else { continue };
-        let is_group = decimals.len() == GROUP_DIGITS && decimals.bytes().all(|byte| byte.is_ascii_digit());
-        if is_group {
+        let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        let can_be_group = decimals.len() == GROUP_DIGITS && is_digits(decimals);
+        let first = whole.strip_prefix('-').unwrap_or(whole);
+        let can_have_groups =
+            (1..=GROUP_DIGITS).contains(&first.len()) && is_digits(first) && !first.starts_with('0');
+        if can_be_group && can_have_groups {
             let message = format!(
                 "{name}: {text} can mean thousands or decimals; write {whole}{decimals} or {whole},{decimals}."
             );
@@ -103,7 +107,12 @@ mod tests {
         request.language = Language::German;
         for (text, is_refused) in [
             ("1.000", true),
-            ("0.125", true),
+            ("0.125", false),
+            ("012.345", false),
+            ("1234.567", false),
+            (".125", false),
+            ("-1.000", true),
+            ("999.999", true),
             ("1.5", false),
             ("1.0000", false),
             ("1.000,5", false),

@@ -37,7 +37,7 @@ pub const ACTIONS: &[ActionDefinition] = &[
         },
         page: |_, id| key_path(id),
         show: |answer| message_result("The key {0} was changed.", [json_member_text(answer, "name")]),
-        form: Some(|_, id| edit_key_form(&Value::Null, &key_path(id))),
+        form: Some(|request, id| edit_key_form(&Value::Null, &key_path(id), request.language)),
         confirm: no_confirmation,
     },
     ActionDefinition {

@@ -119,7 +119,7 @@ async fn key(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
         page.set_title(Text::with_values("{0} {1}", ["Key".into(), name.to_owned().into()]));
     }
     let now = page.console.app.clock.unix_seconds();
-    let mut shown = blocks::dashboard_key_blocks(&key, "/dashboard/", now);
+    let mut shown = blocks::dashboard_key_blocks(&key, "/dashboard/", now, page.request.language);
     let view = UsageView {
         path: format!("/dashboard/{path}"),
         dimensions: ACCOUNT_DIMENSIONS,

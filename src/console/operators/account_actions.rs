@@ -33,7 +33,7 @@ pub const CHANGE_ACCOUNT: ActionDefinition = ActionDefinition {
     },
     page: |_, id| account_path(id),
     show: |answer| message_result("The account {0} was changed.", [json_member_text(answer, "id")]),
-    form: Some(|_, id| edit_account_form(&json!({ "id": id }))),
+    form: Some(|request, id| edit_account_form(&json!({ "id": id }), request.language)),
     confirm: no_confirmation,
 };
 

@@ -198,7 +198,7 @@ async fn account(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
         shown.push(Block::Form(blocks::correction_form(id, &unique())));
     }
     if is_admin {
-        shown.push(Block::Form(blocks::edit_account_form(&account)));
+        shown.push(Block::Form(blocks::edit_account_form(&account, page.request.language)));
         shown.push(Block::Form(blocks::account_state_form(&account)));
     }
     let view = usage_view(page, &format!("/console/accounts/{encoded}/usage"));

@@ -1,11 +1,12 @@
 //! Pages of the account holders' dashboard.
 
 use super::accounts::account_tiles;
-use super::forms::object_version;
+use super::forms::{limit_field, object_version};
 use super::key_state::KeyState;
 use super::usage::{REQUEST_COUNT_MEMBERS, UsageView, series_order, usage_chart, value_table};
 use super::{day, figure, number, percent_encode, quantity_cell, rows, text, text_cell, time_cell};
 use crate::block::{Block, Cell, CellState, Field, FieldKind, Form, NoticeKind, Table, Tile};
+use crate::language::Language;
 use crate::text::Text;
 use serde_json::Value;
 
@@ -95,7 +96,7 @@ pub fn dashboard_keys_blocks(keys: &Value, root: &str, now: u64) -> Vec<Block> {
 
 /// Figures of a key at `now`, in Unix seconds, and its forms: limits, rotation, revocation.
 #[must_use]
-pub fn dashboard_key_blocks(key: &Value, root: &str, now: u64) -> Vec<Block> {
+pub fn dashboard_key_blocks(key: &Value, root: &str, now: u64, language: Language) -> Vec<Block> {
     let state = KeyState::at(key, now);
     let path = format!("{root}keys/{}", percent_encode(&text(key, "id")));
     let facts = [
@@ -124,7 +125,7 @@ pub fn dashboard_key_blocks(key: &Value, root: &str, now: u64) -> Vec<Block> {
         is_screen_only: false,
     })];
     if state != KeyState::Revoked {
-        blocks.push(Block::Form(edit_key_form(key, &path)));
+        blocks.push(Block::Form(edit_key_form(key, &path, language)));
     }
     if state == KeyState::Valid {
         let overlap = Field::new("overlap_seconds", "The previous secret stays valid for")
@@ -142,12 +143,11 @@ pub fn dashboard_key_blocks(key: &Value, root: &str, now: u64) -> Vec<Block> {
     blocks
 }
 
-/// Form that changes the name and the limits of a key; `path` is the path of the key's page.
+/// Form that changes the name and the limits of a key, with amounts as the language writes them; `path` is the path of
+/// the key's page.
 #[must_use]
-pub fn edit_key_form(key: &Value, path: &str) -> Form {
-    let limits = key.get("limits").cloned().unwrap_or_default();
-    let value = |name: &str| limits.get(name).filter(|value| !value.is_null()).map(|_| text(&limits, name));
-    let field = |name, label| Field::new(name, label).with_value(value(name).unwrap_or_default());
+pub fn edit_key_form(key: &Value, path: &str, language: Language) -> Form {
+    let field = |name, label| limit_field(key, language, name, label);
     let name = key.get("name").and_then(Value::as_str).unwrap_or_default();
     Form::new(format!("{path}/limits"), "Name and limits", "Save")
         .with_field(Field::hidden("version", object_version(key)))

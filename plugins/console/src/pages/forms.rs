@@ -3,6 +3,7 @@
 use super::{exact_text, percent_encode, text};
 use crate::block::{Block, Cell, Field, FieldKind, Form, NoticeKind, Table};
 use crate::format::html_length;
+use crate::language::Language;
 use crate::text::Text;
 use serde_json::Value;
 
@@ -136,12 +137,23 @@ pub fn correction_blocks(preview: &Value) -> Vec<Block> {
     warning.into_iter().chain([Block::Table(table)]).collect()
 }
 
-/// Form that changes the name and the limits of an account.
+/// Returns a field with a limit of an account or a key, as the person writes it in this language; empty for no limit.
+pub(super) fn limit_field(
+    owner: &Value,
+    language: Language,
+    name: &'static str,
+    label: &'static str,
+) -> Field {
+    let limit = owner.get("limits").filter(|limits| limits.get(name).is_some_and(|limit| !limit.is_null()));
+    let value =
+        limit.map(|limits| text(limits, name).replace('.', language.decimal_mark().encode_utf8(&mut [0; 4])));
+    Field::new(name, label).with_value(value.unwrap_or_default())
+}
+
+/// Form that changes the name and the limits of an account, with amounts as the language writes them.
 #[must_use]
-pub fn edit_account_form(account: &Value) -> Form {
-    let limits = account.get("limits").cloned().unwrap_or_default();
-    let value = |name: &str| limits.get(name).filter(|value| !value.is_null()).map(|_| text(&limits, name));
-    let field = |name, label| Field::new(name, label).with_value(value(name).unwrap_or_default());
+pub fn edit_account_form(account: &Value, language: Language) -> Form {
+    let field = |name, label| limit_field(account, language, name, label);
     let name = account.get("name").and_then(Value::as_str).unwrap_or_default();
     let path = format!("/console/accounts/{}/change", percent_encode(&text(account, "id")));
     Form::new(path, "Name and limits", "Save")
@@ -258,7 +270,26 @@ mod tests {
 
     #[test]
     fn the_form_of_an_account_has_its_version() {
-        let form = edit_account_form(&json!({ "id": "acme", "version": "v1" }));
+        let form = edit_account_form(&json!({ "id": "acme", "version": "v1" }), Language::English);
         assert!(form.fields.iter().any(|field| field.name == "version" && field.value == "v1"));
+    }
+
+    #[test]
+    fn limits_have_the_decimal_mark_of_the_language() {
+        let limits =
+            json!({ "requests_per_minute": 1_000, "budget_per_day": "0.125", "budget_per_month": null });
+        let account = json!({ "id": "acme", "limits": limits });
+        for (language, budget) in
+            [(Language::English, "0.125"), (Language::German, "0,125"), (Language::French, "0,125")]
+        {
+            let key = super::super::edit_key_form(&account, "/", language);
+            for form in [edit_account_form(&account, language), key] {
+                let value =
+                    |name| form.fields.iter().find(|field| field.name == name).map(|field| &*field.value);
+                assert_eq!(value("requests_per_minute"), Some("1000"));
+                assert_eq!(value("tokens_per_minute"), Some(""));
+                assert_eq!((value("budget_per_day"), value("budget_per_month")), (Some(budget), Some("")));
+            }
+        }
     }
 }

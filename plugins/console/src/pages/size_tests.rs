@@ -117,15 +117,20 @@ fn lists_are_small() {
     let account = json!({ "id": long_id(1), "name": long_name(1), "state": "active", "limits": {} });
     let mut blocks = account_blocks(&account, &json!({}), &list(&key), true, 0);
     blocks.extend(
-        [new_key_form("/"), grant_form("a", "b"), correction_form("a", "b"), edit_account_form(&account)]
-            .map(Block::Form),
+        [
+            new_key_form("/"),
+            grant_form("a", "b"),
+            correction_form("a", "b"),
+            edit_account_form(&account, Language::German),
+        ]
+        .map(Block::Form),
     );
     let usage = usage("2026-10-31", "2026-11-30", UsageStep::Day, "model", 200);
     let view = UsageView { by: "model".to_owned(), with_money: true, ..UsageView::default() };
     blocks.extend(usage_summary_blocks(&usage, &view));
     assert_small("account", &blocks);
     assert_small("keys", &dashboard_keys_blocks(&list(&key), "/dashboard/", 0));
-    assert_small("key", &dashboard_key_blocks(&key(1), "/dashboard/", 0));
+    assert_small("key", &dashboard_key_blocks(&key(1), "/dashboard/", 0, Language::German));
     let batches = list(&|number| {
         json!({ "id": "batch_0123456789abcdef0123456789abcdef", "account": long_id(number),
         "model": long_id(number), "status": "in_progress", "request_counts": { "completed": 123_456, "failed": 7, "total": 1 },
