@@ -14,9 +14,11 @@ use crate::http::field_errors::FieldErrors;
 use crate::state::AppState;
 use crate::storage::stores::OpenStorage;
 use penstock_auth::{ApiKey, KeyScopes};
+use penstock_core::calendar::format_rfc3339;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::keys::{KeyDigest, KeyLimits, KeyRecord, PreviousSecret, RevokeOutcome};
 use serde_json::{Value, json};
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// Default scopes of a new key.
@@ -28,7 +30,7 @@ pub const CREATE_MEMBERS: [&str; 7] =
 pub const CHANGE_MEMBERS: [&str; 7] =
     ["name", "scopes", "models", "limits", "store_responses", "expires", "version"];
 /// Request members of a rotation.
-pub const ROTATE_MEMBERS: [&str; 1] = ["overlap_seconds"];
+pub const ROTATE_MEMBERS: [&str; 2] = ["overlap_seconds", "end_previous"];
 /// Query parameters of the request that lists keys.
 pub const LIST_QUERY_PARAMETERS: [&str; 3] = ["account", "after", "limit"];
 /// Default and maximum time for which the previous secret stays valid after a rotation, in seconds.
@@ -72,7 +74,7 @@ pub const ROUTES: &[AdminRoute] = &[
     AdminRoute::post(
         "/admin/keys/{id}/rotate",
         "rotateKey",
-        "Gives a key a new secret and shows it once; the old one stays valid for a while",
+        "Gives a key a new secret and shows it once; the old one stays valid for a while; 409 if that would end an earlier one",
         RouteHandler::KeyChange(rotate),
     )
     .with_optional_body(&ROTATE_MEMBERS)
@@ -221,12 +223,17 @@ fn rotate(stores: &OpenStorage, asked: &AdminRequest) -> Result<KeyChangeRespons
         .number_in_range("overlap_seconds", 0, DEFAULT_AND_MAX_OVERLAP_SECONDS.1)?
         .into_option()
         .unwrap_or(DEFAULT_AND_MAX_OVERLAP_SECONDS.0);
+    // Without an overlap every earlier secret ends, which is what a request without an overlap asks for.
+    let ends_earlier = overlap == 0 || fields.bool("end_previous")?.into_option().unwrap_or(false);
     let key = ApiKey::generate_for_id(&asked.id, &mut fill_random).ok_or_else(key_not_found)?;
     let digest = KeyDigest(penstock_auth::key_digest(&stores.pepper.0, &key));
     let over =
         |record: &KeyRecord| record.revoked.is_some() || record.expires.is_some_and(|end| end <= asked.now);
+    let promised_until = Cell::new(None);
     let changed = stores.keys.change(&asked.id, |record| {
-        if over(record) {
+        let earlier_end = record.previous.map(|previous| previous.until).filter(|until| *until > asked.now);
+        promised_until.set(earlier_end.filter(|_| !ends_earlier));
+        if over(record) || promised_until.get().is_some() {
             return None;
         }
         let until = asked.now.saturating_add(overlap);
@@ -240,8 +247,21 @@ fn rotate(stores: &OpenStorage, asked: &AdminRequest) -> Result<KeyChangeRespons
         let message = "This key is revoked or expired; create a new one instead.";
         return Err(ApiError::with_message(ErrorCode::Conflict, message));
     }
+    if let Some(until) = promised_until.get() {
+        return Err(earlier_secret_conflict(until));
+    }
     let response = AdminResponse { status: 200, answer: new_key_json(&record, &key) };
     Ok((response, KeyCacheUpdate::Key(Box::new(record), None)))
+}
+
+/// Returns the refusal of a rotation that would end a secret before the time until which it was to stay valid.
+fn earlier_secret_conflict(until: u64) -> ApiError {
+    let message = format!(
+        "An earlier secret of this key is valid until {}, and another rotation would end it now: rotate again after that \
+         time, or with end_previous, or with an overlap of 0, which also ends the present secret at once.",
+        format_rfc3339(until)
+    );
+    ApiError::with_message(ErrorCode::Conflict, message)
 }
 
 /// Creates the key that the demo prints, by the same functions as an admin request. Returns its id and the complete

@@ -53,6 +53,7 @@ fn account_member(name: &str) -> Option<Value> {
         "rotated" => nullable_time("Time of the last rotation"),
         "previous_good_until" => nullable_time("Expiry time of the previous secret"),
         "overlap_seconds" => json!({ "type": "integer", "minimum": 0, "maximum": keys::DEFAULT_AND_MAX_OVERLAP_SECONDS.1, "default": keys::DEFAULT_AND_MAX_OVERLAP_SECONDS.0, "description": "Seconds for which the previous secret stays valid." }),
+        "end_previous" => json!({ "type": "boolean", "default": false, "description": "True to end at once a secret from before the last rotation that is still valid; otherwise the request is refused (409), unless `overlap_seconds` is 0." }),
         "key" => describe_member("string", "The complete key, shown only in this answer; in the list of what matches nothing, the id of the key."),
         "requests_per_minute" | "tokens_per_minute" | "concurrent" => json!({ "type": ["integer", "null"], "minimum": 1, "description": match name {
             "requests_per_minute" => "Requests per minute; after a pause, up to one minute's worth may be sent at once.",

@@ -54,6 +54,9 @@ enum KeysCommand {
         /// Time for which the old secret stays valid, at most 7d; 0s ends it at once
         #[arg(long, value_name = "DURATION", default_value = "1d", value_parser = parse_overlap)]
         overlap: Duration,
+        /// End at once a secret from before the last rotation that is still valid
+        #[arg(long)]
+        end_previous: bool,
     },
     /// Revokes a key at once, and cuts its open streams
     Revoke {
@@ -146,8 +149,13 @@ pub fn run(keys: KeysArgs) -> Result<(), String> {
         KeysCommand::List { account, output } => list(&backend, account.as_deref(), output),
         KeysCommand::Show { id } => print_json(&backend.send(&Method::GET, &path(&id, "")?, &[], None)?),
         KeysCommand::Change(change) => change_key(&backend, change),
-        KeysCommand::Rotate { id, overlap } => {
-            let body = json!({ "overlap_seconds": overlap.as_secs() });
+        KeysCommand::Rotate { id, overlap, end_previous } => {
+            let overlap = overlap.as_secs();
+            let body = if end_previous {
+                json!({ "overlap_seconds": overlap, "end_previous": true })
+            } else {
+                json!({ "overlap_seconds": overlap })
+            };
             let key = backend.send(&Method::POST, &path(&id, "/rotate")?, &[], Some(&body))?;
             let until = key.get("previous_good_until").and_then(Value::as_u64).map(format_rfc3339);
             let old =

@@ -30,6 +30,7 @@ pub mod operators;
 mod pages;
 mod reference;
 mod request;
+mod rotation;
 mod session;
 mod sign_in;
 pub mod site;

@@ -92,6 +92,7 @@ mod images;
 mod invalid_requests;
 mod invoices;
 mod key_guessing;
+mod key_rotation;
 mod languages;
 mod large_failover;
 mod ledger;

@@ -7,7 +7,7 @@ use crate::console::actions::{
 };
 use crate::console::confirmation::{Confirmation, ConfirmedObject};
 use crate::console::operators::actions::confirm_batch_cancellation;
-use crate::console::request::ConsoleRequest;
+use crate::console::rotation::{confirm_rotation, rotation_body};
 use http::Method;
 use penstock_console::Text;
 use penstock_console::pages::{edit_key_form, new_key_form, percent_encode};
@@ -43,11 +43,11 @@ pub const ACTIONS: &[ActionDefinition] = &[
     ActionDefinition {
         path: "/dashboard/keys/{id}/rotate",
         roles: HOLDERS,
-        build: |request, id| new_admin_call(Method::POST, admin_key(id, "/rotate"), overlap(request)),
+        build: |request, id| new_admin_call(Method::POST, admin_key(id, "/rotate"), rotation_body(request)),
         page: |_, id| key_path(id),
         show: |answer| secret_result(answer, "The new secret, shown only now:"),
         form: None,
-        confirm: confirm_rotation,
+        confirm: |request, id| confirm_rotation(request, id, &["overlap_seconds", "end_previous"]),
     },
     ActionDefinition {
         path: "/dashboard/keys/{id}/revoke",
@@ -102,27 +102,6 @@ fn admin_key(id: &str, rest: &str) -> String {
     format!("/admin/keys/{}{rest}", percent_encode(id))
 }
 
-/// Returns the question to confirm before a rotation that makes the previous secret invalid at once; `None` for any
-/// other rotation.
-fn confirm_rotation(request: &ConsoleRequest, id: &str) -> Option<Confirmation> {
-    (request.form_or_query_value("overlap_seconds") == "0").then(|| Confirmation {
-        question: "Give the key {0} a new secret? Requests with the present one are refused at once.",
-        values: Vec::new(),
-        object: Some(ConfirmedObject::Named(admin_key(id, ""))),
-        submit: "Rotate",
-        fields: &["overlap_seconds"],
-    })
-}
-
 fn key_path(id: &str) -> String {
     format!("/dashboard/keys/{}", percent_encode(id))
-}
-
-/// Returns the request body with the seconds for which the previous secret stays valid; without them the admin API uses
-/// its default. A value that is not a number is refused by the admin API.
-fn overlap(request: &ConsoleRequest) -> Value {
-    match request.form_field("overlap_seconds") {
-        "" => json!({}),
-        text => json!({ "overlap_seconds": text.parse::<u64>().map_or_else(|_| json!(text), Value::from) }),
-    }
 }

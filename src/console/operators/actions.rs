@@ -12,6 +12,7 @@ use crate::console::amount::normalize_amount;
 use crate::console::confirmation::{ChangePreview, Confirmation, ConfirmedObject};
 use crate::console::invoice::{ISSUER_ROLES, issuing_refusal};
 use crate::console::request::ConsoleRequest;
+use crate::console::rotation::{confirm_rotation, rotation_body};
 use http::Method;
 use penstock_console::pages::{
     configuration_changes_table, grant_form, invite_user_form, invoice_period_form, issue_preview_blocks,
@@ -142,15 +143,16 @@ pub const ACTIONS: &[ActionDefinition] = &[
     ActionDefinition {
         path: "/console/keys/{id}/rotate",
         roles: &[Admin],
-        build: |_, id| {
-            new_admin_call(Method::POST, format!("/admin/keys/{}/rotate", percent_encode(id)), json!({}))
+        build: |request, id| {
+            let path = format!("/admin/keys/{}/rotate", percent_encode(id));
+            new_admin_call(Method::POST, path, rotation_body(request))
         },
         page: |request, _| key_page(request),
         show: |answer| {
             secret_result(answer, "The new secret, shown only now; the old one is valid for a day:")
         },
         form: None,
-        confirm: no_confirmation,
+        confirm: |request, id| confirm_rotation(request, id, &["account", "end_previous"]),
     },
     ActionDefinition {
         path: "/console/batches/{id}/cancel",

@@ -1,6 +1,6 @@
 //! Pages of the accounts: balances, limits and keys.
 
-use super::key_state::KeyState;
+use super::key_state::{KeyState, with_end_of_earlier_secret};
 use super::{exact_text, figure, number, percent_encode, quantity_cell, rows, text, text_cell, time_cell};
 use crate::block::{Block, Cell, CellState, Field, Form, Table, Tile};
 use crate::text::Text;
@@ -133,12 +133,12 @@ fn key_row(key: &Value, account: &str, may_change: bool, now: u64) -> Vec<Cell> 
     let id = text(key, "id");
     let state = KeyState::at(key, now);
     let live = key.get("now").cloned().unwrap_or_default();
-    let button = |path: &str, submit: &'static str, is_final: bool| {
-        let mut form = Form::new(format!("/console/keys/{}/{path}", percent_encode(&id)), "", submit)
-            .with_field(Field::hidden("account", account));
-        form.is_irreversible = is_final;
-        Cell::button(form)
+    let form = |path: &str, submit: &'static str| {
+        Form::new(format!("/console/keys/{}/{path}", percent_encode(&id)), "", submit)
+            .with_field(Field::hidden("account", account))
     };
+    let rotate = || Cell::button(with_end_of_earlier_secret(form("rotate", "Rotate"), key, now));
+    let revoke = || Cell::button(Form { is_irreversible: true, ..form("revoke", "Revoke") });
     let mut row = vec![
         text_cell(key, "name"),
         Cell::text(id.clone()),
@@ -148,10 +148,9 @@ fn key_row(key: &Value, account: &str, may_change: bool, now: u64) -> Vec<Cell> 
         time_cell(key, "last_used"),
         quantity_cell(&live, "spent_this_month", "credits"),
     ];
-    let is_shown = |is_possible: bool, cell: Cell| if is_possible { cell } else { Cell::default() };
     row.extend([
-        is_shown(may_change && state == KeyState::Valid, button("rotate", "Rotate", false)),
-        is_shown(may_change && state != KeyState::Revoked, button("revoke", "Revoke", true)),
+        if may_change && state == KeyState::Valid { rotate() } else { Cell::default() },
+        if may_change && state != KeyState::Revoked { revoke() } else { Cell::default() },
     ]);
     row
 }

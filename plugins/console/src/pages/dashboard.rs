@@ -2,7 +2,7 @@
 
 use super::accounts::account_tiles;
 use super::forms::{limit_field, object_version};
-use super::key_state::KeyState;
+use super::key_state::{KeyState, with_end_of_earlier_secret};
 use super::usage::{REQUEST_COUNT_MEMBERS, UsageView, series_order, usage_chart, value_table};
 use super::{day, figure, number, percent_encode, quantity_cell, rows, text, text_cell, time_cell};
 use crate::block::{Block, Cell, CellState, Field, FieldKind, Form, NoticeKind, Table, Tile};
@@ -131,9 +131,8 @@ pub fn dashboard_key_blocks(key: &Value, root: &str, now: u64, language: Languag
         let overlap = Field::new("overlap_seconds", "The previous secret stays valid for")
             .with_kind(FieldKind::choice(&OVERLAPS))
             .with_value("86400");
-        blocks.push(Block::Form(
-            Form::new(format!("{path}/rotate"), "New secret", "Rotate").with_field(overlap),
-        ));
+        let rotate = Form::new(format!("{path}/rotate"), "New secret", "Rotate").with_field(overlap);
+        blocks.push(Block::Form(with_end_of_earlier_secret(rotate, key, now)));
     }
     if state != KeyState::Revoked {
         let mut revoke = Form::new(format!("{path}/revoke"), "Revoke for ever", "Revoke");

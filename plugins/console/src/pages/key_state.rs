@@ -1,7 +1,18 @@
 //! State of an API key at a time, as its pages show it.
 
-use crate::block::{Cell, CellState};
+use crate::block::{Cell, CellState, Field, Form};
 use serde_json::Value;
+
+/// Returns true if the secret from before the last rotation of a key is valid at `now`, in Unix seconds.
+fn has_earlier_secret(key: &Value, now: u64) -> bool {
+    key.get("previous_good_until").and_then(Value::as_u64).is_some_and(|end| end > now)
+}
+
+/// Adds the field that makes a rotation end the earlier secret of a key, after a confirmation, if there is such a secret
+/// at `now`, in Unix seconds.
+pub(super) fn with_end_of_earlier_secret(form: Form, key: &Value, now: u64) -> Form {
+    if has_earlier_secret(key, now) { form.with_field(Field::hidden("end_previous", "true")) } else { form }
+}
 
 /// State of an API key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +48,18 @@ impl KeyState {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_rotation_ends_an_earlier_secret_that_is_valid_only() {
+        for (until, is_ended) in [(json!(null), false), (json!(100), false), (json!(101), true)] {
+            let form = with_end_of_earlier_secret(
+                Form::new("/", "a", "b"),
+                &json!({ "previous_good_until": until }),
+                100,
+            );
+            assert_eq!(form.fields.iter().any(|field| field.name == "end_previous"), is_ended, "{until}");
+        }
+    }
 
     #[test]
     fn a_key_ends_at_its_expiry_or_revocation() {
