@@ -36,6 +36,7 @@ impl ConsoleBackend for AdminApi {
         }
         let BackendRequest { method, path, query, body, actor } = request;
         let (route, id) = routes::find(&method, &path)?;
+        route.check_query(&query)?;
         self.check_store_owned()?;
         let now = self.app.clock.unix_seconds();
         let file_retention = self.app.file_expiry_context().retention;

@@ -106,7 +106,11 @@ async fn carbon(
         asked.now,
     )
     .map_err(|error: RangeError| ApiError::invalid(error.parameter(), error.to_string()))?;
-    let with_accounts = asked.query_parameter("accounts", &QUERY)? == Some("true");
+    let with_accounts = match asked.query_parameter("accounts", &QUERY)? {
+        Some("true") => true,
+        Some("false") | None => false,
+        Some(_) => return Err(ApiError::invalid("accounts", "accounts: expected true or false")),
+    };
     let accounts = match account {
         Some(name) => ReportedAccounts::One(name),
         None if with_accounts => ReportedAccounts::Each,

@@ -245,6 +245,7 @@ impl AdminListener {
         path: &str,
     ) -> Result<HttpAnswer, ApiError> {
         let (route, id) = routes::find(method, path)?;
+        route.check_query(&query_pairs(session))?;
         let app = &self.api.app;
         self.api.check_store_owned()?;
         match route.handler {

@@ -1,6 +1,7 @@
 //! Admin requests and responses, shared by the listener of a running gateway and by the CLI when it opens a store
 //! itself.
 
+use crate::http::query_names::check_query_names;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::StoreError;
 use penstock_storage::accounts::AccountRecord;
@@ -77,12 +78,9 @@ impl AdminRequest {
     }
 
     /// Returns the value of a query parameter, if the query has it. Returns 400 if the query has a parameter that is
-    /// not in `known`.
+    /// not in `known`, or has one twice.
     pub(super) fn query_parameter(&self, name: &str, known: &[&str]) -> Result<Option<&str>, ApiError> {
-        if let Some((unknown, _)) = self.query.iter().find(|(name, _)| !known.contains(&name.as_str())) {
-            let message = format!("This parameter is not known; known are {}.", known.join(", "));
-            return Err(ApiError::invalid(unknown.clone(), message));
-        }
+        check_query_names(self.query.iter().map(|(name, _)| name.as_str()), known)?;
         Ok(self.query.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str()))
     }
 

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::billing::Ledger;
 use crate::config::ConfigLoader;
+use crate::http::query_names::check_query_names;
 use crate::http::route_table::{self, Route, RouteError};
 use crate::state::AppState;
 use crate::storage::stores::OpenStorage;
@@ -122,6 +123,14 @@ impl AdminRoute {
         work: RouteHandler,
     ) -> Self {
         Self::new(&Method::PATCH, path, name, summary, work)
+    }
+
+    /// Checks the names of a request's query parameters.
+    ///
+    /// # Errors
+    /// Returns 400 with a parameter that the route does not have, or that is there twice.
+    pub fn check_query(&self, query: &[(String, String)]) -> Result<(), ApiError> {
+        check_query_names(query.iter().map(|(name, _)| name.as_str()), self.query)
     }
 
     /// Sets the names of the query parameters that the route accepts.

@@ -5,7 +5,7 @@ use super::openapi::response_schema;
 use super::request::{AdminRequest, LedgerReply};
 use super::routes::{AdminRoute, RouteHandler};
 use crate::billing::Ledger;
-use crate::billing::rollups::answer::{UsageQuery, read_usage, usage_json};
+use crate::billing::rollups::answer::{UsageQuery, check_key_of_account, read_usage, usage_json};
 use crate::billing::rollups::rebuild;
 use crate::storage::stores::OpenStorage;
 use penstock_core::{ApiError, ErrorCode};
@@ -45,8 +45,11 @@ async fn usage(stores: &OpenStorage, ledger: &Ledger, asked: &AdminRequest) -> R
         let expected = "account: expected an account where the usage of keys is asked for";
         return Err(ApiError::invalid("account", expected));
     }
-    let store = ledger.store.clone();
-    let work = move || read_usage(&store, &account, &query).map(|report| usage_json(&query, &report));
+    let (keys, store) = (stores.keys.clone(), ledger.store.clone());
+    let work = move || {
+        check_key_of_account(&keys, &account, &query)?;
+        read_usage(&store, &account, &query).map(|report| usage_json(&query, &report))
+    };
     let answer = tokio::task::spawn_blocking(work).await;
     Ok(LedgerReply::Json(200, answer.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal)))?))
 }

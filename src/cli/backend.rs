@@ -77,9 +77,11 @@ impl AdminBackend {
             Self::Store(stores, file_retention) => {
                 let to_message = |refusal: penstock_core::ApiError| refusal.message.into_owned();
                 let (route, id) = routes::find(method, path).map_err(to_message)?;
+                let query: Vec<_> = query.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+                route.check_query(&query).map_err(to_message)?;
                 let asked = AdminRequest {
                     id,
-                    query: query.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+                    query,
                     body: body.cloned().unwrap_or_else(|| json!({})),
                     actor: format!("{} on the store", cli_actor()),
                     now: unix_now(),

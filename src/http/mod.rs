@@ -3,6 +3,7 @@
 
 pub mod buffer_pool;
 pub mod field_errors;
+pub mod query_names;
 pub mod receive_window;
 pub mod request_stream;
 pub mod route_table;

@@ -282,8 +282,10 @@ async fn usage_and_credits_are_those_of_the_account_and_equal_to_the_ledger() {
     let own = clients[0].get("/v1/usage?key=self&group_by=key").await.json();
     assert_eq!((own["total"]["requests"].as_u64(), own["data"].as_array().unwrap().len()), (Some(3), 1));
     let foreign = own["data"][0]["key"].as_str().unwrap();
-    let other = clients[1].get(&format!("/v1/usage?key={foreign}")).await.json();
-    assert_eq!(other["total"]["requests"], 0, "a key of another account has no usage here");
+    for key in [foreign, "0123456789abcdef", ""] {
+        let refused = clients[1].get(&format!("/v1/usage?key={key}")).await;
+        assert_eq!((refused.status, refused.json()["error"]["param"].as_str()), (400, Some("key")), "{key}");
+    }
     assert_eq!(clients[1].get("/v1/credits").await.json()["account"], "other");
     let refused = clients[2].get("/v1/usage").await;
     assert_eq!(
@@ -298,6 +300,10 @@ async fn usage_and_credits_are_those_of_the_account_and_equal_to_the_ledger() {
         ("group_by=fortnight", "group_by"),
         ("group_by=day,day", "group_by"),
         ("group_by=day,hour,model,key", "group_by"),
+        ("group_by=day&group_by=model", "group_by"),
+        ("account=acme", "account"),
+        ("limit=1", "limit"),
+        ("key=self&key=self", "key"),
     ] {
         let refused = clients[0].get(&format!("/v1/usage?{query}")).await;
         assert_eq!(
@@ -306,6 +312,22 @@ async fn usage_and_credits_are_those_of_the_account_and_equal_to_the_ledger() {
             "{query}"
         );
     }
+    for (query, field) in [
+        ("foo=1", "foo"),
+        ("group_by=day&group_by=model", "group_by"),
+        ("account=acme&key=0123456789abcdef", "key"),
+        ("account=acme&key=", "key"),
+    ] {
+        let refused = admin.get(&format!("/admin/usage?{query}")).await;
+        assert_eq!(
+            (refused.status, refused.json()["error"]["param"].as_str()),
+            (400, Some(field)),
+            "{query}"
+        );
+    }
+    // A route without parameters has none either.
+    let refused = admin.get("/admin/usage/verify?account=acme").await;
+    assert_eq!((refused.status, refused.json()["error"]["param"].as_str()), (400, Some("account")));
     let all = admin.get("/admin/usage?group_by=model").await.json();
     assert_eq!(all["total"]["requests"], 6);
     let check = admin.get("/admin/usage/verify").await.json();

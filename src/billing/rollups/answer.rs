@@ -5,6 +5,7 @@ use crate::billing::report::ReportError;
 use crate::billing::rollups::query::{DayReader, for_each_hour_rollup};
 use penstock_core::{ApiError, ErrorCode};
 use penstock_ledger::StatementSums;
+use penstock_storage::keys::KeyStore;
 use penstock_storage::ledger::LedgerStore;
 use penstock_usage::{
     GroupError, RangeError, RollupDimensions, UsageGrouping, UsageRange, UsageReport, UsageSums,
@@ -29,7 +30,8 @@ pub struct UsageQuery {
 }
 
 impl UsageQuery {
-    /// Parses the parameters `from`, `to`, `group_by` and `key`; `value` returns the value of a parameter.
+    /// Parses the parameters `from`, `to`, `group_by` and `key`; `value` returns the value of a parameter. The key is
+    /// not looked up, see [`check_key_of_account`].
     ///
     /// # Errors
     /// Returns a refusal that names the invalid parameter.
@@ -37,7 +39,7 @@ impl UsageQuery {
         let range = UsageRange::parse(value("from"), value("to"), now)
             .map_err(|error: RangeError| ApiError::invalid(error.parameter(), error.to_string()))?;
         let groupings = UsageGrouping::parse_list(value("group_by")).map_err(invalid_grouping)?;
-        Ok(Self { key: value("key").filter(|key| !key.is_empty()).map(str::to_owned), range, groupings })
+        Ok(Self { key: value("key").map(str::to_owned), range, groupings })
     }
 }
 
@@ -55,6 +57,22 @@ impl From<ReportError> for QueryError {
     fn from(error: ReportError) -> Self {
         Self::Store(error)
     }
+}
+
+/// Checks that the key of a query is a key of the account, so that a misspelt id is not taken for a key without usage.
+/// Blocks.
+///
+/// # Errors
+/// Returns the same 400 for a key that does not exist and for a key of another account, and 500 if the store cannot be
+/// read.
+pub fn check_key_of_account(keys: &KeyStore, account: &str, query: &UsageQuery) -> Result<(), ApiError> {
+    let Some(id) = &query.key else { return Ok(()) };
+    let found =
+        keys.get(id).map_err(|error| ApiError::with_message(ErrorCode::Internal, error.to_string()))?;
+    if found.is_some_and(|key| key.account == account) {
+        return Ok(());
+    }
+    Err(ApiError::invalid("key", "key: expected the id of a key of this account"))
 }
 
 /// Reads the usage of an account; the empty account is the whole gateway. Blocks.
