@@ -5,7 +5,7 @@
 use super::abandoned::void_other_chain_reservations;
 use super::balance::AccountBalance;
 use super::journal::replay::{OpenedJournal, record_replay, retain_valid_actions};
-use super::journal::start::{open_member_journal, start_threads};
+use super::journal::start::{LedgerThreads, open_member_journal, start_threads};
 use super::write_op::{LedgerAction, WriteOp};
 use super::write_queue::WriteQueue;
 use super::writer::WriterStart;
@@ -26,6 +26,9 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 use std::time::Duration;
 use tracing::Level;
 
+/// Balances by account.
+type BalanceMap = HashMap<Box<str>, Arc<AccountBalance>, ahash::RandomState>;
+
 /// Minimum value of `ledger.ahead` for which any date is accepted.
 const ANY_DATE_LEAD: Duration = Duration::from_secs(366 * 86_400);
 
@@ -40,6 +43,49 @@ impl Ledger {
         clock: ProcessClock,
     ) -> Result<Arc<Self>, String> {
         Self::open_with(store, settings, clock, false, None).map(|(ledger, _)| ledger)
+    }
+
+    /// Opens the ledger of a store for reading: voids no reservation and starts no writer, so nothing is written. The
+    /// reservations that a crash left open hold nothing of the balances, as after their void. A grant or a correction
+    /// would wait for the writer until its timeout.
+    ///
+    /// # Errors
+    /// Returns a sentence for the operator if the ledger cannot be used.
+    pub fn open_for_reading(store: Arc<LedgerStore>, clock: ProcessClock) -> Result<Self, String> {
+        let balances = store.balances().map_err(|error| format!("The ledger cannot be used: {error}."))?;
+        let queue = Arc::new(WriteQueue::new(Duration::ZERO, 0));
+        Ok(Self::with_queue(
+            store,
+            balances_in_memory(&balances),
+            queue,
+            clock,
+            None,
+            LedgerThreads::default(),
+        ))
+    }
+
+    fn with_queue(
+        store: Arc<LedgerStore>,
+        balances: BalanceMap,
+        queue: Arc<WriteQueue>,
+        clock: ProcessClock,
+        leases: Option<Leases>,
+        threads: LedgerThreads,
+    ) -> Self {
+        Self {
+            store,
+            balances: RwLock::new(balances),
+            queue,
+            clock,
+            exposure_limit: AtomicI64::new(0),
+            backlog_limit: AtomicU64::new(0),
+            slow: AtomicU64::new(0),
+            refused_last: AtomicBool::new(false),
+            leases,
+            journal: RwLock::new(threads.journal),
+            replayed_charges: Mutex::default(),
+            threads: Mutex::new(threads.handles),
+        }
     }
 
     /// Opens the ledger like [`Ledger::open`], but for a member of a fleet, whose balances in memory are its leases.
@@ -93,10 +139,10 @@ impl Ledger {
             void_other_chain_reservations(&store, clock)?;
         }
         let balances = store.balances().map_err(to_message)?;
-        let locked_balances = RwLock::new(match &leases {
+        let balances_now = match &leases {
             None => balances_in_memory(&balances),
             Some(leases) => balances_in_memory(&leases.read_previous_balances().map_err(to_message)?),
-        });
+        };
         let open = open_reservations(&store).map_err(to_message)?;
         let queue =
             Arc::new(WriteQueue::new(settings.window, tip.map_or(0, |tip| sequence_in_chain(tip.seq))));
@@ -110,20 +156,7 @@ impl Ledger {
         let start = WriterStart { tip, balances, open, journaled: None };
         let threads = start_threads(&store, &queue, start, journal, replayed)?;
         let theirs = if taken_over { left_open } else { OpenReserves::default() };
-        let ledger = Self {
-            store,
-            balances: locked_balances,
-            queue,
-            clock,
-            exposure_limit: AtomicI64::new(0),
-            backlog_limit: AtomicU64::new(0),
-            slow: AtomicU64::new(0),
-            refused_last: AtomicBool::new(false),
-            leases,
-            journal: RwLock::new(threads.journal),
-            replayed_charges: Mutex::default(),
-            threads: Mutex::new(threads.handles),
-        };
+        let ledger = Self::with_queue(store, balances_now, queue, clock, leases, threads);
         ledger.configure(settings);
         ledger.charge_replayed(charges.unwrap_or_default());
         Ok((Arc::new(ledger), theirs))
@@ -141,9 +174,7 @@ pub(super) fn take_replayed_actions(
     retain_valid_actions(pending, open, tip.map_or(0, |tip| tip.seq))
 }
 
-fn balances_in_memory(
-    balances: &[(String, BalanceRecord)],
-) -> HashMap<Box<str>, Arc<AccountBalance>, ahash::RandomState> {
+fn balances_in_memory(balances: &[(String, BalanceRecord)]) -> BalanceMap {
     let balances = balances.iter().map(|(account, balance)| {
         (account.as_str().into(), Arc::new(AccountBalance::new(account, balance.credits, balance.energy)))
     });

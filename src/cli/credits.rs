@@ -32,6 +32,8 @@ enum CreditsCommand {
     /// Gives an account credits, or energy for models billed by energy
     Grant(GrantArgs),
     /// Shows the balances of accounts: total, reserved and available
+    ///
+    /// If no gateway runs, the reserves that a crash left open are voided first.
     Balance {
         /// Only this account
         account: Option<String>,
@@ -127,11 +129,13 @@ pub fn run(credits: CreditsArgs) -> Result<(), String> {
     if matches!(credits.command, CreditsCommand::Rerate { .. }) {
         check_replica_before_opening(&credits.reached)?;
     }
-    let expected = match credits.command {
-        CreditsCommand::Grant(_) => ExpectedStore::ExistingOrNew,
-        _ => ExpectedStore::Existing,
+    let backend = match credits.command {
+        CreditsCommand::Rerate { .. } | CreditsCommand::Export(_) => {
+            LedgerBackend::connect_for_reading(&credits.reached)?
+        }
+        CreditsCommand::Grant(_) => LedgerBackend::connect(&credits.reached, ExpectedStore::ExistingOrNew)?,
+        _ => LedgerBackend::connect(&credits.reached, ExpectedStore::Existing)?,
     };
-    let backend = LedgerBackend::connect(&credits.reached, expected)?;
     match credits.command {
         CreditsCommand::Grant(granted) => {
             let GrantArgs { account, amount, id, note } = granted;
@@ -192,8 +196,8 @@ fn verify(reached: &ConfigArgs, repair: bool, checkpoint: &LedgerCheckpoint) -> 
     }
 }
 
-/// Compares the ledger with its second copy, before another check opens the ledger and thereby repairs the copy. Does
-/// nothing while the gateway runs.
+/// Compares the ledger with its second copy, before another check of the stopped gateway's ledger, which does not read
+/// the copy. Does nothing while the gateway runs.
 ///
 /// # Errors
 /// Returns the failed checks.

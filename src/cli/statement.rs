@@ -1,7 +1,6 @@
 //! `penstock statement`: sums of a period by account, key and model, for invoices and sustainability reports.
 
 use super::ConfigArgs;
-use super::backend::ExpectedStore;
 use super::credits::LedgerBackend;
 use super::listing::csv_line;
 use super::output::print_stdout;
@@ -60,8 +59,7 @@ pub fn run(statement: &StatementArgs) -> Result<(), String> {
     let optional = [("month", month), ("from", from), ("to", to), ("account", account)];
     let query: Vec<(&str, &str)> =
         optional.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?))).collect();
-    let answer = LedgerBackend::connect(&statement.reached, ExpectedStore::Existing)?
-        .get("/admin/statement", &query)?;
+    let answer = LedgerBackend::connect_for_reading(&statement.reached)?.get("/admin/statement", &query)?;
     match statement.format {
         StatementFormat::Json => print_json(&answer),
         StatementFormat::Csv => print_stdout(&statement_csv(&answer, None, style)),

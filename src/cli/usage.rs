@@ -1,7 +1,6 @@
 //! `penstock usage`: sums of requests, tokens, energy and money from the hourly rollups, and their rebuild.
 
 use super::ConfigArgs;
-use super::backend::ExpectedStore;
 use super::client::{AdminClient, gateway_access};
 use super::credits::{LedgerBackend, check_replica_before_opening, ledger_storage_settings};
 use super::listing::{Listing, OutputArgs};
@@ -60,8 +59,8 @@ pub fn run(usage: &UsageArgs) -> Result<(), String> {
         UsageCommand::Rebuild => rebuild(&usage.reached),
         UsageCommand::Verify => {
             check_replica_before_opening(&usage.reached)?;
-            let answer = LedgerBackend::connect(&usage.reached, ExpectedStore::Existing)?
-                .get("/admin/usage/verify", &[])?;
+            let answer =
+                LedgerBackend::connect_for_reading(&usage.reached)?.get("/admin/usage/verify", &[])?;
             print_check(&answer, "Stop the gateway and run `penstock usage rebuild`.")
         }
         UsageCommand::Show(show) => {
@@ -70,8 +69,9 @@ pub fn run(usage: &UsageArgs) -> Result<(), String> {
             let mut query: Vec<(&str, &str)> =
                 optional.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?))).collect();
             query.push(("group_by", &show.group_by));
-            let answer = LedgerBackend::connect(&usage.reached, ExpectedStore::Existing)?
-                .get("/admin/usage", &query)?;
+            let backend = LedgerBackend::connect_for_reading(&usage.reached)?;
+            backend.check_complete_rollups()?;
+            let answer = backend.get("/admin/usage", &query)?;
             show.output.print(&usage_table(&answer, &show.group_by), || answer.clone())
         }
     }

@@ -106,7 +106,36 @@ impl OpenStorage {
         let path = folder.join(ADMIN_TOKEN_FILE);
         let admin_token = check_token_length(&path, read_or_create(&path, hex_secret)?)?;
         restrict(folder);
-        Ok(Self {
+        Ok(Self::with_parts(storage, handed, pepper, fleet, ledger, admin_token))
+    }
+
+    /// Opens an existing store for commands that only read its ledger. Joins no fleet, and changes neither the ledger
+    /// nor its replica files.
+    ///
+    /// # Errors
+    /// Returns a sentence for the operator if there is no store, or if it cannot be used.
+    pub fn open_for_reading(storage: &StorageSettings) -> Result<Self, String> {
+        let folder = &storage.path;
+        let store = open_existing(storage)?;
+        let store = store.ok_or_else(|| format!("There is no store in {}.", folder.display()))?;
+        let handed = Arc::new(HandoverStore::new(store));
+        let store: Arc<dyn Store> = handed.clone();
+        let pepper = pepper::find_pepper(storage, &store)?;
+        let ledger = LedgerStore::open_for_comparison(store, &folder.join(LEDGER_REPLICA_FOLDER));
+        let token = read_or_create(&folder.join(ADMIN_TOKEN_FILE), hex_secret)?;
+        Ok(Self::with_parts(storage, handed, pepper, FleetMember::without_fleet(), ledger, token))
+    }
+
+    fn with_parts(
+        storage: &StorageSettings,
+        handed: Arc<HandoverStore>,
+        pepper: Pepper,
+        fleet: Arc<FleetMember>,
+        ledger: LedgerStore,
+        admin_token: String,
+    ) -> Self {
+        let store: Arc<dyn Store> = handed.clone();
+        Self {
             keys: KeyStore::new(store.clone()),
             accounts: AccountStore::new(store.clone()),
             spends: SpendStore::for_member(store.clone(), fleet.member_number()),
@@ -121,7 +150,7 @@ impl OpenStorage {
             handover: (handed, storage.clone()),
             pepper,
             admin_token: admin_token.into(),
-        })
+        }
     }
 }
 

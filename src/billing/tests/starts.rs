@@ -13,6 +13,14 @@ fn reserves_left_open_by_a_crash_are_voided_and_charge_nothing() {
     // Simulates the end of the process: the dropped reservations no longer reach the store.
     ledger.close();
     drop(open_ones);
+    // A command that only reads changes nothing.
+    let book = Arc::new(LedgerStore::open_read_only(store.clone()));
+    let before = report::verify(&book).unwrap();
+    let reader = Ledger::open_for_reading(book.clone(), ProcessClock::start()).unwrap();
+    assert_eq!((before.open_reservations, reader.balance("acme").credits.amount), (5, 960));
+    drop(reader);
+    let after = report::verify(&book).unwrap();
+    assert_eq!((after.entries, after.open_reservations), (before.entries, 5));
     let next = open(&store, QUICK);
     until("them to be voided", || {
         next.durability_snapshot().open == 0 && next.durability_snapshot().waiting == 0

@@ -24,7 +24,8 @@ pub enum LedgerBackend {
 }
 
 impl LedgerBackend {
-    /// Connects to the running gateway, or opens the store if none runs.
+    /// Connects to the running gateway, or opens the store for writing if none runs. Then the reservations that a crash
+    /// left open are voided, and the second copy of the ledger is completed.
     pub fn connect(reached: &ConfigArgs, expected: ExpectedStore) -> Result<Self, String> {
         let reach = gateway_access(&reached.source()?)?;
         match AdminClient::connect(&reach) {
@@ -47,10 +48,38 @@ impl LedgerBackend {
                     max_clock_lead: Duration::MAX,
                 };
                 let ledger = Ledger::open(stores.ledger.clone(), &settings, ProcessClock::start())?;
-                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-                let runtime = runtime.map_err(|error| format!("A runtime cannot be started: {error}."))?;
-                Ok(Self::Store(runtime, Box::new(stores), ledger))
+                Ok(Self::Store(start_runtime()?, Box::new(stores), ledger))
             }
+        }
+    }
+
+    /// Connects to the running gateway, or opens the store for reading if none runs: nothing is changed, also if a
+    /// crash left reservations open.
+    pub fn connect_for_reading(reached: &ConfigArgs) -> Result<Self, String> {
+        let reach = gateway_access(&reached.source()?)?;
+        match AdminClient::connect(&reach) {
+            Ok(client) => Ok(Self::Gateway(client)),
+            Err(AdminClientError::Other(why)) => Err(why),
+            Err(AdminClientError::NotRunning(_)) => {
+                let storage = ledger_storage_settings(&reach)?;
+                drop_privileges::become_folder_owner(&storage.path)?;
+                let stores = OpenStorage::open_for_reading(&storage)?;
+                let ledger = Ledger::open_for_reading(stores.ledger.clone(), ProcessClock::start())?;
+                Ok(Self::Store(start_runtime()?, Box::new(stores), Arc::new(ledger)))
+            }
+        }
+    }
+
+    /// Checks that the usage rollups have every entry, if this process reads the store itself.
+    ///
+    /// # Errors
+    /// Returns the command that completes them.
+    pub fn check_complete_rollups(&self) -> Result<(), String> {
+        let Self::Store(_, stores, _) = self else { return Ok(()) };
+        match stores.ledger.has_complete_rollups() {
+            Ok(true) => Ok(()),
+            Ok(false) => Err("The usage rollups are incomplete: run `penstock usage rebuild`.".to_owned()),
+            Err(error) => Err(format!("The ledger cannot be used: {error}.")),
         }
     }
 
@@ -118,6 +147,11 @@ impl LedgerBackend {
         };
         runtime.block_on(work(stores, ledger, &asked)).map_err(refusal_message)
     }
+}
+
+fn start_runtime() -> Result<tokio::runtime::Runtime, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| format!("A runtime cannot be started: {error}."))
 }
 
 /// Returns the settings of the store, or the mistakes in them as text.
