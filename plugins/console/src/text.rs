@@ -26,6 +26,8 @@ pub enum Text {
     MonthDay(String),
     /// Month, such as `2026-11`.
     Month(String),
+    /// Texts, with the same separator between them.
+    List(Vec<Text>, &'static str),
 }
 
 impl Default for Text {
@@ -105,6 +107,7 @@ impl Text {
             | Self::Day(text)
             | Self::MonthDay(text)
             | Self::Month(text) => text.is_empty(),
+            Self::List(texts, _) => texts.is_empty(),
             Self::Quantity(..) | Self::Exact(..) | Self::Time(_) => false,
         }
     }
@@ -139,6 +142,10 @@ impl Text {
             Self::Day(day) => format_day(day, language, true),
             Self::MonthDay(day) => format_day(day, language, false),
             Self::Month(month) => format_month(month, language),
+            Self::List(texts, separator) => {
+                let texts: Vec<_> = texts.iter().map(|text| text.render(language)).collect();
+                texts.join(separator).into()
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Carbon report by ESRS E1: gross emissions of scope 3, category 1, with their range, method, origin of the energy and
 //! intensities; as a page and as CSV.
 
+use super::data_sources::SourceKind;
 use super::invoice::{array_member, party_lines};
 use super::{day, exact_text, number, quantity_cell, text};
 use crate::block::{Block, Cell, CellState, Field, FieldKind, Form, Table, Tile};
@@ -263,24 +264,20 @@ fn list(report: &Value, member: &str) -> String {
     names.join("; ")
 }
 
-fn listed(report: &Value, member: &str) -> Text {
-    match list(report, member) {
-        names if names.is_empty() => "none".into(),
-        names => Text::Data(names),
-    }
-}
-
 /// Sentences about methods and data.
 fn notes(report: &Value) -> Vec<Text> {
     vec![
         "Gross emissions are those of operation and the embodied ones of the hardware. For the customer all of it is purchased services: scope 3, category 1 of the GHG Protocol.".into(),
         Text::with_values(
             "Carbon, location-based: lifecycle factors of the grid at each location, with low and high estimate. Method: {0}. Grid: {1}.",
-            [listed(report, "methods"), listed(report, "grids")],
+            [
+                SourceKind::Name.list_of_member(report, "methods"),
+                SourceKind::Grid.list_of_member(report, "grids"),
+            ],
         ),
         Text::with_values(
             "Carbon, market-based: power under the provider's contracts counts with 0 g, the rest with the grid's factor, as no residual mix is known; failed attempts count with the grid's. Contracts: {0}.",
-            [listed(report, "contracts")],
+            [SourceKind::Contract.list_of_member(report, "contracts")],
         ),
         "Data quality: energy is calculated for each request from its tokens, images or seconds, or measured where a provider reports it; no figure is estimated from spend. Low and high are the limits of the method.".into(),
         "Amounts and footprints are the sums of the ledger; intensities are the gross emissions divided by the charges without VAT, or by input and output tokens.".into(),

@@ -1,5 +1,6 @@
 //! Invoice of an account: page for the screen and for print.
 
+use super::data_sources::with_translated_names;
 use super::invoice_correction::correction_line_name;
 use super::{day, exact_text, number, percent_encode, place, text};
 use crate::block::{Block, Cell, Field, FieldKind, Form, NoticeKind, Table};
@@ -93,8 +94,8 @@ pub(super) fn notes(invoice: &Value) -> Vec<Text> {
         "Carbon, market-based: power under the provider's contracts counts with 0 g, the rest with the grid's factor, as \
          no residual mix is known; failed attempts count with the grid's. Contracts: {0}.",
     ];
-    let items = array_member(invoice, "notes").iter();
-    items.filter_map(Value::as_str).map(|sentence| Text::from_sentence(sentence, SENTENCES)).collect()
+    let items = array_member(invoice, "notes").iter().filter_map(Value::as_str);
+    items.map(|sentence| with_translated_names(Text::from_sentence(sentence, SENTENCES))).collect()
 }
 
 /// Returns the elements of an array member of a JSON object; none if it is absent.

@@ -5,6 +5,7 @@ mod audit;
 mod carbon;
 mod credit_note;
 mod dashboard;
+mod data_sources;
 mod exports;
 mod forms;
 mod grid;
@@ -66,6 +67,7 @@ pub use usage::{
 };
 pub use usage_step::UsageStep;
 
+use self::invoice::array_member;
 use crate::block::Cell;
 use crate::format;
 use crate::text::Text;

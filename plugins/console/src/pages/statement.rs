@@ -1,5 +1,6 @@
 //! Statement of a period for one account: page, form and CSV.
 
+use super::data_sources::SourceKind;
 use super::invoice::{eur_cell, party_lines};
 use super::invoice_csv::{day_end, day_start};
 use super::{day, exact_text, figure, percent_encode, quantity_cell, rows, text};
@@ -108,14 +109,16 @@ pub fn statement_blocks(
     };
     blocks.push(Block::Table(sums_table(("Keys", "Key"), &account, "keys", |row| name(&text(row, "key")))));
     blocks.push(Block::Table(sums_table(("Models", "Model"), &account, "models", |row| text(row, "model"))));
-    let boundary = [
-        ("boundary", "{0}"),
-        ("methodologies", "Methodology: {0}"),
-        ("grid_sources", "Grid: {0}"),
-        ("places", "Places: {0}"),
+    let sources = [
+        ("methodologies", "Methodology: {0}", SourceKind::Name),
+        ("grid_sources", "Grid: {0}", SourceKind::Name),
+        ("places", "Places: {0}", SourceKind::Place),
     ];
-    let notes = boundary.map(|(member, line)| Text::with_values(line, [Text::Word(text(statement, member))]));
-    blocks.push(Block::Columns(vec![("Notes".into(), notes.into())]));
+    let mut notes = vec![Text::Word(text(statement, "boundary"))];
+    notes.extend(
+        sources.map(|(member, line, kind)| Text::with_values(line, [kind.list_of_member(statement, member)])),
+    );
+    blocks.push(Block::Columns(vec![("Notes".into(), notes)]));
     blocks
 }
 

@@ -76,6 +76,8 @@ pub(super) const TRANSLATIONS: &[Translation] = &[
     ("Charged", "Berechnet", "Facturé"),
     ("{0} to {1}", "{0} bis {1}", "{0} à {1}"),
     ("{0}, {1}", "{0}, {1}", "{0}, {1}"),
+    ("{0}, {1} %, {2}", "{0}, {1} %, {2}", "{0}, {1} %, {2}"),
+    ("{0}: {1}", "{0}: {1}", "{0} : {1}"),
     ("{0} of {1}", "{0} von {1}", "{0} sur {1}"),
     ("since {0}", "seit {0}", "depuis le {0}"),
     ("First day", "Erster Tag", "Premier jour"),

@@ -51,4 +51,8 @@ pub(super) const TRANSLATIONS: &[Translation] = &[
     ("Charges by provider and day: CSV, semicolon and decimal comma", "Buchungen nach Anbieter und Tag: CSV, Semikolon und Dezimalkomma", "Débits par fournisseur et par jour : CSV, point-virgule et virgule décimale"),
     ("Ledger entries: CSV, decimal point", "Einträge des Hauptbuchs: CSV, Dezimalpunkt", "Écritures du grand livre : CSV, point décimal"),
     ("Ledger entries: CSV, semicolon and decimal comma", "Einträge des Hauptbuchs: CSV, Semikolon und Dezimalkomma", "Écritures du grand livre : CSV, point-virgule et virgule décimale"),
+    ("generation on site", "Erzeugung vor Ort", "production sur site"),
+    ("PPA with hourly matching", "PPA mit stündlichem Abgleich", "PPA à correspondance horaire"),
+    ("PPA with annual matching", "PPA mit jährlichem Abgleich", "PPA à correspondance annuelle"),
+    ("unbundled certificates", "ungebündelte Zertifikate", "certificats découplés"),
 ];
