@@ -249,8 +249,9 @@ fn draft(app: &AppState, account: &str, number: &str, now: u64) -> Result<Draft,
     Ok(Draft { record, document })
 }
 
-/// Returns the corrections of an invoice's charges that are on no document yet, at most as many as fit on one credit
-/// note. A correction that was made on a day of an issued invoice is already on that invoice.
+/// Returns the corrections that lower an invoice's charges and are on no document yet, at most as many as fit on one
+/// credit note. A correction that was made on a day of an issued invoice is already on that invoice, and one that raises
+/// a charge belongs on the next invoice.
 fn open_corrections(
     app: &AppState,
     invoice: &InvoiceRecord,
@@ -268,7 +269,11 @@ fn open_corrections(
         let charged = line.corrects_day.as_deref();
         let is_of_invoice =
             charged.is_some_and(|day| (invoice.from.as_str()..=invoice.to.as_str()).contains(&day));
-        is_of_invoice && invoice_of_day(issued, &line.day).is_none() && !noted.contains(&line.entry)
+        let is_credit = line.sums.usage.billed.eur < Decimal::ZERO;
+        is_credit
+            && is_of_invoice
+            && invoice_of_day(issued, &line.day).is_none()
+            && !noted.contains(&line.entry)
     });
     lines.truncate(MAX_CORRECTIONS_PER_NOTE);
     Ok(lines)

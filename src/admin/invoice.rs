@@ -127,7 +127,7 @@ pub(super) fn preview(app: &AppState, period: &InvoiceQuery, now: u64) -> Result
         Some(_) => InvoiceIssueState::Overlapping,
         None if !issued_invoices::has_settling_time_passed(range.to, now) => InvoiceIssueState::PeriodOpen,
         None if settings.seller.is_none() => InvoiceIssueState::NoSeller,
-        None if figures.lines.is_empty() && figures.corrections.is_empty() => InvoiceIssueState::Empty,
+        None if !figures.has_amount_to_pay() => InvoiceIssueState::Empty,
         None => InvoiceIssueState::Ready,
     };
     let issued = app.stores.invoices.list(Some(account)).map_err(store_error_response)?;
@@ -154,7 +154,7 @@ pub(super) enum InvoiceIssueState {
     PeriodOpen,
     /// Draft without a seller in the configuration.
     NoSeller,
-    /// Draft without a charge and without a correction.
+    /// Draft without a charge and without a correction that raises the amount.
     Empty,
     /// Draft that has days in common with an issued invoice of the account.
     Overlapping,

@@ -222,6 +222,13 @@ pub fn read_invoice_figures(
 }
 
 impl InvoiceFigures {
+    /// Returns true if there is something to pay: a charge, or corrections that raise the amount. Corrections that only
+    /// lower amounts belong on a credit note, or on an invoice of a longer period.
+    #[must_use]
+    pub fn has_amount_to_pay(&self) -> bool {
+        !self.lines.is_empty() || self.total.usage.billed.eur > Decimal::ZERO
+    }
+
     /// Removes the corrections with these entry numbers, because another document lists them already; returns the
     /// number of removed corrections.
     pub fn remove_corrections(&mut self, entries: &BTreeSet<u64>) -> usize {

@@ -99,6 +99,32 @@ async fn a_credit_note_has_the_corrections_of_an_invoice_and_no_other_document_h
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_correction_that_raises_a_charge_is_on_the_next_invoice() {
+    let (_provider, running, days) = bench_with_history().await;
+    let admin = running.admin();
+    let invoice = admin.post("/admin/invoices", &days.issue_request("acme", 4, 3)).await.json();
+    let number = invoice["number"].as_str().unwrap();
+    let day = days.ago(3);
+    let found = admin.get(&format!("/admin/ledger/entries?account=acme&from={day}&to={day}")).await.json();
+    let charge = found["data"].as_array().unwrap().iter().find(|entry| entry["act"] == "settle").unwrap();
+    let raise = json!({"entry": charge["entry"], "credits": 1_000, "increase": true});
+    let raised = admin.post("/admin/credits/correct", &raise).await;
+    assert_eq!(raised.status, 201, "{}", raised.text());
+    let ask = json!({"account": "acme", "invoice": number});
+    assert_eq!(admin.post("/admin/credit-notes", &ask).await.status, 409, "nothing is credited");
+    let (lowered, _) = cancel_charges(&running, &days.ago(4), 1).await;
+    let note = admin.post("/admin/credit-notes", &ask).await.json();
+    assert_eq!(entries_of(&note), lowered);
+    assert!(decimal(&note["net_eur"]) <= Decimal::ZERO, "{note}");
+    let today = days.ago(0);
+    let next = admin.get(&format!("/admin/invoice?account=acme&from={today}&to={today}")).await.json();
+    let corrections: Vec<&Value> =
+        next["lines"].as_array().unwrap().iter().filter(|line| line["is_correction"] == true).collect();
+    assert_eq!(corrections.len(), 1, "{next}");
+    assert_eq!(corrections[0]["entry"], raised.json()["entry"], "{next}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn finance_issues_a_credit_note_on_the_page_of_the_invoice_and_the_account_holder_reads_it() {
     let (_provider, running, days) = bench_with_history().await;
     let (mut finance, own) =

@@ -159,3 +159,12 @@ fn rollups_without_classes_are_valid_and_a_rebuild_separates_them() {
         assert!(rebuild::verify(&book).unwrap().is_intact());
     }
 }
+
+#[test]
+fn a_period_with_nothing_but_a_refund_has_no_amount_to_pay() {
+    let mut figures = InvoiceFigures::default();
+    for (eur, has_amount) in [(0, false), (-1, false), (1, true)] {
+        figures.total.usage.billed.eur = Decimal::new(eur, 2);
+        assert_eq!(figures.has_amount_to_pay(), has_amount, "{eur}");
+    }
+}
