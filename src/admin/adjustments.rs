@@ -2,7 +2,7 @@
 //! repeated requests.
 
 use super::credits::{check_account_exists, run_blocking};
-use super::input::RequestFields;
+use super::input::{RequestFields, parse_decimal};
 use super::openapi::schema_ref;
 use super::request::{AdminRequest, LedgerReply};
 use super::routes::{AdminRoute, RouteHandler};
@@ -16,6 +16,11 @@ use serde_json::{Value, json};
 
 /// Request members of a grant.
 pub const GRANT_MEMBERS: [&str; 5] = ["account", "credits", "kwh", "id", "note"];
+
+/// Maximum number of credits of a grant or of a corrected entry.
+const MAX_CREDITS: u64 = 9_000_000_000_000;
+/// Maximum energy of a grant or of a corrected entry in kWh.
+const MAX_KWH: u64 = 9_000_000_000;
 
 /// Route of grants.
 pub const ROUTES: &[AdminRoute] = &[AdminRoute::post(
@@ -242,13 +247,16 @@ pub(super) fn adjustment_error_response(why: AdjustmentError) -> ApiError {
 /// the smallest unit of the wallet.
 pub(super) fn parse_amount(body: &Value) -> Result<(&'static str, Wallet, i64), ApiError> {
     let given = |field: &str| body.get(field).filter(|value| !value.is_null());
-    let (field, wallet, decimal_places, value) = match (given("credits"), given("kwh")) {
-        (Some(value), None) => ("credits", Wallet::Credits, 6, value),
-        (None, Some(value)) => ("kwh", Wallet::Energy, 9, value),
+    let (field, wallet, decimal_places, most, value) = match (given("credits"), given("kwh")) {
+        (Some(value), None) => ("credits", Wallet::Credits, 6, MAX_CREDITS, value),
+        (None, Some(value)) => ("kwh", Wallet::Energy, 9, MAX_KWH, value),
         _ => return Err(ApiError::invalid("credits", "Give either credits or kwh.")),
     };
     let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let decimal = Decimal::from_str_exact(&text).ok().filter(|_| value.is_string() || value.is_number());
+    let decimal = parse_decimal(&text).filter(|_| value.is_string() || value.is_number());
+    if decimal.is_some_and(|decimal| decimal > Decimal::from(most)) {
+        return Err(ApiError::invalid(field, format!("{field} has to be at most {most}.")));
+    }
     let message =
         || format!("{field} has to be a number of 0 or more, with at most {decimal_places} decimals.");
     let amount = decimal
@@ -275,4 +283,46 @@ pub(super) fn format_amount(wallet: Wallet, amount: i64) -> String {
 pub(super) fn random_id() -> String {
     let bits: u128 = rand::random();
     format!("{bits:032x}")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn an_amount_is_exact_and_an_invalid_one_says_what_is_expected() {
+        for (body, expected) in [
+            (json!({ "credits": "12.5" }), ("credits", Wallet::Credits, 12_500_000)),
+            (json!({ "credits": 1e3 }), ("credits", Wallet::Credits, 1_000_000_000)),
+            (json!({ "credits": "1e3" }), ("credits", Wallet::Credits, 1_000_000_000)),
+            (json!({ "credits": "9000000000000" }), ("credits", Wallet::Credits, 9_000_000_000_000_000_000)),
+            (json!({ "kwh": "0.000000001" }), ("kwh", Wallet::Energy, 1)),
+            (json!({ "kwh": "9000000000" }), ("kwh", Wallet::Energy, 9_000_000_000_000_000_000)),
+        ] {
+            assert_eq!(parse_amount(&body).unwrap(), expected, "{body}");
+        }
+        for (body, message) in [
+            (json!({ "credits": "9000000000000.000001" }), "credits has to be at most 9000000000000."),
+            (json!({ "credits": "1e20" }), "credits has to be at most 9000000000000."),
+            (json!({ "kwh": "9000000000.1" }), "kwh has to be at most 9000000000."),
+            (
+                json!({ "credits": "1.0000001" }),
+                "credits has to be a number of 0 or more, with at most 6 decimals.",
+            ),
+            (
+                json!({ "credits": "1e-7" }),
+                "credits has to be a number of 0 or more, with at most 6 decimals.",
+            ),
+            (json!({ "credits": "-1" }), "credits has to be a number of 0 or more, with at most 6 decimals."),
+            (
+                json!({ "credits": "many" }),
+                "credits has to be a number of 0 or more, with at most 6 decimals.",
+            ),
+            (json!({ "credits": true }), "credits has to be a number of 0 or more, with at most 6 decimals."),
+            (json!({ "credits": 1, "kwh": 1 }), "Give either credits or kwh."),
+        ] {
+            assert_eq!(parse_amount(&body).unwrap_err().message, message, "{body}");
+        }
+    }
 }

@@ -24,6 +24,12 @@ pub struct RequestFields<'b> {
     path_prefix: &'static str,
 }
 
+/// Parses an exact decimal number, also with an exponent, such as `12.5` or `1e3`; `None` for any other text, and for a
+/// number with more than 28 digits.
+pub fn parse_decimal(text: &str) -> Option<Decimal> {
+    Decimal::from_str_exact(text).or_else(|_| Decimal::from_scientific(text)).ok()
+}
+
 /// Value of a field in a request that changes a stored object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum PatchValue<T> {
@@ -188,8 +194,7 @@ impl<'b> RequestFields<'b> {
             Some(Value::Number(number)) => number.to_string(),
             Some(_) => return Err(self.invalid_field(name, "an amount of credits")),
         };
-        let amount = Decimal::from_str_exact(&text).or_else(|_| Decimal::from_scientific(&text));
-        let Ok(amount) = amount else {
+        let Some(amount) = parse_decimal(&text) else {
             return Err(self.invalid_field(name, "an amount of credits, such as 12.5"));
         };
         if amount <= Decimal::ZERO {
