@@ -106,9 +106,11 @@ pub fn dashboard_key_blocks(key: &Value, root: &str, now: u64, language: Languag
         ("Scopes", text_cell(key, "scopes")),
         (
             "Models",
-            key.get("models")
-                .filter(|models| !models.is_null())
-                .map_or_else(|| Cell::text("all"), |_| text_cell(key, "models")),
+            match key.get("models") {
+                None | Some(Value::Null) => Cell::text("all"),
+                Some(Value::Array(models)) if models.is_empty() => Cell::text("none"),
+                Some(_) => text_cell(key, "models"),
+            },
         ),
         ("Created", time_cell(key, "created")),
         ("Last used", time_cell(key, "last_used")),
