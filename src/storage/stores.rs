@@ -2,12 +2,12 @@
 
 mod database;
 mod pepper;
+mod secret_files;
 
 use crate::config::settings::StorageSettings;
 use crate::fleet::FleetMember;
 use crate::upgrade::control_channel::ControlChannel;
 use crate::upgrade::handover_store::HandoverStore;
-use penstock_core::hex;
 use penstock_storage::accounts::AccountStore;
 use penstock_storage::audit::AuditLog;
 use penstock_storage::fleet::SharedFleet;
@@ -19,10 +19,12 @@ use penstock_storage::sessions::SessionStore;
 use penstock_storage::spend::SpendStore;
 use penstock_storage::users::UserStore;
 use penstock_storage::{Store, StoreError, StoreOptions};
+use secret_files::{
+    check_token_length, hex_secret, parse_hex_secret, read_or_create, read_secret, write_secret,
+};
 use std::fs;
-use std::io::{ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::io::ErrorKind;
+use std::path::Path;
 use std::sync::Arc;
 
 pub use database::{
@@ -84,8 +86,6 @@ pub const DEMO_MARKER_FILE: &str = "demo";
 const MEMBER_FILE: &str = "database/member";
 /// File of the admin token, which the command line reads too.
 pub const ADMIN_TOKEN_FILE: &str = "admin.token";
-/// Minimum length of an admin token in characters. A generated token has 64, and an empty file must not grant access.
-const MIN_TOKEN_CHARS: usize = 32;
 
 impl OpenStorage {
     /// Opens the store, and creates missing parts at the first start.
@@ -342,71 +342,6 @@ fn restrict(folder: &Path) {
             tracing::warn!(name: "permissions_not_restricted", path = %path.display(), reason = %error);
         }
     }
-}
-
-/// Reads a secret file, or creates it so that only its owner can read it. The file appears completely or not at all, so
-/// that a crash cannot leave a partial secret.
-fn read_or_create(path: &Path, make: fn() -> String) -> Result<String, String> {
-    if let Some(text) = read_secret(path)? {
-        return Ok(text);
-    }
-    let text = make();
-    write_secret(path, &text)?;
-    Ok(text)
-}
-
-/// Writes a secret file, and replaces an existing one.
-fn write_secret(path: &Path, text: &str) -> Result<(), String> {
-    let failed = |error: std::io::Error| file_error(path, &error);
-    let temporary: PathBuf = path.with_extension("new");
-    let mut file = fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&temporary)
-        .map_err(failed)?;
-    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
-    fs::rename(&temporary, path).map_err(failed)?;
-    if let Some(folder) = path.parent() {
-        fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)?;
-    }
-    Ok(())
-}
-
-/// Reads a secret file, if it exists.
-fn read_secret(path: &Path) -> Result<Option<String>, String> {
-    match fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text.trim().to_owned())),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(file_error(path, &error)),
-    }
-}
-
-fn file_error(path: &Path, error: &std::io::Error) -> String {
-    format!("The file {} cannot be used: {error}.", path.display())
-}
-
-/// Checks the length of an admin token.
-fn check_token_length(path: &Path, token: String) -> Result<String, String> {
-    let length = token.chars().count();
-    if length >= MIN_TOKEN_CHARS {
-        return Ok(token);
-    }
-    Err(format!(
-        "The admin token in {} has {length} characters, and has to have at least {MIN_TOKEN_CHARS}. Delete the file: the next \
-         start makes a new one.",
-        path.display()
-    ))
-}
-
-/// Returns 32 random bytes in hexadecimal.
-fn hex_secret() -> String {
-    hex::encode(&rand::random::<[u8; 32]>())
-}
-
-fn parse_hex_secret(text: &str) -> Option<[u8; 32]> {
-    hex::decode(text.as_bytes())
 }
 
 #[cfg(test)]

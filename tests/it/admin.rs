@@ -169,7 +169,17 @@ async fn a_reload_swaps_a_whole_configuration_or_keeps_the_old() {
     let folder = tempfile::tempdir().unwrap();
     let old = Bench::new().provider("first", &first).load(folder.path());
     let new = Bench::new().provider("second", &second).load(folder.path());
-    let source = Arc::new(Mutex::new(Err("providers.first.country: not a member state".to_owned())));
+    let source = Arc::new(Mutex::new(Err(penstock::config::Diagnostics {
+        mistakes: vec![penstock::config::Diagnostic {
+            file: String::new(),
+            line: None,
+            key: "providers.first.country".to_owned(),
+            value: None,
+            reason: "Not a member state.".to_owned(),
+            remedy: String::new(),
+        }],
+        warnings: Vec::new(),
+    })));
     let read = source.clone();
     let gateway = penstock::app::gateway::RunningGateway::start(old, Arc::new(move || read.lock().clone()))
         .await
@@ -185,7 +195,7 @@ async fn a_reload_swaps_a_whole_configuration_or_keeps_the_old() {
     assert_eq!(who().await, "first");
     let refused = admin.post("/admin/reload", &json!({})).await;
     assert_eq!(refused.status, 400);
-    assert!(refused.text().contains("not a member state"));
+    assert!(refused.text().contains("Not a member state"));
     assert_eq!(who().await, "first");
     *source.lock() = Ok(LoadedConfig { settings: new, warnings: Vec::new() });
     assert_eq!(admin.post("/admin/reload", &json!({})).await.status, 200);

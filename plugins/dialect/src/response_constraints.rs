@@ -136,12 +136,7 @@ impl ResponseConstraints {
     /// Applies the constraints to one event and appends the result: unchanged, changed, split, delayed or dropped.
     pub fn apply(&mut self, mut event: AnswerEvent, out: &mut Vec<AnswerEvent>) {
         let Some(number) = event.choice() else {
-            // A new message begins after the text that was held back as a possible start of a stop sequence.
-            if let (AnswerEvent::MessageStart { .. }, Some(choice)) = (&event, self.choices.first_mut())
-                && !choice.pending_text.is_empty()
-            {
-                out.push(text_event(0, &std::mem::take(&mut choice.pending_text)));
-            }
+            self.flush_before_message(&event, out);
             out.push(event);
             return;
         };
@@ -198,8 +193,17 @@ impl ResponseConstraints {
         }
     }
 
-    /// Appends the pending text up to the stop sequence that ends first, and ends the choice there. Without a stop sequence,
-    /// retains only the suffix of the text that may be the start of one.
+    /// Before a new message, appends the text that was held back as a possible start of a stop sequence.
+    fn flush_before_message(&mut self, event: &AnswerEvent, out: &mut Vec<AnswerEvent>) {
+        if let (AnswerEvent::MessageStart { .. }, Some(choice)) = (event, self.choices.first_mut())
+            && !choice.pending_text.is_empty()
+        {
+            out.push(text_event(0, &std::mem::take(&mut choice.pending_text)));
+        }
+    }
+
+    /// Appends the pending text up to the stop sequence that ends first, and ends the choice there. Without a stop
+    /// sequence, retains only the suffix of the text that may be the start of one.
     fn apply_stop_sequences(&mut self, number: u32, out: &mut Vec<AnswerEvent>) {
         let enforced = self.stop_sequences.get(self.upstream_stop_count..).unwrap_or_default();
         let Some(choice) = self.choices.get_mut(number as usize) else { return };
