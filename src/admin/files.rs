@@ -227,10 +227,9 @@ mod tests {
         let page = list(&[("account", "a"), ("limit", "1")]).unwrap();
         assert_eq!(page.answer.get("next"), Some(&json!("file-10")));
         assert!(list(&[("account", "a"), ("limit", "2")]).is_err());
-        for purpose in ["batch_output", "unknown"] {
-            let page = list(&[("account", "a"), ("purpose", purpose)]).unwrap();
-            assert_eq!(page.answer, json!({ "data": [], "has_more": false, "next": null }), "{purpose}");
-        }
+        let page = list(&[("account", "a"), ("purpose", "batch_output")]).unwrap();
+        assert_eq!(page.answer, json!({ "data": [], "has_more": false, "next": null }));
+        assert!(list(&[("account", "a"), ("purpose", "unknown")]).is_err());
     }
 
     #[test]

@@ -78,7 +78,8 @@ async fn head_gets_the_head_of_get_and_counts_as_no_failed_attempt() {
     };
     for _ in 0..5 {
         for path in ["/metrics", "/healthz", "/readyz", "/status", "/admin/openapi.json"] {
-            assert_eq!(ask("HEAD", path, "").await, (200, false, String::new()), "{path}");
+            let (status, ..) = ask("GET", path, "").await;
+            assert_eq!(ask("HEAD", path, "").await, (status, false, String::new()), "{path}");
             for method in ["POST", "DELETE"] {
                 let (status, names_get, _) = ask(method, path, "").await;
                 assert_eq!((status, names_get), (405, true), "{method} {path}");

@@ -138,16 +138,16 @@ async fn concurrent_requests_with_a_token_per_byte_never_overdraw_a_budget() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_that_fits_a_budget_exactly_is_admitted() {
+async fn a_request_is_admitted_only_to_a_budget_that_covers_its_reservation() {
     let (provider, running) = bench().await;
     far_from_midnight(&running).await;
     provider.always(answer_using(6_500, 4));
     let mut ask = running.ask();
     ask["max_tokens"] = json!(4);
     ask["messages"] = json!([{"role": "user", "content": "x".repeat(6_000)}]);
-    let client = limited(&running, json!({"budget_per_day": "0.7031"})).await;
+    let client = limited(&running, json!({"budget_per_day": "0.7"})).await;
     assert_eq!(client.post(CHAT, &ask).await.status, 402);
-    let client = limited(&running, json!({"budget_per_day": "0.7032"})).await;
+    let client = limited(&running, json!({"budget_per_day": "0.72"})).await;
     assert_eq!((client.post(CHAT, &ask).await.status, provider.calls()), (200, 1));
 }
 

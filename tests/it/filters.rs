@@ -127,8 +127,8 @@ async fn a_measured_speed_is_a_bound_and_one_that_is_not_known_is_asked_last() {
 }
 
 /// Starts a chat provider in France whose list lacks `response_format` and `logprobs`, and a chat provider in Finland
-/// that takes both, at a low price. A messages provider in Poland and a responses provider in Germany cannot express
-/// log probabilities.
+/// that takes both, at a low price. A messages provider in Poland cannot express log probabilities, and neither it nor
+/// a responses provider in Germany a bias.
 async fn with_other_dialects(has_finland: bool) -> ([Provider; 4], Running) {
     let start = Provider::start;
     let providers = [start().await, start().await, start().await, start().await];
@@ -160,9 +160,13 @@ async fn a_feature_that_the_offers_within_the_filters_lack_is_named() {
         "image_url": {"url": "https://example.com/a.png"}}]}]);
     let (providers, running) = with_other_dialects(true).await;
     for (members, param, available) in [
-        (json!({"logprobs": true, "filters": {"countries": ["FR"]}}), "logprobs", json!(["FI"])),
+        (json!({"logprobs": true, "filters": {"countries": ["FR"]}}), "logprobs", json!(["DE", "FI"])),
         (json!({"logprobs": true, "filters": {"countries": ["PL"]}}), "logprobs", Value::Null),
-        (json!({"logprobs": true, "filters": {"countries": ["SE"]}}), "filters.countries", json!(["FI"])),
+        (
+            json!({"logprobs": true, "filters": {"countries": ["SE"]}}),
+            "filters.countries",
+            json!(["DE", "FI"]),
+        ),
         (
             json!({"response_format": {"type": "json_object"}, "filters": {"countries": ["FR"]}}),
             "response_format",
@@ -176,7 +180,7 @@ async fn a_feature_that_the_offers_within_the_filters_lack_is_named() {
         (
             json!({"logprobs": true, "filters": {"countries": ["FR"], "max_input_cost": 0.01}}),
             "filters.countries",
-            json!(["FI"]),
+            json!(["DE", "FI"]),
         ),
         (json!({"messages": image, "filters": {"countries": ["FR"]}}), "messages", Value::Null),
     ] {
@@ -206,9 +210,13 @@ async fn a_feature_that_no_offer_has_is_named_and_not_the_filter() {
         json!({"max_input_cost": 9.0}),
         json!({"max_input_cost": 0.01}),
     ] {
-        let answer = ask(&running, CHAT, json!({"logprobs": true, "filters": filters})).await;
+        let answer = ask(&running, CHAT, json!({"logit_bias": {"5": 1}, "filters": filters})).await;
         let body = answer.json();
-        assert_eq!((answer.status, &body["error"]["param"]), (400, &json!("logprobs")), "{filters}: {body}");
+        assert_eq!(
+            (answer.status, &body["error"]["param"]),
+            (400, &json!("logit_bias")),
+            "{filters}: {body}"
+        );
         assert!(body["error"]["details"].get("available").is_none(), "{filters}: {body}");
     }
     assert_eq!(providers.iter().map(Provider::calls).sum::<usize>(), 0);

@@ -224,7 +224,7 @@ async fn an_answer_shaping_parameter_is_rejected_by_name() {
         (", \"logit_bias\"", "", &probabilities, "logprobs"),
         // A provider of the messages dialect cannot get these parameters, even if the catalogue lists them.
         (", \"logit_bias\", \"logprobs\"", messages, &bias, "logit_bias"),
-        (", \"logit_bias\", \"logprobs\"", messages, &probabilities, "logprobs"),
+        (", \"logit_bias\", \"logprobs\"", messages, &probabilities, "top_logprobs"),
         ("", "", &json!({"response_format": {"type": "json_object"}}), "response_format"),
     ] {
         let provider = Provider::start().await;

@@ -10,7 +10,9 @@ const CHAT: &str = "/v1/chat/completions";
 
 async fn bench() -> (Provider, Running) {
     let provider = Provider::start().await;
-    let running = Bench::new().provider("a", &provider).start().await;
+    let dashboard = "[console]\nlisten = \"127.0.0.1:0\"\n";
+    let running = Bench::new().settings(dashboard).provider("a", &provider).start().await;
+    running.admin().post("/admin/accounts", &json!({"id": "acme"})).await;
     (provider, running)
 }
 

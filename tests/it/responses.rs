@@ -224,7 +224,9 @@ async fn errors_have_the_envelope_and_the_members_of_the_dialect() {
     let mut invalid = ask(false);
     invalid["input"] =
         json!([{"role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": "x"}]}]);
-    for (body, param) in [(image, "input"), (format, "text.format"), (invalid, "input[0].content[1].type")] {
+    for (body, param) in
+        [(image, "input[0].content[0]"), (format, "text.format"), (invalid, "input[0].content[1].type")]
+    {
         let answer = running.client.post(RESPONSES, &body).await;
         let error = answer.json()["error"].clone();
         assert_eq!((answer.status, error["param"].as_str()), (400, Some(param)), "{error}");

@@ -390,6 +390,6 @@ async fn a_transcription_that_no_times_are_needed_for_is_asked_for_without() {
         assert_eq!(calls(&asked), count, "{format}");
     }
     let answer = send("srt").await;
-    assert_eq!((answer.status, &answer.json()["error"]["param"]), (400, &json!("response_format")));
+    assert_eq!((answer.status, answer.text().matches(" --> ").count()), (200, 1), "{}", answer.text());
     transcriptions::nothing_is_left(&running).await;
 }

@@ -356,3 +356,5 @@ fn thread_error(path: &FieldPath<'_>) -> ApiError {
 #[cfg(test)]
 #[path = "members_tests.rs"]
 mod tests;
+#[cfg(test)]
+mod thread_tests;

@@ -34,11 +34,11 @@ fn an_element_of_an_included_file_is_counted_after_those_before_it() {
 fn a_value_beyond_the_range_is_not_called_malformed() {
     tells(&with("[ledger]\nahead = \"400d\"", "", "", ""), "ledger.ahead", "at most 366d", "ahead = ");
     tells(&with("[ledger]\nahead = \"400w\"", "", "", ""), "ledger.ahead", "not a duration", "ahead = ");
-    let size = |text: &str| with(&format!("[limits]\nbody = \"{text}\""), "", "", "");
-    tells(&size("99999999999999GiB"), "limits.body", "too large", "body = ");
-    tells(&size("99999999999999999999"), "limits.body", "too large", "body = ");
+    let size = |text: &str| with(&format!("[limits]\njson_body = \"{text}\""), "", "", "");
+    tells(&size("99999999999999GiB"), "limits.json_body", "too large", "json_body = ");
+    tells(&size("99999999999999999999"), "limits.json_body", "too large", "json_body = ");
     for malformed in ["GiB", "", "1.5GiB", "-1B"] {
-        tells(&size(malformed), "limits.body", "not a size", "body = ");
+        tells(&size(malformed), "limits.json_body", "not a size", "json_body = ");
     }
 }
 

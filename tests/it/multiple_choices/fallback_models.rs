@@ -56,7 +56,7 @@ async fn no_choice_is_of_another_model_than_the_first_content() {
         };
         let answered =
             vec![sse(), role(), text("Other"), finish("stop"), usage(11, 1), done(), ScriptStep::End];
-        first.then(status(500)).always(slow(if is_stream { answered } else { plain("Other") }));
+        first.then(status(401)).always(slow(if is_stream { answered } else { plain("Other") }));
         if is_stream {
             second.always(stream(&["Hel", "lo"]));
         }

@@ -176,6 +176,14 @@ fn response_blocks(document: &Value, operation: &Value, root: &str) -> Vec<Block
             errors.push(vec![Cell::text(status.clone()), description, kind]);
             continue;
         }
+        if contents.is_none_or(serde_json::Map::is_empty) {
+            answers.push(vec![
+                Cell::text(status.clone()),
+                description.clone(),
+                Cell::default(),
+                Cell::default(),
+            ]);
+        }
         for (kind, content) in contents.into_iter().flatten() {
             let schema = content.get("schema").map_or_else(Cell::default, |schema| type_cell(schema, root));
             answers.push(vec![

@@ -147,7 +147,8 @@ fn responses(
             .iter()
             .map(|(kind, schema)| ((*kind).to_owned(), json!({ "schema": schema_reference(schema) })));
         let content: Map<String, Value> = contents.collect();
-        let answer = json!({ "description": "Success", "headers": request_id, "content": content });
+        let description = if *status == 304 { "Not modified" } else { "Success" };
+        let answer = json!({ "description": description, "headers": request_id, "content": content });
         responses.insert(status.to_string(), answer);
     }
     let schema = error_schema(path);
