@@ -1,5 +1,5 @@
 //! Tests of the admin listener over a pipe, with a store in a temporary folder.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use super::*;
 use crate::config::{Diagnostics, ResolveEnv, load_text};

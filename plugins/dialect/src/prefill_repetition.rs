@@ -23,7 +23,7 @@ impl PrefillFilter {
         if prefill.is_empty() || !has_mark {
             return Self::default();
         }
-        let filter = || Some(RepetitionFilter::of_prefill(prefill.to_owned()));
+        let filter = || RepetitionFilter::from_prefill(prefill.to_owned());
         Self { choices: std::iter::repeat_with(filter).take(count).collect() }
     }
 

@@ -10,6 +10,9 @@ use std::ops::Range;
 /// continuation may begin with a shorter text again (`10` becomes `1010`).
 const MIN_BYTES: usize = 16;
 
+/// The same for a prefill, which providers of Mistral's kind always repeat.
+const MIN_PREFILL_BYTES: usize = 4;
+
 /// Filter that removes the delivered text from a continuation that begins with it again.
 #[derive(Debug)]
 pub(crate) struct RepetitionFilter {
@@ -27,12 +30,20 @@ impl RepetitionFilter {
     /// text, or periodic text such as rows of zeros.
     pub(crate) fn new(delivered: String) -> Option<Self> {
         let is_usable = delivered.trim().len() >= MIN_BYTES && !is_periodic(delivered.as_bytes());
-        is_usable.then(|| Self::of_prefill(delivered))
+        is_usable.then(|| Self::from_text(delivered))
     }
 
-    /// Creates the filter for a text of any length that the provider itself is known to repeat.
-    pub(crate) const fn of_prefill(text: String) -> Self {
-        Self { delivered: text, matched: 0, logprobs: Vec::new(), logprobs_bytes: 0 }
+    /// Creates the filter for a prefill, which some providers repeat and others do not. Returns `None` for a prefill that
+    /// a correct continuation may itself begin with: a few characters, except the start of a JSON object, or periodic
+    /// text.
+    pub(crate) fn from_prefill(prefill: String) -> Option<Self> {
+        let core = prefill.trim();
+        let is_usable = core == "{" || (core.len() >= MIN_PREFILL_BYTES && !is_periodic(prefill.as_bytes()));
+        is_usable.then(|| Self::from_text(prefill))
+    }
+
+    const fn from_text(delivered: String) -> Self {
+        Self { delivered, matched: 0, logprobs: Vec::new(), logprobs_bytes: 0 }
     }
 
     /// Returns the number of bytes that are held back.
@@ -206,6 +217,17 @@ mod tests {
         assert_eq!(released, [events.clone(), vec![text("!")]].concat());
         drop(events);
         assert!(piece.is_unique(), "the memory of the piece is free");
+    }
+
+    #[test]
+    fn a_prefill_that_a_continuation_may_begin_with_is_not_compared() {
+        let is_compared = |prefill: &str| RepetitionFilter::from_prefill(prefill.to_owned()).is_some();
+        for prefill in ["[", "\"", "1", "0, 0, ", "abab", "", " "] {
+            assert!(!is_compared(prefill), "{prefill:?}");
+        }
+        for prefill in ["{", "{ ", "The answer is", "Sure", "```json"] {
+            assert!(is_compared(prefill), "{prefill:?}");
+        }
     }
 
     #[test]

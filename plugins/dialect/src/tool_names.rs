@@ -7,11 +7,13 @@
 use crate::event::EscapedText;
 use crate::json_cursor;
 use crate::messages_to_chat::ids;
+use bytes::Bytes;
 use penstock_core::function_name::{MAX_FUNCTION_NAME_BYTES, is_function_name_byte, replace_function_name};
 use penstock_core::{Dialect, InferenceRequest};
 use penstock_json_scan::json;
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::ops::Range;
 
 /// Maximum length of a tool name at messages providers, in bytes.
 const MAX_MESSAGES_NAME_BYTES: usize = 128;
@@ -35,6 +37,9 @@ pub(crate) fn portable_tool_name(provider: Dialect, name: &[u8]) -> Cow<'_, [u8]
 #[derive(Clone, Debug)]
 pub(crate) struct DeclaredToolNames {
     client: Dialect,
+    body: Bytes,
+    /// Ranges of `tools` and `functions` in the body, until the names are read.
+    unread: [Range<usize>; 2],
     /// Names as the client declared them, without JSON escapes.
     names: Vec<String>,
     /// Index in `names` of each name that the provider got in another form, by the form that it got.
@@ -42,23 +47,44 @@ pub(crate) struct DeclaredToolNames {
 }
 
 impl DeclaredToolNames {
-    /// Reads the names of the declared tools from a request. No name counts as replaced before
-    /// [`DeclaredToolNames::set_provider`] is called.
+    /// Creates the names of a request. They are read by the first call of [`DeclaredToolNames::set_provider`] for a
+    /// provider that may get other names; before, no name counts as replaced.
     pub(crate) fn new(ask: &InferenceRequest) -> Self {
-        let tools = json_cursor::elements(ask.member_value("tools").unwrap_or_default())
-            .chain(json_cursor::elements(ask.member_value("functions").unwrap_or_default()));
+        let range = |name| ask.members.get(name).map(|member| member.value_range.clone()).unwrap_or_default();
+        Self {
+            client: ask.dialect,
+            body: ask.body.clone(),
+            unread: [range("tools"), range("functions")],
+            names: Vec::new(),
+            replacements: HashMap::new(),
+        }
+    }
+
+    /// Reads the names, unless they were read before.
+    fn read_names(&mut self) {
+        let lists = std::mem::take(&mut self.unread);
+        if lists.iter().all(Range::is_empty) {
+            return;
+        }
+        let tools = lists
+            .iter()
+            .flat_map(|range| json_cursor::elements(self.body.get(range.clone()).unwrap_or_default()));
         let name = |tool| {
             let function = json_cursor::member_value(tool, "function").unwrap_or(tool);
             let name = json_cursor::string_body(json_cursor::member_value(function, "name")?)?;
             let Cow::Owned(_) = portable_tool_name(Dialect::Responses, name) else { return None };
             json::unescape_lossy(name).map(Cow::into_owned)
         };
-        Self { client: ask.dialect, names: tools.filter_map(name).collect(), replacements: HashMap::new() }
+        self.names = tools.filter_map(name).collect();
     }
 
     /// Sets the dialect of the provider that answers.
     pub(crate) fn set_provider(&mut self, provider: Dialect) {
         self.replacements.clear();
+        if !may_replace(self.client, provider) {
+            return;
+        }
+        self.read_names();
         for (index, name) in self.names.iter().enumerate() {
             let sent = sent_name(self.client, provider, name);
             if sent != *name {
@@ -78,13 +104,20 @@ impl DeclaredToolNames {
     }
 }
 
-/// Returns the name that a provider gets for a declared name.
+/// Returns true if a provider may get other names than the client declared.
+fn may_replace(client: Dialect, provider: Dialect) -> bool {
+    match provider {
+        Dialect::Messages => client != Dialect::Messages,
+        Dialect::Chat => client == Dialect::Messages,
+        _ => true,
+    }
+}
+
+/// Returns the name that a provider of a dialect for which [`may_replace`] is true gets for a declared name.
 fn sent_name(client: Dialect, provider: Dialect, declared: &str) -> String {
     let escaped = EscapedText::new(declared);
     let sent = match (client, provider) {
-        (Dialect::Messages, Dialect::Messages) => return declared.to_owned(),
         (Dialect::Messages, Dialect::Chat) => ids::shorten_tool_name(escaped.escaped()),
-        (_, Dialect::Chat) => return declared.to_owned(),
         _ => portable_tool_name(provider, escaped.escaped()),
     };
     // A name that is sent unchanged has JSON escapes, and others have none.

@@ -105,7 +105,7 @@ impl MessagesDecoder {
     /// is unchanged. Afterwards one block is open at a time, and indices are consecutive.
     ///
     /// # Errors
-    /// Returns `Malformed` for an event about a block that is not open, and `ModelOutput` if too many bytes wait.
+    /// Returns `Malformed` for an event about a block that has not started or has ended, and `ModelOutput` if too many bytes wait.
     pub(crate) fn sequence_blocks(
         &mut self,
         data: &Bytes,

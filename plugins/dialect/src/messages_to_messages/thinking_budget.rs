@@ -21,7 +21,7 @@ enum BudgetTreatment {
 impl BudgetTreatment {
     /// Returns the treatment of a budget under the lowered limit. Providers refuse a budget that is not below the
     /// limit. Such a budget becomes half of the limit, so that tokens for the answer are left.
-    const fn of_budget(budget: u64, max_tokens: u64) -> Self {
+    const fn from_budget(budget: u64, max_tokens: u64) -> Self {
         if budget < max_tokens {
             Self::Unchanged
         } else if max_tokens <= MIN_BUDGET_TOKENS {
@@ -39,7 +39,7 @@ impl BudgetTreatment {
 pub(super) fn write_thinking(thinking: &[u8], target: &AttemptTarget<'_>, out: &mut BodyBuilder<'_>) {
     let budget = json_cursor::member_value(thinking, "budget_tokens").and_then(json_cursor::parse_integer);
     let lowered = budget.zip(target.max_tokens);
-    match lowered.map(|(budget, max)| BudgetTreatment::of_budget(budget, max)) {
+    match lowered.map(|(budget, max)| BudgetTreatment::from_budget(budget, max)) {
         None | Some(BudgetTreatment::Unchanged) => {
             out.push_str(r#","thinking":"#);
             out.push_source(thinking);

@@ -8,6 +8,7 @@ use crate::read;
 use penstock_core::ApiError;
 use penstock_json_scan::tape::JsonValue;
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 const WORDS: &[&str] = &["auto", "none", "required"];
 
@@ -51,10 +52,10 @@ pub(super) fn read_tool_choice<'d>(
     let mode = read::read_keyword(mode, &mode_path, modes)?;
     let path = path.member("tools");
     let list = read::require_array(read::require_member(allowed, &path, "an array of tools")?, &path)?;
-    let mut functions = Vec::new();
+    let (mut functions, mut namespaces) = (Vec::new(), HashSet::new());
     for (index, tool) in list.items().enumerate() {
         let at = path.item(index);
-        match read_namespace(tool, &at, tools)? {
+        match read_namespace(tool, &at, tools, &mut namespaces)? {
             Some(namespace) => functions.extend(namespace),
             None => functions.push(read_named_tool(tool, &at, tools)?),
         }
@@ -66,18 +67,24 @@ pub(super) fn read_tool_choice<'d>(
 }
 
 /// Reads `{"type": "namespace", "name": …}` in `allowed_tools`; returns the names of the functions of its tools, or
-/// `None` for a value of another type.
+/// `None` for a value of another type. A namespace in `namespaces`, the ones that were read before, has none: its
+/// repetition would multiply the request.
 fn read_namespace<'d>(
     value: JsonValue<'d>,
     at: &FieldPath<'_>,
     tools: &DeclaredTools<'d>,
+    namespaces: &mut HashSet<Cow<'d, str>>,
 ) -> Result<Option<Vec<Cow<'d, str>>>, ApiError> {
     let [kind, name] = read::read_named_members(value, at, ["type", "name"])?;
     if !kind.is_some_and(|kind| kind.equals_text("namespace")) {
         return Ok(None);
     }
     let path = at.member("name");
-    let functions = tools.functions_of_namespace(read::require_text_member(name, &path)?);
+    let name = read::require_text_member(name, &path)?;
+    if !namespaces.insert(name.text()) {
+        return Ok(Some(Vec::new()));
+    }
+    let functions = tools.functions_of_namespace(name);
     if functions.is_empty() {
         return Err(path.invalid_error("expected the name of a declared namespace with tools"));
     }

@@ -2,9 +2,10 @@
 //!
 //! Clients and the decoder expect that one block is open at a time, that indices are consecutive from 0, and that each
 //! block ends before the message does. Some providers number blocks in another way, open a block before the end of
-//! another, or leave out the ends of blocks. If a block starts while text or thinking is open, the sequencer ends the
-//! open block first; further text of it is sent in another block. If a block starts while any other block is open, it
-//! waits until the open one ends: the events of waiting blocks are stored.
+//! another, or leave out the ends of blocks. If a block starts while text or thinking that has text is open, or a block
+//! that is complete, the sequencer ends the open block first; further text of it is sent in another block, and a later
+//! signature of it is dropped. If a block starts while any other block is open, it waits until the open one ends: the
+//! events of waiting blocks are stored.
 //!
 //! The sequencer also drops deltas of types that clients do not know, joins the halves of a surrogate pair that is split
 //! between two deltas, and replaces lone surrogates by U+FFFD.
@@ -105,7 +106,8 @@ impl BlockSequencer {
         let block = self.blocks.get(at).filter(|block| matches!(block.state, BlockState::Interrupted));
         if let Some(block) = block {
             if !block.continues_with(&delta) {
-                return Ok(Some(events));
+                let is_lost = delta.kind == DeltaKind::InputJson && !delta.is_empty();
+                return if is_lost { Err(malformed_error()) } else { Ok(Some(events)) };
             }
             let start = block.make_start_event();
             self.open_or_store(at, &start, &mut events)?;

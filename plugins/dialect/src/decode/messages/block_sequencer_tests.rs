@@ -142,6 +142,20 @@ fn blocks_without_an_end_are_ended() {
 }
 
 #[test]
+fn an_end_after_the_start_of_the_next_block_is_accepted() {
+    let sealed = start(0, json!({"type": "redacted_thinking", "data": "x"}));
+    let late = [sealed, text(1), words(1, "hello"), stop(0), stop(1)];
+    assert_blocks(&late, "end_turn", &[("redacted_thinking", ""), ("text", "hello")]);
+}
+
+#[test]
+fn members_of_other_types_of_deltas_are_ignored() {
+    let odd = json!({"type": "content_block_delta", "index": 0,
+        "delta": {"type": "text_delta", "text": "hello", "thinking": "", "partial_json": null}});
+    assert!(translate(Dialect::Chat, &stream(&[text(0), odd, stop(0)], "end_turn")).contains("hello"));
+}
+
+#[test]
 fn text_after_a_block_without_an_end_is_not_delayed() {
     let events = [thinking(0), thought(0, "hm"), text(1), words(1, "hello")];
     let stream = stream(&events, "end_turn");

@@ -58,15 +58,28 @@ pub(crate) struct DeltaMembers<'a> {
 impl<'a> DeltaMembers<'a> {
     /// Parses a delta; `None` if its type is absent or no string.
     pub(crate) fn parse(delta: &'a [u8]) -> Option<Self> {
-        let (mut kind, mut content) = (None, None);
+        let (mut kind, mut text, mut thinking, mut partial_json, mut signature) =
+            (None, None, None, None, None);
         for (key, value) in json_cursor::members(delta) {
             match &*key {
                 "type" => kind = json_cursor::parse_string(value),
-                "text" | "thinking" | "partial_json" | "signature" => content = Some(value),
+                "text" => text = Some(value),
+                "thinking" => thinking = Some(value),
+                "partial_json" => partial_json = Some(value),
+                "signature" => signature = Some(value),
                 _ => {}
             }
         }
-        Some(Self { kind: DeltaKind::from_type_name(&kind?), content })
+        let kind = DeltaKind::from_type_name(&kind?);
+        // Some serializers write the members of other types too, as empty strings or null.
+        let own = match kind {
+            DeltaKind::Text => text,
+            DeltaKind::Thinking => thinking,
+            DeltaKind::InputJson => partial_json,
+            DeltaKind::Signature => signature,
+            DeltaKind::Other | DeltaKind::Unknown => None,
+        };
+        Some(Self { kind, content: own.or(text).or(thinking).or(partial_json).or(signature) })
     }
 
     /// Returns true if the delta adds nothing to its block.

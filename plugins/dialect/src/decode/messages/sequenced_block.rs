@@ -50,7 +50,7 @@ pub(super) enum BlockState {
     Open,
     /// Block that is opened when those before it have ended.
     Waiting(WaitingBlock),
-    /// Block of text that was ended before the provider ended it. More text opens another block.
+    /// Block that was ended before the provider ended it. More text of a text or thinking block opens another block.
     Interrupted,
     /// Block that the provider has ended, or that cannot go on.
     Ended,
@@ -91,8 +91,7 @@ impl SequencedBlock {
 
     /// Sets the state after the end of the block. `by_provider` is false if only the sequencer ended it.
     pub(super) fn end(&mut self, by_provider: bool) {
-        let has_more = !by_provider && self.kind.text_delta().is_some();
-        self.state = if has_more { BlockState::Interrupted } else { BlockState::Ended };
+        self.state = if by_provider { BlockState::Ended } else { BlockState::Interrupted };
     }
 
     /// Records that the block has the text of a delta. Returns true if the block is open and the delta, whose object is
