@@ -54,14 +54,14 @@ pub struct ReloadOutcome {
 }
 
 /// Reason why a reload was refused.
-pub struct ReloadRefusal {
+pub struct ReloadError {
     /// Every mistake, for the person who reloads.
     message: String,
     /// The same for the log, without addresses of providers.
     log_text: String,
 }
 
-impl ReloadRefusal {
+impl ReloadError {
     fn from_mistakes(report: &Diagnostics) -> Self {
         const CONSEQUENCE: &str = "the old configuration stays active";
         Self {
@@ -71,7 +71,7 @@ impl ReloadRefusal {
     }
 }
 
-impl From<String> for ReloadRefusal {
+impl From<String> for ReloadError {
     fn from(message: String) -> Self {
         Self { log_text: message.clone(), message }
     }
@@ -81,15 +81,15 @@ impl From<String> for ReloadRefusal {
 ///
 /// # Errors
 /// Returns every mistake in the new configuration.
-pub async fn reload(app: &Arc<AppState>, source: &ConfigLoader) -> Result<ReloadOutcome, ReloadRefusal> {
+pub async fn reload(app: &Arc<AppState>, source: &ConfigLoader) -> Result<ReloadOutcome, ReloadError> {
     let (loader, state) = (source.clone(), app.clone());
     let runtime = tokio::runtime::Handle::current();
     let swap = move || {
         let mut warnings = Vec::new();
         let read = || {
-            let loaded = loader().map_err(|report| ReloadRefusal::from_mistakes(&report))?;
+            let loaded = loader().map_err(|report| ReloadError::from_mistakes(&report))?;
             warnings = loaded.warnings;
-            Ok::<_, ReloadRefusal>(loaded.settings)
+            Ok::<_, ReloadError>(loaded.settings)
         };
         state.reload(read, &runtime).map(|changes| (changes, warnings))
     };

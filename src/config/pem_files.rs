@@ -56,6 +56,15 @@ pub fn read_key_pair_contents(certificate: &Path, key: &Path) -> Result<KeyPair,
     Ok((chain, private))
 }
 
+/// Checks that a PEM file has at least one certificate that can be a root; others in it are ignored.
+///
+/// # Errors
+/// Returns the reason why none can be used.
+pub fn check_root_bundle(path: &Path) -> Result<(), String> {
+    let (usable, _) = RootCertStore::empty().add_parsable_certificates(read_certificates(path)?);
+    if usable > 0 { Ok(()) } else { Err(unusable(path, &"it contains no usable certificate")) }
+}
+
 fn unusable(path: &Path, why: &dyn std::fmt::Display) -> String {
     format!("{} cannot be used: {why}.", path.display())
 }

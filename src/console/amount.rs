@@ -28,7 +28,9 @@ pub fn check_amounts(request: &ConsoleRequest) -> Result<(), ApiError> {
         let first = whole.strip_prefix('-').unwrap_or(whole);
         let can_have_groups =
             (1..=GROUP_DIGITS).contains(&first.len()) && is_digits(first) && !first.starts_with('0');
-        if can_be_group && can_have_groups {
+        // Groups that are separated by spaces are thousands already.
+        let has_groups = first.contains(char::is_whitespace);
+        if can_be_group && (can_have_groups || has_groups) {
             let message = format!(
                 "{name}: {text} can mean thousands or decimals; write {whole}{decimals} or {whole},{decimals}."
             );

@@ -331,7 +331,7 @@ fn refusal_message(whose: LimitOwner, denied: &LimitExceeded, when: &str) -> (Er
             ErrorCode::BudgetExceeded,
             format!(
                 "This request may cost more than the budget of {} credits per {} of {of}; \
-                 lower the maximum number of its output tokens.",
+                 shorten its input, or lower the maximum number of its output tokens.",
                 credits(),
                 period.name()
             ),

@@ -110,15 +110,14 @@ impl OpenStorage {
     }
 
     /// Opens an existing store for commands that only read its ledger. Joins no fleet, and changes neither the ledger
-    /// nor its replica files.
+    /// nor its replica files. A missing pepper or admin token is created.
     ///
     /// # Errors
     /// Returns a sentence for the operator if there is no store, or if it cannot be used.
     pub fn open_for_reading(storage: &StorageSettings) -> Result<Self, String> {
         let folder = &storage.path;
-        let store = open_existing(storage)?;
-        let store = store.ok_or_else(|| format!("There is no store in {}.", folder.display()))?;
-        let handed = Arc::new(HandoverStore::new(store));
+        require_store(storage)?;
+        let handed = Arc::new(HandoverStore::new(open_or_create(storage)?));
         let store: Arc<dyn Store> = handed.clone();
         let pepper = pepper::find_pepper(storage, &store)?;
         let ledger = LedgerStore::open_for_comparison(store, &folder.join(LEDGER_REPLICA_FOLDER));

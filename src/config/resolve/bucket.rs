@@ -21,7 +21,7 @@ impl SettingsResolver<'_> {
         let credentials = self.resolve_credentials(raw, endpoint.as_deref(), spot);
         let ca_file = match &raw.ca_file {
             None => Some(None),
-            Some(path) => self.check_ca_file(path, &spot.child("ca_file")).map(Some),
+            Some(path) => self.check_ca_bundle(path, &spot.child("ca_file")).map(Some),
         };
         if !is_named {
             return None;

@@ -1,11 +1,11 @@
 //! Checks of the certificate and key files that the configuration refers to.
 
-use super::super::pem_files::{KeyPairError, read_key_pair, read_root_certificates};
+use super::super::pem_files::{KeyPairError, check_root_bundle, read_key_pair, read_root_certificates};
 use super::SettingsResolver;
 use super::key_path::KeyPath;
 use super::secrets::UNREADABLE_FILE_REMEDY;
 use penstock_regular_file::{MAX_PEM_BYTES, read_text_file};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Remedy for a file that is not usable as PEM.
 const PEM_REMEDY: &str = "It must be PEM; `openssl x509` and `openssl pkey` turn other forms into it.";
@@ -16,9 +16,24 @@ pub type WrittenFile<'a> = (&'a str, KeyPath<'a>);
 impl SettingsResolver<'_> {
     /// Returns the path of a file of certificate authorities after checking that it can be used; `None` after a mistake.
     pub fn check_ca_file(&mut self, written: &str, spot: &KeyPath<'_>) -> Option<PathBuf> {
+        self.check_roots(written, spot, |path| read_root_certificates(path).map(drop))
+    }
+
+    /// Returns the path of a bundle of certificate authorities like [`Self::check_ca_file`], but it may have certificates
+    /// that cannot be used, beside one that can.
+    pub fn check_ca_bundle(&mut self, written: &str, spot: &KeyPath<'_>) -> Option<PathBuf> {
+        self.check_roots(written, spot, check_root_bundle)
+    }
+
+    fn check_roots(
+        &mut self,
+        written: &str,
+        spot: &KeyPath<'_>,
+        check: impl Fn(&Path) -> Result<(), String>,
+    ) -> Option<PathBuf> {
         let path = self.check_pem_file(written, "CERTIFICATE", spot)?;
-        match read_root_certificates(&path) {
-            Ok(_) => Some(path),
+        match check(&path) {
+            Ok(()) => Some(path),
             Err(why) => {
                 self.report_mistake(spot, why, PEM_REMEDY);
                 None

@@ -199,7 +199,8 @@ impl FailoverRun<'_, '_> {
         }
     }
 
-    /// Records that the offer returned fewer choices than requested, so that it gets one request per choice.
+    /// Records that the offer returned fewer choices than requested, so that it gets one request per choice,
+    /// unless it has returned several choices within the last hour.
     pub(super) fn record_single_choice_offer(&self, offer: &OfferState) {
         if offer.learned.record_fewer_choices(self.now()) {
             self.log_refused_member(offer, "n");

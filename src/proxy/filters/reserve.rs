@@ -129,7 +129,7 @@ fn max_output(offer: &OfferState, ask: &InferenceRequest, usual: u64) -> u64 {
 }
 
 /// Returns the maximum work of an offer for a request whose choices have at most `output` tokens together. Reservations
-/// of credits and of budgets use it alike, so that neither covers less than the other.
+/// of credits and of budgets use it alike for the input; their `output` may differ.
 pub(super) fn max_work(offer: &OfferState, ask: &InferenceRequest, output: u64) -> WorkDone {
     let window = offer.offer.context_length;
     let input = ask.max_input_tokens_for_window(window, offer.offer.capabilities.image_token_bound());

@@ -142,7 +142,8 @@ impl FailoverRun<'_, '_> {
     /// Records the offer of the first content, if this run serves a choice.
     ///
     /// # Errors
-    /// Returns an error if another choice has content of another model. The energy of the discarded content is recorded.
+    /// Returns an error if another choice has content of another model. The energy of the discarded content is recorded, as
+    /// estimated for an answer that was not read to its end.
     pub(in super::super) fn record_first_content(
         &mut self,
         offer: &OfferState,

@@ -101,6 +101,10 @@ pub(super) async fn request_choices(
     let (mut ends, halt) = run_choices(run, &seed, waiting, wanted.suspect.is_some()).await;
     ends.sort_by_key(|end| end.index);
     parts.extend(ends.iter_mut().filter_map(|end| end.usage.take()));
+    // A choice without content may be of another model. The price is that of the model which the response names.
+    if let Some(first) = seed.first_content.get() {
+        parts.sort_by_key(|part| *part.offer.offer.model.card.id != *first.model);
+    }
     match halt {
         None => {
             if let Some(offer) = &wanted.suspect {
