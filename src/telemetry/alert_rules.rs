@@ -181,6 +181,26 @@ fn every_metric_in_the_operations_page_has_an_alert() {
 }
 
 #[test]
+fn the_metrics_table_of_the_operations_page_has_existing_metrics_with_their_labels() {
+    let quoted = |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
+    let known = known_metrics();
+    let table = PAGE.split("\n## Metrics\n").nth(1).unwrap();
+    let rows: Vec<Vec<&str>> =
+        table.lines().filter(|row| row.starts_with("| `")).map(|row| row.split('|').collect()).collect();
+    assert!(rows.len() > 20, "{table}");
+    for row in rows {
+        let mut documented = quoted(row[2]);
+        documented.sort();
+        // The label of the build information is constant, so it is not registered.
+        for metric in quoted(row[1]).into_iter().filter(|metric| metric != "penstock_build_info") {
+            let mut actual = known.get(&metric).unwrap_or_else(|| panic!("there is no {metric}")).clone();
+            actual.sort();
+            assert_eq!(actual, documented, "{metric}");
+        }
+    }
+}
+
+#[test]
 fn a_rule_that_cannot_fire_is_found() {
     let known = known_metrics();
     for (expression, found) in [
