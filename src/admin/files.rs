@@ -146,7 +146,7 @@ mod tests {
     use crate::config::settings::StorageSettings;
     use penstock_auth::ApiKey;
     use penstock_storage::files::FileStatus;
-    use penstock_storage::keys::{KeyDigest, KeyLimits, KeyRecord};
+    use penstock_storage::keys::{KeyDigest, KeyRecord};
     use penstock_storage::{StoreTable, Transaction};
 
     fn file(id: &str, key: &str) -> FileRecord {
@@ -171,22 +171,12 @@ mod tests {
 
     fn add_key(stores: &OpenStorage) -> String {
         let key = ApiKey::generate(&mut |bytes| rand::fill(bytes));
-        let record = KeyRecord {
-            id: key.public_id().to_owned(),
-            digest: KeyDigest(penstock_auth::key_digest(&stores.pepper.0, &key)),
-            name: String::new(),
-            account: "a".to_owned(),
-            scopes: Vec::new(),
-            models: None,
-            limits: KeyLimits::default(),
-            store_responses: false,
-            expires: None,
-            created: 1,
-            previous: None,
-            rotated: None,
-            last_used: None,
-            revoked: None,
-        };
+        let record = KeyRecord::new(
+            key.public_id(),
+            KeyDigest(penstock_auth::key_digest(&stores.pepper.0, &key)),
+            "a",
+            1,
+        );
         let entry = AdminRequest::default().audit_entry("key.create", &record.id, json!({}));
         stores.keys.insert(&record, &entry).unwrap();
         record.id

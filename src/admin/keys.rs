@@ -159,20 +159,13 @@ fn create(stores: &OpenStorage, asked: &AdminRequest) -> Result<KeyChangeRespons
     let (account, made) = accounts::find_or_create(stores, asked, &account)?;
     let key = ApiKey::generate(&mut fill_random);
     let mut record = KeyRecord {
-        id: key.public_id().to_owned(),
-        digest: KeyDigest(penstock_auth::key_digest(&stores.pepper.0, &key)),
-        name: String::new(),
-        account: account.id.clone(),
         scopes: vec![DEFAULT_SCOPES.to_owned()],
-        models: None,
-        limits: KeyLimits::default(),
-        store_responses: false,
-        expires: None,
-        created: asked.now,
-        previous: None,
-        rotated: None,
-        last_used: None,
-        revoked: None,
+        ..KeyRecord::new(
+            key.public_id(),
+            KeyDigest(penstock_auth::key_digest(&stores.pepper.0, &key)),
+            account.id.clone(),
+            asked.now,
+        )
     };
     wanted.apply_to(&mut record);
     let entry = asked.audit_entry("key.create", &record.id, key_fields(&record));

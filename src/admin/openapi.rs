@@ -274,22 +274,7 @@ mod tests {
             state: AccountState::Active,
             limits: KeyLimits::default(),
         };
-        let key = KeyRecord {
-            id: "0123456789abcdef".to_owned(),
-            digest: KeyDigest([0; 32]),
-            name: String::new(),
-            account: "a".to_owned(),
-            scopes: Vec::new(),
-            models: None,
-            limits: KeyLimits::default(),
-            store_responses: false,
-            expires: None,
-            created: 1,
-            previous: None,
-            rotated: None,
-            last_used: None,
-            revoked: None,
-        };
+        let key = KeyRecord::new("0123456789abcdef", KeyDigest([0; 32]), "a", 1);
         let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
         assert_eq!(names(&super::super::accounts::account_json(&account)), ACCOUNT_MEMBERS[..6]);
         assert_eq!(names(&keys::key_json(&key)), KEY_MEMBERS[..14]);

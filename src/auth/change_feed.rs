@@ -148,20 +148,14 @@ mod tests {
 
     fn record(stores: &OpenStorage, key: &ApiKey) -> KeyRecord {
         KeyRecord {
-            id: key.public_id().to_owned(),
-            digest: KeyDigest(penstock_auth::key_digest(&stores.pepper.0, key)),
             name: "a key".to_owned(),
-            account: "acme".to_owned(),
             scopes: vec!["inference".to_owned()],
-            models: None,
-            limits: KeyLimits::default(),
-            expires: None,
-            store_responses: false,
-            created: 1,
-            previous: None,
-            rotated: None,
-            last_used: None,
-            revoked: None,
+            ..KeyRecord::new(
+                key.public_id(),
+                KeyDigest(penstock_auth::key_digest(&stores.pepper.0, key)),
+                "acme",
+                1,
+            )
         }
     }
 

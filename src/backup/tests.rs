@@ -7,26 +7,14 @@ use crate::config::SecretText;
 use crate::config::settings::StorageSettings;
 use crate::storage::stores::OpenStorage;
 use penstock_storage::audit::ChangeDescription;
-use penstock_storage::keys::{KeyDigest, KeyLimits, KeyRecord};
+use penstock_storage::keys::{KeyDigest, KeyRecord};
 use serde_json::Value;
 use std::fs;
 
 fn insert_key(stores: &OpenStorage) {
     let key = KeyRecord {
-        id: "0123456789abcdef".into(),
-        digest: KeyDigest([7; 32]),
         name: "k".into(),
-        account: "default".into(),
-        scopes: Vec::new(),
-        models: None,
-        limits: KeyLimits::default(),
-        store_responses: false,
-        expires: None,
-        created: 1,
-        previous: None,
-        rotated: None,
-        last_used: None,
-        revoked: None,
+        ..KeyRecord::new("0123456789abcdef", KeyDigest([7; 32]), "default", 1)
     };
     let done = ChangeDescription {
         at: 1,

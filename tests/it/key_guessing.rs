@@ -26,20 +26,13 @@ fn source(start: u64) -> impl FnMut(&mut [u8]) {
 
 fn record(stores: &OpenStorage, key: &ApiKey) -> KeyRecord {
     KeyRecord {
-        id: key.public_id().to_owned(),
-        digest: KeyDigest(penstock_auth::key_digest(&stores.pepper.0, key)),
-        name: String::new(),
-        account: "default".to_owned(),
         scopes: vec!["inference.*".to_owned()],
-        models: None,
-        limits: Default::default(),
-        store_responses: false,
-        expires: None,
-        created: 1,
-        previous: None,
-        rotated: None,
-        last_used: None,
-        revoked: None,
+        ..KeyRecord::new(
+            key.public_id(),
+            KeyDigest(penstock_auth::key_digest(&stores.pepper.0, key)),
+            "default",
+            1,
+        )
     }
 }
 

@@ -17,20 +17,12 @@ fn each_engine(case: impl Fn(KeyStore, Arc<dyn Store>)) {
 
 fn key(number: u32, account: &str) -> KeyRecord {
     KeyRecord {
-        id: format!("{number:016}"),
-        digest: KeyDigest([0xab; 32]),
         name: format!("key {number}"),
-        account: account.to_owned(),
         scopes: vec!["inference.*".to_owned()],
         models: Some(vec!["some-model".to_owned()]),
         limits: KeyLimits { requests_per_minute: Some(60), ..KeyLimits::default() },
-        store_responses: false,
         expires: Some(2_000_000_000),
-        created: 1_700_000_000,
-        previous: None,
-        rotated: None,
-        last_used: None,
-        revoked: None,
+        ..KeyRecord::new(format!("{number:016}"), KeyDigest([0xab; 32]), account, 1_700_000_000)
     }
 }
 

@@ -53,20 +53,15 @@ impl Database {
         let stores = OpenStorage::open(&StorageSettings::embedded(&folder.path().join("store"))).unwrap();
         let key = ApiKey::generate(&mut |bytes| rand::fill(bytes));
         let record = KeyRecord {
-            id: key.public_id().to_owned(),
-            digest: KeyDigest(penstock_auth::key_digest(&stores.pepper.0, &key)),
             name: "a key".to_owned(),
-            account: "acme".to_owned(),
             scopes: vec!["inference".to_owned()],
-            models: None,
             limits,
-            expires: None,
-            store_responses: false,
-            created: 1,
-            previous: None,
-            rotated: None,
-            last_used: None,
-            revoked: None,
+            ..KeyRecord::new(
+                key.public_id(),
+                KeyDigest(penstock_auth::key_digest(&stores.pepper.0, &key)),
+                "acme",
+                1,
+            )
         };
         let (who, what) = ("test".to_owned(), "key.create".to_owned());
         let change = ChangeDescription { at: 5, who, what, target: record.id.clone(), change: json!({}) };

@@ -196,7 +196,7 @@ mod tests {
     use super::*;
     use crate::config::SecretText;
     use penstock_storage::audit::ChangeDescription;
-    use penstock_storage::keys::{KeyDigest, KeyLimits, KeyRecord};
+    use penstock_storage::keys::{KeyDigest, KeyRecord};
     use serde_json::Value;
     use std::fs;
 
@@ -225,22 +225,7 @@ mod tests {
     }
 
     fn insert(storage: &StorageSettings) {
-        let key = KeyRecord {
-            id: ID.into(),
-            digest: KeyDigest([7; 32]),
-            name: "k".into(),
-            account: "default".into(),
-            scopes: Vec::new(),
-            models: None,
-            limits: KeyLimits::default(),
-            store_responses: false,
-            expires: None,
-            created: 1,
-            previous: None,
-            rotated: None,
-            last_used: None,
-            revoked: None,
-        };
+        let key = KeyRecord { name: "k".into(), ..KeyRecord::new(ID, KeyDigest([7; 32]), "default", 1) };
         OpenStorage::open(storage).unwrap().keys.insert(&key, &done("key.create")).unwrap();
     }
 

@@ -99,3 +99,26 @@ pub struct KeyRecord {
     #[serde(default)]
     pub revoked: Option<u64>,
 }
+
+impl KeyRecord {
+    /// Creates the record of a key without a name, scopes and limits, which may use all models and does not expire.
+    #[must_use]
+    pub fn new(id: impl Into<String>, digest: KeyDigest, account: impl Into<String>, created: u64) -> Self {
+        Self {
+            id: id.into(),
+            digest,
+            name: String::new(),
+            account: account.into(),
+            scopes: Vec::new(),
+            models: None,
+            limits: KeyLimits::default(),
+            store_responses: false,
+            expires: None,
+            created,
+            previous: None,
+            rotated: None,
+            last_used: None,
+            revoked: None,
+        }
+    }
+}

@@ -2,7 +2,7 @@
 
 use crate::{elsewhere, server::PostgresServer};
 use penstock_storage::audit::ChangeDescription;
-use penstock_storage::keys::{KeyDigest, KeyLimits, KeyRecord, KeyStore};
+use penstock_storage::keys::{KeyDigest, KeyRecord, KeyStore};
 use penstock_storage::{
     PostgresOptions, Store, StoreError, StoreOptions, StoreTable, Transaction, begin_import, check_postgres,
     export, finish_import, import, open, open_postgres,
@@ -10,20 +10,8 @@ use penstock_storage::{
 
 fn key(number: u32) -> KeyRecord {
     KeyRecord {
-        id: format!("{number:016}"),
-        digest: KeyDigest([7; 32]),
         name: "k".to_owned(),
-        account: "acme".to_owned(),
-        scopes: Vec::new(),
-        models: None,
-        limits: KeyLimits::default(),
-        store_responses: false,
-        expires: None,
-        created: 1,
-        previous: None,
-        rotated: None,
-        last_used: None,
-        revoked: None,
+        ..KeyRecord::new(format!("{number:016}"), KeyDigest([7; 32]), "acme", 1)
     }
 }
 
