@@ -10,7 +10,8 @@ use std::ops::Range;
 /// continuation may begin with a shorter text again (`10` becomes `1010`).
 const MIN_BYTES: usize = 16;
 
-/// The same for a prefill, which providers of Mistral's kind always repeat.
+/// Minimum number of bytes of a prefill, without surrounding blanks, that count as repeated; fewer than [`MIN_BYTES`],
+/// because some providers always begin their answer with the prefill.
 const MIN_PREFILL_BYTES: usize = 4;
 
 /// Filter that removes the delivered text from a continuation that begins with it again.

@@ -19,8 +19,8 @@ const BYTE_ORDER_MARK: char = '\u{feff}';
 const MAX_TOKENIZER_BYTES: u64 = 256 << 20;
 
 impl SettingsResolver<'_> {
-    /// Reads a secret that is sent in a header, or is otherwise ASCII; `None` after a mistake. Its text is never part of
-    /// a message.
+    /// Reads a secret that is sent in a header, or is otherwise ASCII; `None` after a mistake. No message shows
+    /// the secret.
     pub fn read_secret(&mut self, reference: &SecretRef, spot: &KeyPath<'_>) -> Option<SecretText> {
         let secret = self.read_unicode_secret(reference, spot)?;
         if secret.reveal().is_ascii() {
@@ -35,7 +35,7 @@ impl SettingsResolver<'_> {
     }
 
     /// Reads a secret that may have characters beyond ASCII, such as the password of a database; `None` after a mistake.
-    /// Its text is never part of a message.
+    /// No message shows the secret.
     pub fn read_unicode_secret(&mut self, reference: &SecretRef, spot: &KeyPath<'_>) -> Option<SecretText> {
         let text = match (&reference.env, &reference.file) {
             (Some(name), None) => self.read_variable(name, &spot.child("env"))?,

@@ -294,11 +294,12 @@ pub fn reclassify_in_band_error(
     let mut fault = penstock_dialect::reclassify_in_band_error(fault, window, failed_request(run, &sent));
     if let Some(original) = original {
         if !is_about_text(&fault) {
-            let is_first_of_provider = original.kind != UpstreamErrorKind::Caller;
-            return AttemptError::Fault(match fault.kind {
-                _ if is_first_of_provider => original,
-                UpstreamErrorKind::Caller => UpstreamError::new(UpstreamErrorKind::InBandError),
-                _ => fault,
+            return AttemptError::Fault(match (original.kind, fault.kind) {
+                (UpstreamErrorKind::Caller, UpstreamErrorKind::Caller) => {
+                    UpstreamError::new(UpstreamErrorKind::InBandError)
+                }
+                (UpstreamErrorKind::Caller, _) => fault,
+                _ => original,
             });
         }
         run.settled.charges_delivered = true;

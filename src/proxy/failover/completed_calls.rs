@@ -1,5 +1,6 @@
 //! Completed calls of a failed attempt. A request that is sent as several calls may fail after some of them were answered:
-//! their energy counts, although their answers are not delivered.
+//! their energy counts, although their answers are not delivered. Calls that are repeated within the same attempt, for
+//! example without a member that the provider refused, count once.
 
 use super::FailoverRun;
 use super::attempt::AttemptError;
