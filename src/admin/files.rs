@@ -158,7 +158,7 @@ mod tests {
             purpose: FilePurpose::Batch,
             bytes: 1,
             sha256: None,
-            sums: None,
+            table_checksum: None,
             created_at: 1,
             finished_at: None,
             expires_at: None,

@@ -2,7 +2,7 @@
 //! parse the requests, so that it always matches them.
 
 use super::routes::{self, AdminRoute};
-use super::schema::member_schema;
+use super::schema::json_member_schema;
 use super::users::{INVITATION_MEMBERS, USER_MEMBERS, user_schema};
 use super::{batches, files, input};
 use penstock_routing::FLAVORS;
@@ -163,7 +163,7 @@ pub(super) fn schema_ref(name: &str) -> Value {
 /// Returns the schema of a request body: members that are not listed are refused.
 fn body_schema(members: &[&str], required: &[&str]) -> Value {
     let properties: Map<String, Value> =
-        members.iter().map(|name| ((*name).to_owned(), member_schema(name))).collect();
+        members.iter().map(|name| ((*name).to_owned(), json_member_schema(name))).collect();
     let mut object = json!({ "type": "object", "properties": properties, "additionalProperties": false });
     if let Some(members) = object.as_object_mut().filter(|_| !required.is_empty()) {
         members.insert("required".to_owned(), required.into());
@@ -174,7 +174,7 @@ fn body_schema(members: &[&str], required: &[&str]) -> Value {
 /// Returns the schema of a response with these members; none is required, and further ones are allowed.
 pub(super) fn response_schema(members: &[&str]) -> Value {
     let properties: Map<String, Value> =
-        members.iter().map(|name| ((*name).to_owned(), member_schema(name))).collect();
+        members.iter().map(|name| ((*name).to_owned(), json_member_schema(name))).collect();
     json!({ "type": "object", "properties": properties })
 }
 

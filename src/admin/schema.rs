@@ -4,8 +4,8 @@ use super::keys;
 use super::openapi::schema_ref;
 use serde_json::{Value, json};
 
-/// Returns the schema of the member with this name; `null` if there is none.
-pub(super) fn member_schema(name: &str) -> Value {
+/// Returns the OpenAPI schema of the JSON member with this name; `null` if the name is unknown.
+pub(super) fn json_member_schema(name: &str) -> Value {
     account_member(name)
         .or_else(|| ledger_member(name))
         .or_else(|| invoice_member(name))

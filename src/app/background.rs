@@ -88,7 +88,7 @@ fn start_sweeps(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHa
             }
         }),
         spawn_periodic(BUCKET_RETRY_INTERVAL, stop, app, |app| async move {
-            tokio::task::spawn_blocking(move || app.files.probe_unavailable_bucket()).await.ok();
+            tokio::task::spawn_blocking(move || app.files.probe_bucket_if_unavailable()).await.ok();
         }),
         spawn_periodic(LEFTOVER_INTERVAL.min(leftovers), stop, app, |app| async move {
             let fleet = &app.stores.fleet;

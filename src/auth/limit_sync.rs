@@ -65,7 +65,7 @@ struct PeerDemand {
 #[derive(Default)]
 struct PeerSum {
     usage: PeerUsage,
-    /// Number of peers that reported the key.
+    /// Number of peers that reported the key or account.
     reporters: u32,
     /// Peers with recent demand.
     demanding: Vec<u32>,

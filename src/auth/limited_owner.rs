@@ -151,9 +151,10 @@ impl LeasedBudget {
         self.with(|state, period| state.meter.is_lease_recalled(&state.limits, period))
     }
 
-    /// Recalls the leased part: it has to be drawn again before it is spent.
-    pub fn recall(&self) {
-        self.with(|state, period| state.meter.recall_lease(period));
+    /// Marks the leased part as recalled: it may not be spent until a further draw succeeds. Its amount stays until
+    /// [`LeasedBudget::begin_draw`] removes it.
+    pub fn mark_recalled(&self) {
+        self.with(|state, period| state.meter.mark_lease_recalled(period));
     }
 
     /// Adds an amount in micro-credits to the leased part of the budget.

@@ -52,7 +52,7 @@ impl UsageLimiter {
     pub fn replace_limits(&self, limits: &KeyLimits) {
         let LimiterState { limits: before, meter, .. } = &mut *self.0.lock();
         let after = limits_of(limits);
-        meter.recall_lowered_leases(before, &after);
+        meter.mark_lowered_leases_recalled(before, &after);
         *before = after;
     }
 

@@ -7,11 +7,11 @@ use super::runner::{BatchEvent, BatchRunner};
 use super::runner_state::{PendingResults, RunnerPhase};
 use crate::billing::{CommitConditions, CommitTooLarge, FencedResult, HoldEnd, Ledger, PendingFencedCommit};
 use penstock_storage::batches::BatchRecord;
-use penstock_storage::ledger::{CounterChange, RowWrite};
+use penstock_storage::ledger::{CounterDelta, RowWrite};
 use std::sync::Arc;
 
 /// Ends of reserves, rows and counter changes of one commit.
-pub(super) type CommitContents = (Vec<HoldEnd>, Vec<RowWrite>, Vec<CounterChange>);
+pub(super) type CommitContents = (Vec<HoldEnd>, Vec<RowWrite>, Vec<CounterDelta>);
 
 /// Records outcomes and rows of a batch in the ledger; in a fleet only if this process still holds the claim of the
 /// batch. Returns the claim as it is after the commit, and a future of the outcome of the commit.
@@ -69,7 +69,7 @@ impl BatchRunner {
         &mut self,
         ends: Vec<HoldEnd>,
         rows: Vec<RowWrite>,
-        counters: Vec<CounterChange>,
+        counters: Vec<CounterDelta>,
     ) -> Result<(), CommitTooLarge> {
         let (claim, committed) =
             commit_outcomes(&self.app, &self.record, self.claim, (ends, rows, counters))?;

@@ -11,7 +11,7 @@ use penstock_batch::state::EndReason;
 use penstock_core::TokenUsage;
 use penstock_storage::batches::{self, BatchError};
 use penstock_storage::files::FileStore;
-use penstock_storage::ledger::{CounterChange, RowWrite};
+use penstock_storage::ledger::{CounterDelta, RowWrite};
 use std::io;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -211,7 +211,7 @@ impl BatchRunner {
         &mut self,
         ends: Vec<HoldEnd>,
         mut rows: Vec<RowWrite>,
-        counters: Vec<CounterChange>,
+        counters: Vec<CounterDelta>,
     ) {
         api_object::write_lifecycle_to_record(&mut self.record, &self.lifecycle);
         let others = rows.len();
@@ -227,7 +227,7 @@ impl BatchRunner {
 
     /// Commits the record without its model and metadata, because with them it exceeds the size of a commit, which
     /// should not happen. All charges are written, and the batch ends.
-    fn commit_reduced(&mut self, ends: Vec<HoldEnd>, mut rows: Vec<RowWrite>, counters: Vec<CounterChange>) {
+    fn commit_reduced(&mut self, ends: Vec<HoldEnd>, mut rows: Vec<RowWrite>, counters: Vec<CounterDelta>) {
         tracing::error!(name: "batch_too_large", batch = self.record.id);
         self.record.model = None;
         self.record.metadata.clear();

@@ -57,8 +57,8 @@ impl LineBody {
 /// Lock that is held while a large line is read: all batches together read one at a time.
 pub type LargeLineLock = Arc<Mutex<()>>;
 
-/// Input file that is being read.
-pub struct BatchInput {
+/// Reader of the lines of a batch's input file.
+pub struct BatchInputReader {
     reader: LineReader,
     large_lock: LargeLineLock,
     next_index: u32,
@@ -73,8 +73,8 @@ pub struct BatchInput {
     pub at_end: bool,
 }
 
-impl BatchInput {
-    /// Creates an input that begins at the position of the reader.
+impl BatchInputReader {
+    /// Creates a reader of the input that begins at the position of `reader`.
     pub const fn new(reader: LineReader, large_lock: LargeLineLock) -> Self {
         Self {
             reader,
@@ -224,7 +224,7 @@ mod tests {
         let fields = UploadFields { filename: "in.jsonl".to_owned(), expires_after: None };
         let owner = FileOwner { key: "k", account: "a" };
         let record = files.store_upload(incoming, owner, fields, Duration::from_secs(1)).unwrap();
-        let mut input = BatchInput::new(files.read_lines(&record).unwrap(), LargeLineLock::default());
+        let mut input = BatchInputReader::new(files.read_lines(&record).unwrap(), LargeLineLock::default());
         let path = files.contents_path(&record.id);
         let (whole, done) = (fs::read(&path).unwrap(), CompletionBitmap::with_line_count(400));
         // Truncates the file for a while, so that the second read fails.

@@ -2,7 +2,7 @@
 //! its committed size, and the bitmap of finished lines. Blocks.
 
 use super::context::BatchContext;
-use super::input::{BatchInput, PendingLine};
+use super::input::{BatchInputReader, PendingLine};
 use crate::storage::files::OutputFile;
 use penstock_batch::completion_bitmap::CompletionBitmap;
 use penstock_storage::StoreError;
@@ -12,7 +12,7 @@ use std::io::{Error, ErrorKind, Result};
 
 /// Open files of a batch.
 pub(super) struct OpenedBatch {
-    pub(super) input: BatchInput,
+    pub(super) input: BatchInputReader,
     pub(super) first_lines: Vec<PendingLine>,
     pub(super) input_record: FileRecord,
     pub(super) results: OpenedResults,
@@ -48,7 +48,7 @@ pub(super) fn open_batch(
         ErrorKind::NotFound => Error::from(ErrorKind::InvalidData),
         _ => error,
     })?;
-    let mut input = BatchInput::new(reader, context.batches.large_lines.large_line_lock());
+    let mut input = BatchInputReader::new(reader, context.batches.large_lines.large_line_lock());
     if let Some(slice) = record.slice {
         input.limit_lines(slice.lines);
     }

@@ -6,7 +6,7 @@ use super::commit::{BatchCommitOutcome, GroupWriteResult};
 use super::context::BatchContext;
 use super::context::LineResponse;
 use super::funds_backoff::LineStartLimiter;
-use super::input::{BatchInput, PendingLine};
+use super::input::{BatchInputReader, PendingLine};
 use super::memory_budget::MemoryBudget;
 use super::open_files::OpenedBatch;
 use super::retry_queue::RetryQueue;
@@ -40,7 +40,7 @@ pub(super) enum BatchEvent {
     /// Event after the files of the batch could not be opened.
     OpenFailed(ErrorKind),
     /// Event after input lines were read.
-    LinesRead(BatchInput, std::io::Result<Vec<PendingLine>>),
+    LinesRead(BatchInputReader, std::io::Result<Vec<PendingLine>>),
     /// A line ended; `None` if its task was aborted or panicked.
     LineEnded(PendingLine, RunPermit, Option<Box<LineResponse>>),
     /// Event after the input was divided into slices.

@@ -1,7 +1,7 @@
 //! State of a running batch that is in memory only: open files, lines between input and output, and reasons to pause.
 
 use super::commit::LineOutcome;
-use super::input::{BatchInput, PendingLine};
+use super::input::{BatchInputReader, PendingLine};
 use crate::storage::files::OutputFile;
 use penstock_batch::state::EndReason;
 use penstock_storage::batches::BatchRecord;
@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 #[derive(Default)]
 pub(super) struct OpenInputAndOutput {
     /// Input file; `None` while it is not open.
-    pub(super) input: Option<BatchInput>,
+    pub(super) input: Option<BatchInputReader>,
     /// Output file; `None` while it is not open.
     pub(super) output: Option<OutputFile>,
     /// Record of the output file as last committed; `None` before the file was created or opened.

@@ -97,7 +97,11 @@ fn divide_input(context: &BatchContext, record: &BatchRecord, lines: u32) -> Res
     if count == record.counts.total { Ok(slices) } else { Err(ErrorKind::InvalidData.into()) }
 }
 
-/// Reads a long line, and returns its offset.
+/// Reads past the next line that is not blank, also if it is long. Returns the offset of its first byte.
+///
+/// # Errors
+/// Returns `InvalidData` at the end of the file, above the maximum length of a line, or for a damaged block; and any
+/// I/O error.
 fn skip_long_line(reader: &mut LineReader) -> Result<u64> {
     reader.next_line()?.map(|line| line.offset).ok_or_else(|| ErrorKind::InvalidData.into())
 }

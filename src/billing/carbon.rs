@@ -1,7 +1,7 @@
 //! Footprint of a period, summed up from the usage rollups by country, provider, month and account. All calls block.
 
 use super::invoice::{
-    InvoiceError, InvoiceSums, InvoiceTerms, TermsCache, country_of_location, invoice_sums_with_carbon,
+    InvoiceError, InvoiceSums, InvoiceTerms, PricingTermsCache, country_of_location, invoice_sums_with_carbon,
 };
 use super::rollups::query::{DayReader, account_names};
 use penstock_core::calendar::UtcMonth;
@@ -65,7 +65,7 @@ pub fn read_carbon_figures(
         ReportedAccounts::Total => vec!["".into()],
         ReportedAccounts::Each => account_names(store)?,
     };
-    let (mut figures, mut terms) = (CarbonFigures::default(), TermsCache::default());
+    let (mut figures, mut terms) = (CarbonFigures::default(), PricingTermsCache::default());
     let reader = DayReader::open(store)?;
     for name in names {
         let mut of_account = InvoiceSums::default();

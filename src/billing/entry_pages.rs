@@ -8,15 +8,15 @@ use penstock_storage::ledger::{LedgerStore, LedgerTip};
 /// Approximate page size in bytes.
 const PAGE_BYTES: usize = 512 * 1024;
 
-/// Maximum number of entry numbers in one position.
-pub const MAX_POSITION_NUMBERS: usize = 1_000;
+/// Maximum number of entry numbers in one position, which has one number for each chain.
+pub const MAX_NUMBERS_PER_POSITION: usize = 1_000;
 
 /// Parses a position: numbers of entries that are separated by commas. Returns `None` for any other text, and for more
-/// than [`MAX_POSITION_NUMBERS`] numbers.
+/// than [`MAX_NUMBERS_PER_POSITION`] numbers.
 #[must_use]
 pub fn parse_position(text: &str) -> Option<Vec<u64>> {
     let numbers: Option<Vec<u64>> = text.split(',').map(|number| number.trim().parse().ok()).collect();
-    numbers.filter(|numbers| numbers.len() <= MAX_POSITION_NUMBERS)
+    numbers.filter(|numbers| numbers.len() <= MAX_NUMBERS_PER_POSITION)
 }
 
 /// Reads the page of the ledger's text after a position. Returns the page with the number of its last entry, or

@@ -7,7 +7,7 @@ use super::hold::HoldEnd;
 use super::write_op::{BatchOutcomes, LedgerAction, WriteOp};
 use super::{CommitTooLarge, Ledger, is_within_commit};
 use penstock_ledger::Wallet;
-use penstock_storage::ledger::{CounterChange, RowFence, RowWrite};
+use penstock_storage::ledger::{CounterDelta, RowFence, RowWrite};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
@@ -18,7 +18,7 @@ pub struct CommitConditions {
     /// changed row shows that the counters were already added.
     pub fences: Vec<RowFence>,
     /// Changes of counters in the same commit.
-    pub counters: Vec<CounterChange>,
+    pub counters: Vec<CounterDelta>,
 }
 
 /// Result of a fenced commit.
@@ -99,7 +99,7 @@ impl Ledger {
     /// Waits for the result of a fenced commit, however long the store takes. The writer collects operations for a
     /// shorter time meanwhile.
     pub async fn wait_fenced_commit(&self, pending: PendingFencedCommit) -> FencedResult {
-        self.queue.shorten_window();
+        self.queue.shorten_collect_time();
         match pending.0.await {
             Ok(true) => FencedResult::Recorded,
             Ok(false) => FencedResult::FenceLost,

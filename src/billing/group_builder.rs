@@ -38,7 +38,8 @@ pub(super) struct DraftedAdjustment {
 }
 
 impl DraftedAdjustment {
-    /// Returns the entry of the audit log; `None` if the adjustment has none.
+    /// Returns the audit-log entry of the adjustment, with the number of its ledger entry; `None` if the adjustment is
+    /// not audited.
     pub(super) fn audit_entry(&self) -> Option<ChangeDescription> {
         self.adjustment.audit_entry(self.seq)
     }

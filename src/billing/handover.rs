@@ -221,13 +221,13 @@ impl Ledger {
                     queue.mark_writer_ended();
                     continue;
                 }
-                let (open, entries) = (queue.open_hold_count(), queue.entry_count());
+                let (open, chain_entries) = (queue.open_hold_count(), queue.entry_count());
                 queue.on_committed(&CommittedGroup {
                     bytes,
                     exposed_eur: exposed,
                     is_replicated: true,
                     open,
-                    entries,
+                    chain_entries,
                 });
                 queue.set_last_written_number(last);
             }
@@ -259,8 +259,8 @@ fn log_unmatched() -> Option<Hold> {
     None
 }
 
-/// Returns the actions of an operation for the new process, which writes the ledger now. An adjustment by an operator has
-/// none: its caller gets an error, because the new process accepts adjustments itself.
+/// Returns the actions of an operation for the new process, which writes the ledger now. An adjustment by an operator
+/// has none: its caller gets an error, because the new process accepts adjustments itself.
 fn actions_of(op: WriteOp) -> Vec<LedgerAction> {
     match op {
         WriteOp::Action(action) => vec![action],

@@ -128,11 +128,11 @@ pub(super) struct InvoiceTerms {
     pub(super) contract: Option<String>,
 }
 
-/// Facts of the terms that were read so far.
+/// Cache of the invoice facts of pricing terms, by the id of the terms.
 #[derive(Default)]
-pub(super) struct TermsCache(BTreeMap<Arc<str>, InvoiceTerms>);
+pub(super) struct PricingTermsCache(BTreeMap<Arc<str>, InvoiceTerms>);
 
-impl TermsCache {
+impl PricingTermsCache {
     /// Returns the facts of pricing terms; `None` for the empty id of a row without terms.
     pub(super) fn read_invoice_terms(
         &mut self,
@@ -200,7 +200,7 @@ pub fn read_invoice_figures(
     account: &str,
     range: UsageRange,
 ) -> Result<InvoiceFigures, InvoiceError> {
-    let (mut figures, mut terms) = (InvoiceFigures::default(), TermsCache::default());
+    let (mut figures, mut terms) = (InvoiceFigures::default(), PricingTermsCache::default());
     // The rollups only show the days and hours that have corrections. The corrections themselves are read from the
     // ledger.
     let mut corrected = BTreeSet::new();

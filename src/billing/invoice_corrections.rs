@@ -1,7 +1,7 @@
 //! Corrections of charges on an invoice, each with the entry that it corrects. All calls block.
 
 use super::entry_merge::EntryMerge;
-use super::invoice::{InvoiceLineKey, InvoiceSums, TermsCache, invoice_sums_with_carbon};
+use super::invoice::{InvoiceLineKey, InvoiceSums, PricingTermsCache, invoice_sums_with_carbon};
 use super::invoice_prices::prices_of_class;
 use super::ledger_export::chain_start_positions_in_month;
 use super::report::{ReportError, find_entry};
@@ -51,7 +51,7 @@ pub fn read_corrections(
         corrected.extend((cell.outcome == UsageOutcome::Corrected).then_some(day));
         Ok::<_, ReportError>(())
     })?;
-    corrections_of_days(store, account, &corrected, &mut TermsCache::default())
+    corrections_of_days(store, account, &corrected, &mut PricingTermsCache::default())
 }
 
 /// Reads the corrections of an account's charges on the given days.
@@ -62,7 +62,7 @@ pub(super) fn corrections_of_days(
     store: &LedgerStore,
     account: &str,
     days: &BTreeSet<DayNumber>,
-    terms: &mut TermsCache,
+    terms: &mut PricingTermsCache,
 ) -> Result<Vec<CorrectionLine>, ReportError> {
     let mut found = Vec::new();
     for day in days {
@@ -92,7 +92,7 @@ fn corrections_in_hour(
     store: &LedgerStore,
     account: &str,
     hour: HourNumber,
-    terms: &mut TermsCache,
+    terms: &mut PricingTermsCache,
 ) -> Result<Vec<CorrectionLine>, ReportError> {
     let (start, end) = (hour.start(), hour.start().saturating_add(HOUR_SECONDS));
     let month = UtcMonth::from_unix(start);
@@ -115,7 +115,7 @@ const fn is_correction_of_charge(kind: &EntryKind) -> bool {
 fn correction_line(
     store: &LedgerStore,
     entry: &LedgerEntry,
-    terms: &mut TermsCache,
+    terms: &mut PricingTermsCache,
 ) -> Result<Option<CorrectionLine>, ReportError> {
     let EntryKind::Correct { of, key, .. } = &entry.kind else { return Ok(None) };
     let charge = find_entry(store, *of)?;

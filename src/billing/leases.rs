@@ -88,9 +88,9 @@ impl Leases {
         })
     }
 
-    /// Reads and restores the leases of the previous process of this member. Returns those of wallets as balances by
+    /// Restores the leases that the previous process of this member held. Returns those of wallets as balances by
     /// account; those of budgets wait for [`Ledger::restore_budget_leases`]. Blocks.
-    pub(super) fn read_previous_balances(&self) -> Result<Vec<(String, BalanceRecord)>, StoreError> {
+    pub(super) fn restore_previous_leases(&self) -> Result<Vec<(String, BalanceRecord)>, StoreError> {
         let mut balances: HashMap<String, BalanceRecord> = HashMap::new();
         for PoolAmount { pool, amount } in self.member.leased_amounts()? {
             if let Some(budget) = BudgetPool::parse(&pool) {
@@ -208,10 +208,13 @@ impl Leases {
         self.pools.lock().get(&balance.pool()).map_or(0, LeaseState::recorded_fleet_total)
     }
 
-    /// Returns true if the pool is known to have too little for a request of this price.
-    fn is_known_empty(&self, balance: &LeasedBalance, price: i64) -> bool {
+    /// Returns true if the pool is known to have less than the balance lacks for a request of this price.
+    fn is_pool_known_insufficient(&self, balance: &LeasedBalance, price: i64) -> bool {
         let (pool, missing) = (balance.pool(), balance.missing_amount(price));
-        self.pools.lock().get(&pool).is_some_and(|state| state.is_pool_known_empty(missing, Instant::now()))
+        self.pools
+            .lock()
+            .get(&pool)
+            .is_some_and(|state| state.is_pool_known_insufficient(missing, Instant::now()))
     }
 
     fn drawing(&self, balance: &LeasedBalance) -> Arc<AsyncMutex<()>> {

@@ -191,7 +191,7 @@ impl Ledger {
         }
         let journal = self.journal.read().clone().filter(|journal| !journal.is_failing());
         if let Some(journal) = journal {
-            self.queue.shorten_window();
+            self.queue.shorten_collect_time();
             tokio::time::timeout(most, journal.wait_journaled(ticket)).await.ok();
         }
     }

@@ -141,7 +141,7 @@ impl Ledger {
         let balances = store.balances().map_err(to_message)?;
         let balances_now = match &leases {
             None => balances_in_memory(&balances),
-            Some(leases) => balances_in_memory(&leases.read_previous_balances().map_err(to_message)?),
+            Some(leases) => balances_in_memory(&leases.restore_previous_leases().map_err(to_message)?),
         };
         let open = open_reservations(&store).map_err(to_message)?;
         let queue =

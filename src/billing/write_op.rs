@@ -78,17 +78,18 @@ pub(super) struct AdminAdjustment {
     pub(super) act: EntryKind,
     /// Names that the entry uses; if another entry has used one of them, the adjustment is refused.
     pub(super) names: Vec<String>,
-    /// Entry of the audit log without the number of the ledger entry; `None` if the adjustment has none.
+    /// Audit-log entry without the number of the ledger entry; `None` if the adjustment is not audited.
     pub(super) audit: Option<ChangeDescription>,
     pub(super) reply: mpsc::Sender<Result<u64, AdjustmentError>>,
 }
 
 impl AdminAdjustment {
-    /// Returns the entry of the audit log, with the number of the ledger entry; `None` if the adjustment has none.
-    pub(super) fn audit_entry(&self, number: u64) -> Option<ChangeDescription> {
+    /// Returns the audit-log entry of the adjustment, with the number of its ledger entry; `None` if the adjustment is
+    /// not audited.
+    pub(super) fn audit_entry(&self, entry_number: u64) -> Option<ChangeDescription> {
         let mut audit = self.audit.clone()?;
         if let Some(members) = audit.change.as_object_mut() {
-            members.insert("entry".to_owned(), number.into());
+            members.insert("entry".to_owned(), entry_number.into());
         }
         Some(audit)
     }

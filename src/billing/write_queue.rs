@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 /// Longest time for which operations are collected before a write if a caller waits for one of them.
-const WAITER_WINDOW: Duration = Duration::from_millis(5);
+const WAITER_COLLECT_TIME: Duration = Duration::from_millis(5);
 
 /// Number of operations at which a group is written immediately. A crash loses at most these operations and those that
 /// arrive during the write.
@@ -78,7 +78,7 @@ pub(super) struct WriteQueue {
     /// True if nothing will be written any more.
     is_finished: AtomicBool,
     /// Time for which operations are collected if no caller waits for them, in microseconds.
-    window_us: AtomicU64,
+    collect_time_us: AtomicU64,
     /// Approximate size of the operations that are not on the disk, in bytes.
     bytes: AtomicU64,
     /// Amount of open reservations and unwritten charges, in 1e-8 EUR.
@@ -90,18 +90,20 @@ pub(super) struct WriteQueue {
     /// Start of the current write in milliseconds after `origin`, plus one; 0 if there is none.
     busy_since: AtomicU64,
     open: AtomicU64,
-    entries: AtomicU64,
+    chain_entries: AtomicU64,
 }
 
 impl WriteQueue {
-    pub(super) fn new(window: Duration, entries: u64) -> Self {
+    /// Creates an empty queue. `collect_time` is the time for which operations are collected if no caller waits;
+    /// `chain_entries` is the number of entries that the chain of this process already has.
+    pub(super) fn new(collect_time: Duration, chain_entries: u64) -> Self {
         let queue = Self {
             state: Mutex::default(),
             wake: Condvar::new(),
             pause_end: Condvar::new(),
             written: watch::Sender::new(0),
             is_finished: AtomicBool::new(false),
-            window_us: AtomicU64::new(0),
+            collect_time_us: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             exposed: AtomicI64::new(0),
             health: AtomicU8::new(WriteHealth::Writing as u8),
@@ -109,16 +111,16 @@ impl WriteQueue {
             origin: Instant::now(),
             busy_since: AtomicU64::new(0),
             open: AtomicU64::new(0),
-            entries: AtomicU64::new(entries),
+            chain_entries: AtomicU64::new(chain_entries),
         };
-        queue.set_collect_time(window);
+        queue.set_collect_time(collect_time);
         queue
     }
 
     /// Sets the time for which operations are collected if no caller waits for them.
-    pub(super) fn set_collect_time(&self, window: Duration) {
-        let micros = u64::try_from(window.as_micros()).unwrap_or(u64::MAX);
-        self.window_us.store(micros, Ordering::Relaxed);
+    pub(super) fn set_collect_time(&self, collect_time: Duration) {
+        let micros = u64::try_from(collect_time.as_micros()).unwrap_or(u64::MAX);
+        self.collect_time_us.store(micros, Ordering::Relaxed);
     }
 
     /// Adds an operation to the queue; returns the operation's number, one higher than the previous one.
@@ -188,16 +190,16 @@ impl WriteQueue {
     }
 
     /// Collects operations for the same write until they fill a piece, the group has [`MAX_GROUP_OPERATIONS`]
-    /// operations, or its time is up: the window, or [`WAITER_WINDOW`] after a caller waits. Returns true if the group
-    /// is complete.
+    /// operations, or its time is up: the collect time, or [`WAITER_COLLECT_TIME`] after a caller waits. Returns true
+    /// if the group is complete.
     fn wait_for_more(&self, state: &mut MutexGuard<'_, QueueState>) -> bool {
-        let window = Duration::from_micros(self.window_us.load(Ordering::Relaxed));
-        let mut until = state.until.unwrap_or_else(|| Instant::now() + window);
+        let collect_time = Duration::from_micros(self.collect_time_us.load(Ordering::Relaxed));
+        let mut until = state.until.unwrap_or_else(|| Instant::now() + collect_time);
         let mut hurried = false;
         while !state.closing && !state.handing_over && state.taken + state.ops.len() < MAX_GROUP_OPERATIONS {
             if state.has_waiter && !hurried {
                 hurried = true;
-                until = until.min(Instant::now() + WAITER_WINDOW);
+                until = until.min(Instant::now() + WAITER_COLLECT_TIME);
             }
             state.until = Some(until);
             if state.ops.len() >= PIECE_OPERATIONS {
@@ -213,8 +215,8 @@ impl WriteQueue {
         true
     }
 
-    /// Shortens the window because a caller waits.
-    pub(super) fn shorten_window(&self) {
+    /// Shortens the collect time because a caller waits.
+    pub(super) fn shorten_collect_time(&self) {
         let mut state = self.state.lock();
         let must_notify = !std::mem::replace(&mut state.has_waiter, true) && state.gathering;
         drop(state);
@@ -245,8 +247,7 @@ impl WriteQueue {
         self.wake.notify_all();
     }
 
-    /// Returns the number of operations in the group that the writer is still collecting; `None` if it does not
-    /// collect.
+    /// Returns the number of operations in the group that the writer collects; `None` if it does not collect.
     #[cfg(test)]
     pub(super) fn collected_operation_count(&self) -> Option<usize> {
         let state = self.state.lock();
@@ -302,7 +303,7 @@ impl WriteQueue {
         self.set_health(WriteHealth::Writing);
         self.replica_behind.store(!done.is_replicated, Ordering::Release);
         self.open.store(done.open, Ordering::Release);
-        self.entries.store(done.entries, Ordering::Release);
+        self.chain_entries.store(done.chain_entries, Ordering::Release);
     }
 
     /// Records whether the replica matches the store.
@@ -323,13 +324,13 @@ impl WriteQueue {
     /// Waits until the operation `ticket` is on the disk; meanwhile the writer collects for a shorter time. Does not
     /// return if the writer ends before that.
     pub(super) async fn wait_until_written(&self, ticket: u64) {
-        self.shorten_window();
+        self.shorten_collect_time();
         self.written.subscribe().wait_for(|reached| *reached >= ticket).await.ok();
     }
 
     /// Waits like [`Self::wait_until_written`], but returns false if the writer ends before the operation is written.
     pub(super) async fn wait_durable(&self, ticket: u64) -> bool {
-        self.shorten_window();
+        self.shorten_collect_time();
         let over = || self.is_finished.load(Ordering::Acquire);
         let mut written = self.written.subscribe();
         let reached = written.wait_for(|reached| *reached >= ticket || over()).await;
@@ -383,7 +384,7 @@ impl WriteQueue {
 
     /// Returns the number of entries in the chain of this process after the last commit.
     pub(super) fn entry_count(&self) -> u64 {
-        self.entries.load(Ordering::Acquire)
+        self.chain_entries.load(Ordering::Acquire)
     }
 }
 
@@ -394,5 +395,5 @@ pub(super) struct CommittedGroup {
     pub(super) exposed_eur: i64,
     pub(super) is_replicated: bool,
     pub(super) open: u64,
-    pub(super) entries: u64,
+    pub(super) chain_entries: u64,
 }

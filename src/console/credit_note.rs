@@ -1,4 +1,4 @@
-//! Credit note of an issued invoice: page and downloads, on both sites.
+//! Credit note of an issued invoice: page and downloads, on the operators' console and on the account dashboard.
 
 use super::answer::ConsoleAnswer;
 use super::invoice::csv_style;

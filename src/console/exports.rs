@@ -1,4 +1,5 @@
-//! Reports and exports, on both sites: carbon report, usage, charges by provider and day, and ledger entries.
+//! Reports and exports: carbon report and usage, on the operators' console and on the account dashboard; charges by
+//! provider and day, and ledger entries, on the operators' console only.
 
 use super::answer::{ConsoleAnswer, refused_form_blocks};
 use super::invoice::csv_style;

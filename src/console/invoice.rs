@@ -1,4 +1,4 @@
-//! Invoice of an account: page and downloads, on both sites.
+//! Invoice of an account: page and downloads, on the operators' console and on the account dashboard.
 
 use super::answer::{ConsoleAnswer, refused_form_blocks};
 use super::credit_note::invoice_credit_note_blocks;

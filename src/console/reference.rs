@@ -1,4 +1,5 @@
-//! Pages of the API reference, on both sites: operations, parameters, schemas and errors of the public API.
+//! Pages of the API reference, on the operators' console and on the account dashboard: operations, parameters, schemas
+//! and errors of the public API.
 
 use super::pages::PageContext;
 use crate::proxy::endpoint::openapi;

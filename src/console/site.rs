@@ -1,5 +1,5 @@
-//! Site: pages and forms for one group of persons, on their own listeners. Sessions, sign-in, checks of forms and
-//! headers are shared by all sites.
+//! Site: pages and forms for one group of persons, on its own listener. All sites share the code for sessions, sign-in,
+//! the check of form tokens, and the response headers.
 
 use super::EVENTS_PATH;
 use super::actions::ActionDefinition;

@@ -6,8 +6,8 @@
 //! is known, after which no other provider can answer. The driver runs the hooks of a response in Pingora's order, by
 //! the same functions as [`Gateway`]: [`filters::remove_unlisted_fields`] for the head, then
 //! [`filters::response_body_filter`] for each piece of the body, with `end_of_stream` at the end of the body. Its
-//! functions `upstream_peer`, `fail_to_connect` and `error_while_proxy` make the decisions of the Pingora hooks with the
-//! same names.
+//! functions `upstream_peer`, `fail_to_connect` and `error_while_proxy` make the decisions of the Pingora hooks with
+//! the same names.
 
 use super::RequestOrigin;
 use super::filters::{self, RequestFilterChain, RequestFilters, ResponseContext, ResponseUsage};
@@ -36,7 +36,7 @@ use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
-/// Gateway: the implementation of Pingora's proxy hooks.
+/// Implementation of Pingora's [`ProxyHttp`] hooks. The shared state of the process is in [`AppState`].
 pub struct Gateway {
     app: Weak<AppState>,
 }

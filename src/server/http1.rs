@@ -85,7 +85,7 @@ pub(super) async fn serve_connection(
         // thread here.
         if buffer.is_empty()
             && BufferedSocket::is_movable_between_threads(&stream)
-            && executor::yield_and_migrate().await
+            && executor::try_migrate_connection().await
         {
             let Ok(moved) = BufferedSocket::register_moved(stream) else { return };
             stream = moved;

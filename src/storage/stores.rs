@@ -28,7 +28,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use database::{
-    DatabaseCheck, StoreLocation, check_database, database_options, describe_database, store_location,
+    DatabaseCheckReport, StoreLocation, check_database, database_options, describe_database, store_location,
 };
 
 /// Open stores, with the ledger, the pepper and the admin token.
@@ -137,7 +137,7 @@ impl OpenStorage {
         Self {
             keys: KeyStore::new(store.clone()),
             accounts: AccountStore::new(store.clone()),
-            spends: SpendStore::for_member(store.clone(), fleet.member_number()),
+            spends: SpendStore::with_incarnation(store.clone(), fleet.member_number()),
             measurements: MeasurementStore::new(store.clone()),
             users: UserStore::new(store.clone()),
             sessions: SessionStore::new(store.clone()),
@@ -337,7 +337,7 @@ fn restrict(folder: &Path) {
     let files =
         files.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file())).map(|entry| entry.path());
     for path in [folder.join(STORE_FOLDER), folder.join(LEDGER_REPLICA_FOLDER)].into_iter().chain(files) {
-        if let Err(error) = penstock_storage::restrict_permissions(&path) {
+        if let Err(error) = penstock_storage::restrict_permissions_recursively(&path) {
             tracing::warn!(name: "permissions_not_restricted", path = %path.display(), reason = %error);
         }
     }

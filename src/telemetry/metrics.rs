@@ -175,9 +175,10 @@ impl MetricsRegistry {
         self.reloads.with_label_values(&[if good { "ok" } else { "refused" }]).inc();
     }
 
-    /// Counts a request that a limit or a budget refused.
-    pub fn count_limit_refusal(&self, limit: &str, of: &str) {
-        self.requests.count_limit_refusal(limit, of);
+    /// Counts a request that a limit or a budget refused. `limit` is the name of the limit; `owner` is `key` or
+    /// `account`.
+    pub fn count_limit_refusal(&self, limit: &str, owner: &str) {
+        self.requests.count_limit_refusal(limit, owner);
     }
 
     /// Records the time for which a request waited for a permit in a queue.

@@ -119,9 +119,10 @@ impl RequestMetrics {
         }
     }
 
-    /// Counts a request that a limit or a budget refused, by the limit and its owner.
-    pub(super) fn count_limit_refusal(&self, limit: &str, of: &str) {
-        self.limited.with_label_values(&[limit, of]).inc();
+    /// Counts a request that a limit or a budget refused. `limit` is the name of the limit; `owner` is `key` or
+    /// `account`.
+    pub(super) fn count_limit_refusal(&self, limit: &str, owner: &str) {
+        self.limited.with_label_values(&[limit, owner]).inc();
     }
 
     /// Creates those series of a provider that alerts need, with the value 0, before their first events.

@@ -244,7 +244,7 @@ impl StoreOp {
             TransactionOp::Equals(row) => StoreOpKind::Is(row.clone()),
             TransactionOp::Put(row) => StoreOpKind::Put(row.clone()),
             TransactionOp::Delete => StoreOpKind::Delete,
-            TransactionOp::Add { by, min, max } => StoreOpKind::Add(*by, *min, *max),
+            TransactionOp::Add { delta, min, max } => StoreOpKind::Add(*delta, *min, *max),
             TransactionOp::AddAmounts(amounts) => StoreOpKind::Sum(amounts.clone()),
         };
         Self(operation.table.tag(), operation.key.clone(), kind)

@@ -134,7 +134,7 @@ pub struct TransitionTimes {
     pub cancelled: Option<u64>,
 }
 
-/// Lifecycle of a batch.
+/// State of a batch, with its line counts and the times of its transitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchLifecycle {
     /// Current state.

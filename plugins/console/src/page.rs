@@ -117,13 +117,13 @@ impl Page {
         texts::translate(text, self.language)
     }
 
-    /// Returns the form with values that a person has typed; a page has at most one.
-    fn restored_forms(&self) -> impl Iterator<Item = &Form> {
-        let forms = self.blocks.iter().filter_map(|block| match block {
+    /// Returns the form that shows the values a person has typed, after a refusal; `None` if the page has none. Query
+    /// forms do not count.
+    fn restored_form(&self) -> Option<&Form> {
+        self.blocks.iter().find_map(|block| match block {
             Block::Form(form) if form.is_restored && !form.is_query => Some(form),
             _ => None,
-        });
-        forms.take(1)
+        })
     }
 
     fn form_token(&self) -> &str {

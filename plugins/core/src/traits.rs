@@ -166,10 +166,10 @@ impl AttemptTarget<'_> {
         }
     }
 
-    /// Returns the name under which reasoning is sent back; `None` if it is not sent back: by the configuration of the
-    /// offer, or because the engine accepts none.
+    /// Returns the name of the member in which earlier reasoning is sent back to the provider; `None` if it is not sent
+    /// back: by the configuration of the offer, or because the engine accepts none.
     #[must_use]
-    pub fn replayed_reasoning_name(&self) -> Option<ReasoningName> {
+    pub fn reasoning_replay_member(&self) -> Option<ReasoningName> {
         if !self.capabilities.replay_reasoning || !self.allows_member(AdjustableMember::Reasoning) {
             return None;
         }

@@ -154,7 +154,7 @@ impl DecodedAnswer {
         let counted = ask.estimate_unreported_usage(delivered);
         let stated = self.reported_usage.unwrap_or_default();
         let usage = stated.to_plausible_usage(bounds, &counted);
-        if constraints.has_removed_output() {
+        if constraints.has_discarded_output() {
             self.provider_usage = Some(usage);
             self.usage = Some(usage_without_removed_output(stated, bounds, &counted, delivered));
         } else {
@@ -248,8 +248,8 @@ impl DecodedAnswer {
     }
 }
 
-/// Returns the size of each choice; an empty list if the texts repeat the prompt (`echo`), because the tokens of the
-/// prompt are not generated.
+/// Returns the bytes and words of the generated text of each choice, by index; an empty list if the texts repeat the
+/// prompt (`echo`), because the prompt is not generated.
 fn choice_sizes(ask: &InferenceRequest, events: &[AnswerEvent]) -> Vec<ChoiceSize> {
     let mut sizes = vec![ChoiceSize::default(); if ask.echoes_prompt() { 0 } else { ask.n as usize }];
     for event in events {

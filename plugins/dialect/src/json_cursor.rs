@@ -201,7 +201,7 @@ pub(crate) fn is_blank_string_body(text: &[u8]) -> bool {
         && json::unescape_lossy(text).is_some_and(|text| text.trim().is_empty())
 }
 
-/// Removes blanks and the escapes `\n`, `\t` and `\r` from the end of `text`, the body of a JSON string.
+/// Removes spaces and the escapes `\n`, `\t` and `\r` from the end of `text`, the body of a JSON string.
 pub(crate) fn trim_string_body_end(mut text: &[u8]) -> &[u8] {
     loop {
         if let [rest @ .., b' '] = text {

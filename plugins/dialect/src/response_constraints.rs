@@ -25,7 +25,7 @@ pub struct ResponseConstraints {
     /// Seed of the ids that replace repeated ids of tool calls.
     id_seed: String,
     /// Bytes of generated output that the constraints removed from the answer.
-    removed_bytes: usize,
+    discarded_bytes: usize,
     /// Names of the declared tools that the provider got in another form.
     tool_names: DeclaredToolNames,
     choices: Vec<ConstrainedChoice>,
@@ -51,7 +51,8 @@ impl ConstrainedChoice {
         Some(AnswerEvent::Finish { choice: number, reason: FinishReason::ToolCalls, stop_sequence: None })
     }
 
-    /// Returns the event with the next arguments of a call, without lone surrogates; `None` if all of them are held back.
+    /// Returns the event with the next arguments of a call, without lone surrogates; `None` if all of them are held
+    /// back.
     fn repair_arguments(&mut self, number: u32, tool: u32, fragment: EscapedText) -> Option<AnswerEvent> {
         let fragment = match self.arguments.get_mut(tool as usize) {
             Some(filter) => filter.repair_fragment(fragment),
@@ -97,7 +98,7 @@ impl ResponseConstraints {
             stop_sequences: ask.stop.clone(),
             upstream_stop_count: 0,
             id_seed: String::new(),
-            removed_bytes: 0,
+            discarded_bytes: 0,
             tool_names: DeclaredToolNames::new(ask),
             choices: vec![ConstrainedChoice::default(); ask.n.max(1) as usize],
         };
@@ -109,7 +110,7 @@ impl ResponseConstraints {
     pub fn restart(&mut self, target: &AttemptTarget<'_>) {
         self.upstream_stop_count = upstream_stop_sequences(&self.stop_sequences, target).len();
         target.answer_id.clone_into(&mut self.id_seed);
-        self.removed_bytes = 0;
+        self.discarded_bytes = 0;
         self.tool_names.set_provider(target.dialect);
         self.choices.fill(ConstrainedChoice::default());
     }
@@ -126,11 +127,11 @@ impl ResponseConstraints {
         self.includes_logprobs
     }
 
-    /// Returns true if output of the provider was removed: text from a stop sequence on, or parallel tool calls. The
-    /// usage that the provider reports then covers more than the client gets.
+    /// Returns true if generated output was discarded: text from a stop sequence on, or further parallel tool calls.
+    /// The usage that the provider reports then covers more than the client gets.
     #[must_use]
-    pub const fn has_removed_output(&self) -> bool {
-        self.removed_bytes > 0
+    pub const fn has_discarded_output(&self) -> bool {
+        self.discarded_bytes > 0
     }
 
     /// Applies the constraints to one event and appends the result: unchanged, changed, split, delayed or dropped.
@@ -143,7 +144,7 @@ impl ResponseConstraints {
         let Some(choice) =
             self.choices.get_mut(number as usize).filter(|choice| choice.end != ChoiceEnd::Stopped)
         else {
-            self.removed_bytes += event.generated_bytes();
+            self.discarded_bytes += event.generated_bytes();
             return;
         };
         if let AnswerEvent::Text { text, logprobs, .. } = &mut event
@@ -163,7 +164,7 @@ impl ResponseConstraints {
             AnswerEvent::ToolCallStart { tool, .. } | AnswerEvent::ToolCallArguments { tool, .. }
                 if tool > 0 && !self.parallel_tools =>
             {
-                self.removed_bytes += event.generated_bytes();
+                self.discarded_bytes += event.generated_bytes();
                 return;
             }
             _ => {}
@@ -211,7 +212,7 @@ impl ResponseConstraints {
         // same end, the longer counts. The result therefore does not depend on how the text was divided.
         let met = enforced.iter().filter_map(|stop| Some((choice.pending_text.find(stop.as_str())?, stop)));
         if let Some((at, stop)) = met.min_by_key(|(at, stop)| (at + stop.len(), *at)) {
-            self.removed_bytes += choice.pending_text.len() - at;
+            self.discarded_bytes += choice.pending_text.len() - at;
             choice.pending_text.truncate(at);
             if !choice.pending_text.is_empty() {
                 out.push(text_event(number, &std::mem::take(&mut choice.pending_text)));

@@ -11,13 +11,13 @@ pub struct AccountPermitCounts {
 }
 
 impl AccountPermitCounts {
-    /// Returns the number of permits of all accounts.
+    /// Returns the number of permits in use, all accounts together.
     #[must_use]
     pub const fn total(&self) -> usize {
         self.total
     }
 
-    /// Returns the number of permits of one account.
+    /// Returns the number of permits in use by one account.
     #[must_use]
     pub fn account_count(&self, account: &str) -> usize {
         self.by_account.get(account).copied().unwrap_or(0)

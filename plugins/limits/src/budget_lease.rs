@@ -107,9 +107,9 @@ impl BudgetLeases {
         }
     }
 
-    /// Recalls the leased parts of budgets that are lower than before: the parts of all gateways together may exceed
-    /// the lower budget.
-    pub(crate) fn recall_lowered(&mut self, before: &UsageLimits, after: &UsageLimits) {
+    /// Marks the leased parts of those budgets as recalled that are lower than before: the parts of all gateways
+    /// together may exceed the lower budget.
+    pub(crate) fn mark_lowered_recalled(&mut self, before: &UsageLimits, after: &UsageLimits) {
         for period in [BudgetPeriod::Day, BudgetPeriod::Month] {
             if after.budget(period).is_some_and(|after| before.budget(period).is_none_or(|was| after < was)) {
                 self.period_lease_mut(period).is_recalled = true;
@@ -226,15 +226,16 @@ impl UsageMeter {
         self.leases.as_mut().map_or(0, |leases| leases.take_recalled(period, reserved))
     }
 
-    /// Recalls the leased part of a budget: it may not be spent until a further lease succeeds.
-    pub fn recall_lease(&mut self, period: BudgetPeriod) {
+    /// Marks the leased part of a budget as recalled: it may not be spent until a further lease succeeds. Its amount
+    /// stays until [`UsageMeter::take_recalled_lease`] removes it.
+    pub fn mark_lease_recalled(&mut self, period: BudgetPeriod) {
         self.leases.get_or_insert_default().period_lease_mut(period).is_recalled = true;
     }
 
-    /// Recalls the leased parts of budgets that a change of the limits lowers.
-    pub fn recall_lowered_leases(&mut self, before: &UsageLimits, after: &UsageLimits) {
+    /// Marks the leased parts of those budgets as recalled that a change of the limits lowers.
+    pub fn mark_lowered_leases_recalled(&mut self, before: &UsageLimits, after: &UsageLimits) {
         if let Some(leases) = &mut self.leases {
-            leases.recall_lowered(before, after);
+            leases.mark_lowered_recalled(before, after);
         }
     }
 

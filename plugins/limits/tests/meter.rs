@@ -355,11 +355,11 @@ fn a_part_of_a_lowered_budget_is_drawn_again_before_it_is_spent() {
     let (before, lowered, day) = (of_day(100), of_day(60), BudgetPeriod::Day);
     let mut key = UsageMeter::default();
     key.add_lease(day, 50);
-    key.recall_lowered_leases(&before, &of_day(200));
+    key.mark_lowered_leases_recalled(&before, &of_day(200));
     assert!(key.is_cost_covered(&before, day, 50) && !key.is_lease_recalled(&before, day));
     assert_eq!(key.take_recalled_lease(day), 0);
     let open = ask(&mut key, &before, &cost(1, 1, 10), NOON).unwrap();
-    key.recall_lowered_leases(&before, &lowered);
+    key.mark_lowered_leases_recalled(&before, &lowered);
     assert!(!key.is_cost_covered(&lowered, day, 1) && key.is_lease_recalled(&lowered, day));
     assert_eq!((key.take_recalled_lease(day), key.unspent_lease(day)), (40, 10), "a request has reserved 10");
     key.add_drawn_lease(&lowered, day, 0, 60);
@@ -379,7 +379,7 @@ fn a_part_of_a_lowered_budget_is_drawn_again_before_it_is_spent() {
     key.void_reservation(open.key, &lowered, NOON);
     let mut restored = UsageMeter::default();
     restored.add_lease(day, 30);
-    restored.recall_lease(day);
+    restored.mark_lease_recalled(day);
     assert!(!restored.is_cost_covered(&lowered, day, 1) && restored.is_lease_recalled(&lowered, day));
     assert_eq!(restored.take_recalled_lease(day), 30);
 }

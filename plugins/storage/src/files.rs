@@ -102,8 +102,8 @@ pub struct FileRecord {
     pub sha256: Option<String>,
     /// CRC32C over the checksums of the blocks of the file; while the file grows, only of the blocks committed so
     /// far.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sums: Option<u32>,
+    #[serde(default, rename = "sums", skip_serializing_if = "Option::is_none")]
+    pub table_checksum: Option<u32>,
     /// Creation time.
     pub created_at: u64,
     /// Time of the last append to a file that grew, Unix seconds; `None` for a file that was stored as a whole.
@@ -254,21 +254,6 @@ impl FileStore {
             rows.extend(self.store.get_many(StoreTable::Files, &keys)?);
         }
         Ok(rows)
-    }
-
-    /// Replaces the record of a file by `now` if the stored record still equals `was`. The index rows do not change.
-    /// Returns false if the record was changed or deleted by another writer.
-    ///
-    /// # Errors
-    /// Same as [`Store::apply`].
-    pub fn compare_and_swap(&self, was: &FileRecord, now: &FileRecord) -> Result<bool, StoreError> {
-        let (space, key, row) = Self::encoded_row(now)?;
-        let (_, _, old) = Self::encoded_row(was)?;
-        match self.store.apply(Transaction::new().require_value(space, key.clone(), old).put(space, key, row))
-        {
-            Err(StoreError::Guard { .. }) => Ok(false),
-            applied => applied.map(|()| true),
-        }
     }
 
     /// Returns a page of the ids of files that have expired at `now`, the earliest expiry first. `after` is the

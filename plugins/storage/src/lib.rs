@@ -51,7 +51,7 @@ pub use engine::{EMBEDDED_ENGINE, FOLDER_ENGINES, FolderEngine, RepairStoreFn};
 pub use error::StoreError;
 pub use export::{export, import};
 pub use memory::open_in_memory;
-pub use permissions::{create_private_dir_all, restrict_permissions};
+pub use permissions::{create_private_dir_all, restrict_permissions_recursively};
 pub use postgres::{
     DatabaseReport, PasswordSource, PostgresOptions, StoreSharing, begin_import, check_postgres,
     check_postgres_options, describe_database, finish_import, open_postgres,

@@ -42,12 +42,13 @@ pub(crate) fn open_options() -> OpenOptions {
     options
 }
 
-/// Restricts a directory or a file, and everything inside, to its owner. Symbolic links are not followed. An entry that
-/// cannot be changed is skipped.
+/// Restricts a file, or a directory and everything inside at any depth, to its owner. Symbolic links are not followed.
+/// An entry that cannot be changed is skipped. A path that does not exist is no error, because another process may
+/// delete files meanwhile.
 ///
 /// # Errors
-/// Returns the error of the first skipped entry; a file deleted meanwhile is no error.
-pub fn restrict_permissions(path: &Path) -> Result<()> {
+/// Returns the error of the first skipped entry.
+pub fn restrict_permissions_recursively(path: &Path) -> Result<()> {
     let metadata = match fs::symlink_metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -64,7 +65,7 @@ pub fn restrict_permissions(path: &Path) -> Result<()> {
     }
     if metadata.is_dir() {
         for entry in fs::read_dir(path)? {
-            let restricted = entry.and_then(|entry| restrict_permissions(&entry.path()));
+            let restricted = entry.and_then(|entry| restrict_permissions_recursively(&entry.path()));
             done = done.and(restricted);
         }
     }
@@ -93,12 +94,12 @@ mod tests {
         }
         fs::set_permissions(&beside, Permissions::from_mode(0o644)).unwrap();
         symlink(&beside, store.join("link")).unwrap();
-        restrict_permissions(&store).unwrap();
+        restrict_permissions_recursively(&store).unwrap();
         for (path, closed) in [("", DIR_MODE), ("a", DIR_MODE), ("a/b", DIR_MODE), ("a/b/file", FILE_MODE)] {
             assert_eq!(mode(&store.join(path)), closed, "{path}");
         }
         assert_eq!(mode(&beside), 0o644);
-        restrict_permissions(&store.join("nothing")).unwrap();
+        restrict_permissions_recursively(&store.join("nothing")).unwrap();
     }
 
     #[test]

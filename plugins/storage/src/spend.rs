@@ -42,9 +42,9 @@ pub enum SpendOwner {
 /// Amounts spent, in micro-credits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpendRecord {
-    /// Amount spent in the UTC day of `at`.
+    /// Micro-credits spent in the UTC day of `at`.
     pub day: u64,
-    /// Amount spent in the UTC month of `at`.
+    /// Micro-credits spent in the UTC month of `at`.
     pub month: u64,
     /// Time to which the amounts refer, Unix seconds.
     pub at: u64,
@@ -157,13 +157,13 @@ impl SpendStore {
     /// Creates a view of the spending records in `store`.
     #[must_use]
     pub fn new(store: Arc<dyn Store>) -> SpendStore {
-        SpendStore::for_member(store, 0)
+        SpendStore::with_incarnation(store, 0)
     }
 
-    /// Creates a view for a member of a fleet, which numbers its additions by itself. An `incarnation` of 0 means a
-    /// process without a fleet.
+    /// Creates a view for a member of a fleet. All members share the spending records; only the number of the last
+    /// addition is stored for each incarnation. An `incarnation` of 0 means a process without a fleet.
     #[must_use]
-    pub fn for_member(store: Arc<dyn Store>, incarnation: u32) -> SpendStore {
+    pub fn with_incarnation(store: Arc<dyn Store>, incarnation: u32) -> SpendStore {
         let number_key = match incarnation {
             0 => Arc::from(NUMBER_KEY),
             _ => [NUMBER_KEY, b"/", &incarnation.to_be_bytes()].concat().into(),

@@ -32,7 +32,7 @@ pub enum TransactionOp {
     /// counter, or if the sum exceeds the bounds or 64 bits.
     Add {
         /// Amount to add to the counter; may be negative.
-        by: i64,
+        delta: i64,
         /// Minimum of the sum, if there is one.
         min: Option<i64>,
         /// Maximum of the sum, if there is one.
@@ -118,18 +118,18 @@ impl Transaction {
         self.push(space, key.into(), TransactionOp::Delete)
     }
 
-    /// Adds `by` to a counter and requires that the sum is at least `min` and at most `max`, where given. A missing row
-    /// counts as 0.
+    /// Adds `delta` to a counter and requires that the sum is at least `min` and at most `max`, where given. A missing
+    /// row counts as 0.
     #[must_use]
     pub fn add_to_counter(
         self,
         space: StoreTable,
         key: impl Into<Vec<u8>>,
-        by: i64,
+        delta: i64,
         min: Option<i64>,
         max: Option<i64>,
     ) -> Transaction {
-        self.push(space, key.into(), TransactionOp::Add { by, min, max })
+        self.push(space, key.into(), TransactionOp::Add { delta, min, max })
     }
 
     /// Adds amounts to the amounts of a row. A missing row counts as zero.
@@ -214,8 +214,8 @@ impl Transaction {
                         None => read(operation.table, &operation.key)?.map(Cow::Owned),
                     };
                     match guard {
-                        TransactionOp::Add { by, min, max } => {
-                            let sum = bounded_sum(current.as_deref(), *by, *min, *max);
+                        TransactionOp::Add { delta, min, max } => {
+                            let sum = bounded_sum(current.as_deref(), *delta, *min, *max);
                             let sum = sum.ok_or(StoreError::Guard { step: index })?;
                             Some(Some(Cow::Owned(counter_row(sum).to_vec())))
                         }
@@ -239,9 +239,9 @@ impl Transaction {
     }
 }
 
-/// Returns the sum of a counter and `by`, if the row is a counter and the sum is within the bounds.
-fn bounded_sum(row: Option<&[u8]>, by: i64, min: Option<i64>, max: Option<i64>) -> Option<i64> {
-    let sum = parse_counter(row).ok()?.checked_add(by)?;
+/// Returns the sum of a counter and `delta`, if the row is a counter and the sum is within the bounds.
+fn bounded_sum(row: Option<&[u8]>, delta: i64, min: Option<i64>, max: Option<i64>) -> Option<i64> {
+    let sum = parse_counter(row).ok()?.checked_add(delta)?;
     Some(sum).filter(|sum| min.is_none_or(|min| *sum >= min) && max.is_none_or(|max| *sum <= max))
 }
 

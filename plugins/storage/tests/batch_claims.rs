@@ -5,7 +5,7 @@ use penstock_storage::batches::{
     BatchClaim, BatchCoordination, BatchInsertOutcome, BatchRecord, BatchState, BatchStore, ClaimState,
     EndRequest, batch_row_writes,
 };
-use penstock_storage::ledger::{CommitConflict, CounterChange, LedgerCommit, LedgerStore, RowFence};
+use penstock_storage::ledger::{CommitConflict, CounterDelta, LedgerCommit, LedgerStore, RowFence};
 use penstock_storage::{Store, StoreError, StoreTable, Transaction, open_in_memory, parse_counter};
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ fn commit(record: &BatchRecord, claim: BatchClaim) -> LedgerCommit {
     if !record.state.is_final() {
         rows.push(claim.after_commit().row_write(&record.id));
     }
-    let counter = CounterChange { table: StoreTable::Meta, key: b"counter".to_vec(), by: 5 };
+    let counter = CounterDelta { table: StoreTable::Meta, key: b"counter".to_vec(), delta: 5 };
     LedgerCommit {
         extra_rows: rows,
         fences: vec![claim.fence(&record.id)],

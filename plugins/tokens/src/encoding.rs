@@ -14,7 +14,7 @@ const CL100K_TOKENS: usize = 100_256;
 /// Published vocabulary. It is unpacked once, when it is first used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PublishedEncoding {
-    /// `cl100k_base`, which clients use for models that they do not know.
+    /// `cl100k_base`, the default of client libraries for model names that are unknown to them.
     Cl100k,
     /// `o200k_base`.
     O200k,

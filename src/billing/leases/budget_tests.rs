@@ -99,7 +99,7 @@ impl Database {
         let cache = KeyCache::load(&self.stores, clock).unwrap();
         ledger.restore_budget_leases(&cache);
         let principal = cache.find_principal(&self.record.id).unwrap();
-        let spends = SpendStore::for_member(store.clone(), member.member_number());
+        let spends = SpendStore::with_incarnation(store.clone(), member.member_number());
         Gateway { member, ledger, cache, spends, clock, principal }
     }
 

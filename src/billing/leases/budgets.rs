@@ -36,7 +36,7 @@ impl Ledger {
         for ((budget, amount), is_recalled) in known.into_iter().zip(recalled) {
             budget.add(amount);
             if is_recalled {
-                budget.recall();
+                budget.mark_recalled();
             }
             leases.restore(LeasedPool::Budget(budget), amount);
         }
@@ -88,7 +88,8 @@ impl Ledger {
         let cost = u64::try_from(price).unwrap_or(0);
         let lacking = LeasedBudget::uncovered_budgets(entry.principal(), cost);
         let lacking: Vec<_> = lacking.into_iter().map(LeasedBalance::Budget).collect();
-        if let Some(empty) = lacking.iter().find(|balance| leases.is_known_empty(balance, price)) {
+        if let Some(empty) = lacking.iter().find(|balance| leases.is_pool_known_insufficient(balance, price))
+        {
             leases.note_refused(empty, price);
             return Ok(false);
         }

@@ -138,7 +138,7 @@ impl Ledger {
             if leases.cancel_pending_return(balance) {
                 continue;
             }
-            if leases.is_known_empty(balance, amount) {
+            if leases.is_pool_known_insufficient(balance, amount) {
                 return Ok(LeaseCoverage::PoolEmpty);
             }
             let drawing = self.draw_for_request(leases, balance, amount);
@@ -164,7 +164,7 @@ impl Ledger {
         if balance.covers(amount) {
             return Some(DrawOutcome::Drawn);
         }
-        if leases.is_known_empty(balance, amount) {
+        if leases.is_pool_known_insufficient(balance, amount) {
             return Some(DrawOutcome::PoolEmpty);
         }
         let permit = leases.draw_permits.clone().acquire_owned().await.ok()?;

@@ -160,9 +160,9 @@ impl LeaseState {
         if self.has_recent_refusal() { self.refused_price.saturating_mul(2) } else { 0 }
     }
 
-    /// Returns true if a recent draw showed that the pool has less than `missing`, and the total was read after that
-    /// draw.
-    pub(super) fn is_pool_known_empty(&self, missing: i64, now: Instant) -> bool {
+    /// Returns true if a draw within the last [`EMPTY_POOL_CACHE_TIME`] left less than `missing` in the pool. Returns
+    /// false until the fleet total was recorded after that draw, because a refusal needs this total.
+    pub(super) fn is_pool_known_insufficient(&self, missing: i64, now: Instant) -> bool {
         self.empty.is_some_and(|empty| {
             empty.has_total && missing > empty.rest && empty.age(now) < EMPTY_POOL_CACHE_TIME
         })

@@ -373,17 +373,17 @@ fn an_empty_pool_is_read_less_and_less_often() {
     let (mut state, found_at) = (LeaseState::default(), Instant::now());
     for pause in [2, 4, 8, 16, 16].map(Duration::from_secs) {
         state.record_draw(1, DrawnAmount { amount: 0, rest: 0 }, found_at);
-        assert!(!state.is_pool_known_empty(1, found_at), "the total is not read yet");
+        assert!(!state.is_pool_known_insufficient(1, found_at), "the total is not read yet");
         state.record_fleet_total(0);
         assert!(!state.may_refill(found_at + pause - Duration::from_millis(1)), "{pause:?}");
         assert!(state.may_refill(found_at + pause), "{pause:?}");
-        assert!(state.is_pool_known_empty(1, found_at), "a request waits only for a moment");
-        assert!(!state.is_pool_known_empty(1, found_at + EMPTY_POOL_CACHE_TIME));
+        assert!(state.is_pool_known_insufficient(1, found_at), "a request waits only for a moment");
+        assert!(!state.is_pool_known_insufficient(1, found_at + EMPTY_POOL_CACHE_TIME));
     }
     state.record_draw(1, DrawnAmount { amount: 5, rest: 0 }, found_at);
-    assert!(state.may_refill(found_at) && !state.is_pool_known_empty(1, found_at));
+    assert!(state.may_refill(found_at) && !state.is_pool_known_insufficient(1, found_at));
     state.record_draw(10, DrawnAmount { amount: 0, rest: 5 }, found_at);
     state.record_fleet_total(5);
-    assert!(state.may_refill(found_at) && state.is_pool_known_empty(6, found_at));
-    assert!(!state.is_pool_known_empty(5, found_at), "the pool has enough for a smaller request");
+    assert!(state.may_refill(found_at) && state.is_pool_known_insufficient(6, found_at));
+    assert!(!state.is_pool_known_insufficient(5, found_at), "the pool has enough for a smaller request");
 }

@@ -3,7 +3,7 @@
 
 use super::*;
 use penstock_storage::batches::{BatchClaim, ClaimState};
-use penstock_storage::ledger::CounterChange;
+use penstock_storage::ledger::CounterDelta;
 use penstock_storage::{counter_row, parse_counter};
 
 const COUNTER: &[u8] = b"counter";
@@ -22,7 +22,7 @@ fn set_claim(store: &Flaky, claim: BatchClaim) {
 /// Returns the rows and conditions of a commit that requires the claim `held` and increases a counter.
 fn fenced(held: BatchClaim, value: &[u8]) -> (Vec<RowWrite>, CommitConditions) {
     let done = RowWrite { table: StoreTable::Batches, key: b"done".to_vec(), value: Some(value.to_vec()) };
-    let counter = CounterChange { table: StoreTable::Meta, key: COUNTER.to_vec(), by: 5 };
+    let counter = CounterDelta { table: StoreTable::Meta, key: COUNTER.to_vec(), delta: 5 };
     let with = CommitConditions { fences: vec![held.fence("b")], counters: vec![counter] };
     (vec![done, held.after_commit().row_write("b")], with)
 }

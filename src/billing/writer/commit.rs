@@ -75,7 +75,7 @@ impl LedgerWriter {
                 exposed_eur: draft.exposed_eur,
                 is_replicated: copied,
                 open: self.open.len() as u64,
-                entries: sequence_in_chain(self.chain.seq),
+                chain_entries: sequence_in_chain(self.chain.seq),
             });
             reply_to_all(draft, self.store.claim().is_some());
             return true;

@@ -3,11 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Conventions of other services, for clients that expect them.
+/// Formats and conventions of other services that clients expect.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
-pub struct CompatibilityConfig {
+pub struct ClientCompatibilityConfig {
     /// Format of a line of batch results: `flat` has `status_code` and the body as `response`; `nested` has
     /// `response.status_code`, `response.request_id` and `response.body`.
     pub batch_results: BatchResultFormat,

@@ -25,7 +25,7 @@ pub use catalogue::{
     EnergyMethodConfig, LifecycleConfig, ModalityConfig, ModelConfig, ModelKindName, PresetsConfig,
     PriceConfig, RerankScoreConfig, TokenIdPolicyConfig, TokenizerConfig,
 };
-pub use compatibility::{BatchResultFormat, CompatibilityConfig, CostFormat, ImageResponseFormat};
+pub use compatibility::{BatchResultFormat, ClientCompatibilityConfig, CostFormat, ImageResponseFormat};
 pub use console::{ConsoleConfig, ConsoleTlsConfig, OidcConfig, OidcRolesConfig};
 pub use files::{
     BucketConfig, BucketStyleName, FilesConfig, GeneratedImagesConfig, ResponsesConfig, SpoolConfig,
@@ -97,7 +97,7 @@ pub struct ConfigFile {
     /// Processing of batches.
     pub batches: BatchesConfig,
     /// Conventions of other services, for clients that expect them.
-    pub compatibility: CompatibilityConfig,
+    pub compatibility: ClientCompatibilityConfig,
     /// Carbon intensity of the electricity grid.
     pub grid: GridConfig,
     /// Models for requests that name none.

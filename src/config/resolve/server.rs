@@ -2,7 +2,7 @@
 
 use super::super::raw::{self, ConfigFile};
 use super::super::settings::{
-    BackgroundSettings, BatchSettings, BillingSettings, CircuitBreakerSettings, CompatibilitySettings,
+    BackgroundSettings, BatchSettings, BillingSettings, CircuitBreakerSettings, ClientCompatibilitySettings,
     FileSettings, GeneratedImageSettings, ImpactSettings, LedgerSettings, LimitSettings, LogSettings,
     OverloadSettings, ResponseSettings, RoutingSettings, SimulatorSettings, SpoolSettings,
 };
@@ -112,9 +112,9 @@ pub fn batch_settings(raw: &ConfigFile) -> BatchSettings {
 }
 
 /// Converts `[compatibility]`.
-pub const fn compatibility_settings(raw: &ConfigFile) -> CompatibilitySettings {
+pub const fn compatibility_settings(raw: &ConfigFile) -> ClientCompatibilitySettings {
     let compatibility = &raw.compatibility;
-    CompatibilitySettings {
+    ClientCompatibilitySettings {
         batch_results: compatibility.batch_results,
         images: compatibility.images,
         billing_cost: compatibility.billing_cost,

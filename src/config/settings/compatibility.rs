@@ -2,9 +2,9 @@
 
 use super::{BatchResultFormat, CostFormat, ImageResponseFormat};
 
-/// Conventions of other services that clients expect. The defaults are this gateway's own conventions.
+/// Formats and conventions of other services that clients expect. The defaults are this gateway's own conventions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CompatibilitySettings {
+pub struct ClientCompatibilitySettings {
     /// Format of a line of batch results.
     pub batch_results: BatchResultFormat,
     /// Format of images if a request has no `response_format`.
@@ -15,7 +15,7 @@ pub struct CompatibilitySettings {
     pub preset_flavor: bool,
 }
 
-impl CompatibilitySettings {
+impl ClientCompatibilitySettings {
     /// Returns the format of amounts in `billing_cost`, as the crate for response metadata names it.
     #[must_use]
     pub const fn amount_format(&self) -> penstock_response_metadata::AmountFormat {

@@ -1,4 +1,4 @@
-//! Settings of the account holders' dashboard, and of the sign-in to both sites.
+//! Settings of the account holders' dashboard, and of the sign-in to the dashboard and to the operators' console.
 
 use super::super::secret::SecretText;
 use super::{BaseUrl, TlsSettings};
@@ -68,8 +68,8 @@ pub struct OpenIdSettings {
 impl OpenIdSettings {
     /// Returns the first role for which the roles' claim has a value; `None` if there is none.
     #[must_use]
-    pub fn role_from_claim(&self, given: &[&str]) -> Option<UserRole> {
-        let has = |names: &[Box<str>]| names.iter().any(|name| given.contains(&&**name));
+    pub fn role_from_claim(&self, claim_values: &[&str]) -> Option<UserRole> {
+        let has = |names: &[Box<str>]| names.iter().any(|name| claim_values.contains(&&**name));
         self.roles.iter().find(|(_, names)| has(names)).map(|(role, _)| *role)
     }
 }

@@ -12,7 +12,7 @@ mod routing;
 mod shared;
 mod storage;
 
-pub use compatibility::CompatibilitySettings;
+pub use compatibility::ClientCompatibilitySettings;
 pub use console::{ConsoleSettings, OpenIdSettings};
 pub use fleet::FleetSettings;
 pub use invoice::{InvoiceCustomer, InvoiceParty, InvoiceSettings};
@@ -81,7 +81,7 @@ pub struct Settings {
     /// Processing of batches.
     pub batches: BatchSettings,
     /// Conventions of other services that clients expect.
-    pub compatibility: CompatibilitySettings,
+    pub compatibility: ClientCompatibilitySettings,
     /// Carbon intensity of the electricity grid.
     pub grid: GridSettings,
     /// Time for which open requests may continue after a termination signal.

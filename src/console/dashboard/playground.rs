@@ -279,7 +279,7 @@ fn read_response(response: &PlaygroundResponse) -> Result<Value, ApiError> {
     let mut body: Value =
         serde_json::from_slice(&response.body).map_err(|_| ApiError::new(ErrorCode::Internal))?;
     if let Some(error) = body.get("error") {
-        return Err(refusal_of(response.status, error));
+        return Err(build_api_error(response.status, error));
     }
     let choice = body.pointer("/choices/0").cloned().unwrap_or_default();
     let content = choice.pointer("/message/content").cloned().unwrap_or_default();
@@ -290,8 +290,9 @@ fn read_response(response: &PlaygroundResponse) -> Result<Value, ApiError> {
     Ok(body)
 }
 
-/// Returns the refusal of the API: its status and its public message.
-fn refusal_of(status: u16, error: &Value) -> ApiError {
+/// Builds the error that the API returned, from its status and its `error` object. A code that is not in the catalogue
+/// becomes `Internal`.
+fn build_api_error(status: u16, error: &Value) -> ApiError {
     let code = ErrorCode::ALL.iter().find(|code| {
         let spec = code.spec();
         spec.status == status && error.get("code").and_then(Value::as_str) == Some(spec.code)

@@ -1,4 +1,4 @@
-//! Admin API, restricted to one account. The table [`ALLOWED_ADMIN_ROUTES`] has the restriction of each request. A
+//! Admin API, limited to one account. The table [`ALLOWED_ADMIN_ROUTES`] has the account scope of each request. A
 //! request without a row is refused with 404. A request for an object of another account gets the same 404 as for an
 //! object that does not exist.
 
@@ -10,15 +10,15 @@ use http::Method;
 use penstock_core::{ApiError, ErrorCode};
 use serde_json::{Value, json};
 
-/// Restriction of a request to one account.
+/// Way in which an admin request of the dashboard is limited to the account of its user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AccountRestrictionRule {
+pub enum RouteAccountScope {
     /// The query parameter `account` is set to the account.
     Query,
     /// The body member `account` is set to the account.
     Body,
     /// The segment `{id}` of the path must be the account's own id.
-    Itself,
+    PathId,
     /// The segment `{id}` of the path is the id of an object. The object is first read at the path that this variant
     /// contains, and must belong to the account.
     OwnedBy(&'static str),
@@ -31,40 +31,40 @@ pub struct ScopedRoute {
     pub method: &'static Method,
     /// Path; `{id}` stands for one segment.
     pub path: &'static str,
-    /// Rule that restricts the request to the account.
-    pub restriction: AccountRestrictionRule,
+    /// Way in which the request is limited to the account.
+    pub account_scope: RouteAccountScope,
 }
 
-const fn route(method: &'static Method, path: &'static str, limit: AccountRestrictionRule) -> ScopedRoute {
-    ScopedRoute { method, path, restriction: limit }
+const fn route(method: &'static Method, path: &'static str, account_scope: RouteAccountScope) -> ScopedRoute {
+    ScopedRoute { method, path, account_scope }
 }
 
-const KEY: AccountRestrictionRule = AccountRestrictionRule::OwnedBy("/admin/keys/{id}");
-const BATCH: AccountRestrictionRule = AccountRestrictionRule::OwnedBy("/admin/batches/{id}");
-const FILE: AccountRestrictionRule = AccountRestrictionRule::OwnedBy("/admin/files/{id}");
+const KEY: RouteAccountScope = RouteAccountScope::OwnedBy("/admin/keys/{id}");
+const BATCH: RouteAccountScope = RouteAccountScope::OwnedBy("/admin/batches/{id}");
+const FILE: RouteAccountScope = RouteAccountScope::OwnedBy("/admin/files/{id}");
 
 /// All requests that the dashboard may send.
 pub const ALLOWED_ADMIN_ROUTES: &[ScopedRoute] = &[
-    route(&Method::GET, "/admin/accounts/{id}", AccountRestrictionRule::Itself),
-    route(&Method::GET, "/admin/credits", AccountRestrictionRule::Query),
-    route(&Method::GET, "/admin/usage", AccountRestrictionRule::Query),
-    route(&Method::GET, "/admin/carbon", AccountRestrictionRule::Query),
-    route(&Method::GET, "/admin/grid", AccountRestrictionRule::Query),
-    route(&Method::GET, "/admin/statement", AccountRestrictionRule::Query),
-    route(&Method::GET, "/admin/invoice", AccountRestrictionRule::Query),
-    route(&Method::GET, "/admin/invoices", AccountRestrictionRule::Query),
-    route(&Method::GET, "/admin/credit-note", AccountRestrictionRule::Query),
-    route(&Method::GET, "/admin/credit-notes", AccountRestrictionRule::Query),
-    route(&Method::GET, "/admin/keys", AccountRestrictionRule::Query),
-    route(&Method::POST, "/admin/keys", AccountRestrictionRule::Body),
+    route(&Method::GET, "/admin/accounts/{id}", RouteAccountScope::PathId),
+    route(&Method::GET, "/admin/credits", RouteAccountScope::Query),
+    route(&Method::GET, "/admin/usage", RouteAccountScope::Query),
+    route(&Method::GET, "/admin/carbon", RouteAccountScope::Query),
+    route(&Method::GET, "/admin/grid", RouteAccountScope::Query),
+    route(&Method::GET, "/admin/statement", RouteAccountScope::Query),
+    route(&Method::GET, "/admin/invoice", RouteAccountScope::Query),
+    route(&Method::GET, "/admin/invoices", RouteAccountScope::Query),
+    route(&Method::GET, "/admin/credit-note", RouteAccountScope::Query),
+    route(&Method::GET, "/admin/credit-notes", RouteAccountScope::Query),
+    route(&Method::GET, "/admin/keys", RouteAccountScope::Query),
+    route(&Method::POST, "/admin/keys", RouteAccountScope::Body),
     route(&Method::GET, "/admin/keys/{id}", KEY),
     route(&Method::PATCH, "/admin/keys/{id}", KEY),
     route(&Method::POST, "/admin/keys/{id}/rotate", KEY),
     route(&Method::POST, "/admin/keys/{id}/revoke", KEY),
-    route(&Method::GET, "/admin/batches", AccountRestrictionRule::Query),
+    route(&Method::GET, "/admin/batches", RouteAccountScope::Query),
     route(&Method::GET, "/admin/batches/{id}", BATCH),
     route(&Method::POST, "/admin/batches/{id}/cancel", BATCH),
-    route(&Method::GET, "/admin/files", AccountRestrictionRule::Query),
+    route(&Method::GET, "/admin/files", RouteAccountScope::Query),
     route(&Method::GET, "/admin/files/{id}", FILE),
     route(&Method::DELETE, "/admin/files/{id}", FILE),
 ];
@@ -90,27 +90,27 @@ pub struct AccountBackend<'a> {
 #[async_trait]
 impl ConsoleBackend for AccountBackend<'_> {
     async fn call(&self, mut request: BackendRequest<'_>) -> Result<Value, ApiError> {
-        let (limit, segment) = {
+        let (account_scope, segment) = {
             let found = route_table::find_route(ALLOWED_ADMIN_ROUTES.iter(), &request.method, &request.path);
             let (route, segment) = found.map_err(|_| ApiError::new(ErrorCode::NotFound))?;
-            (route.restriction, segment.to_owned())
+            (route.account_scope, segment.to_owned())
         };
-        match limit {
-            AccountRestrictionRule::Query => {
+        match account_scope {
+            RouteAccountScope::Query => {
                 request.query.retain(|(name, _)| name != "account");
                 request.query.push(("account".to_owned(), self.account.to_owned()));
             }
-            AccountRestrictionRule::Body => {
+            RouteAccountScope::Body => {
                 let members =
                     request.body.as_object_mut().ok_or_else(|| ApiError::new(ErrorCode::InvalidRequest))?;
                 members.insert("account".to_owned(), self.account.into());
             }
-            AccountRestrictionRule::Itself => {
+            RouteAccountScope::PathId => {
                 if crate::proxy::endpoint::decode_segment(&segment) != self.account {
                     return Err(ApiError::new(ErrorCode::NotFound));
                 }
             }
-            AccountRestrictionRule::OwnedBy(path) => {
+            RouteAccountScope::OwnedBy(path) => {
                 self.check_owner(path.replace("{id}", &segment), request.actor).await?
             }
         }

@@ -1,7 +1,7 @@
 //! Tests of the restriction to one account: no request reaches an object of another account.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
-use super::scope::{ALLOWED_ADMIN_ROUTES, AccountBackend, AccountRestrictionRule};
+use super::scope::{ALLOWED_ADMIN_ROUTES, AccountBackend, RouteAccountScope};
 use crate::console::{BackendRequest, ConsoleBackend};
 use async_trait::async_trait;
 use http::Method;
@@ -57,8 +57,8 @@ async fn no_object_of_another_account_is_read_or_changed() {
         let path = route.path.replace("{id}", "other");
         let (answer, seen) = send("other", route.method, &path).await;
         let named = format!("{} {path}", route.method);
-        match route.restriction {
-            AccountRestrictionRule::Query => {
+        match route.account_scope {
+            RouteAccountScope::Query => {
                 let accounts: Vec<&str> = seen[0]
                     .2
                     .iter()
@@ -68,11 +68,11 @@ async fn no_object_of_another_account_is_read_or_changed() {
                 assert_eq!(accounts, ["own"], "{named}");
                 assert!(seen[0].2.contains(&("limit".to_owned(), "1".to_owned())), "{named}");
             }
-            AccountRestrictionRule::Body => {
+            RouteAccountScope::Body => {
                 assert_eq!(seen[0].3, json!({ "account": "own", "name": "n" }), "{named}")
             }
-            AccountRestrictionRule::Itself => assert!(seen.is_empty() && answer.is_err(), "{named}"),
-            AccountRestrictionRule::OwnedBy(_) => {
+            RouteAccountScope::PathId => assert!(seen.is_empty() && answer.is_err(), "{named}"),
+            RouteAccountScope::OwnedBy(_) => {
                 let refused = answer.unwrap_err();
                 let read: Vec<(&Method, &str)> =
                     seen.iter().map(|(method, path, ..)| (method, &**path)).collect();

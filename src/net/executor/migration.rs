@@ -32,7 +32,7 @@ pub(super) fn register_worker(workers: &WorkerSet, own: usize) {
 
 /// Moves the connection to another thread if the current one is much busier. Returns true if it has moved; its socket
 /// then has to be registered with the new thread. Only the connection's own task may await this future.
-pub async fn yield_and_migrate() -> bool {
+pub async fn try_migrate_connection() -> bool {
     if AT_WORK.get() != ThreadActivity::Connection {
         return false;
     }

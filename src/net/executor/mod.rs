@@ -10,7 +10,7 @@ mod load;
 mod migration;
 
 use load::{WorkerLoad, WorkerSet, WorkerThread};
-pub use migration::yield_and_migrate;
+pub use migration::try_migrate_connection;
 use std::future::Future;
 use std::io;
 use std::thread;
@@ -68,7 +68,7 @@ impl WorkerThreads {
         );
     }
 
-    /// Runs a connection that can migrate (see [`yield_and_migrate`]) on the first thread that has spare time.
+    /// Runs a connection that can migrate (see [`try_migrate_connection`]) on the first thread that has spare time.
     pub fn spawn_migratable<F>(&self, connection: F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -156,7 +156,7 @@ mod tests {
     /// Returns true if the current connection has migrated.
     async fn has_migrated() -> bool {
         let before = thread::current().id();
-        let has_migrated = yield_and_migrate().await;
+        let has_migrated = try_migrate_connection().await;
         assert_eq!(has_migrated, thread::current().id() != before);
         has_migrated
     }

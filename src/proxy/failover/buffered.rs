@@ -249,8 +249,9 @@ pub async fn read_complete_body(
     Ok(only.unwrap_or_else(|| body.freeze()))
 }
 
-/// Translates the response. A long response is translated on a thread outside of the async runtime, whose threads serve
-/// streams.
+/// Translates the response. A response of a provider adapter above [`MAX_INLINE_TRANSLATION`] is translated on a
+/// blocking thread, so that the threads of the async runtime stay free for streams. A response in a dialect is always
+/// translated on the current thread.
 async fn translate(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,

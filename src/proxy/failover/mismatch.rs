@@ -144,8 +144,8 @@ impl FailoverRun<'_, '_> {
         is_replayed.then_some(AdjustableMemberSet::from_member(AdjustableMember::Reasoning))
     }
 
-    /// Returns true if requests to the offer have a header of `extra` that can be left out: one that the gateway adds or
-    /// forwards. A header that the operator configured for the provider is never left out.
+    /// Returns true if requests to the offer have a header of `extra` that can be left out: one that the gateway adds
+    /// or forwards. A header that the operator configured for the provider is never left out.
     fn sends_header(&self, offer: &OfferState, extra: AdjustableMember) -> bool {
         if extra == AdjustableMember::TraceContext {
             return self
@@ -184,7 +184,7 @@ impl FailoverRun<'_, '_> {
     fn remember_refused(&self, offer: &OfferState, refused: AdjustableMemberSet) {
         let name =
             attempt::translation_parameters(self, offer, penstock_core::Dialect::Chat, self.received_at)
-                .replayed_reasoning_name();
+                .reasoning_replay_member();
         let refused_members = offer.learned.record_refused_members(refused, name, self.now());
         refused_members.log_names().for_each(|member| self.log_refused_member(offer, member));
     }

@@ -214,7 +214,7 @@ impl FailoverRun<'_, '_> {
                         held_permit = permit.filter(|_| matches!(next, RetryAction::Attempt(_)));
                         Ok(next)
                     }
-                    Err(_) => Err(self.client_disconnected()),
+                    Err(_) => Err(self.end_disconnected_request()),
                 },
                 RetryAction::ReturnError => return self.refuse_all_failed(&course, 1).await,
                 RetryAction::GiveUp { retry_after } => {
@@ -254,7 +254,7 @@ impl FailoverRun<'_, '_> {
             }
             stop => self.error_while_proxy(&offer, stop, rescue, course),
         };
-        next.ok_or_else(|| self.client_disconnected())
+        next.ok_or_else(|| self.end_disconnected_request())
     }
 
     /// Returns the number of the next attempt, from 1, among those that the access log lists.
@@ -280,7 +280,7 @@ impl FailoverRun<'_, '_> {
                 Err(course.on_skipped(self.now()))
             }
             Ok(AcquireOutcome::RetryAt(until)) => Err(course.on_cooldown(until, self.now())),
-            Err(_) => return Err(self.client_disconnected()),
+            Err(_) => return Err(self.end_disconnected_request()),
         })
     }
 
@@ -360,13 +360,13 @@ impl FailoverRun<'_, '_> {
         self.exchange.record.waited += clock::cached_now().saturating_duration_since(began);
         match outcome {
             wait::WaitOutcome::Deadline => Ok(course.on_sleep_elapsed(self.now())),
-            _ => Err(self.client_disconnected()),
+            _ => Err(self.end_disconnected_request()),
         }
     }
 
     /// Ends the request of a client that disconnected or whose key was revoked. The client pays for the part that it
     /// received.
-    fn client_disconnected(&mut self) -> WriteOutcome {
+    fn end_disconnected_request(&mut self) -> WriteOutcome {
         settle::settle_interrupted_stream(self);
         settle::void_disconnected(self);
         WriteOutcome::Disconnected

@@ -56,8 +56,9 @@ fn max_cost(
     CostEstimate { input, output, money: worth.max().unwrap_or_default() }
 }
 
-/// Returns the maximum number of output tokens of all choices of an offer: the client's cap or else the usual number,
-/// limited by the offer's maximum.
+/// Returns the maximum number of output tokens of a request at an offer. Each choice counts with the client's
+/// `max_tokens`, or with `usual` if there is none, at most the offer's maximum. The result is the sum over all choices;
+/// 0 for a request that generates no tokens.
 fn max_output(offer: &OfferState, chosen: &CandidateSet, ask: &InferenceRequest, usual: u64) -> u64 {
     if !ask.kind.generates_tokens() {
         return 0;

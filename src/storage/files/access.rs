@@ -32,9 +32,9 @@ impl FileManager {
         self.bucket.as_deref()
     }
 
-    /// Probes a bucket that did not answer the last call. So its state stays up to date even if no file is accessed.
-    /// Blocks.
-    pub fn probe_unavailable_bucket(&self) {
+    /// Probes the bucket if its last call failed, and does nothing otherwise. So its state stays up to date even if no
+    /// file is accessed. Blocks until the probe ends.
+    pub fn probe_bucket_if_unavailable(&self) {
         let Some(bucket) = self.bucket().filter(|bucket| !bucket.is_available()) else { return };
         if bucket.probe_if_unavailable() {
             tracing::event!(name: "bucket_recovered", tracing::Level::INFO, {});

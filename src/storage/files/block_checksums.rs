@@ -46,35 +46,39 @@ impl BlockChecksums {
     /// Returns the checksum of the table in its current state.
     #[must_use]
     pub fn table_checksum(&self) -> u32 {
-        self.checksums().fold(0, |sum, block| crc32c::crc32c_append(sum, &block.to_le_bytes()))
+        self.checksums().fold(0, |crc, block| crc32c::crc32c_append(crc, &block.to_le_bytes()))
     }
 
     /// Computes the checksums of a growing file, which has no table yet, from its first `bytes` bytes. Also passes
-    /// these bytes to `read`.
+    /// these bytes to `on_piece`, in pieces and in order.
     ///
     /// # Errors
-    /// Returns `InvalidData` if the file is shorter, or if `sum` is given and differs from the checksum of the table;
-    /// and any I/O error.
+    /// Returns `InvalidData` if the file is shorter, or if `table_checksum` is given and differs from the CRC32C over
+    /// the block checksums; and any I/O error.
     pub fn compute(
         file: &dyn RandomAccessObject,
         bytes: u64,
-        sum: Option<u32>,
-        mut read: impl FnMut(&[u8]),
+        table_checksum: Option<u32>,
+        mut on_piece: impl FnMut(&[u8]),
     ) -> Result<Self> {
-        let mut sums = Self::default();
+        let mut checksums = Self::default();
         let mut piece = vec![0; 4 * BLOCK_BYTES];
-        while sums.length < bytes {
-            let left = usize::try_from(bytes - sums.length).unwrap_or(usize::MAX);
-            let most = left.min(piece.len());
-            let piece = piece.get_mut(..most).ok_or_else(damaged_error)?;
-            file.read_exact_at(piece, sums.length).map_err(|error| match error.kind() {
+        while checksums.length < bytes {
+            let left = usize::try_from(bytes - checksums.length).unwrap_or(usize::MAX);
+            let size = left.min(piece.len());
+            let piece = piece.get_mut(..size).ok_or_else(damaged_error)?;
+            file.read_exact_at(piece, checksums.length).map_err(|error| match error.kind() {
                 ErrorKind::UnexpectedEof => damaged_error(),
                 _ => error,
             })?;
-            sums.push(piece);
-            read(piece);
+            checksums.push(piece);
+            on_piece(piece);
         }
-        if sum.is_none_or(|sum| sum == sums.table_checksum()) { Ok(sums) } else { Err(damaged_error()) }
+        if table_checksum.is_none_or(|expected| expected == checksums.table_checksum()) {
+            Ok(checksums)
+        } else {
+            Err(damaged_error())
+        }
     }
 
     /// Returns the checksums of all blocks, the incomplete one included.
@@ -87,21 +91,22 @@ impl BlockChecksums {
     #[must_use]
     pub fn into_table_and_footer(self) -> (Vec<u8>, u32) {
         let mut tail: Vec<u8> = self.checksums().flat_map(u32::to_le_bytes).collect();
-        let sum = crc32c::crc32c(&tail);
+        let table_checksum = crc32c::crc32c(&tail);
         tail.extend_from_slice(MAGIC);
         tail.extend_from_slice(&self.length.to_le_bytes());
         tail.extend_from_slice(&u32::try_from(BLOCK_BYTES).unwrap_or(u32::MAX).to_le_bytes());
-        tail.extend_from_slice(&sum.to_le_bytes());
-        (tail, sum)
+        tail.extend_from_slice(&table_checksum.to_le_bytes());
+        (tail, table_checksum)
     }
 }
 
-/// Reads the table of checksums of a file with contents of `bytes` bytes, whose table has the checksum `sum`.
+/// Reads the table of checksums of a file with contents of `bytes` bytes; `table_checksum` is the checksum of the
+/// table.
 ///
 /// # Errors
 /// Returns `InvalidData` if the length of the file, the checksum of the table or the start of the footer differs; and
 /// any I/O error.
-pub fn read_table(file: &dyn RandomAccessObject, bytes: u64, sum: u32) -> Result<Vec<u32>> {
+pub fn read_table(file: &dyn RandomAccessObject, bytes: u64, table_checksum: u32) -> Result<Vec<u32>> {
     let blocks = usize::try_from(bytes.div_ceil(BLOCK_BYTES as u64)).map_err(|_| damaged_error())?;
     let mut tail = vec![0; blocks * 4 + FOOTER_SIZE];
     if file.length()? != bytes + tail.len() as u64 {
@@ -109,11 +114,11 @@ pub fn read_table(file: &dyn RandomAccessObject, bytes: u64, sum: u32) -> Result
     }
     file.read_exact_at(&mut tail, bytes)?;
     let (table, footer) = tail.split_at(blocks * 4);
-    if crc32c::crc32c(table) != sum || !footer.starts_with(MAGIC) {
+    if crc32c::crc32c(table) != table_checksum || !footer.starts_with(MAGIC) {
         return Err(damaged_error());
     }
-    let (sums, _) = table.as_chunks::<4>();
-    Ok(sums.iter().map(|sum| u32::from_le_bytes(*sum)).collect())
+    let (checksums, _) = table.as_chunks::<4>();
+    Ok(checksums.iter().map(|checksum| u32::from_le_bytes(*checksum)).collect())
 }
 
 /// Returns the error for stored bytes that are damaged: they differ from those that were written.

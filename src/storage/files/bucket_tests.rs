@@ -80,7 +80,7 @@ impl SharedBucket {
     }
 
     fn commit(&self, was: &FileRecord, now: &FileRecord) {
-        assert!(FileStore::new(self.store.clone()).compare_and_swap(was, now).unwrap());
+        super::tests::replace_record(&*self.store, was, now);
     }
 }
 

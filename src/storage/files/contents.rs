@@ -20,7 +20,7 @@ const BYTE_ORDER_MARK: &str = "\u{feff}";
 pub struct FileContents {
     reader: Box<dyn RandomAccessObject>,
     bytes: u64,
-    sums: Vec<u32>,
+    block_checksums: Vec<u32>,
 }
 
 impl FileContents {
@@ -37,14 +37,14 @@ impl FileContents {
     /// # Errors
     /// The same as those of [`FileContents::open`].
     pub(super) fn from_reader(reader: Box<dyn RandomAccessObject>, record: &FileRecord) -> Result<Self> {
-        let sums = match (record.status, record.sums) {
-            (FileStatus::Uploaded, sum) => {
-                BlockChecksums::compute(&*reader, record.bytes, sum, |_| {})?.into_table()
+        let block_checksums = match (record.status, record.table_checksum) {
+            (FileStatus::Uploaded, table_checksum) => {
+                BlockChecksums::compute(&*reader, record.bytes, table_checksum, |_| {})?.into_table()
             }
-            (_, Some(sum)) => read_table(&*reader, record.bytes, sum)?,
+            (_, Some(table_checksum)) => read_table(&*reader, record.bytes, table_checksum)?,
             (_, None) => return Err(damaged_error()),
         };
-        Ok(Self { reader, bytes: record.bytes, sums })
+        Ok(Self { reader, bytes: record.bytes, block_checksums })
     }
 
     /// Returns the length of the file, in bytes.
@@ -77,8 +77,9 @@ impl FileContents {
             _ => error,
         })?;
         let first = size(from / block)?;
-        for (piece, sum) in read.chunks(BLOCK_BYTES).zip(self.sums.get(first..).ok_or_else(damaged_error)?) {
-            if crc32c::crc32c(piece) != *sum {
+        let checksums = self.block_checksums.get(first..).ok_or_else(damaged_error)?;
+        for (piece, checksum) in read.chunks(BLOCK_BYTES).zip(checksums) {
+            if crc32c::crc32c(piece) != *checksum {
                 return Err(damaged_error());
             }
         }

@@ -49,7 +49,7 @@ use penstock_core::{ApiError, ErrorCode};
 use penstock_object_storage::{ContentStore, FolderStore};
 use penstock_storage::StoreError;
 use penstock_storage::files::{FilePage, FilePurpose, FileQuery, FileRecord, FileStatus, FileStore};
-use penstock_storage::ledger::CounterChange;
+use penstock_storage::ledger::CounterDelta;
 use quota::{DiskUsage, UploadLimits};
 use shared_folder::SuspectedLeftovers;
 use std::collections::HashSet;
@@ -261,7 +261,7 @@ impl FileManager {
         let record = FileRecord {
             bytes: settled.bytes,
             sha256: Some(settled.sha256.clone()),
-            sums: Some(settled.table_checksum),
+            table_checksum: Some(settled.table_checksum),
             expires_at: fields.expires_after.map(|seconds| now.as_secs() + seconds),
             status: FileStatus::Processed,
             lines: settled.validated.lines,
@@ -289,9 +289,9 @@ impl FileManager {
     /// Adds the bytes of results to the used bytes of a key; a negative number releases bytes. Returns the counter
     /// changes that have to be committed with the results; none if the bytes are counted in memory only.
     #[must_use]
-    pub fn add_used_bytes(&self, key: &str, bytes: i64) -> Vec<CounterChange> {
+    pub fn add_used_bytes(&self, key: &str, bytes: i64) -> Vec<CounterDelta> {
         if self.shared.is_some() {
-            return FileStore::usage_changes(key, bytes);
+            return FileStore::usage_deltas(key, bytes);
         }
         if bytes < 0 {
             self.quota.release_bytes(key, bytes.unsigned_abs());
@@ -353,7 +353,7 @@ fn new_record(owner: FileOwner<'_>, filename: String, purpose: FilePurpose, now:
         purpose,
         bytes: 0,
         sha256: None,
-        sums: None,
+        table_checksum: None,
         created_at: now.as_secs(),
         finished_at: None,
         expires_at: None,

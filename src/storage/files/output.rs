@@ -18,7 +18,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct OutputFile {
     file: File,
-    sums: BlockChecksums,
+    checksums: BlockChecksums,
     digest: Sha256,
     bytes: u64,
     /// Segments in the bucket; `None` if the file is the only copy.
@@ -45,13 +45,15 @@ impl OutputFile {
         segments: Option<SegmentWriter>,
     ) -> Result<Self> {
         let mut digest = Sha256::new();
-        let sums = BlockChecksums::compute(&file, record.bytes, record.sums, |piece| digest.update(piece))?;
+        let checksums = BlockChecksums::compute(&file, record.bytes, record.table_checksum, |piece| {
+            digest.update(piece)
+        })?;
         file.set_len(record.bytes)?;
-        Ok(Self { file, sums, digest, bytes: record.bytes, segments })
+        Ok(Self { file, checksums, digest, bytes: record.bytes, segments })
     }
 
     fn add_to_checksums(&mut self, bytes: &[u8]) {
-        self.sums.push(bytes);
+        self.checksums.push(bytes);
         self.digest.update(bytes);
         self.bytes += bytes.len() as u64;
     }
@@ -72,7 +74,7 @@ impl OutputFile {
     /// # Errors
     /// Returns any I/O error. The state on the disk is then unknown, and the file must be opened again.
     pub fn sync(&mut self) -> Result<()> {
-        let end = OutputCheckpoint { bytes: self.bytes, table_checksum: self.sums.table_checksum() };
+        let end = OutputCheckpoint { bytes: self.bytes, table_checksum: self.checksums.table_checksum() };
         match &mut self.segments {
             None => self.file.sync_data(),
             Some(segments) => segments.store_up_to(&self.file, end),
@@ -83,7 +85,11 @@ impl OutputFile {
     /// sync.
     #[must_use]
     pub fn updated_record(&self, record: &FileRecord) -> FileRecord {
-        FileRecord { bytes: self.bytes, sums: Some(self.sums.table_checksum()), ..record.clone() }
+        FileRecord {
+            bytes: self.bytes,
+            table_checksum: Some(self.checksums.table_checksum()),
+            ..record.clone()
+        }
     }
 
     /// Returns the length in bytes, including the bytes that earlier processes wrote.
@@ -104,14 +110,14 @@ impl OutputFile {
     /// # Errors
     /// Returns any I/O error.
     pub fn finalize(self, record: &FileRecord, now: Duration) -> Result<FileRecord> {
-        let (tail, sums) = self.sums.into_table_and_footer();
+        let (tail, table_checksum) = self.checksums.into_table_and_footer();
         self.file.write_all_at(&tail, self.bytes)?;
         self.file.set_len(self.bytes + tail.len() as u64)?;
         self.file.sync_all()?;
         let whole = FileRecord {
             bytes: self.bytes,
             sha256: Some(hex::encode(&self.digest.finalize())),
-            sums: Some(sums),
+            table_checksum: Some(table_checksum),
             status: FileStatus::Processed,
             finished_at: Some(now.as_secs()),
             ..record.clone()

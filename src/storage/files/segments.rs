@@ -1,7 +1,8 @@
-//! Segments of growing output files in a bucket, named `parts/<file id>/<start>-<end>-<sums before>-<sums after>`. A
-//! record states the committed length and the checksum of its table of block checksums. From there, the segments of the
-//! committed bytes are found backwards: each segment ends where the next one starts, with the same checksum. Segments
-//! of a writer that did not commit are not part of this chain. All calls block.
+//! Segments of growing output files in a bucket, named `parts/<file id>/<start>-<end>-<checksum>-<checksum>`. The
+//! checksums are those of the table of block checksums at the start and at the end. A record states the committed
+//! length and this checksum. From there, the segments of the committed bytes are found backwards: each segment ends
+//! where the next one starts, with the same checksum. Segments of a writer that did not commit are not part of this
+//! chain. All calls block.
 
 use super::FILE_ID_PREFIX;
 use super::block_checksums::damaged_error;
@@ -165,7 +166,7 @@ pub fn segment_folder(id: &str) -> String {
 fn committed_position(record: &FileRecord) -> OutputCheckpoint {
     match record.bytes {
         0 => OutputCheckpoint::default(),
-        bytes => OutputCheckpoint { bytes, table_checksum: record.sums.unwrap_or_default() },
+        bytes => OutputCheckpoint { bytes, table_checksum: record.table_checksum.unwrap_or_default() },
     }
 }
 

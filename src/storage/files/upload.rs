@@ -26,7 +26,7 @@ pub struct FileUpload {
 
 struct TemporaryFile {
     file: NamedTempFile,
-    sums: BlockChecksums,
+    checksums: BlockChecksums,
     digest: Sha256,
     reservation: QuotaReservation,
 }
@@ -64,7 +64,7 @@ impl FileUpload {
         let file = NamedTempFile::new_in(upload_folder).map_err(FileError::Io)?;
         let temporary = TemporaryFile {
             file,
-            sums: BlockChecksums::default(),
+            checksums: BlockChecksums::default(),
             digest: Sha256::new(),
             reservation: taken,
         };
@@ -100,7 +100,7 @@ impl FileUpload {
         {
             return Err(FileError::Quota(QuotaExceeded::Gateway));
         }
-        temporary.sums.push(bytes);
+        temporary.checksums.push(bytes);
         temporary.digest.update(bytes);
         temporary.file.as_file_mut().write_all(bytes).map_err(FileError::Io)
     }
@@ -126,8 +126,8 @@ impl FileUpload {
         let Some(temporary) = self.temporary else {
             return Err(FileError::Io(std::io::ErrorKind::NotFound.into()));
         };
-        let TemporaryFile { mut file, sums, digest, reservation: taken } = temporary;
-        let (tail, sums) = sums.into_table_and_footer();
+        let TemporaryFile { mut file, checksums, digest, reservation: taken } = temporary;
+        let (tail, table_checksum) = checksums.into_table_and_footer();
         file.as_file_mut().write_all(&tail).map_err(FileError::Io)?;
         file.as_file().sync_all().map_err(FileError::Io)?;
         let sha256 = hex::encode(&digest.finalize());
@@ -137,7 +137,7 @@ impl FileUpload {
             validated: checked,
             bytes: self.bytes,
             sha256,
-            table_checksum: sums,
+            table_checksum,
         })
     }
 }

@@ -49,7 +49,7 @@ pub fn store_location(storage: &StorageSettings) -> StoreLocation {
 
 /// Result of a check of the configured database.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct DatabaseCheck {
+pub struct DatabaseCheckReport {
     /// Version of the server, if it was reached.
     pub server: Option<String>,
     /// Warnings about the database, as sentences.
@@ -66,8 +66,8 @@ pub fn describe_database(storage: &StorageSettings) -> Option<String> {
 ///
 /// # Errors
 /// Returns a sentence for the operator if the database cannot be used.
-pub fn check_database(storage: &StorageSettings, reach: bool) -> Result<DatabaseCheck, String> {
-    let Some(options) = database_options(storage) else { return Ok(DatabaseCheck::default()) };
+pub fn check_database(storage: &StorageSettings, reach: bool) -> Result<DatabaseCheckReport, String> {
+    let Some(options) = database_options(storage) else { return Ok(DatabaseCheckReport::default()) };
     let (server, warnings) = if reach {
         let report = penstock_storage::check_postgres(&options);
         let mut report = report.map_err(|error| to_sentence(&error.to_string()))?;
@@ -80,7 +80,10 @@ pub fn check_database(storage: &StorageSettings, reach: bool) -> Result<Database
         let warning = penstock_storage::check_postgres_options(&options);
         (None, warning.map_err(|error| to_sentence(&error.to_string()))?.into_iter().collect())
     };
-    Ok(DatabaseCheck { server, warnings: warnings.iter().map(|warning| to_sentence(warning)).collect() })
+    Ok(DatabaseCheckReport {
+        server,
+        warnings: warnings.iter().map(|warning| to_sentence(warning)).collect(),
+    })
 }
 
 /// Compares the database's clock with that of this machine.

@@ -144,13 +144,13 @@ pub fn dashboard_key_blocks(key: &Value, root: &str, now: u64, language: Languag
     blocks
 }
 
-/// Form that changes the name and the limits of a key, with amounts as the language writes them; `path` is the path of
-/// the key's page.
+/// Builds the form that changes the name and the limits of a key. The form posts to `{page_path}/limits`. Amounts are
+/// written as in `language`.
 #[must_use]
-pub fn edit_key_form(key: &Value, path: &str, language: Language) -> Form {
+pub fn edit_key_form(key: &Value, page_path: &str, language: Language) -> Form {
     let field = |name, label| limit_field(key, language, name, label);
     let name = key.get("name").and_then(Value::as_str).unwrap_or_default();
-    Form::new(format!("{path}/limits"), "Name and limits", "Save")
+    Form::new(format!("{page_path}/limits"), "Name and limits", "Save")
         .with_field(Field::hidden("version", object_version(key)))
         .with_field(Field::new("name", "Name").required().with_value(name))
         .with_field(field("requests_per_minute", "Requests per minute").with_help("Empty for no limit."))

@@ -314,7 +314,7 @@ impl RewrittenMessage<'_> {
                 _ => out.push_source(value),
             }
         }
-        if let Some((name, thought)) = target.replayed_reasoning_name().zip(reasoning_value(self.raw)) {
+        if let Some((name, thought)) = target.reasoning_replay_member().zip(reasoning_value(self.raw)) {
             out.push_byte(b',');
             out.push_json_string(name.as_str());
             out.push_byte(b':');

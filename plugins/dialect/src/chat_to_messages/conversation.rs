@@ -81,7 +81,7 @@ impl<'a> MessagesConversation<'a> {
     pub(super) fn parse(messages: &'a [u8], target: &AttemptTarget<'a>) -> Result<Self, ApiError> {
         let mut turns = Self {
             abilities: target.capabilities,
-            replays_reasoning: target.replayed_reasoning_name().is_some()
+            replays_reasoning: target.reasoning_replay_member().is_some()
                 && target.allows_member(AdjustableMember::Signature)
                 && target.allows_member(AdjustableMember::Thinking),
             system_prompt: Vec::new(),

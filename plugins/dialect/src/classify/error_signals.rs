@@ -56,7 +56,7 @@ impl ErrorSignals {
         let param = error.get("param").and_then(Value::as_str).filter(|param| is_field_path(param));
         Self {
             param: param.map(str::to_owned),
-            is_member_named: unknown_member::is_refused_member_named(error, &text),
+            is_member_named: unknown_member::names_refused_member(error, &text),
             text,
             codes: [error, &value].into_iter().flat_map(stated_codes).collect(),
             is_zero_requested: false,

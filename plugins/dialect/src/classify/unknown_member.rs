@@ -13,7 +13,7 @@ const LOCATION_ROOTS: [&str; 4] = ["body", "query", "header", "path"];
 /// Returns true if an error names the member that it refuses, known or not: in `param`, in the location of a validation
 /// error, or in the message. `error` is null for an error in plain text; `text` has the strings of the error, in lower
 /// case.
-pub(super) fn is_refused_member_named(error: &Value, text: &str) -> bool {
+pub(super) fn names_refused_member(error: &Value, text: &str) -> bool {
     let param = error.get("param").and_then(Value::as_str).unwrap_or_default();
     !param.is_empty() || has_location(error, 0) || has_written_location(text) || is_named_in_message(text)
 }
@@ -88,7 +88,7 @@ mod tests {
     fn is_named(error: &Value) -> bool {
         let mut text = String::new();
         super::super::error_signals::collect_strings(error, &mut text, 0);
-        is_refused_member_named(error, &text.to_lowercase())
+        names_refused_member(error, &text.to_lowercase())
     }
 
     #[test]

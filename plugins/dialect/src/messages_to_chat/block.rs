@@ -29,8 +29,9 @@ pub(super) enum ContentPart<'a> {
 const VENDOR_BLOCKS: [&str; 6] =
     ["server_tool_use", "mcp_tool_use", "mcp_tool_listing", "container_upload", "tool_reference", "fallback"];
 
-/// Returns true for the block types of the vendor's servers: of tools that run there, and of a change of the model.
-/// Validation accepts such blocks in a history, but no model behind the gateway can read them.
+/// Returns true for block types that only the vendor's API understands: calls and results of server tools, and the
+/// `fallback` block of a model change. Validation accepts such blocks in a history, but no model behind the gateway can
+/// read them.
 pub(super) fn is_vendor_block(kind: &str) -> bool {
     VENDOR_BLOCKS.contains(&kind) || kind.ends_with("_tool_result")
 }

@@ -238,7 +238,7 @@ impl<'a> ConversationWriter<'a> {
             }
         }
         turn.texts.retain(|text| !text.is_empty());
-        if self.target.replayed_reasoning_name().is_none() {
+        if self.target.reasoning_replay_member().is_none() {
             turn.reasoning.clear();
         }
         if turn.texts.is_empty() && turn.calls.is_empty() && turn.reasoning.is_empty() {

@@ -65,7 +65,7 @@ pub(super) fn write_assistant(
     } else {
         write_joined_texts(&turn.texts, b"", out);
     }
-    if let Some(name) = target.replayed_reasoning_name().filter(|_| !turn.reasoning.is_empty()) {
+    if let Some(name) = target.reasoning_replay_member().filter(|_| !turn.reasoning.is_empty()) {
         out.push_byte(b',');
         out.push_json_string(name.as_str());
         out.push_byte(b':');

@@ -55,7 +55,7 @@ impl StreamTranslation for StreamTranslator {
     }
 
     fn usage(&self) -> Option<TokenUsage> {
-        if !self.constraints.has_removed_output() {
+        if !self.constraints.has_discarded_output() {
             return self.provider_usage();
         }
         let delivered = self.delivered_text_bytes();

@@ -8,7 +8,7 @@
 //! files again.
 
 use super::{FileRecord, FileStore, USAGE_PREFIX};
-use crate::ledger::CounterChange;
+use crate::ledger::CounterDelta;
 use crate::{MAX_PAGE_ROWS, StoreError, StoreTable, Transaction, counter_row, parse_counter};
 use std::collections::BTreeMap;
 
@@ -79,9 +79,9 @@ impl FileStore {
     /// # Errors
     /// Same as [`crate::Store::apply`].
     pub fn delete_and_update_usage(&self, file: &FileRecord) -> Result<bool, StoreError> {
-        let changes = Self::usage_changes(&file.key, signed(file.bytes).saturating_neg());
+        let changes = Self::usage_deltas(&file.key, signed(file.bytes).saturating_neg());
         let batch = changes.into_iter().fold(Self::remove_operations(file), |batch, change| {
-            batch.add_to_counter(change.table, change.key, change.by, None, None)
+            batch.add_to_counter(change.table, change.key, change.delta, None, None)
         });
         match self.store.apply(batch) {
             Err(StoreError::Guard { .. }) => Ok(false),
@@ -89,10 +89,10 @@ impl FileStore {
         }
     }
 
-    /// Returns the counter changes for a file of the key `key` that grows by `by` bytes.
+    /// Returns the changes of the usage counters for a file of the key `key` that grows by `delta` bytes.
     #[must_use]
-    pub fn usage_changes(key: &str, by: i64) -> Vec<CounterChange> {
-        let change = |key| CounterChange { table: StoreTable::Files, key, by };
+    pub fn usage_deltas(key: &str, delta: i64) -> Vec<CounterDelta> {
+        let change = |key| CounterDelta { table: StoreTable::Files, key, delta };
         vec![change(usage_key("")), change(usage_key(key))]
     }
 

@@ -247,7 +247,7 @@ mod tests {
         }
 
         fn spends(&self, incarnation: usize) -> SpendStore {
-            SpendStore::for_member(self.store.clone(), self.incarnations[incarnation].id)
+            SpendStore::with_incarnation(self.store.clone(), self.incarnations[incarnation].id)
         }
     }
 
@@ -296,7 +296,7 @@ mod tests {
         let spend_all = &|name: String| {
             let fleet = SharedFleet::new(store.clone());
             let incarnation = fleet.join(&name).unwrap();
-            let (spends, mut spent) = (SpendStore::for_member(store.clone(), incarnation.id), 0);
+            let (spends, mut spent) = (SpendStore::with_incarnation(store.clone(), incarnation.id), 0);
             loop {
                 match fleet
                     .draw_from_budget(incarnation, &BudgetRequest { least: 1, ..of_day(2_000, 3, NOON) })

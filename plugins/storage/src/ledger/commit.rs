@@ -1,9 +1,7 @@
 //! Commit to the ledger: entries and the rows that belong to them, as one guarded transaction.
 
 use super::key::{block_key, entry_name_key, journal_position_key, month_length_key, tip_key};
-use super::{
-    BalanceRecord, CounterChange, JournalPosition, LedgerStore, LedgerTip, MonthLength, compression,
-};
+use super::{BalanceRecord, CounterDelta, JournalPosition, LedgerStore, LedgerTip, MonthLength, compression};
 use crate::audit::ChangeDescription;
 use crate::fleet::{PoolAmount, SharedFleet};
 use crate::{MAX_KEY_BYTES, MAX_VALUE_BYTES, RowAddition, StoreError, StoreTable, Transaction};
@@ -92,7 +90,7 @@ pub struct LedgerCommit {
     pub journal: Option<JournalPosition>,
     /// Changes of counters. A commit without blocks may only have some if it also changes a row of one of its fences:
     /// the changed row shows that the counters were already added.
-    pub counters: Vec<CounterChange>,
+    pub counters: Vec<CounterDelta>,
 }
 
 /// Result of a commit that is durable in the store.
@@ -257,7 +255,7 @@ fn add_rows(mut batch: Transaction, group: &LedgerCommit) -> Result<Transaction,
         };
     }
     for change in &group.counters {
-        batch = batch.add_to_counter(change.table, change.key.as_slice(), change.by, None, None);
+        batch = batch.add_to_counter(change.table, change.key.as_slice(), change.delta, None, None);
     }
     Ok(batch)
 }

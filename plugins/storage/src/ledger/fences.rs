@@ -5,13 +5,13 @@ use crate::{StoreError, StoreTable};
 
 /// Amount that a ledger commit adds to a counter row of the store, see [`crate::counter_row`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CounterChange {
+pub struct CounterDelta {
     /// Table of the counter.
     pub table: StoreTable,
     /// Key of the counter.
     pub key: Vec<u8>,
     /// Amount to add to the counter; may be negative.
-    pub by: i64,
+    pub delta: i64,
 }
 
 impl LedgerCommit {

@@ -46,7 +46,7 @@ use parking_lot::Mutex;
 pub use self::claim::ChainClaim;
 pub use self::commit::{AppendOutcome, CommitConflict, EntryBlock, LedgerCommit, RowFence, RowWrite};
 pub use self::compression::decompress;
-pub use self::fences::CounterChange;
+pub use self::fences::CounterDelta;
 pub use self::journal_position::JournalPosition;
 pub use self::key::parse_file_name;
 pub use self::record::{BalanceRecord, LedgerTip};

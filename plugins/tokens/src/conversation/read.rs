@@ -109,8 +109,8 @@ fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
-/// Returns the bytes of all strings in a value, and 8 for each other value, as a bound on the tokens of an unknown
-/// part. The names of members do not count.
+/// Returns the bytes of all strings in a value, plus 8 for each number, boolean and null, at any depth. The sum is an
+/// upper bound on the tokens of an unknown part. Brackets and names of members do not count.
 pub(super) fn estimate_value_bytes(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len(),

@@ -11,7 +11,7 @@ fn results_are_retained_from_their_last_line_on() {
     // The batch took longer than the retention period.
     let (end, retention) = (NOW.as_secs() + 90_000, 3_600);
     let whole = files.open_output(&record).unwrap().finalize(&record, Duration::from_secs(end)).unwrap();
-    assert!(files.file_record_store().compare_and_swap(&record, &whole).unwrap());
+    replace_record(&*directory.store, &record, &whole);
     let when = |now| FileExpiryContext { now, retention: Some(retention) };
     assert_eq!(when(end).expires_at(&whole), Some(end + retention));
     assert_eq!(files.delete_expired(when(end + retention - 1)).unwrap(), 0);

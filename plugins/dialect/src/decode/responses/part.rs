@@ -39,7 +39,7 @@ impl PartKind {
 /// is absent.
 pub(super) fn part_kind_and_text(part: &[u8]) -> Option<(PartKind, Option<&[u8]>)> {
     let name = json_cursor::member_value(part, "type").and_then(json_cursor::parse_string)?;
-    let (kind, member) = PartKind::from_type(&name)?;
+    let (kind, member) = PartKind::kind_and_text_member(&name)?;
     Some((kind, json_cursor::member_value(part, member)))
 }
 
@@ -94,9 +94,10 @@ impl PartEvent {
 }
 
 impl PartKind {
-    /// Returns the kind of a part by its `type`, and the member with its text; `None` for unknown types.
-    pub(super) fn from_type(name: &str) -> Option<(Self, &'static str)> {
-        match name {
+    /// Returns the kind of a part with this `type`, and the name of the member that has its text; `None` for an unknown
+    /// type.
+    pub(super) fn kind_and_text_member(part_type: &str) -> Option<(Self, &'static str)> {
+        match part_type {
             "output_text" => Some((Self::Text, "text")),
             "refusal" => Some((Self::Refusal, "refusal")),
             "reasoning_text" | "text" => Some((Self::Reasoning, "text")),
