@@ -56,8 +56,8 @@ impl ArgumentSurrogates {
         }
     }
 
-    /// Returns true if [`Self::repair_fragment`] may change or hold back a part of this fragment, which is the body of a
-    /// JSON string.
+    /// Returns true if [`Self::repair_fragment`] may change or hold back a part of this fragment, which is the body of
+    /// a JSON string.
     pub(crate) fn may_change(&self, escaped: &[u8]) -> bool {
         match self.format {
             ArgumentsFormat::Unknown => true,
@@ -121,18 +121,18 @@ enum EscapeMatch {
     Complete(usize, SurrogateHalf),
 }
 
-/// Matches the escape at `at`.
-fn match_escape(bytes: &[u8], at: usize) -> EscapeMatch {
+/// Matches the escape at `offset`.
+fn match_escape(bytes: &[u8], offset: usize) -> EscapeMatch {
     let other = EscapeMatch::Complete(2, SurrogateHalf::None);
-    match (bytes.get(at), bytes.get(at + 1)) {
+    match (bytes.get(offset), bytes.get(offset + 1)) {
         (None, _) | (Some(b'\\'), None) => EscapeMatch::Incomplete,
         (Some(b'\\'), Some(b'u')) => {
-            let digits = bytes.get(at + 2..).unwrap_or_default();
+            let digits = bytes.get(offset + 2..).unwrap_or_default();
             let digits = digits.get(..4).unwrap_or(digits);
             if !digits.iter().all(u8::is_ascii_hexdigit) {
                 other
             } else if digits.len() == 4 {
-                let escape = bytes.get(at..at + 6).unwrap_or_default();
+                let escape = bytes.get(offset..offset + 6).unwrap_or_default();
                 EscapeMatch::Complete(6, json::surrogate_half(escape))
             } else if matches!(digits.first(), None | Some(b'd' | b'D')) {
                 EscapeMatch::Incomplete

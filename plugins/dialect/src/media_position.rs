@@ -38,10 +38,10 @@ fn item_path(format: RequestBodyFormat, list: &str, index: usize) -> String {
     }
 }
 
-/// Returns the path of the first part of this kind in a content, whose path is `at`.
+/// Returns the path of the first part of this kind in a content, whose path is `content_path`.
 fn find_part(
     content: &[u8],
-    at: &str,
+    content_path: &str,
     format: RequestBodyFormat,
     kind: MediaKind,
     depth: u8,
@@ -51,7 +51,7 @@ fn find_part(
     }
     json_cursor::elements(content).enumerate().find_map(|(index, part)| {
         let member = |name| json_cursor::member_value(part, name);
-        let path = item_path(format, at, index);
+        let path = item_path(format, content_path, index);
         let nested =
             |content: &[u8], name| find_part(content, &format!("{path}.{name}"), format, kind, depth + 1);
         let part_type = member("type").and_then(json_cursor::parse_string)?;

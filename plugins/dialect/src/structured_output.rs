@@ -82,20 +82,20 @@ pub(crate) fn is_replaced_by_format(target: &AttemptTarget<'_>, name: &str) -> b
 }
 
 /// Returns true if an offer accepts a constraint of a chat request, under the name that the client used or another one.
-pub(crate) fn accepts_constraint(abilities: &OfferCapabilities, given: &GivenConstraint<'_>) -> bool {
+pub(crate) fn accepts_constraint(abilities: &OfferCapabilities, constraint: &GivenConstraint<'_>) -> bool {
     let lists = |name: &str| abilities.accepts_parameter(name);
-    let word = CONSTRAINTS.iter().find(|word| match &given.key {
+    let word = CONSTRAINTS.iter().find(|word| match &constraint.key {
         Some(key) => word.key == *key,
-        None => word.legacy_name == given.member,
+        None => word.legacy_name == constraint.member,
     });
     match word {
-        _ if given.is_format() => true,
+        _ if constraint.is_format() => true,
         Some(word) => {
             let as_format = word.is_schema() && lists("response_format");
             lists(word.legacy_name) || lists(STRUCTURED_OUTPUTS_MEMBER) || as_format
         }
-        None if given.key.as_deref() == Some("json_object") && lists("response_format") => true,
-        None => lists(given.member),
+        None if constraint.key.as_deref() == Some("json_object") && lists("response_format") => true,
+        None => lists(constraint.member),
     }
 }
 
@@ -103,11 +103,11 @@ pub(crate) fn accepts_constraint(abilities: &OfferCapabilities, given: &GivenCon
 /// the name that the client used.
 pub(crate) fn messages_provider_accepts_constraint(
     abilities: &OfferCapabilities,
-    given: &GivenConstraint<'_>,
+    constraint: &GivenConstraint<'_>,
 ) -> bool {
-    match is_translated_constraint(given.member) {
-        true => accepts_constraint(&format_capabilities(abilities), given),
-        false => given.is_format() || abilities.accepts_parameter(given.member),
+    match is_translated_constraint(constraint.member) {
+        true => accepts_constraint(&format_capabilities(abilities), constraint),
+        false => constraint.is_format() || abilities.accepts_parameter(constraint.member),
     }
 }
 

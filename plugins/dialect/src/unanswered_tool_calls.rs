@@ -40,11 +40,11 @@ impl<'a, At> UnansweredToolCalls<'a, At> {
 
     /// Adds a call; returns false if another unanswered call has this id.
     #[must_use]
-    pub(crate) fn add_call(&mut self, id: &'a [u8], at: At) -> bool {
+    pub(crate) fn add_call(&mut self, id: &'a [u8], position: At) -> bool {
         match self.calls.entry(decode_id(id)) {
             Entry::Occupied(_) => false,
             Entry::Vacant(entry) => {
-                entry.insert(UnansweredCall { number: self.call_count, position: at });
+                entry.insert(UnansweredCall { number: self.call_count, position });
                 self.call_count += 1;
                 true
             }

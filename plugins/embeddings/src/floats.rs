@@ -85,10 +85,10 @@ fn number_length(json: &[u8]) -> Option<usize> {
     Some(at)
 }
 
-/// Returns the offset after the digits that begin at `at`; `None` if there is none.
+/// Returns the offset after the digits that begin at `offset`; `None` if there is none.
 #[inline(always)]
-fn digits(json: &[u8], at: usize) -> Option<usize> {
-    let mut end = at;
+fn digits(json: &[u8], offset: usize) -> Option<usize> {
+    let mut end = offset;
     // Tests eight digits at a time: a digit is 0x30 to 0x39, and adding 6 to it leaves the high half byte 3.
     while let Some(eight) = json.get(end..).and_then(<[u8]>::first_chunk) {
         let word = u64::from_le_bytes(*eight);
@@ -100,7 +100,7 @@ fn digits(json: &[u8], at: usize) -> Option<usize> {
         end += 8;
     }
     let more = json.get(end..)?.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    (end + more > at).then_some(end + more)
+    (end + more > offset).then_some(end + more)
 }
 
 /// Writes little-endian `f32` values as a JSON array. Returns `None` if a value is not finite.

@@ -15,9 +15,9 @@ impl BodyEdits {
         self.0.push(BodyEdit { range, replacement: with.into() });
     }
 
-    /// Inserts bytes before the byte at `at`.
-    pub(crate) fn insert(&mut self, at: usize, with: impl Into<Bytes>) {
-        self.replace(at..at, with);
+    /// Inserts bytes before the byte at `offset`.
+    pub(crate) fn insert(&mut self, offset: usize, bytes: impl Into<Bytes>) {
+        self.replace(offset..offset, bytes);
     }
 
     /// Inserts text before and after a value.

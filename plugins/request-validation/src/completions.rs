@@ -141,21 +141,23 @@ fn check_best_of(top: &RootObject<'_>, n: u32, best_of: Option<u32>, stream: boo
     }
 }
 
-fn read_prompts(prompt: JsonValue<'_>, at: &FieldPath<'_>) -> Result<FoundPrompts, ApiError> {
+fn read_prompts(prompt: JsonValue<'_>, prompt_path: &FieldPath<'_>) -> Result<FoundPrompts, ApiError> {
     let mut found = FoundPrompts::default();
     if prompt.is_string() {
         found.add_text(prompt);
         return Ok(found);
     }
     if !prompt.is_array() {
-        return Err(at.unexpected_type_error(EXPECTED, prompt.kind()));
+        return Err(prompt_path.unexpected_type_error(EXPECTED, prompt.kind()));
     }
     if prompt.items().next().is_some_and(|first| first.kind() == ValueKind::Number) {
-        found.add_ids(prompt, at)?;
+        found.add_ids(prompt, prompt_path)?;
         return Ok(found);
     }
-    for (index, item) in require_bounded_array(prompt, at, MAX_CHOICES, "prompt")?.items().enumerate() {
-        let path = at.item(index);
+    for (index, item) in
+        require_bounded_array(prompt, prompt_path, MAX_CHOICES, "prompt")?.items().enumerate()
+    {
+        let path = prompt_path.item(index);
         if item.is_array() {
             found.add_ids(item, &path)?;
         } else {
@@ -171,8 +173,8 @@ impl FoundPrompts {
         self.values.push(text.range());
     }
 
-    fn add_ids(&mut self, ids: JsonValue<'_>, at: &FieldPath<'_>) -> Result<(), ApiError> {
-        self.bytes += count_token_ids(ids, at)? * BYTES_PER_ID;
+    fn add_ids(&mut self, ids: JsonValue<'_>, path: &FieldPath<'_>) -> Result<(), ApiError> {
+        self.bytes += count_token_ids(ids, path)? * BYTES_PER_ID;
         self.has_token_ids = true;
         self.values.push(ids.range());
         Ok(())

@@ -20,20 +20,23 @@ pub(crate) enum ImageLocation {
 const MAX_LINK: usize = 8 << 10;
 
 /// Validates the URL of an image: `data:image/…;base64,…`, `https://…` or `http://…`.
-pub(crate) fn validate_image_url(url: JsonValue<'_>, at: &FieldPath<'_>) -> Result<ImageLocation, ApiError> {
+pub(crate) fn validate_image_url(
+    url: JsonValue<'_>,
+    path: &FieldPath<'_>,
+) -> Result<ImageLocation, ApiError> {
     let expected = "a data: URL of an image, or an http: or https: URL";
     if !url.is_string() {
-        return Err(at.unexpected_type_error(expected, url.kind()));
+        return Err(path.unexpected_type_error(expected, url.kind()));
     }
     if is_data_url(&url) {
-        return validate_data_url(url, at, &["image/"]).map(ImageLocation::Inline);
+        return validate_data_url(url, path, &["image/"]).map(ImageLocation::Inline);
     }
     let head = string_prefix(&url);
     if is_scheme(&head, "https://") || is_scheme(&head, "http://") {
-        validate_http_url(url, at)?;
+        validate_http_url(url, path)?;
         return Ok(ImageLocation::Linked);
     }
-    Err(at.invalid_error(format_args!("expected {expected}, got another string")))
+    Err(path.invalid_error(format_args!("expected {expected}, got another string")))
 }
 
 /// Returns true if a string has the scheme `data:`.
@@ -58,9 +61,9 @@ fn is_scheme(head: &str, scheme: &str) -> bool {
 }
 
 /// Validates an HTTP or HTTPS URL: at most 8 KiB, with a host and without spaces.
-pub(crate) fn validate_http_url(url: JsonValue<'_>, at: &FieldPath<'_>) -> Result<(), ApiError> {
+pub(crate) fn validate_http_url(url: JsonValue<'_>, path: &FieldPath<'_>) -> Result<(), ApiError> {
     if url.string_bytes().len() > MAX_LINK {
-        return Err(at.invalid_error(format_args!("expected a URL of at most {MAX_LINK} bytes")));
+        return Err(path.invalid_error(format_args!("expected a URL of at most {MAX_LINK} bytes")));
     }
     let text = url.text();
     let (scheme, rest) = text.split_once("://").unwrap_or_default();
@@ -68,7 +71,7 @@ pub(crate) fn validate_http_url(url: JsonValue<'_>, at: &FieldPath<'_>) -> Resul
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let foreign = |character: char| character.is_whitespace() || character.is_control();
     if !is_http || host.is_empty() || text.contains(foreign) {
-        return Err(at.invalid_error("expected an http: or https: URL with a host"));
+        return Err(path.invalid_error("expected an http: or https: URL with a host"));
     }
     Ok(())
 }
@@ -77,27 +80,27 @@ pub(crate) fn validate_http_url(url: JsonValue<'_>, at: &FieldPath<'_>) -> Resul
 /// as [`validate_base64`] does.
 pub(crate) fn validate_data_url(
     url: JsonValue<'_>,
-    at: &FieldPath<'_>,
+    path: &FieldPath<'_>,
     types: &[&str],
 ) -> Result<usize, ApiError> {
     let head = string_prefix(&url);
     let Some((meta, _)) = head.split_once(',') else {
-        return Err(at.invalid_error("expected a data: URL with a media type, \";base64\" and a comma"));
+        return Err(path.invalid_error("expected a data: URL with a media type, \";base64\" and a comma"));
     };
     let meta = meta.get(5..).unwrap_or_default();
     let Some((media, _)) = meta.rsplit_once(';').filter(|(_, last)| last.eq_ignore_ascii_case("base64"))
     else {
-        return Err(at.invalid_error("expected a data: URL in base64"));
+        return Err(path.invalid_error("expected a data: URL in base64"));
     };
     let media = media.split(';').next().unwrap_or_default();
     let fits = |start: &&str| media.len() > start.len() && is_scheme(media, start);
     if !types.iter().any(fits) || !media.bytes().all(is_token) {
         let types: Vec<String> = types.iter().map(|start| format!("{start}…")).collect();
         return Err(
-            at.invalid_error(format_args!("expected a data: URL of media type {}", types.join(" or ")))
+            path.invalid_error(format_args!("expected a data: URL of media type {}", types.join(" or ")))
         );
     }
-    validate_base64(url, at, head.split_once(',').map_or(0, |(meta, _)| meta.len() + 1))
+    validate_base64(url, path, head.split_once(',').map_or(0, |(meta, _)| meta.len() + 1))
 }
 
 fn is_token(byte: u8) -> bool {
@@ -108,7 +111,7 @@ fn is_token(byte: u8) -> bool {
 /// whole string in bytes as it was sent, with the skipped characters and JSON escapes, without the quotes.
 pub(crate) fn validate_base64(
     value: JsonValue<'_>,
-    at: &FieldPath<'_>,
+    path: &FieldPath<'_>,
     skip: usize,
 ) -> Result<usize, ApiError> {
     let mut proof = Base64Validator::default();
@@ -138,6 +141,6 @@ pub(crate) fn validate_base64(
     if proof.is_valid() {
         Ok(value.string_bytes().len())
     } else {
-        Err(at.invalid_error("expected base64 (standard alphabet, padded)"))
+        Err(path.invalid_error("expected base64 (standard alphabet, padded)"))
     }
 }

@@ -161,12 +161,12 @@ pub fn validate_text_input_request(
 }
 
 /// Returns the byte range of the text of a part.
-fn read_text_part(part: JsonValue<'_>, at: &FieldPath<'_>) -> Result<Range<usize>, ApiError> {
-    let [kind, text] = read::read_named_members(part, at, ["type", "text"])?;
-    let path = at.member("type");
+fn read_text_part(part: JsonValue<'_>, part_path: &FieldPath<'_>) -> Result<Range<usize>, ApiError> {
+    let [kind, text] = read::read_named_members(part, part_path, ["type", "text"])?;
+    let path = part_path.member("type");
     if !read::require_string(read::require_member(kind, &path, "\"text\"")?, &path)?.equals_text("text") {
         return Err(path.unsupported_error("only parts of the type \"text\" are supported"));
     }
-    let path = at.member("text");
+    let path = part_path.member("text");
     Ok(read::require_string(read::require_member(text, &path, "a string")?, &path)?.range())
 }

@@ -10,11 +10,11 @@ use std::fmt;
 /// absent, other members are ignored, and a repeated key is an error.
 pub(crate) fn read_named_members<'d, const N: usize>(
     value: JsonValue<'d>,
-    at: &FieldPath<'_>,
+    path: &FieldPath<'_>,
     names: [&'static str; N],
 ) -> Result<[Option<JsonValue<'d>>; N], ApiError> {
     if !value.is_object() {
-        return Err(at.unexpected_type_error("an object", value.kind()));
+        return Err(path.unexpected_type_error("an object", value.kind()));
     }
     let mut found = [None; N];
     let mut others = Vec::new();
@@ -22,21 +22,21 @@ pub(crate) fn read_named_members<'d, const N: usize>(
         let text = key.text();
         match names.iter().zip(&mut found).find(|(name, _)| *text == ***name) {
             None => others.push(key),
-            Some((name, Some(_))) => return Err(duplicate_key(at, name)),
+            Some((name, Some(_))) => return Err(duplicate_key(path, name)),
             Some((_, slot)) => *slot = Some(member),
         }
     }
     if others.len() > 1 {
         check_unique_keys(&others).map_err(|key| match quotable_name(&key) {
-            Some(name) => duplicate_key(at, &name),
-            None => at.invalid_error("a key occurs more than once"),
+            Some(name) => duplicate_key(path, &name),
+            None => path.invalid_error("a key occurs more than once"),
         })?;
     }
     Ok(found.map(|member| member.filter(|member| !member.is_null())))
 }
 
-fn duplicate_key(at: &FieldPath<'_>, name: &str) -> ApiError {
-    at.member(name).invalid_error("the key occurs more than once")
+fn duplicate_key(path: &FieldPath<'_>, name: &str) -> ApiError {
+    path.member(name).invalid_error("the key occurs more than once")
 }
 
 /// Checks that no two keys have the same text; returns the repeated key as error.
@@ -59,18 +59,18 @@ pub(crate) fn check_unique_keys<'d>(keys: &[JsonValue<'d>]) -> Result<(), JsonVa
 /// Returns a member, or an error if it is absent.
 pub(crate) fn require_member<'d>(
     member: Option<JsonValue<'d>>,
-    at: &FieldPath<'_>,
+    path: &FieldPath<'_>,
     expected: impl fmt::Display,
 ) -> Result<JsonValue<'d>, ApiError> {
-    member.ok_or_else(|| at.missing_error(expected))
+    member.ok_or_else(|| path.missing_error(expected))
 }
 
 /// Returns the value if it is a string, otherwise an error.
 pub(crate) fn require_string<'d>(
     value: JsonValue<'d>,
-    at: &FieldPath<'_>,
+    path: &FieldPath<'_>,
 ) -> Result<JsonValue<'d>, ApiError> {
-    if value.is_string() { Ok(value) } else { Err(at.unexpected_type_error("a string", value.kind())) }
+    if value.is_string() { Ok(value) } else { Err(path.unexpected_type_error("a string", value.kind())) }
 }
 
 /// Returns true if a string contains arguments of a call. Engines express a call without arguments in several ways,
@@ -84,10 +84,10 @@ pub(crate) fn has_call_arguments(value: JsonValue<'_>) -> bool {
 /// Returns the value if it is a string that is not empty, otherwise an error.
 pub(crate) fn require_non_empty_string<'d>(
     value: JsonValue<'d>,
-    at: &FieldPath<'_>,
+    path: &FieldPath<'_>,
 ) -> Result<JsonValue<'d>, ApiError> {
-    match require_string(value, at)?.string_bytes() {
-        [] => Err(at.invalid_error("expected a string that is not empty")),
+    match require_string(value, path)?.string_bytes() {
+        [] => Err(path.invalid_error("expected a string that is not empty")),
         _ => Ok(value),
     }
 }
@@ -95,9 +95,9 @@ pub(crate) fn require_non_empty_string<'d>(
 /// Returns a member that must be a string and must not be empty.
 pub(crate) fn require_text_member<'d>(
     member: Option<JsonValue<'d>>,
-    at: &FieldPath<'_>,
+    path: &FieldPath<'_>,
 ) -> Result<JsonValue<'d>, ApiError> {
-    require_non_empty_string(require_member(member, at, "a string")?, at)
+    require_non_empty_string(require_member(member, path, "a string")?, path)
 }
 
 /// Maximum length of the name of a model or of a tool, in bytes of its text without escapes.
@@ -107,47 +107,50 @@ pub(crate) const MAX_NAME_BYTES: usize = 256;
 /// it by `expected`.
 pub(crate) fn require_name_member<'d>(
     member: Option<JsonValue<'d>>,
-    at: &FieldPath<'_>,
+    path: &FieldPath<'_>,
     expected: impl fmt::Display,
 ) -> Result<JsonValue<'d>, ApiError> {
-    let value = require_non_empty_string(require_member(member, at, expected)?, at)?;
+    let value = require_non_empty_string(require_member(member, path, expected)?, path)?;
     match value.text().len() {
         ..=MAX_NAME_BYTES => Ok(value),
-        _ => Err(at.invalid_error(format_args!("expected a string of at most {MAX_NAME_BYTES} bytes"))),
+        _ => Err(path.invalid_error(format_args!("expected a string of at most {MAX_NAME_BYTES} bytes"))),
     }
 }
 
 /// Returns the value if it is an array, otherwise an error.
-pub(crate) fn require_array<'d>(value: JsonValue<'d>, at: &FieldPath<'_>) -> Result<JsonValue<'d>, ApiError> {
-    if value.is_array() { Ok(value) } else { Err(at.unexpected_type_error("an array", value.kind())) }
+pub(crate) fn require_array<'d>(
+    value: JsonValue<'d>,
+    path: &FieldPath<'_>,
+) -> Result<JsonValue<'d>, ApiError> {
+    if value.is_array() { Ok(value) } else { Err(path.unexpected_type_error("an array", value.kind())) }
 }
 
 /// Checks that a value is an object; its members are not checked.
-pub(crate) fn check_object(value: JsonValue<'_>, at: &FieldPath<'_>) -> Result<(), ApiError> {
-    if value.is_object() { Ok(()) } else { Err(at.unexpected_type_error("an object", value.kind())) }
+pub(crate) fn check_object(value: JsonValue<'_>, path: &FieldPath<'_>) -> Result<(), ApiError> {
+    if value.is_object() { Ok(()) } else { Err(path.unexpected_type_error("an object", value.kind())) }
 }
 
 /// Reads a boolean.
-pub(crate) fn read_bool(value: JsonValue<'_>, at: &FieldPath<'_>) -> Result<bool, ApiError> {
+pub(crate) fn read_bool(value: JsonValue<'_>, path: &FieldPath<'_>) -> Result<bool, ApiError> {
     match value.kind() {
         ValueKind::True => Ok(true),
         ValueKind::False => Ok(false),
-        other => Err(at.unexpected_type_error("a boolean", other)),
+        other => Err(path.unexpected_type_error("a boolean", other)),
     }
 }
 
 /// Reads an optional boolean.
 pub(crate) fn read_optional_bool(
     member: Option<JsonValue<'_>>,
-    at: &FieldPath<'_>,
+    path: &FieldPath<'_>,
 ) -> Result<Option<bool>, ApiError> {
-    member.map(|value| read_bool(value, at)).transpose()
+    member.map(|value| read_bool(value, path)).transpose()
 }
 
 /// Returns the keyword of `words` that the string `value` equals.
 pub(crate) fn read_keyword(
     value: JsonValue<'_>,
-    at: &FieldPath<'_>,
+    path: &FieldPath<'_>,
     words: &[&'static str],
 ) -> Result<&'static str, ApiError> {
     if let Some(word) = words.iter().find(|word| value.equals_text(word)) {
@@ -155,9 +158,9 @@ pub(crate) fn read_keyword(
     }
     let expected = QuotedAlternatives(words);
     Err(if value.is_string() {
-        at.unexpected_string_error(expected)
+        path.unexpected_string_error(expected)
     } else {
-        at.unexpected_type_error(expected, value.kind())
+        path.unexpected_type_error(expected, value.kind())
     })
 }
 
@@ -182,7 +185,7 @@ impl fmt::Display for QuotedAlternatives<'_> {
 /// Reads an integer within inclusive bounds.
 pub(crate) fn read_bounded_integer(
     value: JsonValue<'_>,
-    at: &FieldPath<'_>,
+    path: &FieldPath<'_>,
     low: i64,
     high: i64,
 ) -> Result<i64, ApiError> {
@@ -192,32 +195,32 @@ pub(crate) fn read_bounded_integer(
         (low, high) => format!("an integer from {low} to {high}"),
     };
     if value.kind() != ValueKind::Number {
-        return Err(at.unexpected_type_error(expected(), value.kind()));
+        return Err(path.unexpected_type_error(expected(), value.kind()));
     }
     if value.raw().bytes().any(|byte| matches!(byte, b'.' | b'e' | b'E')) {
         return Err(
-            at.invalid_error(format_args!("expected {}, got a number that is no integer", expected()))
+            path.invalid_error(format_args!("expected {}, got a number that is no integer", expected()))
         );
     }
     match value.raw().parse::<i64>() {
         Ok(number) if (low..=high).contains(&number) => Ok(number),
-        _ => Err(at.invalid_error(format_args!("expected {}, got a number out of range", expected()))),
+        _ => Err(path.invalid_error(format_args!("expected {}, got a number out of range", expected()))),
     }
 }
 
 /// Reads a number within inclusive bounds.
 pub(crate) fn read_bounded_number(
     value: JsonValue<'_>,
-    at: &FieldPath<'_>,
+    path: &FieldPath<'_>,
     low: f64,
     high: f64,
 ) -> Result<f64, ApiError> {
     if value.kind() != ValueKind::Number {
-        return Err(at.unexpected_type_error(format_args!("a number from {low} to {high}"), value.kind()));
+        return Err(path.unexpected_type_error(format_args!("a number from {low} to {high}"), value.kind()));
     }
     match value.raw().parse::<f64>() {
         Ok(number) if (low..=high).contains(&number) => Ok(number),
-        _ => Err(at.invalid_error(format_args!(
+        _ => Err(path.invalid_error(format_args!(
             "expected a number from {low} to {high}, got a number out of range"
         ))),
     }

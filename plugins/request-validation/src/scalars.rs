@@ -128,12 +128,12 @@ pub(crate) fn read_stop_sequences(
 
 fn stop_sequence(
     value: JsonValue<'_>,
-    at: &crate::field_path::FieldPath<'_>,
+    path: &crate::field_path::FieldPath<'_>,
     limits: &RequestLimits,
 ) -> Result<String, ApiError> {
-    let text = read::require_non_empty_string(value, at)?.text();
+    let text = read::require_non_empty_string(value, path)?.text();
     if text.len() > limits.max_stop_bytes {
-        return Err(at.invalid_error(format_args!("expected at most {} bytes", limits.max_stop_bytes)));
+        return Err(path.invalid_error(format_args!("expected at most {} bytes", limits.max_stop_bytes)));
     }
     Ok(text.into_owned())
 }

@@ -10,7 +10,7 @@ use std::collections::BinaryHeap;
 pub(crate) trait MergeRules {
     /// Returns the rank and the token of two neighbours that can be joined; `None` if they cannot. `left` and `right`
     /// are their tokens, `at..end` is the byte range of both in the piece.
-    fn find_merge(&self, left: u32, right: u32, piece: &[u8], at: u32, end: u32) -> Option<(u32, u32)>;
+    fn find_merge(&self, left: u32, right: u32, piece: &[u8], start: u32, end: u32) -> Option<(u32, u32)>;
 }
 
 /// Part of a piece of text, and the token that its merges have produced so far.
@@ -28,8 +28,8 @@ pub(crate) struct MergeSymbol {
 
 impl MergeSymbol {
     /// Creates a symbol for the bytes `at..end` of a piece.
-    pub(crate) const fn new(token: u32, at: u32, end: u32) -> Self {
-        Self { token, at, end, next: None }
+    pub(crate) const fn new(token: u32, start: u32, end: u32) -> Self {
+        Self { token, at: start, end, next: None }
     }
 }
 
@@ -73,12 +73,12 @@ fn merge_by_scan(joins: &impl MergeRules, piece: &[u8], symbols: &mut Vec<MergeS
     }
 }
 
-fn refresh(joins: &impl MergeRules, piece: &[u8], symbols: &mut [MergeSymbol], at: usize) {
-    let next = match (symbols.get(at), symbols.get(at + 1)) {
+fn refresh(joins: &impl MergeRules, piece: &[u8], symbols: &mut [MergeSymbol], index: usize) {
+    let next = match (symbols.get(index), symbols.get(index + 1)) {
         (Some(&left), Some(&right)) => rank(joins, piece, left, right),
         _ => None,
     };
-    if let Some(symbol) = symbols.get_mut(at) {
+    if let Some(symbol) = symbols.get_mut(index) {
         symbol.next = next;
     }
 }
@@ -134,30 +134,30 @@ fn push(
     symbols: &mut [MergeSymbol],
     links: &SymbolLinks,
     heap: &mut MergeHeap,
-    at: usize,
+    index: usize,
 ) {
-    let after = links.after.get(at).copied().unwrap_or(NO_LINK);
-    let next = match (symbols.get(at), symbols.get(after)) {
+    let after = links.after.get(index).copied().unwrap_or(NO_LINK);
+    let next = match (symbols.get(index), symbols.get(after)) {
         (Some(&left), Some(&right)) => rank(joins, piece, left, right),
         _ => None,
     };
-    if let Some(symbol) = symbols.get_mut(at) {
+    if let Some(symbol) = symbols.get_mut(index) {
         symbol.next = next;
     }
     if let Some((rank, token)) = next {
-        heap.push(Reverse((rank, at, token, after)));
+        heap.push(Reverse((rank, index, token, after)));
     }
 }
 
-fn unlink(links: &mut SymbolLinks, at: usize, gone: usize) {
+fn unlink(links: &mut SymbolLinks, index: usize, gone: usize) {
     let after = links.after.get(gone).copied().unwrap_or(NO_LINK);
     if let Some(alive) = links.alive.get_mut(gone) {
         *alive = false;
     }
-    if let Some(link) = links.after.get_mut(at) {
+    if let Some(link) = links.after.get_mut(index) {
         *link = after;
     }
     if let Some(link) = links.before.get_mut(after) {
-        *link = at;
+        *link = index;
     }
 }

@@ -114,8 +114,8 @@ impl MergeRules for O200kTokenizer {
     /// Returns the token that the bytes of both neighbours form, which is also the rank of the merge; `None` if they
     /// form no token.
     #[inline]
-    fn find_merge(&self, _: u32, _: u32, piece: &[u8], at: u32, end: u32) -> Option<(u32, u32)> {
-        let token = self.vocabulary.find(piece.get(at as usize..end as usize)?)?;
+    fn find_merge(&self, _: u32, _: u32, piece: &[u8], start: u32, end: u32) -> Option<(u32, u32)> {
+        let token = self.vocabulary.find(piece.get(start as usize..end as usize)?)?;
         Some((token, token))
     }
 }

@@ -95,14 +95,14 @@ impl ChatTemplate {
         })
     }
 
-    /// Renders the prompt like [`ChatTemplate::render`], but stops after `most` bytes, for a count that may end
+    /// Renders the prompt like [`ChatTemplate::render`], but stops after `max_bytes`, for a count that may end
     /// early.
     pub(crate) fn render_within(
         &self,
         conversation: &PromptConversation,
         mark: Option<&str>,
         meter: &TokenMeter<'_>,
-        most: usize,
+        max_bytes: usize,
     ) -> Result<String, RenderError> {
         let mut why = String::new();
         for fold in [
@@ -114,7 +114,7 @@ impl ChatTemplate {
             if is_too_large(&turns) {
                 return Err(RenderError::TooLarge);
             }
-            match self.render_messages(&turns, conversation, mark, PromptBuffer::new(most, *meter)) {
+            match self.render_messages(&turns, conversation, mark, PromptBuffer::new(max_bytes, *meter)) {
                 Ok(prompt)
                     if fold == SystemMessageFallback::None && !has_all_system_texts(&prompt, &turns) =>
                 {

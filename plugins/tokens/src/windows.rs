@@ -99,10 +99,10 @@ fn join_overlap(
     Ok(0)
 }
 
-/// Returns the start of the character that contains the byte at `at`, at most the length of the piece.
-pub(crate) fn floor_char_boundary(piece: &[u8], at: usize) -> usize {
-    let at = at.min(piece.len());
-    let inside = |at: &usize| piece.get(*at).is_some_and(|byte| byte & 0xC0 == 0x80);
+/// Returns the start of the character that contains the byte at `offset`, at most the length of the piece.
+pub(crate) fn floor_char_boundary(piece: &[u8], offset: usize) -> usize {
+    let offset = offset.min(piece.len());
+    let inside = |offset: &usize| piece.get(*offset).is_some_and(|byte| byte & 0xC0 == 0x80);
     // A character has at most four bytes. A longer run of continuation bytes is not text and may be cut at any byte.
-    (at.saturating_sub(3)..=at).rev().find(|at| !inside(at)).unwrap_or(at)
+    (offset.saturating_sub(3)..=offset).rev().find(|offset| !inside(offset)).unwrap_or(offset)
 }

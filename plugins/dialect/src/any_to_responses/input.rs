@@ -212,7 +212,7 @@ impl<'o> InputItems<'o, '_> {
         &mut self,
         content: Option<&[u8]>,
         name: Option<&[u8]>,
-        at: impl Fn() -> String,
+        path: impl Fn() -> String,
     ) -> Result<(), ApiError> {
         let content = content.unwrap_or(br#""""#);
         let mut prefix = name;
@@ -235,7 +235,7 @@ impl<'o> InputItems<'o, '_> {
         }
         for (index, part) in json_cursor::elements(content).enumerate() {
             self.out.push_str(if index > 0 { "," } else { "" });
-            self.write_part(part, &mut prefix, || format!("{}[{index}]", at()))?;
+            self.write_part(part, &mut prefix, || format!("{}[{index}]", path()))?;
         }
         self.out.push_byte(b']');
         Ok(())
@@ -253,7 +253,7 @@ impl<'o> InputItems<'o, '_> {
         &mut self,
         part: &[u8],
         prefix: &mut Option<&[u8]>,
-        at: impl Fn() -> String,
+        path: impl Fn() -> String,
     ) -> Result<(), ApiError> {
         let member = |name| json_cursor::member_value(part, name);
         let kind = member("type").and_then(json_cursor::parse_string).unwrap_or_default();
@@ -270,7 +270,7 @@ impl<'o> InputItems<'o, '_> {
                 let image = member("image_url").unwrap_or_default();
                 let url = json_cursor::member_value(image, "url").unwrap_or(image);
                 let url = json_cursor::string_body(url)
-                    .ok_or_else(|| ApiError::invalid(at(), "An image needs a string `url`."))?;
+                    .ok_or_else(|| ApiError::invalid(path(), "An image needs a string `url`."))?;
                 self.out.push_str(r#"{"type":"input_image","image_url":""#);
                 self.out.push_source(url);
                 self.out.push_byte(b'"');
@@ -294,7 +294,7 @@ impl<'o> InputItems<'o, '_> {
             }
             _ => {
                 return Err(ApiError::unsupported(
-                    format!("{}.type", at()),
+                    format!("{}.type", path()),
                     "Only parts of text, images, audio and files are supported with this model.",
                 ));
             }

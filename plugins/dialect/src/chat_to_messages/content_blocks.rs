@@ -160,10 +160,10 @@ pub(super) fn write_content(blocks: &[OutputBlock<'_>], out: &mut BodyBuilder<'_
 /// refuse them.
 ///
 /// # Errors
-/// Returns an error for a part that has no equivalent in the messages dialect; `at` is the path of the content.
+/// Returns an error for a part that has no equivalent in the messages dialect; `path` is the path of the content.
 pub(super) fn append_blocks<'a>(
     content: Option<&'a [u8]>,
-    at: &str,
+    path: &str,
     out: &mut Vec<OutputBlock<'a>>,
 ) -> Result<(), ApiError> {
     let Some(content) = content.filter(|content| !json_cursor::is_null(content)) else {
@@ -174,7 +174,7 @@ pub(super) fn append_blocks<'a>(
         return Ok(());
     }
     if !json_cursor::is_array(content) {
-        return Err(ApiError::invalid(at, "Expected a string or a list of content parts."));
+        return Err(ApiError::invalid(path, "Expected a string or a list of content parts."));
     }
     for (index, part) in json_cursor::elements(content).enumerate() {
         let (mut kind, mut text) = (Cow::Borrowed(""), &b""[..]);
@@ -187,10 +187,10 @@ pub(super) fn append_blocks<'a>(
         }
         match &*kind {
             "text" | "refusal" => append_text(text, out),
-            "image_url" => out.push(parse_image(part, || format!("{at}[{index}].image_url"))?),
+            "image_url" => out.push(parse_image(part, || format!("{path}[{index}].image_url"))?),
             _ => {
                 return Err(ApiError::unsupported(
-                    format!("{at}[{index}].type"),
+                    format!("{path}[{index}].type"),
                     "Only text and images are supported with this model.",
                 ));
             }
@@ -206,11 +206,11 @@ pub(super) fn append_text<'a>(text: &'a [u8], out: &mut Vec<OutputBlock<'a>>) {
     }
 }
 
-fn parse_image(part: &[u8], at: impl Fn() -> String) -> Result<OutputBlock<'_>, ApiError> {
+fn parse_image(part: &[u8], path: impl Fn() -> String) -> Result<OutputBlock<'_>, ApiError> {
     let image = json_cursor::member_value(part, "image_url").unwrap_or_default();
     let url = json_cursor::member_value(image, "url").unwrap_or(image);
     let url = json_cursor::string_body(url)
-        .ok_or_else(|| ApiError::invalid(at(), "An image needs a string `url`."))?;
+        .ok_or_else(|| ApiError::invalid(path(), "An image needs a string `url`."))?;
     let comma = memchr::memchr(b',', url);
     let (head, data) = comma.and_then(|comma| url.split_at_checked(comma)).unwrap_or((url, b""));
     let head = json::unescape_lossy(head).unwrap_or_default();
@@ -220,12 +220,12 @@ fn parse_image(part: &[u8], at: impl Fn() -> String) -> Result<OutputBlock<'_>, 
     let described = head.get(5..).unwrap_or_default().rsplit_once(';');
     let (kind, _) = described
         .filter(|(_, last)| comma.is_some() && last.eq_ignore_ascii_case("base64"))
-        .ok_or_else(|| ApiError::invalid(at(), "A data URL must be base64: `data:image/png;base64,…`."))?;
+        .ok_or_else(|| ApiError::invalid(path(), "A data URL must be base64: `data:image/png;base64,…`."))?;
     let kind = kind.split(';').next().unwrap_or_default().to_ascii_lowercase();
     let known = IMAGE_TYPES.into_iter().find(|(spelt, _)| *spelt == kind);
     let (_, media) = known.ok_or_else(|| {
         let which = "This model's provider reads images of the types image/jpeg, image/png, image/gif and image/webp.";
-        ApiError::unsupported(at(), which)
+        ApiError::unsupported(path(), which)
     })?;
     Ok(OutputBlock::InlineImage { media, data: data.get(1..).unwrap_or_default() })
 }

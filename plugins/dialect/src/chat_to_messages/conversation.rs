@@ -156,43 +156,44 @@ impl<'a> MessagesConversation<'a> {
         }
     }
 
-    fn add_message(&mut self, index: usize, seen: &ParsedMessage<'a>) -> Result<(), ApiError> {
+    fn add_message(&mut self, index: usize, message: &ParsedMessage<'a>) -> Result<(), ApiError> {
         let at = format!("messages[{index}].content");
         let mut blocks = Vec::new();
-        match &*seen.role {
+        match &*message.role {
             "system" | "developer" => {
-                append_blocks(seen.content, &at, &mut blocks)?;
-                self.system(seen.name, blocks);
+                append_blocks(message.content, &at, &mut blocks)?;
+                self.system(message.name, blocks);
             }
             "user" => {
-                append_blocks(seen.content, &at, &mut blocks)?;
-                self.add_speech(OutputRole::User, seen.name, blocks);
+                append_blocks(message.content, &at, &mut blocks)?;
+                self.add_speech(OutputRole::User, message.name, blocks);
             }
             "assistant" => {
-                let thought = seen.reasoning.filter(|thought| self.replays_reasoning && !thought.is_empty());
+                let thought =
+                    message.reasoning.filter(|thought| self.replays_reasoning && !thought.is_empty());
                 blocks.extend(thought.map(OutputBlock::Thinking));
-                append_blocks(seen.content, &at, &mut blocks)?;
-                append_text(seen.refusal.unwrap_or_default(), &mut blocks);
-                if !blocks.is_empty() || seen.has_calls() {
+                append_blocks(message.content, &at, &mut blocks)?;
+                append_text(message.refusal.unwrap_or_default(), &mut blocks);
+                if !blocks.is_empty() || message.has_calls() {
                     self.check_assistant_message()?;
                 }
                 // A tool call and its result must be in consecutive turns. If the last turn has an unanswered call,
                 // this message continues that turn.
                 let is_open = !self.unanswered_calls.is_empty();
-                self.add_tool_calls(index, seen, &mut blocks)?;
+                self.add_tool_calls(index, message, &mut blocks)?;
                 if is_open {
-                    self.name_other_speaker(seen.name, &mut blocks);
+                    self.name_other_speaker(message.name, &mut blocks);
                     self.add_blocks(OutputRole::Assistant, blocks);
                 } else {
-                    self.add_speech(OutputRole::Assistant, seen.name, blocks);
+                    self.add_speech(OutputRole::Assistant, message.name, blocks);
                 }
             }
             "tool" | "function" => {
-                let id = seen.tool_call_id.unwrap_or(self.function_call_id);
+                let id = message.tool_call_id.unwrap_or(self.function_call_id);
                 if !self.unanswered_calls.remove_answered(id) {
                     return Err(unmatched_result_error(index));
                 }
-                append_blocks(seen.content, &at, &mut blocks)?;
+                append_blocks(message.content, &at, &mut blocks)?;
                 let repetition = self.call_ids.add_result(id);
                 self.add_tool_result(OutputBlock::ToolResult { id, repetition, content: blocks });
             }
@@ -290,21 +291,21 @@ impl<'a> MessagesConversation<'a> {
         }
     }
 
-    fn add_unanswered_call(&mut self, id: &'a [u8], at: impl Fn() -> String) -> Result<(), ApiError> {
-        if self.unanswered_calls.add_call(id, at()) {
+    fn add_unanswered_call(&mut self, id: &'a [u8], path: impl Fn() -> String) -> Result<(), ApiError> {
+        if self.unanswered_calls.add_call(id, path()) {
             return Ok(());
         }
         let why = "With this model's provider each tool call of a turn needs an id of its own.";
-        Err(ApiError::invalid(format!("{}.id", at()), why))
+        Err(ApiError::invalid(format!("{}.id", path()), why))
     }
 
     fn add_tool_calls(
         &mut self,
         index: usize,
-        seen: &ParsedMessage<'a>,
+        message: &ParsedMessage<'a>,
         blocks: &mut Vec<OutputBlock<'a>>,
     ) -> Result<(), ApiError> {
-        for (position, call) in seen.tool_calls.iter().enumerate() {
+        for (position, call) in message.tool_calls.iter().enumerate() {
             let id = call.id.ok_or_else(|| {
                 let at = format!("messages[{index}].tool_calls[{position}].id");
                 ApiError::invalid(at, "A tool call needs a string `id`.")
@@ -314,7 +315,7 @@ impl<'a> MessagesConversation<'a> {
             blocks.push(call.function.to_tool_use((id, repetition), at)?);
             self.add_unanswered_call(id, || format!("messages[{index}].tool_calls[{position}]"))?;
         }
-        if let Some(function) = &seen.function_call {
+        if let Some(function) = &message.function_call {
             self.function_call_id = b"call_function";
             let repetition = self.call_ids.add_call(self.function_call_id, index);
             let id = (self.function_call_id, repetition);

@@ -113,18 +113,18 @@ impl<'a> CalledFunction<'a> {
         seen
     }
 
-    /// Converts the call to a `tool_use` block; `id` comes with the number of earlier calls that have it, and `at` is the path of
-    /// the function. Empty arguments become `{}`.
+    /// Converts the call to a `tool_use` block; `id` comes with the number of earlier calls that have it, and `path` is
+    /// the path of the function. Empty arguments become `{}`.
     ///
     /// # Errors
     /// Returns `InvalidRequest` if the name is missing, or the arguments are not a JSON object.
     pub(super) fn to_tool_use(
         &self,
         (id, repetition): (&'a [u8], u32),
-        at: impl Fn() -> String,
+        path: impl Fn() -> String,
     ) -> Result<OutputBlock<'a>, ApiError> {
         let name = self.name.ok_or_else(|| {
-            ApiError::invalid(format!("{}.name", at()), "A function call needs a string `name`.")
+            ApiError::invalid(format!("{}.name", path()), "A function call needs a string `name`.")
         })?;
         let arguments = self.arguments.and_then(json::unescape).unwrap_or_default();
         let arguments = match arguments.trim() {
@@ -136,7 +136,7 @@ impl<'a> CalledFunction<'a> {
         object.by_ref().for_each(drop);
         if !object.is_complete() {
             return Err(ApiError::invalid(
-                format!("{}.arguments", at()),
+                format!("{}.arguments", path()),
                 "The arguments of a call must be a JSON object.",
             ));
         }

@@ -151,15 +151,15 @@ impl<'a> FunctionDefinition<'a> {
         seen
     }
 
-    /// Writes the function as a tool; `at` is its path.
+    /// Writes the function as a tool; `path` is its path.
     fn write_tool(
         &self,
-        at: impl Fn() -> String,
+        path: impl Fn() -> String,
         any: &mut bool,
         out: &mut BodyBuilder<'_>,
     ) -> Result<(), ApiError> {
         let name = self.name.and_then(json_cursor::string_body).ok_or_else(|| {
-            ApiError::invalid(format!("{}.name", at()), "A function needs a string `name`.")
+            ApiError::invalid(format!("{}.name", path()), "A function needs a string `name`.")
         })?;
         out.push_str(if std::mem::replace(any, true) { r#",{"name":""# } else { r#","tools":[{"name":""# });
         out.push_source(&portable_tool_name(Dialect::Messages, name));

@@ -107,8 +107,8 @@ impl BodyToSseConverter {
     /// JSON object, which is buffered.
     ///
     /// # Errors
-    /// Returns `Malformed` for an object of more than `most` bytes.
-    pub(crate) fn push(&mut self, bytes: Bytes, most: usize) -> Result<Option<Bytes>, UpstreamError> {
+    /// Returns `Malformed` for an object of more than `max_bytes`.
+    pub(crate) fn push(&mut self, bytes: Bytes, max_bytes: usize) -> Result<Option<Bytes>, UpstreamError> {
         if self.format == BodyFormat::Unknown {
             self.format = BodyFormat::detect(&bytes);
         }
@@ -125,7 +125,7 @@ impl BodyToSseConverter {
             // line.
             return Ok(Some([b"\n", &*events].concat().into()));
         }
-        if self.object.len() > most {
+        if self.object.len() > max_bytes {
             self.object = BytesMut::new();
             return Err(UpstreamError::new(UpstreamErrorKind::Malformed));
         }

@@ -105,17 +105,18 @@ impl MessagesDecoder {
     /// is unchanged. Afterwards one block is open at a time, and indices are consecutive.
     ///
     /// # Errors
-    /// Returns `Malformed` for an event about a block that has not started or has ended, and `ModelOutput` if too many bytes wait.
+    /// Returns `Malformed` for an event about a block that has not started or has ended, and `ModelOutput` if too many
+    /// bytes wait.
     pub(crate) fn sequence_blocks(
         &mut self,
         data: &Bytes,
-        seen: &EventMembers<'_>,
+        members: &EventMembers<'_>,
     ) -> Result<Option<Vec<Bytes>>, UpstreamError> {
-        self.sequencer.apply(data, seen)
+        self.sequencer.apply(data, members)
     }
 
-    /// Ends the open block at the end of a stream that has no end of the message. Returns the index of the block and the
-    /// data of its stop event; `None` if no block is open.
+    /// Ends the open block at the end of a stream that has no end of the message. Returns the index of the block and
+    /// the data of its stop event; `None` if no block is open.
     pub(crate) fn end_open_block(&mut self) -> Option<(usize, Bytes)> {
         self.sequencer.end_stream()
     }
@@ -144,11 +145,11 @@ impl MessagesDecoder {
     fn decode_unordered(
         &mut self,
         data: &Bytes,
-        seen: &EventMembers<'_>,
+        members: &EventMembers<'_>,
         events: &mut Vec<AnswerEvent>,
     ) -> Result<(), UpstreamError> {
-        let Some(parts) = self.sequence_blocks(data, seen)? else {
-            return self.decode_members(data, seen, events);
+        let Some(parts) = self.sequence_blocks(data, members)? else {
+            return self.decode_members(data, members, events);
         };
         parts.iter().try_for_each(|data| self.decode_members(data, &EventMembers::parse(data), events))
     }
@@ -161,14 +162,14 @@ impl MessagesDecoder {
     pub(crate) fn decode_members(
         &mut self,
         data: &Bytes,
-        seen: &EventMembers<'_>,
+        members: &EventMembers<'_>,
         events: &mut Vec<AnswerEvent>,
     ) -> Result<(), UpstreamError> {
-        events.extend(seen.measured_energy.map(AnswerEvent::Energy));
-        match &*seen.event_type {
+        events.extend(members.measured_energy.map(AnswerEvent::Energy));
+        match &*members.event_type {
             "error" => Err(classify::classify_in_band_error(data)),
             // Servers of another dialect, and proxies, send error objects without the member `type`.
-            "" if seen.error.is_some() => Err(classify::classify_in_band_error(data)),
+            "" if members.error.is_some() => Err(classify::classify_in_band_error(data)),
             "ping" => {
                 events.push(AnswerEvent::Ping);
                 Ok(())
@@ -176,19 +177,19 @@ impl MessagesDecoder {
             "message_start" if !self.started => {
                 self.started = true;
                 events.push(AnswerEvent::Start);
-                if seen.message.is_some_and(|message| !json_cursor::is_object(message)) {
+                if members.message.is_some_and(|message| !json_cursor::is_object(message)) {
                     return Err(malformed_error());
                 }
-                let usage = seen.message.and_then(|message| json_cursor::member_value(message, "usage"));
+                let usage = members.message.and_then(|message| json_cursor::member_value(message, "usage"));
                 self.update_usage(usage, UsageCounter::merge_start, events);
                 Ok(())
             }
             "" | "message_start" => Err(malformed_error()),
             _ if !self.started => Err(malformed_error()),
-            "content_block_start" => self.start_block(data, seen, events),
-            "content_block_delta" => self.append_block_delta(data, seen, events),
-            "content_block_stop" => self.finish_block(seen, events),
-            "message_delta" => self.decode_message_delta(data, seen, events),
+            "content_block_start" => self.start_block(data, members, events),
+            "content_block_delta" => self.append_block_delta(data, members, events),
+            "content_block_stop" => self.finish_block(members, events),
+            "message_delta" => self.decode_message_delta(data, members, events),
             "message_stop" => {
                 events.push(AnswerEvent::End);
                 Ok(())
@@ -200,11 +201,11 @@ impl MessagesDecoder {
     fn start_block(
         &mut self,
         data: &Bytes,
-        seen: &EventMembers<'_>,
+        members: &EventMembers<'_>,
         events: &mut Vec<AnswerEvent>,
     ) -> Result<(), UpstreamError> {
-        let block = seen.content_block.ok_or_else(malformed_error)?;
-        if seen.index != Some(self.blocks.len()) || self.blocks.len() > MAX_BLOCKS {
+        let block = members.content_block.ok_or_else(malformed_error)?;
+        if members.index != Some(self.blocks.len()) || self.blocks.len() > MAX_BLOCKS {
             return Err(malformed_error());
         }
         let mut open = DecodedBlock { is_open: true, ..DecodedBlock::default() };
@@ -247,11 +248,11 @@ impl MessagesDecoder {
     fn append_block_delta(
         &mut self,
         data: &Bytes,
-        seen: &EventMembers<'_>,
+        members: &EventMembers<'_>,
         events: &mut Vec<AnswerEvent>,
     ) -> Result<(), UpstreamError> {
-        let block = find_open_block(&mut self.blocks, seen);
-        let (block, delta) = block.zip(seen.delta).ok_or_else(malformed_error)?;
+        let block = find_open_block(&mut self.blocks, members);
+        let (block, delta) = block.zip(members.delta).ok_or_else(malformed_error)?;
         let delta = DeltaMembers::parse(delta).ok_or_else(malformed_error)?;
         let content = delta.content;
         if delta.kind.is_string() && content.is_none() {
@@ -295,10 +296,10 @@ impl MessagesDecoder {
 
     fn finish_block(
         &mut self,
-        seen: &EventMembers<'_>,
+        members: &EventMembers<'_>,
         events: &mut Vec<AnswerEvent>,
     ) -> Result<(), UpstreamError> {
-        let block = find_open_block(&mut self.blocks, seen).ok_or_else(malformed_error)?;
+        let block = find_open_block(&mut self.blocks, members).ok_or_else(malformed_error)?;
         block.is_open = false;
         if let (DecodedBlockKind::Tool(tool), Some(input)) = (block.kind, block.initial_input.take()) {
             self.buffered_input_bytes -= input.len();
@@ -310,11 +311,12 @@ impl MessagesDecoder {
     fn decode_message_delta(
         &mut self,
         data: &Bytes,
-        seen: &EventMembers<'_>,
+        members: &EventMembers<'_>,
         events: &mut Vec<AnswerEvent>,
     ) -> Result<(), UpstreamError> {
-        self.update_usage(seen.usage, UsageCounter::merge, events);
-        let delta = seen.delta.filter(|delta| json_cursor::is_object(delta)).ok_or_else(malformed_error)?;
+        self.update_usage(members.usage, UsageCounter::merge, events);
+        let delta =
+            members.delta.filter(|delta| json_cursor::is_object(delta)).ok_or_else(malformed_error)?;
         events.extend(finish_event(data, delta)?);
         Ok(())
     }
@@ -322,11 +324,11 @@ impl MessagesDecoder {
     fn update_usage(
         &mut self,
         usage: Option<&[u8]>,
-        read: fn(&mut UsageCounter, &[u8]),
+        count_usage: fn(&mut UsageCounter, &[u8]),
         events: &mut Vec<AnswerEvent>,
     ) {
         if let Some(usage) = usage.filter(|usage| json_cursor::is_object(usage)) {
-            read(&mut self.usage_counter, usage);
+            count_usage(&mut self.usage_counter, usage);
             events.extend(self.usage_counter.reported_usage().map(AnswerEvent::Usage));
         }
     }
@@ -358,9 +360,9 @@ impl super::DialectDecoder for MessagesDecoder {
 
 fn find_open_block<'b>(
     blocks: &'b mut [DecodedBlock],
-    seen: &EventMembers<'_>,
+    members: &EventMembers<'_>,
 ) -> Option<&'b mut DecodedBlock> {
-    blocks.get_mut(seen.index?).filter(|block| block.is_open)
+    blocks.get_mut(members.index?).filter(|block| block.is_open)
 }
 
 fn malformed_error() -> UpstreamError {

@@ -100,23 +100,23 @@ impl ResponsesDecoder {
     fn decode_data(
         &mut self,
         data: &Bytes,
-        seen: &EventMembers<'_>,
+        members: &EventMembers<'_>,
         events: &mut Vec<AnswerEvent>,
     ) -> Result<(), UpstreamError> {
-        if !seen.is_complete {
+        if !members.is_complete {
             return Err(malformed_error());
         }
-        events.extend(seen.measured_energy.map(AnswerEvent::Energy));
-        match &*seen.event_type {
-            "error" => return Err(classify::classify_in_band_error(seen.error.unwrap_or(data))),
-            "" => return Err(seen.error.map_or_else(malformed_error, classify::classify_in_band_error)),
+        events.extend(members.measured_energy.map(AnswerEvent::Energy));
+        match &*members.event_type {
+            "error" => return Err(classify::classify_in_band_error(members.error.unwrap_or(data))),
+            "" => return Err(members.error.map_or_else(malformed_error, classify::classify_in_band_error)),
             "ping" | "keepalive" => {
                 events.push(AnswerEvent::Ping);
                 return Ok(());
             }
             "response.failed" => {}
             "response.queued" | "response.created" | "response.in_progress" => {
-                seen.response_object()?;
+                members.response_object()?;
                 if !std::mem::replace(&mut self.started, true) {
                     events.push(AnswerEvent::Start);
                 }
@@ -125,14 +125,14 @@ impl ResponsesDecoder {
             _ if !self.started => return Err(malformed_error()),
             _ => {}
         }
-        match &*seen.event_type {
-            "response.output_item.added" => self.output.add_item(data, seen, events),
-            "response.output_item.done" => self.output.finish_item(data, seen, events),
+        match &*members.event_type {
+            "response.output_item.added" => self.output.add_item(data, members, events),
+            "response.output_item.done" => self.output.finish_item(data, members, events),
             "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled" => {
-                self.output.finish_response(data, seen.response_object()?, events)
+                self.output.finish_response(data, members.response_object()?, events)
             }
             name => match PartEvent::parse(name) {
-                Some(event) => self.output.push_part(data, seen, event, events),
+                Some(event) => self.output.push_part(data, members, event, events),
                 None => Ok(()),
             },
         }
@@ -143,10 +143,10 @@ impl DecodedOutput {
     fn add_item(
         &mut self,
         data: &Bytes,
-        seen: &EventMembers<'_>,
+        members: &EventMembers<'_>,
         events: &mut Vec<AnswerEvent>,
     ) -> Result<(), UpstreamError> {
-        let (index, item) = seen.output_index.zip(seen.item).ok_or_else(malformed_error)?;
+        let (index, item) = members.output_index.zip(members.item).ok_or_else(malformed_error)?;
         if self.items.iter().any(|other| other.output_index == index && other.is_open) {
             return Err(malformed_error());
         }
@@ -178,10 +178,10 @@ impl DecodedOutput {
     fn finish_item(
         &mut self,
         data: &Bytes,
-        seen: &EventMembers<'_>,
+        members: &EventMembers<'_>,
         events: &mut Vec<AnswerEvent>,
     ) -> Result<(), UpstreamError> {
-        let (index, item) = seen.output_index.zip(seen.item).ok_or_else(malformed_error)?;
+        let (index, item) = members.output_index.zip(members.item).ok_or_else(malformed_error)?;
         let at = match self.items.iter().rposition(|other| other.output_index == index) {
             Some(at) => at,
             None => self.open_item(data, index, item, events)?,
@@ -192,12 +192,12 @@ impl DecodedOutput {
     fn close_item(
         &mut self,
         data: &Bytes,
-        at: usize,
+        position: usize,
         item: &[u8],
         events: &mut Vec<AnswerEvent>,
     ) -> Result<(), UpstreamError> {
         let (items, mut context) = self.parts(data, events);
-        let open = items.get_mut(at).filter(|item| item.is_open).ok_or_else(malformed_error)?;
+        let open = items.get_mut(position).filter(|item| item.is_open).ok_or_else(malformed_error)?;
         open.close(item, &mut context)
     }
 
@@ -205,18 +205,18 @@ impl DecodedOutput {
     fn push_part(
         &mut self,
         data: &Bytes,
-        seen: &EventMembers<'_>,
+        members: &EventMembers<'_>,
         event: PartEvent,
         events: &mut Vec<AnswerEvent>,
     ) -> Result<(), UpstreamError> {
-        if let (PartEvent::Delta(kind), Some(index)) = (event, seen.output_index)
+        if let (PartEvent::Delta(kind), Some(index)) = (event, members.output_index)
             && !self.items.iter().any(|item| item.output_index == index)
         {
             // The item is created here if the engine sent no event for it.
             self.open_item(data, index, kind.minimal_item_json().ok_or_else(malformed_error)?, events)?;
         }
         let find = |items: &mut Vec<DecodedItem>| {
-            let index = seen.output_index?;
+            let index = members.output_index?;
             items.iter().rposition(|item| item.output_index == index && item.is_open)
         };
         let (items, mut context) = self.parts(data, events);
@@ -227,21 +227,21 @@ impl DecodedOutput {
             // An event without a known item is ignored, because most providers only repeat text in these events that
             // they have already sent.
             PartEvent::Added | PartEvent::Done => {
-                let Some((item, part)) = item.zip(seen.part) else { return Ok(()) };
+                let Some((item, part)) = item.zip(members.part) else { return Ok(()) };
                 return match event {
                     PartEvent::Added => {
-                        item.store_initial_part_text(part, |kind| seen.part_index(kind), &mut context)
+                        item.store_initial_part_text(part, |kind| members.part_index(kind), &mut context)
                     }
-                    _ => item.push_complete_part(part, |kind| seen.part_index(kind), &mut context),
+                    _ => item.push_complete_part(part, |kind| members.part_index(kind), &mut context),
                 };
             }
         };
         let item = item.ok_or_else(malformed_error)?;
-        let text = seen.member_text(text_member).ok_or_else(malformed_error)?;
-        let part = (kind, seen.part_index(kind).ok_or_else(malformed_error)?);
+        let text = members.member_text(text_member).ok_or_else(malformed_error)?;
+        let part = (kind, members.part_index(kind).ok_or_else(malformed_error)?);
         match event {
-            PartEvent::Delta(_) => item.push_delta(part, text, seen.logprobs, &mut context),
-            _ => item.push_complete_text(part, text, seen.logprobs, &mut context),
+            PartEvent::Delta(_) => item.push_delta(part, text, members.logprobs, &mut context),
+            _ => item.push_complete_text(part, text, members.logprobs, &mut context),
         }
     }
 

@@ -137,47 +137,47 @@ impl<'a> ContentBlock<'a> {
     /// Adds the content parts for this block of a user message or a tool result; none for a block of a vendor's tool.
     ///
     /// # Errors
-    /// Returns an error for a block or source without an equivalent in the chat dialect; `at` is the block's path.
+    /// Returns an error for a block or source without an equivalent in the chat dialect; `path` is the block's path.
     pub(super) fn append_parts(
         &self,
-        at: &dyn Fn() -> String,
+        path: &dyn Fn() -> String,
         out: &mut Vec<ContentPart<'a>>,
     ) -> Result<(), ApiError> {
         if self.requests_citations {
             return Err(ApiError::unsupported(
-                format!("{}.citations.enabled", at()),
+                format!("{}.citations.enabled", path()),
                 "This model does not support citations.",
             ));
         }
         match &*self.kind {
             "text" => {
                 let text = self.text.ok_or_else(|| {
-                    ApiError::invalid(format!("{}.text", at()), "A text block needs a string `text`.")
+                    ApiError::invalid(format!("{}.text", path()), "A text block needs a string `text`.")
                 })?;
                 append_text(out, Cow::Borrowed(text));
                 Ok(())
             }
             "image" => {
-                out.push(self.parse_image(at)?);
+                out.push(self.parse_image(path)?);
                 Ok(())
             }
-            "document" => self.append_document(at, out),
+            "document" => self.append_document(path, out),
             "search_result" => {
                 self.append_search_result(out);
                 Ok(())
             }
             kind if is_vendor_block(kind) => Ok(()),
             other => Err(ApiError::unsupported(
-                format!("{}.type", at()),
+                format!("{}.type", path()),
                 format!("Content blocks of type `{}` are not supported here.", printable_word(other)),
             )),
         }
     }
 
-    fn parse_image(&self, at: &dyn Fn() -> String) -> Result<ContentPart<'a>, ApiError> {
+    fn parse_image(&self, path: &dyn Fn() -> String) -> Result<ContentPart<'a>, ApiError> {
         if self.forbids_downsizing {
             return Err(ApiError::unsupported(
-                format!("{}.transformations.oversized_image", at()),
+                format!("{}.transformations.oversized_image", path()),
                 "This model's provider may scale an image down; leave this out, or send `downsize`.",
             ));
         }
@@ -186,11 +186,11 @@ impl<'a> ContentBlock<'a> {
             ("base64", Some(media), Some(data), _) => Ok(ContentPart::InlineImage { media, data }),
             ("url", _, _, Some(url)) => Ok(ContentPart::ImageUrl(url)),
             ("base64" | "url", ..) => Err(ApiError::invalid(
-                format!("{}.source", at()),
+                format!("{}.source", path()),
                 "An image source needs `media_type` and `data`, or `url`.",
             )),
             _ => Err(ApiError::unsupported(
-                format!("{}.source.type", at()),
+                format!("{}.source.type", path()),
                 "An image source must be of type `base64` or `url`.",
             )),
         }
@@ -198,7 +198,7 @@ impl<'a> ContentBlock<'a> {
 
     fn append_document(
         &self,
-        at: &dyn Fn() -> String,
+        path: &dyn Fn() -> String,
         out: &mut Vec<ContentPart<'a>>,
     ) -> Result<(), ApiError> {
         let source = MediaSource::parse(self.source.unwrap_or_default());
@@ -207,11 +207,11 @@ impl<'a> ContentBlock<'a> {
             ("text", Some(data), _) => append_text(&mut inside, Cow::Borrowed(data)),
             ("content", _, Some(content)) => {
                 let content = MessageContent::parse(&mut JsonCursor::new(content));
-                append_content_parts(&content, &|| format!("{}.source.content", at()), &mut inside)?;
+                append_content_parts(&content, &|| format!("{}.source.content", path()), &mut inside)?;
             }
             _ => {
                 return Err(ApiError::unsupported(
-                    format!("{}.source.type", at()),
+                    format!("{}.source.type", path()),
                     "A document source must be of type `text` or `content`; PDFs, links and files are not read here.",
                 ));
             }
@@ -266,18 +266,18 @@ impl<'a> ContentBlock<'a> {
 /// Returns the errors of [`ContentBlock::append_parts`], and an error for content of another type.
 pub(super) fn append_content_parts<'a>(
     content: &MessageContent<'a>,
-    at: &dyn Fn() -> String,
+    path: &dyn Fn() -> String,
     out: &mut Vec<ContentPart<'a>>,
 ) -> Result<(), ApiError> {
     match content {
         MessageContent::Text(text) => append_text(out, Cow::Borrowed(text)),
         MessageContent::Blocks(blocks) => {
             for (index, block) in blocks.iter().enumerate() {
-                block.append_parts(&|| format!("{}.{index}", at()), out)?;
+                block.append_parts(&|| format!("{}.{index}", path()), out)?;
             }
         }
         MessageContent::Other => {
-            return Err(ApiError::invalid(at(), "Expected a string or a list of content blocks."));
+            return Err(ApiError::invalid(path(), "Expected a string or a list of content blocks."));
         }
     }
     Ok(())

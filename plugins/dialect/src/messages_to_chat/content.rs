@@ -15,18 +15,18 @@ const BILLING_HEADER: &[u8] = b"x-anthropic-billing-header";
 /// string is the complete prompt.
 pub(super) fn append_system_texts<'a>(
     content: &MessageContent<'a>,
-    at: &dyn Fn() -> String,
+    path: &dyn Fn() -> String,
     out: &mut Vec<EscapedBytes<'a>>,
 ) -> Result<(), ApiError> {
     let mut parts = Vec::new();
-    append_content_parts(content, at, &mut parts)?;
+    append_content_parts(content, path, &mut parts)?;
     let blocks = matches!(content, MessageContent::Blocks(_));
     for part in parts {
         match part {
             ContentPart::Text(text) if blocks && text.starts_with(BILLING_HEADER) => {}
             ContentPart::Text(text) => out.push(text),
             ContentPart::InlineImage { .. } | ContentPart::ImageUrl(_) => {
-                return Err(ApiError::unsupported(at(), "A system prompt can hold text only."));
+                return Err(ApiError::unsupported(path(), "A system prompt can hold text only."));
             }
         }
     }
@@ -36,17 +36,17 @@ pub(super) fn append_system_texts<'a>(
 /// Parses a `tool_result` block.
 pub(super) fn parse_tool_result<'a>(
     block: &ContentBlock<'a>,
-    at: &dyn Fn() -> String,
+    path: &dyn Fn() -> String,
 ) -> Result<ToolResultBlock<'a>, ApiError> {
     let id = block.tool_use_id.ok_or_else(|| {
         ApiError::invalid(
-            format!("{}.tool_use_id", at()),
+            format!("{}.tool_use_id", path()),
             "A `tool_result` block needs a string `tool_use_id`.",
         )
     })?;
     let mut parts = Vec::new();
     if let Some(content) = &block.content {
-        append_content_parts(content, &|| format!("{}.content", at()), &mut parts)?;
+        append_content_parts(content, &|| format!("{}.content", path()), &mut parts)?;
     }
     Ok(ToolResultBlock { id, parts, is_error: block.is_error })
 }
@@ -54,7 +54,7 @@ pub(super) fn parse_tool_result<'a>(
 /// Adds one block of an assistant message to the turn.
 pub(super) fn append_assistant_block<'a>(
     block: &ContentBlock<'a>,
-    at: &dyn Fn() -> String,
+    path: &dyn Fn() -> String,
     turn: &mut AssistantMessage<'a>,
 ) -> Result<(), ApiError> {
     match &*block.kind {
@@ -72,7 +72,7 @@ pub(super) fn append_assistant_block<'a>(
                 }
                 _ => {
                     return Err(ApiError::invalid(
-                        at(),
+                        path(),
                         "A `tool_use` block needs strings `id` and `name` and an object `input`.",
                     ));
                 }
@@ -80,12 +80,15 @@ pub(super) fn append_assistant_block<'a>(
         }
         _ => {
             let mut parts = Vec::new();
-            block.append_parts(at, &mut parts)?;
+            block.append_parts(path, &mut parts)?;
             for part in parts {
                 match part {
                     ContentPart::Text(text) => turn.texts.push(text),
                     ContentPart::InlineImage { .. } | ContentPart::ImageUrl(_) => {
-                        return Err(ApiError::unsupported(at(), "An assistant message cannot hold images."));
+                        return Err(ApiError::unsupported(
+                            path(),
+                            "An assistant message cannot hold images.",
+                        ));
                     }
                 }
             }

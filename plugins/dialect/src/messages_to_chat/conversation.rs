@@ -382,11 +382,11 @@ impl<'a> ConversationWriter<'a> {
 
 /// Returns the error for an empty user turn. If it were dropped, the provider would continue the assistant turn before
 /// it.
-fn empty_content_error(content: &MessageContent<'_>, at: String) -> ApiError {
+fn empty_content_error(content: &MessageContent<'_>, path: String) -> ApiError {
     match content {
         MessageContent::Blocks(blocks) if blocks.iter().any(|block| is_vendor_block(&block.kind)) => {
-            ApiError::unsupported(at, "Nothing in this message can be read by this model.")
+            ApiError::unsupported(path, "Nothing in this message can be read by this model.")
         }
-        _ => ApiError::invalid(at, "The content of a user message must not be empty."),
+        _ => ApiError::invalid(path, "The content of a user message must not be empty."),
     }
 }

@@ -137,12 +137,12 @@ impl StreamPassthrough {
     fn process_unordered(
         &mut self,
         data: &Bytes,
-        seen: &EventMembers<'_>,
+        members: &EventMembers<'_>,
         out: &mut OutputBuffer,
     ) -> Result<(), UpstreamError> {
-        let parts = match self.decoder.sequence_blocks(data, seen) {
+        let parts = match self.decoder.sequence_blocks(data, members) {
             Ok(Some(parts)) => parts,
-            Ok(None) => return self.process_members(data, seen, out),
+            Ok(None) => return self.process_members(data, members, out),
             Err(error) => {
                 return self.observer.push_events_from(|_| Err(error), &mut OutputBuffer::default());
             }
@@ -154,13 +154,13 @@ impl StreamPassthrough {
     fn process_members(
         &mut self,
         data: &Bytes,
-        seen: &EventMembers<'_>,
+        members: &EventMembers<'_>,
         out: &mut OutputBuffer,
     ) -> Result<(), UpstreamError> {
         let was_ended = self.observer.progress() == StreamProgress::Ended;
         let mut shadow = OutputBuffer::default();
         self.observer
-            .push_events_from(|events| self.decoder.decode_members(data, seen, events), &mut shadow)?;
+            .push_events_from(|events| self.decoder.decode_members(data, members, events), &mut shadow)?;
         if !was_ended && self.observer.is_cut_at_limit() {
             return self.end_answer_at_limit(shadow, out);
         }
@@ -169,7 +169,7 @@ impl StreamPassthrough {
             // client.
             out.0.extend(self.held_message_start.take());
         }
-        self.forward_event(data, seen, out)
+        self.forward_event(data, members, out)
     }
 
     /// Ends an answer that exceeds its limit. The shadow translator has cut the event: `shadow` is its output for the
@@ -193,24 +193,26 @@ impl StreamPassthrough {
     fn forward_event(
         &mut self,
         data: &Bytes,
-        seen: &EventMembers<'_>,
+        members: &EventMembers<'_>,
         out: &mut OutputBuffer,
     ) -> Result<(), UpstreamError> {
-        let kind = &*seen.event_type;
+        let kind = &*members.event_type;
         match kind {
-            "message_start" => self.held_message_start = Some(self.make_message_start(data, seen.message)?),
+            "message_start" => {
+                self.held_message_start = Some(self.make_message_start(data, members.message)?)
+            }
             "message_delta" => {
-                let reason = seen.delta.and_then(|delta| json_cursor::member_value(delta, "stop_reason"));
+                let reason = members.delta.and_then(|delta| json_cursor::member_value(delta, "stop_reason"));
                 if reason.is_some() || self.message_delta.is_none() {
                     self.message_delta = Some(data.clone());
                 }
             }
             "content_block_start" | "content_block_delta" | "content_block_stop"
                 if self.observer.progress() == StreamProgress::Ended => {}
-            "content_block_start" => self.forward_block_start(data, seen, out),
-            "content_block_delta" | "content_block_stop" if self.hidden_blocks.contains(seen.index) => {}
-            "content_block_stop" => self.forward_block_stop(data, seen.index.unwrap_or_default(), out),
-            "content_block_delta" => self.forward_block_delta(data, seen, out),
+            "content_block_start" => self.forward_block_start(data, members, out),
+            "content_block_delta" | "content_block_stop" if self.hidden_blocks.contains(members.index) => {}
+            "content_block_stop" => self.forward_block_stop(data, members.index.unwrap_or_default(), out),
+            "content_block_delta" => self.forward_block_delta(data, members, out),
             "ping" if self.observer.progress() > StreamProgress::Pending => {
                 out.push(sse::encode_named_event(kind, data))
             }
@@ -229,29 +231,29 @@ impl StreamPassthrough {
         Ok(sse::encode_named_event("message_start", &data))
     }
 
-    fn forward_block_start(&mut self, data: &Bytes, seen: &EventMembers<'_>, out: &mut OutputBuffer) {
-        let block = seen.content_block.unwrap_or_default();
+    fn forward_block_start(&mut self, data: &Bytes, members: &EventMembers<'_>, out: &mut OutputBuffer) {
+        let block = members.content_block.unwrap_or_default();
         if self.thinking == ThinkingDisplay::Off && is_thinking_block(block) {
             // The block is not written, because the shadow translator does not write it either.
-            return self.hidden_blocks.hide(seen.index.unwrap_or_default());
+            return self.hidden_blocks.hide(members.index.unwrap_or_default());
         }
         let kind =
             json_cursor::member_value(block, "type").and_then(json_cursor::parse_string).unwrap_or_default();
         self.client_blocks.record_start();
-        let start = repair::repair_block_start(data, seen, self.thinking, (&mut self.call_ids, &self.id));
-        self.early_inputs.extend(seen.index.zip(start.early_input));
+        let start = repair::repair_block_start(data, members, self.thinking, (&mut self.call_ids, &self.id));
+        self.early_inputs.extend(members.index.zip(start.early_input));
         let sealed = json_cursor::member_value(block, "signature")
             .and_then(json_cursor::string_body)
             .is_some_and(|seal| !seal.is_empty());
         if !sealed && kind == "thinking" {
-            self.unsigned_block = seen.index;
+            self.unsigned_block = members.index;
         }
         self.held_events.push(sse::encode_named_event(
             "content_block_start",
-            &self.hidden_blocks.with_client_index(&start.data, seen.index),
+            &self.hidden_blocks.with_client_index(&start.data, members.index),
         ));
         if let Some((name, words)) = start.early_text {
-            let index = self.hidden_blocks.client_index(seen.index.unwrap_or_default());
+            let index = self.hidden_blocks.client_index(members.index.unwrap_or_default());
             self.held_events.push(sse::encode_named_event(
                 "content_block_delta",
                 &repair::make_text_delta(index, name, &words),
@@ -263,12 +265,12 @@ impl StreamPassthrough {
         }
     }
 
-    fn forward_block_delta(&mut self, data: &Bytes, seen: &EventMembers<'_>, out: &mut OutputBuffer) {
+    fn forward_block_delta(&mut self, data: &Bytes, members: &EventMembers<'_>, out: &mut OutputBuffer) {
         // The shadow translator opens no block for an empty delta, so it is not forwarded.
-        let delta = seen.delta.and_then(DeltaMembers::parse).filter(|delta| !delta.is_empty());
+        let delta = members.delta.and_then(DeltaMembers::parse).filter(|delta| !delta.is_empty());
         let Some(delta) = delta else { return };
         // The delta replaces the input of its block's start event.
-        self.early_inputs.retain(|(index, _)| Some(*index) != seen.index);
+        self.early_inputs.retain(|(index, _)| Some(*index) != members.index);
         let is_signature = delta.kind == DeltaKind::Signature;
         if is_signature {
             self.unsigned_block = None;
@@ -279,7 +281,7 @@ impl StreamPassthrough {
         if !omitted {
             self.held_events.push(sse::encode_named_event(
                 "content_block_delta",
-                &self.hidden_blocks.with_client_index(data, seen.index),
+                &self.hidden_blocks.with_client_index(data, members.index),
             ));
         }
         if !is_signature {

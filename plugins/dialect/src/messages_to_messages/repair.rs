@@ -127,7 +127,7 @@ pub(super) fn repair_message_start(
     data: &Bytes,
     message: &[u8],
     model: &str,
-    known: &TokenUsage,
+    known_usage: &TokenUsage,
 ) -> Option<Vec<u8>> {
     let message = shared_slice(data, message)?;
     let mut patches = DocumentPatches::new(&message);
@@ -147,7 +147,7 @@ pub(super) fn repair_message_start(
     if !content.is_some_and(json_cursor::is_array) {
         patches.set_member(&message, "content", content, b"[]".to_vec());
     }
-    repair_usage(&mut patches, &message, usage, known);
+    repair_usage(&mut patches, &message, usage, known_usage);
     named.then(|| patches.finish().concat())
 }
 
@@ -158,26 +158,26 @@ fn repair_role(patches: &mut DocumentPatches<'_>, role: &[u8]) {
     }
 }
 
-/// Returns true if the details of a usage object count more tokens than the totals in `known`.
-pub(super) fn has_implausible_usage_details(usage: &[u8], known: &TokenUsage) -> bool {
+/// Returns true if the details of a usage object count more tokens than the totals in `known_usage`.
+pub(super) fn has_implausible_usage_details(usage: &[u8], known_usage: &TokenUsage) -> bool {
     let exceeds = |object: &[u8], most: u64| {
         json_cursor::members(object)
             .filter_map(|(_, value)| json_cursor::parse_integer(value))
             .any(|count| count > most)
     };
     json_cursor::member_value(usage, "output_tokens_details")
-        .is_some_and(|details| exceeds(details, known.output))
+        .is_some_and(|details| exceeds(details, known_usage.output))
         || json_cursor::member_value(usage, "cache_creation")
-            .is_some_and(|details| exceeds(details, known.input))
+            .is_some_and(|details| exceeds(details, known_usage.input))
 }
 
-/// Replaces the usage by `known` in two cases: one of the two counts that every client reads is missing or
+/// Replaces the usage by `known_usage` in two cases: one of the two counts that every client reads is missing or
 /// implausible, or the details exceed the totals.
 fn repair_usage(
     patches: &mut DocumentPatches<'_>,
     message: &[u8],
     reported: Option<&[u8]>,
-    known: &TokenUsage,
+    known_usage: &TokenUsage,
 ) {
     let numbers = ["input_tokens", "output_tokens"];
     let counts = |usage: &[u8]| {
@@ -186,16 +186,16 @@ fn repair_usage(
             .all(|name| json_cursor::member_value(usage, name).and_then(json_cursor::parse_integer).is_some())
     };
     let is_sound =
-        reported.is_some_and(|usage| counts(usage) && !has_implausible_usage_details(usage, known));
-    if known.source.is_implausible() || !is_sound {
+        reported.is_some_and(|usage| counts(usage) && !has_implausible_usage_details(usage, known_usage));
+    if known_usage.source.is_implausible() || !is_sound {
         let mut usage = Vec::with_capacity(128);
-        messages::write_usage(known, &mut usage);
+        messages::write_usage(known_usage, &mut usage);
         patches.set_member(message, "usage", reported, usage);
     }
 }
 
-/// Repairs a block: removes `caller`, `citations` and `toolset_name` if they are null, and adds a missing text and, to a
-/// thinking block, a missing signature. `seal` returns the signature for a text.
+/// Repairs a block: removes `caller`, `citations` and `toolset_name` if they are null, and adds a missing text and, to
+/// a thinking block, a missing signature. `seal` returns the signature for a text.
 pub(super) fn repair_block(patches: &mut DocumentPatches<'_>, block: &[u8], seal: impl Fn(&[u8]) -> String) {
     let (mut thinks, mut thought, mut signature, mut hollow) = (false, &b""[..], None, false);
     for (key, value) in json_cursor::members(block) {
@@ -292,11 +292,11 @@ pub(super) struct RepairedBlockStart {
 /// Repairs a `content_block_start` event and removes the content of its block; `ids` are the ids of the calls so far.
 pub(super) fn repair_block_start(
     data: &Bytes,
-    seen: &EventMembers<'_>,
+    members: &EventMembers<'_>,
     thinking: ThinkingDisplay,
     (ids, seed): (&mut ToolCallIds, &str),
 ) -> RepairedBlockStart {
-    let opened = seen.content_block.unwrap_or_default();
+    let opened = members.content_block.unwrap_or_default();
     let mut patches = DocumentPatches::new(data);
     repair_block(&mut patches, opened, |_| String::new());
     let mut words = None;

@@ -146,13 +146,13 @@ impl StreamTranslation for StreamTranslator {
         self.delivered.plain_text()
     }
 
-    fn start_rescue(&mut self, target: &AttemptTarget<'_>, how: RescueMode) -> bool {
+    fn start_rescue(&mut self, target: &AttemptTarget<'_>, mode: RescueMode) -> bool {
         if self.progress >= StreamProgress::Finished {
             return false;
         }
         self.repetition_filter = None;
         let mut prefill = self.prefill.clone();
-        let comparison = match how {
+        let comparison = match mode {
             RescueMode::Continue => {
                 let Some(text) = self.delivered.plain_text() else { return false };
                 if !prefill.is_empty() {
@@ -178,7 +178,7 @@ impl StreamTranslation for StreamTranslator {
         };
         (self.message_start, self.prefix_matcher) = (None, comparison);
         self.prefill_filter = PrefillFilter::new(&prefill, target, self.finished.len());
-        self.is_continuation = how == RescueMode::Continue;
+        self.is_continuation = mode == RescueMode::Continue;
         self.drops_reasoning =
             self.is_continuation && self.writer.reasoning_display() == ThinkingDisplay::Omitted;
         self.decoder = decode::new_decoder(target.dialect, target.answer_id);

@@ -147,11 +147,11 @@ impl VectorReader {
         Some(VectorLocation::Converted(start..self.converted.len()))
     }
 
-    /// Returns all vectors in the order of the inputs. `given` is the provider's response body, and `array` is the
+    /// Returns all vectors in the order of the inputs. `body` is the provider's response body, and `array` is the
     /// range of the list of items in it.
     ///
     /// `None` for another number of vectors than expected, and if indices are missing, repeated or out of range.
-    pub(super) fn finish(self, given: Bytes, array: Range<usize>) -> Option<AnswerVectors> {
+    pub(super) fn finish(self, body: Bytes, array: Range<usize>) -> Option<AnswerVectors> {
         let count = self.items.len();
         if count != self.expected {
             return None;
@@ -172,7 +172,7 @@ impl VectorReader {
             }
         }
         Some(AnswerVectors {
-            provider_body: given,
+            provider_body: body,
             converted: Bytes::from(self.converted),
             items: slots.into_iter().collect::<Option<_>>()?,
             dimensions: self.dimensions?,

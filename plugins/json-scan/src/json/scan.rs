@@ -8,13 +8,13 @@ use wide::u8x16;
 /// Maximum nesting depth.
 pub const MAX_DEPTH: u32 = 128;
 
-/// Returns the position of the first byte at or after `at` that is not JSON white space.
+/// Returns the position of the first byte at or after `offset` that is not JSON white space.
 #[must_use]
-pub fn skip_space(json: &[u8], mut at: usize) -> usize {
-    while let Some(b' ' | b'\t' | b'\n' | b'\r') = json.get(at) {
-        at += 1;
+pub fn skip_space(json: &[u8], mut offset: usize) -> usize {
+    while let Some(b' ' | b'\t' | b'\n' | b'\r') = json.get(offset) {
+        offset += 1;
     }
-    at
+    offset
 }
 
 /// Returns the bytes without surrounding white space.
@@ -26,21 +26,21 @@ pub fn trim(json: &[u8]) -> &[u8] {
     json.get(start..end).unwrap_or_default()
 }
 
-/// Returns the position after the closing quote of the string that opens at `at`.
+/// Returns the position after the closing quote of the string that opens at `offset`.
 ///
 /// Returns `None` if there is no string or it does not end, an escape is invalid, or the string contains a control
 /// character. The escape of a lone surrogate is accepted.
 #[must_use]
-pub fn string_end(json: &[u8], at: usize) -> Option<usize> {
-    if json.get(at) != Some(&b'"') {
+pub fn string_end(json: &[u8], offset: usize) -> Option<usize> {
+    if json.get(offset) != Some(&b'"') {
         return None;
     }
-    let mut at = at + 1;
+    let mut offset = offset + 1;
     loop {
-        at += plain_run_length(json.get(at..)?);
-        match *json.get(at)? {
-            b'"' => return Some(at + 1),
-            b'\\' => at = escape_end(json, at)?,
+        offset += plain_run_length(json.get(offset..)?);
+        match *json.get(offset)? {
+            b'"' => return Some(offset + 1),
+            b'\\' => offset = escape_end(json, offset)?,
             _ => return None,
         }
     }
@@ -69,101 +69,101 @@ fn plain_blocks(bytes: &[u8]) -> usize {
     bytes.as_chunks().0.iter().take_while(|block| !has_must_escape_bytes(load_vectors(block))).count() * 64
 }
 
-/// Returns the position after the escape whose backslash is at `at`; `None` if the escape is invalid or incomplete. The
-/// escape of a lone surrogate is accepted.
-pub(super) fn escape_end(json: &[u8], at: usize) -> Option<usize> {
-    match json.get(at + 1)? {
-        b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => Some(at + 2),
+/// Returns the position after the escape whose backslash is at `offset`; `None` if the escape is invalid or incomplete.
+/// The escape of a lone surrogate is accepted.
+pub(super) fn escape_end(json: &[u8], offset: usize) -> Option<usize> {
+    match json.get(offset + 1)? {
+        b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => Some(offset + 2),
         b'u' => {
-            let digits = json.get(at + 2..at + 6)?;
-            digits.iter().all(u8::is_ascii_hexdigit).then_some(at + 6)
+            let digits = json.get(offset + 2..offset + 6)?;
+            digits.iter().all(u8::is_ascii_hexdigit).then_some(offset + 6)
         }
         _ => None,
     }
 }
 
-/// Returns the position after the value that starts at `at` (without leading white space).
+/// Returns the position after the value that starts at `offset` (without leading white space).
 ///
 /// Returns `None` if it is not a JSON value or is nested deeper than [`MAX_DEPTH`].
 #[must_use]
-pub fn value_end(json: &[u8], at: usize) -> Option<usize> {
-    value_end_within(json, at, MAX_DEPTH)
+pub fn value_end(json: &[u8], offset: usize) -> Option<usize> {
+    value_end_within(json, offset, MAX_DEPTH)
 }
 
-fn value_end_within(json: &[u8], at: usize, depth: u32) -> Option<usize> {
-    match json.get(at)? {
-        b'"' => string_end(json, at),
+fn value_end_within(json: &[u8], offset: usize, depth: u32) -> Option<usize> {
+    match json.get(offset)? {
+        b'"' => string_end(json, offset),
         b'{' => {
             let depth = depth.checked_sub(1)?;
-            let mut at = skip_space(json, at + 1);
-            if json.get(at) == Some(&b'}') {
-                return Some(at + 1);
+            let mut offset = skip_space(json, offset + 1);
+            if json.get(offset) == Some(&b'}') {
+                return Some(offset + 1);
             }
             loop {
-                at = skip_space(json, string_end(json, at)?);
-                if json.get(at) != Some(&b':') {
+                offset = skip_space(json, string_end(json, offset)?);
+                if json.get(offset) != Some(&b':') {
                     return None;
                 }
-                at = value_end_within(json, skip_space(json, at + 1), depth)?;
-                at = skip_space(json, at);
-                match json.get(at)? {
-                    b',' => at = skip_space(json, at + 1),
-                    b'}' => return Some(at + 1),
+                offset = value_end_within(json, skip_space(json, offset + 1), depth)?;
+                offset = skip_space(json, offset);
+                match json.get(offset)? {
+                    b',' => offset = skip_space(json, offset + 1),
+                    b'}' => return Some(offset + 1),
                     _ => return None,
                 }
             }
         }
         b'[' => {
             let depth = depth.checked_sub(1)?;
-            let mut at = skip_space(json, at + 1);
-            if json.get(at) == Some(&b']') {
-                return Some(at + 1);
+            let mut offset = skip_space(json, offset + 1);
+            if json.get(offset) == Some(&b']') {
+                return Some(offset + 1);
             }
             loop {
-                at = skip_space(json, value_end_within(json, at, depth)?);
-                match json.get(at)? {
-                    b',' => at = skip_space(json, at + 1),
-                    b']' => return Some(at + 1),
+                offset = skip_space(json, value_end_within(json, offset, depth)?);
+                match json.get(offset)? {
+                    b',' => offset = skip_space(json, offset + 1),
+                    b']' => return Some(offset + 1),
                     _ => return None,
                 }
             }
         }
-        b't' => literal_end(json, at, b"true"),
-        b'f' => literal_end(json, at, b"false"),
-        b'n' => literal_end(json, at, b"null"),
-        _ => number_end(json, at),
+        b't' => literal_end(json, offset, b"true"),
+        b'f' => literal_end(json, offset, b"false"),
+        b'n' => literal_end(json, offset, b"null"),
+        _ => number_end(json, offset),
     }
 }
 
-fn literal_end(json: &[u8], at: usize, literal: &[u8]) -> Option<usize> {
-    let end = at + literal.len();
-    (json.get(at..end)? == literal).then_some(end)
+fn literal_end(json: &[u8], offset: usize, literal: &[u8]) -> Option<usize> {
+    let end = offset + literal.len();
+    (json.get(offset..end)? == literal).then_some(end)
 }
 
-fn digits_end(json: &[u8], mut at: usize) -> Option<usize> {
-    let start = at;
-    while json.get(at).is_some_and(u8::is_ascii_digit) {
-        at += 1;
+fn digits_end(json: &[u8], mut offset: usize) -> Option<usize> {
+    let start = offset;
+    while json.get(offset).is_some_and(u8::is_ascii_digit) {
+        offset += 1;
     }
-    (at > start).then_some(at)
+    (offset > start).then_some(offset)
 }
 
-fn number_end(json: &[u8], mut at: usize) -> Option<usize> {
-    if json.get(at) == Some(&b'-') {
-        at += 1;
+fn number_end(json: &[u8], mut offset: usize) -> Option<usize> {
+    if json.get(offset) == Some(&b'-') {
+        offset += 1;
     }
-    at = if json.get(at) == Some(&b'0') { at + 1 } else { digits_end(json, at)? };
-    if json.get(at) == Some(&b'.') {
-        at = digits_end(json, at + 1)?;
+    offset = if json.get(offset) == Some(&b'0') { offset + 1 } else { digits_end(json, offset)? };
+    if json.get(offset) == Some(&b'.') {
+        offset = digits_end(json, offset + 1)?;
     }
-    if let Some(b'e' | b'E') = json.get(at) {
-        at += 1;
-        if let Some(b'+' | b'-') = json.get(at) {
-            at += 1;
+    if let Some(b'e' | b'E') = json.get(offset) {
+        offset += 1;
+        if let Some(b'+' | b'-') = json.get(offset) {
+            offset += 1;
         }
-        at = digits_end(json, at)?;
+        offset = digits_end(json, offset)?;
     }
-    Some(at)
+    Some(offset)
 }
 
 /// Member of an object, as ranges of its key (with quotes) and its value.

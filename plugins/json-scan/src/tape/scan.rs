@@ -227,8 +227,8 @@ impl<F: Fn(&[u8], usize) -> bool> JsonScanner<'_, F> {
         Ok(())
     }
 
-    fn error(&self, what: &'static str) -> JsonError {
-        JsonError::syntax(self.at, what)
+    fn error(&self, message: &'static str) -> JsonError {
+        JsonError::syntax(self.at, message)
     }
 
     const fn limit_error(&self, kind: JsonErrorKind, reason: &'static str) -> JsonError {

@@ -104,11 +104,11 @@ const U: u8x16 = u8x16::new([b'u'; 16]);
 /// Bit that stands for the last byte of a block in a mask of 64 bits.
 const LAST: u64 = 1 << 63;
 
-/// Returns the position after the blocks of 64 bytes from `at` that have only base64 characters. These characters need
-/// no escape, so the pass that looks for the ends of strings validates images too.
-fn base64_end(bytes: &[u8], at: usize) -> usize {
-    let blocks = bytes.get(at..).unwrap_or_default().as_chunks::<64>().0;
-    at + blocks.iter().take_while(|block| is_base64(block)).count() * 64
+/// Returns the position after the blocks of 64 bytes from `offset` that have only base64 characters. These characters
+/// need no escape, so the pass that looks for the ends of strings validates images too.
+fn base64_end(bytes: &[u8], offset: usize) -> usize {
+    let blocks = bytes.get(offset..).unwrap_or_default().as_chunks::<64>().0;
+    offset + blocks.iter().take_while(|block| is_base64(block)).count() * 64
 }
 
 /// Returns the mask of the bytes that may follow a backslash, besides `"`, `\` and `u`.
@@ -128,14 +128,14 @@ fn escaped_by(backslashes: u64) -> u64 {
     (series ^ ODD) ^ backslashes
 }
 
-/// Validates the `\uXXXX` escapes of the block at `at`. Each bit of `letters` marks the `u` of an escape. Returns the
-/// end of the last escape.
-fn unicode_escapes_end(bytes: &[u8], at: usize, mut letters: u64) -> Result<usize, JsonError> {
-    let mut end = at;
+/// Validates the `\uXXXX` escapes of the block at `offset`. Each bit of `letters` marks the `u` of an escape. Returns
+/// the end of the last escape.
+fn unicode_escapes_end(bytes: &[u8], offset: usize, mut letters: u64) -> Result<usize, JsonError> {
+    let mut end = offset;
     while letters != 0 {
-        let from = at + letters.trailing_zeros() as usize - 1;
+        let from = offset + letters.trailing_zeros() as usize - 1;
         end = from + unicode_run_length(bytes, from)?;
-        letters &= u64::MAX.checked_shl((end - at) as u32).unwrap_or(0);
+        letters &= u64::MAX.checked_shl((end - offset) as u32).unwrap_or(0);
     }
     Ok(end)
 }
@@ -159,13 +159,14 @@ fn scan_bytewise(bytes: &[u8], from: usize, mut escaped: bool) -> Result<StringE
     }
 }
 
-/// Returns the length in bytes of the escape at `at`; for `\uXXXX`, including directly following escapes of this kind.
+/// Returns the length in bytes of the escape at `offset`; for `\uXXXX`, including directly following escapes of this
+/// kind.
 #[inline]
-fn escape_length(bytes: &[u8], at: usize) -> Result<usize, JsonError> {
-    match bytes.get(at + 1) {
+fn escape_length(bytes: &[u8], offset: usize) -> Result<usize, JsonError> {
+    match bytes.get(offset + 1) {
         Some(b'n' | b'"' | b'\\' | b't' | b'r' | b'/' | b'b' | b'f') => Ok(2),
-        Some(b'u') => unicode_run_length(bytes, at),
-        Some(_) => Err(JsonError::syntax(at, "an unknown escape inside a string")),
+        Some(b'u') => unicode_run_length(bytes, offset),
+        Some(_) => Err(JsonError::syntax(offset, "an unknown escape inside a string")),
         None => Err(JsonError::syntax(bytes.len(), "the end inside a string")),
     }
 }
@@ -190,10 +191,10 @@ fn unicode_run_length(bytes: &[u8], from: usize) -> Result<usize, JsonError> {
     }
 }
 
-/// Returns the UTF-16 code unit of a `\uXXXX` escape at `at`; `None` for other bytes.
+/// Returns the UTF-16 code unit of a `\uXXXX` escape at `offset`; `None` for other bytes.
 #[inline]
-pub fn parse_escaped_code_unit(bytes: &[u8], at: usize) -> Option<u16> {
-    let &[b'\\', b'u', a, b, c, d] = bytes.get(at..)?.first_chunk::<6>()? else { return None };
+pub fn parse_escaped_code_unit(bytes: &[u8], offset: usize) -> Option<u16> {
+    let &[b'\\', b'u', a, b, c, d] = bytes.get(offset..)?.first_chunk::<6>()? else { return None };
     let [a, b, c, d] = [a, b, c, d].map(|digit| HEX.get(usize::from(digit)).copied().unwrap_or(0xff));
     // An invalid hexadecimal digit has one of the upper four bits set in the table `HEX`.
     ((a | b | c | d) & 0xf0 == 0)

@@ -382,6 +382,6 @@ fn length(content: &[u8], long: bool) -> Option<(u64, u32)> {
     Some((if ticks == unknown { 0 } else { ticks }, be32(content, at)?))
 }
 
-fn number(content: &[u8], at: usize, long: bool) -> Option<u64> {
-    if long { be64(content, at) } else { be32(content, at).map(u64::from) }
+fn number(content: &[u8], offset: usize, long: bool) -> Option<u64> {
+    if long { be64(content, offset) } else { be32(content, offset).map(u64::from) }
 }

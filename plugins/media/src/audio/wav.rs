@@ -170,9 +170,9 @@ impl WavParser {
     }
 }
 
-/// Returns true if `stated` samples may be in data that could hold `most` samples of ADPCM.
-const fn may_be_sample_count(stated: u64, most: u64) -> bool {
-    stated >= most / 16 * 15 && stated <= most
+/// Returns true if `stated_samples` may be the number of samples in data that could hold `max_samples` of ADPCM.
+const fn may_be_sample_count(stated_samples: u64, max_samples: u64) -> bool {
+    stated_samples >= max_samples / 16 * 15 && stated_samples <= max_samples
 }
 
 /// Skips a chunk and its padding.

@@ -25,11 +25,11 @@ impl<'d> SeenToolCalls<'d> {
     pub(super) fn validate_tool_calls(
         &mut self,
         calls: JsonValue<'d>,
-        at: &FieldPath<'_>,
+        path: &FieldPath<'_>,
         found: &mut ChatFindings,
     ) -> Result<(), ApiError> {
-        for (index, call) in read::require_array(calls, at)?.items().enumerate() {
-            self.read_tool_call(call, &at.item(index), found)?;
+        for (index, call) in read::require_array(calls, path)?.items().enumerate() {
+            self.read_tool_call(call, &path.item(index), found)?;
         }
         Ok(())
     }
@@ -37,15 +37,15 @@ impl<'d> SeenToolCalls<'d> {
     fn read_tool_call(
         &mut self,
         call: JsonValue<'d>,
-        at: &FieldPath<'_>,
+        call_path: &FieldPath<'_>,
         found: &mut ChatFindings,
     ) -> Result<(), ApiError> {
-        let [id, kind, function] = read::read_named_members(call, at, ["id", "type", "function"])?;
-        let id = read::require_text_member(id, &at.member("id"))?;
+        let [id, kind, function] = read::read_named_members(call, call_path, ["id", "type", "function"])?;
+        let id = read::require_text_member(id, &call_path.member("id"))?;
         match kind {
-            Some(kind) if read::require_string(kind, &at.member("type"))?.equals_text("function") => {}
+            Some(kind) if read::require_string(kind, &call_path.member("type"))?.equals_text("function") => {}
             Some(kind) => {
-                let path = at.member("type");
+                let path = call_path.member("type");
                 return Err(match quotable_name(&kind) {
                     Some(name) => path.unsupported_error(format_args!(
                         "only calls of type \"function\" are supported, not \"{name}\""
@@ -55,7 +55,7 @@ impl<'d> SeenToolCalls<'d> {
             }
             None => found.edits.prepend_members(call, r#""type":"function","#),
         }
-        let path = at.member("function");
+        let path = call_path.member("function");
         let function = read::require_member(function, &path, "an object")?;
         self::read_function(function, &path, found)?;
         found.edits.retain_members(call, |key, member| {
@@ -72,12 +72,12 @@ impl<'d> SeenToolCalls<'d> {
     pub(super) fn check_result_id(
         &mut self,
         id: Option<JsonValue<'d>>,
-        at: &FieldPath<'_>,
+        path: &FieldPath<'_>,
     ) -> Result<(), ApiError> {
-        if self.ids.contains(&read::require_text_member(id, at)?.text()) {
+        if self.ids.contains(&read::require_text_member(id, path)?.text()) {
             return Ok(());
         }
-        Err(at.invalid_error("expected the id of a tool call of an earlier assistant message"))
+        Err(path.invalid_error("expected the id of a tool call of an earlier assistant message"))
     }
 
     /// Converts the legacy `function_call` of an assistant message to `tool_calls`.
@@ -85,10 +85,10 @@ impl<'d> SeenToolCalls<'d> {
         &mut self,
         key: Option<JsonValue<'d>>,
         call: JsonValue<'d>,
-        at: &FieldPath<'_>,
+        path: &FieldPath<'_>,
         found: &mut ChatFindings,
     ) -> Result<(), ApiError> {
-        let name = self::read_function(call, at, found)?;
+        let name = self::read_function(call, path, found)?;
         self.legacy.insert(name.text(), self.count);
         if let Some(key) = key {
             found.edits.replace(key.range(), r#""tool_calls""#);
@@ -105,12 +105,12 @@ impl<'d> SeenToolCalls<'d> {
     pub(super) fn legacy_result_id(
         &self,
         name: Option<JsonValue<'d>>,
-        at: &FieldPath<'_>,
+        path: &FieldPath<'_>,
     ) -> Result<String, ApiError> {
-        match self.legacy.get(&read::require_text_member(name, at)?.text()) {
+        match self.legacy.get(&read::require_text_member(name, path)?.text()) {
             Some(count) => Ok(legacy_id(*count)),
             None => {
-                Err(at
+                Err(path
                     .invalid_error("expected the name of a function called by an earlier assistant message"))
             }
         }
@@ -126,10 +126,10 @@ fn legacy_id(count: usize) -> String {
 /// text of the object.
 fn read_function<'d>(
     function: JsonValue<'d>,
-    at: &FieldPath<'_>,
+    path: &FieldPath<'_>,
     found: &mut ChatFindings,
 ) -> Result<JsonValue<'d>, ApiError> {
-    let [name, arguments] = read::read_named_members(function, at, ["name", "arguments"])?;
+    let [name, arguments] = read::read_named_members(function, path, ["name", "arguments"])?;
     match arguments {
         Some(object) if object.is_object() => {
             let mut text = Vec::with_capacity(object.raw().len() + 16);
@@ -137,7 +137,7 @@ fn read_function<'d>(
             found.edits.replace(object.range(), text);
         }
         Some(arguments)
-            if !read::has_call_arguments(read::require_string(arguments, &at.member("arguments"))?) =>
+            if !read::has_call_arguments(read::require_string(arguments, &path.member("arguments"))?) =>
         {
             found.edits.replace(arguments.range(), EMPTY_ARGUMENTS);
         }
@@ -147,7 +147,7 @@ fn read_function<'d>(
             None => found.edits.prepend_members(function, format!("\"arguments\":{EMPTY_ARGUMENTS},")),
         },
     }
-    read::require_text_member(name, &at.member("name"))
+    read::require_text_member(name, &path.member("name"))
 }
 
 /// Arguments that the gateway writes into a call that has none.

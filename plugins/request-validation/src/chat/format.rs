@@ -37,16 +37,16 @@ pub(super) fn validate_response_format(
 
 fn validate_json_schema<'d>(
     value: JsonValue<'d>,
-    at: &FieldPath<'_>,
+    path: &FieldPath<'_>,
     found: &mut ChatFindings,
 ) -> Result<(), ApiError> {
     let [name, schema, strict, description] =
-        read::read_named_members(value, at, ["name", "schema", "strict", "description"])?;
-    read::require_text_member(name, &at.member("name"))?;
-    let schema_path = at.member("schema");
+        read::read_named_members(value, path, ["name", "schema", "strict", "description"])?;
+    read::require_text_member(name, &path.member("name"))?;
+    let schema_path = path.member("schema");
     read::check_object(read::require_member(schema, &schema_path, "a JSON schema")?, &schema_path)?;
-    read::read_optional_bool(strict, &at.member("strict"))?;
-    description.map(|text| read::require_string(text, &at.member("description"))).transpose()?;
+    read::read_optional_bool(strict, &path.member("strict"))?;
+    description.map(|text| read::require_string(text, &path.member("description"))).transpose()?;
     found.edits.retain_members(value, |_, member| !member.is_null());
     Ok(())
 }

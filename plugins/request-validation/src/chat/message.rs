@@ -62,16 +62,16 @@ struct ChatMessage<'d> {
 fn validate_message<'d>(
     whole: JsonValue<'d>,
     index: usize,
-    at: &FieldPath<'_>,
+    path: &FieldPath<'_>,
     calls: &mut SeenToolCalls<'d>,
     found: &mut ChatFindings,
 ) -> Result<LastMessage, ApiError> {
-    let (message, role) = ChatMessage::read(whole, at)?;
-    let role_path = at.member("role");
+    let (message, role) = ChatMessage::read(whole, path)?;
+    let role_path = path.member("role");
     let role = read::require_member(role, &role_path, read::QuotedAlternatives(ROLES))?;
-    message.name.map(|name| read::require_string(name, &at.member("name"))).transpose()?;
+    message.name.map(|name| read::require_string(name, &path.member("name"))).transpose()?;
     if message.images.is_some_and(|images| !images.has_no_entries()) {
-        return Err(at
+        return Err(path
             .member("images")
             .unsupported_error("send images as parts of type \"image_url\" in `content`"));
     }
@@ -80,21 +80,21 @@ fn validate_message<'d>(
     match role_named {
         "developer" => {
             found.edits.replace(role.range(), r#""system""#);
-            message.validate_content(at, AllowedParts::Text, found)?;
+            message.validate_content(path, AllowedParts::Text, found)?;
         }
-        "system" => message.validate_content(at, AllowedParts::Text, found)?,
-        "user" => message.validate_content(at, AllowedParts::TextAndMedia, found)?,
-        "assistant" => return message.validate_assistant(at, calls, found),
+        "system" => message.validate_content(path, AllowedParts::Text, found)?,
+        "user" => message.validate_content(path, AllowedParts::TextAndMedia, found)?,
+        "assistant" => return message.validate_assistant(path, calls, found),
         "tool" => {
-            calls.check_result_id(message.tool_call_id, &at.member("tool_call_id"))?;
-            message.validate_result(at, found)?;
+            calls.check_result_id(message.tool_call_id, &path.member("tool_call_id"))?;
+            message.validate_result(path, found)?;
             message.retain_members(&["role", "content", "name", "tool_call_id"], found);
         }
         _ => {
-            let id = calls.legacy_result_id(message.name, &at.member("name"))?;
+            let id = calls.legacy_result_id(message.name, &path.member("name"))?;
             found.edits.replace(role.range(), r#""tool""#);
             found.edits.prepend_members(whole, format!(r#""tool_call_id":"{id}","#));
-            message.validate_result(at, found)?;
+            message.validate_result(path, found)?;
             message.retain_members(&["role", "content", "name"], found);
         }
     }
@@ -103,7 +103,7 @@ fn validate_message<'d>(
 
 impl<'d> ChatMessage<'d> {
     /// Reads the members of a message, and its role.
-    fn read(whole: JsonValue<'d>, at: &FieldPath<'_>) -> Result<(Self, Option<JsonValue<'d>>), ApiError> {
+    fn read(whole: JsonValue<'d>, path: &FieldPath<'_>) -> Result<(Self, Option<JsonValue<'d>>), ApiError> {
         let [
             role,
             content,
@@ -120,7 +120,7 @@ impl<'d> ChatMessage<'d> {
             images,
         ] = read::read_named_members(
             whole,
-            at,
+            path,
             [
                 "role",
                 "content",
@@ -166,11 +166,11 @@ impl<'d> ChatMessage<'d> {
     /// Validates the content of a system or user message, which is required.
     fn validate_content(
         &self,
-        at: &FieldPath<'_>,
+        message_path: &FieldPath<'_>,
         allowed: AllowedParts,
         found: &mut ChatFindings,
     ) -> Result<(), ApiError> {
-        let path = at.member("content");
+        let path = message_path.member("content");
         let content = read::require_member(self.content, &path, "a string or an array of content parts")?;
         if content.is_array() && content.has_no_entries() {
             return Err(path.invalid_error("expected at least one content part"));
@@ -181,10 +181,10 @@ impl<'d> ChatMessage<'d> {
     }
 
     /// Validates the content of a tool result; missing content becomes an empty string.
-    fn validate_result(&self, at: &FieldPath<'_>, found: &mut ChatFindings) -> Result<(), ApiError> {
+    fn validate_result(&self, path: &FieldPath<'_>, found: &mut ChatFindings) -> Result<(), ApiError> {
         match self.effective_content() {
             Some(content) => {
-                validate_parts(content, &at.member("content"), AllowedParts::TextAndImages, found)
+                validate_parts(content, &path.member("content"), AllowedParts::TextAndImages, found)
             }
             None => {
                 self.set_content(r#""""#, found);
@@ -196,7 +196,7 @@ impl<'d> ChatMessage<'d> {
     /// Validates an earlier answer of the model, as sent back by various client libraries.
     fn validate_assistant(
         &self,
-        at: &FieldPath<'_>,
+        path: &FieldPath<'_>,
         calls: &mut SeenToolCalls<'d>,
         found: &mut ChatFindings,
     ) -> Result<LastMessage, ApiError> {
@@ -205,16 +205,18 @@ impl<'d> ChatMessage<'d> {
             ("reasoning_content", self.reasoning.1),
             ("refusal", self.refusal),
         ] {
-            text.map(|text| read::require_string(text, &at.member(name))).transpose()?;
+            text.map(|text| read::require_string(text, &path.member(name))).transpose()?;
         }
         self.content
-            .map(|content| validate_parts(content, &at.member("content"), AllowedParts::TextOrRefusal, found))
+            .map(|content| {
+                validate_parts(content, &path.member("content"), AllowedParts::TextOrRefusal, found)
+            })
             .transpose()?;
-        let calls = self.validate_calls(at, calls, found)?;
+        let calls = self.validate_calls(path, calls, found)?;
         // The audio of an earlier answer is not forwarded, only its text in `content`. Without a text the message is
         // refused, because the answer would be missing from the conversation.
         if self.audio.is_some() && self.effective_content().is_none() && calls.is_none() {
-            return Err(at
+            return Err(path
                 .member("audio")
                 .unsupported_error("the gateway stores no audio; send the text in `content`"));
         }
@@ -227,26 +229,26 @@ impl<'d> ChatMessage<'d> {
         }
         let calls = calls.unwrap_or("role");
         self.retain_members(&["role", "content", "name", calls, "reasoning_content", "reasoning"], found);
-        let prefix = read::read_optional_bool(self.prefix.0, &at.member("prefix"))?.unwrap_or(false);
-        let partial = read::read_optional_bool(self.prefix.1, &at.member("partial"))?.unwrap_or(false);
+        let prefix = read::read_optional_bool(self.prefix.0, &path.member("prefix"))?.unwrap_or(false);
+        let partial = read::read_optional_bool(self.prefix.1, &path.member("partial"))?.unwrap_or(false);
         Ok(LastMessage { assistant: true, prefix: prefix || partial })
     }
 
     /// Validates tool calls; returns the name of the member that holds them, or `None` if there are no calls.
     fn validate_calls(
         &self,
-        at: &FieldPath<'_>,
+        path: &FieldPath<'_>,
         calls: &mut SeenToolCalls<'d>,
         found: &mut ChatFindings,
     ) -> Result<Option<&'static str>, ApiError> {
         if let Some(list) = self.tool_calls {
-            calls.validate_tool_calls(list, &at.member("tool_calls"), found)?;
+            calls.validate_tool_calls(list, &path.member("tool_calls"), found)?;
             if !list.has_no_entries() {
                 return Ok(Some("tool_calls"));
             }
         }
         let Some(call) = self.function_call else { return Ok(None) };
-        calls.convert_function_call(self.key("function_call"), call, &at.member("function_call"), found)?;
+        calls.convert_function_call(self.key("function_call"), call, &path.member("function_call"), found)?;
         Ok(Some("function_call"))
     }
 

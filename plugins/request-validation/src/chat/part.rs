@@ -34,7 +34,7 @@ impl AllowedParts {
 /// Validates the content of a message: a string or an array of parts of the allowed types.
 pub(super) fn validate_parts(
     content: JsonValue<'_>,
-    at: &FieldPath<'_>,
+    path: &FieldPath<'_>,
     allowed: AllowedParts,
     found: &mut ChatFindings,
 ) -> Result<(), ApiError> {
@@ -42,29 +42,32 @@ pub(super) fn validate_parts(
         return Ok(());
     }
     if !content.is_array() {
-        return Err(at.unexpected_type_error("a string or an array of content parts", content.kind()));
+        return Err(path.unexpected_type_error("a string or an array of content parts", content.kind()));
     }
     for (index, part) in content.items().enumerate() {
-        self::validate_part(part, &at.item(index), allowed, found)?;
+        self::validate_part(part, &path.item(index), allowed, found)?;
     }
     Ok(())
 }
 
 fn validate_part(
     part: JsonValue<'_>,
-    at: &FieldPath<'_>,
+    part_path: &FieldPath<'_>,
     allowed: AllowedParts,
     found: &mut ChatFindings,
 ) -> Result<(), ApiError> {
-    let [kind, text, refusal, image_url, input_audio, file] =
-        read::read_named_members(part, at, ["type", "text", "refusal", "image_url", "input_audio", "file"])?;
-    let path = at.member("type");
+    let [kind, text, refusal, image_url, input_audio, file] = read::read_named_members(
+        part,
+        part_path,
+        ["type", "text", "refusal", "image_url", "input_audio", "file"],
+    )?;
+    let path = part_path.member("type");
     let kind = read::require_member(kind, &path, read::QuotedAlternatives(allowed.type_names()))?;
     if kind.equals_text("video_url") {
         return Err(path.unsupported_error("video is not supported"));
     }
     let word = read::read_keyword(kind, &path, allowed.type_names())?;
-    let path = at.member(word);
+    let path = part_path.member(word);
     match word {
         "text" => read::require_string(read::require_member(text, &path, "a string")?, &path).map(|_| ())?,
         "refusal" => {
@@ -89,24 +92,24 @@ fn validate_part(
 /// Validates an image: `{url, detail}`, or only a URL.
 fn validate_image(
     image: JsonValue<'_>,
-    at: &FieldPath<'_>,
+    image_path: &FieldPath<'_>,
     found: &mut ChatFindings,
 ) -> Result<(), ApiError> {
     let picture = if image.is_string() {
         found.edits.wrap(image, r#"{"url":"#, "}");
-        media::validate_image_url(image, at)?
+        media::validate_image_url(image, image_path)?
     } else {
-        let [url, detail] = read::read_named_members(image, at, ["url", "detail"])?;
+        let [url, detail] = read::read_named_members(image, image_path, ["url", "detail"])?;
         if let Some(detail) = detail {
             let words = &["auto", "low", "high", "original"];
-            if read::read_keyword(detail, &at.member("detail"), words)? == "original" {
+            if read::read_keyword(detail, &image_path.member("detail"), words)? == "original" {
                 found.edits.replace(detail.range(), r#""high""#);
             }
         }
         found.edits.retain_members(image, |key, value| {
             !value.is_null() && (key.equals_text("url") || key.equals_text("detail"))
         });
-        let path = at.member("url");
+        let path = image_path.member("url");
         media::validate_image_url(read::require_member(url, &path, "a URL")?, &path)?
     };
     found.images += 1;
@@ -120,13 +123,13 @@ fn validate_image(
 
 fn validate_audio(
     audio: JsonValue<'_>,
-    at: &FieldPath<'_>,
+    audio_path: &FieldPath<'_>,
     found: &mut ChatFindings,
 ) -> Result<(), ApiError> {
-    let [sound, format] = read::read_named_members(audio, at, ["data", "format"])?;
-    let path = at.member("format");
+    let [sound, format] = read::read_named_members(audio, audio_path, ["data", "format"])?;
+    let path = audio_path.member("format");
     read::read_keyword(read::require_member(format, &path, "\"wav\" or \"mp3\"")?, &path, &["wav", "mp3"])?;
-    let path = at.member("data");
+    let path = audio_path.member("data");
     let sound = read::require_string(read::require_member(sound, &path, "base64")?, &path)?;
     found.media += media::validate_base64(sound, &path, 0)?;
     found.needs.audio = true;
@@ -134,15 +137,20 @@ fn validate_audio(
 }
 
 /// Validates a file: `{file_data, filename}`, whose data is a `data:` URL or plain base64.
-fn validate_file(file: JsonValue<'_>, at: &FieldPath<'_>, found: &mut ChatFindings) -> Result<(), ApiError> {
-    let [content, filename, id] = read::read_named_members(file, at, ["file_data", "filename", "file_id"])?;
+fn validate_file(
+    file: JsonValue<'_>,
+    file_path: &FieldPath<'_>,
+    found: &mut ChatFindings,
+) -> Result<(), ApiError> {
+    let [content, filename, id] =
+        read::read_named_members(file, file_path, ["file_data", "filename", "file_id"])?;
     if id.is_some() {
-        return Err(at
+        return Err(file_path
             .member("file_id")
             .unsupported_error("files by id are not supported; send `file_data`"));
     }
-    filename.map(|name| read::require_string(name, &at.member("filename"))).transpose()?;
-    let path = at.member("file_data");
+    filename.map(|name| read::require_string(name, &file_path.member("filename"))).transpose()?;
+    let path = file_path.member("file_data");
     let content = read::require_string(read::require_member(content, &path, "a data: URL")?, &path)?;
     let is_url = content.string_bytes().get(..5).is_some_and(|start| start.eq_ignore_ascii_case(b"data:"));
     found.media += if is_url {

@@ -78,27 +78,31 @@ fn rename_legacy_member(
 
 fn for_each_tool<'d>(
     list: JsonValue<'d>,
-    at: &FieldPath<'_>,
+    path: &FieldPath<'_>,
     limits: &RequestLimits,
-    mut read: impl FnMut(JsonValue<'d>, &FieldPath<'_>) -> Result<(), ApiError>,
+    mut read_tool: impl FnMut(JsonValue<'d>, &FieldPath<'_>) -> Result<(), ApiError>,
 ) -> Result<(), ApiError> {
     for (index, item) in list.items().enumerate() {
         if index >= limits.max_tools {
-            return Err(at.invalid_error(format_args!("expected at most {} tools", limits.max_tools)));
+            return Err(path.invalid_error(format_args!("expected at most {} tools", limits.max_tools)));
         }
-        read(item, &at.item(index))?;
+        read_tool(item, &path.item(index))?;
     }
     Ok(())
 }
 
 /// Validates `{type: "function", function: {…}}`.
-fn validate_tool(tool: JsonValue<'_>, at: &FieldPath<'_>, found: &mut ChatFindings) -> Result<(), ApiError> {
-    let [kind, function] = read::read_named_members(tool, at, ["type", "function"])?;
+fn validate_tool(
+    tool: JsonValue<'_>,
+    tool_path: &FieldPath<'_>,
+    found: &mut ChatFindings,
+) -> Result<(), ApiError> {
+    let [kind, function] = read::read_named_members(tool, tool_path, ["type", "function"])?;
     match kind {
-        Some(kind) => check_function_type(kind, &at.member("type"))?,
+        Some(kind) => check_function_type(kind, &tool_path.member("type"))?,
         None => found.edits.prepend_members(tool, r#""type":"function","#),
     }
-    let path = at.member("function");
+    let path = tool_path.member("function");
     self::validate_function(read::require_member(function, &path, "an object")?, &path, found)?;
     found.edits.retain_members(tool, |key, member| {
         !member.is_null() && (key.equals_text("type") || key.equals_text("function"))
@@ -106,27 +110,27 @@ fn validate_tool(tool: JsonValue<'_>, at: &FieldPath<'_>, found: &mut ChatFindin
     Ok(())
 }
 
-fn check_function_type(kind: JsonValue<'_>, at: &FieldPath<'_>) -> Result<(), ApiError> {
-    if read::require_string(kind, at)?.equals_text("function") {
+fn check_function_type(kind: JsonValue<'_>, path: &FieldPath<'_>) -> Result<(), ApiError> {
+    if read::require_string(kind, path)?.equals_text("function") {
         return Ok(());
     }
     Err(match quotable_name(&kind) {
-        Some(name) => at.unsupported_error(format_args!("only \"function\" is supported, not \"{name}\"")),
-        None => at.unsupported_error("only \"function\" is supported"),
+        Some(name) => path.unsupported_error(format_args!("only \"function\" is supported, not \"{name}\"")),
+        None => path.unsupported_error("only \"function\" is supported"),
     })
 }
 
 fn validate_function(
     function: JsonValue<'_>,
-    at: &FieldPath<'_>,
+    path: &FieldPath<'_>,
     found: &mut ChatFindings,
 ) -> Result<(), ApiError> {
     let [name, description, parameters, strict] =
-        read::read_named_members(function, at, ["name", "description", "parameters", "strict"])?;
-    read::require_name_member(name, &at.member("name"), "a string")?;
-    description.map(|text| read::require_string(text, &at.member("description"))).transpose()?;
-    parameters.map(|schema| read::check_object(schema, &at.member("parameters"))).transpose()?;
-    read::read_optional_bool(strict, &at.member("strict"))?;
+        read::read_named_members(function, path, ["name", "description", "parameters", "strict"])?;
+    read::require_name_member(name, &path.member("name"), "a string")?;
+    description.map(|text| read::require_string(text, &path.member("description"))).transpose()?;
+    parameters.map(|schema| read::check_object(schema, &path.member("parameters"))).transpose()?;
+    read::read_optional_bool(strict, &path.member("strict"))?;
     let known = ["name", "description", "parameters", "strict"];
     found.edits.retain_members(function, |key, member| {
         !member.is_null() && known.iter().any(|name| key.equals_text(name))
@@ -138,29 +142,31 @@ const TOOL_CHOICES: &[&str] = &["auto", "none", "required"];
 
 fn validate_tool_choice<'d>(
     choice: JsonValue<'d>,
-    at: &FieldPath<'_>,
+    choice_path: &FieldPath<'_>,
     declared: Option<JsonValue<'d>>,
     functions: Option<JsonValue<'d>>,
     found: &mut ChatFindings,
 ) -> Result<(), ApiError> {
     if choice.is_string() {
-        if read::read_keyword(choice, at, TOOL_CHOICES)? == "required" && declared.or(functions).is_none() {
-            return Err(at.invalid_error("\"required\" needs `tools`"));
+        if read::read_keyword(choice, choice_path, TOOL_CHOICES)? == "required"
+            && declared.or(functions).is_none()
+        {
+            return Err(choice_path.invalid_error("\"required\" needs `tools`"));
         }
         return Ok(());
     }
     if !choice.is_object() {
-        return Err(at.unexpected_type_error(
+        return Err(choice_path.unexpected_type_error(
             format_args!("{} or an object", read::QuotedAlternatives(TOOL_CHOICES)),
             choice.kind(),
         ));
     }
     let [kind, function, allowed] =
-        read::read_named_members(choice, at, ["type", "function", "allowed_tools"])?;
-    let kind_path = at.member("type");
+        read::read_named_members(choice, choice_path, ["type", "function", "allowed_tools"])?;
+    let kind_path = choice_path.member("type");
     let kind = read::require_member(kind, &kind_path, "\"function\"")?;
     if read::require_string(kind, &kind_path)?.equals_text("allowed_tools") {
-        let path = at.member("allowed_tools");
+        let path = choice_path.member("allowed_tools");
         return apply_allowed_tools(
             choice,
             read::require_member(allowed, &path, "an object")?,
@@ -170,7 +176,7 @@ fn validate_tool_choice<'d>(
         );
     }
     check_function_type(kind, &kind_path)?;
-    let path = at.member("function");
+    let path = choice_path.member("function");
     let [name] =
         read::read_named_members(read::require_member(function, &path, "an object")?, &path, ["name"])?;
     let path = path.member("name");
@@ -180,22 +186,22 @@ fn validate_tool_choice<'d>(
 /// Validates the legacy `function_call`: a keyword, or `{name}`.
 fn convert_function_call<'d>(
     choice: JsonValue<'d>,
-    at: &FieldPath<'_>,
+    call_path: &FieldPath<'_>,
     declared: Option<JsonValue<'d>>,
     found: &mut ChatFindings,
 ) -> Result<(), ApiError> {
     let words = &["auto", "none"];
     if choice.is_string() {
-        return read::read_keyword(choice, at, words).map(|_| ());
+        return read::read_keyword(choice, call_path, words).map(|_| ());
     }
     if !choice.is_object() {
-        return Err(at.unexpected_type_error(
+        return Err(call_path.unexpected_type_error(
             format_args!("{} or an object", read::QuotedAlternatives(words)),
             choice.kind(),
         ));
     }
-    let [name] = read::read_named_members(choice, at, ["name"])?;
-    let path = at.member("name");
+    let [name] = read::read_named_members(choice, call_path, ["name"])?;
+    let path = call_path.member("name");
     check_declared(read::require_text_member(name, &path)?, &path, declared)?;
     found.edits.wrap(choice, r#"{"type":"function","function":"#, "}");
     Ok(())
@@ -214,29 +220,33 @@ fn name_of<'d>(tool: JsonValue<'d>) -> Option<JsonValue<'d>> {
 
 fn check_declared(
     name: JsonValue<'_>,
-    at: &FieldPath<'_>,
+    path: &FieldPath<'_>,
     tools: Option<JsonValue<'_>>,
 ) -> Result<(), ApiError> {
     let text = name.text();
     let is_declared =
         tools.is_some_and(|tools| tools.items().filter_map(name_of).any(|tool| tool.equals_text(&text)));
-    if is_declared { Ok(()) } else { Err(at.invalid_error("expected the name of one of the declared tools")) }
+    if is_declared {
+        Ok(())
+    } else {
+        Err(path.invalid_error("expected the name of one of the declared tools"))
+    }
 }
 
 /// Removes the tools that the choice does not allow, and replaces the choice by its mode.
 fn apply_allowed_tools<'d>(
     choice: JsonValue<'d>,
     allowed: JsonValue<'d>,
-    at: &FieldPath<'_>,
+    allowed_path: &FieldPath<'_>,
     declared: Option<JsonValue<'d>>,
     found: &mut ChatFindings,
 ) -> Result<(), ApiError> {
-    let [mode, tools] = read::read_named_members(allowed, at, ["mode", "tools"])?;
-    let mode_path = at.member("mode");
+    let [mode, tools] = read::read_named_members(allowed, allowed_path, ["mode", "tools"])?;
+    let mode_path = allowed_path.member("mode");
     let words = &["auto", "required"];
     let mode = read::require_member(mode, &mode_path, read::QuotedAlternatives(words))?;
     let mode = read::read_keyword(mode, &mode_path, words)?;
-    let tools_path = at.member("tools");
+    let tools_path = allowed_path.member("tools");
     let tools =
         read::require_array(read::require_member(tools, &tools_path, "an array of tools")?, &tools_path)?;
     let names: HashSet<Cow<'_, str>> =

@@ -89,19 +89,19 @@ const BLOCK_MEMBERS: [&str; 11] = [
 /// Validates a block.
 pub(super) fn validate_block<'d>(
     block: JsonValue<'d>,
-    at: &FieldPath<'_>,
+    block_path: &FieldPath<'_>,
     context: BlockContext,
     found: &mut MessagesFindings,
 ) -> Result<ParsedBlock<'d>, ApiError> {
     let [kind, text, id, name, input, call, content, is_error, thinking, signature, sealed] =
-        read::read_named_members(block, at, BLOCK_MEMBERS)?;
-    let path = at.member("type");
+        read::read_named_members(block, block_path, BLOCK_MEMBERS)?;
+    let path = block_path.member("type");
     let kind = read::require_member(kind, &path, read::QuotedAlternatives(context.type_names()))?;
     if is_unchecked_block(kind, &path, context)? {
         return Ok(ParsedBlock::Content);
     }
     let string = |member: Option<JsonValue<'d>>, name: &str| {
-        let path = at.member(name);
+        let path = block_path.member(name);
         read::require_string(read::require_member(member, &path, "a string")?, &path)
     };
     match read::read_keyword(kind, &path, context.type_names())? {
@@ -115,21 +115,25 @@ pub(super) fn validate_block<'d>(
             });
         }
         "tool_use" => {
-            return Ok(ParsedBlock::ToolUse(validate_tool_use([name, input, id], at, found)?));
+            return Ok(ParsedBlock::ToolUse(validate_tool_use([name, input, id], block_path, found)?));
         }
         "tool_result" => {
-            return Ok(ParsedBlock::ToolResult(validate_tool_result([is_error, content, call], at, found)?));
+            return Ok(ParsedBlock::ToolResult(validate_tool_result(
+                [is_error, content, call],
+                block_path,
+                found,
+            )?));
         }
         "thinking" => {
             string(thinking, "thinking")?;
             signature
-                .map(|signature| read::require_string(signature, &at.member("signature")))
+                .map(|signature| read::require_string(signature, &block_path.member("signature")))
                 .transpose()?;
         }
         "redacted_thinking" => drop(string(sealed, "data")?),
-        "image" => source::validate_image_block(block, at, found)?,
-        "document" => source::validate_document_block(block, at, found)?,
-        _ => source::validate_search_result_block(block, at, found)?,
+        "image" => source::validate_image_block(block, block_path, found)?,
+        "document" => source::validate_document_block(block, block_path, found)?,
+        _ => source::validate_search_result_block(block, block_path, found)?,
     }
     Ok(ParsedBlock::Content)
 }
@@ -138,14 +142,14 @@ pub(super) fn validate_block<'d>(
 /// object.
 fn validate_tool_use<'d>(
     [name, input, id]: [Option<JsonValue<'d>>; 3],
-    at: &FieldPath<'_>,
+    block_path: &FieldPath<'_>,
     found: &mut MessagesFindings,
 ) -> Result<JsonValue<'d>, ApiError> {
-    read::require_text_member(name, &at.member("name"))?;
-    let path = at.member("input");
+    read::require_text_member(name, &block_path.member("name"))?;
+    let path = block_path.member("input");
     input.map(|input| read::check_object(input, &path)).transpose()?;
     found.history.calls_without_input |= input.is_none();
-    let id = read::require_text_member(id, &at.member("id"))?;
+    let id = read::require_text_member(id, &block_path.member("id"))?;
     found.history.nonstandard_ids |= !is_plain(id);
     Ok(id)
 }
@@ -153,14 +157,14 @@ fn validate_tool_use<'d>(
 /// Validates flag, content and call id of a tool result; returns the call id.
 fn validate_tool_result<'d>(
     [is_error, content, call]: [Option<JsonValue<'d>>; 3],
-    at: &FieldPath<'_>,
+    path: &FieldPath<'_>,
     found: &mut MessagesFindings,
 ) -> Result<JsonValue<'d>, ApiError> {
-    read::read_optional_bool(is_error, &at.member("is_error"))?;
+    read::read_optional_bool(is_error, &path.member("is_error"))?;
     content
-        .map(|content| validate_content(content, &at.member("content"), BlockContext::Result, found))
+        .map(|content| validate_content(content, &path.member("content"), BlockContext::Result, found))
         .transpose()?;
-    let call = read::require_text_member(call, &at.member("tool_use_id"))?;
+    let call = read::require_text_member(call, &path.member("tool_use_id"))?;
     found.history.nonstandard_ids |= !is_plain(call);
     Ok(call)
 }
@@ -173,7 +177,7 @@ fn is_plain(id: JsonValue<'_>) -> bool {
 /// Validates the content of a block: a string, or blocks, possibly empty.
 pub(super) fn validate_content(
     content: JsonValue<'_>,
-    at: &FieldPath<'_>,
+    path: &FieldPath<'_>,
     context: BlockContext,
     found: &mut MessagesFindings,
 ) -> Result<(), ApiError> {
@@ -181,10 +185,10 @@ pub(super) fn validate_content(
         return Ok(());
     }
     if !content.is_array() {
-        return Err(at.unexpected_type_error("a string or an array of content blocks", content.kind()));
+        return Err(path.unexpected_type_error("a string or an array of content blocks", content.kind()));
     }
     for (index, item) in content.items().enumerate() {
-        validate_block(item, &at.item(index), context, found)?;
+        validate_block(item, &path.item(index), context, found)?;
     }
     Ok(())
 }
@@ -192,7 +196,7 @@ pub(super) fn validate_content(
 /// Validates a string or an array of text blocks, as in `system` and messages of that role.
 pub(super) fn validate_texts(
     content: JsonValue<'_>,
-    at: &FieldPath<'_>,
+    content_path: &FieldPath<'_>,
     found: &mut MessagesFindings,
 ) -> Result<(), ApiError> {
     if content.is_string() {
@@ -200,14 +204,14 @@ pub(super) fn validate_texts(
         return Ok(());
     }
     if !content.is_array() {
-        return Err(at.unexpected_type_error("a string or an array of text blocks", content.kind()));
+        return Err(content_path.unexpected_type_error("a string or an array of text blocks", content.kind()));
     }
     for (index, item) in content.items().enumerate() {
-        let at = at.item(index);
-        let [kind, text] = read::read_named_members(item, &at, ["type", "text"])?;
-        let path = at.member("type");
+        let block_path = content_path.item(index);
+        let [kind, text] = read::read_named_members(item, &block_path, ["type", "text"])?;
+        let path = block_path.member("type");
         read::read_keyword(read::require_member(kind, &path, "\"text\"")?, &path, &["text"])?;
-        let path = at.member("text");
+        let path = block_path.member("text");
         let text = read::require_string(read::require_member(text, &path, "a string")?, &path)?;
         found.history.removable_text |= text.is_blank() || text.string_bytes().starts_with(BILLING_HEADER);
     }

@@ -70,10 +70,11 @@ impl<'d> ToolUseTracker<'d> {
         list: &FieldPath<'_>,
         found: &mut MessagesFindings,
     ) -> Result<&'static str, ApiError> {
-        let at = &list.item(index);
+        let message_path = &list.item(index);
         let names = ["role", "content", "clear_at", "output_config"];
-        let [role, content, clear_at, output_config] = read::read_named_members(message, at, names)?;
-        let path = at.member("role");
+        let [role, content, clear_at, output_config] =
+            read::read_named_members(message, message_path, names)?;
+        let path = message_path.member("role");
         let role = read::read_keyword(
             read::require_member(role, &path, read::QuotedAlternatives(ROLES))?,
             &path,
@@ -81,15 +82,15 @@ impl<'d> ToolUseTracker<'d> {
         )?;
         if role == "system" {
             let members = MessageMembers { content, clear_at, output_config };
-            self.validate_system(&members, at, found)?;
+            self.validate_system(&members, message_path, found)?;
             return Ok(role);
         }
         if clear_at.is_some() {
-            return Err(at
+            return Err(message_path
                 .member("clear_at")
                 .invalid_error("only a message of the role \"system\" may have it"));
         }
-        let path = at.member("content");
+        let path = message_path.member("content");
         let content = read::require_member(content, &path, "a string or an array of content blocks")?;
         self.has_turn = true;
         match role {
@@ -112,19 +113,19 @@ impl<'d> ToolUseTracker<'d> {
     fn validate_system(
         &mut self,
         message: &MessageMembers<'d>,
-        at: &FieldPath<'_>,
+        message_path: &FieldPath<'_>,
         found: &mut MessagesFindings,
     ) -> Result<(), ApiError> {
         found.history.late_system_messages = true;
-        let path = at.member("output_config");
+        let path = message_path.member("output_config");
         let config = message.output_config.map(|config| settings::validate_message_config(config, &path));
         let sets_effort = config.transpose()?.unwrap_or(false);
         if let Some(clear_at) = message.clear_at {
             let words = &["next_user_message", "never"];
-            let word = read::read_keyword(clear_at, &at.member("clear_at"), words)?;
+            let word = read::read_keyword(clear_at, &message_path.member("clear_at"), words)?;
             self.has_clearable_system |= word == "next_user_message";
         }
-        let path = at.member("content");
+        let path = message_path.member("content");
         match message.content {
             None if sets_effort => Ok(()),
             content => {
@@ -137,16 +138,16 @@ impl<'d> ToolUseTracker<'d> {
     fn validate_user(
         &mut self,
         content: JsonValue<'d>,
-        at: &FieldPath<'_>,
+        content_path: &FieldPath<'_>,
         found: &mut MessagesFindings,
     ) -> Result<(), ApiError> {
         self.has_user_reply = true;
         if content.is_string() {
-            return read::require_non_empty_string(content, at).map(|_| ());
+            return read::require_non_empty_string(content, content_path).map(|_| ());
         }
         let mut is_empty = true;
-        for (index, block) in blocks(content, at)?.enumerate() {
-            let path = at.item(index);
+        for (index, block) in blocks(content, content_path)?.enumerate() {
+            let path = content_path.item(index);
             match block::validate_block(block, &path, BlockContext::User, found)? {
                 ParsedBlock::ToolResult(id) if !self.unanswered_calls.remove(&id.text()) => {
                     let sentence = "expected the id of a tool_use block of the assistant's turn before, \
@@ -157,14 +158,14 @@ impl<'d> ToolUseTracker<'d> {
                 _ => is_empty = false,
             }
         }
-        if is_empty { Err(at.invalid_error("expected content that is not empty")) } else { Ok(()) }
+        if is_empty { Err(content_path.invalid_error("expected content that is not empty")) } else { Ok(()) }
     }
 
     /// Validates an assistant message. The message may be empty, because clients also send back empty answers.
     fn validate_assistant(
         &mut self,
         content: JsonValue<'d>,
-        at: &FieldPath<'_>,
+        content_path: &FieldPath<'_>,
         message: usize,
         found: &mut MessagesFindings,
     ) -> Result<(), ApiError> {
@@ -173,8 +174,8 @@ impl<'d> ToolUseTracker<'d> {
             return Ok(());
         }
         found.history.removable_text |= content.has_no_entries();
-        for (index, block) in blocks(content, at)?.enumerate() {
-            let path = at.item(index);
+        for (index, block) in blocks(content, content_path)?.enumerate() {
+            let path = content_path.item(index);
             if let ParsedBlock::ToolUse(id) =
                 block::validate_block(block, &path, BlockContext::Assistant, found)?
             {
@@ -200,10 +201,10 @@ impl<'d> ToolUseTracker<'d> {
 
 fn blocks<'d>(
     content: JsonValue<'d>,
-    at: &FieldPath<'_>,
+    path: &FieldPath<'_>,
 ) -> Result<impl Iterator<Item = JsonValue<'d>> + use<'d>, ApiError> {
     if content.is_array() {
         return Ok(content.items());
     }
-    Err(at.unexpected_type_error("a string or an array of content blocks", content.kind()))
+    Err(path.unexpected_type_error("a string or an array of content blocks", content.kind()))
 }

@@ -21,15 +21,15 @@ struct BlockSource<'d> {
 
 fn read_source<'d>(
     block: JsonValue<'d>,
-    at: &FieldPath<'_>,
+    block_path: &FieldPath<'_>,
     kinds: &[&'static str],
 ) -> Result<BlockSource<'d>, ApiError> {
-    let [source] = read::read_named_members(block, at, ["source"])?;
-    let at = at.member("source");
-    let source = read::require_member(source, &at, "an object")?;
+    let [source] = read::read_named_members(block, block_path, ["source"])?;
+    let source_path = block_path.member("source");
+    let source = read::require_member(source, &source_path, "an object")?;
     let [kind, media_type, data, url, content] =
-        read::read_named_members(source, &at, ["type", "media_type", "data", "url", "content"])?;
-    let path = at.member("type");
+        read::read_named_members(source, &source_path, ["type", "media_type", "data", "url", "content"])?;
+    let path = source_path.member("type");
     let kind = read::require_member(kind, &path, read::QuotedAlternatives(kinds))?;
     if kind.equals_text("file") {
         return Err(path.unsupported_error("files by id are not supported"));
@@ -39,14 +39,14 @@ fn read_source<'d>(
 
 impl BlockSource<'_> {
     /// Validates base64 of one of the given media types; returns the length of the base64 string in bytes, as sent.
-    fn base64(&self, at: &FieldPath<'_>, types: &[&'static str]) -> Result<usize, ApiError> {
-        let path = at.member("media_type");
+    fn base64(&self, source_path: &FieldPath<'_>, types: &[&'static str]) -> Result<usize, ApiError> {
+        let path = source_path.member("media_type");
         read::read_keyword(
             read::require_member(self.media_type, &path, read::QuotedAlternatives(types))?,
             &path,
             types,
         )?;
-        let path = at.member("data");
+        let path = source_path.member("data");
         media::validate_base64(
             read::require_string(read::require_member(self.data, &path, "base64")?, &path)?,
             &path,
@@ -54,8 +54,8 @@ impl BlockSource<'_> {
         )
     }
 
-    fn link(&self, at: &FieldPath<'_>) -> Result<(), ApiError> {
-        let path = at.member("url");
+    fn link(&self, source_path: &FieldPath<'_>) -> Result<(), ApiError> {
+        let path = source_path.member("url");
         let url = read::require_member(self.url, &path, "an http: or https: URL")?;
         let url = read::require_string(url, &path)?;
         if media::is_data_url(&url) {
@@ -69,16 +69,16 @@ impl BlockSource<'_> {
 /// Validates an `image` block.
 pub(super) fn validate_image_block(
     block: JsonValue<'_>,
-    at: &FieldPath<'_>,
+    block_path: &FieldPath<'_>,
     found: &mut MessagesFindings,
 ) -> Result<(), ApiError> {
-    let source = read_source(block, at, &["base64", "url"])?;
-    let [transformations] = read::read_named_members(block, at, ["transformations"])?;
-    let (block_path, at) = (at, at.member("source"));
+    let source = read_source(block, block_path, &["base64", "url"])?;
+    let [transformations] = read::read_named_members(block, block_path, ["transformations"])?;
+    let source_path = block_path.member("source");
     if source.kind == "base64" {
-        found.media += source.base64(&at, IMAGES)?;
+        found.media += source.base64(&source_path, IMAGES)?;
     } else {
-        source.link(&at)?;
+        source.link(&source_path)?;
         found.needs.image_urls = true;
     }
     found.images += 1;
@@ -102,29 +102,29 @@ fn validate_transformations(
 /// Validates a `document` block.
 pub(super) fn validate_document_block(
     block: JsonValue<'_>,
-    at: &FieldPath<'_>,
+    block_path: &FieldPath<'_>,
     found: &mut MessagesFindings,
 ) -> Result<(), ApiError> {
-    let source = read_source(block, at, &["base64", "text", "content", "url"])?;
-    let [title, context] = read::read_named_members(block, at, ["title", "context"])?;
-    title.map(|text| read::require_string(text, &at.member("title"))).transpose()?;
-    context.map(|text| read::require_string(text, &at.member("context"))).transpose()?;
-    let at = at.member("source");
+    let source = read_source(block, block_path, &["base64", "text", "content", "url"])?;
+    let [title, context] = read::read_named_members(block, block_path, ["title", "context"])?;
+    title.map(|text| read::require_string(text, &block_path.member("title"))).transpose()?;
+    context.map(|text| read::require_string(text, &block_path.member("context"))).transpose()?;
+    let source_path = block_path.member("source");
     match source.kind {
         "base64" => {
-            found.media += source.base64(&at, &["application/pdf"])?;
+            found.media += source.base64(&source_path, &["application/pdf"])?;
             found.needs.files = true;
         }
         "url" => {
-            source.link(&at)?;
+            source.link(&source_path)?;
             found.needs.files = true;
         }
         "text" => {
-            let path = at.member("data");
+            let path = source_path.member("data");
             read::require_string(read::require_member(source.data, &path, "a string")?, &path)?;
         }
         _ => {
-            let path = at.member("content");
+            let path = source_path.member("content");
             let content =
                 read::require_member(source.content, &path, "a string or an array of content blocks")?;
             validate_content(content, &path, BlockContext::Document, found)?;
@@ -136,15 +136,16 @@ pub(super) fn validate_document_block(
 /// Validates a `search_result` block.
 pub(super) fn validate_search_result_block(
     block: JsonValue<'_>,
-    at: &FieldPath<'_>,
+    block_path: &FieldPath<'_>,
     found: &mut MessagesFindings,
 ) -> Result<(), ApiError> {
-    let [source, title, content] = read::read_named_members(block, at, ["source", "title", "content"])?;
+    let [source, title, content] =
+        read::read_named_members(block, block_path, ["source", "title", "content"])?;
     for (name, member) in [("source", source), ("title", title)] {
-        let path = at.member(name);
+        let path = block_path.member(name);
         read::require_string(read::require_member(member, &path, "a string")?, &path)?;
     }
-    let path = at.member("content");
+    let path = block_path.member("content");
     validate_texts(
         read::require_array(read::require_member(content, &path, "an array of text blocks")?, &path)?,
         &path,

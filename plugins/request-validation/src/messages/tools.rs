@@ -32,12 +32,12 @@ pub(super) fn validate_tools(
     Ok(validate_tool_choice(choice, &top.member_path("tool_choice"), declared)? && parallel)
 }
 
-fn validate_tool(tool: JsonValue<'_>, at: &FieldPath<'_>) -> Result<(), ApiError> {
+fn validate_tool(tool: JsonValue<'_>, tool_path: &FieldPath<'_>) -> Result<(), ApiError> {
     let names = ["type", "name", "description", "input_schema", "strict", "allowed_callers", "defer_loading"];
     let [kind, name, description, schema, strict, callers, defer_loading] =
-        read::read_named_members(tool, at, names)?;
+        read::read_named_members(tool, tool_path, names)?;
     if let Some(kind) = kind {
-        let path = at.member("type");
+        let path = tool_path.member("type");
         if !read::require_string(kind, &path)?.equals_text("custom") {
             return Err(match quotable_name(&kind) {
                 Some(name) => path.unsupported_error(format_args!(
@@ -49,24 +49,24 @@ fn validate_tool(tool: JsonValue<'_>, at: &FieldPath<'_>) -> Result<(), ApiError
             });
         }
     }
-    read::require_name_member(name, &at.member("name"), "a string")?;
-    description.map(|text| read::require_string(text, &at.member("description"))).transpose()?;
-    read::read_optional_bool(strict, &at.member("strict"))?;
-    read::read_optional_bool(defer_loading, &at.member("defer_loading"))?;
-    check_allowed_callers(callers, at)?;
-    let path = at.member("input_schema");
+    read::require_name_member(name, &tool_path.member("name"), "a string")?;
+    description.map(|text| read::require_string(text, &tool_path.member("description"))).transpose()?;
+    read::read_optional_bool(strict, &tool_path.member("strict"))?;
+    read::read_optional_bool(defer_loading, &tool_path.member("defer_loading"))?;
+    check_allowed_callers(callers, tool_path)?;
+    let path = tool_path.member("input_schema");
     read::check_object(read::require_member(schema, &path, "a JSON schema")?, &path)
 }
 
 fn validate_tool_choice(
     choice: JsonValue<'_>,
-    at: &FieldPath<'_>,
+    choice_path: &FieldPath<'_>,
     declared: Option<JsonValue<'_>>,
 ) -> Result<bool, ApiError> {
     let [kind, name, single] =
-        read::read_named_members(choice, at, ["type", "name", "disable_parallel_tool_use"])?;
+        read::read_named_members(choice, choice_path, ["type", "name", "disable_parallel_tool_use"])?;
     let words = &["auto", "any", "tool", "none"];
-    let path = at.member("type");
+    let path = choice_path.member("type");
     let kind = read::read_keyword(
         read::require_member(kind, &path, read::QuotedAlternatives(words))?,
         &path,
@@ -76,13 +76,13 @@ fn validate_tool_choice(
         return Err(path.invalid_error("\"any\" needs `tools`"));
     }
     if kind == "tool" {
-        let path = at.member("name");
+        let path = choice_path.member("name");
         let text = read::require_text_member(name, &path)?.text();
         if !declared.iter().flat_map(JsonValue::items).any(|tool| is_named(tool, &text)) {
             return Err(path.invalid_error("expected the name of one of the declared tools"));
         }
     }
-    let single = read::read_optional_bool(single, &at.member("disable_parallel_tool_use"))?;
+    let single = read::read_optional_bool(single, &choice_path.member("disable_parallel_tool_use"))?;
     Ok(!single.unwrap_or(false))
 }
 

@@ -44,70 +44,72 @@ pub(super) enum ContentPart<'d> {
 /// Validates content and returns its parts; a string is one part of text.
 pub(super) fn read_parts<'d>(
     content: JsonValue<'d>,
-    at: &FieldPath<'_>,
+    path: &FieldPath<'_>,
     allowed: AllowedParts,
 ) -> Result<Vec<ContentPart<'d>>, ApiError> {
     if content.is_string() {
         return Ok(vec![ContentPart::Text(content)]);
     }
     if !content.is_array() {
-        return Err(at.unexpected_type_error("a string or an array of content parts", content.kind()));
+        return Err(path.unexpected_type_error("a string or an array of content parts", content.kind()));
     }
-    let parts = content.items().enumerate().map(|(index, part)| read_part(part, &at.item(index), allowed));
+    let parts = content.items().enumerate().map(|(index, part)| read_part(part, &path.item(index), allowed));
     parts.collect()
 }
 
 fn read_part<'d>(
     part: JsonValue<'d>,
-    at: &FieldPath<'_>,
+    part_path: &FieldPath<'_>,
     allowed: AllowedParts,
 ) -> Result<ContentPart<'d>, ApiError> {
     let [kind, text, refusal, audio] =
-        read::read_named_members(part, at, ["type", "text", "refusal", "input_audio"])?;
-    let path = at.member("type");
+        read::read_named_members(part, part_path, ["type", "text", "refusal", "input_audio"])?;
+    let path = part_path.member("type");
     let kind = read::require_member(kind, &path, read::QuotedAlternatives(allowed.type_names()))?;
     if kind.equals_text("input_file") {
         return Err(path.unsupported_error("files are not read here; send their text"));
     }
     match read::read_keyword(kind, &path, allowed.type_names())? {
-        "input_image" => read_image(part, at),
+        "input_image" => read_image(part, part_path),
         "input_audio" => {
-            let path = at.member("input_audio");
+            let path = part_path.member("input_audio");
             read_audio(read::require_member(audio, &path, "an object")?, &path)
         }
         "refusal" => {
-            let path = at.member("refusal");
+            let path = part_path.member("refusal");
             read::require_string(read::require_member(refusal, &path, "a string")?, &path)
                 .map(ContentPart::Text)
         }
         _ => {
-            let path = at.member("text");
+            let path = part_path.member("text");
             read::require_string(read::require_member(text, &path, "a string")?, &path).map(ContentPart::Text)
         }
     }
 }
 
-fn read_image<'d>(part: JsonValue<'d>, at: &FieldPath<'_>) -> Result<ContentPart<'d>, ApiError> {
-    let [url, detail, file] = read::read_named_members(part, at, ["image_url", "detail", "file_id"])?;
+fn read_image<'d>(part: JsonValue<'d>, part_path: &FieldPath<'_>) -> Result<ContentPart<'d>, ApiError> {
+    let [url, detail, file] = read::read_named_members(part, part_path, ["image_url", "detail", "file_id"])?;
     if file.is_some() {
-        return Err(at
+        return Err(part_path
             .member("file_id")
             .unsupported_error("files by id are not supported; send `image_url`"));
     }
-    let path = at.member("image_url");
+    let path = part_path.member("image_url");
     let url = read::require_member(url, &path, "a URL")?;
     media::validate_image_url(url, &path)?;
     detail
-        .map(|detail| read::read_keyword(detail, &at.member("detail"), &["auto", "low", "high", "original"]))
+        .map(|detail| {
+            read::read_keyword(detail, &part_path.member("detail"), &["auto", "low", "high", "original"])
+        })
         .transpose()?;
     Ok(ContentPart::Image { url, detail })
 }
 
-fn read_audio<'d>(audio: JsonValue<'d>, at: &FieldPath<'_>) -> Result<ContentPart<'d>, ApiError> {
-    let [sound, format] = read::read_named_members(audio, at, ["data", "format"])?;
-    let path = at.member("format");
+fn read_audio<'d>(audio: JsonValue<'d>, audio_path: &FieldPath<'_>) -> Result<ContentPart<'d>, ApiError> {
+    let [sound, format] = read::read_named_members(audio, audio_path, ["data", "format"])?;
+    let path = audio_path.member("format");
     read::read_keyword(read::require_member(format, &path, "\"wav\" or \"mp3\"")?, &path, &["wav", "mp3"])?;
-    let path = at.member("data");
+    let path = audio_path.member("data");
     media::validate_base64(
         read::require_string(read::require_member(sound, &path, "base64")?, &path)?,
         &path,

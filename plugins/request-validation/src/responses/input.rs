@@ -122,7 +122,7 @@ struct InputItem<'d, 'p> {
 
 fn write_item<'d>(
     item: JsonValue<'d>,
-    at: &FieldPath<'_>,
+    path: &FieldPath<'_>,
     tools: &DeclaredTools<'d>,
     messages: &mut ConversationWriter<'d, '_>,
 ) -> Result<(), ApiError> {
@@ -139,9 +139,9 @@ fn write_item<'d>(
         output,
         summary,
         encrypted_content,
-    ] = read::read_named_members(item, at, ITEM_MEMBERS)?;
+    ] = read::read_named_members(item, path, ITEM_MEMBERS)?;
     let item = InputItem {
-        path: at,
+        path,
         role,
         content,
         phase,
@@ -154,7 +154,7 @@ fn write_item<'d>(
         summary,
         encrypted_content,
     };
-    let path = at.member("type");
+    let path = path.member("type");
     let Some(kind) = kind.map(|kind| read::require_string(kind, &path)).transpose()? else {
         // An item without a type is a message if it has a role; any other item without a type is refused.
         return if role.is_some() { item.write_message(messages) } else { Err(item.missing_type(&path)) };
@@ -303,10 +303,10 @@ impl<'d> InputItem<'d, '_> {
         let Some(list) = list else { return Ok(Vec::new()) };
         let mut texts = Vec::new();
         for (index, part) in read::require_array(list, &path)?.items().enumerate() {
-            let at = path.item(index);
-            let [text] = read::read_named_members(part, &at, ["text"])?;
-            let at = at.member("text");
-            texts.push(read::require_string(read::require_member(text, &at, "a string")?, &at)?.text());
+            let part_path = path.item(index);
+            let [text] = read::read_named_members(part, &part_path, ["text"])?;
+            let path = part_path.member("text");
+            texts.push(read::require_string(read::require_member(text, &path, "a string")?, &path)?.text());
         }
         Ok(texts)
     }

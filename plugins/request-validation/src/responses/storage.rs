@@ -103,15 +103,19 @@ pub(super) struct PreviousConversation {
 }
 
 impl PreviousConversation {
-    /// Parses the items. Their array must be within the limits of a request body; `at` is the path of the member that
+    /// Parses the items. Their array must be within the limits of a request body; `path` is the path of the member that
     /// names the response.
-    pub(super) fn parse(items: &[u8], limits: &RequestLimits, at: &FieldPath<'_>) -> Result<Self, ApiError> {
+    pub(super) fn parse(
+        items: &[u8],
+        limits: &RequestLimits,
+        path: &FieldPath<'_>,
+    ) -> Result<Self, ApiError> {
         if items.is_empty() {
             return Ok(Self { text: String::new(), nodes: Vec::new() });
         }
         let max_bytes = limits.max_body.min(u32::MAX as usize);
         let refusal =
-            |fault: &str| at.invalid_error(format_args!("the stored conversation {fault}; {SHORTEN}"));
+            |fault: &str| path.invalid_error(format_args!("the stored conversation {fault}; {SHORTEN}"));
         if items.len() + 2 > max_bytes {
             let refusal = refusal(&format!("is larger than {max_bytes} bytes"));
             let refusal = ApiError { code: ErrorCode::TooLarge, ..refusal };

@@ -54,10 +54,10 @@ pub(super) fn read_tool_choice<'d>(
     let list = read::require_array(read::require_member(allowed, &path, "an array of tools")?, &path)?;
     let (mut functions, mut namespaces) = (Vec::new(), HashSet::new());
     for (index, tool) in list.items().enumerate() {
-        let at = path.item(index);
-        match read_namespace(tool, &at, tools, &mut namespaces)? {
+        let tool_path = path.item(index);
+        match read_namespace(tool, &tool_path, tools, &mut namespaces)? {
             Some(namespace) => functions.extend(namespace),
-            None => functions.push(read_named_tool(tool, &at, tools)?),
+            None => functions.push(read_named_tool(tool, &tool_path, tools)?),
         }
     }
     if functions.is_empty() {
@@ -71,15 +71,15 @@ pub(super) fn read_tool_choice<'d>(
 /// repetition would multiply the request.
 fn read_namespace<'d>(
     value: JsonValue<'d>,
-    at: &FieldPath<'_>,
+    value_path: &FieldPath<'_>,
     tools: &DeclaredTools<'d>,
     namespaces: &mut HashSet<Cow<'d, str>>,
 ) -> Result<Option<Vec<Cow<'d, str>>>, ApiError> {
-    let [kind, name] = read::read_named_members(value, at, ["type", "name"])?;
+    let [kind, name] = read::read_named_members(value, value_path, ["type", "name"])?;
     if !kind.is_some_and(|kind| kind.equals_text("namespace")) {
         return Ok(None);
     }
-    let path = at.member("name");
+    let path = value_path.member("name");
     let name = read::require_text_member(name, &path)?;
     if !namespaces.insert(name.text()) {
         return Ok(Some(Vec::new()));
@@ -94,11 +94,11 @@ fn read_namespace<'d>(
 /// Validates `{type, name}`; returns the name of the function.
 fn read_named_tool<'d>(
     value: JsonValue<'d>,
-    at: &FieldPath<'_>,
+    value_path: &FieldPath<'_>,
     tools: &DeclaredTools<'d>,
 ) -> Result<Cow<'d, str>, ApiError> {
-    let [kind, namespace, name] = read::read_named_members(value, at, ["type", "namespace", "name"])?;
-    let path = at.member("type");
+    let [kind, namespace, name] = read::read_named_members(value, value_path, ["type", "namespace", "name"])?;
+    let path = value_path.member("type");
     let kind = read::require_string(read::require_member(kind, &path, "\"function\" or \"custom\"")?, &path)?;
     let is_custom = kind.equals_text("custom");
     if !is_custom && !kind.equals_text("function") {
@@ -107,7 +107,7 @@ fn read_named_tool<'d>(
             None => path.unsupported_error("expected \"function\", \"custom\" or \"allowed_tools\""),
         });
     }
-    let path = at.member("name");
+    let path = value_path.member("name");
     let name = read::require_text_member(name, &path)?;
     let tool = tools.find_tool(namespace, name).filter(|tool| tool.is_custom() == is_custom);
     match tool {

@@ -59,39 +59,39 @@ pub(super) fn read_tools<'d>(
 
 /// Checks the members that state the caller of a tool and the time of the call. Only direct calls by the model are
 /// supported, and the model waits for the output.
-fn check_callers(tool: JsonValue<'_>, at: &FieldPath<'_>) -> Result<(), ApiError> {
+fn check_callers(tool: JsonValue<'_>, path: &FieldPath<'_>) -> Result<(), ApiError> {
     let names = ["allowed_callers", "async", "defer_loading"];
-    let [callers, is_async, defer_loading] = read::read_named_members(tool, at, names)?;
-    read::read_optional_bool(defer_loading, &at.member("defer_loading"))?;
-    if read::read_optional_bool(is_async, &at.member("async"))? == Some(true) {
-        return Err(at.member("async").unsupported_error("the model waits for the output of each tool"));
+    let [callers, is_async, defer_loading] = read::read_named_members(tool, path, names)?;
+    read::read_optional_bool(defer_loading, &path.member("defer_loading"))?;
+    if read::read_optional_bool(is_async, &path.member("async"))? == Some(true) {
+        return Err(path.member("async").unsupported_error("the model waits for the output of each tool"));
     }
-    check_allowed_callers(callers, at)
+    check_allowed_callers(callers, path)
 }
 
 impl<'d> DeclaredTools<'d> {
     fn read_tool(
         &mut self,
         tool: JsonValue<'d>,
-        at: &FieldPath<'_>,
+        tool_path: &FieldPath<'_>,
         namespace: Option<JsonValue<'d>>,
     ) -> Result<(), ApiError> {
         let names = ["type", "name", "description", "parameters", "strict", "format", "tools"];
         let [kind, name, description, parameters, strict, format, tools] =
-            read::read_named_members(tool, at, names)?;
-        check_callers(tool, at)?;
-        let path = at.member("type");
+            read::read_named_members(tool, tool_path, names)?;
+        check_callers(tool, tool_path)?;
+        let path = tool_path.member("type");
         let kind =
             read::require_string(read::require_member(kind, &path, "\"function\" or \"custom\"")?, &path)?;
         let is_namespace = kind.equals_text("namespace") && namespace.is_none();
         if !is_namespace && !kind.equals_text("function") && !kind.equals_text("custom") {
             return Err(unsupported_type(&kind, &path));
         }
-        let path = at.member("name");
+        let path = tool_path.member("name");
         let name = read::require_name_member(name, &path, "a string")?;
-        description.map(|text| read::require_string(text, &at.member("description"))).transpose()?;
+        description.map(|text| read::require_string(text, &tool_path.member("description"))).transpose()?;
         if is_namespace {
-            let path = at.member("tools");
+            let path = tool_path.member("tools");
             let tools = read::require_array(read::require_member(tools, &path, "an array of tools")?, &path)?;
             for (index, tool) in tools.items().enumerate() {
                 self.read_tool(tool, &path.item(index), Some(name))?;
@@ -99,10 +99,12 @@ impl<'d> DeclaredTools<'d> {
             return Ok(());
         }
         let kind = if kind.equals_text("custom") {
-            ToolKind::Custom { grammar: read_grammar(format, &at.member("format"))? }
+            ToolKind::Custom { grammar: read_grammar(format, &tool_path.member("format"))? }
         } else {
-            parameters.map(|schema| read::check_object(schema, &at.member("parameters"))).transpose()?;
-            read::read_optional_bool(strict, &at.member("strict"))?;
+            parameters
+                .map(|schema| read::check_object(schema, &tool_path.member("parameters")))
+                .transpose()?;
+            read::read_optional_bool(strict, &tool_path.member("strict"))?;
             ToolKind::Function { parameters, strict }
         };
         let tool = DeclaredTool { namespace, name, description, kind };
@@ -184,22 +186,23 @@ fn unsupported_type(kind: &JsonValue<'_>, path: &FieldPath<'_>) -> ApiError {
 /// Validates `format` of a custom tool; returns the syntax and the definition of its grammar; `None` for plain text.
 fn read_grammar<'d>(
     format: Option<JsonValue<'d>>,
-    at: &FieldPath<'_>,
+    format_path: &FieldPath<'_>,
 ) -> Result<Option<(&'static str, JsonValue<'d>)>, ApiError> {
     let Some(format) = format else { return Ok(None) };
-    let [kind, syntax, definition] = read::read_named_members(format, at, ["type", "syntax", "definition"])?;
-    let (path, words) = (at.member("type"), &["text", "grammar"]);
+    let [kind, syntax, definition] =
+        read::read_named_members(format, format_path, ["type", "syntax", "definition"])?;
+    let (path, words) = (format_path.member("type"), &["text", "grammar"]);
     let kind = read::require_member(kind, &path, read::QuotedAlternatives(words))?;
     if read::read_keyword(kind, &path, words)? == "text" {
         return Ok(None);
     }
-    let (path, words) = (at.member("syntax"), &["lark", "regex"]);
+    let (path, words) = (format_path.member("syntax"), &["lark", "regex"]);
     let syntax = read::read_keyword(
         read::require_member(syntax, &path, read::QuotedAlternatives(words))?,
         &path,
         words,
     )?;
-    let path = at.member("definition");
+    let path = format_path.member("definition");
     let definition = read::require_string(read::require_member(definition, &path, "a string")?, &path)?;
     Ok(Some((syntax, definition)))
 }

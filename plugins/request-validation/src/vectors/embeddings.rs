@@ -87,36 +87,38 @@ const EXPECTED: &str = "a string, an array of strings, or token ids";
 
 fn read_inputs(
     input: JsonValue<'_>,
-    at: &FieldPath<'_>,
+    path: &FieldPath<'_>,
     limits: &RequestLimits,
 ) -> Result<FoundInputs, ApiError> {
     if input.is_string() {
-        return Ok(FoundInputs::Texts(vec![text_range(input, at)?]));
+        return Ok(FoundInputs::Texts(vec![text_range(input, path)?]));
     }
     if !input.is_array() {
-        return Err(at.unexpected_type_error(EXPECTED, input.kind()));
+        return Err(path.unexpected_type_error(EXPECTED, input.kind()));
     }
     match input.items().next().map(|first| first.kind()) {
-        None => Err(at.invalid_error("expected at least one text, got an empty array")),
+        None => Err(path.invalid_error("expected at least one text, got an empty array")),
         Some(Type::Number) => {
-            let count = count_token_ids(input, at)?;
+            let count = count_token_ids(input, path)?;
             Ok(FoundInputs::TokenIds { arrays: vec![input.range()], count })
         }
-        Some(Type::String | Type::EscapedString | Type::Array) => read_mixed_list(input, at, limits),
-        Some(other) => Err(at.item(0).unexpected_type_error("a string or token ids", other)),
+        Some(Type::String | Type::EscapedString | Type::Array) => read_mixed_list(input, path, limits),
+        Some(other) => Err(path.item(0).unexpected_type_error("a string or token ids", other)),
     }
 }
 
 /// Reads a list of texts and arrays of token ids.
 fn read_mixed_list(
     input: JsonValue<'_>,
-    at: &FieldPath<'_>,
+    list_path: &FieldPath<'_>,
     limits: &RequestLimits,
 ) -> Result<FoundInputs, ApiError> {
     let mut values = Vec::new();
     let (mut texts, mut bytes, mut count) = (0, 0, 0);
-    for (index, item) in require_bounded_array(input, at, limits.max_inputs, "text")?.items().enumerate() {
-        let path = at.item(index);
+    for (index, item) in
+        require_bounded_array(input, list_path, limits.max_inputs, "text")?.items().enumerate()
+    {
+        let path = list_path.item(index);
         if item.is_array() {
             count += count_token_ids(item, &path)?;
         } else if item.is_string() {
@@ -137,14 +139,14 @@ fn read_mixed_list(
 }
 
 /// Validates an array of at least one token id; returns the number of ids.
-pub(crate) fn count_token_ids(array: JsonValue<'_>, at: &FieldPath<'_>) -> Result<usize, ApiError> {
+pub(crate) fn count_token_ids(array: JsonValue<'_>, path: &FieldPath<'_>) -> Result<usize, ApiError> {
     let mut count = 0;
     for (index, id) in array.items().enumerate() {
-        read::read_bounded_integer(id, &at.item(index), 0, i64::from(u32::MAX))?;
+        read::read_bounded_integer(id, &path.item(index), 0, i64::from(u32::MAX))?;
         count += 1;
     }
     if count == 0 {
-        Err(at.invalid_error("expected at least one token id, got an empty array"))
+        Err(path.invalid_error("expected at least one token id, got an empty array"))
     } else {
         Ok(count)
     }

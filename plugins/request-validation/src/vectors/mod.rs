@@ -14,23 +14,23 @@ use penstock_json_scan::tape::JsonValue;
 use std::ops::Range;
 
 /// Returns the byte range of a text that must not be empty.
-fn text_range(value: JsonValue<'_>, at: &FieldPath<'_>) -> Result<Range<usize>, ApiError> {
-    read::require_non_empty_string(value, at).map(|value| value.range())
+fn text_range(value: JsonValue<'_>, path: &FieldPath<'_>) -> Result<Range<usize>, ApiError> {
+    read::require_non_empty_string(value, path).map(|value| value.range())
 }
 
-/// Checks that an array has 1 to `most` items; `what` is the noun for an item in the error message.
+/// Checks that an array has 1 to `max_items` items; `item_name` is the noun for an item in the error message.
 pub(crate) fn require_bounded_array<'d>(
     value: JsonValue<'d>,
-    at: &FieldPath<'_>,
-    most: usize,
-    what: &str,
+    path: &FieldPath<'_>,
+    max_items: usize,
+    item_name: &str,
 ) -> Result<JsonValue<'d>, ApiError> {
-    let count = value.items().take(most + 1).count();
+    let count = value.items().take(max_items + 1).count();
     if count == 0 {
-        return Err(at.invalid_error(format_args!("expected at least one {what}, got an empty array")));
+        return Err(path.invalid_error(format_args!("expected at least one {item_name}, got an empty array")));
     }
-    if count > most {
-        return Err(at.invalid_error(format_args!("expected at most {most} {what}s")));
+    if count > max_items {
+        return Err(path.invalid_error(format_args!("expected at most {max_items} {item_name}s")));
     }
     Ok(value)
 }

@@ -67,10 +67,13 @@ fn read_result_limit(top: &RootObject<'_>, name: &str) -> Result<Option<usize>, 
 
 /// Returns the byte range of each document's text. A document is a string or an object with a `text`; a list may mix
 /// both.
-fn document_texts(documents: JsonValue<'_>, at: &FieldPath<'_>) -> Result<Vec<Range<usize>>, ApiError> {
+fn document_texts(
+    documents: JsonValue<'_>,
+    list_path: &FieldPath<'_>,
+) -> Result<Vec<Range<usize>>, ApiError> {
     let mut texts = Vec::new();
     for (index, document) in documents.items().enumerate() {
-        let path = at.item(index);
+        let path = list_path.item(index);
         if document.is_string() {
             texts.push(text_range(document, &path)?);
             continue;

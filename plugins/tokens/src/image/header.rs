@@ -45,20 +45,20 @@ fn decode(data: &str, characters: usize) -> Option<Vec<u8>> {
     STANDARD_NO_PAD.decode(data.get(..cut)?).ok()
 }
 
-fn be16(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from(u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?)))
+fn be16(bytes: &[u8], offset: usize) -> Option<u32> {
+    Some(u32::from(u16::from_be_bytes(bytes.get(offset..offset + 2)?.try_into().ok()?)))
 }
 
-fn le16(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?)))
+fn le16(bytes: &[u8], offset: usize) -> Option<u32> {
+    Some(u32::from(u16::from_le_bytes(bytes.get(offset..offset + 2)?.try_into().ok()?)))
 }
 
-fn be32(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+fn be32(bytes: &[u8], offset: usize) -> Option<u32> {
+    Some(u32::from_be_bytes(bytes.get(offset..offset + 4)?.try_into().ok()?))
 }
 
-fn le24(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(le16(bytes, at)? | u32::from(*bytes.get(at + 2)?) << 16)
+fn le24(bytes: &[u8], offset: usize) -> Option<u32> {
+    Some(le16(bytes, offset)? | u32::from(*bytes.get(offset + 2)?) << 16)
 }
 
 fn png(bytes: &[u8]) -> Option<(u32, u32)> {

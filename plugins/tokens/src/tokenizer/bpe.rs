@@ -216,14 +216,21 @@ impl BpeModel {
 
     /// Adds a symbol. An unknown symbol becomes the unknown token; it is dropped if the model has none, or if it
     /// follows another unknown symbol and the model fuses them.
-    fn add(&self, token: Option<u32>, at: u32, end: u32, fused: &mut bool, symbols: &mut Vec<MergeSymbol>) {
+    fn add(
+        &self,
+        token: Option<u32>,
+        start: u32,
+        end: u32,
+        fused: &mut bool,
+        symbols: &mut Vec<MergeSymbol>,
+    ) {
         match (token, self.unknown) {
             (Some(token), _) => {
-                symbols.push(MergeSymbol::new(token, at, end));
+                symbols.push(MergeSymbol::new(token, start, end));
                 *fused = false;
             }
             (None, Some(unknown)) if !(*fused && self.fuse_unknown) => {
-                symbols.push(MergeSymbol::new(unknown, at, end));
+                symbols.push(MergeSymbol::new(unknown, start, end));
                 *fused = true;
             }
             (None, _) => {}

@@ -241,12 +241,12 @@ impl ChoiceDecoder {
         &mut self,
         message: &MessageMembers<'_>,
         logprobs: Option<&[u8]>,
-        seen: ChunkContext<'_>,
+        context: ChunkContext<'_>,
         events: &mut Vec<AnswerEvent>,
     ) -> Result<ContentRecognition, UpstreamError> {
         let mut speaker = TextEmitter {
-            chunk: seen.chunk,
-            choice: seen.choice,
+            chunk: context.chunk,
+            choice: context.choice,
             split_surrogate: &mut self.split_surrogate,
             events,
         };
@@ -263,13 +263,13 @@ impl ChoiceDecoder {
     fn read_tool_calls<'a>(
         &mut self,
         message: &MessageMembers<'a>,
-        seen: ChunkContext<'_>,
+        chunk_context: ChunkContext<'_>,
         events: &mut Vec<AnswerEvent>,
     ) -> Result<Option<Option<&'a [u8]>>, UpstreamError> {
         let mut context = FragmentContext {
-            source: seen.chunk,
-            choice: seen.choice,
-            seed: seen.seed,
+            source: chunk_context.chunk,
+            choice: chunk_context.choice,
+            seed: chunk_context.seed,
             may_hold: !self.is_finished,
             split_surrogate: &mut self.split_surrogate,
             events,
@@ -283,7 +283,7 @@ impl ChoiceDecoder {
             let mut fragment = ToolCallFragment::parse(element).ok_or_else(malformed_error)?;
             // In a chunk, arguments are a string with a fragment of JSON text, or for some engines a whole object, but
             // never a number or boolean.
-            if !seen.is_buffered && fragment.has_scalar_arguments() {
+            if !chunk_context.is_buffered && fragment.has_scalar_arguments() {
                 return Err(malformed_error());
             }
             if fragment.is_empty() {
@@ -294,7 +294,7 @@ impl ChoiceDecoder {
             let unmarked = fragment.id.is_none()
                 && fragment.name.is_some()
                 && fragment.index.is_none_or(|index| named.contains(&index));
-            fragment.is_separate_call = seen.is_buffered || (called.is_some() && unmarked);
+            fragment.is_separate_call = chunk_context.is_buffered || (called.is_some() && unmarked);
             let fresh = fragment.index.filter(|index| fragment.name.is_some() && !named.contains(index));
             named.extend(fresh);
             called = Some(fragment.arguments.filter(|_| called.is_none() && fragment.name.is_none()));
@@ -312,7 +312,7 @@ impl ChoiceDecoder {
         &mut self,
         reason: FinishReason,
         stop: Option<&[u8]>,
-        seen: ChunkContext<'_>,
+        context: ChunkContext<'_>,
         events: &mut Vec<AnswerEvent>,
     ) -> Result<(), UpstreamError> {
         // An answer with only content of an unknown kind is an error, because the client would see an empty answer.
@@ -321,9 +321,9 @@ impl ChoiceDecoder {
         }
         self.tool_calls.check_names_present()?;
         self.tool_calls.flush(&mut FragmentContext {
-            source: seen.chunk,
-            choice: seen.choice,
-            seed: seen.seed,
+            source: context.chunk,
+            choice: context.choice,
+            seed: context.seed,
             may_hold: false,
             split_surrogate: &mut self.split_surrogate,
             events,
@@ -333,9 +333,9 @@ impl ChoiceDecoder {
         let reason = self.cut.filter(|_| reason == FinishReason::Stop).unwrap_or(reason);
         self.cut = is_cut(reason).then_some(reason);
         let stop =
-            stop.and_then(string_body).and_then(|stop| EscapedText::from_json(seen.chunk.slice_ref(stop)));
+            stop.and_then(string_body).and_then(|stop| EscapedText::from_json(context.chunk.slice_ref(stop)));
         let stop_sequence = stop.filter(|stop| !stop.is_empty());
-        events.push(AnswerEvent::Finish { choice: seen.choice, reason, stop_sequence });
+        events.push(AnswerEvent::Finish { choice: context.choice, reason, stop_sequence });
         Ok(())
     }
 }

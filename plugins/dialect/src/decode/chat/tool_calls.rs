@@ -298,8 +298,8 @@ impl ToolCallTracker {
     }
 
     /// Returns true if a fragment begins another call although its index or id is that of this call.
-    fn begins_new_call(&mut self, at: usize, fragment: &ToolCallFragment<'_>) -> bool {
-        let Some(call) = self.calls.get_mut(at).filter(|call| call.number.is_some()) else { return false };
+    fn begins_new_call(&mut self, index: usize, fragment: &ToolCallFragment<'_>) -> bool {
+        let Some(call) = self.calls.get_mut(index).filter(|call| call.number.is_some()) else { return false };
         let Some(name) = fragment.name else { return false };
         let renamed = !equals_text(call.name.as_ref(), name);
         let other_id = fragment.id.is_some_and(|id| !has_id(call, id));
@@ -324,10 +324,9 @@ fn has_id(call: &TrackedCall, id: &[u8]) -> bool {
     equals_text(call.id.as_ref(), id)
 }
 
-/// Returns true if `known` equals `inside`, the body of a JSON string, after both are unescaped.
-fn equals_text(known: Option<&EscapedText>, inside: &[u8]) -> bool {
-    known
-        .is_some_and(|known| known.escaped() == inside || json::escaped_text_equals(inside, &known.decoded()))
+/// Returns true if `text` equals `inside`, the body of a JSON string, after both are unescaped.
+fn equals_text(text: Option<&EscapedText>, inside: &[u8]) -> bool {
+    text.is_some_and(|text| text.escaped() == inside || json::escaped_text_equals(inside, &text.decoded()))
 }
 
 /// Returns a name or an id as text; `None` if it is invalid or longer than [`MAX_TOOL_NAME_BYTES`].

@@ -7,8 +7,8 @@
 //! signature of it is dropped. If a block starts while any other block is open, it waits until the open one ends: the
 //! events of waiting blocks are stored.
 //!
-//! The sequencer also drops deltas of types that clients do not know, joins the halves of a surrogate pair that is split
-//! between two deltas, and replaces lone surrogates by U+FFFD.
+//! The sequencer also drops deltas of types that clients do not know, joins the halves of a surrogate pair that is
+//! split between two deltas, and replaces lone surrogates by U+FFFD.
 
 use super::delta_members::{DeltaKind, DeltaMembers};
 use super::sequenced_block::{BlockState, SequencedBlock, WaitingBlock};
@@ -49,19 +49,19 @@ impl BlockSequencer {
     /// Returns the data of the events that replace an event, possibly none; `None` if the event is unchanged.
     ///
     /// # Errors
-    /// Returns `Malformed` for an event about a block that has not started or has ended, for a first block with an index
-    /// other than 0, and for an invalid delta; `ModelOutput` if too many bytes wait.
+    /// Returns `Malformed` for an event about a block that has not started or has ended, for a first block with an
+    /// index other than 0, and for an invalid delta; `ModelOutput` if too many bytes wait.
     pub(super) fn apply(
         &mut self,
         data: &Bytes,
-        seen: &EventMembers<'_>,
+        members: &EventMembers<'_>,
     ) -> Result<Option<Vec<Bytes>>, UpstreamError> {
-        match &*seen.event_type {
-            "content_block_start" => self.start_block(data, seen),
-            "content_block_delta" => self.add_delta(data, seen),
-            "content_block_stop" => self.stop_block(data, seen),
+        match &*members.event_type {
+            "content_block_start" => self.start_block(data, members),
+            "content_block_delta" => self.add_delta(data, members),
+            "content_block_stop" => self.stop_block(data, members),
             "message_stop" => Ok(self.end_message(data)),
-            "message_delta" if has_stop_reason(seen) => Ok(self.end_message(data)),
+            "message_delta" if has_stop_reason(members) => Ok(self.end_message(data)),
             _ => Ok(repaired_event(data)),
         }
     }
@@ -69,10 +69,10 @@ impl BlockSequencer {
     fn start_block(
         &mut self,
         data: &Bytes,
-        seen: &EventMembers<'_>,
+        members: &EventMembers<'_>,
     ) -> Result<Option<Vec<Bytes>>, UpstreamError> {
-        let index = seen.index.filter(|index| *index == 0 || !self.blocks.is_empty());
-        let (index, opened) = index.zip(seen.content_block).ok_or_else(malformed_error)?;
+        let index = members.index.filter(|index| *index == 0 || !self.blocks.is_empty());
+        let (index, opened) = index.zip(members.content_block).ok_or_else(malformed_error)?;
         if self.blocks.len() > MAX_BLOCKS {
             return Err(malformed_error());
         }
@@ -91,10 +91,10 @@ impl BlockSequencer {
     fn add_delta(
         &mut self,
         data: &Bytes,
-        seen: &EventMembers<'_>,
+        members: &EventMembers<'_>,
     ) -> Result<Option<Vec<Bytes>>, UpstreamError> {
-        let at = seen.index.and_then(|index| self.find(index)).ok_or_else(malformed_error)?;
-        let json = seen.delta.unwrap_or_default();
+        let at = members.index.and_then(|index| self.find(index)).ok_or_else(malformed_error)?;
+        let json = members.delta.unwrap_or_default();
         let delta = DeltaMembers::parse(json).ok_or_else(malformed_error)?;
         if delta.kind == DeltaKind::Unknown {
             return Ok(Some(Vec::new()));
@@ -125,11 +125,11 @@ impl BlockSequencer {
     fn stop_block(
         &mut self,
         data: &Bytes,
-        seen: &EventMembers<'_>,
+        members: &EventMembers<'_>,
     ) -> Result<Option<Vec<Bytes>>, UpstreamError> {
-        let at = seen.index.and_then(|index| self.find(index)).ok_or_else(malformed_error)?;
+        let at = members.index.and_then(|index| self.find(index)).ok_or_else(malformed_error)?;
         let mut events = Vec::new();
-        let keeps_index = self.open == Some(at) && seen.index == self.opened.checked_sub(1);
+        let keeps_index = self.open == Some(at) && members.index == self.opened.checked_sub(1);
         self.end_block(at, Some(data), &mut events);
         Ok((!keeps_index || events.len() != 1).then_some(events))
     }
@@ -166,7 +166,7 @@ impl BlockSequencer {
     /// Opens a block with this start event. If another block must end first, stores the event instead.
     fn open_or_store(
         &mut self,
-        at: usize,
+        position: usize,
         start: &Bytes,
         events: &mut Vec<Bytes>,
     ) -> Result<(), UpstreamError> {
@@ -175,14 +175,14 @@ impl BlockSequencer {
             self.close_open_block(None, events);
         }
         if self.open.is_none() {
-            self.open_block(at, start, events);
+            self.open_block(position, start, events);
             return Ok(());
         }
-        let Some(block) = self.blocks.get_mut(at) else { return Ok(()) };
+        let Some(block) = self.blocks.get_mut(position) else { return Ok(()) };
         let waiting = WaitingBlock::new(start);
         let bytes = waiting.stored_bytes();
         block.state = BlockState::Waiting(waiting);
-        self.waiting.push_back(at);
+        self.waiting.push_back(position);
         self.count_waiting(bytes)
     }
 
@@ -194,22 +194,22 @@ impl BlockSequencer {
         Ok(())
     }
 
-    fn open_block(&mut self, at: usize, start: &Bytes, events: &mut Vec<Bytes>) {
-        let Some(block) = self.blocks.get_mut(at) else { return };
+    fn open_block(&mut self, position: usize, start: &Bytes, events: &mut Vec<Bytes>) {
+        let Some(block) = self.blocks.get_mut(position) else { return };
         events.push(block.renumber(start, self.opened));
         block.state = BlockState::Open;
-        self.open = Some(at);
+        self.open = Some(position);
         self.opened += 1;
     }
 
     /// Ends a block for which the provider sends no more events. `stop` is the data of its stop event, if there is one.
-    fn end_block(&mut self, at: usize, stop: Option<&Bytes>, events: &mut Vec<Bytes>) {
-        let Some(block) = self.blocks.get_mut(at) else { return };
+    fn end_block(&mut self, position: usize, stop: Option<&Bytes>, events: &mut Vec<Bytes>) {
+        let Some(block) = self.blocks.get_mut(position) else { return };
         match &mut block.state {
             BlockState::Waiting(waiting) => waiting.is_stopped = true,
             BlockState::Open => {
                 self.close_open_block(stop, events);
-                if let Some(block) = self.blocks.get_mut(at) {
+                if let Some(block) = self.blocks.get_mut(position) {
                     block.end(true);
                 }
                 self.open_waiting(events);
@@ -258,7 +258,7 @@ fn repaired_event(data: &[u8]) -> Option<Vec<Bytes>> {
 }
 
 /// Returns true if a `message_delta` event has a reason for the end of the message.
-fn has_stop_reason(seen: &EventMembers<'_>) -> bool {
-    let reason = seen.delta.and_then(|delta| json_cursor::member_value(delta, "stop_reason"));
+fn has_stop_reason(members: &EventMembers<'_>) -> bool {
+    let reason = members.delta.and_then(|delta| json_cursor::member_value(delta, "stop_reason"));
     reason.is_some_and(|reason| reason != b"\"\"")
 }

@@ -7,8 +7,8 @@ use penstock_json_scan::json;
 
 /// Splits a `message_start` event that has content: into a `message_start` without content, and a start and a stop
 /// event for each block. Returns `None` for any other event.
-pub(crate) fn split_message_start(data: &[u8], seen: &EventMembers<'_>) -> Option<Vec<Bytes>> {
-    let message = seen.message.filter(|_| seen.event_type == "message_start")?;
+pub(crate) fn split_message_start(data: &[u8], members: &EventMembers<'_>) -> Option<Vec<Bytes>> {
+    let message = members.message.filter(|_| members.event_type == "message_start")?;
     let content = json_cursor::member_value(message, "content").filter(|list| json_cursor::is_array(list))?;
     json_cursor::elements(content).next()?;
     let without_content = with_member(message, "content", b"[]");

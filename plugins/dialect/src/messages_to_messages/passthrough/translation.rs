@@ -129,11 +129,11 @@ impl StreamTranslation for StreamPassthrough {
         }
     }
 
-    fn start_rescue(&mut self, target: &AttemptTarget<'_>, how: RescueMode) -> bool {
+    fn start_rescue(&mut self, target: &AttemptTarget<'_>, mode: RescueMode) -> bool {
         if self.client_blocks.differ_from_shadow() && !self.is_rescued {
             return false;
         }
-        let taken = self.observer.start_rescue(target, how);
+        let taken = self.observer.start_rescue(target, mode);
         if taken {
             self.is_rescued = true;
             // Held events open, sign or close blocks, which the shadow translator will do itself.

@@ -177,9 +177,9 @@ pub(super) fn text_memory_bytes(text: &EscapedText) -> usize {
 
 /// Returns the provider's signature, or one generated from `hash`, because client libraries do not send back reasoning
 /// without a signature. The generated signature proves nothing and is never checked.
-pub(crate) fn signature_or_default(given: Option<&EscapedText>, hash: u64) -> EscapedText {
-    given
-        .filter(|given| !given.is_empty())
+pub(crate) fn signature_or_default(signature: Option<&EscapedText>, hash: u64) -> EscapedText {
+    signature
+        .filter(|signature| !signature.is_empty())
         .cloned()
         .unwrap_or_else(|| EscapedText::new(&format!("penstock-{hash:016x}")))
 }

@@ -38,15 +38,16 @@ impl WriterOptions {
     }
 
     /// Returns the usage for the opening event: the reported input, or else the estimate of the prompt tokens.
-    pub(crate) fn message_start_usage(&self, known: Option<&ReportedUsage>) -> TokenUsage {
-        let known = known.and_then(|stated| Some((stated.input.filter(|input| *input > 0)?, stated.cached)));
-        let (input, cached) = known.unwrap_or((self.prompt_tokens, 0));
+    pub(crate) fn message_start_usage(&self, reported: Option<&ReportedUsage>) -> TokenUsage {
+        let reported =
+            reported.and_then(|stated| Some((stated.input.filter(|input| *input > 0)?, stated.cached)));
+        let (input, cached) = reported.unwrap_or((self.prompt_tokens, 0));
         TokenUsage { input, cached, ..TokenUsage::default() }
     }
 
     /// Writes the opening event and then a ping, as the vendor of the dialect does.
-    pub(super) fn write_message_start(&self, known: Option<&ReportedUsage>, out: &mut Vec<u8>) {
-        let opening = self.message_start_usage(known);
+    pub(super) fn write_message_start(&self, reported: Option<&ReportedUsage>, out: &mut Vec<u8>) {
+        let opening = self.message_start_usage(reported);
         out.extend_from_slice(b"event: message_start\ndata: {\"type\":\"message_start\",\"message\":{");
         self.write_identity(out);
         out.extend_from_slice(br#","content":[],"stop_reason":null,"stop_sequence":null,"usage":"#);
