@@ -148,7 +148,7 @@ pub(super) async fn check_existing_entry(
     ledger: &Ledger,
     entry: u64,
     id: &str,
-    wanted: &LedgerAdjustment,
+    requested: &LedgerAdjustment,
 ) -> Result<u64, ApiError> {
     let book = ledger.store.clone();
     let found = run_blocking(move || report::find_entry(&book, entry)).await?;
@@ -159,10 +159,10 @@ pub(super) async fn check_existing_entry(
     };
     // The existing entry may be a correction with another id, because each entry can be corrected only once.
     let other_id = before.of.is_some() && !has_correction_id(found.as_ref(), id);
-    if before == *wanted && !other_id {
+    if before == *requested && !other_id {
         return Ok(entry);
     }
-    let ((was, old), (is, new)) = (before.describe(), wanted.describe());
+    let ((was, old), (is, new)) = (before.describe(), requested.describe());
     let sentence = if other_id {
         format!(
             "This entry was corrected before, by entry {entry} ({was}); asked was {is}. Nothing was changed."
@@ -179,8 +179,8 @@ pub(super) async fn check_existing_entry(
         .with_details_member("asked", new))
 }
 
-fn has_correction_id(entry: Option<&LedgerEntry>, wanted: &str) -> bool {
-    matches!(entry.map(|entry| &entry.kind), Some(EntryKind::Correct { id, .. }) if **id == *wanted)
+fn has_correction_id(entry: Option<&LedgerEntry>, correction_id: &str) -> bool {
+    matches!(entry.map(|entry| &entry.kind), Some(EntryKind::Correct { id, .. }) if **id == *correction_id)
 }
 
 /// Grants of the demo's account, made once at the first start: id, wallet, and amount in the smallest unit of the

@@ -261,12 +261,12 @@ async fn prepare_correction(
 fn build_correction_entry(
     found: Option<LedgerEntry>,
     unit: Option<Decimal>,
-    wanted: CorrectionRequest,
-    by: &str,
+    request: CorrectionRequest,
+    actor: &str,
 ) -> Result<(Arc<str>, EntryKind), ApiError> {
     let none = || ApiError::invalid("entry", "No charge or grant has this number.");
     let is_of_account =
-        |entry: &LedgerEntry| wanted.account.as_ref().is_none_or(|account| **account == *entry.account);
+        |entry: &LedgerEntry| request.account.as_ref().is_none_or(|account| **account == *entry.account);
     let entry = found.filter(is_of_account).ok_or_else(none)?;
     let (what, key, wallet, was, eur) = match &entry.kind {
         EntryKind::Settle { key, wallet, amount, sale, .. } => {
@@ -277,16 +277,16 @@ fn build_correction_entry(
         }
         _ => return Err(none()),
     };
-    if wallet != wanted.wallet {
+    if wallet != request.wallet {
         let field = if wallet == Wallet::Credits { "credits" } else { "kwh" };
         return Err(ApiError::invalid(field, format!("This entry is in {}: give {field}.", wallet.name())));
     }
-    let change = Decimal::from(was - wanted.new_amount);
+    let change = Decimal::from(was - request.new_amount);
     let eur = match unit {
         Some(unit) => unit.checked_mul(change),
         None => eur.checked_mul(change).and_then(|eur| eur.checked_div(Decimal::from(was))),
     };
-    let (id, note) = (wanted.id.into(), wanted.note.into());
+    let (id, note) = (request.id.into(), request.note.into());
     let eur = eur.unwrap_or_default().round_dp(8);
     let act = EntryKind::Correct {
         id,
@@ -295,10 +295,10 @@ fn build_correction_entry(
         key,
         wallet,
         previous_amount: was,
-        new_amount: wanted.new_amount,
+        new_amount: request.new_amount,
         eur,
         note,
-        by: by.into(),
+        by: actor.into(),
     };
     Ok((entry.account, act))
 }

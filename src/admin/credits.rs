@@ -94,27 +94,27 @@ pub fn statement_json(of_period: &UsageStatement) -> Value {
 }
 
 /// Returns the sums of one row as JSON. Amounts that may have many digits are strings.
-fn sums_json(of: &StatementSums) -> Map<String, Value> {
+fn sums_json(sums: &StatementSums) -> Map<String, Value> {
     let exact = |decimal: Decimal| Value::from(decimal.normalize().to_string());
     let scaled = |amount: i128, scale: u32| exact(Decimal::from_i128_with_scale(amount, scale));
     let members = [
-        ("requests", of.requests.into()),
-        ("requests_not_charged", of.uncharged.into()),
-        ("requests_counted_by_gateway", of.counted.into()),
-        ("input_tokens", of.input.into()),
-        ("cached_input_tokens", of.cached.into()),
-        ("output_tokens", of.output.into()),
-        ("images", of.images.into()),
-        ("audio_seconds", exact(of.seconds)),
-        ("energy_kwh", exact(of.kwh)),
-        ("carbon_g_co2e", exact(of.carbon_g)),
-        ("water_liters", exact(of.water_l)),
-        ("credits", scaled(of.credits, 6)),
-        ("charged_kwh", scaled(of.energy, 9)),
-        ("eur", exact(of.eur)),
-        ("eur_rounded", of.rounded_eur().to_string().into()),
-        ("granted_credits", scaled(of.granted_credits, 6)),
-        ("granted_kwh", scaled(of.granted_energy, 9)),
+        ("requests", sums.requests.into()),
+        ("requests_not_charged", sums.uncharged.into()),
+        ("requests_counted_by_gateway", sums.counted.into()),
+        ("input_tokens", sums.input.into()),
+        ("cached_input_tokens", sums.cached.into()),
+        ("output_tokens", sums.output.into()),
+        ("images", sums.images.into()),
+        ("audio_seconds", exact(sums.seconds)),
+        ("energy_kwh", exact(sums.kwh)),
+        ("carbon_g_co2e", exact(sums.carbon_g)),
+        ("water_liters", exact(sums.water_l)),
+        ("credits", scaled(sums.credits, 6)),
+        ("charged_kwh", scaled(sums.energy, 9)),
+        ("eur", exact(sums.eur)),
+        ("eur_rounded", sums.rounded_eur().to_string().into()),
+        ("granted_credits", scaled(sums.granted_credits, 6)),
+        ("granted_kwh", scaled(sums.granted_energy, 9)),
     ];
     members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }

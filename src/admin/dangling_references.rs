@@ -99,7 +99,7 @@ async fn handle_list(app: Arc<AppState>) -> Result<Value, ApiError> {
 /// Returns the error of the store.
 fn list_unmatched(app: &AppState, stores: &OpenStorage) -> Result<Value, ApiError> {
     let known = |name: &str| app.config_snapshot().catalog.classify_name(name);
-    let passed = |whose: WarningOwner, id: &str| match whose {
+    let passed = |owner: WarningOwner, id: &str| match owner {
         WarningOwner::Key => {
             app.key_cache.find_principal(id).map(|grant| grant.limiter().admitted_request_count())
         }
@@ -107,12 +107,12 @@ fn list_unmatched(app: &AppState, stores: &OpenStorage) -> Result<Value, ApiErro
             app.key_cache.account(id).map(|account| account.limiter.admitted_request_count())
         }
     };
-    let passed = |whose: WarningOwner, id: &str| Some(passed(whose, id).unwrap_or(0));
+    let passed = |owner: WarningOwner, id: &str| Some(passed(owner, id).unwrap_or(0));
     let found = collect_warnings(&stores.keys, &stores.accounts, app.clock.unix_seconds(), &known, &passed)
         .map_err(request::store_error_response)?;
     let to_json = |found: OwnerWarnings| {
-        let whose = if found.owner == WarningOwner::Key { "key" } else { "account" };
-        json!({ whose: found.id, "name": found.name, "warnings": found.warnings })
+        let owner = if found.owner == WarningOwner::Key { "key" } else { "account" };
+        json!({ owner: found.id, "name": found.name, "warnings": found.warnings })
     };
     Ok(json!({ "data": found.into_iter().map(to_json).collect::<Vec<_>>() }))
 }
@@ -130,8 +130,8 @@ pub fn offline_store_warnings(
     let (keys, accounts) = (KeyStore::new(store.clone()), AccountStore::new(store.clone()));
     let found = collect_warnings(&keys, &accounts, now, &|name| catalog.classify_name(name), &|_, _| None)?;
     let sentences = |found: &OwnerWarnings| {
-        let whose = if found.owner == WarningOwner::Key { "Key" } else { "Account" };
-        let sentence = |warning: &String| format!("{whose} {}: {warning}", found.id);
+        let owner = if found.owner == WarningOwner::Key { "Key" } else { "Account" };
+        let sentence = |warning: &String| format!("{owner} {}: {warning}", found.id);
         found.warnings.iter().map(sentence).collect::<Vec<_>>()
     };
     Ok(found.iter().flat_map(sentences).collect())
@@ -158,11 +158,11 @@ fn collect_warnings(
     keys: &KeyStore,
     accounts: &AccountStore,
     now: u64,
-    known: &dyn Fn(&str) -> ModelMatch,
+    match_model: &dyn Fn(&str) -> ModelMatch,
     passed: &dyn Fn(WarningOwner, &str) -> Option<u64>,
 ) -> Result<Vec<OwnerWarnings>, StoreError> {
     let mut owners = HashMap::new();
-    let mut found = collect_key_warnings(keys, accounts, now, known, passed, &mut owners)?;
+    let mut found = collect_key_warnings(keys, accounts, now, match_model, passed, &mut owners)?;
     found.extend(collect_account_warnings(accounts, &owners, passed)?);
     Ok(found)
 }
@@ -173,7 +173,7 @@ fn collect_key_warnings(
     keys: &KeyStore,
     accounts: &AccountStore,
     now: u64,
-    known: &dyn Fn(&str) -> ModelMatch,
+    match_model: &dyn Fn(&str) -> ModelMatch,
     passed: &dyn Fn(WarningOwner, &str) -> Option<u64>,
     owners: &mut HashMap<String, Option<AccountRecord>>,
 ) -> Result<Vec<OwnerWarnings>, StoreError> {
@@ -193,7 +193,7 @@ fn collect_key_warnings(
             if key.revoked.is_some() || key.expires.is_some_and(|end| end <= now) {
                 continue;
             }
-            let mut warnings = key_warnings(key, account.as_ref(), Some(known));
+            let mut warnings = key_warnings(key, account.as_ref(), Some(match_model));
             warnings.extend(unused_limits_warning(&key.limits, passed(WarningOwner::Key, &key.id)));
             if !warnings.is_empty() {
                 found.push(OwnerWarnings {

@@ -67,39 +67,41 @@ impl<'b> RequestFields<'b> {
     ///
     /// # Errors
     /// Returns 400 if the body is not an object or a member is unknown.
-    pub fn parse(body: &'b Value, known: &[&str]) -> Result<Self, ApiError> {
+    pub fn parse(body: &'b Value, member_names: &[&str]) -> Result<Self, ApiError> {
         let members =
             body.as_object().ok_or_else(|| ApiError::invalid("body", "The body has to be a JSON object."))?;
-        Self { members, path_prefix: "" }.check_known(known)
+        Self { members, path_prefix: "" }.check_known(member_names)
     }
 
-    fn check_known(self, known: &[&str]) -> Result<Self, ApiError> {
-        match self.members.keys().find(|name| !known.contains(&name.as_str())) {
+    fn check_known(self, member_names: &[&str]) -> Result<Self, ApiError> {
+        match self.members.keys().find(|name| !member_names.contains(&name.as_str())) {
             None => Ok(self),
             Some(name) => {
                 let shown: String = name.chars().take(MAX_NAME_BYTES).collect();
-                let message = format!("This field is not known; known are {}.", known.join(", "));
+                let message = format!("This field is not known; known are {}.", member_names.join(", "));
                 Err(ApiError::invalid(format!("{}{shown}", self.path_prefix), message))
             }
         }
     }
 
-    fn invalid_field(&self, name: &str, wanted: &str) -> ApiError {
+    fn invalid_field(&self, name: &str, expected: &str) -> ApiError {
         let path = format!("{}{name}", self.path_prefix);
-        let message = format!("{path} has to be {wanted}.");
+        let message = format!("{path} has to be {expected}.");
         ApiError::invalid(path, message)
     }
 
     fn read_field<T>(
         &self,
         name: &str,
-        wanted: &str,
-        read: impl FnOnce(&Value) -> Option<T>,
+        expected: &str,
+        parse_value: impl FnOnce(&Value) -> Option<T>,
     ) -> Result<PatchValue<T>, ApiError> {
         match self.members.get(name) {
             None => Ok(PatchValue::Absent),
             Some(Value::Null) => Ok(PatchValue::Null),
-            Some(value) => read(value).map(PatchValue::Some).ok_or_else(|| self.invalid_field(name, wanted)),
+            Some(value) => {
+                parse_value(value).map(PatchValue::Some).ok_or_else(|| self.invalid_field(name, expected))
+            }
         }
     }
 
@@ -122,8 +124,8 @@ impl<'b> RequestFields<'b> {
         let fits = |text: &&str| {
             !text.is_empty() && text.len() <= MAX_NAME_BYTES && !text.chars().any(is_invisible_control)
         };
-        let wanted = format!("a list of at most {MAX_LIST_ENTRIES} names, {MAX_LIST_BYTES} bytes together");
-        self.read_field(name, &wanted, |value| {
+        let expected = format!("a list of at most {MAX_LIST_ENTRIES} names, {MAX_LIST_BYTES} bytes together");
+        self.read_field(name, &expected, |value| {
             let items = value.as_array().filter(|items| items.len() <= MAX_LIST_ENTRIES)?;
             let texts = items.iter().map(|item| item.as_str().filter(fits).map(str::to_owned));
             let texts: Vec<String> = texts.collect::<Option<_>>()?;
@@ -161,13 +163,13 @@ impl<'b> RequestFields<'b> {
         })
     }
 
-    /// Reads an integer from `least` to `most`.
+    /// Reads an integer from `min` to `max`.
     ///
     /// # Errors
     /// Returns 400 if the value is not an integer or out of range.
-    pub fn number_in_range(&self, name: &str, least: u64, most: u64) -> Result<PatchValue<u64>, ApiError> {
-        self.read_field(name, &format!("a whole number from {least} to {most}"), |value| {
-            value.as_u64().filter(|number| (least..=most).contains(number))
+    pub fn number_in_range(&self, name: &str, min: u64, max: u64) -> Result<PatchValue<u64>, ApiError> {
+        self.read_field(name, &format!("a whole number from {min} to {max}"), |value| {
+            value.as_u64().filter(|number| (min..=max).contains(number))
         })
     }
 
@@ -239,9 +241,9 @@ impl<'b> RequestFields<'b> {
         errors.into_result()
     }
 
-    fn limit(&self, name: &str, most: u64) -> Result<PatchValue<u64>, ApiError> {
-        let wanted = format!("a whole number from 1 to {most}; leave it out, or null, for no limit");
-        self.read_field(name, &wanted, |value| value.as_u64().filter(|number| (1..=most).contains(number)))
+    fn limit(&self, name: &str, max: u64) -> Result<PatchValue<u64>, ApiError> {
+        let expected = format!("a whole number from 1 to {max}; leave it out, or null, for no limit");
+        self.read_field(name, &expected, |value| value.as_u64().filter(|number| (1..=max).contains(number)))
     }
 }
 

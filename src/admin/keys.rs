@@ -92,8 +92,8 @@ struct KeyPatch<'b> {
 }
 
 impl<'b> KeyPatch<'b> {
-    fn parse(asked: &'b AdminRequest, known: &[&str]) -> Result<Self, ApiError> {
-        let fields = RequestFields::parse(&asked.body, known)?;
+    fn parse(asked: &'b AdminRequest, member_names: &[&str]) -> Result<Self, ApiError> {
+        let fields = RequestFields::parse(&asked.body, member_names)?;
         let mut errors = FieldErrors::default();
         let wanted = Self {
             name: errors.unwrap_or_record(fields.text_value("name")),
@@ -275,9 +275,9 @@ pub async fn create_demo_key(app: &Arc<AppState>) -> Result<(Arc<str>, String), 
 ///
 /// # Errors
 /// Returns an error if the requested properties are invalid, or the error of the store.
-pub async fn create_key(app: &Arc<AppState>, wanted: &Value) -> Result<Value, ApiError> {
+pub async fn create_key(app: &Arc<AppState>, properties: &Value) -> Result<Value, ApiError> {
     let asked = AdminRequest {
-        body: wanted.clone(),
+        body: properties.clone(),
         actor: "gateway".to_owned(),
         now: app.clock.unix_seconds(),
         ..AdminRequest::default()

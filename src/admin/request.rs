@@ -67,39 +67,43 @@ pub enum LedgerReply {
 
 impl AdminRequest {
     /// Returns the audit log entry of a change.
-    pub(super) fn audit_entry(&self, what: &str, target: &str, change: Value) -> ChangeDescription {
+    pub(super) fn audit_entry(&self, action: &str, target: &str, change: Value) -> ChangeDescription {
         ChangeDescription {
             at: self.now,
             who: self.actor.clone(),
-            what: what.to_owned(),
+            what: action.to_owned(),
             target: target.to_owned(),
             change,
         }
     }
 
     /// Returns the value of a query parameter, if the query has it. Returns 400 if the query has a parameter that is
-    /// not in `known`, or has one twice.
-    pub(super) fn query_parameter(&self, name: &str, known: &[&str]) -> Result<Option<&str>, ApiError> {
-        check_query_names(self.query.iter().map(|(name, _)| name.as_str()), known)?;
-        Ok(self.query.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str()))
+    /// not in `allowed_names`, or has one twice.
+    pub(super) fn query_parameter(
+        &self,
+        name: &str,
+        allowed_names: &[&str],
+    ) -> Result<Option<&str>, ApiError> {
+        check_query_names(self.query.iter().map(|(name, _)| name.as_str()), allowed_names)?;
+        Ok(self.query.iter().find(|(parameter, _)| parameter == name).map(|(_, value)| value.as_str()))
     }
 
     /// Returns the value of a query parameter that has to be one of `choices`, if the query has it.
     pub(super) fn query_choice(
         &self,
         name: &str,
-        known: &[&str],
+        allowed_names: &[&str],
         choices: &[&'static str],
     ) -> Result<Option<&'static str>, ApiError> {
-        let Some(value) = self.query_parameter(name, known)? else { return Ok(None) };
+        let Some(value) = self.query_parameter(name, allowed_names)? else { return Ok(None) };
         let chosen = choices.iter().copied().find(|choice| *choice == value);
         let unknown = || ApiError::invalid(name, format!("{name}: expected one of {}", choices.join(", ")));
         chosen.ok_or_else(unknown).map(Some)
     }
 
     /// Returns the query parameter `limit`, the maximum number of rows on a page; [`MAX_PAGE_ROWS`] by default.
-    pub(super) fn page_limit(&self, known: &[&str]) -> Result<usize, ApiError> {
-        let Some(text) = self.query_parameter("limit", known)? else { return Ok(MAX_PAGE_ROWS) };
+    pub(super) fn page_limit(&self, allowed_names: &[&str]) -> Result<usize, ApiError> {
+        let Some(text) = self.query_parameter("limit", allowed_names)? else { return Ok(MAX_PAGE_ROWS) };
         let invalid = || {
             ApiError::invalid("limit", format!("limit has to be a whole number from 1 to {MAX_PAGE_ROWS}."))
         };

@@ -20,7 +20,7 @@ pub fn notify_stopping() {
     send_state("STOPPING=1");
 }
 
-fn send_state(what: &str) {
+fn send_state(state: &str) {
     let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return };
     let name = name.as_bytes();
     let address = match name.strip_prefix(b"@") {
@@ -28,6 +28,6 @@ fn send_state(what: &str) {
         None => SocketAddr::from_pathname(std::ffi::OsStr::from_bytes(name)),
     };
     if let (Ok(address), Ok(socket)) = (address, UnixDatagram::unbound()) {
-        socket.send_to_addr(what.as_bytes(), &address).ok();
+        socket.send_to_addr(state.as_bytes(), &address).ok();
     }
 }

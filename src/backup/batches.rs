@@ -25,7 +25,7 @@ struct ResultLine {
 
 /// Checks one batch against its lines and results, and adds the problems to the report.
 pub(super) fn verify_batch(
-    known: &BatchVerificationSources<'_>,
+    sources: &BatchVerificationSources<'_>,
     batch: &BatchRecord,
     verdict: &mut VerifyReport,
 ) -> Result<(), StoreError> {
@@ -36,7 +36,7 @@ pub(super) fn verify_batch(
     if all > counts.total || (batch.state == BatchState::Completed && all != counts.total) {
         problems.push(format!("its counts add up to {all} of {} lines", counts.total));
     }
-    let done = known.batches.finished_line_bitmap(&batch.id)?;
+    let done = sources.batches.finished_line_bitmap(&batch.id)?;
     let bits: u32 = done.iter().flatten().map(|byte| byte.count_ones()).sum();
     match (batch.state.is_final(), &done) {
         (true, Some(_)) => problems.push("it has ended, and its line bitmap still exists".to_owned()),
@@ -46,11 +46,11 @@ pub(super) fn verify_batch(
         _ => {}
     }
     let output = match &batch.output {
-        Some(id) => known.files.get(id)?,
+        Some(id) => sources.files.get(id)?,
         None => None,
     };
     match (&batch.output, output) {
-        (_, Some(output)) => verify_results(known, batch, &output, answered, &mut problems)?,
+        (_, Some(output)) => verify_results(sources, batch, &output, answered, &mut problems)?,
         // The client may delete the results file after the batch has ended, so a missing file is a problem only for an
         // open batch.
         (Some(_), None) if !batch.state.is_final() => {
@@ -68,7 +68,7 @@ pub(super) fn verify_batch(
 
 /// Checks that each counted line has exactly one result, and that there are no other results.
 fn verify_results(
-    known: &BatchVerificationSources<'_>,
+    sources: &BatchVerificationSources<'_>,
     batch: &BatchRecord,
     output: &FileRecord,
     answered: u32,
@@ -78,11 +78,11 @@ fn verify_results(
         let (file, own) = (output.bytes, batch.output_bytes);
         problems.push(format!("its results are {file} bytes by their file and {own} by the batch"));
     }
-    let Ok(mut lines) = known.contents.open_contents(output).map(LineReader::new) else {
+    let Ok(mut lines) = sources.contents.open_contents(output).map(LineReader::new) else {
         // The verification of the files has already reported this file.
         return Ok(());
     };
-    let asked = input_custom_ids(known, batch)?;
+    let asked = input_custom_ids(sources, batch)?;
     let mut seen = HashSet::new();
     while let Ok(Some(line)) = lines.next_line() {
         let Ok(result) = serde_json::from_slice::<ResultLine>(&line.bytes) else {
@@ -104,11 +104,11 @@ fn verify_results(
 
 /// Returns the custom IDs of the input lines; `None` if the input file is missing or unreadable.
 fn input_custom_ids(
-    known: &BatchVerificationSources<'_>,
+    sources: &BatchVerificationSources<'_>,
     batch: &BatchRecord,
 ) -> Result<Option<HashSet<String>>, StoreError> {
-    let Some(input) = known.files.get(&batch.input)? else { return Ok(None) };
-    let Ok(contents) = known.contents.open_contents(&input) else { return Ok(None) };
+    let Some(input) = sources.files.get(&batch.input)? else { return Ok(None) };
+    let Ok(contents) = sources.contents.open_contents(&input) else { return Ok(None) };
     let (mut lines, mut asked) = (LineReader::new(contents), HashSet::new());
     while let Ok(Some(line)) = lines.next_line() {
         let Ok(line) = jsonl::parse_line(&line.bytes, penstock_batch::jsonl::BATCH_PATHS) else {

@@ -62,12 +62,12 @@ pub fn copy(from: &Path, to: &Path, brake: &mut Throttle<'_>) -> Result<FileDige
     copy_prefix(from, to, u64::MAX, brake)
 }
 
-/// Copies at most the first `most` bytes of a file, like [`copy`].
-pub fn copy_prefix(from: &Path, to: &Path, most: u64, brake: &mut Throttle<'_>) -> Result<FileDigest> {
+/// Copies at most the first `max_bytes` of a file, like [`copy`].
+pub fn copy_prefix(from: &Path, to: &Path, max_bytes: u64, brake: &mut Throttle<'_>) -> Result<FileDigest> {
     let temporary = PathBuf::from(format!("{}.part", to.display()));
     let from = File::open(from)?;
     let mut summing = DigestWriter::new(create_private(&temporary, true)?);
-    copy_bytes(&mut from.take(most), &mut summing, brake)?;
+    copy_bytes(&mut from.take(max_bytes), &mut summing, brake)?;
     let (file, sum) = summing.finish();
     file.sync_all()?;
     fs::rename(&temporary, to)?;
@@ -124,7 +124,7 @@ pub fn folder_names(folder: &Path) -> Result<Vec<String>> {
     list_entries(folder, |kind| kind.is_dir())
 }
 
-fn list_entries(folder: &Path, wanted: impl Fn(FileType) -> bool) -> Result<Vec<String>> {
+fn list_entries(folder: &Path, is_included: impl Fn(FileType) -> bool) -> Result<Vec<String>> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,
@@ -132,7 +132,7 @@ fn list_entries(folder: &Path, wanted: impl Fn(FileType) -> bool) -> Result<Vec<
     let mut names = Vec::new();
     for entry in entries {
         let entry = entry?;
-        if wanted(entry.file_type()?) {
+        if is_included(entry.file_type()?) {
             names.extend(entry.file_name().into_string());
         }
     }

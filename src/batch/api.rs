@@ -60,17 +60,19 @@ impl BatchManager {
     /// Stores a batch and starts it in this process; used only without a fleet.
     ///
     /// # Errors
-    /// Returns a refusal if the input file is gone, the account has `most` open batches, or the store is not writable.
+    /// Returns a refusal if the input file is gone, the account has `max_open_batches` open batches, or the store is
+    /// not writable.
     async fn insert_and_run(
         context: &Arc<BatchContext>,
         record: BatchRecord,
-        most: usize,
+        max_open_batches: usize,
     ) -> Result<Arc<BatchRecord>, ApiError> {
         let batches = &context.batches;
         // The batch is registered before the insert, so that a concurrent deletion of the input file finds the batch,
         // or the insert finds the deletion.
-        let (commands, publisher) =
-            batches.register(&record, most, None).ok_or_else(|| too_many_batches(most))?;
+        let (commands, publisher) = batches
+            .register(&record, max_open_batches, None)
+            .ok_or_else(|| too_many_batches(max_open_batches))?;
         if batches.is_deleting(&record.input) {
             batches.unregister(&record.id);
             return Err(input_not_found());

@@ -299,10 +299,10 @@ impl ResponseRun {
         AttemptResult::Ended(failed_response_end(failure_from_envelope(done.status, &body)))
     }
 
-    fn retry_or_fail(&self, wanted: Duration, status: u16, refusal: &[u8]) -> AttemptResult {
+    fn retry_or_fail(&self, retry_after: Duration, status: u16, refusal: &[u8]) -> AttemptResult {
         let left = Duration::from_secs(self.record.expires).saturating_sub(self.app.clock.calendar_now());
         let policy = self.app.config_snapshot().settings.batches.retry;
-        match policy.next_delay(self.attempts, wanted, rand::random(), left) {
+        match policy.next_delay(self.attempts, retry_after, rand::random(), left) {
             Some(pause) => AttemptResult::Retry(pause),
             None => AttemptResult::Ended(failed_response_end(failure_from_envelope(status, refusal))),
         }

@@ -111,12 +111,12 @@ impl BatchRunner {
         self.pending.since.map(|since| since + GROUP_WAIT).filter(|due| Instant::now() < *due)
     }
 
-    fn next_group(&mut self, most: usize) -> ResultGroup {
+    fn next_group(&mut self, max_lines: usize) -> ResultGroup {
         let mut group = ResultGroup::default();
         // Segments of slices are not split, so the byte limit does not apply to them. The number of segments per read
         // is limited instead.
-        let most_bytes = if self.record.slices.is_some() { usize::MAX } else { self.budget.group_bytes };
-        while group.lines.len() < most && group.bytes.len() <= most_bytes {
+        let max_bytes = if self.record.slices.is_some() { usize::MAX } else { self.budget.group_bytes };
+        while group.lines.len() < max_lines && group.bytes.len() <= max_bytes {
             let Some(finished) = self.pending.lines.pop_front() else { break };
             self.pending.bytes = self.pending.bytes.saturating_sub(finished.result.len());
             group.bytes.extend_from_slice(&finished.result);

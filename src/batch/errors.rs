@@ -24,13 +24,13 @@ pub fn input_not_found() -> ApiError {
 }
 
 /// Returns the error 429 for an account that has the maximum number of open batches.
-pub(super) fn too_many_batches(most: usize) -> ApiError {
+pub(super) fn too_many_batches(max_batches: usize) -> ApiError {
     let message = format!(
-        "The limit of {most} batches of this account at the same time is reached; wait for one to end."
+        "The limit of {max_batches} batches of this account at the same time is reached; wait for one to end."
     );
     ApiError::with_message(ErrorCode::RateLimited, message)
         .with_details_member("limit", "batches")
-        .with_details_member("value", most)
+        .with_details_member("value", max_batches)
         .with_retry_after(60)
 }
 
@@ -40,14 +40,14 @@ pub(super) fn batches_not_writable() -> ApiError {
 }
 
 /// Returns the error 429 for an account that has the maximum number of unfinished background responses.
-pub(super) fn too_many_responses(most: usize) -> ApiError {
+pub(super) fn too_many_responses(max_responses: usize) -> ApiError {
     let message = format!(
-        "background: the limit of {most} unfinished background responses of this account is reached; wait for one to end."
+        "background: the limit of {max_responses} unfinished background responses of this account is reached; wait for one to end."
     );
     ApiError::with_message(ErrorCode::RateLimited, message)
         .with_param("background")
         .with_details_member("limit", "background_responses")
-        .with_details_member("value", most)
+        .with_details_member("value", max_responses)
         .with_retry_after(5)
 }
 

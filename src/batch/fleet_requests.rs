@@ -21,21 +21,23 @@ impl BatchManager {
     /// Stores a batch. The gateway that the hash of its id selects runs it.
     ///
     /// # Errors
-    /// Returns a refusal if the input file is gone, the account has `most` open batches, or the store is not writable.
+    /// Returns a refusal if the input file is gone, the account has `max_open_batches` open batches, or the store is
+    /// not writable.
     pub(super) async fn insert_in_fleet(
         context: &Arc<BatchContext>,
         record: BatchRecord,
-        most: usize,
+        max_open_batches: usize,
     ) -> Result<Arc<BatchRecord>, ApiError> {
         let batches = &context.batches;
         let (store, stored) = (batches.store.clone(), record.clone());
         let input =
             Transaction::new().require_present(StoreTable::Files, FileStore::record_key(&record.input));
         let inserted =
-            tokio::task::spawn_blocking(move || store.insert_within_limit(&stored, &input, most)).await;
+            tokio::task::spawn_blocking(move || store.insert_within_limit(&stored, &input, max_open_batches))
+                .await;
         match inserted.unwrap_or(Err(StoreError::Stuck)) {
             Ok(BatchInsertOutcome::Inserted) => {}
-            Ok(BatchInsertOutcome::TooManyOpen) => return Err(too_many_batches(most)),
+            Ok(BatchInsertOutcome::TooManyOpen) => return Err(too_many_batches(max_open_batches)),
             Ok(BatchInsertOutcome::Refused) => return Err(super::input_not_found()),
             Err(StoreError::Guard { .. }) => return Err(batches_not_writable()),
             Err(error) => match batches.find_insert_outcome(&record.id, &error).await {

@@ -92,18 +92,22 @@ impl BatchInputReader {
         self.end_index = lines;
     }
 
-    /// Returns the next unfinished lines, about `most` bytes of them; no line at the end of the file. If a read fails,
-    /// the lines before the error are returned first; the next call returns the error, and the call after that tries to
-    /// read again.
+    /// Returns the next unfinished lines, about `target_bytes` of them; no line at the end of the file. If a read
+    /// fails, the lines before the error are returned first; the next call returns the error, and the call after that
+    /// tries to read again.
     ///
     /// # Errors
     /// Returns `InvalidData` if a line is damaged, and any I/O error.
-    pub fn read_pending_lines(&mut self, done: &CompletionBitmap, most: usize) -> Result<Vec<PendingLine>> {
+    pub fn read_pending_lines(
+        &mut self,
+        done: &CompletionBitmap,
+        target_bytes: usize,
+    ) -> Result<Vec<PendingLine>> {
         if let Some(error) = self.deferred_error.take() {
             return Err(error);
         }
         let (mut lines, mut bytes) = (Vec::new(), 0);
-        while lines.len() < MAX_LINES && bytes < most {
+        while lines.len() < MAX_LINES && bytes < target_bytes {
             match self.next_pending(done) {
                 Ok(Some((line, length))) => {
                     bytes += length;

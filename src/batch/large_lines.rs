@@ -93,12 +93,12 @@ impl LargeLineMemory {
     }
 
     /// Acquires memory for a line of `bytes`, and waits until enough is free; `None` if no permit will come. All large
-    /// lines together may use `most` bytes.
-    async fn acquire(&self, account: &Arc<str>, bytes: usize, most: usize) -> Option<LargeLinePermit> {
+    /// lines together may use `max_bytes`.
+    async fn acquire(&self, account: &Arc<str>, bytes: usize, max_bytes: usize) -> Option<LargeLinePermit> {
         let (hand, permit) = oneshot::channel();
         let number = {
             let mut pool = self.pool.lock();
-            pool.limit = most;
+            pool.limit = max_bytes;
             match pool.waiting.enqueue(account, (bytes, hand), usize::MAX) {
                 EnqueueOutcome::Waiting(number, _) => number,
                 EnqueueOutcome::Full => return None,

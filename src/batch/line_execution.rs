@@ -204,15 +204,15 @@ impl BatchRunner {
     }
 
     /// Schedules a retry; without backoff if the line only yielded to online requests.
-    fn schedule_retry(&mut self, asked: PendingLine, wanted: Duration, waived: bool) {
+    fn schedule_retry(&mut self, asked: PendingLine, retry_after: Duration, waived: bool) {
         let again = self.app.config_snapshot().settings.batches.retry;
-        let pause = again.next_delay(asked.attempts, wanted, rand::random(), self.time_left());
+        let pause = again.next_delay(asked.attempts, retry_after, rand::random(), self.time_left());
         let pause = match pause {
-            _ if waived => wanted.max(YIELD_PAUSE),
+            _ if waived => retry_after.max(YIELD_PAUSE),
             Some(pause) => pause,
             // No time is left for another attempt. The line stays in the retry queue until the completion window
             // ends, which ends the batch.
-            None => wanted.max(again.base_delay),
+            None => retry_after.max(again.base_delay),
         };
         self.retries.push(asked, Instant::now() + pause);
     }

@@ -278,12 +278,13 @@ impl BatchManager {
         }
     }
 
-    /// Registers a running batch. Returns `None` if it is already registered, or if its account already has `most`
-    /// batches. Background responses are counted separately from batches, and get no share of the memory for lines.
+    /// Registers a running batch. Returns `None` if it is already registered, or if its account already has
+    /// `max_batches` batches. Background responses are counted separately from batches, and get no share of the memory
+    /// for lines.
     fn register(
         &self,
         record: &BatchRecord,
-        most: usize,
+        max_batches: usize,
         claim: Option<BatchClaim>,
     ) -> Option<BatchChannels> {
         let mut all = self.running.lock();
@@ -300,7 +301,7 @@ impl BatchManager {
                 && other.slice.is_none()
                 && other.background.is_some() == record.background.is_some()
         };
-        if all.values().filter(open).count() >= most {
+        if all.values().filter(open).count() >= max_batches {
             return None;
         }
         let (command_sender, commands) = mpsc::unbounded_channel();

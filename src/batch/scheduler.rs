@@ -89,12 +89,12 @@ impl SchedulerState {
 }
 
 impl SchedulerEntry {
-    /// Returns a permit if this batch is the next to be served; otherwise queues the batch. `most` is the maximum
-    /// number of permits in use in the gateway. If `idle` is true, the batch has no lines in flight and gets a permit
-    /// even beyond this maximum.
-    pub fn try_acquire(&self, most: usize, idle: bool) -> Option<RunPermit> {
+    /// Returns a permit if this batch is the next to be served; otherwise queues the batch. `max_permits` is the
+    /// maximum number of permits in use in the gateway. If `idle` is true, the batch has no lines in flight and gets a
+    /// permit even beyond this maximum.
+    pub fn try_acquire(&self, max_permits: usize, idle: bool) -> Option<RunPermit> {
         let mut inner = self.scheduler.0.lock();
-        inner.limit = most;
+        inner.limit = max_permits;
         if self.take_grant() {
             return Some(self.permit());
         }

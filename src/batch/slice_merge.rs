@@ -95,10 +95,10 @@ impl BatchRunner {
     }
 
     /// Queues the lines of the segments for the output file.
-    pub(super) fn on_segments_read(&mut self, read: Result<Box<LoadedSegments>>) {
+    pub(super) fn on_segments_read(&mut self, loaded: Result<Box<LoadedSegments>>) {
         self.disk.reading = false;
-        let LoadedSegments { opened, slices, segments, more, has_requested_end } = match read {
-            Ok(read) => *read,
+        let LoadedSegments { opened, slices, segments, more, has_requested_end } = match loaded {
+            Ok(loaded) => *loaded,
             Err(error) => return self.on_slices_unreadable(&error),
         };
         (self.disk.retry_at, self.disk.failures) = (None, 0);
@@ -262,9 +262,9 @@ impl SliceReadJob {
     }
 }
 
-/// Returns the lines of a segment for which `is_new` returns true. The first of them has the usage of the segment, which
-/// is one sum for all its lines. So the usage of a batch with repeated lines is too high rather than too low; a segment
-/// that has only repeated lines adds nothing.
+/// Returns the lines of a segment for which `is_new` returns true. The first of them has the usage of the segment,
+/// which is one sum for all its lines. So the usage of a batch with repeated lines is too high rather than too low; a
+/// segment that has only repeated lines adds nothing.
 fn line_outcomes(
     segment: &ResultSegment,
     contents: &[u8],

@@ -123,14 +123,20 @@ impl Leases {
         work(pools.entry(pool).or_insert_with(|| LeaseState::from_amount(balance.total())))
     }
 
-    /// Draws up to `wanted` from the pool, or more if a request of the price `covered` needs it, and adds the drawn
-    /// amount to the balance in memory. Returns true if the pool had enough for the lease to cover a request of the
-    /// price `covered`. Blocks.
-    fn draw(&self, balance: &LeasedBalance, wanted: i64, covered: i64) -> Result<bool, FleetError> {
+    /// Draws up to `wanted_amount` from the pool, or more if a request of the price `covered_price` needs it, and adds
+    /// the drawn amount to the balance in memory. Returns true if the pool had enough for the lease to cover a request
+    /// of the price `covered_price`. Blocks.
+    fn draw(
+        &self,
+        balance: &LeasedBalance,
+        wanted_amount: i64,
+        covered_price: i64,
+    ) -> Result<bool, FleetError> {
         let budget = match balance {
             LeasedBalance::Wallet(..) => {
-                let least = balance.missing_amount(covered);
-                let request = PoolRequest { pool: balance.pool().name(), wanted: wanted.max(least), least };
+                let least = balance.missing_amount(covered_price);
+                let request =
+                    PoolRequest { pool: balance.pool().name(), wanted: wanted_amount.max(least), least };
                 let drawn = self.member.draw_from_pool(&request);
                 // A draw that gets less than it needs takes all that the pool has.
                 let part = drawn.map(|amount| DrawnAmount { amount, rest: 0 });
@@ -138,15 +144,15 @@ impl Leases {
             }
             LeasedBalance::Budget(budget) => budget,
         };
-        self.draw_budget(balance, budget, wanted, covered)
+        self.draw_budget(balance, budget, wanted_amount, covered_price)
     }
 
     fn draw_budget(
         &self,
         balance: &LeasedBalance,
         budget: &LeasedBudget,
-        wanted: i64,
-        covered: i64,
+        wanted_amount: i64,
+        covered_price: i64,
     ) -> Result<bool, FleetError> {
         let terms = self.with_state(balance, |state| {
             let terms = budget.begin_draw();
@@ -155,11 +161,11 @@ impl Leases {
         });
         // A removed budget needs no draw.
         let Some(terms) = terms else { return Ok(true) };
-        let least = balance.missing_amount(covered);
+        let least = balance.missing_amount(covered_price);
         let request = BudgetRequest {
             pool: budget.pool(),
             limit: i64::try_from(terms.limit).unwrap_or(i64::MAX),
-            wanted: wanted.max(least),
+            wanted: wanted_amount.max(least),
             least,
             returned: terms.returned,
             at: self.clock.calendar_now().as_secs(),

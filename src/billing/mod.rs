@@ -78,9 +78,9 @@ use std::time::Duration;
 use write_op::{AdminAdjustment, BatchOutcomes, WriteOp};
 use write_queue::WriteQueue;
 
-/// Returns the unique name of the entry that corrects entry number `of`, by which the ledger finds it.
-pub fn correction_entry_name(of: u64) -> String {
-    format!("corrected {of}")
+/// Returns the unique name of the entry that corrects entry number `corrected_entry`, by which the ledger finds it.
+pub fn correction_entry_name(corrected_entry: u64) -> String {
+    format!("corrected {corrected_entry}")
 }
 
 /// Longest wait of an adjustment until its entry is on the disk; after that its outcome is unknown.

@@ -195,16 +195,16 @@ pub fn verify(store: &LedgerStore) -> Result<LedgerVerification, ReportError> {
 }
 
 /// Verifies like [`verify`], and also that the ledger has the entries of a checkpoint, with the same hashes. Calls
-/// `read` with the number of entries of each block.
+/// `on_entries_read` with the number of entries of each block.
 ///
 /// # Errors
 /// Returns the errors of [`verify`].
 pub fn verify_with_checkpoint(
     store: &LedgerStore,
     expected: &LedgerCheckpoint,
-    read: &mut dyn FnMut(u64),
+    on_entries_read: &mut dyn FnMut(u64),
 ) -> Result<LedgerVerification, ReportError> {
-    let mut fold = VerificationState { chains: BTreeMap::new(), expected, on_entries: read };
+    let mut fold = VerificationState { chains: BTreeMap::new(), expected, on_entries: on_entries_read };
     let mut proof =
         LedgerVerification { invalid_entry: fold.add_new_entries(store)?, ..LedgerVerification::default() };
     if proof.invalid_entry.is_none() {

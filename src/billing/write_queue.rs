@@ -148,10 +148,10 @@ impl WriteQueue {
         self.add_exposed_amount(actions.iter().map(|action| action.exposed_eur).sum());
     }
 
-    /// Takes the next operations, at most `most`. Returns no operations if the current group ends without further ones,
-    /// or if nothing arrives for `patience`. Returns `None` after the queue is closed and empty, or while it is handed
-    /// over.
-    pub(super) fn take_operations(&self, most: usize, patience: Option<Duration>) -> Option<DrainedOps> {
+    /// Takes the next operations, at most `max_ops`. Returns no operations if the current group ends without
+    /// further ones, or if nothing arrives for `patience`. Returns `None` after the queue is closed and empty, or while
+    /// it is handed over.
+    pub(super) fn take_operations(&self, max_ops: usize, patience: Option<Duration>) -> Option<DrainedOps> {
         let mut state = self.state.lock();
         while state.until.is_none() && (state.ops.is_empty() || state.handing_over) {
             if state.closing || state.handing_over {
@@ -171,12 +171,12 @@ impl WriteQueue {
             }
         }
         let over = self.wait_for_more(&mut state);
-        let most = most.min(MAX_GROUP_OPERATIONS - state.taken);
-        let left = state.ops.len().saturating_sub(most);
+        let max_ops = max_ops.min(MAX_GROUP_OPERATIONS - state.taken);
+        let left = state.ops.len().saturating_sub(max_ops);
         let ops = if left == 0 {
             std::mem::take(&mut state.ops)
         } else {
-            let rest = state.ops.split_off(most);
+            let rest = state.ops.split_off(max_ops);
             std::mem::replace(&mut state.ops, rest)
         };
         state.taken += ops.len();

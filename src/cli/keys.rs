@@ -177,12 +177,12 @@ pub fn run(keys: KeysArgs) -> Result<(), String> {
     }
 }
 
-fn path(id: &str, what: &str) -> Result<String, String> {
+fn path(id: &str, suffix: &str) -> Result<String, String> {
     if id.len() != 16 || !id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
         // The argument may be a complete key with its secret, so the message does not repeat it.
         return Err("An id is 16 letters and digits, as `penstock keys list` shows it.".to_owned());
     }
-    Ok(format!("/admin/keys/{id}{what}"))
+    Ok(format!("/admin/keys/{id}{suffix}"))
 }
 
 fn create_key(backend: &AdminBackend, create: &CreateKeyArgs) -> Result<(), String> {

@@ -52,17 +52,17 @@ fn parse_delay(text: &str) -> Result<Duration, String> {
 }
 
 /// Runs `penstock simulate`.
-pub fn run(wanted: SimulateArgs) -> Result<(), String> {
+pub fn run(args: SimulateArgs) -> Result<(), String> {
     startup::run_simulator(penstock_simulator::SimulatorOptions {
-        name: wanted.name,
-        address: wanted.listen,
-        seed: wanted.seed,
-        first_token: wanted.first_token,
-        tokens_per_second: f64::from(wanted.tokens_per_second),
-        threads: usize::from(wanted.threads),
-        tls: wanted.certificate.zip(wanted.key),
-        h2: !wanted.h1,
-        context_length: wanted.context_length,
-        models: wanted.models,
+        name: args.name,
+        address: args.listen,
+        seed: args.seed,
+        first_token: args.first_token,
+        tokens_per_second: f64::from(args.tokens_per_second),
+        threads: usize::from(args.threads),
+        tls: args.certificate.zip(args.key),
+        h2: !args.h1,
+        context_length: args.context_length,
+        models: args.models,
     })
 }

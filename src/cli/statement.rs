@@ -135,8 +135,8 @@ pub fn csv_heading(columns: &[&str]) -> String {
 }
 
 /// Formats a row of a CSV text: the members of a JSON object that the columns name.
-pub fn csv_row(columns: &[&str], of: &Value) -> String {
-    let cells: Vec<String> = columns.iter().map(|column| table_cell(of, column)).collect();
+pub fn csv_row(columns: &[&str], object: &Value) -> String {
+    let cells: Vec<String> = columns.iter().map(|column| table_cell(object, column)).collect();
     csv_line(cells.iter().map(String::as_str))
 }
 

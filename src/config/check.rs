@@ -148,10 +148,10 @@ impl SchemaChecker<'_> {
         checked
     }
 
-    fn report_unknown_key(&mut self, node: &SpannedValue, path: &str, name: &str, known: &[&str]) {
-        let fix = match suggest::most_similar(name, known.iter().copied()) {
+    fn report_unknown_key(&mut self, node: &SpannedValue, path: &str, name: &str, known_keys: &[&str]) {
+        let fix = match suggest::most_similar(name, known_keys.iter().copied()) {
             Some(meant) => format!("Did you mean `{meant}`?"),
-            None => format!("The keys here are: {}.", known.join(", ")),
+            None => format!("The keys here are: {}.", known_keys.join(", ")),
         };
         // The message does not show the value: the value of a mistyped key may be a secret.
         self.mistakes.push(Diagnostic {

@@ -32,7 +32,7 @@ struct ConfigReader<'a> {
 }
 
 impl ConfigReader<'_> {
-    fn read_file(&mut self, path: &Path, by: Option<&SpannedValue>) -> Option<SpannedValue> {
+    fn read_file(&mut self, path: &Path, include_element: Option<&SpannedValue>) -> Option<SpannedValue> {
         let name: Arc<str> = path.to_string_lossy().into();
         let canonical = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
         if self.seen.contains(&canonical) {
@@ -41,7 +41,7 @@ impl ConfigReader<'_> {
         self.seen.push(canonical);
         if self.seen.len() > MAX_FILES {
             self.report(
-                by,
+                include_element,
                 &name,
                 &format!("More than {MAX_FILES} files are included."),
                 "Put several blocks into one file.",
@@ -49,12 +49,17 @@ impl ConfigReader<'_> {
             return None;
         }
         // The file named on the command line may be a pipe, such as that of a shell's process substitution.
-        let read = if by.is_some() { read_text_file(path, MAX_FILE_BYTES) } else { read_root_file(path) };
+        let read = if include_element.is_some() {
+            read_text_file(path, MAX_FILE_BYTES)
+        } else {
+            read_root_file(path)
+        };
         let text = match read {
             Ok(text) => text,
             Err(why) => {
-                let fix = by.map_or("", |_| "Make the file readable for the gateway's user, or take it out.");
-                self.report(by, &name, &format!("The file cannot be read: {why}."), fix);
+                let fix = include_element
+                    .map_or("", |_| "Make the file readable for the gateway's user, or take it out.");
+                self.report(include_element, &name, &format!("The file cannot be read: {why}."), fix);
                 return None;
             }
         };
@@ -109,8 +114,8 @@ impl ConfigReader<'_> {
         found
     }
 
-    fn report(&mut self, by: Option<&SpannedValue>, name: &str, why: &str, fix: &str) {
-        let (file, line, key, value) = match by {
+    fn report(&mut self, include_element: Option<&SpannedValue>, name: &str, why: &str, fix: &str) {
+        let (file, line, key, value) = match include_element {
             Some(node) => (
                 node.location.file.to_string(),
                 Some(node.location.line),

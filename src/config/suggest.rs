@@ -1,12 +1,12 @@
 //! Suggestions for misspelled names.
 
-/// Returns the name in `known` that is most similar to `unknown`; `None` if no name is similar enough. A similar name
-/// differs by at most one edit per three characters of `unknown`, but one edit is always allowed and more than three
-/// never.
-pub fn most_similar<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+/// Returns the name in `candidates` that is most similar to `unknown`; `None` if no name is similar enough. A similar
+/// name differs by at most one edit per three characters of `unknown`, but one edit is always allowed and more than
+/// three never.
+pub fn most_similar<'a>(unknown: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let unknown = normalize(unknown);
     let allowed = (unknown.chars().count() / 3).clamp(1, 3);
-    known
+    candidates
         .into_iter()
         .map(|name| (strsim::osa_distance(&unknown, &normalize(name)), name))
         .filter(|(distance, _)| *distance <= allowed)

@@ -119,23 +119,23 @@ impl Console {
         &self,
         request: &ConsoleRequest,
         user: UserRecord,
-        what: &'static str,
+        action: &'static str,
     ) -> Result<ConsoleAnswer, ApiError> {
-        let cookie = self.replace_session(request, request.session_id(), user, what).await?;
+        let cookie = self.replace_session(request, request.session_id(), user, action).await?;
         Ok(answer::redirect_answer(self.site.root).with_cookie(cookie))
     }
 
-    /// Starts a session with a new id and returns its cookie. The session `previous` ends. `what` is the action in the
-    /// audit log.
+    /// Starts a session with a new id and returns its cookie. The session `previous` ends. `action` is the
+    /// name of the action in the audit log.
     pub(super) async fn replace_session(
         &self,
         request: &ConsoleRequest,
         previous: Option<String>,
         user: UserRecord,
-        what: &'static str,
+        action: &'static str,
     ) -> Result<String, ApiError> {
         let (stores, now) = (self.app.stores.clone(), self.app.clock.unix_seconds());
-        let entry = own_user_audit_entry(&user, &request.address, now, what);
+        let entry = own_user_audit_entry(&user, &request.address, now, action);
         let id = run_blocking(move || {
             if let Some(previous) = previous {
                 let digest = Sha256::digest(previous.as_bytes()).into();
@@ -277,13 +277,13 @@ pub fn find_invited_user(
     }))
 }
 
-/// Returns the audit log entry of a change that a person made on their own user at `at`, in Unix seconds. `what` is the
-/// action.
-pub fn own_user_audit_entry(user: &UserRecord, address: &str, at: u64, what: &str) -> ChangeDescription {
+/// Returns the audit log entry of a change that a person made on their own user at `at`, in Unix seconds. `action` is
+/// the name of the change.
+pub fn own_user_audit_entry(user: &UserRecord, address: &str, at: u64, action: &str) -> ChangeDescription {
     ChangeDescription {
         at,
         who: format!("{} from {address}", user.name),
-        what: what.to_owned(),
+        what: action.to_owned(),
         target: user.name.clone(),
         change: json!({}),
     }

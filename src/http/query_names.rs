@@ -5,20 +5,22 @@ use penstock_core::ApiError;
 /// Maximum number of characters of an unknown name in an error.
 const MAX_NAME_CHARACTERS: usize = 100;
 
-/// Checks that each parameter of a query is in `known`, and is there once: a filter that is misspelt or given twice
-/// would otherwise be ignored, and the answer would be taken for the filtered one.
+/// Checks that each parameter of a query is in `allowed_names`, and is there once: a filter that is misspelt or given
+/// twice would otherwise be ignored, and the answer would be taken for the filtered one.
 ///
 /// # Errors
 /// Returns 400 with the first other parameter.
 pub fn check_query_names<'q>(
     names: impl Iterator<Item = &'q str> + Clone,
-    known: &[&str],
+    allowed_names: &[&str],
 ) -> Result<(), ApiError> {
     for (index, name) in names.clone().enumerate() {
-        let message = if !known.contains(&name) {
-            match known {
+        let message = if !allowed_names.contains(&name) {
+            match allowed_names {
                 [] => "This parameter is not known; this request has none.".to_owned(),
-                known => format!("This parameter is not known; known are {}.", known.join(", ")),
+                allowed_names => {
+                    format!("This parameter is not known; known are {}.", allowed_names.join(", "))
+                }
             }
         } else if names.clone().take(index).any(|earlier| earlier == name) {
             "This parameter is repeated; expected it once.".to_owned()

@@ -48,12 +48,12 @@ impl ActiveBodyGuard {
     }
 
     /// Marks the body as being read (`true`) or not (`false`).
-    pub fn set_reading(&mut self, read: bool) {
-        if self.read == read {
+    pub fn set_reading(&mut self, is_reading: bool) {
+        if self.read == is_reading {
             return;
         }
-        self.read = read;
-        match read {
+        self.read = is_reading;
+        match is_reading {
             true => self.bodies.read.fetch_add(1, Ordering::AcqRel),
             false => self.bodies.read.fetch_sub(1, Ordering::AcqRel),
         };

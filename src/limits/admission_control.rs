@@ -79,27 +79,31 @@ impl AdmissionControl {
         self.wake_waiters(crowd);
     }
 
-    /// Acquires a permit for a request of this account with a body of `bytes`; waits at most `wait` if no permit is
-    /// free. Also returns the duration of the wait, if there was one.
+    /// Acquires a permit for a request of this account with a body of `body_bytes`; waits at most `max_wait` if no
+    /// permit is free. Also returns the time spent in the queue; `None` if the request did not wait.
     ///
     /// # Errors
     /// Returns 503 with a time after which to retry, if too many requests wait or no permit became free in time.
     pub async fn acquire(
         self: &Arc<Self>,
-        whose: &Arc<str>,
-        bytes: usize,
-        wait: Duration,
+        account: &Arc<str>,
+        body_bytes: usize,
+        max_wait: Duration,
     ) -> (Result<AdmissionPermit, ApiError>, Option<Duration>) {
         let (number, waiter) = {
             let mut crowd = self.queue.lock();
-            if crowd.try_admit(whose, bytes) {
+            if crowd.try_admit(account, body_bytes) {
                 return (
-                    Ok(AdmissionPermit { admission: self.clone(), account: Some(whose.clone()), bytes }),
+                    Ok(AdmissionPermit {
+                        admission: self.clone(),
+                        account: Some(account.clone()),
+                        bytes: body_bytes,
+                    }),
                     None,
                 );
             }
             let (hand, waiter) = oneshot::channel();
-            match crowd.enqueue(whose, bytes, hand) {
+            match crowd.enqueue(account, body_bytes, hand) {
                 AdmissionEnqueueOutcome::Full => {
                     return (Err(self.count_and_build_refusal(ShedReason::QueueFull)), None);
                 }
@@ -110,9 +114,9 @@ impl AdmissionControl {
                 }
             }
         };
-        let mut waiter = QueueTicket { admission: self, account: whose, number, receiver: waiter };
+        let mut waiter = QueueTicket { admission: self, account, number, receiver: waiter };
         let began = Instant::now();
-        let permit = match timeout(wait, &mut waiter.receiver).await {
+        let permit = match timeout(max_wait, &mut waiter.receiver).await {
             Ok(Ok(permit)) => Ok(permit),
             // The waiting request was displaced by a request of an account with fewer waiting requests.
             Ok(Err(_)) => Err(self.count_and_build_refusal(ShedReason::QueueFull)),
@@ -177,8 +181,8 @@ impl AdmissionControl {
             return;
         }
         let mut handed = Vec::new();
-        while let Some((whose, bytes, hand)) = crowd.admit_next() {
-            handed.push((hand, AdmissionPermit { admission: self.clone(), account: Some(whose), bytes }));
+        while let Some((account, bytes, hand)) = crowd.admit_next() {
+            handed.push((hand, AdmissionPermit { admission: self.clone(), account: Some(account), bytes }));
         }
         drop(crowd);
         for (hand, permit) in handed {
@@ -216,7 +220,7 @@ impl Drop for AdmissionPermit {
     fn drop(&mut self) {
         let mut crowd = self.admission.queue.lock();
         match &self.account {
-            Some(whose) => crowd.release(whose, self.bytes),
+            Some(account) => crowd.release(account, self.bytes),
             None => crowd.release_bytes(self.bytes),
         }
         self.admission.wake_waiters(crowd);

@@ -113,9 +113,9 @@ fn release_provisional(
     account.meter.release_provisional_charge(shared, &account.limits, now);
 }
 
-fn limit_refusal((whose, denied): (LimitOwner, LimitExceeded), now: Duration) -> (LimitViolation, ApiError) {
+fn limit_refusal((owner, denied): (LimitOwner, LimitExceeded), now: Duration) -> (LimitViolation, ApiError) {
     let is_lease = denied.retry_after == RetryAfter::OnLease;
-    (LimitViolation { limit: denied.limit, owner: whose, is_lease }, refusal(whose, &denied, now))
+    (LimitViolation { limit: denied.limit, owner, is_lease }, refusal(owner, &denied, now))
 }
 
 /// Usual usage of a key, from its earlier requests.
@@ -280,16 +280,16 @@ fn retry_advice(denied: &LimitExceeded, seconds: Option<u32>, resets_at: Option<
     }
 }
 
-fn refusal(whose: LimitOwner, denied: &LimitExceeded, now: Duration) -> ApiError {
+fn refusal(owner: LimitOwner, denied: &LimitExceeded, now: Duration) -> ApiError {
     let most = denied.maximum;
     let credits = || MicroCredits(i64::try_from(most).unwrap_or(i64::MAX)).credits().normalize();
     let seconds = retry_after_seconds(denied.retry_after);
     let resets_at = resets_at(denied.retry_after, now);
     let when = retry_advice(denied, seconds, resets_at.as_deref());
-    let (code, message) = refusal_message(whose, denied, &when);
+    let (code, message) = refusal_message(owner, denied, &when);
     let refusal = ApiError::with_message(code, message)
         .with_details_member("limit", denied.limit.name())
-        .with_details_member("of", whose.name());
+        .with_details_member("of", owner.name());
     let refusal = match denied.limit {
         LimitKind::Budget(_) => refusal.with_details_member("credits", credits().to_string()),
         _ => refusal.with_details_member("value", most),
@@ -306,8 +306,8 @@ fn refusal(whose: LimitOwner, denied: &LimitExceeded, now: Duration) -> ApiError
 }
 
 /// Returns code and sentence of a refusal; `when` is the advice on a retry.
-fn refusal_message(whose: LimitOwner, denied: &LimitExceeded, when: &str) -> (ErrorCode, String) {
-    let of = if whose == LimitOwner::Key { "this API key" } else { "this account" };
+fn refusal_message(owner: LimitOwner, denied: &LimitExceeded, when: &str) -> (ErrorCode, String) {
+    let of = if owner == LimitOwner::Key { "this API key" } else { "this account" };
     let most = denied.maximum;
     let credits = || MicroCredits(i64::try_from(most).unwrap_or(i64::MAX)).credits().normalize();
     match (denied.limit, denied.retry_after) {

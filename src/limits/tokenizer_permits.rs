@@ -86,17 +86,17 @@ impl TokenizerPermits {
         (queue.holders.len(), queue.requests.len() + queue.lines.len())
     }
 
-    /// Acquires a permit for this account, at once or after at most `wait`. If `most` other requests wait already, the
-    /// request is refused, unless it displaces the waiting request of an account that has more of them. A line of a
-    /// batch has no `wait`: it waits behind all requests, without a time limit.
+    /// Acquires a permit for this account, at once or after at most `max_wait`. If `max_waiting` other requests wait
+    /// already, the request is refused, unless it displaces the waiting request of an account that has more of them. A
+    /// line of a batch has no `max_wait`: it waits behind all requests, without a time limit.
     ///
     /// # Errors
     /// Returns the reason of a refusal.
     pub(crate) async fn acquire(
         self: &Arc<Self>,
         account: &Arc<str>,
-        most: usize,
-        wait: Option<Duration>,
+        max_waiting: usize,
+        max_wait: Option<Duration>,
     ) -> Result<TokenizerPermit, ShedReason> {
         let (sender, receiver) = oneshot::channel();
         let mut waiting = {
@@ -104,9 +104,9 @@ impl TokenizerPermits {
             if queue.may_start(account) {
                 return Ok(self.issue_permit(&mut queue, account.clone()));
             }
-            let (number, gone) = match wait {
+            let (number, gone) = match max_wait {
                 None => (queue.enqueue_line(account.clone(), sender), None),
-                Some(_) => match queue.requests.enqueue(account, sender, most) {
+                Some(_) => match queue.requests.enqueue(account, sender, max_waiting) {
                     EnqueueOutcome::Full => return Err(ShedReason::QueueFull),
                     EnqueueOutcome::Waiting(number, gone) => (number, gone),
                 },
@@ -114,11 +114,17 @@ impl TokenizerPermits {
             drop(queue);
             // The displaced waiter is notified after the lock is released, by dropping its sender.
             drop(gone);
-            PermitWaiter { permits: self, account, ticket: number, is_batch_line: wait.is_none(), receiver }
+            PermitWaiter {
+                permits: self,
+                account,
+                ticket: number,
+                is_batch_line: max_wait.is_none(),
+                receiver,
+            }
         };
-        match wait {
+        match max_wait {
             None => (&mut waiting.receiver).await.map_err(|_| ShedReason::QueueFull),
-            Some(wait) => match timeout(wait, &mut waiting.receiver).await {
+            Some(max_wait) => match timeout(max_wait, &mut waiting.receiver).await {
                 Ok(permit) => permit.map_err(|_| ShedReason::QueueFull),
                 Err(_) => Err(ShedReason::AdmissionTimeout),
             },
@@ -135,17 +141,17 @@ impl TokenizerPermits {
         let mut handed = Vec::new();
         while queue.holders.len() < queue.limit {
             let PermitQueue { holders: counting, requests, lines, .. } = queue;
-            let next = |whose: &Arc<str>| !counting.contains(whose);
+            let may_run = |account: &Arc<str>| !counting.contains(account);
             let mut account = None;
-            let request = requests.pop_first_match(|whose, _| {
-                let may = next(whose);
-                account = may.then(|| whose.clone());
+            let request = requests.pop_first_match(|candidate, _| {
+                let may = may_run(candidate);
+                account = may.then(|| candidate.clone());
                 may
             });
             let (account, hand) = match (account, request) {
                 (Some(account), Some(hand)) => (account, hand),
                 _ => {
-                    let Some(line) = lines.iter().position(|line| next(&line.account)) else { break };
+                    let Some(line) = lines.iter().position(|line| may_run(&line.account)) else { break };
                     let Some(line) = lines.remove(line) else { break };
                     (line.account, line.sender)
                 }
@@ -219,11 +225,11 @@ mod tests {
     /// Spawns a task that waits for a permit.
     fn wanted(
         permits: &Arc<TokenizerPermits>,
-        whose: &str,
+        name: &str,
         wait: Option<Duration>,
     ) -> tokio::task::JoinHandle<Result<TokenizerPermit, ShedReason>> {
-        let (permits, whose) = (permits.clone(), account(whose));
-        tokio::spawn(async move { permits.acquire(&whose, 100, wait).await })
+        let (permits, account) = (permits.clone(), account(name));
+        tokio::spawn(async move { permits.acquire(&account, 100, wait).await })
     }
 
     async fn until_waiting(permits: &Arc<TokenizerPermits>, count: usize) {

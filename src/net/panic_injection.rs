@@ -28,8 +28,8 @@ pub struct PanicInjector([AtomicU64; PanicInjectionPoint::Route as usize + 1]);
 
 impl PanicInjector {
     /// Injects panics into the next `count` requests that pass the point.
-    pub fn arm(&self, at: PanicInjectionPoint, count: u64) {
-        if let Some(left) = self.0.get(at as usize) {
+    pub fn arm(&self, point: PanicInjectionPoint, count: u64) {
+        if let Some(left) = self.0.get(point as usize) {
             left.store(count, Ordering::SeqCst);
         }
     }
@@ -39,8 +39,8 @@ impl PanicInjector {
     /// # Panics
     /// Panics if a panic is due at this point.
     #[allow(clippy::panic)]
-    pub fn panic_if_armed(&self, at: PanicInjectionPoint) {
-        let Some(left) = self.0.get(at as usize) else { return };
+    pub fn panic_if_armed(&self, point: PanicInjectionPoint) {
+        let Some(left) = self.0.get(point as usize) else { return };
         let due = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
         assert!(!due, "injected");
     }

@@ -25,8 +25,8 @@ use std::sync::atomic::AtomicBool;
 /// Such a count takes tens of milliseconds at most. A count stops at the larger of this number and the window.
 const MIN_EXACT_TOKENS: u64 = 32_768;
 
-/// Number of tokens up to which the token count of a prompt is estimated from its text, so that the estimate takes at most
-/// about a second. Beyond it, and beyond what fits any window, the number of bytes is the estimate.
+/// Number of tokens up to which the token count of a prompt is estimated from its text, so that the estimate takes at
+/// most about a second. Beyond it, and beyond what fits any window, the number of bytes is the estimate.
 const MAX_ESTIMATED_TOKENS: u64 = 1 << 20;
 
 /// Number of tokens that a context window leaves for the answer after the prompt.
@@ -250,14 +250,18 @@ pub fn requested_output_tokens(ask: &InferenceRequest, offer: &OfferState) -> Op
     ask.max_tokens.or_else(|| requires_cap().then_some(DEFAULT_MAX_TOKENS))
 }
 
-/// Returns the output budget if a window leaves fewer than `wanted` tokens after the prompt; `None` if `wanted` fits,
-/// or if no tokens are left. An estimate may be far too high: of a prompt that almost fills the window, it may leave a
-/// tenth of the tokens that are really left, or none, and the answer would be truncated. So if the estimate leaves less
-/// than three quarters of what the minimum count of the prompt leaves, the latter number is requested, at most
-/// `wanted`; the provider refuses it if it does not fit.
-pub fn limited_output_budget(window: u64, count: &TokenCount, wanted: u64) -> Option<OutputTokenBudget> {
+/// Returns the output budget if a window leaves fewer than `wanted_tokens` tokens after the prompt; `None` if
+/// `wanted_tokens` fits, or if no tokens are left. An estimate may be far too high: of a prompt that almost fills the
+/// window, it may leave a tenth of the tokens that are really left, or none, and the answer would be truncated. So if
+/// the estimate leaves less than three quarters of what the minimum count of the prompt leaves, the latter number is
+/// requested, at most `wanted_tokens`; the provider refuses it if it does not fit.
+pub fn limited_output_budget(
+    window: u64,
+    count: &TokenCount,
+    wanted_tokens: u64,
+) -> Option<OutputTokenBudget> {
     let left = window.saturating_sub(count.tokens);
-    if wanted <= left {
+    if wanted_tokens <= left {
         return None;
     }
     let budget = match count.method {
@@ -267,7 +271,7 @@ pub fn limited_output_budget(window: u64, count: &TokenCount, wanted: u64) -> Op
                 OutputTokenBudget { left, certain_tokens: None }
             } else {
                 OutputTokenBudget {
-                    left: likely.min(wanted),
+                    left: likely.min(wanted_tokens),
                     certain_tokens: Some(left).filter(|left| *left > 0),
                 }
             }
@@ -323,8 +327,8 @@ async fn count_exactly(
     Ok(tokens.map(|tokens| TokenCount { tokens, method: CountMethod::Engine }))
 }
 
-/// Returns the number at which the estimate of a request for a provider stops. Beyond it, the request counts as too long
-/// for every window of the model, so the exact number makes no difference.
+/// Returns the number at which the estimate of a request for a provider stops. Beyond it, the request counts as too
+/// long for every window of the model, so the exact number makes no difference.
 const fn estimate_limit(wide: u64) -> u64 {
     (exact_limit(wide) / 5).saturating_add(1).saturating_mul(8)
 }

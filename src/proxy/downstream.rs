@@ -195,9 +195,9 @@ impl Downstream<'_> {
 
     /// Starts or ends the read of a long body. During the read, the HTTP/2 connection of the request has a larger
     /// receive window.
-    pub fn set_reading_long_body(&mut self, read: bool) {
+    pub fn set_reading_long_body(&mut self, is_reading: bool) {
         if let Some(RequestOrigin::Http2(stream)) = &self.origin {
-            stream.set_reading(read);
+            stream.set_reading(is_reading);
         }
     }
 

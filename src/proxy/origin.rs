@@ -42,8 +42,8 @@ impl Http2StreamState {
 
     /// Marks the long body of the stream as being read (`true`) or not (`false`). While it is read, the receive window
     /// of the connection is wider.
-    pub fn set_reading(&self, read: bool) {
-        self.body.lock().set_reading(read);
+    pub fn set_reading(&self, is_reading: bool) {
+        self.body.lock().set_reading(is_reading);
     }
 
     /// Records that the client reset the stream, or that it did not.

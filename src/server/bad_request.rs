@@ -84,7 +84,7 @@ pub(super) fn head_refusal(error: HeadError, limits: &crate::config::settings::L
     }
 }
 
-fn limit_exceeded(code: ErrorCode, what: &str, limit: usize, unit: &str) -> ApiError {
-    ApiError::with_message(code, format!("The request's {what} has more than {limit} {unit}."))
+fn limit_exceeded(code: ErrorCode, part: &str, limit: usize, unit: &str) -> ApiError {
+    ApiError::with_message(code, format!("The request's {part} has more than {limit} {unit}."))
         .with_details_member("limit", limit)
 }

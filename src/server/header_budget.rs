@@ -26,9 +26,9 @@ pub(super) struct HeaderReservation {
 }
 
 impl HeaderBudget {
-    /// Reserves `bytes`; returns `None` if the total would exceed `most`.
-    pub(super) fn try_reserve(self: &Arc<Self>, bytes: usize, most: usize) -> Option<HeaderReservation> {
-        let more = |held: usize| held.checked_add(bytes).filter(|sum| *sum <= most);
+    /// Reserves `bytes`; returns `None` if the total would exceed `max_bytes`.
+    pub(super) fn try_reserve(self: &Arc<Self>, bytes: usize, max_bytes: usize) -> Option<HeaderReservation> {
+        let more = |held: usize| held.checked_add(bytes).filter(|sum| *sum <= max_bytes);
         self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
         Some(HeaderReservation { heads: self.clone(), bytes })
     }

@@ -253,18 +253,18 @@ fn start_stream(
     tokio::spawn(serve_stream(server.clone(), session, stop.clone(), open, window));
 }
 
-/// Accepts the next stream; `None` at the end of the connection. While more than `most` streams are open, no further
-/// stream is accepted: the client has reset the excess streams, and their tasks have to end first. The other streams
-/// continue meanwhile.
+/// Accepts the next stream; `None` at the end of the connection. While more than `max_open_streams` streams are open,
+/// no further stream is accepted: the client has reset the excess streams, and their tasks have to end first. The other
+/// streams continue meanwhile.
 async fn next_stream(
     connection: &mut h2::server::Connection<Stream, Bytes>,
     streams: &StreamCounts,
-    most: usize,
+    max_open_streams: usize,
     digest: &Arc<Digest>,
 ) -> pingora_error::Result<Option<H2Accept>> {
     tokio::select! {
         biased;
-        () = streams.wait_until(|streams| streams.open() <= most) => {}
+        () = streams.wait_until(|streams| streams.open() <= max_open_streams) => {}
         _ = poll_fn(|cx| connection.poll_closed(cx)) => return Ok(None),
     }
     HttpSession::from_h2_conn(connection, digest.clone()).await
@@ -285,10 +285,10 @@ impl PublicServer {
     }
 }
 
-/// Returns the receive window of a connection while `read` bodies are being read: the bytes of bodies that the client
-/// may send before the gateway reads them.
-const fn window_size(read: usize) -> u32 {
-    let wider = if read < WIDENED_BODIES { read } else { WIDENED_BODIES };
+/// Returns the receive window of a connection while `reading_bodies` bodies are being read: the bytes of bodies that
+/// the client may send before the gateway reads them.
+const fn window_size(reading_bodies: usize) -> u32 {
+    let wider = if reading_bodies < WIDENED_BODIES { reading_bodies } else { WIDENED_BODIES };
     CONNECTION_WINDOW_BYTES + H2_STREAM_WINDOW_BYTES * wider as u32
 }
 

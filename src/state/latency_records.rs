@@ -178,20 +178,20 @@ pub fn flush_latency_records(app: &AppState, scope: FlushScope) {
     }
 }
 
-/// Calls `to_row` for the elements from `start` on, until it has returned `most` rows; returns these rows. Then moves
-/// `start` after the last element that was passed to `to_row`. So all rows are written eventually, even if many
+/// Calls `to_row` for the elements from `start` on, until it has returned `max_rows`; returns these rows. Then
+/// moves `start` after the last element that was passed to `to_row`. So all rows are written eventually, even if many
 /// change all the time.
 fn collect_rows<E, R>(
     elements: &[E],
     start: &AtomicUsize,
-    most: usize,
+    max_rows: usize,
     to_row: impl Fn(&E) -> Option<R>,
 ) -> Vec<R> {
     let first = start.load(Ordering::Relaxed).min(elements.len());
     let (before, after) = elements.split_at(first);
     let (mut rows, mut passed) = (Vec::new(), 0);
     for element in after.iter().chain(before) {
-        if rows.len() >= most {
+        if rows.len() >= max_rows {
             break;
         }
         passed += 1;

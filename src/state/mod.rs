@@ -241,20 +241,20 @@ impl AppState {
         }
     }
 
-    /// Calls `read` for the new settings, and replaces the configuration snapshot and the TLS configurations; the DNS
-    /// names of new hosts are resolved before that. Returns the changes. Reloads run one at a time. Blocks.
+    /// Calls `read_settings` for the new settings, and replaces the configuration snapshot and the TLS configurations;
+    /// the DNS names of new hosts are resolved before that. Returns the changes. Reloads run one at a time. Blocks.
     ///
     /// # Errors
-    /// Returns the error of `read`, or a sentence that names the cause; the old configuration stays in use.
+    /// Returns the error of `read_settings`, or a sentence that names the cause; the old configuration stays in use.
     pub fn reload<E: From<String>>(
         &self,
-        read: impl FnOnce() -> Result<Settings, E>,
+        read_settings: impl FnOnce() -> Result<Settings, E>,
         runtime: &Handle,
     ) -> Result<Vec<ConfigChange>, E> {
         // Reloads run one at a time, so that the configuration that was read last stays in use.
         let _guard = self.reload_lock.lock();
         self.drop_retired_snapshots();
-        let settings = read()?;
+        let settings = read_settings()?;
         let old = self.config_snapshot();
         check_removals(&old.settings, &settings)?;
         let tls = load_tls(&settings, self.clock)?;

@@ -227,21 +227,21 @@ impl SpooledData {
     ///
     /// # Errors
     /// Returns any I/O error, also if the file was truncated.
-    pub async fn read(&self, at: u64) -> Result<Bytes> {
+    pub async fn read(&self, offset: u64) -> Result<Bytes> {
         let most =
-            usize::try_from(self.length.saturating_sub(at)).unwrap_or(MAX_READ_BYTES).min(MAX_READ_BYTES);
+            usize::try_from(self.length.saturating_sub(offset)).unwrap_or(MAX_READ_BYTES).min(MAX_READ_BYTES);
         if most == 0 {
             return Ok(Bytes::new());
         }
         if let SpoolStorage::Memory(bytes) = &*self.held {
-            let from = usize::try_from(at).unwrap_or(usize::MAX).min(bytes.len());
+            let from = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
             return Ok(bytes.slice(from..bytes.len().min(from + most)));
         }
         let held = self.held.clone();
         let read = spawn_blocking(move || {
             let mut bytes = vec![0; most];
             if let SpoolStorage::File(SpoolFile { file: Some(file), .. }) = &*held {
-                file.read_exact_at(&mut bytes, at)?;
+                file.read_exact_at(&mut bytes, offset)?;
             }
             Ok(Bytes::from(bytes))
         });

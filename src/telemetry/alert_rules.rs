@@ -98,9 +98,9 @@ fn is_metric(word: &str) -> bool {
 }
 
 /// Returns the labels of a metric, or of the histogram to which the series belongs.
-fn labels(known: &KnownMetrics, name: &str) -> Option<Vec<String>> {
-    let part = |end: &str| known.get(name.strip_suffix(end)?).cloned();
-    let mut labels = known.get(name).cloned().or_else(|| part("_sum")).or_else(|| part("_count"));
+fn labels(metrics: &KnownMetrics, name: &str) -> Option<Vec<String>> {
+    let part = |end: &str| metrics.get(name.strip_suffix(end)?).cloned();
+    let mut labels = metrics.get(name).cloned().or_else(|| part("_sum")).or_else(|| part("_count"));
     if labels.is_none() {
         labels = part("_bucket").map(|labels| labels.into_iter().chain(["le".to_owned()]).collect());
     }
@@ -108,13 +108,13 @@ fn labels(known: &KnownMetrics, name: &str) -> Option<Vec<String>> {
 }
 
 /// Returns the metrics and labels of an expression that do not exist.
-fn unknown_names(known: &KnownMetrics, expression: &str) -> Vec<String> {
+fn unknown_names(metrics: &KnownMetrics, expression: &str) -> Vec<String> {
     let all = tokens(expression);
     let mut unknown = Vec::new();
     let mut groups: Vec<Vec<&str>> = Vec::new();
     let mut need = |scope: &[ExprToken], asked: &[&str]| {
         for metric in words(scope).filter(|word| is_metric(word)) {
-            match labels(known, metric) {
+            match labels(metrics, metric) {
                 None => unknown.push(metric.to_owned()),
                 Some(has) => unknown.extend(
                     asked

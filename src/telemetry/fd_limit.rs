@@ -36,13 +36,13 @@ pub fn max_descriptors() -> Option<u64> {
     getrlimit(Resource::Nofile).maximum
 }
 
-/// Returns a sentence with the reason and the remedy if the limit `most` is too low for the configuration; `None` if it
-/// is sufficient, or if `most` is `None`: no limit.
+/// Returns a sentence with the reason and the remedy if `limit`, the maximum number of open descriptors, is too low for
+/// the configuration; `None` if it is sufficient. A `limit` of `None` means no limit.
 #[must_use]
-pub fn insufficient_reason(settings: &Settings, most: Option<u64>) -> Option<String> {
-    let most = most.filter(|most| *most < needed_descriptors(settings))?;
+pub fn insufficient_reason(settings: &Settings, limit: Option<u64>) -> Option<String> {
+    let limit = limit.filter(|limit| *limit < needed_descriptors(settings))?;
     Some(format!(
-        "This configuration may need {}, and the process may have {most} here: beyond that, clients wait and \
+        "This configuration may need {}, and the process may have {limit} here: beyond that, clients wait and \
          providers are not reached. Raise it (LimitNOFILE= under systemd, else ulimit -Hn), or lower \
          limits.connections.",
         required_descriptors_summary(settings)

@@ -185,12 +185,12 @@ impl FirstTokenHistory {
     /// Returns the models or providers that had answers in the last hour, by name, each with its times of every minute,
     /// oldest first. The last minute is that of `unix_seconds`.
     #[must_use]
-    pub fn last_hour_by_group(&self, by: LatencyGrouping, unix_seconds: u64) -> Vec<FirstTokenGroup> {
+    pub fn last_hour_by_group(&self, grouping: LatencyGrouping, unix_seconds: u64) -> Vec<FirstTokenGroup> {
         let last = unix_seconds / 60;
         let first = (last + 1).saturating_sub(WINDOW_MINUTES as u64);
         let mut groups: BTreeMap<String, Vec<FirstTokenTimes>> = BTreeMap::new();
         for pair in self.0.lock().iter() {
-            let name = match by {
+            let name = match grouping {
                 LatencyGrouping::Model => &pair.model,
                 LatencyGrouping::Provider => &pair.provider,
             };

@@ -102,9 +102,9 @@ impl ProcessClock {
     /// Starts a clock whose time is later than that of the system clock by this duration.
     #[cfg(test)]
     #[must_use]
-    pub fn with_offset(by: Duration) -> Self {
+    pub fn with_offset(offset: Duration) -> Self {
         let clock = Self::start();
-        Self { origin: clock.origin + by, ..clock }
+        Self { origin: clock.origin + offset, ..clock }
     }
 
     /// Returns the time of the steady clock.

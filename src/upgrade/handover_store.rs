@@ -107,7 +107,7 @@ impl HandoverStore {
         &self,
         here: impl FnOnce(&dyn Store) -> Result<T, StoreError>,
         there: impl FnOnce() -> StoreRequest,
-        read: impl FnOnce(StoreResponse) -> Option<T>,
+        parse_response: impl FnOnce(StoreResponse) -> Option<T>,
     ) -> Result<T, StoreError> {
         let location = self.0.read();
         match &*location {
@@ -120,7 +120,7 @@ impl HandoverStore {
                     StoreResponse::Full => Err(StoreError::Full),
                     StoreResponse::Corrupt(what) => Err(StoreError::Corrupt { what }),
                     StoreResponse::Failed => Err(FAILED),
-                    answer => read(answer).ok_or(FAILED),
+                    answer => parse_response(answer).ok_or(FAILED),
                 }
             }
             StoreLocation::Lost => Err(LOST),
@@ -212,9 +212,9 @@ impl Store for HandoverStore {
         }
     }
 
-    fn verify_with_progress(&self, read: &mut dyn FnMut(u64)) -> Result<VerifyOutcome, StoreError> {
+    fn verify_with_progress(&self, on_rows_read: &mut dyn FnMut(u64)) -> Result<VerifyOutcome, StoreError> {
         match &*self.0.read() {
-            StoreLocation::Local(store) => store.verify_with_progress(read),
+            StoreLocation::Local(store) => store.verify_with_progress(on_rows_read),
             StoreLocation::Remote(_) => Err(REMOTE),
             StoreLocation::Lost => Err(LOST),
         }

@@ -114,13 +114,13 @@ impl Successor {
         Ok(channel)
     }
 
-    /// Kills the new process; returns a sentence for the operator.
-    fn kill(&mut self, what: &str) -> String {
+    /// Kills the new process; returns a sentence for the operator, "The new process {reason} …".
+    fn kill(&mut self, reason: &str) -> String {
         let ended = self.child.try_wait().ok().flatten();
         self.child.kill().ok();
         let ended = ended.or_else(|| self.child.wait().ok());
         let how = ended.map(|status| format!(" ({status})")).unwrap_or_default();
-        format!("The new process {what}{how}; the old process continues.")
+        format!("The new process {reason}{how}; the old process continues.")
     }
 
     /// Kills the new process because this one continues. Blocks.

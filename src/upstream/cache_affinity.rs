@@ -62,8 +62,8 @@ impl CacheAffinity {
     }
 
     /// Uses the hit ratio of the same offer in an earlier configuration; from then on, both share it.
-    pub fn share_hit_ratio(&mut self, known: &Self) {
-        self.hit_ratio = known.hit_ratio.clone();
+    pub fn share_hit_ratio(&mut self, previous: &Self) {
+        self.hit_ratio = previous.hit_ratio.clone();
     }
 
     /// Returns the hash of the offer's identity.

@@ -88,10 +88,10 @@ impl LearnedBehavior {
     }
 
     /// Records the maximum number of output tokens that the offer accepts. Returns true if this limit is new.
-    pub fn record_output_limit(&self, most: u64, now: Duration) -> bool {
-        let Ok(most) = u32::try_from(most) else { return false };
-        let is_new = decode_unexpired(&self.max_output, || now) != Some(most);
-        self.max_output.store(encode_expiring(most, now), Ordering::Relaxed);
+    pub fn record_output_limit(&self, max_tokens: u64, now: Duration) -> bool {
+        let Ok(max_tokens) = u32::try_from(max_tokens) else { return false };
+        let is_new = decode_unexpired(&self.max_output, || now) != Some(max_tokens);
+        self.max_output.store(encode_expiring(max_tokens, now), Ordering::Relaxed);
         is_new
     }
 

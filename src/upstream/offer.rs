@@ -151,16 +151,16 @@ impl OfferState {
     /// Shares the state of the same offer in the previous configuration: statistics, circuit breaker, pools, hit ratio
     /// of the prefix cache, and attempts in flight. Learned behavior is not shared.
     #[must_use]
-    pub fn with_previous_state(mut self, known: &Self) -> Self {
-        self.latency_stats = known.latency_stats.clone();
-        self.stored_latency_stats_revision = known.stored_latency_stats_revision.clone();
-        self.failure_logs = known.failure_logs.clone();
-        self.breaker = known.breaker.clone();
-        self.memberships = known.memberships.clone();
-        self.tokenize_backoff = known.tokenize_backoff.clone();
-        self.cache_affinity.share_hit_ratio(&known.cache_affinity);
-        self.attempts = known.attempts.clone();
-        self.in_flight = known.in_flight.clone();
+    pub fn with_previous_state(mut self, previous: &Self) -> Self {
+        self.latency_stats = previous.latency_stats.clone();
+        self.stored_latency_stats_revision = previous.stored_latency_stats_revision.clone();
+        self.failure_logs = previous.failure_logs.clone();
+        self.breaker = previous.breaker.clone();
+        self.memberships = previous.memberships.clone();
+        self.tokenize_backoff = previous.tokenize_backoff.clone();
+        self.cache_affinity.share_hit_ratio(&previous.cache_affinity);
+        self.attempts = previous.attempts.clone();
+        self.in_flight = previous.in_flight.clone();
         self
     }
 

@@ -15,11 +15,17 @@ pub struct RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// Returns the pause before the next attempt of a line that was sent `asked` times: at least `wanted`, which the
-    /// provider asked for with `Retry-After`. Returns `None` if the line is not retried, so that its last response is
-    /// its result. `chance` is a random number; `left` is the remaining time of the completion window.
+    /// Returns the pause before the next attempt of a line that was sent `asked` times: at least `retry_after`, which
+    /// the provider asked for with `Retry-After`. Returns `None` if the line is not retried, so that its last response
+    /// is its result. `chance` is a random number; `left` is the remaining time of the completion window.
     #[must_use]
-    pub fn next_delay(&self, asked: u32, wanted: Duration, chance: u32, left: Duration) -> Option<Duration> {
+    pub fn next_delay(
+        &self,
+        asked: u32,
+        retry_after: Duration,
+        chance: u32,
+        left: Duration,
+    ) -> Option<Duration> {
         if asked > self.max_retries {
             return None;
         }
@@ -28,7 +34,7 @@ impl RetryPolicy {
         // Random delay between half and one and a half times the mean, so that lines that failed together are not
         // retried together.
         let jittered = mean / 2 + mean.mul_f64(f64::from(chance) / f64::from(u32::MAX));
-        let pause = jittered.max(wanted);
+        let pause = jittered.max(retry_after);
         (pause < left).then_some(pause)
     }
 }

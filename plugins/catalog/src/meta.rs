@@ -21,8 +21,9 @@ pub(crate) fn with_meta(item: &str, meta: &str) -> String {
     format!("{open},\"_meta\":{meta}}}")
 }
 
-/// Serializes the `_meta` object of a model; `display` is the display name, `most` the maximum number of output tokens.
-pub(crate) fn meta_json(model: &CatalogModel, display: &str, most: u64) -> String {
+/// Serializes the `_meta` object of a model; `display` is the display name. `max_output_tokens` becomes `null` if the
+/// model generates no tokens.
+pub(crate) fn meta_json(model: &CatalogModel, display: &str, max_output_tokens: u64) -> String {
     let mut object = JsonObjectBuilder::new();
     object.add_text("type", model.kind.spec().catalog_type);
     object.add_text("display_name", display);
@@ -30,8 +31,9 @@ pub(crate) fn meta_json(model: &CatalogModel, display: &str, most: u64) -> Strin
     object.add_strings("output_modalities", &model.output_modalities);
     object.add_json("capabilities", &capabilities(model));
     object.add_json("context_length", &model.context_length.to_string());
-    let most = if model.kind.generates_tokens() { most.to_string() } else { "null".to_owned() };
-    object.add_json("max_output_tokens", &most);
+    let max_output_tokens =
+        if model.kind.generates_tokens() { max_output_tokens.to_string() } else { "null".to_owned() };
+    object.add_json("max_output_tokens", &max_output_tokens);
     match reasoning(model) {
         Some(kind) => object.add_text("reasoning_type", kind),
         None => object.add_json("reasoning_type", "null"),
@@ -57,8 +59,8 @@ fn capabilities(model: &CatalogModel) -> String {
 }
 
 /// Returns how clients control the model's reasoning: `effort` (with `reasoning_effort`) or `always` (no control).
-/// `None` for a model that does not reason. The other names in the list only show that a model reasons: the gateway sends
-/// no control to a provider because of them.
+/// `None` for a model that does not reason. The other names in the list only show that a model reasons: the gateway
+/// sends no control to a provider because of them.
 fn reasoning(model: &CatalogModel) -> Option<&'static str> {
     let takes = |name: &str| model.supported_parameters.iter().any(|parameter| parameter == name);
     if !model.kind.generates_tokens() {

@@ -100,12 +100,12 @@ impl AliasPattern {
 }
 
 /// Collects the characters on the path to a position.
-fn collect_name(from: &[Option<(usize, Option<char>)>], mut at: usize) -> String {
+fn collect_name(from: &[Option<(usize, Option<char>)>], mut position: usize) -> String {
     let mut letters = Vec::new();
-    while at > 0 {
-        let Some((before, letter)) = from.get(at).copied().flatten() else { break };
+    while position > 0 {
+        let Some((before, letter)) = from.get(position).copied().flatten() else { break };
         letters.extend(letter);
-        at = before;
+        position = before;
     }
     letters.into_iter().rev().collect()
 }

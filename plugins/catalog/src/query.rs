@@ -238,16 +238,15 @@ fn parse_bool(name: &str, value: &str) -> Result<bool, ApiError> {
     if is_any_of(["false", "0"]) { Ok(false) } else { Err(one_of(name, &["true", "false"])) }
 }
 
-fn parse_number(name: &str, value: &str, least: usize, most: usize) -> Result<usize, ApiError> {
+fn parse_number(name: &str, value: &str, min: usize, max: usize) -> Result<usize, ApiError> {
     let digits = value.bytes().all(|byte| byte.is_ascii_digit());
-    let number = value.parse().ok().filter(|number| digits && (least..=most).contains(number));
+    let number = value.parse().ok().filter(|number| digits && (min..=max).contains(number));
     number.ok_or_else(|| {
-        let range =
-            if most == usize::MAX { format!("{least} or more") } else { format!("from {least} to {most}") };
+        let range = if max == usize::MAX { format!("{min} or more") } else { format!("from {min} to {max}") };
         ApiError::invalid(name, format!("{name} must be an integer, {range}."))
     })
 }
 
-fn one_of(name: &str, known: &[&str]) -> ApiError {
-    ApiError::invalid(name, format!("{name} takes {}.", known.join(", ")))
+fn one_of(name: &str, allowed_values: &[&str]) -> ApiError {
+    ApiError::invalid(name, format!("{name} takes {}.", allowed_values.join(", ")))
 }

@@ -335,7 +335,7 @@ pub trait StreamTranslation: Send {
 
     /// Prepares the translation for the bytes of another provider, which resumes the answer. Returns false if that is
     /// impossible: too much was delivered, or the content cannot be compared.
-    fn start_rescue(&mut self, target: &AttemptTarget<'_>, how: RescueMode) -> bool;
+    fn start_rescue(&mut self, target: &AttemptTarget<'_>, mode: RescueMode) -> bool;
 
     /// Writes the end of a successful answer: the last event, held back until now, with the usage and `objects` (JSON
     /// members without braces, such as `"environment_impact":{…},"billing_cost":{…}`; may be empty).

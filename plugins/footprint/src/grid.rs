@@ -96,9 +96,9 @@ fn parse_row(cells: &[String]) -> Result<GridRow, String> {
     })
 }
 
-fn parse_number(column: &str, cell: &str, most: u32) -> Result<Decimal, String> {
+fn parse_number(column: &str, cell: &str, max: u32) -> Result<Decimal, String> {
     match cell.parse::<Decimal>() {
-        Ok(number) if number >= Decimal::ZERO && number <= Decimal::from(most) => Ok(number),
-        _ => Err(format!("{column}: `{cell}` is not a number from 0 to {most}")),
+        Ok(number) if number >= Decimal::ZERO && number <= Decimal::from(max) => Ok(number),
+        _ => Err(format!("{column}: `{cell}` is not a number from 0 to {max}")),
     }
 }

@@ -201,12 +201,12 @@ fn site_factors(site: &ServiceSite, server: Decimal) -> JouleFactors {
 }
 
 /// Returns the factors for joules at the building's meter.
-fn facility_factors(site: &ServiceSite, it: JouleFactors, server: Decimal) -> JouleFactors {
+fn facility_factors(site: &ServiceSite, it_factors: JouleFactors, server: Decimal) -> JouleFactors {
     let share = inverse(site.pue());
     JouleFactors {
         facility: Decimal::ONE,
         carbon: site.g_per_kwh.normalize(),
-        water: it.water.saturating_mul(share),
+        water: it_factors.water.saturating_mul(share),
         gpu: inverse(server).saturating_mul(share),
     }
 }

@@ -134,17 +134,17 @@ const fn none(count: &u32) -> bool {
 }
 
 #[allow(clippy::ref_option, reason = "serde hands references")]
-fn exact_if<S: Serializer>(decimal: &Option<Decimal>, to: S) -> Result<S::Ok, S::Error> {
-    exact(&decimal.unwrap_or_default(), to)
+fn exact_if<S: Serializer>(decimal: &Option<Decimal>, serializer: S) -> Result<S::Ok, S::Error> {
+    exact(&decimal.unwrap_or_default(), serializer)
 }
 
 /// Serializes a [`Decimal`] like its own implementation, in a third of the time.
-fn exact<S: Serializer>(decimal: &Decimal, to: S) -> Result<S::Ok, S::Error> {
+fn exact<S: Serializer>(decimal: &Decimal, serializer: S) -> Result<S::Ok, S::Error> {
     let scale = decimal.scale() as usize;
     let mut digits = itoa::Buffer::new();
     let digits = match u64::try_from(decimal.mantissa()) {
         Ok(small) => digits.format(small).as_bytes(),
-        Err(_) => return to.collect_str(decimal),
+        Err(_) => return serializer.collect_str(decimal),
     };
     // At least one digit precedes the decimal point.
     let (length, point) = (digits.len().max(scale + 1), usize::from(scale > 0));
@@ -154,7 +154,7 @@ fn exact<S: Serializer>(decimal: &Decimal, to: S) -> Result<S::Ok, S::Error> {
         let index = if index < whole { index } else { index + point };
         match text.get_mut(index) {
             Some(slot) => *slot = *digit,
-            None => return to.collect_str(decimal),
+            None => return serializer.collect_str(decimal),
         }
     }
     if let (1, Some(slot)) = (point, text.get_mut(whole)) {
@@ -162,8 +162,8 @@ fn exact<S: Serializer>(decimal: &Decimal, to: S) -> Result<S::Ok, S::Error> {
     }
     let text = text.get(..length + point).and_then(|text| std::str::from_utf8(text).ok());
     match text {
-        Some(text) => to.serialize_str(text),
-        None => to.collect_str(decimal),
+        Some(text) => serializer.serialize_str(text),
+        None => serializer.collect_str(decimal),
     }
 }
 
@@ -344,8 +344,8 @@ impl<'a> EntryLine<'a> {
     }
 }
 
-const fn corrected_kind_name(what: CorrectedKind) -> &'static str {
-    match what {
+const fn corrected_kind_name(kind: CorrectedKind) -> &'static str {
+    match kind {
         CorrectedKind::Settle => "settle",
         CorrectedKind::Grant => "grant",
     }

@@ -43,12 +43,12 @@ impl<W> FairQueue<W> {
         self.waiting == 0
     }
 
-    /// Queues a waiter behind those of its account. If the queue already has `most` waiters, evicts the newest waiter
-    /// of the account with the most waiters, or refuses the new waiter if no other account has at least two more
+    /// Queues a waiter behind those of its account. If the queue already has `max_waiters`, evicts the newest
+    /// waiter of the account with the most waiters, or refuses the new waiter if no other account has at least two more
     /// waiters than its own account.
-    pub fn enqueue(&mut self, account: &Arc<str>, waiter: W, most: usize) -> EnqueueOutcome<W> {
+    pub fn enqueue(&mut self, account: &Arc<str>, waiter: W, max_waiters: usize) -> EnqueueOutcome<W> {
         let mut evicted = None;
-        if self.waiting >= most {
+        if self.waiting >= max_waiters {
             evicted = self.evict_newest(account);
             if evicted.is_none() {
                 return EnqueueOutcome::Full;
@@ -93,8 +93,8 @@ impl<W> FairQueue<W> {
         Some(waiter)
     }
 
-    /// Removes and returns the newest waiter of the account with the most waiters; `None` if no account has at least two
-    /// more waiters than `account`.
+    /// Removes and returns the newest waiter of the account with the most waiters; `None` if no account has at least
+    /// two more waiters than `account`.
     fn evict_newest(&mut self, account: &Arc<str>) -> Option<W> {
         let own = self.queues.get(account).map_or(0, VecDeque::len);
         let (longest, _) =

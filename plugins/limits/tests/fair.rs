@@ -120,40 +120,40 @@ proptest! {
         for (name, step) in (0_u64..).zip(steps) {
             match step {
                 Step::Come(who, bytes) => {
-                    let whose = account(who);
-                    if app.try_admit(&whose, bytes) {
-                        inside.push((whose, bytes));
+                    let owner = account(who);
+                    if app.try_admit(&owner, bytes) {
+                        inside.push((owner, bytes));
                     } else {
-                        match app.enqueue(&whose, bytes, name) {
+                        match app.enqueue(&owner, bytes, name) {
                             AdmissionEnqueueOutcome::Waiting(number, gone) => {
                                 if let Some(gone) = gone {
                                     let (theirs, ..) = waiting.remove(&gone).expect("it waited");
-                                    prop_assert!(theirs != whose);
+                                    prop_assert!(theirs != owner);
                                 }
-                                waiting.insert(name, (whose, bytes, number));
+                                waiting.insert(name, (owner, bytes, number));
                             }
                             AdmissionEnqueueOutcome::Full => prop_assert_eq!(waiting.len(), SMALL.queue),
                         }
                     }
                 }
                 Step::Go(which) if !inside.is_empty() => {
-                    let (whose, bytes) = inside.swap_remove(which % inside.len());
-                    app.release(&whose, bytes);
+                    let (owner, bytes) = inside.swap_remove(which % inside.len());
+                    app.release(&owner, bytes);
                 }
                 Step::GiveUp(which) if !waiting.is_empty() => {
                     let name = *waiting.keys().nth(which % waiting.len()).unwrap();
-                    let (whose, _, number) = waiting.remove(&name).unwrap();
-                    app.cancel(&whose, number);
+                    let (owner, _, number) = waiting.remove(&name).unwrap();
+                    app.cancel(&owner, number);
                 }
                 Step::Grow(bytes) => if let Some(last) = inside.last_mut() && app.try_add_bytes(bytes) {
                     last.1 += bytes;
                 },
                 Step::Go(_) | Step::GiveUp(_) => {}
             }
-            while let Some((whose, bytes, name)) = app.admit_next() {
+            while let Some((owner, bytes, name)) = app.admit_next() {
                 let (theirs, asked, _) = waiting.remove(&name).expect("it waited");
-                prop_assert_eq!((&theirs, asked), (&whose, bytes));
-                inside.push((whose, bytes));
+                prop_assert_eq!((&theirs, asked), (&owner, bytes));
+                inside.push((owner, bytes));
             }
             prop_assert_eq!(app.in_flight(), inside.len());
             prop_assert_eq!(app.bytes_in_flight(), inside.iter().map(|(_, bytes)| bytes).sum::<usize>());
@@ -161,11 +161,11 @@ proptest! {
             prop_assert!(app.in_flight() <= SMALL.requests && app.bytes_in_flight() <= SMALL.bytes);
             prop_assert!(app.queued_count() <= SMALL.queue);
         }
-        for (whose, bytes) in inside.drain(..) {
-            app.release(&whose, bytes);
-            while let Some((whose, bytes, name)) = app.admit_next() {
+        for (owner, bytes) in inside.drain(..) {
+            app.release(&owner, bytes);
+            while let Some((owner, bytes, name)) = app.admit_next() {
                 waiting.remove(&name).expect("it waited");
-                app.release(&whose, bytes);
+                app.release(&owner, bytes);
             }
         }
         prop_assert_eq!((app.in_flight(), app.bytes_in_flight(), app.queued_count()), (0, 0, waiting.len()));

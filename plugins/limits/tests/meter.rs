@@ -180,9 +180,9 @@ fn a_refused_ask_takes_from_neither_the_key_nor_the_account() {
         )
     };
     let first = ask(&mut key).unwrap();
-    let (whose, denied) = ask(&mut key).unwrap_err();
+    let (owner, denied) = ask(&mut key).unwrap_err();
     assert_eq!(
-        (whose, denied.limit, denied.retry_after),
+        (owner, denied.limit, denied.retry_after),
         (LimitOwner::Account, LimitKind::Requests, RetryAfter::After(Duration::from_secs(60)))
     );
     let status = key.rate_limit_status(&own, NOON);

@@ -3,13 +3,13 @@
 use rust_decimal::Decimal;
 use std::cmp::Ordering;
 
-/// Divides `number` by `by` in units of `10^-decimal_places`, half-even. Returns `None` if the result is negative or
-/// over `i64`, if `by` is not positive, or if an intermediate product exceeds `u128`.
-pub(crate) fn divide_rounded(number: Decimal, by: Decimal, decimal_places: u32) -> Option<i64> {
+/// Divides `number` by `divisor` in units of `10^-decimal_places`, half-even. Returns `None` if the result is negative
+/// or over `i64`, if `divisor` is not positive, or if an intermediate product exceeds `u128`.
+pub(crate) fn divide_rounded(number: Decimal, divisor: Decimal, decimal_places: u32) -> Option<i64> {
     let over = u128::try_from(number.mantissa()).ok()?;
-    let under = u128::try_from(by.mantissa()).ok().filter(|under| *under > 0)?;
+    let under = u128::try_from(divisor.mantissa()).ok().filter(|under| *under > 0)?;
     // The quotient is over/10^a ÷ under/10^b · 10^decimal_places; the smaller power of ten cancels out.
-    let (up, down) = (by.scale().checked_add(decimal_places)?, number.scale());
+    let (up, down) = (divisor.scale().checked_add(decimal_places)?, number.scale());
     let both = up.min(down);
     let over = over.checked_mul(power_of_ten(up - both)?)?;
     let Some(under) = power_of_ten(down - both).and_then(|ten| under.checked_mul(ten)) else {

@@ -239,11 +239,11 @@ impl PeerLatency {
         }
     }
 
-    /// Returns the assumed seconds of an unmeasured offer; `known` is the time since the offer could first be chosen.
+    /// Returns the assumed seconds of an unmeasured offer; `age` is the time since the offer could first be chosen.
     /// The result is at first the best value of the other offers, so the offer is tried. Later it approaches their
     /// median, until a measurement exists.
-    fn initial_seconds(&self, known: Duration) -> f64 {
-        self.median + (self.best - self.median) * remaining_share(known)
+    fn initial_seconds(&self, age: Duration) -> f64 {
+        self.median + (self.best - self.median) * remaining_share(age)
     }
 
     /// Returns the assumed seconds of an offer whose last answer is this old: the part above the best value of the

@@ -106,22 +106,22 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Creates the error for an I/O failure of the operation `what`; a full disk becomes `Full`.
+    /// Creates the error for an I/O failure of `operation`; a full disk becomes `Full`.
     #[must_use]
-    pub fn io(what: &'static str, error: &io::Error) -> StoreError {
-        StoreError::from_io_kind(what, error.kind())
+    pub fn io(operation: &'static str, error: &io::Error) -> StoreError {
+        StoreError::from_io_kind(operation, error.kind())
     }
 
-    /// Creates the error for an I/O failure of this kind during `what`; a full disk becomes `Full`.
-    pub(crate) fn from_io_kind(what: &'static str, kind: io::ErrorKind) -> StoreError {
+    /// Creates the error for an I/O failure of this kind during `operation`; a full disk becomes `Full`.
+    pub(crate) fn from_io_kind(operation: &'static str, kind: io::ErrorKind) -> StoreError {
         match kind {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => StoreError::Full,
-            kind => StoreError::Io { what, kind },
+            kind => StoreError::Io { what: operation, kind },
         }
     }
 
-    /// Creates the error for the damaged object `what`.
-    pub(crate) fn corrupt(what: impl Into<String>) -> StoreError {
-        StoreError::Corrupt { what: what.into() }
+    /// Creates the error for the damaged `object`.
+    pub(crate) fn corrupt(object: impl Into<String>) -> StoreError {
+        StoreError::Corrupt { what: object.into() }
     }
 }

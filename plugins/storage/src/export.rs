@@ -137,11 +137,11 @@ fn row_checksum(row: SnapshotRow<'_>) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c_append(sum, row.key), row.value.unwrap_or_default())
 }
 
-fn write_line(out: &mut dyn Write, sum: &mut Sha256, line: &ExportLine) -> Result<(), StoreError> {
+fn write_line(out: &mut dyn Write, digest: &mut Sha256, line: &ExportLine) -> Result<(), StoreError> {
     let mut text = serde_json::to_vec(line)
         .map_err(|error| StoreError::corrupt(format!("a row cannot be written as JSON: {error}")))?;
     text.push(b'\n');
-    sum.update(&text);
+    digest.update(&text);
     out.write_all(&text).map_err(|error| StoreError::io("write the export", &error))
 }
 

@@ -22,20 +22,20 @@ pub(crate) struct FilteredPage<C, T> {
     pub(crate) next: Option<C>,
 }
 
-/// Reads one page of the rows that pass a filter. Calls `read` with a position and a maximum number of rows until
+/// Reads one page of the rows that pass a filter. Calls `read_rows` with a position and a maximum number of rows until
 /// `limit` rows have passed the filter and one more that passes shows that another page follows, or until `max_rows`
 /// rows are read.
 pub(crate) fn filtered_page<C: Clone, T>(
     mut after: Option<C>,
     limit: usize,
     max_rows: usize,
-    mut read: impl FnMut(Option<&C>, usize) -> Result<ScannedRows<C, T>, StoreError>,
+    mut read_rows: impl FnMut(Option<&C>, usize) -> Result<ScannedRows<C, T>, StoreError>,
 ) -> Result<FilteredPage<C, T>, StoreError> {
     let (limit, mut rows_left) = (limit.max(1), max_rows);
     let (mut items, mut last_item, mut has_left_out) = (Vec::new(), None, false);
     loop {
         let wanted = if has_left_out { MAX_PAGE_ROWS } else { limit + 1 - items.len() };
-        let scanned = read(after.as_ref(), wanted.min(rows_left))?;
+        let scanned = read_rows(after.as_ref(), wanted.min(rows_left))?;
         rows_left = rows_left.saturating_sub(scanned.rows.len());
         let has_next = scanned.more && !scanned.rows.is_empty();
         for (position, item) in scanned.rows {

@@ -110,10 +110,10 @@ impl Store for MemoryStore {
         })
     }
 
-    fn verify_with_progress(&self, read: &mut dyn FnMut(u64)) -> Result<VerifyOutcome, StoreError> {
+    fn verify_with_progress(&self, on_rows_read: &mut dyn FnMut(u64)) -> Result<VerifyOutcome, StoreError> {
         let rows = self.rows.read();
         let bytes = rows.iter().map(|((_, key), value)| (key.len() + value.len()) as u64).sum();
-        read(rows.len() as u64);
+        on_rows_read(rows.len() as u64);
         Ok(VerifyOutcome { rows: rows.len() as u64, bytes, ..VerifyOutcome::default() })
     }
 

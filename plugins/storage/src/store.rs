@@ -186,11 +186,11 @@ pub trait Store: Send + Sync + std::fmt::Debug {
         self.verify_with_progress(&mut |_| {})
     }
 
-    /// Verifies like [`Store::verify`], and calls `read` with the number of rows of each chunk.
+    /// Verifies like [`Store::verify`], and calls `on_rows_read` with the number of rows of each chunk.
     ///
     /// # Errors
     /// Same as [`Store::verify`].
-    fn verify_with_progress(&self, read: &mut dyn FnMut(u64)) -> Result<VerifyOutcome, StoreError>;
+    fn verify_with_progress(&self, on_rows_read: &mut dyn FnMut(u64)) -> Result<VerifyOutcome, StoreError>;
 
     /// Returns the health of the store without blocking.
     fn health(&self) -> StoreHealth;

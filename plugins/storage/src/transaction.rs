@@ -188,15 +188,15 @@ impl Transaction {
         check_limit("the size of a transaction in bytes", self.byte_len(), MAX_TRANSACTION_BYTES)
     }
 
-    /// Checks all guards and computes all writes; `read` returns a row as it was before the transaction. Passes the
+    /// Checks all guards and computes all writes; `read_row` returns a row as it was before the transaction. Passes the
     /// writes to `write` only if all guards hold.
     ///
     /// # Errors
-    /// Returns `Guard` with the index of the first failed guard, the error of `read`, or the error of a row to which
-    /// amounts cannot be added, see [`RowAddition::updated_row`].
+    /// Returns `Guard` with the index of the first failed guard, the error of `read_row`, or the error of a row to
+    /// which amounts cannot be added, see [`RowAddition::updated_row`].
     pub(crate) fn evaluate(
         &self,
-        mut read: impl FnMut(StoreTable, &[u8]) -> Result<Option<Vec<u8>>, StoreError>,
+        mut read_row: impl FnMut(StoreTable, &[u8]) -> Result<Option<Vec<u8>>, StoreError>,
         mut write: impl FnMut(StoreTable, &[u8], Option<&[u8]>),
     ) -> Result<(), StoreError> {
         let mut written: Vec<(&RowOperation, Option<Cow<'_, [u8]>>)> = Vec::new();
@@ -211,7 +211,7 @@ impl Transaction {
                         last.get(&(operation.table, &operation.key)).and_then(|index| written.get(*index));
                     let current = match own {
                         Some((_, value)) => value.clone(),
-                        None => read(operation.table, &operation.key)?.map(Cow::Owned),
+                        None => read_row(operation.table, &operation.key)?.map(Cow::Owned),
                     };
                     match guard {
                         TransactionOp::Add { delta, min, max } => {
@@ -271,6 +271,6 @@ impl TransactionOp {
     }
 }
 
-fn check_limit(what: &'static str, bytes: usize, cap: usize) -> Result<(), StoreError> {
-    if bytes > cap { Err(StoreError::TooLarge { what, bytes, cap }) } else { Ok(()) }
+fn check_limit(object: &'static str, bytes: usize, cap: usize) -> Result<(), StoreError> {
+    if bytes > cap { Err(StoreError::TooLarge { what: object, bytes, cap }) } else { Ok(()) }
 }

@@ -209,14 +209,14 @@ pub(super) const fn contended_lease_change(available: i64, second: i64) -> Lease
     LeaseChange::Nothing
 }
 
-/// Decides about a lease: if less than half of the wanted amount is available, it draws the missing part of the wanted
-/// amount; if more than twice the wanted amount is available, it returns all except the wanted amount.
-pub(super) const fn lease_change(available: i64, wanted: i64) -> LeaseChange {
-    if available < wanted / 2 {
-        return LeaseChange::Draw(wanted.saturating_sub(available));
+/// Decides about a lease: if less than half of `target` is available, it draws the missing part of `target`; if more
+/// than twice `target` is available, it returns all except `target`.
+pub(super) const fn lease_change(available: i64, target: i64) -> LeaseChange {
+    if available < target / 2 {
+        return LeaseChange::Draw(target.saturating_sub(available));
     }
-    if available > wanted.saturating_mul(2) {
-        return LeaseChange::Return(available.saturating_sub(wanted));
+    if available > target.saturating_mul(2) {
+        return LeaseChange::Return(available.saturating_sub(target));
     }
     LeaseChange::Nothing
 }

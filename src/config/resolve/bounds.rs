@@ -41,14 +41,14 @@ impl SettingsResolver<'_> {
         }
     }
 
-    /// Checks that a size limit is at most `most`: a batch line longer than `most` cannot be read.
-    fn check_maximum(&mut self, size: ByteSize, most: u64, spot: &KeyPath<'_>) {
-        if size.0 > most {
-            let most = format_size(most);
+    /// Checks that a size limit is at most `max`: a batch line longer than `max` cannot be read.
+    fn check_maximum(&mut self, size: ByteSize, max: u64, spot: &KeyPath<'_>) {
+        if size.0 > max {
+            let max = format_size(max);
             self.report_mistake(
                 spot,
-                format!("It must be at most {most}."),
-                format!("Write \"{most}\" or less."),
+                format!("It must be at most {max}."),
+                format!("Write \"{max}\" or less."),
             );
         }
     }

@@ -115,17 +115,21 @@ impl SettingsResolver<'_> {
     }
 
     /// Parses a URL that must not have a path; `None` after a mistake.
-    fn check_url(&mut self, written: &str, example: &str, at: &KeyPath<'_>) -> Option<BaseUrl> {
+    fn check_url(&mut self, written: &str, example: &str, key_path: &KeyPath<'_>) -> Option<BaseUrl> {
         let like = format!("Write something like \"{example}\".");
         match parse_base_url(written) {
             Ok(url) if url.path_prefix.is_empty() => Some(url),
             Ok(_) => {
-                self.report_mistake(at, "It has a path, and must be scheme, host and port alone.", &like);
+                self.report_mistake(
+                    key_path,
+                    "It has a path, and must be scheme, host and port alone.",
+                    &like,
+                );
                 None
             }
             Err((why, _)) => {
                 // A URL that contains a password must not be shown.
-                self.report_secret_mistake(at, why, &like);
+                self.report_secret_mistake(key_path, why, &like);
                 None
             }
         }

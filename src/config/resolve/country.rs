@@ -47,10 +47,10 @@ pub fn eu_country_name(code: &str) -> Result<&'static str, (String, String)> {
     }
 }
 
-fn outside_eu(what: &str) -> (String, String) {
+fn outside_eu(fault: &str) -> (String, String) {
     let codes: Vec<&str> = eu_member_states().map(|(code, _)| code).collect();
     (
-        format!("{what}, and requests go to providers inside it only."),
+        format!("{fault}, and requests go to providers inside it only."),
         format!("Take the provider out, or write where its machines are: one of {}.", codes.join(" ")),
     )
 }

@@ -67,9 +67,9 @@ impl ComponentSearch {
         self.open.push(node);
     }
 
-    fn update_low(&mut self, node: usize, to: usize) {
+    fn update_low(&mut self, node: usize, candidate: usize) {
         if let Some(low) = self.low.get_mut(node) {
-            *low = to.min(*low);
+            *low = candidate.min(*low);
         }
     }
 

@@ -68,11 +68,13 @@ impl SettingsResolver<'_> {
 
     fn check_unique_offer<'r>(
         &mut self,
-        seen: &mut HashMap<(&'r str, Option<&'r str>), String>,
+        earlier_offers: &mut HashMap<(&'r str, Option<&'r str>), String>,
         offer: &'r raw::OfferConfig,
         spot: &KeyPath<'_>,
     ) {
-        if let Some(location) = seen.insert((&offer.model, offer.name.as_deref()), spot.file_and_line()) {
+        if let Some(location) =
+            earlier_offers.insert((&offer.model, offer.name.as_deref()), spot.file_and_line())
+        {
             self.report_mistake(
                 &spot.child("model"),
                 format!("This provider offers the model already, under the same name, at {location}."),

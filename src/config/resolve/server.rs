@@ -146,10 +146,10 @@ pub fn routing_settings(raw: &ConfigFile) -> RoutingSettings {
 }
 
 /// Returns the number of worker threads. A 0 in the configuration means one thread per core.
-pub fn thread_count(wanted: u32) -> usize {
-    match usize::try_from(wanted) {
+pub fn thread_count(configured: u32) -> usize {
+    match usize::try_from(configured) {
         Ok(0) | Err(_) => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
-        Ok(wanted) => wanted,
+        Ok(configured) => configured,
     }
 }
 

@@ -91,13 +91,13 @@ impl OpenIdProvider {
         Ok(self.known(now, None).await?.metadata)
     }
 
-    /// Returns the documents; reads the keys again if the key `wanted` is not among them: a key id, `Some(None)` for a
-    /// token without a key id, or `None` if no key is needed. Only one request at a time reads the documents, the
+    /// Returns the documents; reads the keys again if none of them has this `key_id`, which is `Some(None)` for a token
+    /// without a key id and `None` if no key is needed. Only one request at a time reads the documents, the
     /// others wait for it.
     async fn known(
         &self,
         now: Duration,
-        wanted: Option<Option<&str>>,
+        key_id: Option<Option<&str>>,
     ) -> Result<KnownProvider, OpenIdProviderError> {
         let mut cache = self.known.lock().await;
         let current = cache.known.clone().filter(|known| now.saturating_sub(known.read) < MAX_AGE);
@@ -105,7 +105,7 @@ impl OpenIdProvider {
             None => self.read_again(now, &mut cache).await?,
             Some(current) => current,
         };
-        let lacks_key = wanted.is_some_and(|id| !fresh.keys.has_key(id));
+        let lacks_key = key_id.is_some_and(|id| !fresh.keys.has_key(id));
         let may_read = fresh.keys_read.is_none_or(|read| now.saturating_sub(read) >= KEY_INTERVAL);
         let fresh = if lacks_key && may_read {
             let read = self.read_keys(&fresh.metadata).await;

@@ -55,22 +55,22 @@ fn past_value(request: &Value, name: &str) -> String {
     }
 }
 
-/// Returns the forms, and the explanation of the request that `given` describes. If `given` names no model, the
-/// explanation is about the first model.
+/// Returns the forms, and the explanation of a request. `form_value` returns the value of a form field; if the field
+/// `model` is empty, the explanation is about the first model.
 async fn explanation(
     page: &PageContext<'_>,
     models: &Value,
-    given: impl Fn(&str) -> String,
+    form_value: impl Fn(&str) -> String,
 ) -> Result<Vec<Block>, ApiError> {
     let first = models.pointer("/data/0/id").and_then(Value::as_str).unwrap_or_default();
-    let value = |name: &str| match given(name) {
+    let value = |name: &str| match form_value(name) {
         text if name == "model" && text.is_empty() => first.to_owned(),
         text if AMOUNTS.contains(&name) => {
             crate::console::amount::normalize_amount(&text, page.request.language)
         }
         text => text,
     };
-    let mut form = blocks::hypothetical_request_form(models, &given);
+    let mut form = blocks::hypothetical_request_form(models, &form_value);
     let query: Vec<(&str, String)> =
         ROUTING_QUERY_PARAMETERS.iter().map(|name| (*name, value(name))).collect();
     let query: Vec<(&str, &str)> =

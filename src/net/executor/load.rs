@@ -146,14 +146,14 @@ pub(super) struct ConnectionGuard {
 }
 
 impl ConnectionGuard {
-    /// Counts a connection of the thread with the index `at`.
-    pub(super) fn new(workers: &WorkerSet, at: usize) -> Self {
-        if let Some(worker) = workers.get(at)
+    /// Counts a connection of the thread with the index `worker_index`.
+    pub(super) fn new(workers: &WorkerSet, worker_index: usize) -> Self {
+        if let Some(worker) = workers.get(worker_index)
             && worker.load.connections.fetch_add(1, Ordering::Relaxed) == 0
         {
             worker.load.first_connection.notify_one();
         }
-        Self { workers: workers.clone(), at }
+        Self { workers: workers.clone(), at: worker_index }
     }
 }
 

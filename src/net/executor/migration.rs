@@ -61,15 +61,16 @@ struct ConnectionTask<F> {
     counted: ConnectionGuard,
 }
 
-/// Spawns a connection on the thread with the index `at`.
-pub(super) fn spawn_connection<F>(workers: &WorkerSet, at: usize, connection: Pin<Box<F>>)
+/// Spawns a connection on the thread with the index `worker_index`.
+pub(super) fn spawn_connection<F>(workers: &WorkerSet, worker_index: usize, connection: Pin<Box<F>>)
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let Some(worker) = workers.get(at) else { return };
-    worker
-        .handle
-        .spawn(ConnectionTask { connection: Some(connection), counted: ConnectionGuard::new(workers, at) });
+    let Some(worker) = workers.get(worker_index) else { return };
+    worker.handle.spawn(ConnectionTask {
+        connection: Some(connection),
+        counted: ConnectionGuard::new(workers, worker_index),
+    });
 }
 
 impl<F> Future for ConnectionTask<F>

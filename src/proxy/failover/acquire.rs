@@ -48,16 +48,16 @@ impl FailoverRun<'_, '_> {
             return Ok(AcquireOutcome::Permit(permit));
         }
         let batch = self.candidates.batch;
-        let whose = &self.exchange.principal.account.id;
+        let account = &self.exchange.principal.account.id;
         let waiting = if batch {
-            Some(offer.acquire_or_queue(whose, self.exchange.caller.permit_recall_token()))
+            Some(offer.acquire_or_queue(account, self.exchange.caller.permit_recall_token()))
         } else {
             None
         };
         let waiting = match waiting {
             None => match offer.try_acquire() {
                 Some(permit) => return Ok(AcquireOutcome::Permit(permit)),
-                None => offer.preempt_batch_line(whose),
+                None => offer.preempt_batch_line(account),
             },
             Some(Ok(permit)) => return Ok(AcquireOutcome::Permit(permit)),
             Some(Err(waiting)) => Some(waiting),

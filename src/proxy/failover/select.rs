@@ -106,19 +106,19 @@ pub(super) struct AbleOffer<'l> {
 }
 
 impl CandidateSet {
-    /// Creates a set without candidates. `line` is true for a batch line. `given` is true if the client chose the
-    /// flavor.
+    /// Creates a set without candidates. `is_batch_line` is true for a batch line. `is_flavor_chosen` is true if the
+    /// client chose the flavor.
     pub fn new(
         model: Arc<ModelState>,
         ask: &InferenceRequest,
         flavor: &'static dyn Flavor,
-        line: bool,
-        given: bool,
+        is_batch_line: bool,
+        is_flavor_chosen: bool,
     ) -> Self {
         Self {
             entries: Vec::new(),
             all_ejected: true,
-            batch: line || flavor.name() == BATCH.name(),
+            batch: is_batch_line || flavor.name() == BATCH.name(),
             rescue: model.model.rescue && ask.kind.generates_tokens(),
             response_name: match ask.dialect.spec().answer_model {
                 AnswerModelName::WithoutFlavor => split_flavor(&ask.model).0.into(),
@@ -129,7 +129,7 @@ impl CandidateSet {
             lowered_caps: Vec::new(),
             preset: ask.preset.clone(),
             session: None,
-            is_narrow_flavor: flavor != BALANCED && given,
+            is_narrow_flavor: flavor != BALANCED && is_flavor_chosen,
             model,
         }
     }
@@ -316,9 +316,9 @@ impl CandidateSet {
         value.parse().ok()
     }
 
-    fn remaining_window(&self, offer: &OfferState, wanted: u64) -> Option<OutputTokenBudget> {
+    fn remaining_window(&self, offer: &OfferState, wanted_tokens: u64) -> Option<OutputTokenBudget> {
         let count = self.count(&offer.offer.model.card.id)?;
-        context_window::limited_output_budget(offer.offer.context_length, count, wanted)
+        context_window::limited_output_budget(offer.offer.context_length, count, wanted_tokens)
     }
 
     fn count(&self, model: &str) -> Option<&TokenCount> {

@@ -95,12 +95,12 @@ fn decode_token_ids(
     Ok(ask)
 }
 
-fn unknown_token(at: &str, position: usize, encoding: PublishedEncoding) -> ApiError {
-    let at = format!("{at}[{position}]");
+fn unknown_token(list_path: &str, position: usize, encoding: PublishedEncoding) -> ApiError {
+    let token_path = format!("{list_path}[{position}]");
     let sentence = format!(
-        "{at}: expected a token id of {}. Send texts to be independent of vocabularies \
+        "{token_path}: expected a token id of {}. Send texts to be independent of vocabularies \
          (LangChain: check_embedding_ctx_length=False).",
         encoding.name()
     );
-    ApiError::invalid(at, sentence)
+    ApiError::invalid(token_path, sentence)
 }

@@ -79,8 +79,8 @@ impl FileManager {
         Ok(LineReader::starting_at(self.open_contents(record)?, offset))
     }
 
-    /// Reads up to `most` bytes of a file from the offset `at`. The read fails once the file is deleted, so a deletion
-    /// ends the open downloads of the file.
+    /// Reads up to `max_bytes` of a file from `offset` on. The read fails once the file is deleted, so a
+    /// deletion ends the open downloads of the file.
     ///
     /// # Errors
     /// Returns [`FileError::Io`] of the kind `NotFound` if the file was deleted, and an error if bytes are damaged or
@@ -88,8 +88,8 @@ impl FileManager {
     pub async fn read(
         &self,
         open: &Arc<(FileRecord, FileContents)>,
-        at: u64,
-        most: usize,
+        offset: u64,
+        max_bytes: usize,
     ) -> Result<Bytes, FileError> {
         let (store, open) = (self.store.clone(), open.clone());
         run_blocking(move || {
@@ -97,7 +97,7 @@ impl FileManager {
             if store.get(&record.id)?.is_none() {
                 return Err(FileError::Io(std::io::ErrorKind::NotFound.into()));
             }
-            contents.read(at, most).map_err(FileError::Io)
+            contents.read(offset, max_bytes).map_err(FileError::Io)
         })
         .await
     }

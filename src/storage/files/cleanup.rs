@@ -74,13 +74,13 @@ impl FileManager {
     ///
     /// # Errors
     /// Returns the store's error; the next call continues.
-    pub fn delete_expired(&self, at: FileExpiryContext) -> Result<u64, StoreError> {
+    pub fn delete_expired(&self, expiry_context: FileExpiryContext) -> Result<u64, StoreError> {
         let (mut swept, mut position) = (0, None::<Vec<u8>>);
         loop {
-            let page = self.store.expired_page(at.now, position.as_deref(), PAGE_SIZE)?;
+            let page = self.store.expired_page(expiry_context.now, position.as_deref(), PAGE_SIZE)?;
             let files: Result<Vec<_>, _> =
                 page.ids.iter().filter_map(|id| self.store.get(id).transpose()).collect();
-            swept += self.delete_unused(&files?, at)?;
+            swept += self.delete_unused(&files?, expiry_context)?;
             position = page.next;
             if position.is_none() {
                 break;
@@ -88,11 +88,12 @@ impl FileManager {
         }
         let mut after: Option<String> = None;
         // IDs increase with time, so all files after the first one that has not expired have not expired either.
-        while let Some(retention) = at.retention {
+        while let Some(retention) = expiry_context.retention {
             let page = self.store.list_all(after.as_deref(), PAGE_SIZE)?;
-            let is_retained = |file: &FileRecord| file.created_at.saturating_add(retention) > at.now;
+            let is_retained =
+                |file: &FileRecord| file.created_at.saturating_add(retention) > expiry_context.now;
             let count = page.files.iter().position(is_retained).unwrap_or(page.files.len());
-            swept += self.delete_unused(page.files.get(..count).unwrap_or_default(), at)?;
+            swept += self.delete_unused(page.files.get(..count).unwrap_or_default(), expiry_context)?;
             after = page.next;
             if count < page.files.len() || after.is_none() {
                 break;
@@ -103,8 +104,12 @@ impl FileManager {
 
     /// Deletes those of the files that have expired and that no running batch uses; returns their number. No batch can
     /// begin to use an expired file.
-    fn delete_unused(&self, files: &[FileRecord], at: FileExpiryContext) -> Result<u64, StoreError> {
-        let expired: Vec<&FileRecord> = files.iter().filter(|file| at.is_expired(file)).collect();
+    fn delete_unused(
+        &self,
+        files: &[FileRecord],
+        expiry_context: FileExpiryContext,
+    ) -> Result<u64, StoreError> {
+        let expired: Vec<&FileRecord> = files.iter().filter(|file| expiry_context.is_expired(file)).collect();
         let ids: Vec<&str> = expired.iter().map(|file| file.id.as_str()).collect();
         let used = self.consumers.get().filter(|_| !ids.is_empty()).map(|runs| runs.used_files(&ids));
         let mut swept = 0;

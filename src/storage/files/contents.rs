@@ -59,17 +59,18 @@ impl FileContents {
         self.bytes == 0
     }
 
-    /// Reads up to `most` bytes from an offset; fewer at the end.
+    /// Reads up to `max_bytes` from an offset; fewer at the end.
     ///
     /// # Errors
     /// Returns `InvalidData` if a block is damaged, and any I/O error.
-    pub fn read(&self, at: u64, most: usize) -> Result<Bytes> {
-        let end = at.saturating_add(most as u64).min(self.bytes);
-        if at >= end {
+    pub fn read(&self, offset: u64, max_bytes: usize) -> Result<Bytes> {
+        let end = offset.saturating_add(max_bytes as u64).min(self.bytes);
+        if offset >= end {
             return Ok(Bytes::new());
         }
         let block = BLOCK_BYTES as u64;
-        let (from, upto) = (at - at % block, end.div_ceil(block).saturating_mul(block).min(self.bytes));
+        let (from, upto) =
+            (offset - offset % block, end.div_ceil(block).saturating_mul(block).min(self.bytes));
         let size = |bytes: u64| usize::try_from(bytes).map_err(|_| Error::from(ErrorKind::FileTooLarge));
         let mut read = BytesMut::zeroed(size(upto - from)?);
         self.reader.read_exact_at(&mut read, from).map_err(|error| match error.kind() {
@@ -83,7 +84,7 @@ impl FileContents {
                 return Err(damaged_error());
             }
         }
-        Ok(read.freeze().slice(size(at - from)?..size(end - from)?))
+        Ok(read.freeze().slice(size(offset - from)?..size(end - from)?))
     }
 }
 
@@ -155,13 +156,13 @@ impl LineReader {
         }
     }
 
-    /// Returns the next line that is not blank, if its end is found within about `most` bytes.
+    /// Returns the next line that is not blank, if its end is found within about `max_bytes`.
     ///
     /// # Errors
     /// Returns the errors of [`FileContents::read`].
-    pub fn next_line_within(&mut self, most: usize) -> Result<NextLine> {
+    pub fn next_line_within(&mut self, max_bytes: usize) -> Result<NextLine> {
         loop {
-            let line = match self.raw_line(most)? {
+            let line = match self.raw_line(max_bytes)? {
                 RawLine::Line(line) => line,
                 RawLine::TooLong => return Ok(NextLine::TooLong),
                 RawLine::End => return Ok(NextLine::End),
@@ -183,7 +184,7 @@ impl LineReader {
     }
 
     /// Returns the next line with its line break.
-    fn raw_line(&mut self, most: usize) -> Result<RawLine> {
+    fn raw_line(&mut self, max_bytes: usize) -> Result<RawLine> {
         loop {
             let fresh = self.held.get(self.scanned..).unwrap_or_default();
             if let Some(end) = memchr::memchr(b'\n', fresh) {
@@ -196,7 +197,7 @@ impl LineReader {
                 return Ok(RawLine::Line(line.freeze()));
             }
             self.scanned = self.held.len();
-            if self.held.len() > most.saturating_add(READ_SIZE) {
+            if self.held.len() > max_bytes.saturating_add(READ_SIZE) {
                 return Ok(RawLine::TooLong);
             }
             let more = self.contents.read(self.at, READ_SIZE)?;

@@ -207,20 +207,29 @@ impl FileManager {
     ///
     /// # Errors
     /// Returns 404 if the key has no file of this ID, even if another key has.
-    pub async fn get(&self, key: &str, id: &str, at: FileExpiryContext) -> Result<FileRecord, ApiError> {
+    pub async fn get(
+        &self,
+        key: &str,
+        id: &str,
+        expiry_context: FileExpiryContext,
+    ) -> Result<FileRecord, ApiError> {
         if !object_id::is_valid(FILE_ID_PREFIX, id) {
             return Err(file_not_found());
         }
         let (store, id) = (self.store.clone(), id.to_owned());
         let found = run_blocking(move || Ok(store.get(&id)?)).await?;
-        found.filter(|file| file.key == key && !at.is_expired(file)).ok_or_else(file_not_found)
+        found.filter(|file| file.key == key && !expiry_context.is_expired(file)).ok_or_else(file_not_found)
     }
 
     /// Lists a page of a key's files, without expired ones.
     ///
     /// # Errors
     /// Returns the store's error.
-    pub async fn list(&self, query: FileListQuery, at: FileExpiryContext) -> Result<FilePage, ApiError> {
+    pub async fn list(
+        &self,
+        query: FileListQuery,
+        expiry_context: FileExpiryContext,
+    ) -> Result<FilePage, ApiError> {
         let store = self.store.clone();
         let page = run_blocking(move || {
             let FileListQuery { key, purpose, after, ascending, limit } = &query;
@@ -231,7 +240,7 @@ impl FileManager {
                 ascending: *ascending,
                 limit: *limit,
             };
-            Ok(store.list(&query, |file| !at.is_expired(file))?)
+            Ok(store.list(&query, |file| !expiry_context.is_expired(file))?)
         });
         Ok(page.await?)
     }
@@ -310,9 +319,9 @@ impl FileManager {
         self: &Arc<Self>,
         key: &str,
         id: &str,
-        at: FileExpiryContext,
+        expiry_context: FileExpiryContext,
     ) -> Result<(), ApiError> {
-        let record = self.get(key, id, at).await?;
+        let record = self.get(key, id, expiry_context).await?;
         if record.status == FileStatus::Uploaded {
             let message = "A running batch writes its results to this file; cancel the batch first.";
             return Err(ApiError::with_message(ErrorCode::Conflict, message));

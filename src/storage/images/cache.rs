@@ -103,7 +103,7 @@ impl GeneratedImageCache {
         self.shared.as_ref()
     }
 
-    /// Adds an image, and evicts other images if all together exceed `most` bytes, or if there are 512 images.
+    /// Adds an image, and evicts other images if all together exceed `max_bytes`, or if there are 512 images.
     ///
     /// # Errors
     /// Returns any I/O error.
@@ -112,11 +112,14 @@ impl GeneratedImageCache {
         spools: &SpoolFactory,
         image: &[u8],
         label: ImageMetadata<'_>,
-        most: u64,
+        max_bytes: u64,
     ) -> Result<CacheInsertion> {
         let ImageMetadata { account, content_type: kind, now, lifetime: life } = label;
-        let coming =
-            RequiredSpace { account, bytes: u64::try_from(image.len()).unwrap_or(u64::MAX), limit: most };
+        let coming = RequiredSpace {
+            account,
+            bytes: u64::try_from(image.len()).unwrap_or(u64::MAX),
+            limit: max_bytes,
+        };
         // Images are evicted before the new image is written, because it may need their space.
         let mut evicted = self.inner.lock().evict(coming, now);
         let mut spool = spools.new_spool();
@@ -243,9 +246,9 @@ mod tests {
         spools: &SpoolFactory,
         image: &[u8],
         of: ImageMetadata<'_>,
-        most: u64,
+        max_bytes: u64,
     ) -> (String, usize) {
-        let added = cache.insert(spools, image, of, most).await.unwrap();
+        let added = cache.insert(spools, image, of, max_bytes).await.unwrap();
         (added.name, added.evicted.len())
     }
 

@@ -69,12 +69,12 @@ impl GeneratedImageCache {
         spawn_blocking(move || shared.read(&name, now)).await.unwrap_or_else(|_| Err(ErrorKind::Other.into()))
     }
 
-    /// Caches a loaded image, so that further requests for it do not read it again. `most` is the limit in bytes on
-    /// this gateway's own images.
-    pub fn insert_loaded_image(&self, name: &str, image: CachedImage, now: Duration, most: u64) {
+    /// Caches a loaded image, so that further requests for it do not read it again. `max_bytes` is the limit in bytes
+    /// on this gateway's own images.
+    pub fn insert_loaded_image(&self, name: &str, image: CachedImage, now: Duration, max_bytes: u64) {
         let mut loaded = self.loaded.lock();
         let coming =
-            RequiredSpace { account: "", bytes: image.image.len(), limit: most / LOADED_SHARE_DIVISOR };
+            RequiredSpace { account: "", bytes: image.image.len(), limit: max_bytes / LOADED_SHARE_DIVISOR };
         loaded.evict(coming, now);
         loaded.insert(name, image);
     }

@@ -219,11 +219,11 @@ impl ResponseStore {
         &self,
         key: &str,
         id: &str,
-        read: impl Fn(&dyn ResponseFiles, ResponseName<'_>) -> Result<Option<T>>,
+        read_response: impl Fn(&dyn ResponseFiles, ResponseName<'_>) -> Result<Option<T>>,
     ) -> Result<Option<T>> {
         let Some(name) = ResponseName::new(key, id) else { return Ok(None) };
-        match (read(&*self.files, name)?, &self.earlier) {
-            (None, Some(earlier)) => read(earlier, name),
+        match (read_response(&*self.files, name)?, &self.earlier) {
+            (None, Some(earlier)) => read_response(earlier, name),
             (found, _) => Ok(found),
         }
     }

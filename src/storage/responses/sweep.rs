@@ -79,8 +79,8 @@ impl ResponseStore {
         })
     }
 
-    /// Removes the oldest responses of a key beyond the limit of the key, and responses of the keys with the most
-    /// bytes beyond the limit of all keys; at most `most` responses. Usage is reduced to nine tenths of the limit, so
+    /// Removes the oldest responses of a key beyond the limit of the key, and responses of the keys with the most bytes
+    /// beyond the limit of all keys; at most `max_removals` responses. Usage is reduced to nine tenths of the limit, so
     /// that the next writes do not have to list the files again. The response `newest` of the key and responses that
     /// have not ended are not removed. If another call is evicting, this call does nothing.
     pub(super) fn evict_over_limit(
@@ -88,12 +88,12 @@ impl ResponseStore {
         key: &str,
         newest: Option<&str>,
         settings: ResponseSettings,
-        most: usize,
+        max_removals: usize,
     ) -> Result<()> {
         let is_beyond =
             self.usage.bytes_of_key(key) > settings.per_key || self.usage.total_bytes() > settings.disk;
         let Some(_evicting) = is_beyond.then(|| self.eviction.try_lock()).flatten() else { return Ok(()) };
-        let mut left = most;
+        let mut left = max_removals;
         if self.usage.bytes_of_key(key) > settings.per_key {
             self.evict_oldest(key, newest, &mut left, |used| {
                 if used > settings.per_key { used - settings.per_key / 10 * 9 } else { 0 }

@@ -81,27 +81,27 @@ fn read_check_value(store: &Arc<dyn Store>) -> Result<Option<Vec<u8>>, String> {
     store.get(StoreTable::Meta, PEPPER_CHECK_KEY).map_err(|error| store_message(&error))
 }
 
-/// Compares the pepper of this gateway with that of the keys in a database, by its check value. `keys` is the number of
-/// keys that are not revoked: without one, any pepper is accepted, as by the start of a gateway. Returns a warning if
-/// this gateway has no pepper yet.
+/// Compares the pepper of this gateway with that of the keys in a database, by its check value. `valid_keys` is the
+/// number of keys that are not revoked: without one, any pepper is accepted, as by the start of a gateway. Returns a
+/// warning if this gateway has no pepper yet.
 ///
 /// # Errors
 /// Returns a sentence for the operator if the peppers differ, or if the pepper cannot be read.
 pub(super) fn compare_pepper(
     storage: &StorageSettings,
-    known: &[u8],
-    keys: u64,
+    stored_check: &[u8],
+    valid_keys: u64,
 ) -> Result<Option<String>, String> {
     let path = storage.path.join(PEPPER_FILE);
     let (text, location) = match &storage.pepper {
         Some(secret) => (validate_pepper(secret.reveal())?, "storage.pepper".to_owned()),
         None => match read_secret(&path)? {
             Some(text) => (text, path.display().to_string()),
-            None if keys == 0 => return Ok(None),
+            None if valid_keys == 0 => return Ok(None),
             None => {
                 let path = path.display();
                 return Ok(Some(format!(
-                    "There is no pepper in {path}, and the {keys} API keys in the database need one: the gateway does not \
+                    "There is no pepper in {path}, and the {valid_keys} API keys in the database need one: the gateway does not \
                      start. {}",
                     hint(storage)
                 )));
@@ -110,10 +110,10 @@ pub(super) fn compare_pepper(
     };
     let pepper = parse_hex_secret(&text)
         .ok_or_else(|| format!("The pepper in {location} is not 64 hexadecimal digits. {RESTORE_HINT}"))?;
-    if keys == 0 || pepper_fingerprint(&pepper) == known {
+    if valid_keys == 0 || pepper_fingerprint(&pepper) == stored_check {
         return Ok(None);
     }
-    Err(mismatch_message(&location, keys, hint(storage)))
+    Err(mismatch_message(&location, valid_keys, hint(storage)))
 }
 
 /// Accepts the configured pepper, or creates a new pepper file, although existing keys were made with another pepper.

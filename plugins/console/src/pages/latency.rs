@@ -10,11 +10,11 @@ use serde_json::Value;
 /// Maximum number of groups with a line of their own; the answers of all further groups are added up.
 const MAX_LINES: usize = 5;
 
-/// Form that groups the plot by model or by provider; `by` is the selected grouping.
+/// Form that groups the plot by model or by provider; `grouping` is the selected grouping.
 #[must_use]
-pub fn latency_grouping_form(path: &str, by: &str) -> Form {
+pub fn latency_grouping_form(path: &str, grouping: &str) -> Form {
     let groups = FieldKind::choice(&[("model", "Model"), ("provider", "Provider")]);
-    let field = Field::new("by", "Grouped by").with_kind(groups).with_value(by);
+    let field = Field::new("by", "Grouped by").with_kind(groups).with_value(grouping);
     let mut form = Form::new(path, "Time to first token", "Show").with_field(field);
     form.is_query = true;
     form

@@ -40,13 +40,13 @@ impl Bucket {
         Ok(ObjectPage { objects, more })
     }
 
-    /// Lists at most `wanted` objects with valid names after the object `after`, by one call that reads at most
+    /// Lists at most `max_objects` with valid names after the object `after`, by one call that reads at most
     /// [`MAX_READ_OBJECTS`].
     fn list_some(
         &self,
         folder: Path,
         after: Option<Path>,
-        wanted: usize,
+        max_objects: usize,
     ) -> Result<ListedObjects, BucketError> {
         let prefix = self.0.prefix.clone();
         self.call(move |store| async move {
@@ -63,7 +63,7 @@ impl Bucket {
                 if let Some(name) = object_name_from_key(&prefix, object.location.as_ref()) {
                     named.push((name.to_owned(), object));
                 }
-                if named.len() >= wanted {
+                if named.len() >= max_objects {
                     break;
                 }
             }

@@ -75,8 +75,10 @@ impl Bucket {
     }
 }
 
-fn unfit(what: &str) -> ProbeError {
-    ProbeError::Unsuitable(format!("The store of files {what}; use another store, or a newer version of it."))
+fn unfit(fault: &str) -> ProbeError {
+    ProbeError::Unsuitable(format!(
+        "The store of files {fault}; use another store, or a newer version of it."
+    ))
 }
 
 fn sentence(error: &io::Error) -> ProbeError {

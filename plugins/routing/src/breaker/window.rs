@@ -47,14 +47,14 @@ impl OutcomeWindow {
     }
 
     /// Adds outcome counts to the slice that contains `now`.
-    pub(super) fn add(&mut self, now: Duration, seen: OutcomeCounts) {
+    pub(super) fn add(&mut self, now: Duration, counts: OutcomeCounts) {
         let number = self.slice_number(now);
         let index = usize::try_from(number % SLICE_COUNT).unwrap_or(0);
         let Some(slice) = self.slices.get_mut(index) else { return };
         if slice.number < number {
             *slice = OutcomeSlice { number, seen: OutcomeCounts::default() };
         }
-        slice.seen = slice.seen.sum(seen);
+        slice.seen = slice.seen.sum(counts);
     }
 
     /// Returns the sums of the slices inside the window.

@@ -44,15 +44,15 @@ impl Ewma {
         if is_empty { 0.0 } else { self.weight * (-age.as_secs_f64() / HALF_LIFE.as_secs_f64()).exp2() }
     }
 
-    /// Converts the average to another clock; `from` and `to` are the same moment by the old and by the new clock. If
-    /// the record is damaged and contains an impossible value, the average is dropped; `most` is the maximum
-    /// plausible mean.
-    pub(super) fn convert_clock(self, from: Duration, to: Duration, most: f64) -> Self {
-        let sound = self.weight > 0.0 && self.weight.is_finite() && (0.0..=most).contains(&self.mean);
+    /// Converts the average to another clock; `old_now` and `new_now` are the same moment by the old and by the new
+    /// clock. If the record is damaged and contains an impossible value, the average is dropped; `max_mean` is the
+    /// maximum plausible mean.
+    pub(super) fn convert_clock(self, old_now: Duration, new_now: Duration, max_mean: f64) -> Self {
+        let sound = self.weight > 0.0 && self.weight.is_finite() && (0.0..=max_mean).contains(&self.mean);
         if !sound {
             return Self::default();
         }
-        Self { at: rebase_millis(self.at, from, to), ..self }
+        Self { at: rebase_millis(self.at, old_now, new_now), ..self }
     }
 
     /// Returns the average; `None` without an observation in the last half hour.
@@ -64,10 +64,10 @@ impl Ewma {
     }
 }
 
-/// Converts milliseconds to another clock; `from` and `to` are the same moment by the old and by the new clock. The
-/// result is at most `to`.
-pub(super) fn rebase_millis(at: u64, from: Duration, to: Duration) -> u64 {
-    millis(to).saturating_sub(millis(from).saturating_sub(at))
+/// Converts milliseconds to another clock; `old_now` and `new_now` are the same moment by the old and by the new clock.
+/// The result is at most `new_now`.
+pub(super) fn rebase_millis(at: u64, old_now: Duration, new_now: Duration) -> u64 {
+    millis(new_now).saturating_sub(millis(old_now).saturating_sub(at))
 }
 
 /// Returns the whole milliseconds since the origin of time.

@@ -80,15 +80,15 @@ impl LastHourStats {
         self.slices.iter().fold(0, |sum, slice| sum.wrapping_add(slice.answers).wrapping_add(slice.number))
     }
 
-    /// Converts the statistics to another clock; `from` and `to` are the same moment by the old and by the new clock.
-    /// Slices with impossible values are dropped.
+    /// Converts the statistics to another clock; `old_now` and `new_now` are the same moment by the old and by the new
+    /// clock. Slices with impossible values are dropped.
     #[must_use]
-    pub fn convert_clock(&self, from: Duration, to: Duration) -> Self {
-        let (from, to) = (from.as_secs() / SLICE_SECONDS, to.as_secs() / SLICE_SECONDS);
+    pub fn convert_clock(&self, old_now: Duration, new_now: Duration) -> Self {
+        let (old_now, new_now) = (old_now.as_secs() / SLICE_SECONDS, new_now.as_secs() / SLICE_SECONDS);
         let mut moved = Self::default();
         let sound = |seconds: f64| (0.0..=1e15).contains(&seconds);
         for slice in self.slices.iter().filter(|slice| sound(slice.waiting) && sound(slice.generating)) {
-            let Some(number) = to.checked_sub(from.saturating_sub(slice.number)) else { continue };
+            let Some(number) = new_now.checked_sub(old_now.saturating_sub(slice.number)) else { continue };
             let index = usize::try_from(number % SLICES as u64).unwrap_or(0);
             if let Some(slot) = moved.slices.get_mut(index).filter(|slot| slot.number <= number) {
                 *slot = HourlySlice { number, ..*slice };

@@ -95,15 +95,15 @@ impl LatencyStats {
     }
 
     /// Converts the statistics to another clock, for a process that loads statistics stored by an earlier process;
-    /// `from` and `to` are the same moment by the old and by the new clock. Impossible values are dropped, and no time
-    /// is later than `to`.
+    /// `old_now` and `new_now` are the same moment by the old and by the new clock. Impossible values are dropped, and
+    /// no time is later than `new_now`.
     #[must_use]
-    pub fn convert_clock(&self, from: Duration, to: Duration) -> Self {
-        let time = |at: u64| if at == 0 { 0 } else { rebase_millis(at, from, to).max(1) };
+    pub fn convert_clock(&self, old_now: Duration, new_now: Duration) -> Self {
+        let time = |at: u64| if at == 0 { 0 } else { rebase_millis(at, old_now, new_now).max(1) };
         Self {
-            first_token: self.first_token.map(|class| class.convert_clock(from, to, MAX_SECONDS)),
-            per_token: self.per_token.convert_clock(from, to, MAX_SECONDS),
-            output: self.output.convert_clock(from, to, MAX_TOKENS),
+            first_token: self.first_token.map(|class| class.convert_clock(old_now, new_now, MAX_SECONDS)),
+            per_token: self.per_token.convert_clock(old_now, new_now, MAX_SECONDS),
+            output: self.output.convert_clock(old_now, new_now, MAX_TOKENS),
             known: time(self.known),
             observed: time(self.observed),
         }

@@ -278,8 +278,8 @@ impl RetryPlanner {
     }
 
     /// Extends the deadline by the time that the request was queued.
-    pub fn extend_deadline(&mut self, by: Duration) {
-        self.policy.deadline = self.policy.deadline.saturating_add(by);
+    pub fn extend_deadline(&mut self, queue_time: Duration) {
+        self.policy.deadline = self.policy.deadline.saturating_add(queue_time);
     }
 
     /// Returns the failed attempts so far, in order.

@@ -204,46 +204,46 @@ impl BatchStore {
         Ok(rows)
     }
 
-    /// Takes the claim of a batch for an incarnation, in place of the claim `seen`; `alive` is the row that exists
-    /// while the incarnation may write. Returns `None` if the claim has changed, the batch has ended, or the
-    /// incarnation may no longer write. The caller must already have observed that the former holder released the
-    /// claim or is dead.
+    /// Takes the claim of a batch for an incarnation, in place of `observed_claim`; `alive` is the row that
+    /// exists while the incarnation may write. Returns `None` if the claim has changed, the batch has ended, or the
+    /// incarnation may no longer write. The caller must already have observed that the former holder released the claim
+    /// or is dead.
     ///
     /// # Errors
     /// Same as [`crate::Store::apply`].
     pub fn take_claim(
         &self,
         id: &str,
-        seen: Option<&BatchClaim>,
+        observed_claim: Option<&BatchClaim>,
         incarnation: u32,
         alive: Option<&RowFence>,
     ) -> Result<Option<BatchClaim>, StoreError> {
-        let open = match seen {
-            // The claim `seen` suffices as a guard, because an ended batch has no claim row. Without a claim, the row
-            // of the unfinished batch is the guard.
+        let open = match observed_claim {
+            // The observed claim suffices as a guard, because an ended batch has no claim row. Without a claim, the
+            // row of the unfinished batch is the guard.
             Some(_) => Transaction::new(),
             None => Transaction::new().require_present(StoreTable::Batches, open_key(id)),
         };
-        self.take_claim_if(id, seen, incarnation, open.append_operations(fence_guards(alive)))
+        self.take_claim_if(id, observed_claim, incarnation, open.append_operations(fence_guards(alive)))
     }
 
-    /// Takes a claim in place of the claim `seen` if the guards of `with` hold; returns `None` if one of them fails or
-    /// the claim has changed.
+    /// Takes a claim in place of `observed_claim` if the guards of `conditions` hold; returns `None` if one
+    /// of them fails or the claim has changed.
     pub(super) fn take_claim_if(
         &self,
         id: &str,
-        seen: Option<&BatchClaim>,
+        observed_claim: Option<&BatchClaim>,
         incarnation: u32,
-        with: Transaction,
+        conditions: Transaction,
     ) -> Result<Option<BatchClaim>, StoreError> {
-        let number = seen.map_or(0, |seen| seen.number).wrapping_add(1);
+        let number = observed_claim.map_or(0, |former| former.number).wrapping_add(1);
         let claim = BatchClaim { incarnation, number, commits: 0, state: ClaimState::Held };
         let (table, key) = (StoreTable::Batches, claim_key(id));
-        let guards = match seen {
-            Some(seen) => Transaction::new().require_value(table, key.as_slice(), seen.to_row()),
+        let guards = match observed_claim {
+            Some(former) => Transaction::new().require_value(table, key.as_slice(), former.to_row()),
             None => Transaction::new().require_absent(table, key.as_slice()),
         };
-        match self.store.apply(guards.append_operations(with).put(table, key, claim.to_row())) {
+        match self.store.apply(guards.append_operations(conditions).put(table, key, claim.to_row())) {
             Ok(()) => Ok(Some(claim)),
             Err(StoreError::Guard { .. }) => Ok(None),
             Err(error) => Err(error),
@@ -285,7 +285,7 @@ impl BatchStore {
         Ok(())
     }
 
-    /// Adds a batch in one transaction with the operations of `with` if the account has fewer than `most` unfinished
+    /// Adds a batch in one transaction with `operations` if the account has fewer than `max_unfinished` unfinished
     /// batches of the same kind: background responses, or batches with files. The limit holds even if other members add
     /// batches at the same time.
     ///
@@ -295,8 +295,8 @@ impl BatchStore {
     pub fn insert_within_limit(
         &self,
         record: &BatchRecord,
-        with: &Transaction,
-        most: usize,
+        operations: &Transaction,
+        max_unfinished: usize,
     ) -> Result<BatchInsertOutcome, StoreError> {
         let created = [CREATED_PREFIX, record.account.as_bytes()].concat();
         let mut last_error = StoreError::Guard { step: 0 };
@@ -306,7 +306,7 @@ impl BatchStore {
             let is_rival = |other: &&BatchRecord| {
                 other.account == record.account && other.background.is_some() == record.background.is_some()
             };
-            if open.iter().filter(is_rival).count() >= most {
+            if open.iter().filter(is_rival).count() >= max_unfinished {
                 return Ok(BatchInsertOutcome::TooManyOpen);
             }
             let number = parse_counter(row.as_deref())?.wrapping_add(1);
@@ -317,7 +317,7 @@ impl BatchStore {
             let batch = first
                 .put(StoreTable::Batches, created.as_slice(), crate::counter_row(number))
                 .append_operations(self.insert_operations(record)?)
-                .append_operations(with.clone());
+                .append_operations(operations.clone());
             match self.store.apply(batch) {
                 Ok(()) => return Ok(BatchInsertOutcome::Inserted),
                 // A failed first guard means that another batch of the account was added after the unfinished batches

@@ -245,12 +245,12 @@ impl BatchStore {
         &self,
         batch: &str,
         slice: &BatchSlice,
-        seen: Option<&BatchClaim>,
+        observed_claim: Option<&BatchClaim>,
         (incarnation, alive): (u32, Option<&RowFence>),
     ) -> Result<Option<BatchClaim>, StoreError> {
         let id = slice.id(batch);
         let open = Transaction::new().require_value(StoreTable::Batches, slice_row_key(&id), slice.to_row());
-        self.take_claim_if(&id, seen, incarnation, open.append_operations(fence_guards(alive)))
+        self.take_claim_if(&id, observed_claim, incarnation, open.append_operations(fence_guards(alive)))
     }
 
     /// Asks the members that run slices of a batch to end them, if `claim` is still the claim of the batch; with

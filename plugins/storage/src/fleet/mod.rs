@@ -172,16 +172,16 @@ pub trait Fleet: Send + Sync + std::fmt::Debug {
     fn evict(&self, peer: &PeerIncarnation) -> Result<bool, FleetError>;
 }
 
-/// Returns the amount to draw from a pool that has `available` left: all of `wanted` if the pool has at least four
-/// times as much; otherwise a quarter of the pool or `least`, whichever is greater, but never more than the pool has.
-/// So the parts get smaller while the pool runs out, and its last amounts can be drawn too.
+/// Returns the amount to draw from a pool that has `available` left: all of `wanted_amount` if the pool has at least
+/// four times as much; otherwise a quarter of the pool or `min_amount`, whichever is greater, but never more than the
+/// pool has. So the parts get smaller while the pool runs out, and its last amounts can be drawn too.
 #[must_use]
-pub fn amount_to_draw(available: i64, wanted: i64, least: i64) -> i64 {
-    let (available, wanted) = (available.max(0), wanted.max(0));
-    if available / 4 >= wanted {
-        return wanted;
+pub fn amount_to_draw(available: i64, wanted_amount: i64, min_amount: i64) -> i64 {
+    let (available, wanted_amount) = (available.max(0), wanted_amount.max(0));
+    if available / 4 >= wanted_amount {
+        return wanted_amount;
     }
-    available.min(least.max(0)).max(available / 4)
+    available.min(min_amount.max(0)).max(available / 4)
 }
 
 #[cfg(test)]

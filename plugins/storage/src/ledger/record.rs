@@ -96,9 +96,9 @@ fn encode(row: &impl Serialize) -> Result<Vec<u8>, StoreError> {
     serde_json::to_vec(row).map_err(|_| StoreError::corrupt("a row cannot be written as JSON"))
 }
 
-fn decode<'a, T: Deserialize<'a>>(row: &'a [u8], what: &str) -> Result<T, StoreError> {
+fn decode<'a, T: Deserialize<'a>>(row: &'a [u8], record_name: &str) -> Result<T, StoreError> {
     serde_json::from_slice(row)
-        .map_err(|_| StoreError::corrupt(format!("the row of {what} is in an unknown format")))
+        .map_err(|_| StoreError::corrupt(format!("the row of {record_name} is in an unknown format")))
 }
 
 fn check_version(version: u32) -> Result<(), StoreError> {

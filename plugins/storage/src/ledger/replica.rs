@@ -324,9 +324,9 @@ fn last_blocks(
 }
 
 /// Returns true if the file has the given bytes at the offset.
-pub(super) fn contains_at(file: &File, at: u64, text: &[u8]) -> Result<bool, StoreError> {
+pub(super) fn contains_at(file: &File, offset: u64, text: &[u8]) -> Result<bool, StoreError> {
     let mut there = vec![0; text.len()];
-    match file.read_exact_at(&mut there, at) {
+    match file.read_exact_at(&mut there, offset) {
         Ok(()) => Ok(there == text),
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(false),
         Err(error) => Err(read_error(error)),

@@ -77,13 +77,13 @@ pub(super) fn compare_files(
 }
 
 /// Returns true if the file has the given bytes at the offset now or within a second.
-fn eventually_contains(file: &File, at: u64, text: &[u8]) -> Result<bool, StoreError> {
+fn eventually_contains(file: &File, offset: u64, text: &[u8]) -> Result<bool, StoreError> {
     for _ in 0..READ_ATTEMPTS {
-        if contains_at(file, at, text)? {
+        if contains_at(file, offset, text)? {
             return Ok(true);
         }
-        if file.metadata().map_err(read_error)?.len() >= at + text.len() as u64 {
-            return contains_at(file, at, text);
+        if file.metadata().map_err(read_error)?.len() >= offset + text.len() as u64 {
+            return contains_at(file, offset, text);
         }
         std::thread::sleep(READ_PAUSE);
     }

@@ -86,7 +86,7 @@ impl PostgresStore {
     /// Runs a read on the runtime and waits for it.
     fn read<T: Send + 'static, F>(
         &self,
-        read: impl FnMut(Arc<tokio_postgres::Client>) -> F + Send + 'static,
+        query: impl FnMut(Arc<tokio_postgres::Client>) -> F + Send + 'static,
     ) -> Result<T, StoreError>
     where
         F: Future<Output = Result<T, connection::DatabaseError>> + Send,
@@ -95,7 +95,7 @@ impl PostgresStore {
         let runtime = self.runtime.as_ref().ok_or_else(|| closing("read, because it is closing"))?;
         let (reply, answered) = sync_channel(1);
         let reader = Arc::clone(&self.reader);
-        runtime.spawn(async move { drop(reply.send(reader.read_with_retry(read).await)) });
+        runtime.spawn(async move { drop(reply.send(reader.read_with_retry(query).await)) });
         answered
             .recv_timeout(self.timeout)
             .map_err(|_| StoreError::Unreachable { what: "no answer in time".to_owned() })?
@@ -137,8 +137,8 @@ impl PostgresStore {
     }
 }
 
-const fn closing(what: &'static str) -> StoreError {
-    StoreError::Io { what, kind: std::io::ErrorKind::BrokenPipe }
+const fn closing(operation: &'static str) -> StoreError {
+    StoreError::Io { what: operation, kind: std::io::ErrorKind::BrokenPipe }
 }
 
 impl Store for PostgresStore {
@@ -213,10 +213,10 @@ impl Store for PostgresStore {
         })
     }
 
-    fn verify_with_progress(&self, read: &mut dyn FnMut(u64)) -> Result<VerifyOutcome, StoreError> {
+    fn verify_with_progress(&self, on_rows_read: &mut dyn FnMut(u64)) -> Result<VerifyOutcome, StoreError> {
         let mut outcome = VerifyOutcome::default();
         self.for_each_page(|_, rows| {
-            read(rows.len() as u64);
+            on_rows_read(rows.len() as u64);
             for row in rows {
                 match row {
                     Ok(row) => {

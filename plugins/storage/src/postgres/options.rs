@@ -228,9 +228,9 @@ fn url_error(url: &str) -> StoreError {
     }
 }
 
-/// Creates the error for an invalid option, with `what` as its description.
-pub(super) fn option_error(what: &str) -> StoreError {
-    StoreError::Database { what: what.to_owned() }
+/// Creates the error for an invalid option, with this description.
+pub(super) fn option_error(description: &str) -> StoreError {
+    StoreError::Database { what: description.to_owned() }
 }
 
 fn is_local_host(host: &Host) -> bool {

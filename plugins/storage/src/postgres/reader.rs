@@ -33,14 +33,14 @@ impl Reader {
     /// Runs a read, and repeats it after a lost connection.
     pub(super) async fn read_with_retry<T, F>(
         &self,
-        mut read: impl FnMut(Arc<Client>) -> F,
+        mut query: impl FnMut(Arc<Client>) -> F,
     ) -> Result<T, StoreError>
     where
         F: Future<Output = Result<T, DatabaseError>>,
     {
         let started = Instant::now();
         loop {
-            match self.attempt(&mut read).await {
+            match self.attempt(&mut query).await {
                 Ok(value) => return Ok(value),
                 Err(error @ DatabaseError::Permanent(_)) => return Err(error.into()),
                 Err(error) if started.elapsed() >= RETRY_TIME => return Err(error.into()),
@@ -52,14 +52,14 @@ impl Reader {
     }
 
     /// Runs a read once. If the connection does not answer in time, the next attempt opens a new one.
-    async fn attempt<T, F>(&self, read: &mut impl FnMut(Arc<Client>) -> F) -> Result<T, DatabaseError>
+    async fn attempt<T, F>(&self, query: &mut impl FnMut(Arc<Client>) -> F) -> Result<T, DatabaseError>
     where
         F: Future<Output = Result<T, DatabaseError>>,
     {
         let deadline = tokio::time::Instant::now() + ATTEMPT_TIMEOUT;
         let no_answer = || DatabaseError::Lost("no answer in time".to_owned());
         let client = tokio::time::timeout_at(deadline, self.client()).await.map_err(|_| no_answer())??;
-        if let Ok(answer) = tokio::time::timeout_at(deadline, read(Arc::clone(&client))).await {
+        if let Ok(answer) = tokio::time::timeout_at(deadline, query(Arc::clone(&client))).await {
             return answer;
         }
         let mut current = self.client.lock().await;

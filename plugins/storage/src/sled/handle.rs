@@ -213,27 +213,27 @@ impl From<SledError> for StoreError {
 }
 
 /// Runs a call into sled and converts a panic, by which sled reports some damage, to an error.
-fn catch_panic<T>(what: &'static str, call: impl FnOnce() -> ::sled::Result<T>) -> Result<T, SledError> {
+fn catch_panic<T>(operation: &'static str, call: impl FnOnce() -> ::sled::Result<T>) -> Result<T, SledError> {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(value)) => Ok(value),
-        Ok(Err(error)) => Err(convert_error(what, &error)),
+        Ok(Err(error)) => Err(convert_error(operation, &error)),
         Err(_) => {
-            Err(SledError::Other(StoreError::corrupt(format!("sled panicked in the operation: {what}"))))
+            Err(SledError::Other(StoreError::corrupt(format!("sled panicked in the operation: {operation}"))))
         }
     }
 }
 
-fn convert_error(what: &'static str, error: &::sled::Error) -> SledError {
+fn convert_error(operation: &'static str, error: &::sled::Error) -> SledError {
     SledError::Other(match error {
         ::sled::Error::Io(io) if io.to_string().starts_with("could not acquire lock") => {
             return SledError::LockHeld;
         }
-        ::sled::Error::Io(io) => StoreError::io(what, io),
+        ::sled::Error::Io(io) => StoreError::io(operation, io),
         ::sled::Error::Corruption { at, .. } => StoreError::corrupt(match at {
             Some(at) => format!("sled's log at {at}"),
             None => "sled's snapshot or log".to_owned(),
         }),
-        ::sled::Error::Unsupported(what) => StoreError::Format { what: what.clone() },
-        other => StoreError::corrupt(format!("sled could not {what}: {other}")),
+        ::sled::Error::Unsupported(feature) => StoreError::Format { what: feature.clone() },
+        other => StoreError::corrupt(format!("sled could not {operation}: {other}")),
     })
 }

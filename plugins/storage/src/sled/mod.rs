@@ -209,8 +209,8 @@ impl Store for SledStore {
         scan::copy_all_rows(&self.engine, sink)
     }
 
-    fn verify_with_progress(&self, read: &mut dyn FnMut(u64)) -> Result<VerifyOutcome, StoreError> {
-        scan::verify(&self.engine, read)
+    fn verify_with_progress(&self, on_rows_read: &mut dyn FnMut(u64)) -> Result<VerifyOutcome, StoreError> {
+        scan::verify(&self.engine, on_rows_read)
     }
 
     fn health(&self) -> StoreHealth {

@@ -79,7 +79,10 @@ fn split_key(key: &[u8]) -> Result<(StoreTable, &[u8]), StoreError> {
 
 /// Implements [`crate::Store::verify_with_progress`]. Writes are paused briefly for each chunk, so that every
 /// concurrent write is counted once: by the writer if its key is before the cursor, otherwise by the scan.
-pub(crate) fn verify(engine: &SledEngine, read: &mut dyn FnMut(u64)) -> Result<VerifyOutcome, StoreError> {
+pub(crate) fn verify(
+    engine: &SledEngine,
+    on_rows_read: &mut dyn FnMut(u64),
+) -> Result<VerifyOutcome, StoreError> {
     let _alone = engine.scan_lock.lock();
     *engine.verify_pass.lock() = Some(VerifyProgress::default());
     let mut verified = VerifyOutcome::default();
@@ -89,7 +92,7 @@ pub(crate) fn verify(engine: &SledEngine, read: &mut dyn FnMut(u64)) -> Result<V
         let Some(survey) = survey.as_mut() else { break Err(aborted_error()) };
         let before = verified.rows;
         let result = verify_chunk(engine, survey, &mut verified);
-        read(verified.rows - before);
+        on_rows_read(verified.rows - before);
         match result {
             Ok(true) => {}
             Ok(false) => break Ok((survey.counted, *engine.content_digest.lock())),

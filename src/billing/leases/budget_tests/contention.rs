@@ -52,8 +52,8 @@ impl Store for ContendedStore {
         self.store.copy_rows(sink)
     }
 
-    fn verify_with_progress(&self, read: &mut dyn FnMut(u64)) -> Result<VerifyOutcome, StoreError> {
-        self.store.verify_with_progress(read)
+    fn verify_with_progress(&self, on_rows_read: &mut dyn FnMut(u64)) -> Result<VerifyOutcome, StoreError> {
+        self.store.verify_with_progress(on_rows_read)
     }
 
     fn health(&self) -> StoreHealth {

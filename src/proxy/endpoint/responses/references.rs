@@ -57,12 +57,13 @@ pub(super) async fn resolve_item_references(x: &mut Exchange<'_>, body: Bytes) -
     Ok(replace_references(&body, &items))
 }
 
-/// Returns the error for references to items that are larger than `most` bytes, together with the body.
-fn too_large(most: usize) -> ApiError {
-    let sentence = format!("input: the body and the items of its references are larger than {most} bytes.");
+/// Returns the error for references to items that are larger than `max_bytes`, together with the body.
+fn too_large(max_bytes: usize) -> ApiError {
+    let sentence =
+        format!("input: the body and the items of its references are larger than {max_bytes} bytes.");
     ApiError::with_message(ErrorCode::TooLarge, sentence)
         .with_param("input")
-        .with_details_member("max_bytes", most)
+        .with_details_member("max_bytes", max_bytes)
 }
 
 fn not_stored(reference: &ItemReference) -> ApiError {

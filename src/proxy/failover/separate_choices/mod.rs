@@ -82,7 +82,7 @@ enum ChoiceEvent {
 /// settles.
 pub(super) async fn request_choices(
     run: &mut FailoverRun<'_, '_>,
-    wanted: SeparateChoices,
+    separate_choices: SeparateChoices,
     course: &RetryPlanner,
 ) -> Result<WriteOutcome, ApiError> {
     let failed = |offer: usize| course.failed_attempts().iter().any(|attempt| attempt.offer == offer);
@@ -97,8 +97,8 @@ pub(super) async fn request_choices(
         (run.translation, run.attempt_started) =
             (streaming::error_only_translation(run).filter(|_| run.request.stream), None);
     }
-    let waiting = (wanted.from..run.request.n).collect();
-    let (mut ends, halt) = run_choices(run, &seed, waiting, wanted.suspect.is_some()).await;
+    let waiting = (separate_choices.from..run.request.n).collect();
+    let (mut ends, halt) = run_choices(run, &seed, waiting, separate_choices.suspect.is_some()).await;
     ends.sort_by_key(|end| end.index);
     parts.extend(ends.iter_mut().filter_map(|end| end.usage.take()));
     // A choice without content may be of another model. The price is that of the model which the response names.
@@ -107,7 +107,7 @@ pub(super) async fn request_choices(
     }
     match halt {
         None => {
-            if let Some(offer) = &wanted.suspect {
+            if let Some(offer) = &separate_choices.suspect {
                 offer.learned.record_refused_members(
                     AdjustableMemberSet::from_member(AdjustableMember::MultipleChoices),
                     None,

@@ -114,11 +114,11 @@ impl StreamDeadlines {
     }
 
     /// Moves the deadlines by the time that the client took to read, since the provider is not silent in this time.
-    pub(super) fn add_client_delay(&mut self, by: Duration) {
-        self.client_delay += by;
-        self.first_token_deadline += by;
-        self.progressed += by;
-        self.end_deadline = self.end_deadline.map(|over| over + by);
+    pub(super) fn add_client_delay(&mut self, delay: Duration) {
+        self.client_delay += delay;
+        self.first_token_deadline += delay;
+        self.progressed += delay;
+        self.end_deadline = self.end_deadline.map(|over| over + delay);
     }
 }
 
