@@ -39,7 +39,7 @@ fn write_declared_tools(
     });
     let mut any = false;
     JsonCursor::new(ask.member_value("tools").unwrap_or_default()).visit_elements(|index, tool| {
-        let tool = DeclaredTool::parse(tool);
+        let tool = ChatToolDeclaration::parse(tool);
         if tool.tool_type.is_some_and(|kind| !json::escaped_text_equals(kind, "function")) {
             return Err(ApiError::unsupported(
                 format!("tools[{index}].type"),
@@ -105,12 +105,12 @@ fn function_name(choice: &[u8]) -> Option<&[u8]> {
 
 /// Tool that a chat request declares: an element of `tools`.
 #[derive(Default)]
-struct DeclaredTool<'a> {
+struct ChatToolDeclaration<'a> {
     tool_type: Option<&'a [u8]>,
     function: FunctionDefinition<'a>,
 }
 
-impl<'a> DeclaredTool<'a> {
+impl<'a> ChatToolDeclaration<'a> {
     fn parse(tool: &mut JsonCursor<'a>) -> Self {
         let mut seen = Self::default();
         let Ok(()) = tool.visit_members::<Infallible>(|key, value| {
