@@ -7,6 +7,7 @@ pub mod lifecycle;
 #[cfg(feature = "inject")]
 pub mod panic_injection;
 pub mod read_budget;
+pub(crate) mod stream_delegation;
 
 use pingora_core::protocols::TcpKeepalive;
 use std::time::Duration;

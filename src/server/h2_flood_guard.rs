@@ -7,14 +7,9 @@
 use super::http2::StreamCounts;
 use super::{LINGER_IDLE, LINGER_TIMEOUT};
 use crate::net::read_budget;
-use async_trait::async_trait;
+use crate::net::stream_delegation::delegate_stream_traits;
 use penstock_http_wire::http2_frames::FrameHeaderParser;
-use pingora_core::protocols::raw_connect::ProxyDigest;
-use pingora_core::protocols::tls::SslDigest;
-use pingora_core::protocols::{
-    ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, Stream,
-    TimingDigest, UniqueID, UniqueIDType,
-};
+use pingora_core::protocols::Stream;
 use std::future::Future;
 use std::io::{IoSlice, Result};
 use std::pin::Pin;
@@ -196,50 +191,7 @@ impl AsyncWrite for FloodGuardStream {
     }
 }
 
-// The implementations of all other traits delegate to the inner stream.
-
-#[async_trait]
-impl Shutdown for FloodGuardStream {
-    async fn shutdown(&mut self) {
-        self.stream.shutdown().await;
-    }
-}
-
-impl UniqueID for FloodGuardStream {
-    fn id(&self) -> UniqueIDType {
-        self.stream.id()
-    }
-}
-
-impl Ssl for FloodGuardStream {
-    fn get_ssl_digest(&self) -> Option<Arc<SslDigest>> {
-        self.stream.get_ssl_digest()
-    }
-
-    fn selected_alpn_proto(&self) -> Option<ALPN> {
-        self.stream.selected_alpn_proto()
-    }
-}
-
-impl Peek for FloodGuardStream {}
-
-impl GetTimingDigest for FloodGuardStream {
-    fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
-        self.stream.get_timing_digest()
-    }
-}
-
-impl GetProxyDigest for FloodGuardStream {
-    fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
-        self.stream.get_proxy_digest()
-    }
-}
-
-impl GetSocketDigest for FloodGuardStream {
-    fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
-        self.stream.get_socket_digest()
-    }
-}
+delegate_stream_traits!(FloodGuardStream);
 
 #[cfg(test)]
 mod tests {

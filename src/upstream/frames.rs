@@ -4,18 +4,12 @@
 
 use super::connect::PROVIDER_STREAM_WINDOW_BYTES;
 use crate::net::read_budget;
-use async_trait::async_trait;
+use crate::net::stream_delegation::delegate_stream_traits;
 use penstock_http_wire::http2_frames::{FrameHeader, FrameHeaderParser};
-use pingora_core::protocols::raw_connect::ProxyDigest;
-use pingora_core::protocols::tls::SslDigest;
-use pingora_core::protocols::{
-    ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, Stream,
-    TimingDigest, UniqueID, UniqueIDType,
-};
+use pingora_core::protocols::Stream;
 use std::collections::BTreeSet;
 use std::io::{Error, IoSlice, Result};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -166,50 +160,7 @@ impl AsyncWrite for FrameCountingStream {
     }
 }
 
-// All other traits are delegated to the inner stream.
-
-#[async_trait]
-impl Shutdown for FrameCountingStream {
-    async fn shutdown(&mut self) {
-        self.stream.shutdown().await;
-    }
-}
-
-impl UniqueID for FrameCountingStream {
-    fn id(&self) -> UniqueIDType {
-        self.stream.id()
-    }
-}
-
-impl Ssl for FrameCountingStream {
-    fn get_ssl_digest(&self) -> Option<Arc<SslDigest>> {
-        self.stream.get_ssl_digest()
-    }
-
-    fn selected_alpn_proto(&self) -> Option<ALPN> {
-        self.stream.selected_alpn_proto()
-    }
-}
-
-impl Peek for FrameCountingStream {}
-
-impl GetTimingDigest for FrameCountingStream {
-    fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
-        self.stream.get_timing_digest()
-    }
-}
-
-impl GetProxyDigest for FrameCountingStream {
-    fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
-        self.stream.get_proxy_digest()
-    }
-}
-
-impl GetSocketDigest for FrameCountingStream {
-    fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
-        self.stream.get_socket_digest()
-    }
-}
+delegate_stream_traits!(FrameCountingStream);
 
 #[cfg(test)]
 mod tests {
