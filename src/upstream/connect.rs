@@ -208,13 +208,21 @@ impl UpstreamRoute {
     /// Returns `Connect` or `Tls`, the error of the last address that was tried within twice the connect timeout; or
     /// `NoDescriptors`.
     pub async fn connect(&self) -> Result<UpstreamExchange, UpstreamError> {
+        self.connect_with(IdleConnections::Use).await
+    }
+
+    /// Connects like [`Self::connect`], with or without the idle connections of the pool.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Self::connect`].
+    pub async fn connect_with(&self, idle: IdleConnections) -> Result<UpstreamExchange, UpstreamError> {
         let (mut peer_index, mut kind) =
             (self.peer_index.load(Ordering::Relaxed), UpstreamErrorKind::Connect);
         let (began, peers) = (clock::cached_now(), self.peers.read().len());
         for _ in 0..peers {
             let Some(peer) = self.peer(peer_index) else { break };
             let connect_timeout = peer.connect;
-            match self.connect_peer(peer).await {
+            match self.connect_peer(peer, idle).await {
                 Ok(exchange) => return Ok(exchange),
                 // Without a file descriptor no other address can be reached either.
                 Err(UpstreamErrorKind::NoDescriptors) => {
@@ -239,12 +247,16 @@ impl UpstreamRoute {
         peers.get(peer_index % peers.len().max(1)).cloned()
     }
 
-    async fn connect_peer(&self, peer: Arc<ResolvedPeer>) -> Result<UpstreamExchange, UpstreamErrorKind> {
+    async fn connect_peer(
+        &self,
+        peer: Arc<ResolvedPeer>,
+        idle: IdleConnections,
+    ) -> Result<UpstreamExchange, UpstreamErrorKind> {
         let pool = self.pool.clone();
         if !peer.is_http1_only() {
-            return Box::pin(connect_with_alpn(peer, pool)).await;
+            return Box::pin(connect_with_alpn(peer, pool, idle)).await;
         }
-        if let Some((stream, owner)) = pool.take_idle(&peer) {
+        if let Some((stream, owner)) = idle.take(&pool, &peer) {
             return Ok(UpstreamExchange::from_http1_stream(stream, true, owner, peer, pool));
         }
         // The future is boxed, as in the other branch: new connections are rare, and the state of this future would
@@ -260,18 +272,38 @@ impl UpstreamRoute {
     }
 }
 
+/// Use of the idle HTTP/1.1 connections of the pool.
+#[derive(Clone, Copy)]
+pub enum IdleConnections {
+    /// An idle connection is taken if there is one.
+    Use,
+    /// A new connection is opened, or a stream of an HTTP/2 connection.
+    Skip,
+}
+
+impl IdleConnections {
+    /// Takes an idle connection of the pool, with the pool of its thread; `None` if there is none, or if none is wanted.
+    fn take(self, pool: &ConnectionPool, peer: &ResolvedPeer) -> Option<(Stream, LocalPoolIndex)> {
+        match self {
+            Self::Use => pool.take_idle(peer),
+            Self::Skip => None,
+        }
+    }
+}
+
 /// Connects to a peer that may support HTTP/2. The version is selected by ALPN in the TLS handshake, or in clear text
 /// by the configuration.
 async fn connect_with_alpn(
     peer: Arc<ResolvedPeer>,
     pool: Arc<ConnectionPool>,
+    idle: IdleConnections,
 ) -> Result<UpstreamExchange, UpstreamErrorKind> {
     let failed = |error: Box<Error>| connect_error_kind(&error);
     if let Some(session) = pool.take_h2(&peer).await.map_err(failed)? {
         return Ok(UpstreamExchange::from_http2_session(HttpSession::H2(session), true, peer, pool));
     }
     let only_h2 = peer.peer.options.alpn.get_min_http_version() == 2;
-    if !only_h2 && let Some((stream, owner)) = pool.take_idle(&peer) {
+    if !only_h2 && let Some((stream, owner)) = idle.take(&pool, &peer) {
         return Ok(UpstreamExchange::from_http1_stream(stream, true, owner, peer, pool));
     }
     let stream = pool.connector.new_stream(&peer.peer).await.map_err(failed)?;

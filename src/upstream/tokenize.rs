@@ -181,7 +181,7 @@ async fn call(
     let status = match upstream.send_for_status(head, Bytes::from(call.body)).await {
         Ok(status) => status,
         // The provider had already closed the connection from the pool, which is no failure of the engine.
-        Err(broken) if upstream.max_retries_after(broken) > 0 => return Ok(None),
+        Err(broken) if upstream.allows_resend(broken) => return Ok(None),
         Err(_) => return Err(TokenizeFailure),
     };
     let mut answer = BytesMut::new();

@@ -21,8 +21,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
-/// Maximum number of retries of a request after connections from the pool turned out to be closed.
-pub const MAX_STALE_RETRIES: usize = 3;
 /// Time within which a failure can mean that the provider had already closed the connection. Such a provider answers
 /// the first bytes with a reset after one round trip, or after two if the bytes were lost. After a later failure, the
 /// provider may have processed the request.
@@ -142,20 +140,20 @@ impl UpstreamExchange {
         self.read_head().await
     }
 
-    /// Returns how often in total an attempt may send its request again on another connection after this failure. Such
-    /// retries do not count as attempts. The number is 0 unless the provider has not processed the request.
-    pub fn max_retries_after(&self, broken: TransportError) -> usize {
+    /// Returns true if an attempt may send its request once more on another connection after this failure, because the
+    /// provider has not processed it. Such a retry does not count as an attempt.
+    pub fn allows_resend(&self, broken: TransportError) -> bool {
         let is_stream =
             matches!(&self.session, UpstreamSession::Http2(session) if session.as_http2().is_some());
         let is_early = clock::cached_now().saturating_duration_since(self.since) < RESET_WINDOW;
         match broken {
-            _ if !self.reused => 0,
+            _ if !self.reused => false,
             // The provider reported that it did not process the request. Only one retry is allowed, because the
             // provider may refuse every stream.
-            TransportError::NotProcessed => 1,
+            TransportError::NotProcessed => true,
             // HTTP/2 is excluded, because there every stream except the first is on a reused connection.
-            TransportError::Gone if !is_stream && is_early && self.is_unanswered() => MAX_STALE_RETRIES,
-            TransportError::Gone | TransportError::Malformed => 0,
+            TransportError::Gone => !is_stream && is_early && self.is_unanswered(),
+            TransportError::Malformed => false,
         }
     }
 

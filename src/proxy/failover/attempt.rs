@@ -7,13 +7,13 @@ use crate::storage::spool::SpooledData;
 use crate::telemetry::TraceContext;
 use crate::time::clock;
 use crate::time::format;
+use crate::upstream::connect::IdleConnections;
 use crate::upstream::content_encoding::ContentDecoder;
 use crate::upstream::http1::TransportError;
 use crate::upstream::offer::OfferState;
 use crate::upstream::send::SendError;
 use crate::upstream::upstream_exchange::UpstreamExchange;
 use crate::upstream::wire_format::WireFormat;
-
 use bytes::{Bytes, BytesMut};
 use penstock_core::{
     AdjustableMember, AdjustableMemberSet, ApiError, AttemptTarget, Dialect, ErrorCode, InferenceRequest,
@@ -89,8 +89,8 @@ pub fn translation_parameters<'t>(
     }
 }
 
-/// Connects to the provider, sends the request, and reads the response head. If the provider had closed a connection of
-/// the pool, another connection is used. A status other than 200 to 203 is an error.
+/// Connects to the provider, sends the request, and reads the response head. If the idle connection was closed, sends it
+/// once more, on a new one. A status other than 200 to 203 is an error.
 pub async fn send_and_read_head(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,
@@ -99,30 +99,28 @@ pub async fn send_and_read_head(
     first_byte: Duration,
 ) -> Result<UpstreamResponse, AttemptError> {
     let until = run.deadline.min(clock::cached_now() + offer.offer.provider.timeouts.total);
-    let mut retries = 0;
+    let mut idle = IdleConnections::Use;
     loop {
-        match try_connection(run, offer, wire_format, call, first_byte, until).await {
-            // The provider closed the idle connection while it was taken from the pool.
-            Err((_, most)) if retries < most => retries += 1,
+        match try_connection(run, offer, (wire_format, call), (first_byte, until), idle).await {
+            Err((_, true)) if matches!(idle, IdleConnections::Use) => idle = IdleConnections::Skip,
             Err((stop, _)) => return Err(stop),
             Ok(answering) => return Ok(answering),
         }
     }
 }
 
-/// Sends the request on one connection. An error comes with the number of other connections that may be tried.
+/// Sends the request on one connection. An error comes with true if the request may be sent again on another one.
 async fn try_connection(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,
-    wire_format: WireFormat,
-    call: &UpstreamRequest,
-    first_byte: Duration,
-    until: Instant,
-) -> Result<UpstreamResponse, (AttemptError, usize)> {
-    let connect = pin!(offer.provider.route.connect());
+    (wire_format, call): (WireFormat, &UpstreamRequest),
+    (first_byte, until): (Duration, Instant),
+    idle: IdleConnections,
+) -> Result<UpstreamResponse, (AttemptError, bool)> {
+    let connect = pin!(offer.provider.route.connect_with(idle));
     let upstream = match run.watch.wait_for_work(&mut run.exchange.caller, connect, until).await {
-        WaitOutcome::Ready(upstream) => upstream.map_err(|fault| (AttemptError::Fault(fault), 0))?,
-        outcome => return Err((outcome.into_attempt_error(UpstreamErrorKind::Connect, run.deadline), 0)),
+        WaitOutcome::Ready(upstream) => upstream.map_err(|fault| (AttemptError::Fault(fault), false))?,
+        outcome => return Err((outcome.into_attempt_error(UpstreamErrorKind::Connect, run.deadline), false)),
     };
     let alarm = until.min(clock::cached_now() + first_byte);
     let without = run.request_adjustment(offer).omitted;
@@ -138,18 +136,21 @@ async fn try_connection(
         run.watch.wait_for_work(&mut run.exchange.caller, exchange, alarm).await
     };
     let (upstream, status) = match asked {
-        WaitOutcome::Ready(sent) => sent.map_err(|(fault, retries)| (AttemptError::Fault(fault), retries))?,
+        WaitOutcome::Ready(sent) => sent.map_err(|(fault, resend)| (AttemptError::Fault(fault), resend))?,
         outcome => {
-            return Err((outcome.into_attempt_error(UpstreamErrorKind::FirstByteTimeout, run.deadline), 0));
+            return Err((
+                outcome.into_attempt_error(UpstreamErrorKind::FirstByteTimeout, run.deadline),
+                false,
+            ));
         }
     };
     let cap = run.exchange.config.settings.limits.response_buffer;
     let decoder = ContentDecoder::new(upstream.header("content-encoding").unwrap_or_default(), cap).ok();
     if !is_answer_status(status) {
         let error = read_error(run, offer, (wire_format, call), (upstream, decoder), status);
-        return Err((Box::pin(error).await, 0));
+        return Err((Box::pin(error).await, false));
     }
-    let decoder = decoder.ok_or_else(|| (malformed(), 0))?;
+    let decoder = decoder.ok_or_else(|| (malformed(), false))?;
     Ok(UpstreamResponse { exchange: upstream, decoder, until })
 }
 
@@ -162,8 +163,8 @@ fn malformed() -> AttemptError {
     AttemptError::Fault(UpstreamError::new(UpstreamErrorKind::Malformed))
 }
 
-/// Writes head and body, then reads the response head. A provider may answer early and stop reading, so the head is
-/// read after a failed write too. An error comes with the number of other connections that may be tried.
+/// Writes head and body, then reads the response head, after a failed write too: a provider may answer early and stop
+/// reading. An error comes with true if the request may be sent again on another connection.
 async fn send(
     mut upstream: UpstreamExchange,
     offer: &OfferState,
@@ -171,27 +172,27 @@ async fn send(
     call: &UpstreamRequest,
     without: AdjustableMemberSet,
     (upload, trace): (Option<&SpooledData>, Option<&TraceContext>),
-) -> Result<(UpstreamExchange, u16), (UpstreamError, usize)> {
-    let reset = |retries| (UpstreamError::new(UpstreamErrorKind::Reset), retries);
-    let head = wire_format.request_head(offer).ok_or_else(|| reset(0))?;
+) -> Result<(UpstreamExchange, u16), (UpstreamError, bool)> {
+    let reset = |resend| (UpstreamError::new(UpstreamErrorKind::Reset), resend);
+    let head = wire_format.request_head(offer).ok_or_else(|| reset(false))?;
     let shortened =
         (without.header_names().next().is_some()).then(|| head.without_headers(without.header_names()));
     let written = match upstream.send(shortened.as_ref().unwrap_or(head), call, upload, trace).await {
         Ok(()) => true,
         Err(SendError::NotSent) => {
-            return Err(reset(upstream.max_retries_after(TransportError::NotProcessed)));
+            return Err(reset(upstream.allows_resend(TransportError::NotProcessed)));
         }
         Err(SendError::Stopped) => false,
         Err(SendError::UploadUnreadable(error)) => {
-            return Err((UpstreamError::caller_error(crate::storage::files::io_to_api_error(&error)), 0));
+            return Err((UpstreamError::caller_error(crate::storage::files::io_to_api_error(&error)), false));
         }
     };
     match upstream.read_head().await {
         // If writing the request failed, only an error status is used, and not a success status.
-        Ok(status) if !written && is_answer_status(status) => Err(reset(0)),
+        Ok(status) if !written && is_answer_status(status) => Err(reset(false)),
         Ok(status) => Ok((upstream, status)),
-        Err(TransportError::Malformed) => Err((UpstreamError::new(UpstreamErrorKind::Malformed), 0)),
-        Err(broken) => Err(reset(upstream.max_retries_after(broken))),
+        Err(TransportError::Malformed) => Err((UpstreamError::new(UpstreamErrorKind::Malformed), false)),
+        Err(broken) => Err(reset(upstream.allows_resend(broken))),
     }
 }
 
@@ -325,8 +326,7 @@ fn failed_request<'r>(run: &'r FailoverRun<'_, '_>, sent: &'r [u8]) -> FailedReq
 /// providers repeat the request in it.
 fn hide_secrets(provider: &Provider, refusal: &mut ApiError) {
     let headers = provider.headers.iter().map(|(_, value)| value);
-    for secret in provider.api_key.iter().chain(headers) {
-        let secret = secret.reveal();
+    for secret in provider.api_key.iter().chain(headers).map(|secret| secret.reveal()) {
         if !secret.is_empty() && refusal.message.contains(secret) {
             refusal.message = refusal.message.replace(secret, "…").into();
         }

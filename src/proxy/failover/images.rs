@@ -13,7 +13,6 @@ use crate::upstream::connect::UpstreamRoute;
 use crate::upstream::content_encoding::ContentDecoder;
 use crate::upstream::offer::OfferState;
 use crate::upstream::request_head;
-use crate::upstream::upstream_exchange::MAX_STALE_RETRIES;
 use bytes::Bytes;
 use http::{Uri, header};
 use penstock_core::{Dialect, GeneratedImage, ImageSource, ImageTask, UpstreamError, UpstreamErrorKind};
@@ -26,6 +25,9 @@ use std::time::{Duration, Instant};
 
 /// Path prefix of stored images.
 pub const CONTENT_PATH_PREFIX: &str = "/v1/images/content/";
+
+/// Maximum number of retries of the request for an image after connections from the pool turned out to be closed.
+const MAX_STALE_RETRIES: usize = 3;
 
 /// Response with images.
 pub struct ImageResponse {
