@@ -170,7 +170,7 @@ fn a_copy_that_has_more_than_the_store_is_proof_and_is_not_touched() {
     let dir = tempfile::tempdir().unwrap();
     let store = made(dir.path());
     let file = dir.path().join("ledger/2026-03.jsonl");
-    let more = [fs::read(&file).unwrap(), b"{}\n".to_vec()].concat();
+    let more = [fs::read(&file).unwrap(), group(91).blocks[0].text.clone()].concat();
     fs::write(&file, &more).unwrap();
     let refused = LedgerStore::open(store, Some(&dir.path().join("ledger"))).unwrap_err();
     assert!(matches!(&refused, StoreError::Corrupt { what } if what.contains("2026-03")), "{refused}");
@@ -178,6 +178,34 @@ fn a_copy_that_has_more_than_the_store_is_proof_and_is_not_touched() {
     let refused = LedgerStore::open(open_in_memory(), Some(&dir.path().join("ledger"))).unwrap_err();
     assert!(matches!(refused, StoreError::Corrupt { .. }));
     assert_eq!(fs::read(&file).unwrap(), more);
+}
+
+#[test]
+fn a_copy_with_bytes_that_are_no_further_entry_is_set_apart_and_written_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = made(dir.path());
+    let file = dir.path().join("ledger/2026-03.jsonl");
+    let whole = fs::read(&file).unwrap();
+    let last_line = whole[..whole.len() - 1].iter().rposition(|byte| *byte == b'\n').unwrap() + 1;
+    let next = group(91).blocks[0].text.clone();
+    let inserted = [&whole[..20], b"0", &whole[20..]].concat();
+    let windows = String::from_utf8(whole.clone()).unwrap().replace('\n', "\r\n").into_bytes();
+    let odd = [
+        [&whole[..], b"\n"].concat(),
+        [&whole[..], b"{}\n"].concat(),
+        [&whole[..], &whole[last_line..]].concat(),
+        [&whole[..], &next[..next.len() / 3]].concat(),
+        [&whole[..], &[0; 200_000]].concat(),
+        inserted,
+        windows,
+    ];
+    for (n, odd) in odd.iter().enumerate() {
+        fs::write(&file, odd).unwrap();
+        check_whole(&store, dir.path());
+        assert_eq!(fs::read(&file).unwrap(), whole, "{n}");
+        let apart = dir.path().join(format!("ledger/2026-03.jsonl.{n}.reverted"));
+        assert_eq!(&fs::read(apart).unwrap(), odd, "{n}");
+    }
 }
 
 #[test]

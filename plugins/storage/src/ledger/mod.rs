@@ -1,9 +1,9 @@
 //! Ledger in a store: blocks of entries, balances and tips, written together, and a replica of the blocks in one file
 //! for each month. Messages to operators call the replica "the second copy".
 //!
-//! A block is a part of a commit, as lines of text that this module does not parse. Each commit is one guarded
-//! transaction, so it is never applied twice. Once it is durable in the store, its blocks are appended to the month's
-//! file, before [`LedgerStore::append`] returns. The file is synced within 250 ms, see
+//! A block is a part of a commit, as lines of text, of which this module reads only the numbers of entries. Each commit
+//! is one guarded transaction, so it is never applied twice. Once it is durable in the store, its blocks are appended to
+//! the month's file, before [`LedgerStore::append`] returns. The file is synced within 250 ms, see
 //! [`LedgerStore::time_until_replica_sync`].
 //!
 //! Each process that writes has a chain of entries of its own, see [`ChainClaim`]. A process without a fleet writes
@@ -20,13 +20,15 @@
 //! A commit may contain rows of other modules: a charge and the state of the charged work are written together or not
 //! at all. The store is written first, so after a crash a replica file may lack its last entries but never has more
 //! than the store; the missing entries are written when the ledger is opened. A file with more entries than the store
-//! proves that the store lost some; then the ledger is not opened, see [`LedgerStore::clear`].
+//! proves that the store lost some; then the ledger is not opened, see [`LedgerStore::clear`]. A file with more bytes
+//! that are no further entry is renamed and written again.
 
 mod balances;
 mod chains;
 mod claim;
 mod commit;
 mod compression;
+mod extra_entries;
 mod fences;
 pub mod journal;
 mod journal_position;

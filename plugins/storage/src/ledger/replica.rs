@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use penstock_core::entry_number::{last_number_in_chain, number_before_chain};
 
+use super::extra_entries;
 use super::key::{file_name, parse_file_name};
 use super::replica_comparison::file_title;
 use super::{EntryBlock, LedgerCommit, LedgerStore};
@@ -178,7 +179,7 @@ impl LedgerReplica {
         self.unsynced = None;
         let months = ledger.chain_months(self.chain)?;
         for month in file_months(&self.folder, self.chain)?.iter().filter(|file| !months.contains(file)) {
-            self.rename_diverged_file(ledger, month)?;
+            self.rename_diverged_file(ledger, month, 0)?;
         }
         for (index, month) in months.iter().enumerate() {
             // Only the last two months may be incomplete, because a commit spans at most two months.
@@ -187,29 +188,39 @@ impl LedgerReplica {
         Ok(())
     }
 
-    /// Renames a file with entries that the database of a fleet lacks, such as after the promotion of a standby. The
-    /// journal has these entries too and writes them again. Without a fleet this is an error, since an operator has to
-    /// decide.
-    fn rename_diverged_file(&mut self, ledger: &LedgerStore, month: &str) -> Result<(), StoreError> {
+    /// Renames a file that is longer than the entries of the month in the store, which has `should` bytes of them. If the
+    /// file has entries that the database of a fleet lacks, such as after the promotion of a standby, the journal has
+    /// them too and writes them again. Without a fleet such entries are an error, since an operator has to decide.
+    fn rename_diverged_file(
+        &mut self,
+        ledger: &LedgerStore,
+        month: &str,
+        should: u64,
+    ) -> Result<(), StoreError> {
         let title = file_title(self.chain, month);
-        if ledger.claim().is_none() {
+        let path = month_path(&self.folder, self.chain, month);
+        let last = ledger.chain_tip(self.chain)?.map_or(0, |tip| tip.seq);
+        let has_more = extra_entries::contains_entry_after(&path, should, last)?;
+        if has_more && ledger.claim().is_none() {
             return Err(extra_entries_error(&title));
         }
         self.open = None;
-        let path = month_path(&self.folder, self.chain, month);
         let number = (0_u32..).find(|number| !diverged_path(&path, *number).exists()).unwrap_or_default();
         fs::rename(&path, diverged_path(&path, number)).map_err(write_error)?;
         sync_dir(&self.folder)?;
         let apart = diverged_path(&path, number).display().to_string();
-        self.repairs
-            .push(format!("the file of {title} had entries that the database lacks; it is {apart} now"));
+        self.repairs.push(if has_more {
+            format!("the file of {title} had entries that the database lacks; it is {apart} now")
+        } else {
+            format!("the file of {title} had bytes that are no further entry; it is {apart} now")
+        });
         Ok(())
     }
 
     fn catch_up_month(&mut self, ledger: &LedgerStore, month: &str, recent: bool) -> Result<(), StoreError> {
         let should = ledger.month_byte_len(month)?;
         if *self.open_month(month)?.1 > should {
-            self.rename_diverged_file(ledger, month)?;
+            self.rename_diverged_file(ledger, month, should)?;
         }
         let (file, length) = self.open_month(month)?;
         // Files of earlier months were synced long ago, so comparing their lengths is enough. The last two may end
