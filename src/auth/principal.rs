@@ -184,7 +184,9 @@ impl Principal {
         !revoked && self.account.suspended.load(Ordering::Acquire)
     }
 
-    fn is_revoked_or_suspended(&self) -> bool {
+    /// Returns true if the key is revoked or its account suspended.
+    #[must_use]
+    pub fn is_revoked_or_suspended(&self) -> bool {
         self.key_state.revoked.load(Ordering::Acquire) || self.account.suspended.load(Ordering::Acquire)
     }
 

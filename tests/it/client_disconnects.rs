@@ -1,7 +1,7 @@
 //! Ends of client connections: a disconnect is noticed at once and ends the provider's request; streams end correctly
 //! at a revocation of the key and at a stop.
 
-use crate::harness::script::{ScriptStep, role, sse, text};
+use crate::harness::script::{ScriptStep, role, silent, sse, text};
 use crate::harness::{Bench, Provider, until};
 use serde_json::json;
 use std::sync::Arc;
@@ -31,9 +31,10 @@ async fn a_client_that_leaves_before_the_first_token_does_too() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_revoked_keys_stream_is_cut() {
+async fn a_revoked_key_ends_its_open_requests_with_an_error() {
     let provider = Provider::start().await;
-    provider.always(vec![sse(), role(), text("One "), ScriptStep::Hang]);
+    provider.streams(vec![sse(), role(), text("One "), ScriptStep::Hang]);
+    provider.always(silent());
     let running = Bench::new().provider("a", &provider).start().await;
     let made = running.admin().post("/admin/keys", &json!({"name": "short-lived"})).await;
     assert_eq!(made.status, 201, "{}", made.text());
@@ -41,14 +42,25 @@ async fn a_revoked_keys_stream_is_cut() {
     let mut client = running.client.clone();
     client.key = made["key"].as_str().unwrap().to_owned();
     let mut open = client.stream_until("/v1/chat/completions", &running.ask_stream(), "One ").await;
-    let revoked = running
-        .admin()
-        .post(&format!("/admin/keys/{}/revoke", made["id"].as_str().unwrap()), &json!({}))
-        .await;
+    let ask = running.ask();
+    let plain = client.post("/v1/chat/completions", &ask);
+    let revoke = async {
+        provider.until_calls(2).await;
+        running
+            .admin()
+            .post(&format!("/admin/keys/{}/revoke", made["id"].as_str().unwrap()), &json!({}))
+            .await
+    };
+    let (plain, revoked) = crate::harness::within("the refusal", async { tokio::join!(plain, revoke) }).await;
     assert_eq!(revoked.status, 200);
-    let answer = crate::harness::within("the cut", open.finish()).await;
-    assert!(!answer.text().contains("[DONE]"));
-    provider.until_left(1).await;
+    assert_eq!((plain.status, plain.json()["error"]["code"].as_str()), (401, Some("AUTH_1001")));
+    let answer = crate::harness::within("the end", open.finish()).await;
+    assert!(
+        answer.text().contains("AUTH_1001") && !answer.text().contains("finish_reason\":\""),
+        "{}",
+        answer.text()
+    );
+    provider.until_left(2).await;
     let next = client.post("/v1/chat/completions", &running.ask()).await;
     assert_eq!((next.status, next.json()["error"]["code"].as_str()), (401, Some("AUTH_1001")));
 }

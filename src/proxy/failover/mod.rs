@@ -181,7 +181,8 @@ pub async fn serve_request(x: &mut Exchange<'_>, body: RequestBody) -> Result<Wr
         separate_choices: None,
         all_full: false,
     };
-    run.run_attempts().await
+    let ended = run.run_attempts().await;
+    run.refuse_revoked_key(ended).await
 }
 
 impl FailoverRun<'_, '_> {
@@ -361,6 +362,23 @@ impl FailoverRun<'_, '_> {
         match outcome {
             wait::WaitOutcome::Deadline => Ok(course.on_sleep_elapsed(self.now())),
             _ => Err(self.end_disconnected_request()),
+        }
+    }
+
+    /// Sends the refusal of the key to a client that is still connected, if its key was revoked or its account suspended
+    /// during the request: an error response, or the error event of a stream that has begun.
+    async fn refuse_revoked_key(
+        &mut self,
+        ended: Result<WriteOutcome, ApiError>,
+    ) -> Result<WriteOutcome, ApiError> {
+        let is_cut = matches!(ended, Ok(WriteOutcome::Disconnected))
+            && self.exchange.principal.is_revoked_or_suspended()
+            && self.exchange.caller.in_process_line().is_none();
+        let refusal = ApiError::new(ErrorCode::InvalidKey);
+        match ended {
+            ended if !is_cut => ended,
+            _ if self.progress.has_head() => Ok(streaming::fail_stream(self, &refusal).await),
+            _ => Err(refusal),
         }
     }
 
