@@ -4,38 +4,69 @@
 use crate::auth::account_json;
 use crate::auth::usage_limiter::UsageLimiter;
 use crate::state::AppState;
+use penstock_storage::spend::{SpendOwner, SpendRecord};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Adds live data to a response: to a single object, or to each object under `data`.
+/// Adds live data to a response: to a single object, or to each object under `data`. In a fleet, reads the spending of all
+/// members from the store; blocks.
 pub fn add_runtime_fields(app: &AppState, answer: &mut Value) {
     let now = app.clock.calendar_now();
-    let one = |item: &mut Value| {
-        let Some(id) = item.get("id").and_then(Value::as_str).map(str::to_owned) else { return };
-        let Some(members) = item.as_object_mut() else { return };
-        let tally = if members.contains_key("scopes") {
-            let Some(grant) = app.key_cache.find_principal(&id) else { return };
-            if let Some(used) = grant.last_used() {
-                members.insert("last_used".to_owned(), used.into());
-            }
-            usage_figures(grant.limiter(), now)
-        } else if members.contains_key("state") {
-            let Some(account) = app.key_cache.account(&id) else { return };
-            usage_figures(&account.limiter, now)
-        } else {
-            return;
-        };
-        members.insert("now".to_owned(), tally);
+    let items: Vec<&mut Value> = match answer {
+        Value::Object(members) if members.get("data").is_some_and(Value::is_array) => {
+            members.get_mut("data").and_then(Value::as_array_mut).into_iter().flatten().collect()
+        }
+        one => vec![one],
     };
-    match answer.get_mut("data").and_then(Value::as_array_mut) {
-        Some(items) => items.iter_mut().for_each(one),
-        None => one(answer),
+    let owners: Vec<Option<SpendOwner>> = items.iter().map(|item| spend_owner(item)).collect();
+    let mut written = read_fleet_spends(app, owners.iter().flatten()).into_iter();
+    for (item, owner) in items.into_iter().zip(owners) {
+        let (Some(members), Some(owner)) = (item.as_object_mut(), owner) else { continue };
+        let written = written.next().flatten();
+        let figures = match &owner {
+            SpendOwner::Key(id) => {
+                let Some(principal) = app.key_cache.find_principal(id) else { continue };
+                if let Some(used) = principal.last_used() {
+                    members.insert("last_used".to_owned(), used.into());
+                }
+                usage_figures(principal.limiter(), written, now)
+            }
+            SpendOwner::Account(id) => {
+                let Some(account) = app.key_cache.account(id) else { continue };
+                usage_figures(&account.limiter, written, now)
+            }
+        };
+        members.insert("now".to_owned(), figures);
     }
 }
 
-fn usage_figures(tally: &UsageLimiter, now: Duration) -> Value {
-    let (working, debt, status) = tally.current_status(now);
-    let spent = tally.spend_record(now);
+/// Returns the key or the account that an object of a response describes; `None` for any other object.
+fn spend_owner(item: &Value) -> Option<SpendOwner> {
+    let id = item.get("id").and_then(Value::as_str)?.to_owned();
+    match item {
+        item if item.get("scopes").is_some() => Some(SpendOwner::Key(id)),
+        item if item.get("state").is_some() => Some(SpendOwner::Account(id)),
+        _ => None,
+    }
+}
+
+/// Reads the spending of all members of a fleet, in the order of the owners, each `None` without a record. Empty without a
+/// fleet, or if the store cannot be read.
+fn read_fleet_spends<'o>(
+    app: &AppState,
+    owners: impl Iterator<Item = &'o SpendOwner>,
+) -> Vec<Option<SpendRecord>> {
+    if app.stores.fleet.settings().is_none() {
+        return Vec::new();
+    }
+    app.stores.spends.get_many(&owners.cloned().collect::<Vec<_>>()).unwrap_or_default()
+}
+
+/// Returns the live data of a key or an account. `written` is the spending of all members of a fleet in the store.
+fn usage_figures(limiter: &UsageLimiter, written: Option<SpendRecord>, now: Duration) -> Value {
+    let (working, debt, status) = limiter.current_status(now);
+    let spent =
+        written.map_or_else(|| limiter.spend_record(now), |written| limiter.fleet_spend_record(written, now));
     json!({
         "requests_at_work": working,
         "requests_left": status.requests.map(|gauge| gauge.remaining),

@@ -64,6 +64,16 @@ impl UsageLimiter {
         SpendRecord { day: within(BudgetPeriod::Day), month: within(BudgetPeriod::Month), at: now.as_secs() }
     }
 
+    /// Returns the micro-credits spent in the current day and month at all members of a fleet: `written`, the record in
+    /// the store, and the spending of this member that is not written yet.
+    #[must_use]
+    pub fn fleet_spend_record(&self, written: SpendRecord, now: Duration) -> SpendRecord {
+        let own = self.spend_record(now).spent_since_record(self.0.lock().written);
+        let total = written.merged_with(own);
+        let within = |period| total.spent_in(period, now.as_secs());
+        SpendRecord { day: within(BudgetPeriod::Day), month: within(BudgetPeriod::Month), at: now.as_secs() }
+    }
+
     /// Removes and returns the micro-credits spent since the last call, which have to be written.
     #[must_use]
     pub fn take_unwritten_spending(&self, now: Duration) -> UnwrittenSpending {
