@@ -54,6 +54,8 @@ pub fn import_archive(
     for folder in [folder.clone(), data_paths.ledger_path(), data_paths.files.clone()] {
         file_copy::create_private_dir(&folder).map_err(failed)?;
     }
+    // From here on, no gateway starts on a database whose import was interrupted.
+    let import = TargetStore::open(data_paths)?;
     let missing = || plain().filter(|(_, _, to)| !to.exists());
     let bytes = missing().map(|(_, sum, _)| sum.bytes).sum();
     progress.begin_stage("Files", ProgressUnit::Bytes, Some(bytes));
@@ -65,7 +67,6 @@ pub fn import_archive(
     for folder in [&data_paths.ledger_path(), &data_paths.files] {
         file_copy::sync_dir(folder).map_err(failed)?;
     }
-    let import = TargetStore::open(data_paths)?;
     let rows = from.join(manifest::ROWS_FILE);
     progress.begin_stage("Rows", ProgressUnit::Bytes, Some(file_copy::total_size([&rows])));
     let rows = ProgressReader { inner: File::open(rows).map_err(failed)?, progress };
