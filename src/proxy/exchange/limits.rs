@@ -57,8 +57,13 @@ impl Exchange<'_> {
             .map_err(|hit| self.limit_refusal(hit))
     }
 
+    /// Counts a refusal by a limit, and returns it. The refusal of a batch line that is tried again later does not count,
+    /// because the line only waits.
     fn limit_refusal(&self, (hit, refusal): (rate_limit::LimitViolation, ApiError)) -> ApiError {
-        self.app.metrics.count_limit_refusal(hit.limit.name(), hit.owner.name());
+        let is_retried = refusal.caused_by_in_flight || refusal.retry_after.is_some();
+        if !is_retried || self.caller.in_process_line().is_none() {
+            self.app.metrics.count_limit_refusal(hit.limit.name(), hit.owner.name());
+        }
         refusal
     }
 
