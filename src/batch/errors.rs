@@ -30,6 +30,7 @@ pub(super) fn too_many_batches(max_batches: usize) -> ApiError {
     );
     ApiError::with_message(ErrorCode::RateLimited, message)
         .with_details_member("limit", "batches")
+        .with_details_member("of", "account")
         .with_details_member("value", max_batches)
         .with_retry_after(60)
 }
@@ -47,6 +48,7 @@ pub(super) fn too_many_responses(max_responses: usize) -> ApiError {
     ApiError::with_message(ErrorCode::RateLimited, message)
         .with_param("background")
         .with_details_member("limit", "background_responses")
+        .with_details_member("of", "account")
         .with_details_member("value", max_responses)
         .with_retry_after(5)
 }

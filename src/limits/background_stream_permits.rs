@@ -57,6 +57,7 @@ fn too_many_streams() -> ApiError {
     ApiError::with_message(ErrorCode::RateLimited, message)
         .with_param("stream")
         .with_details_member("limit", "response_streams")
+        .with_details_member("of", "account")
         .with_details_member("value", MAX_ACCOUNT_STREAMS)
         .with_retry_after(RETRY_SECONDS)
 }
