@@ -124,6 +124,10 @@ pub fn table_cell(value: &Value, name: &str) -> String {
                 .collect();
             items.join(", ")
         }
+        // A number of JSON may have an exponent, which spreadsheets read as text.
+        Some(Value::Number(number)) if number.is_f64() => {
+            number.as_f64().map_or_else(String::new, |number| number.to_string())
+        }
         Some(other) => other.to_string(),
     }
 }

@@ -145,3 +145,16 @@ fn print_check(check: &Value, remedy: &str) -> Result<(), String> {
     why.push_str(remedy);
     Err(why)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn small_amounts_are_plain_decimals() {
+        let row = json!({"energy_kwh": 2.12775e-7, "credits": 6.596e-6, "eur": 12.5, "requests": 3});
+        let cells = ["energy_kwh", "credits", "eur", "requests"].map(|name| table_cell(&row, name));
+        assert_eq!(cells, ["0.000000212775", "0.000006596", "12.5", "3"]);
+    }
+}
