@@ -11,7 +11,7 @@ use super::issued_invoices::{
     MAX_ISSUE_ATTEMPTS, format_document_number, issue_conflict_error, read_document, year_of,
 };
 use super::openapi::{list_schema, response_schema};
-use super::request::{AdminRequest, store_error_response};
+use super::request::{AdminRequest, report_error_response, store_error_response};
 use super::routes::{AdminRoute, RouteHandler};
 use crate::billing::invoice::InvoiceTotals;
 use crate::billing::invoice_corrections::{CorrectionLine, read_corrections};
@@ -264,7 +264,7 @@ fn open_corrections(
     // The range includes the next day, because the clock of another gateway may be fast.
     let end = DayNumber::from_unix(now).next().next();
     let lines = read_corrections(&app.ledger.store, &invoice.account, (first.into(), end));
-    let mut lines = lines.map_err(|error| ApiError::with_message(ErrorCode::Internal, error.0))?;
+    let mut lines = lines.map_err(report_error_response)?;
     lines.retain(|line| {
         let charged = line.corrects_day.as_deref();
         let is_of_invoice =

@@ -2,7 +2,7 @@
 //! statements. The CLI calls the same functions for a store that no gateway has open.
 
 use super::openapi::{response_schema, schema_ref};
-use super::request::{AdminRequest, LedgerReply};
+use super::request::{AdminRequest, LedgerReply, report_error_response};
 use super::routes::{AdminRoute, RouteHandler};
 use super::{JSON_LINES, accounts, openapi};
 use crate::billing::checkpoint::{CHECKPOINT_FORMAT_HINT, LedgerCheckpoint};
@@ -279,11 +279,14 @@ async fn statement(
     Ok(LedgerReply::Json(200, statement_json(&found)))
 }
 
-/// Runs work on a thread for blocking work; a report error or a panic becomes an internal error.
+/// Runs work on a thread for blocking work. A panic becomes an internal error.
+///
+/// # Errors
+/// Returns the response for the error of the work.
 pub(super) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ReportError> + Send + 'static,
 ) -> Result<T, ApiError> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|_| Err(ReportError("The ledger operation ended early.".to_owned())))
-        .map_err(|ReportError(why)| ApiError::with_message(ErrorCode::Internal, why))
+    done.unwrap_or_else(|_| Err(ReportError::Invalid("The ledger operation ended early.".to_owned())))
+        .map_err(report_error_response)
 }

@@ -1,7 +1,7 @@
 //! Admin requests for invoices: figures of an account and a period, with seller, customer, unit prices and VAT.
 
 use super::openapi::response_schema;
-use super::request::{AdminRequest, store_error_response};
+use super::request::{AdminRequest, report_error_response, store_error_response};
 use super::routes::{AdminRoute, RouteHandler};
 use super::{accounts, issued_invoices};
 use crate::billing::invoice::{
@@ -105,7 +105,7 @@ async fn invoice(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, Api
 pub(super) fn invoice_error_response(error: InvoiceError) -> ApiError {
     match error {
         InvoiceError::Refused(refusal) => refusal,
-        InvoiceError::Store(error) => ApiError::with_message(ErrorCode::Internal, error.0),
+        InvoiceError::Store(error) => report_error_response(error),
     }
 }
 

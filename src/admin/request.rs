@@ -1,6 +1,7 @@
 //! Admin requests and responses, shared by the listener of a running gateway and by the CLI when it opens a store
 //! itself.
 
+use crate::billing::report::ReportError;
 use crate::http::query_names::check_query_names;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::StoreError;
@@ -142,6 +143,11 @@ pub(super) fn store_error_response(error: StoreError) -> ApiError {
             let message = "The database cannot be reached at the moment; try again shortly.";
             ApiError::with_message(ErrorCode::Unavailable, message).with_retry_after(5)
         }
+        StoreError::Database { .. } => {
+            let message =
+                "The database refuses a statement of this gateway: `penstock check --reach` names the cause.";
+            ApiError::with_message(ErrorCode::Unavailable, message).with_retry_after(5)
+        }
         StoreError::Reverted => {
             let message =
                 "The database lacks commits that it had acknowledged; this gateway has to be restarted.";
@@ -161,6 +167,14 @@ pub(super) fn store_error_response(error: StoreError) -> ApiError {
     }
 }
 
+/// Returns the error response for a report error: for a failure of the store, that of the store.
+pub(super) fn report_error_response(error: ReportError) -> ApiError {
+    match error {
+        ReportError::Invalid(sentence) => ApiError::with_message(ErrorCode::Internal, sentence),
+        ReportError::Store(error) => store_error_response(error),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -170,6 +184,7 @@ mod tests {
         let holder = "gateway 2".to_owned();
         for (error, text, retry_after) in [
             (StoreError::Unreachable { what: "x".to_owned() }, "try again", Some(5)),
+            (StoreError::Database { what: "x".to_owned() }, "refuses a statement", Some(5)),
             (StoreError::Reverted, "has to be restarted", None),
             (StoreError::InUse { holder: holder.clone() }, "start it again", None),
             (

@@ -1,6 +1,5 @@
 //! Background task that builds the usage rollups of ended days.
 
-use crate::billing::report::ReportError;
 use crate::billing::rollups::days::build_days;
 use crate::state::AppState;
 use std::sync::Arc;
@@ -21,9 +20,9 @@ pub async fn build_ended_days(app: &Arc<AppState>, is_failure_logged: &AtomicBoo
                 tracing::info!(name: "usage_days_built", days = %built.days, rollups = %built.rows);
             }
         }
-        Ok(Err(ReportError(why))) => {
+        Ok(Err(error)) => {
             if !is_failure_logged.swap(true, Ordering::Relaxed) {
-                tracing::warn!(name: "usage_days_not_built", why);
+                tracing::warn!(name: "usage_days_not_built", why = %error);
             }
         }
         // The work panicked, or the process ends.

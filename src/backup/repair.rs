@@ -112,6 +112,6 @@ fn repair_ledger(store: &Arc<dyn Store>, copies: &Path) -> (Option<u64>, Option<
     }
     match rebuild::rebuild_ledger(store, copies) {
         Ok(rebuilt) => (Some(rebuilt.entries), None),
-        Err(failed) => (None, Some(failed.0)),
+        Err(failed) => (None, Some(failed.to_string())),
     }
 }

@@ -133,7 +133,7 @@ fn verify_ledger(
     let proof = report::verify_with_checkpoint(&book, &LedgerCheckpoint::default(), &mut |entries| {
         progress.advance(entries)
     })
-    .map_err(|failed| failed.0)?;
+    .map_err(|failed| failed.to_string())?;
     verdict.entries = proof.entries;
     if let Some((entry, why)) = &proof.invalid_entry {
         verdict.add_finding(format!("ledger: entry {entry} does not fit: {why}"));

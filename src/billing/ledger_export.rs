@@ -73,7 +73,7 @@ pub(super) fn read_page(
             return Ok(Some(LedgerPage { entries, next: Some(position.numbers(store.claim().is_some())) }));
         }
         if is_wanted {
-            let unreadable = |_| ReportError("An entry of the ledger is not JSON.".to_owned());
+            let unreadable = |_| ReportError::Invalid("An entry of the ledger is not JSON.".to_owned());
             entries.push(serde_json::from_slice(line).map_err(unreadable)?);
         }
         read += 1;

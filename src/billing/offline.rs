@@ -15,7 +15,7 @@ use penstock_storage::ledger::LedgerStore;
 pub fn rebuild_from_replica(storage: &StorageSettings) -> Result<RebuiltLedger, String> {
     let store = open_or_create(storage)?;
     let copies = storage.path.join(LEDGER_REPLICA_FOLDER);
-    let rebuilt = rebuild_ledger(&store, &copies).map_err(|failed| failed.0)?;
+    let rebuilt = rebuild_ledger(&store, &copies).map_err(|failed| failed.to_string())?;
     LedgerStore::open(store, Some(&copies)).map_err(|error| format_open_error(&copies, &error))?;
     Ok(rebuilt)
 }
@@ -30,7 +30,7 @@ pub fn rebuild_rollups(storage: &StorageSettings) -> Result<RollupCheck, String>
     let store = store.ok_or_else(|| format!("There is no store in {}.", storage.path.display()))?;
     let ledger = LedgerStore::open_read_only(store);
     let check = || rebuild::rebuild(&ledger).and_then(|_| rebuild::verify(&ledger));
-    check().map_err(|failed| failed.0)
+    check().map_err(|failed| failed.to_string())
 }
 
 /// Verifies the ledger of a store and compares its replica files with it; nothing is written.
@@ -51,5 +51,5 @@ pub fn verify_ledger(
         format!("There is no store in {}.{hint}", storage.path.display())
     })?;
     let store = LedgerStore::open_for_comparison(store, &storage.path.join(LEDGER_REPLICA_FOLDER));
-    report::verify_with_checkpoint(&store, checkpoint, &mut |_| {}).map_err(|failed| failed.0)
+    report::verify_with_checkpoint(&store, checkpoint, &mut |_| {}).map_err(|failed| failed.to_string())
 }

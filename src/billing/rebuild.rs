@@ -45,10 +45,12 @@ pub fn rebuild_ledger(store: &Arc<dyn Store>, copies: &Path) -> Result<RebuiltLe
         let ends = for_each_line(months, |_, line| {
             let entry = proof.add_line(line)?;
             match &entry.kind {
-                EntryKind::Correct { of, .. } if !corrected.insert(*of) => Err(ReportError(format!(
-                    "Entry {} of the second copy does not fit: the entry it corrects was already corrected.",
-                    entry.seq
-                ))),
+                EntryKind::Correct { of, .. } if !corrected.insert(*of) => {
+                    Err(ReportError::Invalid(format!(
+                        "Entry {} of the second copy does not fit: the entry it corrects was already corrected.",
+                        entry.seq
+                    )))
+                }
                 _ => Ok(()),
             }
         })?;
@@ -78,7 +80,7 @@ fn check_chains(ledger: &LedgerStore, files: &ReplicaFiles) -> Result<(), Report
     };
     match chains.iter().find(|(chain, _)| !files.contains_key(chain)) {
         None => Ok(()),
-        Some((chain, _)) => Err(ReportError(format!(
+        Some((chain, _)) => Err(ReportError::Invalid(format!(
             "The second copy lacks chain {chain} of the ledger, which another gateway of the fleet wrote: copy the files \
              ledger/*.jsonl of all gateways into one folder first."
         ))),
@@ -122,8 +124,9 @@ impl ReplicaVerifier {
 
     fn add_line(&mut self, line: &[u8]) -> Result<LedgerEntry, ReportError> {
         let number = self.chain.seq + 1;
-        let invalid =
-            |why: EntryError| ReportError(format!("Entry {number} of the second copy does not fit: {why}."));
+        let invalid = |why: EntryError| {
+            ReportError::Invalid(format!("Entry {number} of the second copy does not fit: {why}."))
+        };
         let entry = self.chain.verify_next(line).map_err(invalid)?;
         self.books.apply_entry(&entry).map_err(invalid)?;
         self.at = entry.at;
@@ -165,7 +168,8 @@ fn add_names(draft: &mut LedgerCommit, entry: &LedgerEntry, known_terms: &mut Ha
 
 /// Adds the change of a balance by an entry.
 fn add_balance_change(draft: &mut LedgerCommit, entry: &LedgerEntry) -> Result<(), ReportError> {
-    let overflow = || ReportError(format!("Entry {} of the second copy has an invalid amount.", entry.seq));
+    let overflow =
+        || ReportError::Invalid(format!("Entry {} of the second copy has an invalid amount.", entry.seq));
     let Some(change) = balance_change(&entry.kind).ok_or_else(overflow)? else { return Ok(()) };
     match draft.balance_changes.iter_mut().find(|(account, _)| **account == *entry.account) {
         Some((_, known)) => *known = known.saturating_add(change),
@@ -199,7 +203,10 @@ type ReplicaFiles = BTreeMap<u32, Vec<(String, PathBuf)>>;
 
 fn replica_files(copies: &Path) -> Result<ReplicaFiles, ReportError> {
     let read_error = |error: std::io::Error| {
-        ReportError(format!("The second copy of the ledger in {} cannot be read: {error}.", copies.display()))
+        ReportError::Invalid(format!(
+            "The second copy of the ledger in {} cannot be read: {error}.",
+            copies.display()
+        ))
     };
     let mut files = ReplicaFiles::new();
     for entry in std::fs::read_dir(copies).map_err(read_error)? {
@@ -229,7 +236,7 @@ impl IncompleteEnd {
         let cut = file.and_then(|file| file.set_len(self.at).and_then(|()| file.sync_all()));
         cut.map_err(|error| {
             let file = self.path.display();
-            ReportError(format!(
+            ReportError::Invalid(format!(
                 "The ledger was rebuilt, but the incomplete last line of {file} cannot be removed: {error}."
             ))
         })
@@ -245,7 +252,7 @@ fn for_each_line(
     let mut incomplete: Vec<IncompleteEnd> = Vec::new();
     for (month, path) in files {
         let read_error = |error: std::io::Error| {
-            ReportError(format!("The file {} cannot be read: {error}.", path.display()))
+            ReportError::Invalid(format!("The file {} cannot be read: {error}.", path.display()))
         };
         let mut file = BufReader::new(File::open(path).map_err(read_error)?);
         let (mut line, mut at) = (Vec::new(), 0);

@@ -219,7 +219,7 @@ fn complete_rollups(store: &LedgerStore, tip: Option<LedgerTip>) -> Result<Optio
         tracing::event!(name: "usage_incomplete", Level::ERROR, {});
         return Ok(tip);
     }
-    let done = super::rollups::rebuild::rebuild(store).map_err(|failed| failed.0)?;
+    let done = super::rollups::rebuild::rebuild(store).map_err(|failed| failed.to_string())?;
     let (entries, rollups) = (done.entries.to_string(), done.rollups.to_string());
     tracing::info!(name: "usage_rebuilt", entries, rollups);
     store.tip().map_err(to_message)

@@ -8,18 +8,33 @@ use penstock_storage::StoreError;
 use penstock_storage::ledger::LedgerStore;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
 
 pub use super::entry_pages::read_text_page;
 pub use super::verification::{LedgerVerification, verify, verify_with_checkpoint};
 
-/// Error of a report, as a sentence.
+/// Error of a report. It is displayed as a sentence.
 #[derive(Debug)]
-pub struct ReportError(pub String);
+pub enum ReportError {
+    /// Contents of the ledger that cannot be used; contains a sentence.
+    Invalid(String),
+    /// Failure of the store.
+    Store(StoreError),
+}
 
 impl From<StoreError> for ReportError {
     fn from(error: StoreError) -> Self {
-        Self(format!("The ledger cannot be read: {error}."))
+        Self::Store(error)
+    }
+}
+
+impl Display for ReportError {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Invalid(sentence) => f.write_str(sentence),
+            Self::Store(error) => write!(f, "The ledger cannot be read: {error}."),
+        }
     }
 }
 
@@ -45,8 +60,11 @@ pub fn find_entry(store: &LedgerStore, number: u64) -> Result<Option<LedgerEntry
 
 /// Parses a line of the ledger without verifying its hash.
 pub(super) fn parse_entry(line: &[u8]) -> Result<LedgerEntry, ReportError> {
-    let unreadable =
-        |_| ReportError("An entry of the ledger cannot be read; `penstock credits verify` names it.".into());
+    let unreadable = |_| {
+        ReportError::Invalid(
+            "An entry of the ledger cannot be read; `penstock credits verify` names it.".into(),
+        )
+    };
     HashChain::parse_unverified(line).map(|(entry, _)| entry).map_err(unreadable)
 }
 

@@ -120,7 +120,8 @@ pub fn wallet_unit_price(store: &LedgerStore, terms: &str, wallet: Wallet) -> Re
 fn parse_tariff(terms: &Value) -> Result<(Tariff, Decimal), ReportError> {
     let price =
         |name: &str| terms.get(name).and_then(Value::as_str).and_then(|text| text.parse::<Decimal>().ok());
-    let unreadable = || ReportError("The terms of a charge are not what this version reads.".to_owned());
+    let unreadable =
+        || ReportError::Invalid("The terms of a charge are not what this version reads.".to_owned());
     let billing = match terms.get("billing").and_then(Value::as_str) {
         Some("credits") => BillingMode::Credits,
         Some("energy") => BillingMode::Energy,
@@ -144,7 +145,7 @@ pub(super) fn load_terms(store: &LedgerStore, id: &str) -> Result<Value, ReportE
 }
 
 fn missing_terms(id: &str) -> ReportError {
-    ReportError(format!("The terms {id} that a charge refers to are not in the ledger."))
+    ReportError::Invalid(format!("The terms {id} that a charge refers to are not in the ledger."))
 }
 
 /// Reads the JSON text of pricing terms from the ledger.

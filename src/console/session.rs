@@ -156,6 +156,7 @@ pub fn store_error_response(error: StoreError) -> ApiError {
     match error {
         StoreError::Full => ApiError::new(ErrorCode::StorageFull),
         StoreError::Unreachable { .. }
+        | StoreError::Database { .. }
         | StoreError::Reverted
         | StoreError::InUse { .. }
         | StoreError::Evicted { .. }

@@ -3,6 +3,7 @@
 use crate::billing::format::json_number;
 use crate::billing::report::ReportError;
 use crate::billing::rollups::query::{DayReader, for_each_hour_rollup};
+use crate::storage::files::store_to_api_error;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_ledger::StatementSums;
 use penstock_storage::keys::KeyStore;
@@ -63,12 +64,11 @@ impl From<ReportError> for QueryError {
 /// Blocks.
 ///
 /// # Errors
-/// Returns the same 400 for a key that does not exist and for a key of another account, and 500 if the store cannot be
+/// Returns the same 400 for a key that does not exist and for a key of another account, and 503 if the store cannot be
 /// read.
 pub fn check_key_of_account(keys: &KeyStore, account: &str, query: &UsageQuery) -> Result<(), ApiError> {
     let Some(id) = &query.key else { return Ok(()) };
-    let found =
-        keys.get(id).map_err(|error| ApiError::with_message(ErrorCode::Internal, error.to_string()))?;
+    let found = keys.get(id).map_err(|error| store_to_api_error(&error))?;
     if found.is_some_and(|key| key.account == account) {
         return Ok(());
     }
@@ -78,7 +78,7 @@ pub fn check_key_of_account(keys: &KeyStore, account: &str, query: &UsageQuery) 
 /// Reads the usage of an account; the empty account is the whole gateway. Blocks.
 ///
 /// # Errors
-/// Returns 400 if the query reads or returns too much, or 500 if the store cannot be read.
+/// Returns 400 if the query reads or returns too much, 503 if the store cannot be read, or 500 if its contents are invalid.
 pub fn read_usage(store: &LedgerStore, account: &str, query: &UsageQuery) -> Result<UsageReport, ApiError> {
     let mut report = UsageReport::new(query.groupings.clone(), MAX_GROUPS);
     let mut count = 0;
@@ -102,7 +102,10 @@ pub fn read_usage(store: &LedgerStore, account: &str, query: &UsageQuery) -> Res
     match read {
         Ok(()) => Ok(report),
         Err(QueryError::Refused(refusal)) => Err(refusal),
-        Err(QueryError::Store(error)) => Err(ApiError::with_message(ErrorCode::Internal, error.0)),
+        Err(QueryError::Store(ReportError::Store(error))) => Err(store_to_api_error(&error)),
+        Err(QueryError::Store(ReportError::Invalid(why))) => {
+            Err(ApiError::with_message(ErrorCode::Internal, why))
+        }
     }
 }
 

@@ -137,7 +137,7 @@ pub(super) fn for_each_summed_day<E: From<ReportError>>(
 
 /// Returns the error of a row that cannot be read.
 pub(super) fn unreadable_row_error(error: RowError) -> ReportError {
-    ReportError(format!(
+    ReportError::Invalid(format!(
         "The usage rollups cannot be read: {error}; `penstock usage rebuild` writes them again."
     ))
 }

@@ -134,7 +134,7 @@ fn assert_rebuilt_equal(store: &Arc<Flaky>, folders: &[std::path::PathBuf], to: 
     }
     let rebuilt = Flaky::over(open_in_memory());
     let engine: Arc<dyn Store> = rebuilt.clone();
-    let count = rebuild_ledger(&engine, to).map_err(|failed| failed.0).unwrap().entries;
+    let count = rebuild_ledger(&engine, to).map_err(|failed| failed.to_string()).unwrap().entries;
     assert_eq!(count, assert_whole(&rebuilt).entries);
     let (one, other) =
         (LedgerStore::open_read_only(store.clone()), LedgerStore::open_for_comparison(engine, to));

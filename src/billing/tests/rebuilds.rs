@@ -25,7 +25,10 @@ fn terms_that_were_recorded_twice_are_rebuilt() {
     let store: Arc<dyn Store> = open_in_memory();
     for _ in 0..2 {
         // A second rebuild counts nothing twice.
-        assert_eq!(rebuild_ledger(&store, dir.path()).map_err(|failed| failed.0).unwrap().entries, 4);
+        assert_eq!(
+            rebuild_ledger(&store, dir.path()).map_err(|failed| failed.to_string()).unwrap().entries,
+            4
+        );
         let ledger = LedgerStore::open_read_only(store.clone());
         assert_eq!(ledger.balance("acme").unwrap().unwrap().credits, 12);
         assert_eq!(ledger.entry_number_by_name("terms t").unwrap(), Some(2));
@@ -52,7 +55,7 @@ fn a_rebuild_without_the_chain_of_another_gateway_is_refused_and_pools_are_fille
         grant(&format!("account-{first}"), &mut chain, &mut text);
         std::fs::write(dir.path().join(name), text).unwrap();
     }
-    assert_eq!(rebuild_ledger(&store, dir.path()).map_err(|failed| failed.0).unwrap().entries, 2);
+    assert_eq!(rebuild_ledger(&store, dir.path()).map_err(|failed| failed.to_string()).unwrap().entries, 2);
     let fleet = SharedFleet::new(store.clone());
     let mut member = fleet.join("a").map_err(|error| format!("{error:?}")).unwrap();
     fleet.open_pools(&mut member, None).unwrap();
@@ -66,12 +69,12 @@ fn a_rebuild_without_the_chain_of_another_gateway_is_refused_and_pools_are_fille
         }))
         .unwrap();
     assert_eq!(fleet.available_amount(&credit_pool_name("account-0")), Ok(75));
-    assert_eq!(rebuild_ledger(&store, dir.path()).map_err(|failed| failed.0).unwrap().entries, 2);
+    assert_eq!(rebuild_ledger(&store, dir.path()).map_err(|failed| failed.to_string()).unwrap().entries, 2);
     let mut member = fleet.join("b").map_err(|error| format!("{error:?}")).unwrap();
     fleet.open_pools(&mut member, None).unwrap();
     assert_eq!(fleet.available_amount(&credit_pool_name("account-0")), Ok(5));
     std::fs::remove_file(dir.path().join("2026-11.1.jsonl")).unwrap();
-    let refused = rebuild_ledger(&store, dir.path()).map_err(|failed| failed.0).unwrap_err();
+    let refused = rebuild_ledger(&store, dir.path()).map_err(|failed| failed.to_string()).unwrap_err();
     assert!(refused.contains("lacks chain 1 of the ledger"), "{refused}");
     let ledger = LedgerStore::open_read_only(store);
     assert_eq!(ledger.balance("account-8589934592").unwrap().unwrap().credits, 5, "nothing was removed");
@@ -96,7 +99,7 @@ fn an_incomplete_last_line_is_removed_once_the_ledger_is_rebuilt() {
         std::fs::write(&files[0], october).unwrap();
         std::fs::write(&files[1], november).unwrap();
         let store: Arc<dyn Store> = open_in_memory();
-        let rebuilt = rebuild_ledger(&store, dir.path()).map_err(|failed| failed.0)?;
+        let rebuilt = rebuild_ledger(&store, dir.path()).map_err(|failed| failed.to_string())?;
         // The rebuilt store continues its ledger in the same replica files.
         LedgerStore::open(store, Some(dir.path())).unwrap();
         let left = files.map(|file| std::fs::read(file).unwrap()).concat();

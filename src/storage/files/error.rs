@@ -47,25 +47,29 @@ impl FileError {
                 "The contents of this file are damaged, and damaged bytes are not served.",
             ),
             Self::Io(error) => io_to_api_error(error),
-            Self::Store(StoreError::Full) => ApiError::new(ErrorCode::StorageFull),
-            Self::Store(
-                StoreError::Io { .. }
-                | StoreError::HandedOver { .. }
-                | StoreError::Stuck
-                | StoreError::Unreachable { .. }
-                | StoreError::Reverted
-                | StoreError::InUse { .. }
-                | StoreError::Evicted { .. },
-            ) => store_unavailable_error(),
-            Self::Store(_) | Self::ThreadEnded => ApiError::new(ErrorCode::Internal),
+            Self::Store(error) => store_to_api_error(error),
+            Self::ThreadEnded => ApiError::new(ErrorCode::Internal),
         }
     }
 }
 
-/// Returns the API error for a store that cannot be read or written.
-pub fn store_unavailable_error() -> ApiError {
-    let message = "The store cannot be read or written at the moment; try again shortly.";
-    ApiError::with_message(ErrorCode::Unavailable, message).with_retry_after(5)
+/// Returns the API error for an error of the store, without its details.
+pub fn store_to_api_error(error: &StoreError) -> ApiError {
+    match error {
+        StoreError::Full => ApiError::new(ErrorCode::StorageFull),
+        StoreError::Io { .. }
+        | StoreError::HandedOver { .. }
+        | StoreError::Stuck
+        | StoreError::Unreachable { .. }
+        | StoreError::Database { .. }
+        | StoreError::Reverted
+        | StoreError::InUse { .. }
+        | StoreError::Evicted { .. } => {
+            let message = "The store cannot be read or written at the moment; try again shortly.";
+            ApiError::with_message(ErrorCode::Unavailable, message).with_retry_after(5)
+        }
+        _ => ApiError::new(ErrorCode::Internal),
+    }
 }
 
 /// Returns the error for requests while the bucket of the contents cannot be used.

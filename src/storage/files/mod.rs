@@ -34,7 +34,7 @@ mod upload;
 pub use bucket::{FileBucket, check_bucket};
 pub use cleanup::DeletionOutcome;
 pub use contents::{FileContents, FileLine, LineReader, NextLine};
-pub use error::{FileError, io_to_api_error};
+pub use error::{FileError, io_to_api_error, store_to_api_error};
 pub use expiry::FileExpiryContext;
 pub use output::OutputFile;
 pub use store_id::write_imported_store_id;

@@ -89,7 +89,7 @@ pub(super) async fn connect_with_address_in_errors(
     settings: &ConnectSettings,
 ) -> Result<Client, DatabaseError> {
     let named = |what: String| format!("{}: {what}", settings.address());
-    connect(settings).await.map_err(|error| match error {
+    connect_once(settings).await.map_err(|error| match error {
         DatabaseError::Lost(what) => DatabaseError::Lost(named(what)),
         DatabaseError::Permanent(StoreError::Database { what }) => {
             DatabaseError::Permanent(StoreError::Database { what: named(what) })
@@ -98,8 +98,17 @@ pub(super) async fn connect_with_address_in_errors(
     })
 }
 
-/// Connects to a server that accepts writes, which excludes standbys.
+/// Connects for a store that is open. A server that refuses the connection then counts as unreachable, because it may
+/// accept a later one, for example when the role may log in again.
 pub(super) async fn connect(settings: &ConnectSettings) -> Result<Client, DatabaseError> {
+    connect_once(settings).await.map_err(|error| match error {
+        DatabaseError::Permanent(StoreError::Database { what }) => DatabaseError::Lost(what),
+        other => other,
+    })
+}
+
+/// Connects to a server that accepts writes, which excludes standbys.
+async fn connect_once(settings: &ConnectSettings) -> Result<Client, DatabaseError> {
     let config = settings.config().map_err(DatabaseError::Permanent)?;
     let connecting = async {
         match &settings.tls {
