@@ -98,9 +98,6 @@ pub(crate) struct RequestStream {
     /// Stream of the connection; taken on drop.
     stream: Option<Stream>,
     body: FramingState,
-    /// True for a chunked body. Another server might find a different end of the body (request smuggling), so the
-    /// connection serves no further request.
-    chunked: bool,
     prefetched: BytesMut,
     discarded: usize,
     client: ClientSide,
@@ -129,7 +126,6 @@ impl RequestStream {
         let stream = Self {
             stream: Some(stream),
             body,
-            chunked: length.is_none(),
             prefetched,
             discarded: 0,
             client: ClientSide::Open,
@@ -161,6 +157,7 @@ impl RequestStream {
                 self.prefetched.extend_from_slice(read);
             } else {
                 self.discarded += read.len();
+                self.connection.discarded.store(true, Ordering::Relaxed);
             }
         }
         Poll::Pending
@@ -273,7 +270,7 @@ impl FramingState {
 impl Drop for RequestStream {
     fn drop(&mut self) {
         let Some(stream) = self.stream.take() else { return };
-        let reusable = matches!(self.body, FramingState::Complete) && self.discarded == 0 && !self.chunked;
+        let reusable = matches!(self.body, FramingState::Complete) && self.discarded == 0;
         let prefetched = std::mem::take(&mut self.prefetched);
         *self.connection.returned.lock() = Some(ReturnedStream { stream, prefetched, reusable });
     }

@@ -250,7 +250,7 @@ impl Downstream<'_> {
     /// Returns no error at present: a client that is gone is noticed by the next write.
     pub async fn write_response_header(&mut self, head: ResponseHead) -> Result<()> {
         let last = match &self.origin {
-            Some(RequestOrigin::Http1(connection)) => connection.is_stopping(),
+            Some(RequestOrigin::Http1(connection)) => connection.has_last_response(),
             _ => false,
         };
         self.discard_body().await;

@@ -20,6 +20,8 @@ pub struct Http1ConnectionState {
     /// dialect of the caller.
     pub(super) admitted: AtomicBool,
     pub(super) returned: Mutex<Option<ReturnedStream>>,
+    /// True if bytes after the request were discarded, so that the connection cannot serve another request.
+    pub(super) discarded: AtomicBool,
     /// Bytes of the request body that arrived together with the head.
     pub(super) body_prefix: AtomicUsize,
     /// Buffer for body bytes during a poll of [`Http1ConnectionState::poll_body_into`].
@@ -33,19 +35,19 @@ pub(crate) struct ReturnedStream {
     pub(crate) stream: Stream,
     /// Received bytes that follow the request.
     pub(crate) prefetched: BytesMut,
-    /// True if the connection can serve another request: the request was read to its end, no byte after it was dropped,
-    /// and its body was not chunked.
+    /// True if the connection can serve another request: the request was read to its end, and no byte after it was
+    /// dropped.
     pub(crate) reusable: bool,
 }
 
 impl Http1ConnectionState {
     /// Creates the state of a new connection; once `stop` signals a shutdown, its next response is its last.
     pub(crate) fn new(stop: ShutdownWatch) -> Arc<Self> {
-        let (corked, admitted) = (AtomicBool::new(false), AtomicBool::new(false));
         Arc::new(Self {
             stop,
-            corked,
-            admitted,
+            corked: AtomicBool::new(false),
+            admitted: AtomicBool::new(false),
+            discarded: AtomicBool::new(false),
             returned: Mutex::default(),
             body_prefix: AtomicUsize::new(0),
             body_target: Mutex::default(),
@@ -64,9 +66,10 @@ impl Http1ConnectionState {
         self.admitted.swap(false, Ordering::Relaxed)
     }
 
-    /// Returns true while the process shuts down: the next response is the last of its connection.
-    pub fn is_stopping(&self) -> bool {
-        *self.stop.borrow()
+    /// Returns true if the next response is the last of its connection: the process shuts down, or bytes after the
+    /// request were discarded.
+    pub fn has_last_response(&self) -> bool {
+        *self.stop.borrow() || self.discarded.load(Ordering::Relaxed)
     }
 
     /// Corks or uncorks the stream: while corked, writes are buffered and flushes are skipped.

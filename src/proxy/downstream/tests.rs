@@ -258,9 +258,8 @@ async fn bytes_after_a_request_are_not_read_as_its_body() {
         assert!(answered.sound);
         assert_eq!(answered.reused, reused, "{head}{}", behind.escape_ascii());
         assert_eq!(answered.prefetched, prefetched, "{head}{}", behind.escape_ascii());
-        if reused {
-            assert!(answered.head.contains("connection: keep-alive"), "{}", answered.head);
-        }
+        let connection = if reused { "connection: keep-alive" } else { "connection: close" };
+        assert!(answered.head.contains(connection), "{}", answered.head);
     }
 }
 
@@ -282,6 +281,49 @@ async fn bytes_of_the_next_request_are_retained_at_every_split() {
         assert!(returned.reusable);
         assert_eq!(&returned.prefetched[..], next, "{cut}");
     }
+}
+
+#[tokio::test]
+async fn bytes_after_a_chunked_body_are_retained_at_every_split() {
+    let next = b"GET /next HTTP/1.1\r\nHost: a\r\n\r\n";
+    let body = b"5;a=b\r\n01234\r\n05 \r\n56789\r\n0\r\nX-Sum: 1\r\nY: 2\r\n\r\n";
+    let all = [&body[..], next].concat();
+    for first in 0..=all.len() {
+        for second in [first, first.midpoint(all.len()), all.len()] {
+            let text = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+            let mut request = Request::begin(text, &all[..first], 1 << 20).await;
+            let mut read = BytesMut::new();
+            request.client.write_all(&all[first..second]).await.unwrap();
+            let origin = Some(RequestOrigin::Http1(request.connection.clone()));
+            let mut caller = Downstream::new(&mut request.session, origin);
+            {
+                let mut reading =
+                    pin!(async { while caller.read_body_into(&mut read).await.unwrap() > 0 {} });
+                // All bytes that have arrived are read before the rest is sent.
+                if over(reading.as_mut()).await {
+                    request.client.write_all(&all[second..]).await.unwrap();
+                } else {
+                    request.client.write_all(&all[second..]).await.unwrap();
+                    reading.await;
+                }
+            }
+            assert!(caller.is_body_done() && !over(caller.wait_for_disconnect()).await);
+            assert_eq!(&read[..], b"0123456789", "{first} {second}");
+            let answered = request.answer(head(200).with_body_headers("text/plain", 1), &[b"x"]).await;
+            assert!(answered.head.contains("connection: keep-alive"), "{}", answered.head);
+            assert!(answered.reused, "{first} {second}");
+            assert_eq!(&answered.prefetched[..], next, "{first} {second}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_connection_whose_pipelined_bytes_were_discarded_announces_its_close() {
+    let mut request = Request::of("POST / HTTP/1.1", "").await;
+    request.client.write_all(&[b'a'; 64 << 10]).await.unwrap();
+    assert!(!over(request.caller().wait_for_disconnect()).await);
+    let answered = request.answer(head(200).with_body_headers("text/plain", 1), &[b"x"]).await;
+    assert!(answered.head.contains("connection: close") && !answered.reused, "{}", answered.head);
 }
 
 #[tokio::test]

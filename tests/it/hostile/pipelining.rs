@@ -88,23 +88,78 @@ async fn empty_lines_before_a_request_line_are_ignored_wherever_they_are_cut() {
     }
 }
 
-/// Tests requests whose framing other servers may interpret differently: such a request is the last of its
-/// connection, and the bytes after it are not answered.
+/// Returns the head and chunked body of a chat request: two chunks, an extension and a trailer.
+fn with_chunks(key: &str, fields: &str, body: &str) -> String {
+    let (first, second) = body.split_at(7);
+    let chunks = format!("7;a=b\r\n{first}\r\n{:x}\r\n{second}\r\n0\r\nX-Sum: 1\r\n\r\n", second.len());
+    request(key, &format!("Transfer-Encoding: chunked\r\n{fields}"), &chunks)
+}
+
+/// Returns the values of the field `Connection` in the responses, without those of interim responses.
+fn connections(heard: &[u8]) -> Vec<String> {
+    let text = String::from_utf8_lossy(heard).to_ascii_lowercase();
+    let values = text.lines().filter_map(|line| line.strip_prefix("connection: "));
+    values.map(str::to_owned).collect()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_answered_behind_a_chunked_body() {
+async fn a_request_after_a_chunked_body_is_answered_wherever_the_bytes_are_cut() {
     let provider = Provider::start().await;
     provider.always(plain("Hello"));
     let running = settled(Bench::new(), &provider).await;
     let key = &running.client.key;
-    let body = ask("one");
-    let chunked = format!("{:x}\r\n{body}\r\n0\r\nX-Sum: 1\r\n\r\n", body.len());
-    let first = request(key, "Transfer-Encoding: chunked\r\n", &chunked);
-    let all = format!("{first}{}", with_length(key, "two"));
+    let all = [
+        with_length(key, "one"),
+        with_chunks(key, "", &ask("two")),
+        with_chunks(key, "Expect: 100-continue\r\n", &ask("three")),
+        "GET /nothing HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".to_owned(),
+    ]
+    .concat();
     for cut in 0..=all.len() {
         let heard = in_halves(running.client.address, all.as_bytes(), cut).await;
-        assert_eq!(statuses(&heard), [200], "{cut}: {}", String::from_utf8_lossy(&heard));
+        let text = String::from_utf8_lossy(&heard);
+        let statuses: Vec<_> = statuses(&heard).into_iter().filter(|status| *status != 100).collect();
+        assert_eq!(statuses, [200, 200, 200, 404], "{cut}: {text}");
+        assert_eq!(connections(&heard), ["keep-alive", "keep-alive", "keep-alive", "close"], "{cut}: {text}");
     }
-    assert_eq!(provider.seen().len(), all.len() + 1);
+    let asked = provider.seen();
+    assert_eq!(asked.len(), 3 * (all.len() + 1), "each was asked once");
+    for (at, seen) in asked.iter().enumerate() {
+        let expected = ["one", "two", "three"][at % 3];
+        assert_eq!(seen.json()["messages"][0]["content"], expected);
+    }
+}
+
+/// A response with `Connection: keep-alive` is followed by the response to the next request, and after a response with
+/// `Connection: close` the connection is closed: also for refusals, for endpoints that read no body, and for streams.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_is_kept_exactly_if_its_response_says_so() {
+    let provider = Provider::start().await;
+    let running = settled(Bench::new(), &provider).await;
+    let key = &running.client.key;
+    let missing = "GET /nothing HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    let chunked = with_chunks(key, "", &ask("one"));
+    let expecting = with_chunks(key, "Expect: 100-continue\r\n", &ask("one"));
+    let streamed = with_chunks(key, "", &ask("one").replacen('{', "{\"stream\":true,", 1));
+    for (first, status, value) in [
+        (chunked.clone(), 200, "keep-alive"),
+        (expecting, 200, "keep-alive"),
+        (streamed, 200, "keep-alive"),
+        (chunked.replace("messages", "massages"), 400, "keep-alive"),
+        (chunked.replacen(key.as_str(), "psk_wrong", 1), 401, "close"),
+        (chunked.replacen(CHAT, "/v1/nothing", 1), 404, "close"),
+        (chunked.replacen("POST", "GET", 1), 405, "close"),
+        (chunked.replacen(&format!("POST {CHAT}"), "GET /v1/models", 1), 200, "close"),
+        (chunked.replacen("0\r\nX-Sum", "0x\r\nX-Sum", 1), 400, "close"),
+        (with_length(key, "one").replacen(key.as_str(), "psk_wrong", 1), 401, "keep-alive"),
+    ] {
+        let heard = say(running.client.address, format!("{first}{missing}").as_bytes()).await;
+        let text = String::from_utf8_lossy(&heard);
+        let statuses: Vec<_> = statuses(&heard).into_iter().filter(|status| *status != 100).collect();
+        let expected: &[u16] = if value == "close" { &[status] } else { &[status, 404] };
+        assert_eq!(statuses, expected, "{first}: {text}");
+        assert_eq!(connections(&heard)[0], value, "{first}: {text}");
+    }
 }
 
 /// Tests heads that the gateway's guard accepts but Pingora's parser refuses: the client still gets an error in the
