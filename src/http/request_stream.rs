@@ -223,7 +223,10 @@ impl RequestStream {
         while !self.out.is_empty() {
             match ready!(Pin::new(&mut *stream).poll_write(cx, &self.out))? {
                 0 => return Poll::Ready(Err(ErrorKind::WriteZero.into())),
-                wrote => self.out.advance(wrote),
+                wrote => {
+                    self.connection.sent.fetch_add(wrote, Ordering::Relaxed);
+                    self.out.advance(wrote);
+                }
             }
         }
         // The buffer is freed, because a stream may wait for minutes.
@@ -337,6 +340,7 @@ impl AsyncWrite for RequestStream {
             if wrote == 0 {
                 return Poll::Ready(Err(ErrorKind::WriteZero.into()));
             }
+            this.connection.sent.fetch_add(wrote, Ordering::Relaxed);
             let waited = this.out.len().min(wrote);
             this.out.advance(waited);
             if wrote > waited {

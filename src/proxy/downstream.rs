@@ -2,11 +2,14 @@
 //! response is stored. Pingora's session reads and writes for both.
 
 mod batch_line;
+mod first_write;
 #[cfg(test)]
 mod tests;
+mod trailers;
 
 pub(crate) use batch_line::FirstContent;
 pub use batch_line::{LineDownstream, LineReport};
+pub(crate) use first_write::FirstWriteOutcome;
 use tokio_util::sync::CancellationToken;
 
 use crate::net::read_budget;
@@ -15,7 +18,7 @@ use crate::proxy::failover::ChoiceUsage;
 use crate::proxy::response::head::ResponseHead;
 use bytes::{Bytes, BytesMut};
 use http::header::AsHeaderName;
-use http::{HeaderMap, HeaderValue, Method, Version, header};
+use http::{HeaderValue, Method, Version, header};
 use penstock_core::FinishReason;
 use pingora_core::protocols::http::ServerSession;
 use pingora_error::{Error as SessionError, ErrorType};
@@ -307,27 +310,6 @@ impl Downstream<'_> {
             written?;
         }
         self.session.write_response_body(piece, end).await.map_err(failed)
-    }
-
-    /// Returns true if the response may end with trailer fields, as over HTTP/2. Pingora sends none over HTTP/1.1.
-    #[must_use]
-    pub fn supports_trailers(&self) -> bool {
-        self.session.is_http2()
-    }
-
-    /// Sends the last bytes of the response body, which may be empty, and trailer fields where they can be sent.
-    ///
-    /// # Errors
-    /// Returns an error if the client is gone.
-    pub async fn write_end_with_trailers(&mut self, piece: Bytes, trailers: HeaderMap) -> Result<()> {
-        if !self.supports_trailers() || trailers.is_empty() {
-            return self.write_response_body(piece, true).await;
-        }
-        if !piece.is_empty() {
-            self.write_response_body(piece, false).await?;
-        }
-        self.flush().await?;
-        self.session.write_response_trailers(trailers).await.map_err(failed)
     }
 
     /// Sends a response body that is complete and not long in one write.

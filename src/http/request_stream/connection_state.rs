@@ -22,6 +22,8 @@ pub struct Http1ConnectionState {
     pub(super) returned: Mutex<Option<ReturnedStream>>,
     /// True if bytes after the request were discarded, so that the connection cannot serve another request.
     pub(super) discarded: AtomicBool,
+    /// Number of response bytes that the socket has accepted, over all requests of the connection.
+    pub(super) sent: AtomicUsize,
     /// Bytes of the request body that arrived together with the head.
     pub(super) body_prefix: AtomicUsize,
     /// Buffer for body bytes during a poll of [`Http1ConnectionState::poll_body_into`].
@@ -48,6 +50,7 @@ impl Http1ConnectionState {
             corked: AtomicBool::new(false),
             admitted: AtomicBool::new(false),
             discarded: AtomicBool::new(false),
+            sent: AtomicUsize::new(0),
             returned: Mutex::default(),
             body_prefix: AtomicUsize::new(0),
             body_target: Mutex::default(),
@@ -70,6 +73,11 @@ impl Http1ConnectionState {
     /// request were discarded.
     pub fn has_last_response(&self) -> bool {
         *self.stop.borrow() || self.discarded.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of response bytes that the socket has accepted, over all requests of the connection.
+    pub fn sent_bytes(&self) -> usize {
+        self.sent.load(Ordering::Relaxed)
     }
 
     /// Corks or uncorks the stream: while corked, writes are buffered and flushes are skipped.

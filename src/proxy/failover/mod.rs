@@ -66,8 +66,10 @@ enum ResponseProgress {
     Waiting,
     /// The head has been sent: after a failure, the client gets an error event or the answer of another provider.
     HeadSent,
-    /// Content has been sent: after a failure, only a rescue is possible.
+    /// Content is being sent: after a failure, only a rescue is possible.
     ContentSent,
+    /// The client's connection has accepted a part of the content: it is charged if the client leaves.
+    ContentDelivered,
 }
 
 impl ResponseProgress {
@@ -77,6 +79,10 @@ impl ResponseProgress {
 
     fn has_content(self) -> bool {
         self >= Self::ContentSent
+    }
+
+    fn has_delivered_content(self) -> bool {
+        self >= Self::ContentDelivered
     }
 }
 

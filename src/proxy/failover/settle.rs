@@ -258,7 +258,7 @@ fn report_understated(run: &FailoverRun<'_, '_>, offer: &OfferState) {
 /// provider's fault. Stores the members of the charge for the event that ends the answer.
 pub fn settle_interrupted_stream(run: &mut FailoverRun<'_, '_>) {
     let (Some(offer), Some(mut reply)) = (run.current_offer.clone(), run.translation.take()) else { return };
-    if run.progress.has_content() {
+    if run.progress.has_delivered_content() {
         run.settled.members = settle_delivered_part(run, &offer, reply.as_mut());
     }
     run.translation = Some(reply);

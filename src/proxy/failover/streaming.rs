@@ -2,6 +2,7 @@
 //! the first content token. From then on, a broken stream is rescued, ends with an error event, or is cut; it never
 //! ends like a successful response.
 
+mod content;
 mod ends;
 mod times;
 
@@ -15,6 +16,7 @@ use crate::time::clock;
 use crate::upstream::offer::OfferState;
 use crate::upstream::wire_format::WireFormat;
 use bytes::{Bytes, BytesMut};
+pub(super) use content::write_content;
 use ends::finish_stream;
 pub(super) use ends::{
     error_only_translation, fail_stream, stream_frame, write_error_event, write_stream_end,
@@ -288,7 +290,7 @@ async fn write_events(
         return run.exchange.caller.flush().await.map_err(|_| AttemptError::Disconnected);
     }
     run.watch.record_write(clock::cached_now());
-    write_piece(run, join_pieces(out), false).await?;
+    write_content(run, join_pieces(out)).await?;
     #[cfg(feature = "inject")]
     run.exchange.app.panic_injector.panic_if_armed(crate::net::panic_injection::PanicInjectionPoint::Stream);
     Ok(())

@@ -71,15 +71,15 @@ pub(super) async fn let_go(provider: &Provider, running: &Running, began: Instan
     until("the exchange to end", || running.gateway.app.in_flight_exchanges() == 0).await;
     let took = began.elapsed();
     let metrics = running.admin().get("/metrics").await.text();
-    let sum = |name: &str| -> f64 {
-        metrics
-            .lines()
-            .filter(|line| line.starts_with(name))
-            .map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap())
-            .sum()
-    };
     assert!(metrics.contains("outcome=\"left\""), "it counts as one that left");
-    (took, sum("gen_ai_client_token_usage_sum") as u64)
+    (took, tokens_charged(running).await)
+}
+
+/// Returns the number of tokens that were charged so far.
+async fn tokens_charged(running: &Running) -> u64 {
+    let metrics = running.admin().get("/metrics").await.text();
+    let lines = metrics.lines().filter(|line| line.starts_with("gen_ai_client_token_usage_sum"));
+    lines.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap() as u64).sum()
 }
 
 fn bounded(what: &str, took: Duration, read: u64, tokens: u64) {
@@ -157,6 +157,45 @@ async fn over_http2_a_reader_that_stops_is_let_go_and_its_neighbours_go_on() {
     assert!(matches!(end, Some(Err(_))), "it ended with a reset, not well");
     assert!(read <= 65_535, "{read}");
     driver.abort();
+}
+
+/// A client whose stream window stays closed receives the head and no content, and is not charged: if it resets the
+/// stream, and if the gateway ends it. From the first byte of content on, it is charged.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn over_http2_a_client_without_content_is_not_charged() {
+    let (provider, certified, running) = start().await;
+    for (window, resets, is_charged) in
+        [(0, true, false), (0, false, false), (1, true, true), (1, false, true), (1 << 16, true, true)]
+    {
+        let calls = provider.calls() + 1;
+        let secure = connect(running.gateway.https_address.unwrap(), &certified.root, &["h2"]).await;
+        let mut builder = h2::client::Builder::new();
+        let (mut send, connection) =
+            builder.initial_window_size(window).handshake::<_, Bytes>(secure).await.unwrap();
+        let driver = tokio::spawn(async move { drop(connection.await) });
+        let request = http::Request::post(format!("https://localhost{CHAT}"))
+            .header("authorization", format!("Bearer {}", running.client.key))
+            .body(())
+            .unwrap();
+        let before = tokens_charged(&running).await;
+        let (answer, mut upward) = send.send_request(request, false).unwrap();
+        upward.send_data(Bytes::from(running.ask_stream().to_string()), true).unwrap();
+        let answer = within("a head", answer).await.unwrap();
+        assert_eq!(answer.status(), 200);
+        // The window is not opened again, because the bytes that are read are not released.
+        let mut body = answer.into_body();
+        if window > 0 {
+            assert!(!within("content", body.data()).await.unwrap().unwrap().is_empty());
+        }
+        if resets {
+            upward.send_reset(h2::Reason::CANCEL);
+        }
+        provider.until_left(calls).await;
+        until("the exchange to end", || running.gateway.app.in_flight_exchanges() == 0).await;
+        let charged = tokens_charged(&running).await - before;
+        assert_eq!(charged > 0, is_charged, "{window} {resets}: {charged}");
+        driver.abort();
+    }
 }
 
 /// Tests a client that reads no bytes from its socket at all: the gateway ends this connection too.

@@ -117,7 +117,7 @@ pub(super) async fn request_choices(
             finish_choices(run, &seed, ends, parts).await
         }
         Some(StopReason::Disconnected) => {
-            if run.progress.has_content() && !parts.is_empty() {
+            if run.progress.has_delivered_content() && !parts.is_empty() {
                 sum::settle_choices(run, parts);
             }
             settle::void_disconnected(run);
@@ -253,6 +253,9 @@ async fn write_choice_piece(
             reply.write_start(&mut out);
         }
         streaming::write_piece(run, streaming::join_pieces(&mut out), false).await?;
+    }
+    if run.progress.has_content() {
+        return streaming::write_content(run, piece).await;
     }
     streaming::write_piece(run, piece, false).await
 }
