@@ -249,6 +249,9 @@ impl ProxyHttp for Gateway {
         if let Some(local) = ctx.origin.as_ref().and_then(RequestOrigin::as_playground_request) {
             local.copy_access_record(&ctx.state.record);
         }
+        if ctx.write_outcome == Some(WriteOutcome::Complete) {
+            ctx.exchange(session).discard_unread_body().await;
+        }
     }
 
     fn suppress_error_log(&self, _: &Session, _: &Self::CTX, _: &Error) -> bool {

@@ -9,6 +9,7 @@ use crate::proxy::downstream::LineDownstream;
 use parking_lot::Mutex;
 use penstock_core::ApiError;
 use std::sync::Arc;
+use tokio::sync::Notify;
 
 /// Origin of a request: a connection, an HTTP/2 stream, a line without a socket, or a console page.
 #[derive(Clone)]
@@ -31,13 +32,30 @@ pub struct Http2StreamState {
     /// Refusal by the guard of a request head that Pingora would accept.
     refusal: Option<ApiError>,
     reset_by_client: Mutex<bool>,
+    /// Signal that the exchange has ended, although the stream still receives the rest of its request body.
+    exchange_ended: Notify,
 }
 
 impl Http2StreamState {
     /// Creates the state of a stream with the guard of its body. `refusal` is set if its request head is invalid.
     #[must_use]
     pub fn new(body: ActiveBodyGuard, refusal: Option<ApiError>) -> Arc<Self> {
-        Arc::new(Self { body: Mutex::new(body), refusal, reset_by_client: Mutex::new(false) })
+        Arc::new(Self {
+            body: Mutex::new(body),
+            refusal,
+            reset_by_client: Mutex::new(false),
+            exchange_ended: Notify::new(),
+        })
+    }
+
+    /// Ends the exchange of a stream that still receives the rest of its request body.
+    pub fn end_exchange(&self) {
+        self.exchange_ended.notify_one();
+    }
+
+    /// Waits for [`Http2StreamState::end_exchange`].
+    pub async fn wait_for_exchange_end(&self) {
+        self.exchange_ended.notified().await;
     }
 
     /// Marks the long body of the stream as being read (`true`) or not (`false`). While it is read, the receive window

@@ -5,7 +5,7 @@
 //! remaining bytes of the client until the client closes its side.
 
 use super::http2::StreamCounts;
-use super::{LINGER_IDLE, LINGER_TIMEOUT};
+use crate::http::{LINGER_IDLE, LINGER_TIMEOUT};
 use crate::net::read_budget;
 use crate::net::stream_delegation::delegate_stream_traits;
 use penstock_http_wire::http2_frames::FrameHeaderParser;

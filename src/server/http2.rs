@@ -20,7 +20,7 @@ use pingora_core::protocols::http::v2::server::{
 use pingora_core::protocols::{Digest, Stream};
 use pingora_core::server::ShutdownWatch;
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::Poll;
@@ -331,12 +331,21 @@ async fn serve_stream(
     if client_gave_up(&mut session).await {
         return open.0.stream_ended(true);
     }
-    let _counted = server.app.track_exchange();
+    let counted = server.app.track_exchange();
     let refusal = malformed_request(&session, &server.client_limits());
     let link = Http2StreamState::new(body, refusal);
     let mut session = ServerSession::new_http2(session);
     session.req_header_mut().extensions_mut().insert(RequestOrigin::Http2(link.clone()));
-    server.proxy.process_new_http(session, &stop).await;
+    let mut served = pin!(server.proxy.process_new_http(session, &stop));
+    // A refused body may continue to arrive after the end of the exchange, which is then no longer in flight.
+    tokio::select! {
+        biased;
+        _ = &mut served => {}
+        () = link.wait_for_exchange_end() => {
+            drop(counted);
+            served.await;
+        }
+    }
     open.0.stream_ended(link.was_reset_by_client());
 }
 

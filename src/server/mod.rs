@@ -13,6 +13,7 @@ pub mod listener;
 pub mod silent_connections;
 
 use crate::config::settings::LimitSettings;
+use crate::http::{LINGER_IDLE, LINGER_TIMEOUT, MAX_LINGER_BYTES};
 use crate::proxy::GatewayProxy;
 use crate::state::AppState;
 use connection_limit::{ConnectionLimit, ConnectionPermit};
@@ -25,13 +26,6 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-/// Maximum number of bytes of a refused body that are read and discarded, so that its client receives the refusal.
-const MAX_LINGER_BYTES: usize = 64 << 20;
-/// Time limit for discarding a refused body.
-const LINGER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Idle timeout while a refused body is discarded. It is also the time limit for a client that was refused because it
-/// was slow.
-const LINGER_IDLE: Duration = Duration::from_secs(2);
 /// Time for which an idle connection may still start a request after the gateway began to drain.
 pub const DRAIN_IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Number of bytes per read of a discarded body.

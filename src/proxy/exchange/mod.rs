@@ -3,6 +3,7 @@
 
 mod body;
 mod limits;
+mod linger;
 
 pub(crate) use body::{body_read_refusal, body_too_large_error};
 
