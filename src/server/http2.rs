@@ -357,11 +357,15 @@ fn malformed_request(session: &HttpSession, limits: &LimitSettings) -> Option<Ap
     let foreign = |scheme: &str| !["http", "https"].iter().any(|known| known.eq_ignore_ascii_case(scheme));
     let no_host = |host: &[u8]| !penstock_http_wire::http1_request::is_host(host);
     let named = head.uri.authority().map(|authority| authority.as_str().as_bytes());
+    let has_blank = |value: &http::HeaderValue| value.as_bytes().trim_ascii().len() < value.len();
     let fields = head.headers.get_all(http::header::HOST).iter().map(http::HeaderValue::as_bytes);
     let error = if named.into_iter().chain(fields).any(no_host) {
         HeadError::Malformed("its Host is not a host and port")
     } else if head.uri.scheme_str().is_some_and(foreign) {
         HeadError::Malformed("its scheme is not http or https")
+    } else if head.headers.values().any(has_blank) {
+        // RFC 9113 §8.2.1. Over HTTP/1.1, such blanks are not part of the value.
+        HeadError::Malformed("a field has a value that begins or ends with a blank")
     } else if target > limits.target {
         HeadError::TargetTooLong
     } else if header_budget::header_list_size(head) > limits.head {

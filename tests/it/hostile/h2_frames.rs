@@ -125,7 +125,7 @@ async fn frames_out_of_order_end_their_stream_or_connection() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn heads_that_break_a_rule_are_refused() {
-    assert_eq!(play(invalid_header_blocks).await, 84);
+    assert_eq!(play(invalid_header_blocks).await, 87);
 }
 
 /// Tests heads at and above their limits.

@@ -46,6 +46,9 @@ pub(super) fn invalid_header_blocks(key: &str) -> Table {
         ("x\u{e9}", "a letter that is none"),
         ("x", "a\u{7f}b"),
         ("x", "a\u{1}b"),
+        ("x", " a"),
+        ("x", "a\t"),
+        ("x", " "),
         ("host", "other"),
         ("host", "user@localhost"),
     ] {
