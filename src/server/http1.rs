@@ -1,7 +1,8 @@
 //! Guard of an HTTP/1.1 connection. It reads each request head within its limits and its deadline, refuses an ambiguous
 //! head, and passes the bytes of the head to Pingora's session, which parses and serves the request.
 
-use super::{PublicServer, bad_request, drain_grace, linger_close};
+use super::bad_request::{RefusalForm, refuse_head};
+use super::{PublicServer, drain_grace, linger_close};
 use crate::config::settings::LimitSettings;
 use crate::http::ConnectionReuse;
 use crate::http::request_stream::{Http1ConnectionState, RequestFraming, RequestStream};
@@ -21,15 +22,13 @@ use tokio::time::timeout_at;
 
 /// Initial size of the read buffer, bytes: most heads fit.
 const INITIAL_BUFFER: usize = 4096;
-/// Number of leading bytes of a head that are stored; they suffice to determine the dialect of its path.
-const START_LEN: usize = 64;
 /// Minimum spare capacity of the read buffer, bytes; below it the buffer grows.
 const MIN_SPARE: usize = 1024;
 
 /// Outcome of reading a head. The bytes of an incomplete head remain in the buffer.
 enum HeadRead {
-    /// Complete head, with its framing.
-    Complete(RequestFraming),
+    /// Complete head, with its framing, and the form of its refusal if Pingora refuses it.
+    Complete(RequestFraming, RefusalForm),
     /// Request head that was refused.
     Refused(HeadError),
     /// Head that did not arrive in time.
@@ -40,7 +39,7 @@ enum HeadRead {
 
 /// Refuses the request that begins with `head`. If `error` is `None`, the head did not arrive in time.
 async fn refuse(server: &Arc<PublicServer>, stream: Stream, head: &[u8], error: Option<HeadError>) {
-    bad_request::refuse_head(server, stream, bad_request::error_dialect_of_head(head), error).await;
+    refuse_head(server, stream, &RefusalForm::from_invalid_head(head), error).await;
 }
 
 /// Serves the requests of a connection one after another, until the connection is closed.
@@ -54,13 +53,12 @@ pub(super) async fn serve_connection(
     let mut reused = false;
     loop {
         let limits = server.client_limits();
-        let framing = match read_head(&mut stream, &mut buffer, &limits, reused, &mut stop).await {
-            HeadRead::Complete(framing) => framing,
+        let (framing, form) = match read_head(&mut stream, &mut buffer, &limits, reused, &mut stop).await {
+            HeadRead::Complete(framing, form) => (framing, form),
             HeadRead::Closed => return,
             HeadRead::Refused(error) => return refuse(server, stream, &buffer, Some(error)).await,
             HeadRead::Late => return refuse(server, stream, &buffer, None).await,
         };
-        let start = request_start(&buffer);
         let may_reuse = run_proxy(server, &connection, stream, framing, buffer, &stop).await;
         let (Some(returned), after) = (connection.take_returned_stream(), connection.take_connection_reuse())
         else {
@@ -69,7 +67,7 @@ pub(super) async fn serve_connection(
         stream = returned.stream;
         if !connection.take_request_received() {
             let error = Some(HeadError::Malformed("its target or its Host is not valid"));
-            return refuse(server, stream, &start, error).await;
+            return refuse_head(server, stream, &form, error).await;
         }
         match after {
             // The connection closes before the end that the framing of the response requires, so the client notices
@@ -93,14 +91,6 @@ pub(super) async fn serve_connection(
     }
 }
 
-/// Copies the first bytes of a request head, padded with zeros. They contain the path, which determines the dialect of
-/// an error after the buffer was passed to the proxy.
-fn request_start(head: &[u8]) -> [u8; START_LEN] {
-    let mut start = [0; START_LEN];
-    start.iter_mut().zip(head).for_each(|(to, from)| *to = *from);
-    start
-}
-
 /// Serves one request through Pingora's proxy. Returns true if the session allows another request on the connection.
 async fn run_proxy(
     server: &PublicServer,
@@ -118,8 +108,10 @@ async fn run_proxy(
     server.proxy.process_new_http(session, stop).await.is_some()
 }
 
-const fn framing(head: usize, scan: &HeadParser) -> RequestFraming {
-    RequestFraming { head, body: scan.body_length(), allows_interim: !scan.is_http10() }
+/// Returns the outcome of a complete head of this size.
+fn complete_head(bytes: &[u8], size: usize, scan: &HeadParser) -> HeadRead {
+    let framing = RequestFraming { head: size, body: scan.body_length(), allows_interim: !scan.is_http10() };
+    HeadRead::Complete(framing, RefusalForm::from_parser(bytes, scan))
 }
 
 /// Reads the head of the next request before its deadline. On a reused connection, the keep-alive timeout applies until
@@ -139,7 +131,7 @@ async fn read_head(
     if !buffer.is_empty() {
         deadline = clock::cached_now() + limits.request_head;
         match scan.push(buffer, head_limits) {
-            Ok(Some(size)) => return HeadRead::Complete(framing(size, &scan)),
+            Ok(Some(size)) => return complete_head(buffer, size, &scan),
             Ok(None) => {}
             Err(error) => return HeadRead::Refused(error),
         }
@@ -172,7 +164,7 @@ async fn read_head(
             _ => return HeadRead::Closed,
         };
         match read {
-            Ok(Some(size)) => return HeadRead::Complete(framing(size, &scan)),
+            Ok(Some(size)) => return complete_head(buffer, size, &scan),
             Ok(None) if begun => {}
             // An idle connection may wait longer for its next head than a head may take to arrive.
             Ok(None) => deadline = clock::cached_now() + limits.request_head,

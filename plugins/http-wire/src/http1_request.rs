@@ -147,6 +147,16 @@ impl HeadParser {
         self.old
     }
 
+    /// Returns the value of the first field with this name (case-insensitive) that was parsed, without surrounding
+    /// blanks. `bytes` are those of the head.
+    #[must_use]
+    pub fn field<'h>(&self, bytes: &'h [u8], name: &str) -> Option<&'h [u8]> {
+        let is = |span: ByteSpan| {
+            span.1 - span.0 == name.len() && span_bytes(bytes, span).eq_ignore_ascii_case(name.as_bytes())
+        };
+        self.fields.iter().find(|(name, _)| is(*name)).map(|(_, value)| span_bytes(bytes, *value))
+    }
+
     /// Returns the error for a line that is too long: `TargetTooLong` if it is a request line that exceeds the limit
     /// of the target, and otherwise `TooLarge`.
     fn size_error(&self, line: &[u8], caps: HeadLimits) -> HeadError {
@@ -266,6 +276,19 @@ pub fn request_target_for_log(bytes: &[u8]) -> &str {
     let line = bytes.trim_ascii_start().split(|byte| *byte == b'\r' || *byte == b'\n').next();
     let target = line.unwrap_or_default().split(|byte| *byte == b' ').nth(1).unwrap_or_default();
     std::str::from_utf8(target).unwrap_or_default()
+}
+
+/// Returns the value of the first field with this name (case-insensitive) in the bytes that have arrived of a head,
+/// even if another part of the head is invalid.
+#[must_use]
+pub fn field_of_invalid_head<'h>(bytes: &'h [u8], name: &str) -> Option<&'h [u8]> {
+    // The first line is the request line.
+    let lines = bytes.trim_ascii_start().split(|byte| *byte == b'\n').skip(1);
+    lines.take_while(|line| !line.trim_ascii().is_empty()).find_map(|line| {
+        let (found, value) = line.split_at_checked(name.len())?;
+        let value = value.strip_prefix(b":")?;
+        found.eq_ignore_ascii_case(name.as_bytes()).then(|| value.trim_ascii())
+    })
 }
 
 /// Returns true for an ASCII control character other than a tab.

@@ -80,6 +80,12 @@ impl ResponseHead {
             .with_field(&REQUEST_ID, id.as_str())
     }
 
+    /// Returns the status.
+    #[must_use]
+    pub const fn status(&self) -> StatusCode {
+        self.parts.status
+    }
+
     /// Adds a field. An invalid value is left out, because it could end the head or begin another field.
     #[must_use]
     pub fn with_field(mut self, name: impl HeaderFieldName, value: impl AsRef<[u8]>) -> Self {

@@ -13,6 +13,7 @@ mod h2_rejections;
 mod pipelining;
 pub mod raw_h2;
 mod refused_bodies;
+mod refused_heads;
 mod rejected_slow_clients;
 mod resource_bombs;
 mod size_limits;

@@ -49,11 +49,7 @@ impl Http1RequestHead {
     /// Returns the value of the first field with this name (case-insensitive), without surrounding blanks.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&[u8]> {
-        let name = name.as_bytes();
-        let is = |span: ByteSpan| {
-            span.1 - span.0 == name.len() && span_bytes(&self.bytes, span).eq_ignore_ascii_case(name)
-        };
-        self.scan.fields.iter().find(|(name, _)| is(*name)).map(|(_, value)| span_bytes(&self.bytes, *value))
+        self.scan.field(&self.bytes, name)
     }
 
     /// Returns the length of the head in bytes.

@@ -286,6 +286,19 @@ fn an_invalid_head_still_yields_its_target() {
     assert_eq!(request_target_for_log(b"nonsense"), "");
 }
 
+#[test]
+fn an_invalid_head_still_yields_its_fields() {
+    let head =
+        b"POST / HTTP/9.9\r\nOrigin:\thttps://a \r\nbad\r\norigin: https://b\r\nX: y\n\r\nOrigin2: c\r\nz: a";
+    for (name, expected) in
+        [("origin", Some(&b"https://a"[..])), ("x", Some(b"y")), ("bad", None), ("z", None), ("", None)]
+    {
+        assert_eq!(field_of_invalid_head(head, name), expected, "{name}");
+    }
+    assert_eq!(field_of_invalid_head(b"Origin: a", "origin"), None, "the first line is no field");
+    assert_eq!(field_of_invalid_head(b"\r\nG\r\nOrigin: a", "origin"), Some(&b"a"[..]), "cut off");
+}
+
 proptest! {
     #[test]
     fn pieces_make_no_difference(
