@@ -26,12 +26,29 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
-    /// Reads the ids in a request's headers; `None` if there are none.
+    /// Reads the ids in a request's header fields; `None` if there are none. Several `tracestate` fields are combined
+    /// in their order (W3C Trace Context §3.3); of several `traceparent` fields, none is valid.
     #[must_use]
-    pub fn from_headers<'h>(header: impl Fn(&'static str) -> Option<&'h [u8]>) -> Option<Box<Self>> {
-        let parent = header("traceparent").and_then(parse_traceparent);
-        let state = parent.as_ref().and_then(|_| header("tracestate").and_then(parse_tracestate));
-        let client_id = header("x-request-id").and_then(clean_client_id);
+    pub fn from_fields<'h>(fields: impl Iterator<Item = (&'h str, &'h [u8])>) -> Option<Box<Self>> {
+        let (mut parents, mut states, mut client_id) = (Vec::new(), Vec::new(), None);
+        for (name, value) in fields {
+            match name {
+                "traceparent" => parents.push(value),
+                "tracestate" if !value.trim_ascii().is_empty() => states.push(value),
+                "x-request-id" if client_id.is_none() => client_id = Some(value),
+                _ => {}
+            }
+        }
+        let parent = match parents[..] {
+            [parent] => parse_traceparent(parent),
+            _ => None,
+        };
+        let state = parent.as_ref().and_then(|_| match states[..] {
+            [] => None,
+            [state] => parse_tracestate(state),
+            _ => parse_tracestate(&states.join(&b',')),
+        });
+        let client_id = client_id.and_then(clean_client_id);
         if parent.is_none() && client_id.is_none() {
             return None;
         }
@@ -130,6 +147,23 @@ mod tests {
             assert_eq!(parse_traceparent(malformed.as_bytes()), None, "{malformed}");
         }
         assert_eq!(parse_traceparent(b"\xff"), None);
+    }
+
+    #[test]
+    fn tracestates_are_combined_and_of_several_parents_none_is_valid() {
+        let read = |fields: &[(&'static str, &'static str)]| {
+            let fields = fields.iter().map(|(name, value)| (*name, value.as_bytes()));
+            TraceContext::from_fields(fields).map(|context| (context.parent, context.state))
+        };
+        let parent = ("traceparent", GOOD);
+        let ids = |state: Option<&str>| Some((Some(GOOD.into()), state.map(Box::from)));
+        assert_eq!(read(&[parent]), ids(None));
+        assert_eq!(read(&[("tracestate", "a=1"), parent, ("tracestate", "b=2")]), ids(Some("a=1,b=2")));
+        assert_eq!(read(&[parent, ("tracestate", ""), ("tracestate", "b=2")]), ids(Some("b=2")));
+        assert_eq!(read(&[parent, ("tracestate", "a=1"), ("tracestate", "b")]), ids(None));
+        assert_eq!(read(&[parent, parent, ("tracestate", "a=1")]), None);
+        assert_eq!(read(&[parent, ("traceparent", ""), ("x-request-id", "a")]), Some((None, None)));
+        assert_eq!(read(&[("tracestate", "a=1")]), None);
     }
 
     #[test]

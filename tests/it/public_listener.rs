@@ -134,6 +134,9 @@ async fn a_trace_goes_on_to_the_provider_and_a_broken_one_does_not() {
         send(&[("traceparent", parent), ("tracestate", "x y")]).await,
         [Some(parent.to_owned()), None, None]
     );
+    let repeated = [("traceparent", parent), ("tracestate", "a=1"), ("x", "y"), ("tracestate", "b=2, c=3")];
+    assert_eq!(send(&repeated).await, [Some(parent.to_owned()), Some("a=1,b=2, c=3".to_owned()), None]);
+    assert_eq!(send(&[&repeated[..], &all[..1]].concat()).await, [None, None, None], "two parents");
     assert_eq!(send(&[]).await, [None, None, None]);
 }
 

@@ -145,7 +145,7 @@ impl Exchange<'_> {
         state.keep_alive = caller.may_keep_alive() && caller.method() != http::Method::CONNECT;
         state.dialect = dialect;
         state.record.dialect = dialect;
-        state.record.trace = TraceContext::from_headers(|name| caller.custom_header_field(name));
+        state.record.trace = TraceContext::from_fields(caller.header_fields());
         if let Some(line) = caller.in_process_line() {
             state.work = line.work_class();
             if state.work == WorkClass::BatchLine {
