@@ -94,6 +94,12 @@ async fn origins_are_restricted_or_turned_off() {
             assert_eq!(answer.header("access-control-allow-origin"), expected, "{origin}");
         }
     }
+    // A cache must not give the response to a request without an origin to a page, or the other way round.
+    for path in ["/openapi.json", "/v1/models", "/nowhere"] {
+        let answer = listed.client.get(path).await;
+        assert_eq!(answer.header("vary"), Some("Origin"), "{path}");
+        assert_eq!(answer.header("access-control-allow-origin"), None, "{path}");
+    }
     let (_provider, off) = running("cors = []").await;
     let headers = [("origin", "https://app.example.eu"), ("access-control-request-method", "POST")];
     assert_eq!(off.client.send("OPTIONS", "/v1/models", &headers, b"").await.status, 405);

@@ -30,6 +30,8 @@ pub enum CrossOrigin {
     /// The request has no origin, or CORS is off.
     #[default]
     None,
+    /// The request has no origin, and responses differ by origin, because origins are listed.
+    Absent,
     /// Any origin is allowed.
     Any,
     /// The origin is in the configured list.
@@ -43,6 +45,7 @@ impl CrossOrigin {
     #[must_use]
     pub fn from_request(origin: Option<&[u8]>, cors: &CorsPolicy) -> Self {
         match (origin, cors) {
+            (None, CorsPolicy::Origins(_)) => Self::Absent,
             (None, _) | (_, CorsPolicy::Off) => Self::None,
             (Some(_), CorsPolicy::Any) => Self::Any,
             (Some(origin), CorsPolicy::Origins(listed)) => {
@@ -55,7 +58,7 @@ impl CrossOrigin {
     /// Returns true if the gateway answers a preflight of this origin.
     #[must_use]
     pub const fn answers_preflight(&self) -> bool {
-        !matches!(self, Self::None)
+        !matches!(self, Self::None | Self::Absent)
     }
 }
 
@@ -65,7 +68,7 @@ impl ResponseHead {
     pub fn with_cors(self, origin: &CrossOrigin) -> Self {
         let head = match origin {
             CrossOrigin::None => return self,
-            CrossOrigin::Refused => return self.with_field(header::VARY, "Origin"),
+            CrossOrigin::Absent | CrossOrigin::Refused => return self.with_field(header::VARY, "Origin"),
             CrossOrigin::Any => self.with_field(header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
             CrossOrigin::Listed(origin) => self
                 .with_field(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.as_bytes())
@@ -134,6 +137,9 @@ mod tests {
             CrossOrigin::from_request(origin.map(str::as_bytes), cors)
         };
         assert_eq!(of(None, &CorsPolicy::Any), CrossOrigin::None);
+        assert_eq!(of(None, &CorsPolicy::Off), CrossOrigin::None);
+        assert_eq!(of(None, &listed), CrossOrigin::Absent);
+        assert!(!CrossOrigin::Absent.answers_preflight() && CrossOrigin::Refused.answers_preflight());
         assert_eq!(of(Some("https://x.example"), &CorsPolicy::Off), CrossOrigin::None);
         assert_eq!(of(Some("null"), &CorsPolicy::Any), CrossOrigin::Any);
         assert_eq!(
