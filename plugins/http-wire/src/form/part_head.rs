@@ -27,7 +27,7 @@ impl PartHead {
         };
         let disposition =
             headers.iter().find(|header| header.name.eq_ignore_ascii_case("content-disposition"))?;
-        let value = std::str::from_utf8(disposition.value).ok()?;
+        let value = decode_text(disposition.value);
         let (kind, parameters) = value.split_once(';')?;
         if !kind.trim().eq_ignore_ascii_case("form-data") {
             return None;
@@ -38,6 +38,12 @@ impl PartHead {
         let filename = extended.as_deref().and_then(decode_extended).or(plain);
         Some(Self { name: header_parameter(parameters, "name")?, is_file, filename })
     }
+}
+
+/// Decodes a header value: as UTF-8, or else as Latin-1, in which older clients send file names.
+fn decode_text(value: &[u8]) -> Cow<'_, str> {
+    std::str::from_utf8(value)
+        .map_or_else(|_| Cow::Owned(value.iter().copied().map(char::from).collect()), Cow::Borrowed)
 }
 
 /// Decodes a value such as `UTF-8''na%C3%AFve.txt`; `None` for another charset or another form.
@@ -127,6 +133,14 @@ mod tests {
         assert_eq!(name("filename=x; filename*=ISO-8859-1''%E9").as_deref(), Some("x"));
         assert_eq!(name("filename*=UTF-8''%ff"), None);
         assert_eq!(name("filename=\"\"").as_deref(), Some(""));
+    }
+
+    #[test]
+    fn a_files_name_may_be_latin_1() {
+        let head = b"Content-Disposition: form-data; name=\"file\"; filename=\"na\xefve \x93.mp3\"\r\n\r\n";
+        let part = PartHead::parse(head).unwrap();
+        assert_eq!((part.name.as_str(), part.is_file), ("file", true));
+        assert_eq!(part.filename.as_deref(), Some("na\u{ef}ve \u{93}.mp3"));
     }
 
     #[test]
