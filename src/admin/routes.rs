@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn an_unsupported_method_names_the_supported_ones_and_an_unknown_path_none() {
         let refusal = find(&Method::DELETE, "/admin/keys/0123456789abcdef").unwrap_err();
-        assert_eq!(refusal.details.get("allow").unwrap(), "GET, PATCH");
+        assert_eq!(refusal.details.get("allow").unwrap(), "GET, HEAD, PATCH");
         let refusal = find(&Method::HEAD, "/admin/reload").unwrap_err();
         assert_eq!(refusal.message, "This path takes POST, not HEAD.");
         for path in ["/admin", "/admin/keys/", "/admin/keys//revoke", "/admin/keys/a/b", "/admin/nothing"] {

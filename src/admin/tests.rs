@@ -74,7 +74,7 @@ async fn head_gets_the_head_of_get_and_counts_as_no_failed_attempt() {
         let answer = served.exchange(&head).await;
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
         let status: u16 = head.split(' ').nth(1).unwrap().parse().unwrap();
-        (status, head.to_ascii_lowercase().contains("\r\nallow: get\r\n"), body.to_owned())
+        (status, head.to_ascii_lowercase().contains("\r\nallow: get, head\r\n"), body.to_owned())
     };
     for _ in 0..5 {
         for path in ["/metrics", "/healthz", "/readyz", "/status", "/admin/openapi.json"] {

@@ -60,10 +60,17 @@ pub fn find_route<'p, R: Route>(
     Err(if allowed.is_empty() { RouteError::UnknownPath } else { RouteError::MethodNotAllowed(allowed) })
 }
 
-/// Returns the error of a path that does not support a method. Its detail `allow` lists the methods that it supports.
+/// Returns the error of a path that does not support a method. Its detail `allow` lists the methods that it supports,
+/// with HEAD after GET, because a route of GET also answers HEAD.
 pub fn method_not_allowed_error(method: &Method, allowed: &[Method]) -> ApiError {
-    let allow = allowed.iter().map(Method::as_str).collect::<Vec<_>>().join(", ");
-    let message = format!("This path takes {allow}, not {method}.");
+    let takes = allowed.iter().map(Method::as_str).collect::<Vec<_>>().join(", ");
+    let adds_head = !allowed.contains(&Method::HEAD);
+    let allow: Vec<_> = allowed
+        .iter()
+        .map(|allowed| if adds_head && *allowed == Method::GET { "GET, HEAD" } else { allowed.as_str() })
+        .collect();
+    let allow = allow.join(", ");
+    let message = format!("This path takes {takes}, not {method}.");
     ApiError::with_message(ErrorCode::MethodNotAllowed, message).with_details_member("allow", allow)
 }
 
@@ -136,5 +143,6 @@ mod tests {
         assert_eq!(allowed("/files/a/content"), RouteError::MethodNotAllowed(vec![Method::GET]));
         let refusal = method_not_allowed_error(&Method::PUT, &[Method::GET, Method::DELETE]);
         assert_eq!(refusal.message, "This path takes GET, DELETE, not PUT.");
+        assert_eq!(refusal.details.get("allow").unwrap(), "GET, HEAD, DELETE");
     }
 }

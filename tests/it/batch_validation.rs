@@ -198,9 +198,9 @@ async fn paths_take_their_own_method() {
     let provider = Provider::start().await;
     let running = Bench::new().provider("p", &provider).start().await;
     for (method, path, allow) in [
-        ("DELETE", "/v1/batches", "POST, GET"),
+        ("DELETE", "/v1/batches", "POST, GET, HEAD"),
         ("GET", "/v1/batches/batch_x/cancel", "POST"),
-        ("POST", "/v1/batches/batch_x", "GET"),
+        ("POST", "/v1/batches/batch_x", "GET, HEAD"),
     ] {
         let answer = running.client.send(method, path, &[], b"").await;
         assert_eq!((answer.status, answer.header("allow")), (405, Some(allow)), "{method} {path}");

@@ -29,9 +29,11 @@ async fn the_first_page_links_to_the_api_description() {
     assert_eq!(described["openapi"], "3.1.0");
     let documented: Value = serde_json::from_str(include_str!("../../docs/openapi.json")).unwrap();
     assert!(described == documented, "docs/openapi.json is not what is served");
-    assert_eq!(nobody.get("/v1/models").await.status, 401, "all else asks for a key");
+    let asked = nobody.get("/v1/models").await;
+    assert_eq!(asked.status, 401, "all else asks for a key");
+    assert_eq!(asked.header("www-authenticate"), Some("Bearer"));
     let refused = nobody.send("POST", "/", &[], b"{}").await;
-    assert_eq!((refused.status, refused.header("allow")), (405, Some("GET")));
+    assert_eq!((refused.status, refused.header("allow")), (405, Some("GET, HEAD")));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -289,17 +289,17 @@ mod tests {
         assert_eq!(find_endpoint(&Method::DELETE, "/v1/files/file-1").unwrap().0.name(), "file_delete");
         assert_eq!(
             find_endpoint(&Method::PUT, "/v1/files").err().unwrap().details.get("allow").unwrap(),
-            "POST, GET"
+            "POST, GET, HEAD"
         );
     }
 
     #[test]
     fn a_path_allows_the_methods_of_its_own_endpoint_alone() {
         for (method, path, allow) in [
-            (Method::OPTIONS, "/v1/files/file-1/content", "GET"),
-            (Method::DELETE, "/v1/files/file-1/content", "GET"),
-            (Method::PATCH, "/v1/files/file-1", "GET, DELETE"),
-            (Method::POST, "/v1/batches/batch_1", "GET"),
+            (Method::OPTIONS, "/v1/files/file-1/content", "GET, HEAD"),
+            (Method::DELETE, "/v1/files/file-1/content", "GET, HEAD"),
+            (Method::PATCH, "/v1/files/file-1", "GET, HEAD, DELETE"),
+            (Method::POST, "/v1/batches/batch_1", "GET, HEAD"),
             (Method::GET, "/v1/batches/batch_1/cancel", "POST"),
             (Method::OPTIONS, "/v1/batches/batch_1/cancel/", "POST"),
         ] {

@@ -153,6 +153,10 @@ pub async fn send_refusal(
             head = head.with_should_retry(refusal.retry_after);
         }
     }
+    if refusal.spec().status == 401 {
+        // Unlike other schemes, `Bearer` does not make browsers ask for a password.
+        head = head.with_field(header::WWW_AUTHENTICATE, "Bearer");
+    }
     if let Some(allow) = refusal.details.get("allow").and_then(|value| value.as_str()) {
         head = head.with_field(header::ALLOW, allow);
     }
