@@ -4,14 +4,15 @@
 
 use crate::flavor::Flavor;
 use crate::plan::{Candidate, TIE_MARGIN, rank_candidates};
-use crate::score::{RANK_ABOVE_CARBON_LIMIT, RANK_WITHIN_CARBON_LIMIT, ScoreTerms};
+use crate::score::{RANK_COOLDOWN, RANK_WITHIN_CARBON_LIMIT, ScoreTerms};
 
-/// Group of candidates. A plan is ordered by these groups first, and by the scores within each of the usable groups.
+/// Group of candidates. A plan is ordered by these groups first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OfferRankGroup {
     /// Usable offer within the flavor's limit of carbon intensity.
     Usable,
-    /// Usable offer whose grid emits more than the flavor's limit; it comes after all others that are usable.
+    /// Usable offer whose grid emits more than the flavor's limit; it comes after all offers within the limit. Within
+    /// this group, the same limit applies again relative to the cleanest of the group.
     AboveCarbonLimit,
     /// Offer in cooldown or ejected; it comes last, whatever its score.
     Unhealthy,
@@ -34,8 +35,8 @@ impl OfferRankGroup {
     const fn of(rank: u128) -> Self {
         match rank {
             RANK_WITHIN_CARBON_LIMIT => Self::Usable,
-            RANK_ABOVE_CARBON_LIMIT => Self::AboveCarbonLimit,
-            _ => Self::Unhealthy,
+            RANK_COOLDOWN.. => Self::Unhealthy,
+            _ => Self::AboveCarbonLimit,
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Plan of a request: the candidates in the order of preference.
 //!
 //! Order: first the usable offers by score, but with a flavor's intensity limit, the offers above this limit come
-//! after the other usable ones; then the offers in cooldown, the earliest end first; then the ejected offers, the
-//! fewest failures first. No offer is dropped.
+//! after the other usable ones, and the same limit orders them relative to the cleanest among them; then the offers in
+//! cooldown, the earliest end first; then the ejected offers, the fewest failures first. No offer is dropped.
 //!
 //! Offers with similar scores share the load by the power of two choices. Among the offers within [`TIE_MARGIN`] of
 //! the best remaining score, the one that the request's session prefers comes first ([`affinity`](crate::affinity)).
@@ -14,7 +14,7 @@ use crate::affinity::{OfferAffinity, session_eligibility};
 use crate::breaker::OfferHealth;
 use crate::flavor::Flavor;
 use crate::rng::SplitMix64;
-use crate::score::{self, RANK_ABOVE_CARBON_LIMIT, RANK_WITHIN_CARBON_LIMIT, ScoredOffer};
+use crate::score::{self, RANK_COOLDOWN, ScoredOffer};
 use std::time::Duration;
 
 /// Maximum difference of scores (0 best, 1 worst) that count as equal: about 7 % of time or price for a flavor that
@@ -94,12 +94,11 @@ pub fn estimate_price(input: f64, output: f64, prompt_tokens: u64, output_tokens
 pub fn plan(flavor: &dyn Flavor, candidates: &[Candidate], seed: u64) -> Vec<usize> {
     let mut ranked = rank_candidates(flavor, candidates);
     let mut dice = SplitMix64::new(seed);
-    let clean = ranked.iter().take_while(|one| one.rank == RANK_WITHIN_CARBON_LIMIT).count();
-    let (clean_ones, rest) = ranked.split_at_mut(clean);
-    shuffle_ties(clean_ones, &mut dice);
-    let dirty = rest.iter().take_while(|one| one.rank == RANK_ABOVE_CARBON_LIMIT).count();
-    let (dirty_ones, _) = rest.split_at_mut(dirty);
-    shuffle_ties(dirty_ones, &mut dice);
+    let usable = ranked.iter().take_while(|one| one.rank < RANK_COOLDOWN).count();
+    let (usable, _) = ranked.split_at_mut(usable);
+    for group in usable.chunk_by_mut(|one, next| one.rank == next.rank) {
+        shuffle_ties(group, &mut dice);
+    }
     ranked.iter().map(|one| one.offer).collect()
 }
 

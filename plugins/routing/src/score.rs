@@ -34,8 +34,11 @@ const LATENCY_OFFSET: f64 = 0.05;
 
 /// Rank of usable offers within the flavor's limit of carbon intensity.
 pub(crate) const RANK_WITHIN_CARBON_LIMIT: u128 = 0;
-/// Rank of usable offers above the flavor's intensity limit.
-pub(crate) const RANK_ABOVE_CARBON_LIMIT: u128 = 1;
+/// Lowest rank of offers in cooldown. Usable offers above the flavor's intensity limit have the ranks between this one
+/// and [`RANK_WITHIN_CARBON_LIMIT`].
+pub(crate) const RANK_COOLDOWN: u128 = 1 << 96;
+/// Lowest rank of ejected offers.
+const RANK_EJECTED: u128 = 2 << 96;
 
 /// Weighted terms of a score: 0 is the best, and the sum is the score.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -91,7 +94,6 @@ pub(crate) fn score_candidates(flavor: &dyn Flavor, candidates: &[Candidate]) ->
         .collect();
     let best = BestTerms::from_candidates(candidates, &scored);
     let weights = flavor.weights();
-    let limit = flavor.max_carbon_intensity_ratio().map_or(f64::INFINITY, |times| times * best.ci);
     for (entry, one) in scored.iter_mut().zip(candidates) {
         let environment = f64::midpoint(
             distance_to_best(best.carbon, expected_carbon(one)),
@@ -103,12 +105,31 @@ pub(crate) fn score_candidates(flavor: &dyn Flavor, candidates: &[Candidate]) ->
             environment: weights.environment * environment,
         };
         entry.score = entry.terms.sum();
-        let unknown = one.ci_g_per_kwh.is_nan() && limit.is_finite();
-        if entry.rank == RANK_WITHIN_CARBON_LIMIT && (one.ci_g_per_kwh > limit || unknown) {
-            entry.rank = RANK_ABOVE_CARBON_LIMIT;
-        }
+    }
+    if let Some(ratio) = flavor.max_carbon_intensity_ratio() {
+        rank_by_carbon_limit(candidates, &mut scored, ratio);
     }
     scored
+}
+
+/// Ranks the usable offers by groups of carbon intensity. Each group is within the limit of its own cleanest offer: if
+/// all offers of the first group fail, the rest has the order that it would have without them. An unknown intensity
+/// counts as the highest.
+fn rank_by_carbon_limit(candidates: &[Candidate], scored: &mut [ScoredOffer], ratio: f64) {
+    let usable = candidates.iter().zip(scored).filter(|(_, entry)| entry.rank == RANK_WITHIN_CARBON_LIMIT);
+    let intensity = |grams: f64| if grams.is_nan() { f64::INFINITY } else { grams };
+    let mut usable: Vec<(f64, &mut ScoredOffer)> =
+        usable.map(|(one, entry)| (intensity(one.ci_g_per_kwh), entry)).collect();
+    usable.sort_unstable_by(|(a, _), (b, _)| a.total_cmp(b));
+    let limit_of = |cleanest: f64| cleanest.max(cleanest * ratio);
+    let mut limit = usable.first().map_or(f64::INFINITY, |(cleanest, _)| limit_of(*cleanest));
+    let mut rank = RANK_WITHIN_CARBON_LIMIT;
+    for (grams, entry) in usable {
+        if grams > limit {
+            (rank, limit) = (rank + 1, limit_of(grams));
+        }
+        entry.rank = rank;
+    }
 }
 
 /// Returns the rank by health: usable offers first, then those in cooldown (earliest end first), then ejected ones
@@ -117,8 +138,10 @@ fn rank(health: &OfferHealth) -> u128 {
     let millis = |until: &Duration| u128::from(u64::try_from(until.as_millis()).unwrap_or(u64::MAX));
     match health {
         OfferHealth::Healthy | OfferHealth::HalfOpen => RANK_WITHIN_CARBON_LIMIT,
-        OfferHealth::CoolingDown { until } => (1 << 96) | millis(until),
-        OfferHealth::Ejected { failures, until } => (2 << 96) | (u128::from(*failures) << 64) | millis(until),
+        OfferHealth::CoolingDown { until } => RANK_COOLDOWN | millis(until),
+        OfferHealth::Ejected { failures, until } => {
+            RANK_EJECTED | (u128::from(*failures) << 64) | millis(until)
+        }
     }
 }
 
@@ -126,8 +149,6 @@ fn rank(health: &OfferHealth) -> u128 {
 struct BestTerms {
     price: f64,
     time: f64,
-    /// Lowest carbon intensity of a grid.
-    ci: f64,
     /// Lowest carbon intensity of a grid, times the share of the energy that is still needed with a cached prefix.
     carbon: f64,
     renewable: f64,
@@ -137,20 +158,13 @@ impl BestTerms {
     /// Returns the best values of the usable offers, or of all if none is usable.
     fn from_candidates(candidates: &[Candidate], times: &[ScoredOffer]) -> Self {
         let none = times.iter().all(|one| one.rank != RANK_WITHIN_CARBON_LIMIT);
-        let start = Self {
-            price: f64::INFINITY,
-            time: f64::INFINITY,
-            ci: f64::INFINITY,
-            carbon: f64::INFINITY,
-            renewable: 0.0,
-        };
+        let start = Self { price: f64::INFINITY, time: f64::INFINITY, carbon: f64::INFINITY, renewable: 0.0 };
         let counted =
             candidates.iter().zip(times).filter(|(_, one)| none || one.rank == RANK_WITHIN_CARBON_LIMIT);
         counted.fold(start, |best, (one, timed)| Self {
             // NaN values have no effect, because `f64::min` and `f64::max` ignore them.
             price: best.price.min(expected_price(one)),
             time: best.time.min(timed.score),
-            ci: best.ci.min(one.ci_g_per_kwh),
             carbon: best.carbon.min(expected_carbon(one)),
             renewable: best.renewable.max(renewable_share(one)),
         })

@@ -136,6 +136,38 @@ fn eco_ranks_more_than_twice_the_best_intensity_last_for_any_renewable_share() {
 }
 
 #[test]
+fn eco_applies_the_intensity_limit_to_the_offers_above_it_again() {
+    let grid = |offer, ci_g_per_kwh, renewable| Candidate {
+        ci_g_per_kwh,
+        renewable,
+        predicted_seconds: Some(1.0),
+        ..Candidate::new(offer)
+    };
+    // The two coal grids have lower scores than the grids with 68 and 117 grams, by their renewable shares.
+    let candidates = [
+        grid(0, 565.0, 1.0),
+        grid(1, 117.0, 0.0),
+        grid(2, 31.0, 0.27),
+        grid(3, 68.0, 0.0),
+        grid(4, f64::NAN, 1.0),
+        grid(5, 560.0, 1.0),
+    ];
+    for seed in 0..50 {
+        let order = plan(ECO, &candidates, seed);
+        assert_eq!((order[0], order[5]), (2, 4), "{order:?}");
+        for group in [[1, 3], [0, 5]] {
+            let places = group.map(|offer| order.iter().position(|one| *one == offer).unwrap());
+            assert_eq!(places[0].abs_diff(places[1]), 1, "{order:?}");
+        }
+        assert!(order[1..3].contains(&3), "{order:?}");
+        // Without the first offer, the others have the same order.
+        assert_eq!(plan(ECO, &candidates[3..5], seed), [3, 4]);
+    }
+    let unknown = [grid(0, f64::NAN, 0.0), grid(1, f64::NAN, 1.0)];
+    assert_eq!(plan(ECO, &unknown, 1), [1, 0], "intensities that are all unknown do not matter");
+}
+
+#[test]
 fn eco_measures_intensity_against_those_that_can_be_asked() {
     let until = Duration::from_secs(9);
     let dead = Candidate {
