@@ -3,7 +3,6 @@
 
 use super::request::AdminRequest;
 use super::routes::{AdminRoute, RouteHandler};
-use crate::proxy::context_window::WindowFit;
 use crate::proxy::endpoint::parse_chat_request;
 use crate::proxy::explanation::{ExplainedCandidate, RouteExplanation, explain_routes};
 use crate::proxy::filters::find_model;
@@ -114,7 +113,7 @@ fn candidate_schema() -> Value {
         "is_full": flag("True if the provider has no free slot, so that the next candidate is asked."),
         "g_per_kwh": if_known("number", "Intensity of the grid, mean of a year, grams of CO2 equivalent per kWh; `null` if it is unknown."),
         "renewable": number("Renewable share of the power, from 0 to 1."),
-        "is_answer_shortened": flag("True if the context window shortens the answer."),
+        "is_answer_shortened": flag("True if the context window or the maximum output of the offer shortens the answer."),
         "is_speed_unknown": flag("True if the offer meets the filters only because its speed is unknown."),
     } })
 }
@@ -284,7 +283,7 @@ fn candidate_json(one: &ExplainedCandidate, now: Duration) -> Value {
             ("is_full", is_full(&one.offer).into()),
             ("g_per_kwh", json!(candidate.ci_g_per_kwh)),
             ("renewable", json!(candidate.renewable)),
-            ("is_answer_shortened", (one.fit == WindowFit::Truncated).into()),
+            ("is_answer_shortened", one.fit.is_truncated().into()),
             ("is_speed_unknown", one.has_unmeasured_speed.into()),
         ]
         .map(|(name, value)| (name.to_owned(), value)),

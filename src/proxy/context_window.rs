@@ -2,18 +2,19 @@
 //! the number of tokens that are left for the answer. A request that has too few bytes to exceed the window is never
 //! tokenised.
 
+mod fit;
 mod prompts;
+
+pub use fit::{OutputTokenBudget, WindowFit, limited_output_budget, requested_output_tokens, window_fit};
 
 pub use crate::limits::tokenizer_permits::TokenizerPermits;
 use crate::upstream::count_queue::MAX_INLINE_COUNT_BYTES;
 pub use crate::upstream::count_queue::TokenCountContext;
 
 use crate::upstream::config_snapshot::ModelState;
-use crate::upstream::offer::OfferState;
 use crate::upstream::tokenize;
 use bytes::Bytes;
 use penstock_core::{ApiError, InferenceRequest, InferenceTask, RequestBodyFormat, UsageBounds};
-use penstock_dialect::DEFAULT_MAX_TOKENS;
 use penstock_tokens::{
     CountBudget, CountMethod, PromptConversation, PromptParseError, TokenCount, TokenCounter,
     max_conversation_tokens_within, max_prompt_tokens,
@@ -28,28 +29,6 @@ const MIN_EXACT_TOKENS: u64 = 32_768;
 /// Number of tokens up to which the token count of a prompt is estimated from its text, so that the estimate takes at
 /// most about a second. Beyond it, and beyond what fits any window, the number of bytes is the estimate.
 const MAX_ESTIMATED_TOKENS: u64 = 1 << 20;
-
-/// Number of tokens that a context window leaves for the answer after the prompt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OutputTokenBudget {
-    /// Number of tokens that may be requested.
-    pub left: u64,
-    /// Number of tokens that certainly fit; `None` if `left` is certain, or if no number is certain to fit. If a
-    /// provider refuses `left`, the request is sent again with this number.
-    pub certain_tokens: Option<u64>,
-}
-
-/// Fit of a request into an offer's context window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum WindowFit {
-    /// The request fits with the full length of the answer.
-    Full,
-    /// The request fits only with a reduced length of the answer.
-    Truncated,
-    /// The input does not fit together with one token of the answer; with `max_tokens: 0`, the input alone does not
-    /// fit.
-    TooLong,
-}
 
 /// Checks a request against the windows of a model's offers. Returns the token count of the prompt if the request might
 /// not fit into all windows with the full length of the answer.
@@ -216,72 +195,6 @@ fn image_token_bound(model: &ModelState) -> u64 {
     rule.unwrap_or(UsageBounds::MAX_IMAGE_TOKENS)
 }
 
-/// Returns the fit of a request with this token count into an offer's window.
-pub fn window_fit(count: &TokenCount, offer: &OfferState, ask: &InferenceRequest) -> WindowFit {
-    let window = offer.offer.context_length;
-    // A text completion without output (`max_tokens: 0`) may fill the window.
-    let least_output = ask.max_tokens.unwrap_or(1).min(1);
-    if minimum_tokens(count).saturating_add(least_output) > window {
-        return WindowFit::TooLong;
-    }
-    match requested_output_tokens(ask, offer)
-        .and_then(|wanted| Some((wanted, limited_output_budget(window, count, wanted)?)))
-    {
-        Some((wanted, budget)) if budget.left < wanted => WindowFit::Truncated,
-        _ => WindowFit::Full,
-    }
-}
-
-/// Returns the minimum number of tokens of a prompt. An estimate is about 1.2 times the real count of prose, and
-/// about 1.5 times that of code, JSON and logs. So the real count is assumed to be at least the estimate divided by
-/// 1.6.
-fn minimum_tokens(count: &TokenCount) -> u64 {
-    match count.method {
-        CountMethod::Estimate => count.tokens / 8 * 5,
-        CountMethod::Exact | CountMethod::Engine => count.tokens,
-    }
-}
-
-/// Returns the cap on output tokens that is sent to an offer: the client's number, or else the default if the dialect
-/// of the offer requires a cap; `None` without either.
-pub fn requested_output_tokens(ask: &InferenceRequest, offer: &OfferState) -> Option<u64> {
-    let requires_cap =
-        || offer.dialect_for(ask.dialect).is_some_and(|dialect| dialect.spec().requires_max_tokens);
-    ask.max_tokens.or_else(|| requires_cap().then_some(DEFAULT_MAX_TOKENS))
-}
-
-/// Returns the output budget if a window leaves fewer than `wanted_tokens` tokens after the prompt; `None` if
-/// `wanted_tokens` fits, or if no tokens are left. An estimate may be far too high: of a prompt that almost fills the
-/// window, it may leave a tenth of the tokens that are really left, or none, and the answer would be truncated. So if
-/// the estimate leaves less than three quarters of what the minimum count of the prompt leaves, the latter number is
-/// requested, at most `wanted_tokens`; the provider refuses it if it does not fit.
-pub fn limited_output_budget(
-    window: u64,
-    count: &TokenCount,
-    wanted_tokens: u64,
-) -> Option<OutputTokenBudget> {
-    let left = window.saturating_sub(count.tokens);
-    if wanted_tokens <= left {
-        return None;
-    }
-    let budget = match count.method {
-        CountMethod::Estimate => {
-            let likely = window.saturating_sub(minimum_tokens(count));
-            if left.saturating_mul(4) >= likely.saturating_mul(3) {
-                OutputTokenBudget { left, certain_tokens: None }
-            } else {
-                OutputTokenBudget {
-                    left: likely.min(wanted_tokens),
-                    certain_tokens: Some(left).filter(|left| *left > 0),
-                }
-            }
-        }
-        CountMethod::Exact | CountMethod::Engine => OutputTokenBudget { left, certain_tokens: None },
-    };
-    // If no tokens are left, the request is sent unchanged, and the provider reports the error.
-    Some(budget).filter(|budget| budget.left > 0)
-}
-
 /// Counts the tokens of a request's prompt: with the tokenizer of the model, else with an engine that serves the model,
 /// else with an estimate that is not too low. An estimate above the window is returned as well, because it may be too
 /// high.
@@ -392,32 +305,4 @@ async fn count_conversation(
     let counted: Result<Option<TokenCount>, PromptParseError> =
         if quick { work(&AtomicBool::new(false)) } else { counting.run_with_permit(work).await? };
     counted.map_err(|_| ApiError::invalid("messages", "The messages cannot be read for counting."))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn budget_of(window: u64, tokens: u64, method: CountMethod, wanted: u64) -> Option<(u64, Option<u64>)> {
-        limited_output_budget(window, &TokenCount { tokens, method }, wanted)
-            .map(|remaining| (remaining.left, remaining.certain_tokens))
-    }
-
-    #[test]
-    fn a_count_determines_the_remaining_tokens() {
-        assert_eq!(budget_of(131_072, 87_347, CountMethod::Exact, 32_000), None);
-        assert_eq!(budget_of(131_072, 120_000, CountMethod::Engine, 32_000), Some((11_072, None)));
-        assert_eq!(budget_of(4_096, 4_096, CountMethod::Exact, 1), None, "the provider says");
-    }
-
-    #[test]
-    fn an_estimate_close_to_the_context_window_truncates_no_answer() {
-        // For a small prompt, the error of the estimate is small compared to the window.
-        assert_eq!(budget_of(32_768, 2_400, CountMethod::Estimate, 64_000), Some((30_368, None)));
-        // Estimates of prompts that have 83,695, 87,347 and 88,717 tokens by the tokenizer.
-        assert_eq!(budget_of(131_072, 124_905, CountMethod::Estimate, 32_000), Some((32_000, Some(6_167))));
-        assert_eq!(budget_of(131_072, 130_350, CountMethod::Estimate, 32_000), Some((32_000, Some(722))));
-        assert_eq!(budget_of(131_072, 132_388, CountMethod::Estimate, 32_000), Some((32_000, None)));
-        assert_eq!(budget_of(131_072, 209_800, CountMethod::Estimate, 32_000), None, "the provider says");
-    }
 }

@@ -1,8 +1,8 @@
 //! Explanation of the candidates of a request: the offers in the order of a flavor with the terms of their scores, and
 //! the offers that cannot serve the request, each with its reason. It uses the checks and the scores of real requests.
 
-use crate::proxy::context_window::WindowFit;
-use crate::proxy::failover::{estimated_window_fit, expected_output_tokens, unsupported_by_offer_error};
+use crate::proxy::context_window::{WindowFit, window_fit};
+use crate::proxy::failover::{expected_output_tokens, unsupported_by_offer_error};
 use crate::upstream::config_snapshot::{ConfigSnapshot, ModelState};
 use crate::upstream::offer::{OfferState, SelectionTime};
 use penstock_core::{ApiError, InferenceRequest, OfferFilterKind};
@@ -101,7 +101,7 @@ pub fn explain_routes(
     let constrained = has_engine_constraint(ask);
     let (mut able, mut excluded) = (Vec::new(), Vec::new());
     for offer in model.offers.iter().filter_map(|index| live.offers.get(*index)) {
-        let fit = estimated_window_fit(Some(count), offer, ask);
+        let fit = window_fit(Some(&count), offer, ask, moment.steady);
         match exclusion(offer, ask, (has_permission, constrained), flavor.is_low_priority(), moment) {
             Some(reason) => excluded.push((offer.clone(), reason)),
             None => able.push(AbleOffer {

@@ -70,6 +70,21 @@ async fn the_explanation_names_the_provider_that_requests_get() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_every_window_shortens_is_shortened_least_at_the_first_candidate() {
+    let (_france, _poland, running) = two_offers().await;
+    for max_tokens in [100_000, 1_000_000] {
+        let found = explained(&running, &format!("&max_tokens={max_tokens}&prompt_tokens=160")).await;
+        for flavor in ["price", "balanced", "speed", "eco", "batch"] {
+            assert_eq!(order(&found, flavor).0, ["france", "poland"], "{flavor}: {found}");
+        }
+        let rows = found["flavors"][0]["candidates"].as_array().unwrap();
+        let shortened: Vec<bool> =
+            rows.iter().map(|row| row["is_answer_shortened"].as_bool().unwrap()).collect();
+        assert_eq!(shortened, [max_tokens > 131_072, true], "{found}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_excluded_offer_has_its_reason() {
     let (_france, _poland, running) = two_offers().await;
     for (query, provider, reason) in [

@@ -166,6 +166,37 @@ async fn an_offer_gets_no_request_beyond_its_own_context_window() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_offer_that_shortens_an_answer_least_is_asked_first() {
+    let (small, large) = (Provider::start().await, Provider::start().await);
+    small.always(plain("Small."));
+    large.always(plain("Large."));
+    let dear = "price = { input = 90, output = 90 }";
+    for (limit, more) in [("context_length = 2048", ""), ("max_output = 100", "max_output = 8192\n")] {
+        let running = Bench::new()
+            .provider_with("small", &small, "", limit)
+            .provider_with("large", &large, "", &format!("{more}{dear}"))
+            .start()
+            .await;
+        for flavor in ["m", "m:price", "m:speed", "m:eco"] {
+            for name in ["max_tokens", "max_completion_tokens"] {
+                let mut ask = chat_request(100, 0);
+                ask.as_object_mut().unwrap().remove("max_tokens");
+                ask["model"] = json!(flavor);
+                ask[name] = json!(1_000_000);
+                let answer = running.client.post("/v1/chat/completions", &ask).await;
+                assert_eq!(answer.header("x-penstock-provider"), Some("large"), "{}", answer.text());
+            }
+        }
+        let ask = json!({"model": "m:price", "max_output_tokens": 1_000_000, "input": "Hi"});
+        let answer = running.client.post("/v1/responses", &ask).await;
+        assert_eq!(answer.header("x-penstock-provider"), Some("large"), "{}", answer.text());
+        // An answer that both can give in full goes to the cheap offer.
+        let answer = running.client.post("/v1/chat/completions", &chat_request(100, 50)).await;
+        assert_eq!(answer.header("x-penstock-provider"), Some("small"), "{}", answer.text());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_window_error_of_a_provider_moves_to_larger_windows() {
     let (small, large) = (Provider::start().await, Provider::start().await);
     let message =

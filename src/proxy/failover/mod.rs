@@ -32,7 +32,7 @@ pub mod wait;
 
 pub use filtered::check_offer_filters;
 pub use image_work::max_image_work;
-pub use select::{CandidateSet, estimated_window_fit, expected_output_tokens, unsupported_by_offer_error};
+pub use select::{CandidateSet, expected_output_tokens, unsupported_by_offer_error};
 pub use settle::FLAVOR_HEADER;
 pub(crate) use {attempt::AttemptError, separate_choices::ChoiceUsage};
 

@@ -86,17 +86,6 @@ pub fn unsupported_by_offer_error(
     missing.map(|refusal| ask.rename_error_param(refusal))
 }
 
-/// Returns the fit of the request into the context window of an offer; without a token count, the request counts as
-/// fitting.
-#[must_use]
-pub fn estimated_window_fit(
-    count: Option<TokenCount>,
-    offer: &OfferState,
-    ask: &InferenceRequest,
-) -> WindowFit {
-    count.map_or(WindowFit::Full, |count| context_window::window_fit(&count, offer, ask))
-}
-
 /// Offer that can serve the request, with the fit of the request into its window.
 pub(super) struct AbleOffer<'l> {
     pub(super) offer: &'l Arc<OfferState>,
@@ -139,7 +128,8 @@ impl CandidateSet {
         self.counts.push((model.into(), count));
     }
 
-    /// Adds the suitable offers of a model in the order of the flavor, those with space for the whole output first.
+    /// Adds the suitable offers of a model in the order of the flavor; those with space for the whole output come first,
+    /// then those that truncate it least.
     ///
     /// # Errors
     /// Returns a refusal if no offer supports the request.
@@ -157,7 +147,8 @@ impl CandidateSet {
         let output = expected_output_tokens(live, model, ask, now);
         let able = self.capable_offers(live, model, ask, moment)?;
         // True if no offer is preferred for its context window or its filters.
-        let all_equal = able.iter().all(|one| !one.unsure && one.fit == WindowFit::Full);
+        let first_fit = able.first().map(|one| one.fit);
+        let all_equal = able.iter().all(|one| !one.unsure && Some(one.fit) == first_fit);
         let small = is_small(ask, prompt);
         // A small request on the first turn of a session may explore an unmeasured offer. Otherwise a repeated short
         // prompt would always use the offer of its first answer, and the other offers would not be measured.
@@ -250,13 +241,13 @@ impl CandidateSet {
     ) -> Result<Vec<AbleOffer<'l>>, ApiError> {
         let mut excluded = Vec::new();
         let mut able: Vec<AbleOffer<'l>> = Vec::with_capacity(model.offers.len());
-        let count = self.count(&model.model.card.id).copied();
+        let count = self.count(&model.model.card.id);
         let constrained = has_engine_constraint(ask);
         for offer in model.offers.iter().filter_map(|index| live.offers.get(*index)) {
             match unsupported_by_offer_error(offer, ask, constrained, moment) {
                 None => able.push(AbleOffer {
                     offer,
-                    fit: estimated_window_fit(count, offer, ask),
+                    fit: context_window::window_fit(count, offer, ask, moment.steady),
                     unsure: false,
                 }),
                 Some(refusal) => excluded.push((&**offer, refusal)),

@@ -273,7 +273,7 @@ fn remarks(one: &Value) -> Text {
         (is("shares_first_place"), "shares the first place"),
         (text(one, "rank") == "above_carbon_limit", "above the carbon limit"),
         (is("is_full"), "no free slot"),
-        (is("is_answer_shortened"), "answer shortened by the context window"),
+        (is("is_answer_shortened"), "answer shortened by the limits of the offer"),
         (is("is_speed_unknown"), "speed unknown"),
         (number(one, "predicted_seconds").is_none(), "not measured yet"),
     ];

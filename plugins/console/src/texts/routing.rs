@@ -59,7 +59,7 @@ pub(super) const TRANSLATIONS: &[Translation] = &[
     ("shares the first place", "teilt den ersten Platz", "partage le premier rang"),
     ("above the carbon limit", "über der CO₂-Grenze", "au-dessus de la limite de carbone"),
     ("no free slot", "kein freier Platz", "aucune place libre"),
-    ("answer shortened by the context window", "Antwort vom Kontextfenster gekürzt", "réponse raccourcie par la fenêtre de contexte"),
+    ("answer shortened by the limits of the offer", "Antwort durch die Grenzen des Angebots gekürzt", "réponse raccourcie par les limites de l’offre"),
     ("speed unknown", "Geschwindigkeit unbekannt", "vitesse inconnue"),
     ("not measured yet", "noch nicht gemessen", "pas encore mesuré"),
     ("No provider was asked.", "Es wurde kein Anbieter angefragt.", "Aucun fournisseur n’a été sollicité."),
