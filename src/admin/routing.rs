@@ -83,7 +83,7 @@ fn response_schema() -> Value {
         "kind": { "type": "string" },
         "prompt_tokens": { "type": "integer" },
         "output_tokens": { "type": ["integer", "null"], "description": "Expected tokens of the answer, the same for each offer." },
-        "fallbacks": list(json!({ "type": "string" }), "Models that are used if no offer of this model answers."),
+        "fallbacks": list(json!({ "type": "string" }), "Models that are used if the prompt fits no offer of this model, or if no offer answers."),
         "attempts": { "type": "integer", "description": "Maximum number of providers that are asked." },
         "flavors": list(flavor, "A row for each flavor."),
     } })

@@ -112,12 +112,10 @@ pub fn explain_routes(
         }
     }
     // As for a real request, all able offers are scored first. Then those whose context window is too small are left
-    // out, unless the prompt is too long for all of them.
+    // out. If no offer remains, the gateway or the provider refuses the request, or a fallback model answers it.
     let mut candidates = ranked(&able, flavor, (prompt_tokens, output_tokens), moment);
-    if candidates.iter().any(|one| one.fit != WindowFit::TooLong) {
-        let too_long = candidates.extract_if(.., |one| one.fit == WindowFit::TooLong);
-        excluded.extend(too_long.map(|one| (one.offer, ExclusionReason::ContextWindow)));
-    }
+    let too_long = candidates.extract_if(.., |one| one.fit == WindowFit::TooLong);
+    excluded.extend(too_long.map(|one| (one.offer, ExclusionReason::ContextWindow)));
     mark_first(&mut candidates);
     RouteExplanation { flavor, candidates, excluded, output_tokens }
 }

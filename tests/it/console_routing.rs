@@ -103,6 +103,12 @@ async fn an_excluded_offer_has_its_reason() {
     let long = explained(&running, "&flavor=price&prompt_tokens=100000").await;
     let only = &long["flavors"][0]["candidates"][0];
     assert!(only["terms"]["price"].as_f64().unwrap() > 0.0, "{only}");
+    // No offer is usable for a prompt that exceeds every window.
+    let longer = explained(&running, "&flavor=price&prompt_tokens=200000").await;
+    let reasons = ["france", "poland"].map(|provider| (provider.to_owned(), "context_window".to_owned()));
+    let (candidates, mut excluded) = order(&longer, "price");
+    excluded.sort();
+    assert_eq!((candidates, excluded), (Vec::new(), reasons.to_vec()), "{longer}");
     let other = running.key(&json!({"account": "default", "scopes": ["*"], "models": ["other"]})).await;
     let id = &other.key["sk-svc-".len()..][..16];
     let found = explained(&running, &format!("&flavor=eco&key={id}")).await;
