@@ -80,8 +80,8 @@ pub struct ModelConfig {
     /// Price at every provider that has no price of its own.
     #[serde(default)]
     pub price: PriceConfig,
-    /// Future prices, each from a given day on. A price that is left out stays the same, but a new `input` without
-    /// `cached_input` is also the price of cached input.
+    /// Future prices, each from a given day on. A price that is left out stays the same; that of cached input is
+    /// lowered to `input` if it would be higher.
     #[serde(default)]
     pub price_changes: Vec<DatedPriceConfig>,
     /// Unit in which requests are paid: credits or energy.

@@ -264,8 +264,8 @@ pub struct OfferConfig {
     /// Name of the model at this provider; the id by default.
     #[schemars(length(min = 1), example = &"meta-llama/Llama-3.1-8B-Instruct")]
     pub name: Option<String>,
-    /// Price of this offer. A price that is left out is the model's, but an `input` without `cached_input` is also the
-    /// price of cached input.
+    /// Price of this offer. A price that is left out is the model's; that of cached input is lowered to `input` if it
+    /// would be higher.
     #[serde(default)]
     pub price: PriceConfig,
     /// Future prices of this offer, each from a given day on.

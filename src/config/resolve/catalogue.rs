@@ -289,13 +289,15 @@ const fn convert_billing(raw: raw::ModelBilling) -> BillingMode {
     }
 }
 
-/// Returns the tariff of the written prices. Missing prices are taken from `other`, with one exception: if an input
-/// price is written, a missing price of cached input is not taken from `other`.
+/// Returns the tariff of the written prices. Missing prices are taken from `other`; such a price of cached input is at
+/// most the price of other input.
 pub fn merge_tariff(raw: &raw::PriceConfig, other: &Tariff) -> Tariff {
     let price =
         |price: Option<raw::ExactDecimal>, other: Option<Decimal>| price.map(|price| price.0).or(other);
-    // An input price without a price for cached input applies to all input, cached or not.
-    let cached = if raw.input.is_some() { None } else { other.cached_input };
+    let cached = match (other.cached_input, raw.input) {
+        (Some(cached), Some(input)) => Some(cached.min(input.0)),
+        (cached, _) => cached,
+    };
     Tariff {
         input: price(raw.input, other.input),
         cached_input: price(raw.cached_input, cached),

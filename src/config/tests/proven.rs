@@ -41,12 +41,32 @@ fn an_offer_inherits_absent_settings_from_its_model() {
 }
 
 #[test]
-fn a_new_price_of_input_is_the_price_of_cached_input_too() {
+fn a_new_price_of_input_keeps_the_price_of_cached_input_up_to_its_own() {
     let model = "[models.price]\ninput = 0.1\ncached_input = 0.01\noutput = 0.2";
-    let text =
-        with("", "", "", "price = { input = 0.05 }").replace("price = { input = 0.1, output = 0.2 }", model);
-    let offer = load(&text).unwrap().settings.offers.remove(0);
-    assert_eq!(offer.tariff.cached_input, None);
+    let change = |from: &str, price: &str| {
+        format!("[[models.price_changes]]\nfrom = \"{from}\"\nprice = {{ {price} }}\n")
+    };
+    for (offer, cached) in [
+        ("price = { input = 0.05 }", Some("0.01")),
+        ("price = { input = 0.005 }", Some("0.005")),
+        ("price = { input = 0.05, cached_input = 0.02 }", Some("0.02")),
+        ("price = { output = 0.3 }", Some("0.01")),
+    ] {
+        let text = with("", "", "", offer).replace("price = { input = 0.1, output = 0.2 }", model);
+        let offer = load(&text).unwrap().settings.offers.remove(0);
+        assert_eq!(offer.tariff.cached_input.map(|price| price.to_string()).as_deref(), cached);
+    }
+    let changes = change("2027-01-01", "input = 5, output = 7") + &change("2027-02-01", "input = 3");
+    let text = with("", &changes, "", "").replace("price = { input = 0.1, output = 0.2 }", model);
+    let settings = load(&text).unwrap().settings;
+    for later in [&settings.models[0].later_tariffs, &settings.offers[0].later_tariffs] {
+        let prices: Vec<String> = later
+            .iter()
+            .filter_map(|(_, tariff)| tariff.cached_input)
+            .map(|price| price.to_string())
+            .collect();
+        assert_eq!(prices, ["0.01", "0.01"]);
+    }
 }
 
 #[test]
