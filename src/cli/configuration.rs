@@ -107,8 +107,7 @@ fn unmatched_warnings(settings: &Settings, name: &str) -> (Vec<String>, String) 
         .and_then(|()| stores::open_existing(&settings.storage));
     let found = looked.and_then(|store| {
         let Some(store) = store else { return Ok(Vec::new()) };
-        let cards = settings.models.iter().map(|model| model.card()).collect();
-        let catalog = Catalog::new(cards).map_err(|mistakes| mistakes.join(" "))?;
+        let catalog = Catalog::new(settings.catalog_models()).map_err(|mistakes| mistakes.join(" "))?;
         offline_store_warnings(&store, &catalog, now).map_err(|error| error.to_string())
     });
     match found {

@@ -83,7 +83,8 @@ impl ConfigSnapshot {
         connections: &ConnectionPools,
         now: u64,
     ) -> Result<Self, String> {
-        let cards = settings.models.iter().map(|model| with_creation_time(model.card(), old, now)).collect();
+        let cards =
+            settings.catalog_models().into_iter().map(|card| with_creation_time(card, old, now)).collect();
         let catalog = Catalog::new(cards).map_err(|mistakes| mistakes.join(" "))?;
         let batch_lines = settings.routing.batch_lines;
         let before = PreviousProviders::from_providers(old.map_or(&[][..], |old| &old.providers));

@@ -1,7 +1,7 @@
 //! The model catalogue: models by id, alias and pattern.
 
 use crate::item::item_json;
-use crate::model::CatalogModel;
+use crate::model::{CatalogModel, CatalogPrice};
 use crate::pattern::AliasPattern;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,13 +16,42 @@ pub struct Catalog {
     patterns: Vec<(AliasPattern, usize)>,
 }
 
-/// Model with its JSON items, which are serialized once.
+/// Model with its JSON items, which are serialized once per price.
 #[derive(Debug)]
 pub(crate) struct CatalogEntry {
     pub(crate) model: Arc<CatalogModel>,
+    /// Items with the first prices.
+    first: CatalogItems,
+    /// Items with later prices, each with the Unix second from which they are valid, ascending.
+    later: Vec<(u64, CatalogItems)>,
+}
+
+/// JSON items of a model with the prices of a period.
+#[derive(Debug)]
+pub(crate) struct CatalogItems {
     pub(crate) item: String,
     /// Name and JSON item of each alias that is not a pattern, in configuration order.
     pub(crate) aliases: Vec<(String, String)>,
+}
+
+impl CatalogItems {
+    fn new(model: &CatalogModel, price: Option<CatalogPrice>) -> Self {
+        let alias_item = |alias: &String| (alias.clone(), item_json(model, Some(alias), price));
+        Self { item: item_json(model, None, price), aliases: model.plain_aliases().map(alias_item).collect() }
+    }
+}
+
+impl CatalogEntry {
+    fn new(model: CatalogModel) -> Self {
+        let later =
+            model.price_changes.iter().map(|(from, price)| (*from, CatalogItems::new(&model, *price)));
+        Self { first: CatalogItems::new(&model, model.price), later: later.collect(), model: Arc::new(model) }
+    }
+
+    /// Returns the items that are valid at a time, Unix seconds.
+    pub(crate) fn items_at(&self, at: u64) -> &CatalogItems {
+        self.later.iter().rev().find(|(from, _)| *from <= at).map_or(&self.first, |(_, items)| items)
+    }
 }
 
 /// Classification of a name in a configured list of models.
@@ -63,15 +92,7 @@ impl Catalog {
         }
         // The sort is stable: among patterns of equal rank, the first in the configuration wins.
         patterns.sort_by_key(|(pattern, _)| pattern.rank());
-        let entry = |model: CatalogModel| CatalogEntry {
-            item: item_json(&model, None),
-            aliases: model
-                .plain_aliases()
-                .map(|alias| (alias.clone(), item_json(&model, Some(alias))))
-                .collect(),
-            model: Arc::new(model),
-        };
-        Ok(Self { entries: models.into_iter().map(entry).collect(), names, patterns })
+        Ok(Self { entries: models.into_iter().map(CatalogEntry::new).collect(), names, patterns })
     }
 
     /// Finds the model with exactly this id or alias; otherwise the model with a pattern that matches the name,

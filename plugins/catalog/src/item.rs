@@ -13,26 +13,31 @@ use penstock_core::calendar::format_rfc3339;
 use rust_decimal::Decimal;
 
 /// Serializes the item of a model under the requested name. If the name is an alias or matches a pattern, the item has
-/// this name as its `id`; otherwise it has the model's own id.
+/// this name as its `id`; otherwise it has the model's own id. The item has the prices of the time `now`, Unix seconds.
 #[must_use]
-pub fn serialize_item(model: &CatalogModel, name: &str, detail: ItemDetail) -> Vec<u8> {
+pub fn serialize_item(model: &CatalogModel, name: &str, detail: ItemDetail, now: u64) -> Vec<u8> {
     let lower = name.to_lowercase();
     let fits = |alias: &String| match AliasPattern::new(alias) {
         Some(pattern) => pattern.matches(&lower),
         None => alias == name,
     };
     let alias = Some(name).filter(|_| !name.is_empty() && name != model.id && model.aliases.iter().any(fits));
-    let item = item_json(model, alias);
+    let price = model.price_at(now);
+    let item = item_json(model, alias, price);
     match detail {
         ItemDetail::Plain => item,
-        ItemDetail::Meta => with_meta(&item, &meta_json_for_alias(model, alias)),
+        ItemDetail::Meta => with_meta(&item, &meta_json_for_alias(model, alias, price)),
     }
     .into_bytes()
 }
 
 /// Returns the `_meta` object of a model, or of one of its aliases.
-pub(crate) fn meta_json_for_alias(model: &CatalogModel, alias: Option<&str>) -> String {
-    meta_json(model, &display_name(model, alias), max_output_tokens(model))
+pub(crate) fn meta_json_for_alias(
+    model: &CatalogModel,
+    alias: Option<&str>,
+    price: Option<CatalogPrice>,
+) -> String {
+    meta_json(model, &display_name(model, alias), max_output_tokens(model), price)
 }
 
 /// Returns the display name of a model, or of one of its aliases.
@@ -48,8 +53,8 @@ fn max_output_tokens(model: &CatalogModel) -> u64 {
     model.max_output.unwrap_or(model.context_length).min(model.context_length)
 }
 
-/// Returns the item of a model, or of one of its aliases.
-pub(crate) fn item_json(model: &CatalogModel, alias: Option<&str>) -> String {
+/// Returns the item of a model, or of one of its aliases, with these prices.
+pub(crate) fn item_json(model: &CatalogModel, alias: Option<&str>, price: Option<CatalogPrice>) -> String {
     let id = alias.unwrap_or(&model.id);
     let (display, most) = (display_name(model, alias), max_output_tokens(model));
     let usual = || model.id.split_once('/').map_or("penstock", |(owner, _)| owner);
@@ -62,7 +67,7 @@ pub(crate) fn item_json(model: &CatalogModel, alias: Option<&str>) -> String {
     object.add_text("name", &display);
     object.add_text("description", &model.description);
     object.add_json("context_length", &model.context_length.to_string());
-    object.add_json("pricing", &pricing(&model.price.unwrap_or_default()));
+    object.add_json("pricing", &pricing(&price.unwrap_or_default()));
     object.add_strings("supported_parameters", &model.supported_parameters);
     object.add_text("type", "model");
     object.add_text("display_name", &display);

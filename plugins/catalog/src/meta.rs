@@ -21,9 +21,14 @@ pub(crate) fn with_meta(item: &str, meta: &str) -> String {
     format!("{open},\"_meta\":{meta}}}")
 }
 
-/// Serializes the `_meta` object of a model; `display` is the display name. `max_output_tokens` becomes `null` if the
-/// model generates no tokens.
-pub(crate) fn meta_json(model: &CatalogModel, display: &str, max_output_tokens: u64) -> String {
+/// Serializes the `_meta` object of a model with these prices; `display` is the display name. `max_output_tokens`
+/// becomes `null` if the model generates no tokens.
+pub(crate) fn meta_json(
+    model: &CatalogModel,
+    display: &str,
+    max_output_tokens: u64,
+    price: Option<CatalogPrice>,
+) -> String {
     let mut object = JsonObjectBuilder::new();
     object.add_text("type", model.kind.spec().catalog_type);
     object.add_text("display_name", display);
@@ -38,7 +43,7 @@ pub(crate) fn meta_json(model: &CatalogModel, display: &str, max_output_tokens: 
         Some(kind) => object.add_text("reasoning_type", kind),
         None => object.add_json("reasoning_type", "null"),
     }
-    object.add_json("pricing", &pricing(model.kind, model.price.as_ref()));
+    object.add_json("pricing", &pricing(model.kind, price.as_ref()));
     object.finish()
 }
 

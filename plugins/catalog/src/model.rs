@@ -30,6 +30,8 @@ pub struct CatalogModel {
     pub output_modalities: Vec<String>,
     /// Prices; `None` is shown as 0 in `pricing` and as `null` in `_meta`, and sorted last by price.
     pub price: Option<CatalogPrice>,
+    /// Later prices, each with the time from which it is valid, in Unix seconds, ascending.
+    pub price_changes: Vec<(u64, Option<CatalogPrice>)>,
     /// Lifecycle stage.
     pub lifecycle: LifecycleStage,
     /// Owner of the model; if `None`, the part of the id before its first slash is shown; `penstock` without a slash.
@@ -54,9 +56,17 @@ impl CatalogModel {
             input_modalities: vec!["text".to_owned()],
             output_modalities: vec!["text".to_owned()],
             price: None,
+            price_changes: Vec::new(),
             lifecycle: LifecycleStage::Active,
             owned_by: None,
         }
+    }
+
+    /// Returns the prices that are valid at a time, Unix seconds.
+    #[must_use]
+    pub fn price_at(&self, at: u64) -> Option<CatalogPrice> {
+        let valid = self.price_changes.iter().rev().find(|(from, _)| *from <= at);
+        valid.map_or(self.price, |(_, price)| *price)
     }
 
     /// Returns the aliases that are names, not patterns.

@@ -30,7 +30,8 @@ impl Catalog {
     /// Models for which `may_see` returns false are left out; `total_count` counts the items that remain after this and
     /// the filters. `has_more` is true if more items follow in reading direction: after the page, or before it if the
     /// query has `before_id`. Aliases, if included, follow all models, in the order of their models. `figures` returns
-    /// the figures of the last hour by model id; it is called only if the sort order needs them.
+    /// the figures of the last hour by model id; it is called only if the sort order needs them. The items have the prices
+    /// of the time `now`, Unix seconds.
     ///
     /// # Errors
     /// Returns 400 if a cursor is not the id of an item in the list: starting again from the beginning would make a
@@ -40,19 +41,20 @@ impl Catalog {
         query: &CatalogQuery,
         may_see: &dyn Fn(&CatalogModel) -> bool,
         figures: &dyn Fn(&str) -> LastHourFigures,
+        now: u64,
     ) -> Result<Vec<u8>, ApiError> {
         let seen = |entry: &&CatalogEntry| matches(&entry.model, query) && may_see(&entry.model);
         let mut chosen: Vec<&CatalogEntry> = self.entries.iter().filter(seen).collect();
-        sort(&mut chosen, query.sort, figures);
-        let mut items: Vec<PageItem<'_>> = chosen.iter().map(|entry| PageItem::of(entry)).collect();
+        sort(&mut chosen, query.sort, figures, now);
+        let mut items: Vec<PageItem<'_>> = chosen.iter().map(|entry| PageItem::of(entry, now)).collect();
         if query.include_aliases {
-            let aliases = |entry: &&'_ CatalogEntry| entry.aliases.len();
+            let aliases = |entry: &&'_ CatalogEntry| entry.items_at(now).aliases.len();
             items.reserve(chosen.iter().map(aliases).sum());
-            items.extend(chosen.iter().flat_map(|entry| PageItem::of_aliases(entry)));
+            items.extend(chosen.iter().flat_map(|entry| PageItem::of_aliases(entry, now)));
         }
         let (range, has_more) = page_range(&items, query)?;
         let shown = items.get(range).unwrap_or_default();
-        Ok(page_json(shown, has_more, items.len(), query.detail))
+        Ok(page_json(shown, has_more, items.len(), query.detail, now))
     }
 }
 
@@ -64,20 +66,21 @@ struct PageItem<'c> {
 }
 
 impl<'c> PageItem<'c> {
-    fn of(entry: &'c CatalogEntry) -> Self {
-        Self { id: &entry.model.id, json: &entry.item, entry }
+    fn of(entry: &'c CatalogEntry, now: u64) -> Self {
+        Self { id: &entry.model.id, json: &entry.items_at(now).item, entry }
     }
 
-    fn of_aliases(entry: &'c CatalogEntry) -> impl Iterator<Item = Self> {
-        entry.aliases.iter().map(move |(id, json)| Self { id, json, entry })
+    fn of_aliases(entry: &'c CatalogEntry, now: u64) -> impl Iterator<Item = Self> {
+        entry.items_at(now).aliases.iter().map(move |(id, json)| Self { id, json, entry })
     }
 
-    fn json(&self, detail: ItemDetail) -> Cow<'c, str> {
+    fn json(&self, detail: ItemDetail, now: u64) -> Cow<'c, str> {
         match detail {
             ItemDetail::Plain => Cow::Borrowed(self.json),
             ItemDetail::Meta => {
                 let alias = Some(self.id).filter(|id| *id != self.entry.model.id);
-                Cow::Owned(with_meta(self.json, &meta_json_for_alias(&self.entry.model, alias)))
+                let model = &self.entry.model;
+                Cow::Owned(with_meta(self.json, &meta_json_for_alias(model, alias, model.price_at(now))))
             }
         }
     }
@@ -90,9 +93,9 @@ fn matches(model: &CatalogModel, query: &CatalogQuery) -> bool {
         && (query.lifecycle.is_empty() || query.lifecycle.contains(&model.lifecycle))
 }
 
-fn sort(entries: &mut [&CatalogEntry], sort: SortOrder, figures: &dyn Fn(&str) -> LastHourFigures) {
+fn sort(entries: &mut [&CatalogEntry], sort: SortOrder, figures: &dyn Fn(&str) -> LastHourFigures, now: u64) {
     let price = |entry: &&CatalogEntry| -> Option<Decimal> {
-        let price = entry.model.price?;
+        let price = entry.model.price_at(now)?;
         price.input.checked_add(price.output)
     };
     // The items are sorted by id first, because the later sorts are stable: equal items stay ordered by id.
@@ -147,7 +150,7 @@ fn page_range(items: &[PageItem<'_>], query: &CatalogQuery) -> Result<(Range<usi
     Ok((from..end, end < items.len()))
 }
 
-fn page_json(items: &[PageItem<'_>], has_more: bool, total: usize, detail: ItemDetail) -> Vec<u8> {
+fn page_json(items: &[PageItem<'_>], has_more: bool, total: usize, detail: ItemDetail, now: u64) -> Vec<u8> {
     let id = |item: Option<&PageItem<'_>>| item.map_or(Value::Null, |item| Value::from(item.id));
     let size: usize = items.iter().map(|item| item.json.len() + 1).sum();
     let mut page = String::with_capacity(size + 256);
@@ -156,7 +159,7 @@ fn page_json(items: &[PageItem<'_>], has_more: bool, total: usize, detail: ItemD
         if index > 0 {
             page.push(',');
         }
-        page.push_str(&item.json(detail));
+        page.push_str(&item.json(detail, now));
     }
     let (first, last) = (id(items.first()), id(items.last()));
     page.push_str(&format!(

@@ -31,7 +31,7 @@ fn json(bytes: &[u8]) -> Value {
 
 #[test]
 fn an_item_has_the_members_of_both_families_and_of_the_contract() {
-    let item = json(&serialize_item(&llama(), "meta/llama-3.1-8b", ItemDetail::Plain));
+    let item = json(&serialize_item(&llama(), "meta/llama-3.1-8b", ItemDetail::Plain, 0));
     let expected = json!({
         "id": "meta/llama-3.1-8b", "object": "model", "created": 1_763_650_000, "owned_by": "meta",
         "name": "Llama \"3.1\" 8B", "description": "Small.\nFast.", "context_length": 131_072,
@@ -61,6 +61,7 @@ fn prices_are_exact_decimals_in_the_bytes() {
         &CatalogModel { price: Some(price), ..llama() },
         "",
         ItemDetail::Plain,
+        0,
     ))
     .unwrap();
     assert!(text.contains(r#""input":0.0000001,"output":0.001234567890123,"cached_input":0,"#), "{text}");
@@ -73,6 +74,7 @@ fn a_model_without_token_prices_still_has_the_two_numbers() {
         &CatalogModel { kind: ModelKind::Image, price: None, ..llama() },
         "",
         ItemDetail::Plain,
+        0,
     ));
     assert_eq!(item["pricing"]["input"], 0);
     assert_eq!(item["pricing"]["output"], 0);
@@ -80,20 +82,27 @@ fn a_model_without_token_prices_still_has_the_two_numbers() {
 
 #[test]
 fn an_alias_is_an_item_of_its_own_that_names_its_target() {
-    let item = json(&serialize_item(&llama(), "claude-haiku-4-5", ItemDetail::Plain));
+    let item = json(&serialize_item(&llama(), "claude-haiku-4-5", ItemDetail::Plain, 0));
     assert_eq!(item["id"], "claude-haiku-4-5");
     assert_eq!(item["display_name"], "claude-haiku-4-5 (Llama \"3.1\" 8B)");
     assert_eq!(item["alias_of"], "meta/llama-3.1-8b");
     assert_eq!(item["context_length"], 131_072);
-    assert_eq!(json(&serialize_item(&llama(), "meta/llama-3.1-8b", ItemDetail::Plain)).get("alias_of"), None);
+    assert_eq!(
+        json(&serialize_item(&llama(), "meta/llama-3.1-8b", ItemDetail::Plain, 0)).get("alias_of"),
+        None
+    );
 }
 
 #[test]
 fn max_tokens_is_the_window_when_nothing_else_is_known() {
-    let item = json(&serialize_item(&CatalogModel { max_output: None, ..llama() }, "", ItemDetail::Plain));
+    let item = json(&serialize_item(&CatalogModel { max_output: None, ..llama() }, "", ItemDetail::Plain, 0));
     assert_eq!(item["max_tokens"], 131_072);
-    let item =
-        json(&serialize_item(&CatalogModel { max_output: Some(999_999), ..llama() }, "", ItemDetail::Plain));
+    let item = json(&serialize_item(
+        &CatalogModel { max_output: Some(999_999), ..llama() },
+        "",
+        ItemDetail::Plain,
+        0,
+    ));
     assert_eq!(item["max_tokens"], 131_072, "no more than the window");
 }
 
@@ -105,7 +114,7 @@ fn lifecycle_is_one_of_three_values() {
         (LifecycleStage::Retired, "retired"),
     ] {
         assert_eq!(
-            json(&serialize_item(&CatalogModel { lifecycle, ..llama() }, "", ItemDetail::Plain))["lifecycle"],
+            json(&serialize_item(&CatalogModel { lifecycle, ..llama() }, "", ItemDetail::Plain, 0))["lifecycle"],
             word
         );
     }
@@ -126,7 +135,7 @@ fn created_at_is_right_on_leap_days_and_at_the_ends_of_centuries() {
     ];
     for (created, expected) in cases {
         assert_eq!(
-            json(&serialize_item(&CatalogModel { created, ..llama() }, "", ItemDetail::Plain))["created_at"],
+            json(&serialize_item(&CatalogModel { created, ..llama() }, "", ItemDetail::Plain, 0))["created_at"],
             expected
         );
     }
@@ -138,7 +147,7 @@ fn meta_describes_a_model_and_its_cost() {
         supported_parameters: ["tools", "response_format"].map(str::to_owned).to_vec(),
         ..llama()
     };
-    let item = json(&serialize_item(&model, "claude-haiku-4-5", ItemDetail::Meta));
+    let item = json(&serialize_item(&model, "claude-haiku-4-5", ItemDetail::Meta, 0));
     let expected = json!({
         "type": "chat", "display_name": "claude-haiku-4-5 (Llama \"3.1\" 8B)",
         "input_modalities": ["text", "image"], "output_modalities": ["text"],
@@ -152,7 +161,7 @@ fn meta_describes_a_model_and_its_cost() {
     assert_eq!(item["id"], "claude-haiku-4-5");
     let thinks =
         CatalogModel { supported_parameters: vec!["reasoning_effort".to_owned()], price: None, ..llama() };
-    let meta = &json(&serialize_item(&thinks, "", ItemDetail::Meta))["_meta"];
+    let meta = &json(&serialize_item(&thinks, "", ItemDetail::Meta, 0))["_meta"];
     assert_eq!(
         (&meta["reasoning_type"], &meta["capabilities"]["reasoning"]),
         (&json!("effort"), &json!(true))
@@ -165,7 +174,8 @@ fn meta_describes_a_model_and_its_cost() {
         (ModelKind::Image, "image"),
         (ModelKind::Transcription, "audio"),
     ] {
-        let meta = &json(&serialize_item(&CatalogModel { kind, ..llama() }, "", ItemDetail::Meta))["_meta"];
+        let meta =
+            &json(&serialize_item(&CatalogModel { kind, ..llama() }, "", ItemDetail::Meta, 0))["_meta"];
         assert_eq!(
             (&meta["type"], &meta["capabilities"]["streaming"]),
             (&json!(word), &json!(kind == ModelKind::Chat))
@@ -180,7 +190,7 @@ fn the_reasoning_type_follows_the_supported_parameters() {
     let meta = |kind: ModelKind, parameters: &[&str]| {
         let supported_parameters = parameters.iter().map(|name| (*name).to_owned()).collect();
         let model = CatalogModel { kind, supported_parameters, ..llama() };
-        json(&serialize_item(&model, "", ItemDetail::Meta))["_meta"].take()
+        json(&serialize_item(&model, "", ItemDetail::Meta, 0))["_meta"].take()
     };
     // The table of `docs/scope.md`.
     for (parameters, expected) in [
@@ -205,7 +215,7 @@ fn the_reasoning_type_follows_the_supported_parameters() {
 #[test]
 fn the_owner_is_the_one_that_is_written_or_the_first_part_of_the_id() {
     let owner =
-        |model: CatalogModel| json(&serialize_item(&model, "", ItemDetail::Plain))["owned_by"].clone();
+        |model: CatalogModel| json(&serialize_item(&model, "", ItemDetail::Plain, 0))["owned_by"].clone();
     assert_eq!(owner(llama()), "meta");
     assert_eq!(owner(CatalogModel::new("plain")), "penstock");
     assert_eq!(owner(CatalogModel { owned_by: Some("Meta".to_owned()), ..llama() }), "Meta");
@@ -215,7 +225,7 @@ fn the_owner_is_the_one_that_is_written_or_the_first_part_of_the_id() {
 fn meta_has_the_price_of_the_kind_s_own_unit() {
     let pricing = |kind: ModelKind, price: CatalogPrice| {
         let model = CatalogModel { kind, price: Some(price), ..llama() };
-        json(&serialize_item(&model, "", ItemDetail::Meta))["_meta"].take()
+        json(&serialize_item(&model, "", ItemDetail::Meta, 0))["_meta"].take()
     };
     let tokens =
         CatalogPrice { input: 2.into(), output: 3.into(), cached_input: 1.into(), ..CatalogPrice::default() };

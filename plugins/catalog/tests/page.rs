@@ -60,7 +60,7 @@ fn figures(id: &str) -> LastHourFigures {
 
 fn page(query: &str) -> Value {
     let query = CatalogQuery::parse(query).unwrap();
-    serde_json::from_slice(&catalog().serialize_page(&query, &|_| true, &figures).unwrap()).unwrap()
+    serde_json::from_slice(&catalog().serialize_page(&query, &|_| true, &figures, 0).unwrap()).unwrap()
 }
 
 fn ids(page: &Value) -> Vec<&str> {
@@ -70,7 +70,7 @@ fn ids(page: &Value) -> Vec<&str> {
 fn refusal(query: &str) -> ApiError {
     match CatalogQuery::parse(query) {
         Err(refusal) => refusal,
-        Ok(query) => catalog().serialize_page(&query, &|_| true, &figures).unwrap_err(),
+        Ok(query) => catalog().serialize_page(&query, &|_| true, &figures, 0).unwrap_err(),
     }
 }
 
@@ -147,7 +147,8 @@ fn the_page_has_a_hundred_items_by_default() {
     let models = (0..1_200).map(|n| CatalogModel::new(format!("model-{n:04}"))).collect();
     let catalog = Catalog::new(models).unwrap();
     let count = |query: &str| {
-        let page = catalog.serialize_page(&CatalogQuery::parse(query).unwrap(), &|_| true, &figures).unwrap();
+        let page =
+            catalog.serialize_page(&CatalogQuery::parse(query).unwrap(), &|_| true, &figures, 0).unwrap();
         ids(&serde_json::from_slice(&page).unwrap()).len()
     };
     assert_eq!(count(""), 100);
@@ -226,7 +227,7 @@ fn aliases_stand_behind_the_models_as_items_of_their_own() {
     assert_eq!(listed["total_count"], 7);
     let query = CatalogQuery::parse("").unwrap().with_aliases();
     let again: Value =
-        serde_json::from_slice(&catalog().serialize_page(&query, &|_| true, &figures).unwrap()).unwrap();
+        serde_json::from_slice(&catalog().serialize_page(&query, &|_| true, &figures, 0).unwrap()).unwrap();
     assert_eq!(again, listed);
     assert_eq!(ids(&page("include_aliases=1&supported_parameters=tools")), ["alpha", "claude-a", "claude-b"]);
     assert_eq!(ids(&page("include_aliases=1&after_id=claude-a")), ["claude-b"]);
@@ -268,7 +269,7 @@ fn patterns_stand_behind_names_and_the_one_that_says_more_counts() {
     }
     assert!(catalog.resolve("").is_none());
     let query = CatalogQuery::parse("").unwrap().with_aliases();
-    let listed = catalog.serialize_page(&query, &|_| true, &|_| LastHourFigures::default()).unwrap();
+    let listed = catalog.serialize_page(&query, &|_| true, &|_| LastHourFigures::default(), 0).unwrap();
     let listed: Value = serde_json::from_slice(&listed).unwrap();
     assert_eq!(
         ids(&listed),
@@ -279,9 +280,43 @@ fn patterns_stand_behind_names_and_the_one_that_says_more_counts() {
         catalog.resolve("My-Haiku").unwrap(),
         "My-Haiku",
         penstock_catalog::ItemDetail::Plain,
+        0,
     ))
     .unwrap();
     assert_eq!((&item["id"], &item["alias_of"]), (&"My-Haiku".into(), &"small".into()));
+}
+
+#[test]
+fn items_and_order_have_the_prices_of_the_day() {
+    let changed = CatalogModel {
+        price: price(1, 2),
+        price_changes: vec![(100, price(9, 9)), (200, None)],
+        aliases: texts(&["alias"]),
+        ..CatalogModel::new("changed")
+    };
+    let fixed = CatalogModel { price: price(3, 3), ..CatalogModel::new("fixed") };
+    let catalog = Catalog::new(vec![changed, fixed]).unwrap();
+    let query =
+        CatalogQuery::parse("sort=pricing-low-to-high&include_aliases=true&include_meta=true").unwrap();
+    for (now, order, input, per_million) in [
+        (99, ["changed", "fixed"], 1e-6, Value::from(1)),
+        (100, ["fixed", "changed"], 9e-6, Value::from(9)),
+        (200, ["fixed", "changed"], 0.0, Value::Null),
+    ] {
+        let page = catalog.serialize_page(&query, &|_| true, &figures, now).unwrap();
+        let page: Value = serde_json::from_slice(&page).unwrap();
+        assert_eq!(ids(&page), [order[0], order[1], "alias"], "{now}");
+        for name in ["changed", "alias"] {
+            let model = catalog.resolve(name).unwrap();
+            let detail = penstock_catalog::ItemDetail::Meta;
+            let item = penstock_catalog::serialize_item(model, name, detail, now);
+            let item: Value = serde_json::from_slice(&item).unwrap();
+            assert_eq!(item["pricing"]["input"].as_f64(), Some(input), "{now}: {item}");
+            assert_eq!(item["_meta"]["pricing"]["input_cost_per_million_eur"], per_million, "{now}: {item}");
+            let listed = page["data"].as_array().unwrap().iter().find(|item| item["id"] == name);
+            assert_eq!(listed, Some(&item), "{now}");
+        }
+    }
 }
 
 #[test]
@@ -316,7 +351,7 @@ proptest! {
         let sort = penstock_catalog::SortOrder::ALL[sort].name();
         let read = |query: String| -> Value {
             let query = CatalogQuery::parse(&query).unwrap().with_aliases();
-            serde_json::from_slice(&catalog.serialize_page(&query, &|_| true, &figures).unwrap()).unwrap()
+            serde_json::from_slice(&catalog.serialize_page(&query, &|_| true, &figures, 0).unwrap()).unwrap()
         };
         let whole = read(format!("sort={sort}&limit=1000"));
         let mut seen: Vec<String> = Vec::new();
@@ -344,7 +379,7 @@ proptest! {
     #[test]
     fn any_query_string_is_a_page_or_a_refusal(query in ".{0,80}") {
         if let Ok(query) = CatalogQuery::parse(&query) {
-            let _ = catalog().serialize_page(&query, &|_| true, &figures);
+            let _ = catalog().serialize_page(&query, &|_| true, &figures, 0);
         }
     }
 }
@@ -353,12 +388,12 @@ proptest! {
 fn objects_hidden_from_a_key_are_neither_counted_nor_cursors() {
     let only = |query: &str, id: &'static str| {
         let query = CatalogQuery::parse(query)?;
-        catalog().serialize_page(&query, &|model| model.id == id, &figures)
+        catalog().serialize_page(&query, &|model| model.id == id, &figures, 0)
     };
     let all: Value = serde_json::from_slice(&only("", "nobody").unwrap()).unwrap();
     assert_eq!((all["data"].as_array().unwrap().len(), &all["total_count"]), (0, &0.into()));
     let whole: Value = serde_json::from_slice(
-        &catalog().serialize_page(&CatalogQuery::parse("").unwrap(), &|_| true, &figures).unwrap(),
+        &catalog().serialize_page(&CatalogQuery::parse("").unwrap(), &|_| true, &figures, 0).unwrap(),
     )
     .unwrap();
     let id: &'static str = whole["data"][0]["id"].as_str().unwrap().to_owned().leak();
@@ -374,7 +409,7 @@ fn objects_hidden_from_a_key_are_neither_counted_nor_cursors() {
 fn meta_is_there_when_it_is_asked_for() {
     let page = |query: &str| -> Value {
         let query = CatalogQuery::parse(query).unwrap();
-        serde_json::from_slice(&catalog().serialize_page(&query, &|_| true, &figures).unwrap()).unwrap()
+        serde_json::from_slice(&catalog().serialize_page(&query, &|_| true, &figures, 0).unwrap()).unwrap()
     };
     for (query, there) in [
         ("", false),

@@ -6,7 +6,7 @@ use super::super::suggest;
 use super::fallbacks::FallbackGraph;
 use super::key_path::KeyPath;
 use super::{SettingsResolver, parameters};
-use penstock_catalog::{AliasPattern, CatalogModel as Card, CatalogPrice, LifecycleStage};
+use penstock_catalog::{AliasPattern, CatalogModel as Card, LifecycleStage};
 use penstock_core::{ImageSize, ModelKind, RerankScoreTransform, WorkUnit};
 use penstock_ledger::UtcDay;
 use penstock_pricing::{BillingMode, Tariff};
@@ -127,7 +127,7 @@ impl SettingsResolver<'_> {
         self.warn_implausible_model_entries(raw, &tariff, spot);
         let later = self.resolve_price_changes(&raw.price_changes, &spot.child("price_changes"), |_| tariff);
         Some(ModelSettings {
-            card: catalog_model(raw, kind, &tariff),
+            card: catalog_model(raw, kind),
             kind,
             fallbacks: raw.fallbacks.iter().map(|id| id.as_str().into()).collect(),
             rescue: raw.rescue,
@@ -309,22 +309,16 @@ pub fn merge_tariff(raw: &raw::PriceConfig, other: &Tariff) -> Tariff {
     }
 }
 
-fn catalog_model(raw: &raw::ModelConfig, kind: ModelKind, tariff: &Tariff) -> Card {
+/// Returns the public part of a model, without its prices.
+fn catalog_model(raw: &raw::ModelConfig, kind: ModelKind) -> Card {
     let spec = kind.spec();
     let names = |written: &Option<Vec<ModalityConfig>>, usual: &str| match written {
         Some(all) => all.iter().map(|modality| modality.name().to_owned()).collect(),
         None => vec![usual.to_owned()],
     };
-    let priced = [tariff.input, tariff.output, tariff.image, tariff.minute].iter().any(Option::is_some);
-    let input = tariff.input.unwrap_or_default();
     Card {
-        price: priced.then(|| CatalogPrice {
-            input,
-            cached_input: tariff.cached_input.unwrap_or(input),
-            output: tariff.output.unwrap_or_default(),
-            image: tariff.image,
-            minute: tariff.minute,
-        }),
+        price: None,
+        price_changes: Vec::new(),
         kind,
         lifecycle: match raw.lifecycle {
             raw::LifecycleConfig::Active => LifecycleStage::Active,
@@ -343,9 +337,4 @@ fn catalog_model(raw: &raw::ModelConfig, kind: ModelKind, tariff: &Tariff) -> Ca
         input_modalities: names(&raw.input_modalities, spec.input_modality),
         output_modalities: names(&raw.output_modalities, spec.output_modality),
     }
-}
-
-/// Returns the tariff that is valid at the time `at`, Unix seconds.
-pub fn tariff_at(first: &Tariff, later: &[(u64, Tariff)], at: u64) -> Tariff {
-    later.iter().rev().find(|(from, _)| *from <= at).map_or(*first, |(_, tariff)| *tariff)
 }

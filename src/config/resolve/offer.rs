@@ -1,7 +1,7 @@
 //! Offers: one model at one provider, with the settings of the pair.
 
 use super::super::raw::{self, ConfigFile};
-use super::super::settings::{ModelSettings, OfferSettings, Provider};
+use super::super::settings::{ModelSettings, OfferSettings, Provider, tariff_at};
 use super::key_path::KeyPath;
 use super::{SettingsResolver, catalogue, provider};
 use penstock_core::{ContinuationMethod, OfferCapabilities, PrefillMethod, ReasoningName};
@@ -115,7 +115,7 @@ impl SettingsResolver<'_> {
         days.sort_unstable();
         days.dedup();
         let at = |day: u64| {
-            let usual = catalogue::tariff_at(&model.tariff, &model.later_tariffs, day);
+            let usual = tariff_at(&model.tariff, &model.later_tariffs, day);
             let first = catalogue::merge_tariff(&raw.price, &usual);
             let begun = raw.price_changes.iter().zip(&own).take_while(|(_, (from, _))| *from <= day);
             begun.fold(first, |tariff, (change, _)| catalogue::merge_tariff(&change.price, &tariff))

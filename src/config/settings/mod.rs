@@ -1,6 +1,7 @@
 //! Resolved configuration of the gateway: defaults are filled in, names resolved, secrets read, and values validated.
 //! It is immutable; a reload creates a new one.
 
+mod catalog_prices;
 mod compatibility;
 mod console;
 mod fleet;
@@ -12,6 +13,7 @@ mod routing;
 mod shared;
 mod storage;
 
+pub use catalog_prices::tariff_at;
 pub use compatibility::ClientCompatibilitySettings;
 pub use console::{ConsoleSettings, OpenIdSettings};
 pub use fleet::FleetSettings;

@@ -23,7 +23,8 @@ pub type JsonFields = Vec<(Box<str>, Box<str>)>;
 /// A model of the catalogue with all its settings.
 #[derive(Clone, Debug)]
 pub struct ModelSettings {
-    /// Public part of the model, shown to clients.
+    /// Public part of the model, shown to clients; its prices are in
+    /// [`Settings::catalog_models`](super::Settings::catalog_models).
     pub card: Card,
     /// Kind of work that the model does.
     pub kind: ModelKind,
@@ -51,14 +52,6 @@ pub struct ModelSettings {
     pub tariff: Tariff,
     /// Later tariffs, each with the Unix second from which it applies, ascending.
     pub later_tariffs: Vec<(u64, Tariff)>,
-}
-
-impl ModelSettings {
-    /// Returns the public part of the model for the catalogue.
-    #[must_use]
-    pub fn card(&self) -> Card {
-        self.card.clone()
-    }
 }
 
 /// Meaning of token ids in the input of an embedding request.

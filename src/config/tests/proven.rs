@@ -70,6 +70,33 @@ fn a_new_price_of_input_keeps_the_price_of_cached_input_up_to_its_own() {
 }
 
 #[test]
+fn the_catalogue_has_the_prices_of_each_day_and_else_those_of_the_offers() {
+    let shown = |text: &str, at: u64| {
+        let price = load(text).unwrap().settings.catalog_models().remove(0).price_at(at);
+        price.map(|price| [price.input, price.cached_input, price.output].map(|price| price.to_string()))
+    };
+    let change = "[[models.price_changes]]\nfrom = \"1970-01-02\"\nprice = { input = 3 }";
+    let text = with("", change, "", "price = { input = 9 }");
+    assert_eq!(
+        shown(&text, 86_399).unwrap(),
+        ["0.1", "0.1", "0.2"],
+        "the price of the model, not of an offer"
+    );
+    assert_eq!(shown(&text, 86_400).unwrap(), ["3", "3", "0.2"]);
+    let own = "price = { input = 1, cached_input = 0.5, output = 2 }\n\
+               price_changes = [{ from = \"1970-01-03\", price = { output = 4 } }]";
+    let text = with("", "", "", own).replace("price = { input = 0.1, output = 0.2 }", "");
+    assert_eq!(shown(&text, 0).unwrap(), ["1", "0.5", "2"], "a model without prices is not free");
+    assert_eq!(shown(&text, 2 * 86_400).unwrap(), ["1", "0.5", "4"]);
+    let second = "\n[[providers]]\nid = \"p2\"\noperator = \"O\"\ncountry = \"FR\"\ncity = \"Paris\"\n\
+                  base_url = \"https://two.example.eu/v1\"\npue = 1.2\n[[providers.offers]]\nmodel = \"m1\"\n\
+                  price = { input = 0.5, output = 3 }\n";
+    assert_eq!(shown(&(text + second), 0).unwrap(), ["1", "0.5", "3"], "the highest of the offers");
+    let unpriced = with("", "", "", "").replace("price = { input = 0.1, output = 0.2 }", "");
+    assert_eq!(shown(&unpriced, 0), None);
+}
+
+#[test]
 fn an_unknown_pue_is_assumed_with_a_warning() {
     let loaded = load(&with("", "", "", "").replace("pue = 1.2\n", "")).unwrap();
     assert_eq!(loaded.settings.providers[0].location.site.pue, None);

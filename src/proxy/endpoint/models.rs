@@ -80,7 +80,9 @@ impl Endpoint for ListModelsEndpoint {
                 })
             };
             let principal = x.principal.clone();
-            let page = live.catalog.serialize_page(&query, &|model| may_list(&principal, model), &figures)?;
+            let today = x.app.clock.unix_seconds();
+            let may_see = |model: &CatalogModel| may_list(&principal, model);
+            let page = live.catalog.serialize_page(&query, &may_see, &figures, today)?;
             Ok(x.send_json(200, page).await)
         })
     }
@@ -127,7 +129,7 @@ impl Endpoint for GetModelEndpoint {
                 true => unknown::unknown_path_error(&format!("/v1/{name}")),
                 false => model_not_found_error(&x.config, name),
             })?;
-            let item = penstock_catalog::serialize_item(card, name, detail);
+            let item = penstock_catalog::serialize_item(card, name, detail, x.app.clock.unix_seconds());
             Ok(x.send_json(200, item).await)
         })
     }

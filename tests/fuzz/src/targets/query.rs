@@ -11,7 +11,7 @@ pub fn check(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     match CatalogQuery::parse(text) {
         Ok(query) => {
-            if let Ok(page) = CATALOG.serialize_page(&query, &|_| true, &|_| LastHourFigures::default()) {
+            if let Ok(page) = CATALOG.serialize_page(&query, &|_| true, &|_| LastHourFigures::default(), 0) {
                 let value: serde_json::Value = serde_json::from_slice(&page).expect("a page is JSON");
                 assert!(value["data"].as_array().is_some_and(|models| models.len() <= 3));
             }
