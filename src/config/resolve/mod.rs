@@ -117,6 +117,7 @@ fn resolve_sections(
     let models = proof.resolve_models(raw, top);
     let providers = proof.resolve_providers(raw, top);
     let offers = proof.resolve_offers(raw, &models, &providers, top);
+    proof.warn_free_small_requests(raw, &offers, top);
     let default_models = proof.resolve_default_models(raw, top);
     proof.check_value_ranges(raw, top);
     let VersionedDocument { version, shared, document } = document.join();

@@ -74,7 +74,7 @@ const GENERATOR_PARAMETERS: &[&str] = &[
 ];
 
 /// Price in EUR per million tokens below which the written price is probably the price of a single token.
-const MIN_PLAUSIBLE_PRICE: Decimal = Decimal::from_parts(1, 0, 0, false, 3);
+pub(super) const MIN_PLAUSIBLE_PRICE: Decimal = Decimal::from_parts(1, 0, 0, false, 3);
 
 /// Returns the parameters of a model: those that are written, or the usual ones of its kind.
 pub fn model_parameters(raw: &raw::ModelConfig, kind: ModelKind) -> Vec<String> {

@@ -1,18 +1,24 @@
 //! Warnings about entries that are valid and have no effect, or not the one that their author expects.
 
 use super::super::raw;
-use super::super::settings::{BaseUrl, ModelSettings, Provider};
+use super::super::settings::{BaseUrl, ModelSettings, OfferSettings, Provider};
 use super::SettingsResolver;
 use super::key_path::KeyPath;
+use super::parameters::MIN_PLAUSIBLE_PRICE;
 use super::provider::unique_dialects;
 use penstock_core::ModelKind;
 use penstock_pricing::Tariff;
+use rust_decimal::Decimal;
+use rust_decimal::prelude::ToPrimitive;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Seconds from 1970 to the year 2100. A larger creation time was probably written in milliseconds.
 const YEAR_2100: u64 = 4_102_444_800;
 /// Seconds by which clocks may differ before a creation time counts as a mistake.
 const CLOCK_TOLERANCE: u64 = 24 * 3600;
+/// Number of free input tokens from which the price of a credit is reported as too high.
+const FREE_TOKENS: u64 = 10;
 
 impl SettingsResolver<'_> {
     /// Warns about a base URL without a path, or with a repeated version, and about a path of health checks that
@@ -70,6 +76,34 @@ impl SettingsResolver<'_> {
                 "It matches every name, so this model answers requests with a misspelled one.",
                 "Write a pattern with letters, such as \"claude-*\".",
             );
+        }
+    }
+
+    /// Warns about a price of a credit so high that small requests are free, because charges are rounded to millionths
+    /// of a credit. Lower prices than plausible ones have a warning of their own.
+    pub fn warn_free_small_requests(
+        &mut self,
+        raw: &raw::ConfigFile,
+        offers: &[Arc<OfferSettings>],
+        top: &KeyPath<'_>,
+    ) {
+        let prices = |offer: &OfferSettings| {
+            let tariffs =
+                std::iter::once(offer.tariff).chain(offer.later_tariffs.iter().map(|(_, tariff)| *tariff));
+            tariffs.filter_map(|tariff| tariff.input).filter(|input| *input >= MIN_PLAUSIBLE_PRICE).min()
+        };
+        let cheapest = offers.iter().filter_map(|offer| Some((prices(offer)?, offer)));
+        let Some((input, offer)) = cheapest.min_by_key(|(input, _)| *input) else { return };
+        // Half a millionth of a credit, divided by the price of a token.
+        let half = raw.billing.eur_per_credit.0.checked_div(Decimal::TWO);
+        let tokens = half.and_then(|half| half.checked_div(input)).and_then(|tokens| tokens.trunc().to_u64());
+        if let Some(tokens) = tokens.filter(|tokens| *tokens >= FREE_TOKENS) {
+            let why = format!(
+                "Charges are rounded to millionths of a credit, so {tokens} input tokens of {} are free.",
+                offer.model.card.id
+            );
+            let fix = "Write a lower price of a credit, such as 0.01.";
+            self.report_warning(&top.child("billing").child("eur_per_credit"), why, fix);
         }
     }
 

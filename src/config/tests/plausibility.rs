@@ -44,6 +44,22 @@ fn settings_of_an_offer_without_an_effect_are_reported() {
 }
 
 #[test]
+fn a_price_of_a_credit_that_makes_short_requests_free_is_reported() {
+    let priced = |credit: &str, input: &str| {
+        let price = format!("price = {{ input = {input}, output = 0 }}");
+        with(&format!("[billing]\neur_per_credit = {credit}"), "", "", &price)
+    };
+    let words = ["25 input tokens of m1 are free", "0.01"];
+    warns(&priced("1", "0.02"), "eur_per_credit", &words, &priced("0.01", "0.02"));
+    for (credit, input) in [("1", "0.1"), ("1", "0"), ("0.01", "0.001")] {
+        assert_eq!(warnings(&priced(credit, input), "eur_per_credit"), [""; 0], "{credit} {input}");
+    }
+    let later = "price_changes = [{ from = \"2027-01-01\", price = { input = 0.02 } }]";
+    let text = with("[billing]\neur_per_credit = 1", "", "", later);
+    assert_eq!(warnings(&text, "eur_per_credit").len(), 1, "a later price");
+}
+
+#[test]
 fn figures_and_patterns_that_are_not_meant_are_reported() {
     let created = |created: u64| with("", &format!("created = {created}"), "", "");
     let usual = created(1_721_692_800);
