@@ -84,15 +84,19 @@ fn mean_milligrams(zones: &[&GridZone], start: u64, takes: u64) -> Option<u64> {
 /// Forecast in grams per kWh, by zone and by hour since 1970.
 pub type ZoneForecasts = BTreeMap<String, BTreeMap<u64, u32>>;
 
-/// Parses a forecast with lines `place,hour,grams`, such as `FR,2026-11-22T14:00Z,31`. Empty lines, lines that begin
-/// with `#` and the header line `place,hour,g_per_kwh` are skipped.
+/// Maximum carbon intensity in grams of CO2e per kWh; no grid emits more.
+const MAX_GRAMS: u32 = 5_000;
+
+/// Parses a forecast with lines `place,hour,grams`, such as `FR,2026-11-22T14:00Z,31`. An hour may have an offset from
+/// UTC, such as `2026-11-22T16:00+02:00`; decimal grams are rounded. A byte order mark, empty lines, lines that begin with
+/// `#` and the header line `place,hour,g_per_kwh` are skipped.
 ///
 /// # Errors
 /// Returns the number of the invalid line, from 1, and the expected format.
 pub fn parse_forecast(text: &str) -> Result<ZoneForecasts, (usize, &'static str)> {
     let mut forecasts = ZoneForecasts::new();
     let mut first = true;
-    for (index, line) in text.lines().enumerate() {
+    for (index, line) in text.strip_prefix('\u{feff}').unwrap_or(text).lines().enumerate() {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
             continue;
@@ -108,15 +112,27 @@ pub fn parse_forecast(text: &str) -> Result<ZoneForecasts, (usize, &'static str)
             return Err((index + 1, "expected place,hour,grams"));
         };
         let hour = parse_hour(hour).ok_or((index + 1, "expected an hour such as 2026-11-22T14:00Z"))?;
-        let grams = grams.parse().ok().filter(|grams| *grams <= 5_000);
-        let grams = grams.ok_or((index + 1, "expected whole grams of CO2e per kWh, 0 to 5000"))?;
+        let grams = parse_grams(grams).ok_or((index + 1, "expected grams of CO2e per kWh, 0 to 5000"))?;
         forecasts.entry(zone.to_owned()).or_default().insert(hour, grams);
     }
     Ok(forecasts)
 }
 
-/// Parses `2026-11-22T14:00Z` or `2026-11-22T14:00:00Z` to the hour since 1970; `None` if the time is invalid or not a
-/// full hour.
+/// Parses a decimal number of grams and rounds it to whole grams, halves up; `None` if it is no number without sign and
+/// exponent, or above [`MAX_GRAMS`].
+fn parse_grams(text: &str) -> Option<u32> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let has_only_digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    if !has_only_digits(whole) || !has_only_digits(fraction) {
+        return None;
+    }
+    let rounds_up = fraction.as_bytes().first().is_some_and(|digit| *digit >= b'5');
+    let grams = whole.parse::<u32>().ok()?.checked_add(u32::from(rounds_up))?;
+    Some(grams).filter(|grams| *grams <= MAX_GRAMS)
+}
+
+/// Parses `2026-11-22T14:00Z`, `2026-11-22T14:00:00Z` or `2026-11-22T16:00+02:00` to the hour since 1970; `None` if the
+/// time is invalid or not a full hour in UTC.
 fn parse_hour(text: &str) -> Option<u64> {
     calendar::parse_rfc3339(text)
         .filter(|unix| unix.is_multiple_of(HOUR_SECONDS))
@@ -205,6 +221,17 @@ mod tests {
     }
 
     #[test]
+    fn a_forecast_may_have_a_byte_order_mark_offsets_and_decimals() {
+        let text = "\u{feff}place,hour,g_per_kwh\r\nFR,2024-02-29T16:00+02:00,31.4\r\nFR,2024-02-29T20:30:00+05:30,31.5\r\n\
+                    FR,2024-02-29T12:00-04:00,0.49\r\nFR,1970-01-01T01:00+01:00,5000.499999999999999999999\r\n";
+        let zones = parse_forecast(text).unwrap();
+        let afternoon = 1_709_215_200 / HOUR_SECONDS;
+        let expected = [(0, 5_000), (afternoon, 31), (afternoon + 1, 32), (afternoon + 2, 0)];
+        assert_eq!(zones["FR"], BTreeMap::from(expected));
+        assert_eq!(parse_forecast("\u{feff}FR,2024-02-29T14:00Z,31").unwrap().len(), 1, "without a header");
+    }
+
+    #[test]
     fn a_mistake_is_reported_with_its_line_number() {
         for (text, line) in [
             ("FR,2024-02-29T14:00Z", 1),
@@ -212,8 +239,18 @@ mod tests {
             ("FR,2024-13-29T14:00Z,31", 1),
             ("FR,2024-02-29T24:00Z,31", 1),
             ("FR,29.2.2024,31", 1),
-            ("FR,2024-02-29T14:00Z,31.5", 1),
+            ("FR,2024-02-29T14:00Z,31.", 1),
+            ("FR,2024-02-29T14:00Z,.5", 1),
+            ("FR,2024-02-29T14:00Z,3.1.5", 1),
+            ("FR,2024-02-29T14:00Z,-0.4", 1),
+            ("FR,2024-02-29T14:00Z,+31", 1),
+            ("FR,2024-02-29T14:00Z,3e1", 1),
+            ("FR,2024-02-29T14:00Z,NaN", 1),
+            ("FR,2024-02-29T14:00Z,", 1),
+            ("FR,2024-02-29T14:00Z,5000.5", 1),
             ("FR,2024-02-29T14:00Z,6000", 1),
+            ("FR,2024-02-29T14:00Z,99999999999999999999", 1),
+            ("\nFR,2024-02-29T14:00+05:30,31", 2),
             ("FR,2024-02-29T14:00Z,1,2", 1),
         ] {
             assert_eq!(parse_forecast(text).unwrap_err().0, line, "{text}");
@@ -231,6 +268,13 @@ mod tests {
             "2026-11-22T14:00:60Z",
             "2026-11-22T14:00:01Z",
             "1969-12-31T14:00Z",
+            "1970-01-01T00:00+01:00",
+            "2026-11-22T14:00",
+            "2026-11-22T14:00+2:00",
+            "2026-11-22T14:00+24:00",
+            "2026-11-22T14:00+02:60",
+            "2026-11-22T14:00Z+02:00",
+            "2026-11-22T14:00+é:00",
         ] {
             let text = format!("place,hour,g_per_kwh\nFR,2028-02-29T14:00Z,31\nFR,{hour},31\n");
             let expected = Err((3, "expected an hour such as 2026-11-22T14:00Z"));

@@ -187,17 +187,33 @@ pub fn format_rfc3339(unix: u64) -> String {
     text
 }
 
-/// Parses a timestamp such as `2026-11-22T14:00:00Z`, with optional seconds, to Unix seconds; `None` if it does not
-/// exist or is before 1970.
+/// Parses a timestamp such as `2026-11-22T14:00:00Z` or `2026-11-22T16:00:00+02:00`, with optional seconds, to Unix
+/// seconds; `None` if it does not exist or is before 1970.
 #[must_use]
 pub fn parse_rfc3339(text: &str) -> Option<u64> {
-    let (day, time) = text.strip_suffix('Z')?.split_once('T')?;
+    let (day, time) = text.split_once('T')?;
+    let (time, zone) = time.split_at_checked(time.find(['Z', '+', '-'])?)?;
     let (hour, rest) = time.split_once(':')?;
     let (minute, second) = rest.split_once(':').unwrap_or((rest, "00"));
     let (hour, minute, second) = (parse_digits(hour, 2)?, parse_digits(minute, 2)?, parse_digits(second, 2)?);
     // Unix time has no leap second.
     let real = hour < 24 && minute < 60 && second < 60;
-    Some(UtcDay::parse(day).filter(|_| real)?.start() + hour * 3_600 + minute * 60 + second)
+    let local = UtcDay::parse(day).filter(|_| real)?.start() + hour * 3_600 + minute * 60 + second;
+    local.checked_add_signed(0_i64.checked_sub(parse_utc_offset(zone)?)?)
+}
+
+/// Parses the offset of a timestamp from UTC, such as `Z`, `+02:00` or `-03:30`, to seconds.
+fn parse_utc_offset(zone: &str) -> Option<i64> {
+    let (sign, offset) = match zone.split_at_checked(1)? {
+        ("Z", "") => return Some(0),
+        ("+", offset) => (1, offset),
+        ("-", offset) => (-1, offset),
+        _ => return None,
+    };
+    let (hour, minute) = offset.split_once(':')?;
+    let (hour, minute) = (parse_digits(hour, 2)?, parse_digits(minute, 2)?);
+    let seconds = (hour < 24 && minute < 60).then_some(hour * 3_600 + minute * 60)?;
+    Some(sign * i64::try_from(seconds).ok()?)
 }
 
 /// Parses a number of exactly `digits` digits. Refuses a sign, which `str::parse` would accept.
