@@ -122,6 +122,7 @@ fn thinking_is_shown_hidden_or_off() {
         (r#"{"type":"disabled","display":"omitted"}"#, ThinkingDisplay::Off),
         (r#"{"type":"enabled","budget_tokens":1024}"#, ThinkingDisplay::Shown),
         (r#"{"type":"between_tools"}"#, ThinkingDisplay::Shown),
+        (r#"{"type":"auto"}"#, ThinkingDisplay::Shown),
         (r#"{"type":"adaptive","display":"summarized"}"#, ThinkingDisplay::Shown),
         (r#"{"type":"adaptive","display":"omitted"}"#, ThinkingDisplay::Omitted),
     ] {
@@ -155,7 +156,7 @@ fn bad_values_are_refused_by_name() {
         (r#""tools":[{"name":"f","input_schema":{}}],"tool_choice":{"type":"tool","name":"g"}"#, "tool_choice.name", "expected the name of one of the declared tools."),
         (r#""thinking":{"type":"enabled"}"#, "thinking.budget_tokens", "expected an integer of at least 1024, but it is missing."),
         (r#""thinking":{"type":"enabled","budget_tokens":100}"#, "thinking.budget_tokens", "expected an integer of at least 1024, got a number out of range."),
-        (r#""thinking":{"type":"on"}"#, "thinking.type", r#"expected "enabled", "adaptive", "disabled" or "between_tools", got another string."#),
+        (r#""thinking":{"type":"on"}"#, "thinking.type", r#"expected "enabled", "adaptive", "auto", "disabled" or "between_tools", got another string."#),
         (r#""output_config":{"effort":"huge"}"#, "output_config.effort", r#"expected "low", "medium", "high", "xhigh" or "max", got another string."#),
         (r#""output_config":{"format":{"type":"json_schema"}}"#, "output_config.format.schema", "expected a JSON schema, but it is missing."),
         (r#""chat_template_kwargs":{"enable_thinking":"false"}"#, "chat_template_kwargs.enable_thinking", "expected a boolean, got a string."),

@@ -1,8 +1,10 @@
 //! Thinking budget of a request whose limit on generated tokens the gateway lowers.
 
+use super::content::split_around;
 use crate::body_builder::BodyBuilder;
 use crate::json_cursor;
 use penstock_core::{AdjustableMember, AttemptTarget};
+use penstock_json_scan::json;
 
 /// Minimum thinking budget that providers accept, in tokens.
 const MIN_BUDGET_TOKENS: u64 = 1_024;
@@ -41,8 +43,12 @@ pub(super) fn write_thinking(thinking: &[u8], target: &AttemptTarget<'_>, out: &
     let lowered = budget.zip(target.max_tokens);
     match lowered.map(|(budget, max)| BudgetTreatment::from_budget(budget, max)) {
         None | Some(BudgetTreatment::Unchanged) => {
+            let kind = json_cursor::member_value(thinking, "type").unwrap_or_default();
+            let (before, after) = split_around(thinking, kind).unwrap_or((thinking, b""));
             out.push_str(r#","thinking":"#);
-            out.push_source(thinking);
+            out.push_source(before);
+            write_type(kind, out);
+            out.push_source(after);
         }
         Some(BudgetTreatment::Lowered(budget)) => {
             out.push_str(r#","thinking":{"budget_tokens":"#);
@@ -51,7 +57,7 @@ pub(super) fn write_thinking(thinking: &[u8], target: &AttemptTarget<'_>, out: &
                 out.push_byte(b',');
                 out.push_json_string(&name);
                 out.push_byte(b':');
-                out.push_source(value);
+                if name == "type" { write_type(value, out) } else { out.push_source(value) }
             }
             out.push_byte(b'}');
         }
@@ -60,6 +66,14 @@ pub(super) fn write_thinking(thinking: &[u8], target: &AttemptTarget<'_>, out: &
                 out.push_str(r#","thinking":{"type":"disabled"}"#);
             }
         }
+    }
+}
+
+/// Writes the type of thinking. The type `auto` of other vendors is named `adaptive` in the messages dialect.
+fn write_type(kind: &[u8], out: &mut BodyBuilder<'_>) {
+    match json::json_string_equals(kind, "auto") {
+        true => out.push_str(r#""adaptive""#),
+        false => out.push_source(kind),
     }
 }
 
@@ -111,6 +125,20 @@ mod tests {
             [json!({"type": "adaptive"}), json!({"type": "disabled"}), json!({"type": "between_tools"})]
         {
             assert_eq!(sent(Dialect::Messages, &thinking, Some(500), &abilities)["thinking"], thinking);
+        }
+    }
+
+    #[test]
+    fn the_type_auto_is_sent_as_adaptive() {
+        let abilities = OfferCapabilities::default();
+        for (thinking, expected) in [
+            (json!({"type": "auto"}), json!({"type": "adaptive"})),
+            (
+                json!({"display": "omitted", "type": "auto", "budget_tokens": 4_000}),
+                json!({"display": "omitted", "type": "adaptive", "budget_tokens": 2_000}),
+            ),
+        ] {
+            assert_eq!(sent(Dialect::Messages, &thinking, Some(4_000), &abilities)["thinking"], expected);
         }
     }
 

@@ -16,7 +16,7 @@ pub(super) fn read_thinking_display(top: &RootObject<'_>) -> Result<ThinkingDisp
     let Some(thinking) = top.get("thinking") else { return Ok(ThinkingDisplay::Off) };
     let [kind, budget, display] =
         read::read_named_members(thinking, &path, ["type", "budget_tokens", "display"])?;
-    let words = &["enabled", "adaptive", "disabled", "between_tools"];
+    let words = &["enabled", "adaptive", "auto", "disabled", "between_tools"];
     let kind_path = path.member("type");
     let kind = read::require_member(kind, &kind_path, read::QuotedAlternatives(words))?;
     let kind = read::read_keyword(kind, &kind_path, words)?;
