@@ -112,6 +112,7 @@ fn messages_requests() -> Vec<Value> {
         request(
             json!({"output_config": {"effort": "high", "format": {"type": "json_schema", "schema": schema}}}),
         ),
+        request(json!({"tool_choice": null, "parallel_tool_calls": false, "reasoning_effort": "high"})),
         request(json!({})),
     ]
 }
@@ -163,7 +164,7 @@ fn every_member_that_the_gateway_adds_can_be_left_out() {
             .flat_map(|(provider, body)| [(provider, body, &preset[..]), (provider, body, &[])])
         {
             let mut ask = test_support::sample_request(client, body.to_string().as_bytes());
-            ask.parallel_tools = body["tool_choice"]["disable_parallel_tool_use"] != true;
+            ask.parallel_tools &= body["tool_choice"]["disable_parallel_tool_use"] != true;
             ask.thinking =
                 if body["thinking"].is_null() { ThinkingDisplay::Off } else { ThinkingDisplay::Shown };
             let target = test_support::sample_target(provider, &abilities);

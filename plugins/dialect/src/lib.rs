@@ -61,6 +61,7 @@ mod lone_surrogate_tests;
 mod media_position;
 mod messages_to_chat;
 mod messages_to_messages;
+mod output_config;
 mod output_constraint;
 mod output_limit;
 mod partial_json;

@@ -93,12 +93,17 @@ impl ReasoningEffort {
 
     /// Reads the effort of a messages request: `thinking` and `output_config`, or else the parameters of chat requests.
     pub(crate) fn from_messages_request(ask: &InferenceRequest) -> Self {
+        let own = Self::from_messages_members(ask);
+        if own == Self::default() { Self::from_chat_request(ask) } else { own }
+    }
+
+    /// Reads the effort that the members of the messages dialect set: `thinking` and `output_config`.
+    pub(crate) fn from_messages_members(ask: &InferenceRequest) -> Self {
         let thinking = ask.member_value("thinking").unwrap_or_default();
         let kind = json_cursor::member_value(thinking, "type").and_then(json_cursor::parse_string);
         let enabled = kind.map(|kind| kind != "disabled");
         let level = config_effort(ask).and_then(|effort| effort.level);
-        let own = Self { enabled, level }.with_budget(json_cursor::member_value(thinking, "budget_tokens"));
-        if own == Self::default() { Self::from_chat_request(ask) } else { own }
+        Self { enabled, level }.with_budget(json_cursor::member_value(thinking, "budget_tokens"))
     }
 
     /// Replaces the level by that of another effort, if it has one and reasoning is not disabled.

@@ -21,6 +21,18 @@ fn sent(client: Dialect, provider: Dialect, parameters: &[&str], members: &str) 
     serde_json::from_slice(&pair.build_request(&ask, &target).unwrap().concat()).unwrap()
 }
 
+/// Returns the request that a messages provider with effort levels and without a switch receives.
+fn sent_without_switch(client: Dialect, members: &str) -> Value {
+    let body =
+        format!(r#"{{"model":"m","max_tokens":9,"messages":[{{"role":"user","content":"Hi"}}],{members}}}"#);
+    let ask = test_support::sample_request(client, body.as_bytes());
+    let abilities =
+        OfferCapabilities { parameters: vec!["reasoning_effort".into()], ..OfferCapabilities::default() };
+    let target = test_support::sample_target(Dialect::Messages, &abilities);
+    let pair = find_translator(client, Dialect::Messages).unwrap();
+    serde_json::from_slice(&pair.build_request(&ask, &target).unwrap().concat()).unwrap()
+}
+
 const CHAT_LEVELS: [&str; 6] = [
     r#""output_config":{"effort":"high"}"#,
     r#""reasoning_effort":"high""#,
@@ -59,11 +71,50 @@ fn a_level_switches_thinking_on_where_the_offer_takes_no_effort() {
 }
 
 #[test]
+fn the_reasoning_parameters_of_a_messages_client_reach_a_messages_provider_as_those_of_a_chat_client() {
+    let on = [
+        r#""enable_thinking":true"#,
+        r#""chat_template_kwargs":{"reasoning_effort":"high"}"#,
+        r#""chat_template_kwargs":{"enable_thinking":true}"#,
+        r#""reasoning":{"enabled":true}"#,
+        r#""output_config":{"task_budget":{"total":9}},"reasoning_effort":"max""#,
+        r#""output_config":{"effort":null},"think":true"#,
+    ];
+    for members in CHAT_LEVELS[1..].iter().chain(&on) {
+        let (chat, own) =
+            (sent_without_switch(Dialect::Chat, members), sent_without_switch(Dialect::Messages, members));
+        assert_eq!(chat["thinking"]["type"], "adaptive", "{members}");
+        assert_eq!(own["thinking"], chat["thinking"], "{members}");
+        assert_eq!(own["output_config"]["effort"], chat["output_config"]["effort"], "{members}");
+        for parameters in [&["temperature"][..], &["reasoning_effort"]] {
+            let chat = sent(Dialect::Chat, Dialect::Messages, parameters, members);
+            let own = sent(Dialect::Messages, Dialect::Messages, parameters, members);
+            assert_eq!(own["thinking"], chat["thinking"], "{members}");
+            assert_eq!(own["output_config"]["effort"], chat["output_config"]["effort"], "{members}");
+        }
+    }
+    let members = r#""output_config":{"task_budget":{"total":9}},"reasoning_effort":"max""#;
+    let config = json!({"task_budget": {"total": 9}, "effort": "max"});
+    assert_eq!(sent_without_switch(Dialect::Messages, members)["output_config"], config);
+    // The members of the client's dialect have precedence over other parameters.
+    for own in [r#""thinking":{"type":"disabled"}"#, r#""output_config":{"effort":"low"}"#] {
+        let members = format!(r#"{own},"reasoning_effort":"high""#);
+        let body = sent_without_switch(Dialect::Messages, &members);
+        let expected: Value = serde_json::from_str(&format!("{{{own}}}")).unwrap();
+        assert_eq!(body.get("thinking"), expected.get("thinking"), "{members}");
+        assert_eq!(body.get("output_config"), expected.get("output_config"), "{members}");
+    }
+}
+
+#[test]
 fn each_type_of_thinking_reaches_each_provider() {
     for kind in ["enabled", "adaptive", "auto"] {
         let members = format!(r#""thinking":{{"type":"{kind}"}}"#);
         let body = sent(Dialect::Chat, Dialect::Messages, &["temperature"], &members);
         assert_eq!(body["thinking"]["type"], "adaptive", "{kind}");
+        let expected = if kind == "auto" { "adaptive" } else { kind };
+        let body = sent(Dialect::Messages, Dialect::Messages, &["temperature"], &members);
+        assert_eq!(body["thinking"], json!({"type": expected}), "{kind}");
         let body = sent(Dialect::Chat, Dialect::Chat, &["temperature"], &members);
         assert_eq!(body["chat_template_kwargs"], json!({"enable_thinking": true}), "{kind}");
         let members = format!(r#"{members},"output_config":{{"effort":"max"}}"#);
@@ -90,6 +141,15 @@ fn every_spelling_of_no_thinking_reaches_an_offer_with_a_switch() {
             let body = sent(client, Dialect::Messages, &["temperature"], members);
             assert_eq!(body["thinking"], json!({"type": "disabled"}), "{client:?}: {members}");
         }
+    }
+    for members in OFF {
+        let chat = sent_without_switch(Dialect::Chat, members);
+        assert_eq!(chat["thinking"], json!({"type": "disabled"}), "{members}");
+        assert_eq!(
+            sent_without_switch(Dialect::Messages, members)["thinking"],
+            chat["thinking"],
+            "{members}"
+        );
     }
     // The members of the client's dialect have precedence over parameters of engines.
     let both = r#""thinking":{"type":"adaptive"},"enable_thinking":false"#;

@@ -6,11 +6,12 @@ use super::tools::write_tools;
 use crate::body_builder::BodyBuilder;
 use crate::event::EscapedText;
 use crate::json_cursor;
+use crate::output_config::{OutputConfig, OutputFormat};
 use crate::output_constraint::SelectedConstraint;
 use crate::reasoning_effort::ReasoningEffort;
-use crate::{parameters, response_constraints, structured_output};
+use crate::{output_config, parameters, response_constraints, structured_output};
 use bytes::Bytes;
-use penstock_core::{AdjustableMember, ApiError, AttemptTarget, BodyMember, BodyMembers, InferenceRequest};
+use penstock_core::{ApiError, AttemptTarget, BodyMember, BodyMembers, InferenceRequest};
 use penstock_json_scan::json;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -226,29 +227,6 @@ fn response_schema<'a>(
     }
 }
 
-/// Returns the reasoning effort that the client requests, or else the effort of the preset, reduced to what the offer
-/// supports. Returns the default (nothing specified) if the provider has rejected `thinking`.
-fn effective_effort(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> ReasoningEffort {
-    let abilities = target.capabilities;
-    if !target.allows_member(AdjustableMember::Thinking) {
-        return ReasoningEffort::default();
-    }
-    let requested = ReasoningEffort::from_chat_request(ask);
-    let preset = || {
-        let preset = target.preset.iter().find(|(name, _)| &**name == "reasoning_effort");
-        preset.map(|(_, value)| crate::reasoning_effort::parse_effort(value.as_bytes())).unwrap_or_default()
-    };
-    let effort = if requested == ReasoningEffort::default() { preset() } else { requested };
-    if abilities.accepts_parameter("reasoning_effort") {
-        effort
-    } else if abilities.thinking_switch {
-        // A model without effort levels thinks at every effort except `none`.
-        ReasoningEffort { enabled: effort.enabled.or(effort.level.map(|_| true)), level: None }
-    } else {
-        ReasoningEffort::default()
-    }
-}
-
 /// Writes thinking, its effort, and the format of the answer.
 fn write_output_config(
     ask: &InferenceRequest,
@@ -257,30 +235,9 @@ fn write_output_config(
     out: &mut BodyBuilder<'_>,
 ) -> Result<(), ApiError> {
     let schema = response_schema(ask, target, selected)?;
-    let effort = effective_effort(ask, target);
-    let level = effort.level.filter(|_| effort.enabled != Some(false));
-    if effort.enabled == Some(false) {
-        out.push_str(r#","thinking":{"type":"disabled"}"#);
-    } else if effort.enabled == Some(true) || level.is_some() {
-        // Newer models hide their thinking unless the request asks for it.
-        out.push_str(r#","thinking":{"type":"adaptive""#);
-        let is_shown = target.allows_member(AdjustableMember::ThinkingDisplay);
-        out.push_str(if is_shown { r#","display":"summarized"}"# } else { "}" });
-    }
-    if level.is_none() && schema.is_none() {
-        return Ok(());
-    }
-    out.push_str(r#","output_config":{"#);
-    if let Some(level) = level {
-        out.push_str(r#""effort":""#);
-        out.push_str(level.messages_name());
-        out.push_str(if schema.is_some() { r#"","# } else { "\"" });
-    }
-    if let Some(schema) = &schema {
-        out.push_str(r#""format":{"type":"json_schema","schema":"#);
-        out.push_source(schema);
-        out.push_byte(b'}');
-    }
-    out.push_byte(b'}');
+    let effort = output_config::supported_effort(ReasoningEffort::from_chat_request(ask), target);
+    output_config::write_thinking(effort, target, out);
+    let format = schema.as_deref().map(OutputFormat::Schema);
+    OutputConfig { own: None, level: effort.level, format }.write(out);
     Ok(())
 }

@@ -17,6 +17,8 @@ mod repair;
 #[cfg(test)]
 mod repair_tests;
 mod request;
+#[cfg(test)]
+mod setting_tests;
 mod thinking_budget;
 
 use crate::answer::DecodedAnswer;

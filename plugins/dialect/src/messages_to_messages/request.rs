@@ -5,15 +5,17 @@ use super::content::split_around;
 use super::conversation::{self, RewrittenConversation};
 use super::thinking_budget;
 use crate::body_builder::BodyBuilder;
+use crate::output_config::{OutputConfig, OutputFormat};
 use crate::output_constraint::SelectedConstraint;
-use crate::{chat_to_messages, json_cursor, parameters, reasoning_effort, response_constraints};
+use crate::reasoning_effort::ReasoningEffort;
+use crate::{chat_to_messages, json_cursor, output_config, parameters, response_constraints};
 use bytes::Bytes;
 use penstock_core::{AdjustableMember, ApiError, AttemptTarget, InferenceRequest};
 use penstock_json_scan::json;
 
 /// Members that are forwarded to a provider, in addition to engine parameters that the offer lists. All other members
 /// identify the client's user, or are meant for the vendor's own servers.
-const FORWARDED_MEMBERS: [&str; 14] = [
+const FORWARDED_MEMBERS: [&str; 12] = [
     "system",
     "messages",
     "tools",
@@ -23,15 +25,12 @@ const FORWARDED_MEMBERS: [&str; 14] = [
     "top_k",
     "stop_sequences",
     "thinking",
-    "output_config",
-    "output_format",
     "cache_control",
     "max_tokens",
     "stream",
 ];
 /// Sampling members, which some models reject.
 const SAMPLING_MEMBERS: [&str; 3] = ["temperature", "top_p", "top_k"];
-
 /// Builds the request body for a messages provider; `delivered` is the partial answer that it must continue.
 ///
 /// # Errors
@@ -52,6 +51,8 @@ pub(super) fn build_request(
     let selected = SelectedConstraint::of_messages_request(ask, target)?;
     let rewritten = RewrittenConversation::from_request(ask, target)?;
     let engine = engine_parameters(ask, target, &selected)?;
+    let effort = translated_effort(ask, target);
+    let config = output_config(ask, effort, &selected);
     let mut out = BodyBuilder::with_source(&ask.body);
     out.push_str(r#"{"model":"#);
     out.push_json_string(target.model);
@@ -63,13 +64,20 @@ pub(super) fn build_request(
         let is_rewritten = rewritten.is_some() && matches!(name, "system" | "messages");
         let is_written = is_rewritten || selected.is_redundant(name);
         let value = ask.member_value(name).filter(|_| !is_written && should_forward(ask, target, name));
-        if let Some(value) = value {
+        if name == "output_config" {
+            config.write(&mut out);
+        } else if let Some(value) = value {
             write_forwarded_member(ask, target, delivered, (name, value), &mut out);
         }
     }
-    write_thinking_switch(ask, target, &mut out);
+    output_config::write_thinking(effort, target, &mut out);
+    if ask.members.get("output_config").is_none() {
+        config.write(&mut out);
+    }
     engine.into_iter().for_each(|(name, value)| write_member(name, value, &mut out));
-    for (name, value) in response_constraints::preset_members(ask, target) {
+    // The other members of a preset do not exist in the messages dialect.
+    let preset = response_constraints::preset_members(ask, target);
+    for (name, value) in preset.filter(|(name, _)| SAMPLING_MEMBERS.contains(name)) {
         // The client's value is in the messages dialect; a preset's value may be in the chat dialect.
         if let Some(value) = response_constraints::messages_sampling_value(name, value) {
             write_member(name, value, &mut out);
@@ -118,12 +126,27 @@ fn write_member(name: &str, value: &[u8], out: &mut BodyBuilder<'_>) {
     out.push_source(value);
 }
 
-/// Writes the switch that disables thinking, if the client disables it by a parameter of another vendor or engine.
-fn write_thinking_switch(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut BodyBuilder<'_>) {
-    let is_off =
-        || reasoning_effort::is_reasoning_off(ask) && target.allows_member(AdjustableMember::Thinking);
-    if target.capabilities.thinking_switch && ask.member_value("thinking").is_none() && is_off() {
-        out.push_str(r#","thinking":{"type":"disabled"}"#);
+/// Returns the reasoning effort that parameters of other dialects or engines set, reduced to what the offer supports. If
+/// the members of the messages dialect set the effort, returns the default (nothing specified).
+fn translated_effort(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> ReasoningEffort {
+    if ReasoningEffort::from_messages_members(ask) != ReasoningEffort::default() {
+        return ReasoningEffort::default();
+    }
+    output_config::supported_effort(ReasoningEffort::from_chat_request(ask), target)
+}
+
+/// Returns the client's `output_config`, with the level of a translated effort and the format of the older
+/// `output_format`.
+fn output_config<'a>(
+    ask: &'a InferenceRequest,
+    effort: ReasoningEffort,
+    selected: &SelectedConstraint,
+) -> OutputConfig<'a> {
+    let older = ask.member_value("output_format").filter(|_| !selected.is_redundant("output_format"));
+    OutputConfig {
+        own: ask.member_value("output_config"),
+        level: effort.level,
+        format: older.map(OutputFormat::Format),
     }
 }
 
