@@ -105,8 +105,7 @@ pub fn build_call(shape: TokenizeApi, model: &str, input: CountInput<'_>) -> Res
             ("/tokenize", json!({"model": model, "prompt": text, "add_special_tokens": true}))
         }
         (TokenizeApi::Vllm | TokenizeApi::LlamaCpp, CountInput::Messages(body)) => {
-            let members = ["system", "messages", "tools", "tool_choice", "thinking", "output_config"];
-            ("/v1/messages/count_tokens", pick_members(model, body, &members)?.into())
+            ("/v1/messages/count_tokens", messages(model, body)?)
         }
         (TokenizeApi::LlamaCpp, CountInput::Chat(body)) => ("/apply-template", chat(model, body)?),
         (TokenizeApi::LlamaCpp, CountInput::Prompt(text)) => ("/tokenize", llama_text(text)),
@@ -171,6 +170,26 @@ fn chat(model: &str, body: &[u8]) -> Result<Value, EngineError> {
     let mut picked = pick_members(model, body, &members)?;
     let continues = picked.get("continue_final_message") == Some(&Value::Bool(true));
     picked.insert("add_generation_prompt".to_owned(), (!continues).into());
+    Ok(picked.into())
+}
+
+/// Returns the body of a messages request to count. The older `output_format` becomes a member of `output_config`, and
+/// the type `auto` of `thinking` is named `adaptive`, as engines require.
+fn messages(model: &str, body: &[u8]) -> Result<Value, EngineError> {
+    let members =
+        ["system", "messages", "tools", "tool_choice", "thinking", "output_config", "output_format"];
+    let mut picked = pick_members(model, body, &members)?;
+    if let Some(format) = picked.remove("output_format") {
+        let config = picked.entry("output_config").or_insert_with(|| json!({}));
+        if let Some(own) = config.as_object_mut().filter(|own| own.get("format").is_none_or(Value::is_null)) {
+            own.insert("format".to_owned(), format);
+        }
+    }
+    if let Some(kind) = picked.get_mut("thinking").and_then(|thinking| thinking.get_mut("type"))
+        && kind == "auto"
+    {
+        *kind = "adaptive".into();
+    }
     Ok(picked.into())
 }
 

@@ -29,6 +29,33 @@ fn only_members_of_the_prompt_are_sent() {
 }
 
 #[test]
+fn names_of_other_versions_are_translated_for_the_count_of_an_engine() {
+    let format = json!({"type": "json_schema", "schema": {}});
+    for (body, sent) in [
+        (json!({"output_format": format}), json!({"output_config": {"format": format}})),
+        (
+            json!({"output_format": format, "output_config": {"effort": "low", "format": null}}),
+            json!({"output_config": {"effort": "low", "format": format}}),
+        ),
+        (
+            json!({"output_format": format, "output_config": {"format": {"type": "own"}}}),
+            json!({"output_config": {"format": {"type": "own"}}}),
+        ),
+        (
+            json!({"thinking": {"type": "auto", "display": "omitted"}}),
+            json!({"thinking": {"type": "adaptive", "display": "omitted"}}),
+        ),
+        (json!({"thinking": {"type": "disabled"}}), json!({"thinking": {"type": "disabled"}})),
+    ] {
+        for shape in [TokenizeApi::Vllm, TokenizeApi::LlamaCpp] {
+            let (_, mut counted) = call(shape, CountInput::Messages(body.to_string().as_bytes()));
+            counted.as_object_mut().unwrap().remove("model");
+            assert_eq!(counted, sent, "{body}");
+        }
+    }
+}
+
+#[test]
 fn a_message_to_be_continued_is_not_followed_by_another() {
     let body = br#"{"messages":[],"continue_final_message":true}"#;
     let (_, sent) = call(TokenizeApi::Vllm, CountInput::Chat(body));
