@@ -31,6 +31,9 @@ const FORWARDED_MEMBERS: [&str; 12] = [
 ];
 /// Sampling members, which some models reject.
 const SAMPLING_MEMBERS: [&str; 3] = ["temperature", "top_p", "top_k"];
+/// Member of a tool choice that limits the answer to one call.
+const LIMIT: &str = "disable_parallel_tool_use";
+
 /// Builds the request body for a messages provider; `delivered` is the partial answer that it must continue.
 ///
 /// # Errors
@@ -70,6 +73,7 @@ pub(super) fn build_request(
             write_forwarded_member(ask, target, delivered, (name, value), &mut out);
         }
     }
+    write_missing_choice(ask, target, &mut out);
     output_config::write_thinking(effort, target, &mut out);
     if ask.members.get("output_config").is_none() {
         config.write(&mut out);
@@ -106,9 +110,7 @@ fn write_forwarded_member(
         ("stop_sequences", ..) if needs_stop_sequence_enforcement(ask, target) => {
             write_stops(ask, target, out);
         }
-        ("tool_choice", ..) if !target.allows_member(AdjustableMember::ParallelTools) => {
-            write_choice_without_limit(value, out);
-        }
+        ("tool_choice", ..) => write_choice(value, ask, target, out),
         ("tools", ..) if !have_schema_types(value) => write_tools(value, out),
         ("messages", _, Some(delivered)) => {
             out.push_source(value.strip_suffix(b"]").unwrap_or(value));
@@ -207,25 +209,54 @@ fn write_tools(tools: &[u8], out: &mut BodyBuilder<'_>) {
     out.push_byte(b']');
 }
 
-/// Writes the tool choice without its limit to one call, which the gateway enforces.
-fn write_choice_without_limit(choice: &[u8], out: &mut BodyBuilder<'_>) {
+/// Writes the tool choice, with the limit to one call if the request has it. A provider that has rejected the limit does
+/// not get it; the gateway enforces it in any case.
+fn write_choice(
+    choice: &[u8],
+    ask: &InferenceRequest,
+    target: &AttemptTarget<'_>,
+    out: &mut BodyBuilder<'_>,
+) {
+    let own = json_cursor::member_value(choice, LIMIT);
+    let is_allowed = target.allows_member(AdjustableMember::ParallelTools);
+    // With the choice `none`, providers refuse the limit.
+    let is_added = !ask.parallel_tools && own != Some(b"true") && is_allowed && !has_type(choice, "none");
+    if is_allowed && !is_added {
+        return out.push_source(choice);
+    }
     out.push_byte(b'{');
-    let members = json_cursor::members(choice).filter(|(name, _)| name != "disable_parallel_tool_use");
-    for (at, (name, value)) in members.enumerate() {
-        out.push_str(if at > 0 { "," } else { "" });
+    let mut separator = "";
+    for (name, value) in json_cursor::members(choice).filter(|(name, _)| name != LIMIT) {
+        out.push_str(std::mem::replace(&mut separator, ","));
         out.push_json_string(&name);
         out.push_byte(b':');
         out.push_source(value);
     }
+    if is_added {
+        out.push_str(separator);
+        out.push_json_string(LIMIT);
+        out.push_str(":true");
+    }
     out.push_byte(b'}');
+}
+
+/// Writes the default choice with the limit to one call, if the request has the limit and no choice.
+fn write_missing_choice(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut BodyBuilder<'_>) {
+    let is_allowed = target.allows_member(AdjustableMember::ParallelTools)
+        && target.allows_member(AdjustableMember::ToolChoice);
+    if ask.member_value("tool_choice").is_none() && !ask.parallel_tools && has_tools(ask) && is_allowed {
+        out.push_str(r#","tool_choice":{"type":"auto","disable_parallel_tool_use":true}"#);
+    }
 }
 
 /// Returns true if the tool choice is the default, and the provider has refused the member.
 fn is_refused_choice(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> bool {
     let choice = ask.member_value("tool_choice").unwrap_or_default();
-    !target.allows_member(AdjustableMember::ToolChoice)
-        && json_cursor::member_value(choice, "type")
-            .is_some_and(|kind| json::json_string_equals(kind, "auto"))
+    !target.allows_member(AdjustableMember::ToolChoice) && has_type(choice, "auto")
+}
+
+fn has_type(choice: &[u8], name: &str) -> bool {
+    json_cursor::member_value(choice, "type").is_some_and(|kind| json::json_string_equals(kind, name))
 }
 
 /// Returns true if the request has tools; without them providers answer 400 to a tool choice.

@@ -52,3 +52,49 @@ fn the_older_format_becomes_a_member_of_the_output_config() {
         assert_eq!((sent.get("output_config"), sent.get("output_format")), (None, None));
     }
 }
+
+#[test]
+fn the_limit_to_one_call_is_a_member_of_the_tool_choice() {
+    let tools = json!([{"name": "f", "input_schema": {"type": "object"}}]);
+    let limited = |choice: Value| {
+        let mut choice = choice;
+        choice["disable_parallel_tool_use"] = json!(true);
+        Some(choice)
+    };
+    let auto = || json!({"type": "auto"});
+    for (choice, expected, unlimited) in [
+        (json!(null), limited(auto()), None),
+        (auto(), limited(auto()), Some(auto())),
+        (json!({"type": "any"}), limited(json!({"type": "any"})), Some(json!({"type": "any"}))),
+        (
+            json!({"type": "tool", "name": "f", "disable_parallel_tool_use": false}),
+            limited(json!({"type": "tool", "name": "f"})),
+            Some(json!({"type": "tool", "name": "f"})),
+        ),
+        (limited(auto()).unwrap(), limited(auto()), Some(auto())),
+        (json!({"type": "none"}), Some(json!({"type": "none"})), Some(json!({"type": "none"}))),
+    ] {
+        let members = json!({"tools": tools, "tool_choice": choice, "parallel_tool_calls": false});
+        for sent in sent(&members, &[], None) {
+            assert_eq!(sent.get("tool_choice"), expected.as_ref(), "{choice}");
+            assert_eq!(sent.get("parallel_tool_calls"), None);
+        }
+        for sent in sent(&members, &[], Some(AdjustableMember::ParallelTools)) {
+            assert_eq!(sent.get("tool_choice"), unlimited.as_ref(), "{choice}");
+        }
+    }
+    for members in [
+        json!({"parallel_tool_calls": false}),
+        json!({"tools": [], "parallel_tool_calls": false}),
+        json!({"tools": tools, "parallel_tool_calls": true}),
+        json!({"tools": tools, "tool_choice": null}),
+    ] {
+        for sent in sent(&members, &[], None) {
+            assert_eq!(sent.get("tool_choice"), None, "{members}");
+        }
+    }
+    let members = json!({"tools": tools, "parallel_tool_calls": false});
+    for sent in sent(&members, &[], Some(AdjustableMember::ToolChoice)) {
+        assert_eq!(sent.get("tool_choice"), None);
+    }
+}
