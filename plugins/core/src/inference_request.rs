@@ -1,6 +1,7 @@
 //! Validated inference request that still refers to the bytes of its body.
 
 use crate::api_error::ApiError;
+use crate::cache_marker::CacheMarker;
 use crate::dialect::Dialect;
 use crate::inference_task::{InferenceTask, PassthroughDelivery};
 use crate::model_kind::ModelKind;
@@ -157,6 +158,8 @@ pub struct InferenceRequest {
     pub image_count: u32,
     /// Features of the conversation that some providers do not accept unchanged.
     pub history: HistoryFeatures,
+    /// Chat form: markers of the prompt cache, at most [`CacheMarker::MAX_COUNT`].
+    pub cache_markers: Vec<CacheMarker>,
 }
 
 impl InferenceRequest {
@@ -193,6 +196,7 @@ impl InferenceRequest {
             prompt_bytes: 0,
             image_count: 0,
             history: HistoryFeatures::default(),
+            cache_markers: Vec::new(),
         }
     }
 

@@ -6,6 +6,7 @@
 //! `regular-file`, and `usage` on `ledger`.
 
 mod api_error;
+mod cache_marker;
 pub mod calendar;
 mod dialect;
 pub mod entry_number;
@@ -32,6 +33,7 @@ mod usage;
 pub mod usage_row;
 
 pub use api_error::ApiError;
+pub use cache_marker::{CacheMarker, CachePosition, CacheTtl};
 pub use dialect::{
     AnswerModelName, DIALECTS, Dialect, DialectSpec, ErrorEnvelope, HttpConventions, KeyHeader,
     RateLimitResetFormat, RequestBodyFormat,

@@ -88,6 +88,8 @@ pub enum AdjustableMember {
     /// Value of a reasoning effort that few providers accept, such as `none`. If it is omitted, the nearest common
     /// value is sent.
     ExactEffort,
+    /// `cache_control`, derived from another dialect.
+    CacheControl,
 }
 
 use AdjustableMember as E;
@@ -135,6 +137,7 @@ pub const MEMBER_ERROR_WORDS: &[(AdjustableMember, &[&str])] = &[
     (E::UserAgent, &["user-agent"]),
     (E::TraceContext, &["traceparent", "tracestate"]),
     (E::ExactEffort, &["effort", "reasoning_effort"]),
+    (E::CacheControl, &["cache_control"]),
 ];
 
 /// Pairs of an inner member and the member that contains it: an error message about the inner member also names the
@@ -194,6 +197,7 @@ impl AdjustableMemberSet {
         E::ImageDetail,
         E::ThinkingDisplay,
         E::ImageCount,
+        E::CacheControl,
     ]);
 
     /// Creates a set from the bits returned by [`AdjustableMemberSet::bits`].

@@ -34,6 +34,7 @@ fn build_request() -> InferenceRequest {
         responses: None,
         prompt_bytes: 0,
         image_count: 0,
+        cache_markers: Vec::new(),
         history: penstock_core::HistoryFeatures::default(),
     }
 }

@@ -48,6 +48,7 @@ fn build_request(dialect: Dialect, body: String) -> InferenceRequest {
         thinking: ThinkingDisplay::Off,
         responses: None,
         image_count: 0,
+        cache_markers: Vec::new(),
         history,
     }
 }

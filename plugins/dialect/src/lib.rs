@@ -35,6 +35,8 @@ mod argument_surrogates;
 mod body_builder;
 #[cfg(test)]
 mod break_position_tests;
+#[cfg(test)]
+mod cache_control_tests;
 mod charged_usage;
 mod chat_to_chat;
 mod chat_to_messages;

@@ -55,6 +55,7 @@ pub(crate) fn sample_request(dialect: Dialect, body: &[u8]) -> InferenceRequest 
         prompt_bytes: body.len(),
         image_count: u32::try_from(String::from_utf8_lossy(body).matches("\"image_url\":").count()).unwrap(),
         history: history_features(&value),
+        cache_markers: Vec::new(),
     }
 }
 

@@ -123,6 +123,7 @@ pub const KNOWN_MEMBERS: &[KnownMember] = &[
     chat("audio", Refused(Present), "audio output is not supported"),
     chat("background", Refused(NonEmpty), "background responses are created at /v1/responses; use it, or a batch"),
     chat("background_options", Refused(NonEmpty), "background responses are created at /v1/responses; use it, or a batch"),
+    chat("cache_control", Harmless, "forwarded only to providers of the messages dialect: the last 4 of those in tools, messages, content parts and the request; other inference engines manage their prompt cache"),
     chat("cachedContent", Refused(Present), "stored cached contents are not supported; send the content in `messages`"),
     chat("cached_content", Refused(Present), "stored cached contents are not supported; send the content in `messages`"),
     chat("container", Refused(Present), "containers are not supported"),

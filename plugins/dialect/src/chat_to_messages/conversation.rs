@@ -6,14 +6,17 @@
 //! gets turns of its own whose text begins with the name; the same applies to assistants. System texts of different
 //! authors begin with their names too. Each tool call needs a result in the next user turn, or the request is refused.
 
-use super::content_blocks::{OutputBlock, append_blocks, append_text, write_content};
+use super::content_blocks::{
+    BlockContent, MessageMarkers, OutputBlock, append_blocks, append_text, set_cache_marker,
+    take_cache_marker, write_content,
+};
 use super::parsed_message::ParsedMessage;
 use crate::body_builder::BodyBuilder;
 use crate::json_cursor::JsonCursor;
 use crate::repeated_call_ids::RepeatedCallIds;
 use crate::speakers::{has_several_authors, has_several_names, is_same_name};
 use crate::unanswered_tool_calls::UnansweredToolCalls;
-use penstock_core::{AdjustableMember, ApiError, AttemptTarget, OfferCapabilities};
+use penstock_core::{AdjustableMember, ApiError, AttemptTarget, CacheMarker, OfferCapabilities};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OutputRole {
@@ -36,17 +39,17 @@ impl<'a> OutputMessage<'a> {
     fn prefix_name(&mut self) {
         let Some(name) = self.name else { return };
         let is_text = |block: &&mut OutputBlock<'_>| {
-            matches!(block, OutputBlock::Text(_) | OutputBlock::NamedText { .. })
+            matches!(block.content, BlockContent::Text(_) | BlockContent::NamedText { .. })
         };
         match self.blocks.iter_mut().find(is_text) {
             Some(block) => {
-                if let OutputBlock::Text(text) = *block {
-                    *block = OutputBlock::NamedText { name, text };
+                if let BlockContent::Text(text) = block.content {
+                    block.content = BlockContent::NamedText { name, text };
                 }
             }
             // An assistant message that has only tool calls gets no text block with the name of its author.
             None if self.role == OutputRole::Assistant => {}
-            None => self.blocks.insert(0, OutputBlock::NamedText { name, text: b"" }),
+            None => self.blocks.insert(0, BlockContent::NamedText { name, text: b"" }.into()),
         }
     }
 
@@ -74,11 +77,15 @@ pub(super) struct MessagesConversation<'a> {
 }
 
 impl<'a> MessagesConversation<'a> {
-    /// Parses `messages`.
+    /// Parses `messages`; `markers` are the markers of the prompt cache that the provider gets.
     ///
     /// # Errors
     /// Returns an error with the path of a value that cannot be translated.
-    pub(super) fn parse(messages: &'a [u8], target: &AttemptTarget<'a>) -> Result<Self, ApiError> {
+    pub(super) fn parse(
+        messages: &'a [u8],
+        markers: &[CacheMarker],
+        target: &AttemptTarget<'a>,
+    ) -> Result<Self, ApiError> {
         let mut turns = Self {
             abilities: target.capabilities,
             replays_reasoning: target.reasoning_replay_member().is_some()
@@ -91,8 +98,10 @@ impl<'a> MessagesConversation<'a> {
             call_ids: RepeatedCallIds::default(),
             function_call_id: b"call_function",
         };
-        JsonCursor::new(messages)
-            .visit_elements(|index, message| turns.add_message(index, &ParsedMessage::parse(message)))?;
+        JsonCursor::new(messages).visit_elements(|index, message| {
+            let markers = MessageMarkers::new(markers, index);
+            turns.add_message(index, &ParsedMessage::parse(message), markers)
+        })?;
         turns.check_all_answered()?;
         for role in [OutputRole::User, OutputRole::Assistant] {
             if has_several_names(turns.messages.iter().filter(|turn| turn.role == role).map(|turn| turn.name))
@@ -114,7 +123,8 @@ impl<'a> MessagesConversation<'a> {
 
     /// Appends the delivered text of the answer, which the provider must continue, to the last turn of the assistant.
     pub(super) fn append_delivered_text(&mut self, delivered: &str) {
-        self.blocks_for_role(OutputRole::Assistant).push(OutputBlock::Generated(delivered.to_owned()));
+        self.blocks_for_role(OutputRole::Assistant)
+            .push(BlockContent::Generated(delivered.to_owned()).into());
     }
 
     /// Writes `"system":…,"messages":…`.
@@ -156,23 +166,30 @@ impl<'a> MessagesConversation<'a> {
         }
     }
 
-    fn add_message(&mut self, index: usize, message: &ParsedMessage<'a>) -> Result<(), ApiError> {
+    fn add_message(
+        &mut self,
+        index: usize,
+        message: &ParsedMessage<'a>,
+        markers: MessageMarkers<'_>,
+    ) -> Result<(), ApiError> {
         let at = format!("messages[{index}].content");
         let mut blocks = Vec::new();
         match &*message.role {
             "system" | "developer" => {
-                append_blocks(message.content, &at, &mut blocks)?;
+                append_blocks(message.content, markers, &at, &mut blocks)?;
+                set_cache_marker(&mut blocks, markers.of_message());
                 self.system(message.name, blocks);
             }
             "user" => {
-                append_blocks(message.content, &at, &mut blocks)?;
+                append_blocks(message.content, markers, &at, &mut blocks)?;
+                set_cache_marker(&mut blocks, markers.of_message());
                 self.add_speech(OutputRole::User, message.name, blocks);
             }
             "assistant" => {
                 let thought =
                     message.reasoning.filter(|thought| self.replays_reasoning && !thought.is_empty());
-                blocks.extend(thought.map(OutputBlock::Thinking));
-                append_blocks(message.content, &at, &mut blocks)?;
+                blocks.extend(thought.map(|thought| OutputBlock::from(BlockContent::Thinking(thought))));
+                append_blocks(message.content, markers, &at, &mut blocks)?;
                 append_text(message.refusal.unwrap_or_default(), &mut blocks);
                 if !blocks.is_empty() || message.has_calls() {
                     self.check_assistant_message()?;
@@ -181,6 +198,7 @@ impl<'a> MessagesConversation<'a> {
                 // this message continues that turn.
                 let is_open = !self.unanswered_calls.is_empty();
                 self.add_tool_calls(index, message, &mut blocks)?;
+                set_cache_marker(&mut blocks, markers.of_message());
                 if is_open {
                     self.name_other_speaker(message.name, &mut blocks);
                     self.add_blocks(OutputRole::Assistant, blocks);
@@ -193,9 +211,12 @@ impl<'a> MessagesConversation<'a> {
                 if !self.unanswered_calls.remove_answered(id) {
                     return Err(unmatched_result_error(index));
                 }
-                append_blocks(message.content, &at, &mut blocks)?;
+                append_blocks(message.content, markers, &at, &mut blocks)?;
                 let repetition = self.call_ids.add_result(id);
-                self.add_tool_result(OutputBlock::ToolResult { id, repetition, content: blocks });
+                // Blocks inside a result have no markers, so the result itself gets the last one.
+                let marker = markers.of_message().or(take_cache_marker(&mut blocks));
+                let result = BlockContent::ToolResult { id, repetition, content: blocks };
+                self.add_tool_result(OutputBlock::new(result, marker));
             }
             _ => return Err(ApiError::invalid(format!("messages[{index}].role"), "This role is not known.")),
         }
@@ -228,10 +249,10 @@ impl<'a> MessagesConversation<'a> {
         else {
             return;
         };
-        if let Some(block) = blocks.iter_mut().find(|block| matches!(block, OutputBlock::Text(_)))
-            && let OutputBlock::Text(text) = *block
+        if let Some(block) = blocks.iter_mut().find(|block| matches!(block.content, BlockContent::Text(_)))
+            && let BlockContent::Text(text) = block.content
         {
-            *block = OutputBlock::NamedText { name, text };
+            block.content = BlockContent::NamedText { name, text };
         }
     }
 
@@ -255,8 +276,8 @@ impl<'a> MessagesConversation<'a> {
         }
         let mut author = name;
         for block in &mut blocks {
-            if let OutputBlock::Text(text) = *block {
-                *block = OutputBlock::SystemText { author: author.take(), text };
+            if let BlockContent::Text(text) = block.content {
+                block.content = BlockContent::SystemText { author: author.take(), text };
             }
         }
         if self.messages.is_empty() {
@@ -264,11 +285,12 @@ impl<'a> MessagesConversation<'a> {
         } else if self.abilities.system_anywhere && self.unanswered_calls.is_empty() {
             self.add_blocks(OutputRole::System, blocks);
         } else {
-            let folded = |block| match block {
-                OutputBlock::SystemText { author, text } => OutputBlock::FoldedSystem { author, text },
-                other => other,
-            };
-            self.add_blocks(OutputRole::User, blocks.into_iter().map(folded).collect());
+            for block in &mut blocks {
+                if let BlockContent::SystemText { author, text } = block.content {
+                    block.content = BlockContent::FoldedSystem { author, text };
+                }
+            }
+            self.add_blocks(OutputRole::User, blocks);
         }
     }
 

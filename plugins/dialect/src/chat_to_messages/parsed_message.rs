@@ -1,6 +1,6 @@
 //! Members of a chat message, as slices of the request.
 
-use super::content_blocks::OutputBlock;
+use super::content_blocks::{BlockContent, OutputBlock};
 use crate::json_cursor::{self, JsonCursor};
 use penstock_core::ApiError;
 use penstock_json_scan::json;
@@ -140,6 +140,6 @@ impl<'a> CalledFunction<'a> {
                 "The arguments of a call must be a JSON object.",
             ));
         }
-        Ok(OutputBlock::ToolUse { id, repetition, name, arguments })
+        Ok(BlockContent::ToolUse { id, repetition, name, arguments }.into())
     }
 }

@@ -1,6 +1,7 @@
 //! Builder of the request: translates each member of the chat dialect to the messages dialect, refuses it by name, or
 //! drops it because it is only a hint (`seed`, penalties) or has no effect on the answer (`user`, `metadata` …).
 
+use super::content_blocks::write_cache_marker;
 use super::conversation::MessagesConversation;
 use super::tools::write_tools;
 use crate::body_builder::BodyBuilder;
@@ -11,7 +12,9 @@ use crate::output_constraint::SelectedConstraint;
 use crate::reasoning_effort::ReasoningEffort;
 use crate::{output_config, parameters, response_constraints, structured_output};
 use bytes::Bytes;
-use penstock_core::{ApiError, AttemptTarget, BodyMember, BodyMembers, InferenceRequest};
+use penstock_core::{
+    ApiError, AttemptTarget, BodyMember, BodyMembers, CacheMarker, CachePosition, InferenceRequest,
+};
 use penstock_json_scan::json;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -40,7 +43,9 @@ pub(super) fn build_request(
     let selected = SelectedConstraint::new(ask, |given| {
         structured_output::messages_provider_accepts_constraint(target.capabilities, given)
     })?;
-    let mut turns = MessagesConversation::parse(ask.member_value("messages").unwrap_or_default(), target)?;
+    let markers = CacheMarker::for_target(ask, target);
+    let messages = ask.member_value("messages").unwrap_or_default();
+    let mut turns = MessagesConversation::parse(messages, markers, target)?;
     if let Some(delivered) = delivered {
         turns.append_delivered_text(delivered);
     }
@@ -51,6 +56,8 @@ pub(super) fn build_request(
     turns.write(&mut out);
     out.push_str(r#","max_tokens":"#);
     out.push_integer(target.max_tokens.or(ask.max_tokens).unwrap_or(DEFAULT_MAX_TOKENS));
+    let automatic = markers.iter().find(|marker| marker.position == CachePosition::Request);
+    write_cache_marker(automatic.copied(), &mut out);
     write_tools(ask, target, &mut out)?;
     write_sampling(ask, target, &mut out);
     write_engine_parameters(ask, target, &selected, &mut out)?;

@@ -1,10 +1,13 @@
 //! Writer of the tools of a request and of the tool choice.
 
+use super::content_blocks::write_cache_marker;
 use super::request::write_object_schema;
 use crate::body_builder::BodyBuilder;
 use crate::json_cursor::{self, JsonCursor};
 use crate::tool_names::portable_tool_name;
-use penstock_core::{AdjustableMember, ApiError, AttemptTarget, Dialect, InferenceRequest};
+use penstock_core::{
+    AdjustableMember, ApiError, AttemptTarget, CacheMarker, CachePosition, Dialect, InferenceRequest,
+};
 use penstock_json_scan::json;
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -18,7 +21,7 @@ pub(super) fn write_tools(
     let choice =
         ask.member_value("tool_choice").or_else(|| ask.member_value("function_call")).unwrap_or_default();
     let allowed = json_cursor::member_value(choice, "allowed_tools");
-    if write_declared_tools(ask, allowed, out)? {
+    if write_declared_tools(ask, allowed, CacheMarker::for_target(ask, target), out)? {
         let mode = allowed.and_then(|allowed| json_cursor::member_value(allowed, "mode")).unwrap_or(choice);
         write_tool_choice(choice, mode, ask.parallel_tools, target, out);
     }
@@ -30,9 +33,11 @@ pub(super) fn write_tools(
 fn write_declared_tools(
     ask: &InferenceRequest,
     allowed: Option<&[u8]>,
+    markers: &[CacheMarker],
     out: &mut BodyBuilder<'_>,
 ) -> Result<bool, ApiError> {
     let read = |name| json::unescape_lossy(name);
+    let marker = |index| markers.iter().find(|marker| marker.position == CachePosition::Tool(index)).copied();
     let allowed_names: Option<Vec<Cow<'_, str>>> = allowed.map(|allowed| {
         let tools = json_cursor::elements(json_cursor::member_value(allowed, "tools").unwrap_or_default());
         tools.filter_map(|tool| function_name(tool).and_then(read)).collect()
@@ -50,11 +55,12 @@ fn write_declared_tools(
         if allowed_names.as_ref().is_some_and(|names| name.is_none_or(|name| !names.contains(&name))) {
             return Ok(());
         }
-        tool.function.write_tool(|| format!("tools[{index}].function"), &mut any, out)
+        tool.function.write_tool(|| format!("tools[{index}].function"), marker(index), &mut any, out)
     })?;
     JsonCursor::new(ask.member_value("functions").unwrap_or_default()).visit_elements(
         |index, function| {
-            FunctionDefinition::parse(function).write_tool(|| format!("functions[{index}]"), &mut any, out)
+            let function = FunctionDefinition::parse(function);
+            function.write_tool(|| format!("functions[{index}]"), marker(index), &mut any, out)
         },
     )?;
     if any {
@@ -151,10 +157,11 @@ impl<'a> FunctionDefinition<'a> {
         seen
     }
 
-    /// Writes the function as a tool; `path` is its path.
+    /// Writes the function as a tool, with a marker of the prompt cache; `path` is its path.
     fn write_tool(
         &self,
         path: impl Fn() -> String,
+        marker: Option<CacheMarker>,
         any: &mut bool,
         out: &mut BodyBuilder<'_>,
     ) -> Result<(), ApiError> {
@@ -174,6 +181,7 @@ impl<'a> FunctionDefinition<'a> {
             out.push_str(r#","strict":"#);
             out.push_source(strict);
         }
+        write_cache_marker(marker, out);
         out.push_byte(b'}');
         Ok(())
     }

@@ -6,7 +6,7 @@ use super::part::{AllowedParts, validate_parts};
 use crate::body::RootObject;
 use crate::field_path::FieldPath;
 use crate::read;
-use penstock_core::{ApiError, HistoryFeatures};
+use penstock_core::{ApiError, CachePosition, HistoryFeatures};
 use penstock_json_scan::tape::JsonValue;
 
 const ROLES: &[&str] = &["system", "developer", "user", "assistant", "tool", "function"];
@@ -77,6 +77,7 @@ fn validate_message<'d>(
     }
     let role_named = read::read_keyword(role, &role_path, ROLES)?;
     message.record_features(role_named, index, &mut found.history);
+    message.read_cache_markers(index, found);
     match role_named {
         "developer" => {
             found.edits.replace(role.range(), r#""system""#);
@@ -161,6 +162,15 @@ impl<'d> ChatMessage<'d> {
         features.calls |=
             self.tool_calls.or(self.tool_call_id).or(self.function_call).is_some() || role == "function";
         features.reasoning |= self.reasoning.0.or(self.reasoning.1).is_some();
+    }
+
+    /// Reads the markers of the prompt cache at the message and its parts.
+    fn read_cache_markers(&self, index: usize, found: &mut ChatFindings) {
+        let parts = self.content.iter().filter(|content| content.is_array()).flat_map(JsonValue::items);
+        for (part_index, part) in parts.enumerate() {
+            found.cache_markers.read(part, CachePosition::Part(index, part_index));
+        }
+        found.cache_markers.read(self.value, CachePosition::Message(index));
     }
 
     /// Validates the content of a system or user message, which is required.

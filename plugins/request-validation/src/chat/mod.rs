@@ -1,5 +1,6 @@
 //! Validation of chat-completions requests.
 
+mod cache_control;
 mod calls;
 mod format;
 mod message;
@@ -15,9 +16,10 @@ use crate::members;
 use crate::read;
 use crate::scalars::{self, IntegerRanges, NumberRanges};
 use bytes::Bytes;
+use cache_control::CacheMarkers;
 use penstock_core::{
-    ApiError, Dialect, HistoryFeatures, InferenceRequest, InferenceTask, ModelKind, RequiredCapabilities,
-    ThinkingDisplay,
+    ApiError, CachePosition, Dialect, HistoryFeatures, InferenceRequest, InferenceTask, ModelKind,
+    RequiredCapabilities, ThinkingDisplay,
 };
 use penstock_json_scan::tape::{JsonTape, JsonValue};
 
@@ -59,6 +61,7 @@ struct ChatFindings {
     images: u32,
     /// Total length in bytes of the media in the request: of `data:` URLs and base64 strings, as sent.
     media: usize,
+    cache_markers: CacheMarkers,
 }
 
 fn validate_request(body: &[u8], limits: &RequestLimits) -> Result<InferenceRequest, ApiError> {
@@ -67,6 +70,7 @@ fn validate_request(body: &[u8], limits: &RequestLimits) -> Result<InferenceRequ
     let top = RootObject::new(&tape, limits, PathStyle::Brackets)?;
     let mut found = ChatFindings::default();
     members::refuse_unsupported_members(&top, Dialect::Chat)?;
+    found.cache_markers.add(top.get("cache_control"), CachePosition::Request);
     let model = scalars::read_model(&top)?;
     let messages =
         read::require_member(top.get("messages"), &top.member_path("messages"), "an array of messages")?;
@@ -117,6 +121,7 @@ fn validate_request(body: &[u8], limits: &RequestLimits) -> Result<InferenceRequ
         prompt_bytes: text_bytes.saturating_sub(found.media),
         image_count: found.images,
         history: found.history,
+        cache_markers: found.cache_markers.into_markers(),
     })
 }
 

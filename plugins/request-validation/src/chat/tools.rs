@@ -5,7 +5,7 @@ use crate::body::RootObject;
 use crate::field_path::{FieldPath, quotable_name};
 use crate::limits::RequestLimits;
 use crate::read;
-use penstock_core::{ApiError, BodyMembers};
+use penstock_core::{ApiError, BodyMembers, CachePosition};
 use penstock_json_scan::tape::JsonValue;
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -27,12 +27,18 @@ pub(super) fn validate_tools(
     let functions = functions.filter(|list| !list.has_no_entries());
     found.needs.tools = declared.or(functions).is_some();
     match (declared, functions) {
-        (Some(tools), None) => for_each_tool(tools, &top.member_path("tools"), limits, |tool, path| {
-            self::validate_tool(tool, path, found)
-        })?,
+        (Some(tools), None) => {
+            for_each_tool(tools, &top.member_path("tools"), limits, |index, tool, path| {
+                for object in [Some(tool), function_of(tool)].into_iter().flatten() {
+                    found.cache_markers.read(object, CachePosition::Tool(index));
+                }
+                self::validate_tool(tool, path, found)
+            })?;
+        }
         (None, Some(functions)) => {
             let path = top.member_path("functions");
-            for_each_tool(functions, &path, limits, |function, path| {
+            for_each_tool(functions, &path, limits, |index, function, path| {
+                found.cache_markers.read(function, CachePosition::Tool(index));
                 self::validate_function(function, path, found)?;
                 found.edits.wrap(function, r#"{"type":"function","function":"#, "}");
                 Ok(())
@@ -80,13 +86,13 @@ fn for_each_tool<'d>(
     list: JsonValue<'d>,
     path: &FieldPath<'_>,
     limits: &RequestLimits,
-    mut read_tool: impl FnMut(JsonValue<'d>, &FieldPath<'_>) -> Result<(), ApiError>,
+    mut read_tool: impl FnMut(usize, JsonValue<'d>, &FieldPath<'_>) -> Result<(), ApiError>,
 ) -> Result<(), ApiError> {
     for (index, item) in list.items().enumerate() {
         if index >= limits.max_tools {
             return Err(path.invalid_error(format_args!("expected at most {} tools", limits.max_tools)));
         }
-        read_tool(item, &path.item(index))?;
+        read_tool(index, item, &path.item(index))?;
     }
     Ok(())
 }
@@ -209,13 +215,16 @@ fn convert_function_call<'d>(
 
 /// Returns the name of a validated tool, in the current or the legacy form.
 fn name_of<'d>(tool: JsonValue<'d>) -> Option<JsonValue<'d>> {
-    let member = |object: JsonValue<'d>, name| {
-        object
-            .members()
-            .find(|(key, _): &(JsonValue<'d>, JsonValue<'d>)| key.equals_text(name))
-            .map(|(_, value)| value)
-    };
-    member(member(tool, "function").unwrap_or(tool), "name")
+    member(function_of(tool).unwrap_or(tool), "name")
+}
+
+/// Returns the function of a tool in the current form.
+fn function_of(tool: JsonValue<'_>) -> Option<JsonValue<'_>> {
+    member(tool, "function")
+}
+
+fn member<'d>(object: JsonValue<'d>, name: &str) -> Option<JsonValue<'d>> {
+    object.members().find(|(key, _)| key.equals_text(name)).map(|(_, value)| value)
 }
 
 fn check_declared(
@@ -270,9 +279,9 @@ fn apply_allowed_tools<'d>(
         return Err(tools_path.invalid_error("expected at least one tool"));
     }
     if let Some(declared) = declared {
-        found
-            .edits
-            .retain_items(declared, |tool| name_of(tool).is_some_and(|name| retained.contains(&name.text())));
+        let is_retained = |tool| name_of(tool).is_some_and(|name| retained.contains(&name.text()));
+        found.edits.retain_items(declared, is_retained);
+        found.cache_markers.remove_tools(&declared.items().map(is_retained).collect::<Vec<_>>());
     }
     found.edits.replace(choice.range(), format!("\"{mode}\""));
     Ok(())

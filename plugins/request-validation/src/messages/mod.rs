@@ -127,5 +127,6 @@ fn validate_request(
         prompt_bytes: text_bytes.saturating_sub(found.media),
         image_count: found.images,
         history: found.history,
+        cache_markers: Vec::new(),
     })
 }
