@@ -90,6 +90,7 @@ fn answer_text(ask: &ParsedRequest, name: &str, draw: &mut SeededRng, wanted: us
             if begun.is_empty() { whole } else { continuation(&whole, begun, before, name) }
         }
         AnswerFormat::Object => split_chunks(&json!({ "simulated": true, "from": name }).to_string()),
+        AnswerFormat::Exact(text) => split_words(text),
         AnswerFormat::Schema(schema) => split_chunks(&schema::example(schema).to_string()),
     }
 }

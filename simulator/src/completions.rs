@@ -3,7 +3,8 @@
 
 use super::answer::{SimulatedAnswer, SimulatedFinish, answers};
 use super::chat::CREATED;
-use super::parsed_request::{ParsedRequest, RequestError, split_suffix};
+use super::parsed_request::constraint::{constrained_format, response_format};
+use super::parsed_request::{AnswerFormat, ParsedRequest, RequestError, split_suffix};
 use super::prompt::PromptSize;
 use super::shaping::{AnswerOptions, EventKind, StreamEvent};
 use super::text::{fold_hash, split_words};
@@ -31,6 +32,7 @@ pub(super) struct CompletionRequest {
     logprobs: Option<usize>,
     stops: Vec<String>,
     seed: u64,
+    form: AnswerFormat,
 }
 
 /// Tokens of one choice.
@@ -82,6 +84,7 @@ impl CompletionRequest {
             logprobs: number("logprobs").and_then(|top| usize::try_from(top.min(20)).ok()),
             stops,
             seed: number("seed").unwrap_or(0),
+            form: constrained_format(response_format(body.get("response_format")), |name| body.get(name))?,
         })
     }
 
@@ -103,6 +106,7 @@ impl CompletionRequest {
                 seed: self.seed,
                 asked: text.clone(),
                 parallel: true,
+                form: self.form.clone(),
                 prompt: PromptSize { hash: fold_hash(0, text.as_bytes()), ..PromptSize::default() },
                 ..ParsedRequest::default()
             };

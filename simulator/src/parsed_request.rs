@@ -1,6 +1,7 @@
 //! Parsed request, in any dialect.
 
 mod chat;
+pub(super) mod constraint;
 mod messages;
 mod responses;
 
@@ -18,6 +19,8 @@ pub(super) enum AnswerFormat {
     Object,
     /// JSON that satisfies this schema.
     Schema(Value),
+    /// This text.
+    Exact(String),
 }
 
 /// Request in a form independent of its dialect.

@@ -1,8 +1,7 @@
 //! Parser of chat completions requests.
 
-use super::{
-    AnswerFormat, ParsedRequest, RequestError, reasons_by_default, role, split_suffix, text_content,
-};
+use super::constraint::{constrained_format, response_format};
+use super::{ParsedRequest, RequestError, reasons_by_default, role, split_suffix, text_content};
 use crate::prompt::PrefixCache;
 use crate::tools::{DeclaredTool, ToolChoice};
 use serde::Deserialize;
@@ -30,6 +29,25 @@ struct ChatBody {
     reasoning_effort: Option<String>,
     chat_template_kwargs: Option<Value>,
     continue_final_message: Option<bool>,
+    structured_outputs: Option<Value>,
+    guided_json: Option<Value>,
+    guided_choice: Option<Value>,
+    guided_regex: Option<Value>,
+    guided_grammar: Option<Value>,
+}
+
+impl ChatBody {
+    /// Returns the engine parameter with this name.
+    fn constraint(&self, name: &str) -> Option<&Value> {
+        match name {
+            "structured_outputs" => self.structured_outputs.as_ref(),
+            "guided_json" => self.guided_json.as_ref(),
+            "guided_choice" => self.guided_choice.as_ref(),
+            "guided_regex" => self.guided_regex.as_ref(),
+            "guided_grammar" => self.guided_grammar.as_ref(),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -59,6 +77,8 @@ pub(super) fn read(body: &[u8], memory: &PrefixCache) -> Result<ParsedRequest, R
     let begun = last.filter(|message| continues && role(message) == "assistant");
     let prompt =
         if begun.is_some() { messages.split_last().map_or(messages, |(_, all)| all) } else { messages };
+    let form =
+        constrained_format(response_format(body.response_format.as_ref()), |name| body.constraint(name))?;
     Ok(ParsedRequest {
         reasoning: wants_reasoning(&body, &model),
         model,
@@ -76,7 +96,7 @@ pub(super) fn read(body: &[u8], memory: &PrefixCache) -> Result<ParsedRequest, R
         },
         seed: body.seed.map_or(0, i64::cast_unsigned),
         logprobs: body.logprobs.unwrap_or(false).then(|| body.top_logprobs.unwrap_or(0).min(20)),
-        form: answer_format(body.response_format.as_ref()),
+        form,
         tools: tools.iter().filter_map(tool).collect(),
         choice: choice(body.tool_choice.as_ref()),
         parallel: body.parallel_tool_calls.unwrap_or(true),
@@ -98,17 +118,6 @@ fn wants_reasoning(body: &ChatBody, model: &str) -> bool {
         .or(switch("thinking"))
         .or_else(effort)
         .unwrap_or_else(|| reasons_by_default(model))
-}
-
-fn answer_format(format: Option<&Value>) -> AnswerFormat {
-    match format.and_then(|format| format.get("type")?.as_str()) {
-        Some("json_object") => AnswerFormat::Object,
-        Some("json_schema") => format
-            .and_then(|format| format.pointer("/json_schema/schema"))
-            .cloned()
-            .map_or(AnswerFormat::Object, AnswerFormat::Schema),
-        _ => AnswerFormat::Text,
-    }
 }
 
 fn tool(declared: &Value) -> Option<DeclaredTool> {

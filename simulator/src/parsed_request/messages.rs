@@ -1,5 +1,6 @@
 //! Parser of native messages requests.
 
+use super::constraint::constrained_format;
 use super::{AnswerFormat, ParsedRequest, RequestError, role, split_suffix, text_content};
 use crate::prompt::PrefixCache;
 use crate::tools::{DeclaredTool, ToolChoice};
@@ -18,6 +19,25 @@ struct MessagesBody {
     tool_choice: Option<Value>,
     thinking: Option<Value>,
     output_config: Option<Value>,
+    structured_outputs: Option<Value>,
+    guided_json: Option<Value>,
+    guided_choice: Option<Value>,
+    guided_regex: Option<Value>,
+    guided_grammar: Option<Value>,
+}
+
+impl MessagesBody {
+    /// Returns the engine parameter with this name.
+    fn constraint(&self, name: &str) -> Option<&Value> {
+        match name {
+            "structured_outputs" => self.structured_outputs.as_ref(),
+            "guided_json" => self.guided_json.as_ref(),
+            "guided_choice" => self.guided_choice.as_ref(),
+            "guided_regex" => self.guided_regex.as_ref(),
+            "guided_grammar" => self.guided_grammar.as_ref(),
+            _ => None,
+        }
+    }
 }
 
 pub(super) fn read(body: &[u8], memory: &PrefixCache, counts: bool) -> Result<ParsedRequest, RequestError> {
@@ -40,6 +60,8 @@ pub(super) fn read(body: &[u8], memory: &PrefixCache, counts: bool) -> Result<Pa
     let thinks = body.thinking.as_ref().and_then(|thinking| thinking.get("type")?.as_str());
     let choice_field = |name: &str| body.tool_choice.as_ref().and_then(|choice| choice.get(name));
     let schema = body.output_config.as_ref().and_then(|output| output.pointer("/format/schema"));
+    let form = schema.cloned().map_or(AnswerFormat::Text, AnswerFormat::Schema);
+    let form = constrained_format(form, |name| body.constraint(name))?;
     Ok(ParsedRequest {
         model,
         suffix,
@@ -49,7 +71,7 @@ pub(super) fn read(body: &[u8], memory: &PrefixCache, counts: bool) -> Result<Pa
         max_tokens: body.max_tokens,
         stops: body.stop_sequences.unwrap_or_default(),
         reasoning: matches!(thinks, Some("enabled" | "adaptive")),
-        form: schema.cloned().map_or(AnswerFormat::Text, AnswerFormat::Schema),
+        form,
         tools: tools.iter().filter_map(tool).collect(),
         choice: match choice_field("type").and_then(Value::as_str) {
             Some("none") => ToolChoice::None,

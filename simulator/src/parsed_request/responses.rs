@@ -1,5 +1,6 @@
 //! Parser of responses requests.
 
+use super::constraint::constrained_format;
 use super::{
     AnswerFormat, ParsedRequest, RequestError, reasons_by_default, role, split_suffix, text_content,
 };
@@ -21,7 +22,6 @@ struct ResponsesBody {
     tools: Option<Vec<Value>>,
     tool_choice: Option<Value>,
     parallel_tool_calls: Option<bool>,
-    text: Option<Value>,
     include: Option<Vec<String>>,
     top_logprobs: Option<usize>,
     reasoning: Option<Value>,
@@ -36,6 +36,8 @@ pub(super) fn read(body: &[u8], memory: &PrefixCache) -> Result<ParsedRequest, R
     if let Some(name) = UNKNOWN.into_iter().find(|name| whole.get(name).is_some()) {
         return Err(RequestError { message: format!("Unknown parameter: '{name}'."), field: Some(name) });
     }
+    let own = answer_format(whole.get("text"));
+    let form = constrained_format(own, |name| whole.get(name))?;
     let body: ResponsesBody = serde_json::from_value(whole)?;
     let required = |field: &'static str| RequestError {
         message: format!("Missing required parameter: '{field}'."),
@@ -63,7 +65,7 @@ pub(super) fn read(body: &[u8], memory: &PrefixCache) -> Result<ParsedRequest, R
         ignore_eos: body.ignore_eos.unwrap_or(false),
         seed: body.seed.map_or(0, i64::cast_unsigned),
         logprobs: wants_logprobs.then(|| body.top_logprobs.unwrap_or(0).min(20)),
-        form: answer_format(body.text.as_ref()),
+        form,
         tools: tools.iter().filter_map(tool).collect(),
         choice: choice(body.tool_choice.as_ref()),
         parallel: body.parallel_tool_calls.unwrap_or(true),

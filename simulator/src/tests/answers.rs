@@ -2,6 +2,8 @@
 
 use super::super::schema;
 use super::{CHAT, MESSAGES, ask, post, server};
+
+const COMPLETIONS: &str = "/v1/completions";
 use serde_json::{Value, json};
 
 fn text(body: &Value) -> String {
@@ -126,6 +128,51 @@ async fn json_formats_get_json_that_satisfies_the_schema() {
     let format = json!({ "type": "json_schema", "json_schema": { "name": "x", "schema": schema } });
     let seen = post(server.address, CHAT, &ask(&json!({ "response_format": format }))).await;
     assert_eq!(serde_json::from_str::<Value>(&text(&seen.json())).unwrap(), json!({ "kind": "a" }));
+}
+
+#[tokio::test]
+async fn engine_parameters_constrain_the_text_or_are_refused() {
+    let server = server().await;
+    let schema =
+        json!({ "type": "object", "required": ["kind"], "properties": { "kind": { "enum": ["a"] } } });
+    let whole = r#"{"kind":"a"}"#;
+    let format = json!({ "type": "json_schema", "json_schema": { "name": "x", "schema": schema } });
+    for (members, expected) in [
+        (json!({ "structured_outputs": { "json": schema } }), Some(whole)),
+        (
+            json!({ "output_config": { "format": { "schema": schema } }, "response_format": format }),
+            Some(whole),
+        ),
+        (json!({ "structured_outputs": { "json": schema.to_string(), "backend": "x" } }), Some(whole)),
+        (json!({ "guided_json": schema }), Some(whole)),
+        (json!({ "structured_outputs": { "choice": ["yes or no", "b"] } }), Some("yes or no")),
+        (json!({ "guided_choice": ["yes"] }), Some("yes")),
+        (json!({ "structured_outputs": { "json": null, "choice": ["c"] } }), Some("c")),
+        (json!({ "structured_outputs": { "regex": "a+" } }), None),
+        (json!({ "structured_outputs": { "grammar": "a" } }), None),
+        (json!({ "guided_regex": "a+" }), None),
+        (json!({ "guided_json": "{" }), None),
+        (json!({ "guided_choice": [] }), None),
+    ] {
+        for path in [CHAT, MESSAGES, COMPLETIONS] {
+            let mut body = ask(&members);
+            body["prompt"] = json!("Hi");
+            let seen = post(server.address, path, &body).await;
+            let (status, seen) = (seen.status, seen.json());
+            let text = [
+                &seen["choices"][0]["message"]["content"],
+                &seen["content"][0]["text"],
+                &seen["choices"][0]["text"],
+            ]
+            .into_iter()
+            .find_map(Value::as_str);
+            assert_eq!(text, expected, "{path} {members}");
+            assert_eq!(status, if expected.is_some() { 200 } else { 400 }, "{path} {members}");
+        }
+    }
+    let seen = ask(&json!({ "structured_outputs": { "json_object": true } }));
+    let seen = post(server.address, CHAT, &seen).await.json();
+    assert_eq!(serde_json::from_str::<Value>(&text(&seen)).unwrap()["simulated"], true);
 }
 
 #[test]
