@@ -59,6 +59,8 @@ mod extra_member_tests;
 mod finish_tests;
 mod json_cursor;
 #[cfg(test)]
+mod known_member_tests;
+#[cfg(test)]
 mod lone_surrogate_tests;
 mod media_position;
 mod messages_to_chat;
