@@ -150,7 +150,8 @@ impl MessagesDialectHint {
 
 /// Returns the dialect in which errors of a path are written: the dialect of the path's prefix, else the chat dialect.
 /// Clients of the messages dialect, by their headers, get that dialect for the model list and for unknown paths. Any
-/// other unknown path has the dialect of the path that the client probably meant.
+/// other unknown path has the dialect of the path that the client probably meant. A name under which other services count
+/// tokens is an exception: it has the chat dialect, although tokens are counted at a path of the messages dialect.
 #[must_use]
 pub fn error_dialect(path: &str, headers: MessagesDialectHint) -> Dialect {
     let path = normalize_path(path);
@@ -333,6 +334,13 @@ mod tests {
         assert_eq!(error_dialect("/v1//chat/completions", MessagesDialectHint::Absent), Dialect::Chat);
         assert_eq!(error_dialect("/anything", MessagesDialectHint::ApiKey), Dialect::Messages);
         assert_eq!(error_dialect("/v1/models", MessagesDialectHint::ApiKey), Dialect::Chat);
+        for path in ["/v1/tokenize", "/tokenize", "/v1/tokenize/", "/v1beta/models/m:countTokens"] {
+            assert_eq!(error_dialect(path, MessagesDialectHint::Absent), Dialect::Chat, "{path}");
+            assert_eq!(error_dialect(path, MessagesDialectHint::Messages), Dialect::Messages, "{path}");
+        }
+        for path in ["/count_tokens", "/v1/count_tokens", "/v1/messages/tokenize", "/v1/complete"] {
+            assert_eq!(error_dialect(path, MessagesDialectHint::Absent), Dialect::Messages, "{path}");
+        }
         let of = |sent: &[&str]| MessagesDialectHint::from_request(|name| sent.contains(&name));
         assert_eq!(of(&["anthropic-beta", "x-api-key"]), MessagesDialectHint::Messages);
         assert_eq!(of(&["anthropic-version"]), MessagesDialectHint::Messages);

@@ -53,6 +53,10 @@ const ALIASES: &[(&str, &str, &str)] = &[
     ("image/generate", "/v1/images/generations", ""),
 ];
 
+/// Names of endpoints of engines and other services that count tokens. The gateway counts tokens at a path of the messages
+/// dialect, but clients of these endpoints do not expect its errors.
+const FOREIGN_TOKEN_COUNTS: &[&str] = &["tokenize", "counttokens"];
+
 /// Features of the APIs of other services that this API does not offer.
 const NOT_OFFERED: &[(&str, &str)] = &[
     ("assistants", "Assistants and threads are not offered."),
@@ -146,9 +150,16 @@ pub(super) fn unknown_path_error(path: &str) -> ApiError {
     ApiError::with_message(ErrorCode::NotFound, message).with_details_member("path", right.as_str())
 }
 
-/// Returns the path that a client probably meant by an unknown path.
+/// Returns the path that a client probably meant by an unknown path, and whose errors it expects.
 pub(super) fn suggested_path(path: &str) -> Option<&'static str> {
-    suggest(&significant_segments(&decode_segment(path))).map(|(right, _)| right)
+    let decoded = decode_segment(path);
+    let segments = significant_segments(&decoded);
+    let name = segments.last().map(|last| last.rsplit_once(':').map_or(*last, |(_, method)| method));
+    let is_foreign = |name: &str| FOREIGN_TOKEN_COUNTS.iter().any(|known| known.eq_ignore_ascii_case(name));
+    if name.is_some_and(is_foreign) {
+        return None;
+    }
+    suggest(&segments).map(|(right, _)| right)
 }
 
 fn suggest(segments: &[&str]) -> Option<(&'static str, &'static str)> {
