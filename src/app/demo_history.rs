@@ -6,7 +6,7 @@ use crate::upstream::config_snapshot::ConfigSnapshot;
 use crate::upstream::offer::OfferState;
 use crate::upstream::pricing::ChargeContext;
 use penstock_core::calendar::{UtcDay, UtcMonth};
-use penstock_core::{TokenUsage, UsageSource, WorkDone};
+use penstock_core::{TokenUsage, WorkDone};
 use penstock_pricing::PaymentSource;
 use penstock_storage::spend::{SpendAddition, SpendOwner, SpendRecord};
 use rand::rngs::StdRng;
@@ -110,7 +110,7 @@ fn charge(config: &ConfigSnapshot, offer: &OfferState, at: u64, rng: &mut StdRng
         return None;
     }
     let (input, output) = (rng.random_range(40..2_000), rng.random_range(20..800));
-    let usage = TokenUsage { input, cached: 0, output, reasoning: 0, source: UsageSource::Provider };
+    let usage = TokenUsage { input, output, ..TokenUsage::default() };
     let done = WorkDone::Tokens(usage);
     let settings = &config.settings;
     let terms = ChargeContext {

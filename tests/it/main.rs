@@ -116,6 +116,7 @@ mod playground;
 mod power_cut;
 mod privacy;
 mod process;
+mod prompt_energy;
 mod provider_concurrency;
 mod provider_errors;
 mod provider_faults;

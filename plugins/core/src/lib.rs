@@ -20,6 +20,7 @@ mod member_omissions;
 mod model_kind;
 mod offer_filters;
 pub mod percent;
+mod prompt_length;
 mod quantity;
 mod request_adjustment;
 mod responses_details;

@@ -122,7 +122,7 @@ impl UsageBounds {
 ///
 /// `input` includes `cached`; `output` includes `reasoning`. The messages dialect, whose `input_tokens` excludes cached
 /// tokens, is converted when it is read and written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct TokenUsage {
     /// Prompt tokens, cached ones included.
     pub input: u64,
@@ -132,6 +132,9 @@ pub struct TokenUsage {
     pub output: u64,
     /// Generated reasoning tokens.
     pub reasoning: u64,
+    /// Mean length of the prompts in tokens, each prompt weighted by its length; `None` if `input` is a single prompt.
+    /// Energy depends on it, because the work of attention grows with the length of each prompt.
+    pub mean_prompt_length: Option<u64>,
     /// Source of the numbers.
     pub source: UsageSource,
 }
@@ -226,7 +229,14 @@ impl ReportedUsage {
         let cached = if input == self.input { self.cached } else { 0 };
         let reasoning = if output == self.output { self.reasoning } else { 0 };
         let (input, output) = (input.unwrap_or(counted.input), output.unwrap_or(counted.output));
-        TokenUsage { input, cached: cached.min(input), output, reasoning: reasoning.min(output), source }
+        TokenUsage {
+            input,
+            cached: cached.min(input),
+            output,
+            reasoning: reasoning.min(output),
+            mean_prompt_length: None,
+            source,
+        }
     }
 }
 

@@ -11,10 +11,10 @@ use rust_decimal::Decimal;
 use std::time::Duration;
 
 /// Returns the joules of GPU energy. `None` if the coefficients are for another kind of work. For encoders, the factor
-/// for the length of the prompt is 1; φ is 1 outside of the throughput tier.
+/// for the length `L` of the prompt is 1; φ is 1 outside of the throughput tier.
 ///
 /// ```text
-/// e_in·(n_in − n_cached)·(1 + n_in/100000) + 0.1·e_in·n_cached + φ·e_out·n_out
+/// e_in·(n_in − n_cached)·(1 + L/100000) + 0.1·e_in·n_cached + φ·e_out·n_out
 /// j_image · n · steps/steps_ref · pixels/1048576
 /// j_audio · seconds
 /// ```
@@ -42,13 +42,13 @@ pub(crate) fn gpu_joules(
     }
 }
 
-/// Returns the input tokens, weighted in units of an uncached token at the start of a prompt: `(n − c)·(1 + n/100000) +
-/// c/10`, exactly. Without `context`, the factor `1 + n/100000` is 1.
+/// Returns the input tokens, weighted in units of an uncached token at the start of a prompt: `(n − c)·(1 + L/100000) +
+/// c/10`, exactly, with the mean length `L` of the prompts. Without `context`, the factor `1 + L/100000` is 1.
 fn weighted_input(usage: &TokenUsage, context: bool) -> Decimal {
     let read = usage.input.min(MAX_USAGE_COUNT);
     let cached = usage.cached.min(read);
     let fresh = i128::from(read - cached);
-    let longer = if context { i128::from(read) } else { 0 };
+    let longer = if context { i128::from(usage.prompt_length().min(read)) } else { 0 };
     let whole = fresh * (i128::from(ATTENTION_DOUBLING_TOKENS) + longer);
     let whole = Decimal::try_from_i128_with_scale(whole, 5).unwrap_or(Decimal::MAX);
     if cached == 0 {

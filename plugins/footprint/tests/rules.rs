@@ -62,6 +62,29 @@ fn failed_attempts_are_summed_before_rounding_each_with_its_own_location() {
 }
 
 #[test]
+fn attention_grows_with_each_prompt_and_not_with_their_sum() {
+    let offer = offer(&chat());
+    let usage = |input, cached, mean_prompt_length| TokenUsage {
+        input,
+        cached,
+        output: 7,
+        mean_prompt_length,
+        ..TokenUsage::default()
+    };
+    let work = |usage| AttemptWork::from_tokens(usage, Duration::from_secs(2));
+    let bill = |usage| offer.billable_kwh(&work(usage), None);
+    let energy = |usage| offer.attempt_energy(&work(usage), None).footprint().energy_kwh;
+    // Three prompts of 49,000 tokens: 0.0288 J · 147,000 · 1.49 + 0.119 J · 7.
+    let three = usage(147_000, 0, Some(49_000));
+    assert_eq!(energy(three), kwh("6308.897"));
+    assert_eq!(bill(three), energy(three));
+    let one = usage(49_000, 0, None);
+    assert_eq!(energy(usage(147_000, 0, None)), energy(usage(147_000, 0, Some(u64::MAX))));
+    assert_eq!(energy(usage(49_000, 9_000, None)), energy(usage(49_000, 9_000, Some(49_000))));
+    assert!(energy(usage(147_000, 0, None)) > energy(three) && energy(three) > energy(one));
+}
+
+#[test]
 fn each_boundary_adds_its_unmetered_energy() {
     let measured = |boundary| {
         let measured = MeasuredEnergy { joules: decimal("3600000"), boundary: Some(boundary) };

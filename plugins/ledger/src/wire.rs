@@ -334,6 +334,7 @@ impl<'a> EntryLine<'a> {
                 cached: self.cached,
                 output: self.output,
                 reasoning: self.reasoning,
+                mean_prompt_length: None,
                 source: if self.counted { UsageSource::Gateway } else { UsageSource::Provider },
             },
             images: self.images,

@@ -10,7 +10,14 @@ use rust_decimal::Decimal;
 use sha2::{Digest, Sha256};
 
 fn acts() -> Vec<EntryKind> {
-    let usage = TokenUsage { input: 12, cached: 4, output: 30, reasoning: 3, source: UsageSource::Gateway };
+    let usage = TokenUsage {
+        input: 12,
+        cached: 4,
+        output: 30,
+        reasoning: 3,
+        mean_prompt_length: None,
+        source: UsageSource::Gateway,
+    };
     let sale = SaleDetails {
         model: "m\"1".into(),
         provider: "p".into(),

@@ -94,7 +94,8 @@ impl FailedAttemptEnergy {
             | InferenceTask::Rerank(_) => {
                 let usage =
                     reply.map_or_else(|| ask.estimate_unreported_usage(0), StreamTranslation::attempt_usage);
-                offer.pricing.failed_attempt_energy(completed.share_of(usage), took)
+                let usage = ask.with_mean_prompt_length(completed.share_of(usage));
+                offer.pricing.failed_attempt_energy(usage, took)
             }
         };
         match &mut self.0 {
@@ -186,6 +187,7 @@ pub fn settle_usage(
             return Vec::new();
         }
     }
+    let (done, own) = (run.request.work_with_prompt_length(done), run.request.work_with_prompt_length(own));
     let terms = charge_context(run);
     let credible = measured.and_then(|measured| offer.pricing.energy_if_plausible(own, measured, took));
     if credible.is_none() && measured.is_some_and(|measured| measured.joules > Decimal::ZERO) {

@@ -135,9 +135,12 @@ pub(super) fn max_work(offer: &OfferState, ask: &InferenceRequest, output: u64) 
     let input = ask.max_input_tokens_for_window(window, offer.offer.capabilities.image_token_bound());
     match ask.kind.spec().unit {
         WorkUnit::GeneratedTokens => {
+            let prompts = ask.prompt_read_count();
             // Each choice that is requested separately has the complete prompt.
-            let input = input.saturating_mul(ask.prompt_read_count());
-            WorkDone::Tokens(TokenUsage { input, output, ..TokenUsage::default() })
+            let mean_prompt_length = (prompts > 1).then_some(input);
+            let input = input.saturating_mul(prompts);
+            let usage = TokenUsage { input, output, mean_prompt_length, ..TokenUsage::default() };
+            WorkDone::Tokens(ask.with_mean_prompt_length(usage))
         }
         WorkUnit::InputTokens => WorkDone::Tokens(TokenUsage { input, ..TokenUsage::default() }),
         WorkUnit::Images | WorkUnit::AudioSeconds => max_media_work(offer, ask),

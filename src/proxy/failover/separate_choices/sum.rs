@@ -60,6 +60,7 @@ fn add_usage(sum: TokenUsage, more: TokenUsage) -> TokenUsage {
         cached: sum.cached.saturating_add(more.cached),
         output: sum.output.saturating_add(more.output),
         reasoning: sum.reasoning.saturating_add(more.reasoning),
+        mean_prompt_length: sum.joint_prompt_length(&more),
         source,
     }
 }
@@ -98,11 +99,16 @@ mod tests {
 
     #[test]
     fn a_sum_is_marked_if_a_part_of_it_is() {
-        let stated =
-            TokenUsage { input: 5, cached: 2, output: 3, reasoning: 1, source: UsageSource::Provider };
+        let stated = TokenUsage { input: 5, cached: 2, output: 3, reasoning: 1, ..TokenUsage::default() };
         let counted = TokenUsage { source: UsageSource::Gateway, ..stated };
-        let twice =
-            TokenUsage { input: 10, cached: 4, output: 6, reasoning: 2, source: UsageSource::Provider };
+        let twice = TokenUsage {
+            input: 10,
+            cached: 4,
+            output: 6,
+            reasoning: 2,
+            mean_prompt_length: Some(5),
+            source: UsageSource::Provider,
+        };
         assert_eq!(add_usage(stated, stated), twice);
         assert_eq!(add_usage(counted, stated).source, UsageSource::Gateway);
         assert_eq!(add_usage(stated, counted).source, UsageSource::Gateway);
@@ -111,5 +117,12 @@ mod tests {
         assert_eq!(add_usage(add_usage(counted, stated), absurd).source, UsageSource::Overstated);
         let most = TokenUsage { input: u64::MAX, ..stated };
         assert_eq!(add_usage(most, stated).input, u64::MAX);
+    }
+
+    #[test]
+    fn the_prompt_of_each_choice_keeps_its_length() {
+        let stated = TokenUsage { input: 49_000, output: 7, ..TokenUsage::default() };
+        let sum = (0..3).fold(TokenUsage::default(), |sum, _| add_usage(sum, stated));
+        assert_eq!((sum.input, sum.output, sum.prompt_length()), (147_000, 21, 49_000));
     }
 }
