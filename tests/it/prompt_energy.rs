@@ -1,4 +1,5 @@
-//! Energy and price of prompts, which grow with the length of each prompt and not with their sum.
+//! Energy and price of prompts: they grow with the length of each prompt and not with their sum, and are less for cached
+//! tokens.
 
 use crate::harness::gateway::Running;
 use crate::harness::script::{ScriptStep, completion, done, finish, json_answer, role, sse, text, usage};
@@ -95,4 +96,43 @@ async fn a_list_of_prompts_has_the_energy_of_its_prompts() {
     let (energy, _) = figures(&answer.json());
     assert!((energy - seen[0].0) / seen[0].0 < Decimal::new(1, 2), "{energy} {seen:?}");
     assert!(energy > seen[0].0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cached_tokens_of_embeddings_and_rerank_have_their_price_and_energy() {
+    for (kind, path, ask, member, results) in [
+        (
+            "embedding",
+            "/v1/embeddings",
+            json!({"input": "word ".repeat(500)}),
+            "data",
+            json!([{"index": 0, "embedding": [0.5]}]),
+        ),
+        (
+            "rerank",
+            "/v1/rerank",
+            json!({"query": "q", "documents": ["word ".repeat(500)]}),
+            "results",
+            json!([{"index": 0, "relevance_score": 0.5}]),
+        ),
+    ] {
+        let provider = Provider::start().await;
+        let mut answer = json!({"usage": {"prompt_tokens": 1000, "total_tokens": 1000,
+            "prompt_tokens_details": {"cached_tokens": 800}}});
+        answer[member] = results;
+        provider.always(json_answer(200, &answer));
+        let offer = "price = { input = 1.0, cached_input = 0.1 }";
+        let running = Bench::new().kind(kind).provider_with("a", &provider, "", offer).start().await;
+        let mut body = ask;
+        body["model"] = json!("m");
+        let answer = running.client.post(path, &body).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let answer = answer.json();
+        assert_eq!(number(&answer["billing_cost"]["credits"]), Decimal::new(28, 3), "{kind}");
+        // 8e9 parameters at 0.0072 J, and a tenth of it for a cached token.
+        let joules = (200.0 + 80.0) * 0.0072 * 8.0 * 1.30 * 1.12 * 1.16;
+        let energy = answer["environment_impact"]["energy_kwh"].as_f64().unwrap();
+        assert!((energy - joules / 3.6e6).abs() < 1e-12, "{energy}");
+        assert_eq!(answer["environment_impact"]["provenance"]["cache"]["tokens"], 800, "{kind}");
+    }
 }

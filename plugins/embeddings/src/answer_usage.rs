@@ -9,6 +9,8 @@ use penstock_json_scan::json;
 pub(crate) struct AnswerUsage {
     /// Total number of tokens, which are all input tokens; `None` if the provider does not report it.
     pub(crate) tokens: Option<u64>,
+    /// Number of those tokens that the provider read from its cache.
+    pub(crate) cached: u64,
     /// Energy measured by the provider; `None` if the provider does not report it.
     pub(crate) measured: Option<MeasuredEnergy>,
 }
@@ -17,8 +19,16 @@ impl AnswerUsage {
     /// Reads a top-level member of an answer, if it reports tokens or energy.
     pub(crate) fn read_member(&mut self, key: &str, value: &[u8]) {
         match key {
-            "usage" => self.tokens = tokens(value).or(self.tokens),
-            "meta" => self.tokens = self.tokens.or_else(|| tokens(usage::member_value(value, "tokens")?)),
+            "usage" => {
+                if let Some((tokens, cached)) = tokens(value) {
+                    (self.tokens, self.cached) = (Some(tokens), cached);
+                }
+            }
+            "meta" if self.tokens.is_none() => {
+                if let Some((tokens, cached)) = usage::member_value(value, "tokens").and_then(tokens) {
+                    (self.tokens, self.cached) = (Some(tokens), cached);
+                }
+            }
             "energy" => self.measured = usage::parse_energy(value).or(self.measured),
             "impact" => self.measured = usage::parse_impact_energy(value).or(self.measured),
             _ => {}
@@ -33,6 +43,7 @@ impl AnswerUsage {
         };
         Self {
             tokens: self.tokens.zip(other.tokens).map(|(one, other)| one.saturating_add(other)),
+            cached: self.cached.saturating_add(other.cached),
             measured: self.measured.zip(other.measured).map(|(one, other)| sum(one, other)),
         }
     }
@@ -50,15 +61,18 @@ impl AnswerUsage {
     /// Returns the reported usage. If the provider reports none, or an impossible number, returns the gateway's own
     /// count.
     pub(crate) fn to_token_usage(&self, ask: &InferenceRequest, target: &AttemptTarget<'_>) -> TokenUsage {
-        let stated = ReportedUsage { input: self.tokens, output: Some(0), ..ReportedUsage::default() };
+        // Without a number of prompt tokens, the gateway counts them, and none of them as cached.
+        let cached = self.tokens.map_or(0, |_| self.cached);
+        let stated = ReportedUsage { input: self.tokens, cached, output: Some(0), reasoning: 0 };
         stated.to_plausible_usage(&ask.usage_bounds(target), &ask.estimate_unreported_usage(0))
     }
 }
 
-/// Returns the input tokens of a `usage` object, under any of the names in use; `None` if it states no number. The
-/// total is used only if the input is absent or 0, because some providers state only the total.
-fn tokens(usage: &[u8]) -> Option<u64> {
-    let (mut total, mut input) = (None, None);
+/// Returns the input tokens of a `usage` object and the cached ones among them, under any of the names in use; `None`
+/// if it states no number of tokens. The total is used only if the input is absent or 0, because some providers state
+/// only the total.
+fn tokens(usage: &[u8]) -> Option<(u64, u64)> {
+    let (mut total, mut input, mut cached) = (None, None, None);
     let mut members = json::members(usage);
     while let Some((key, value)) = members.next_unescaped() {
         match &*key {
@@ -66,8 +80,9 @@ fn tokens(usage: &[u8]) -> Option<u64> {
             "prompt_tokens" | "input_tokens" => {
                 input = input.or_else(|| usage::parse_token_count(value));
             }
-            _ => {}
+            name => cached = usage::read_cached_tokens(name, value, cached),
         }
     }
-    input.filter(|input| *input > 0).or(total).or(input)
+    let tokens = input.filter(|input| *input > 0).or(total).or(input)?;
+    Some((tokens, cached.unwrap_or_default()))
 }

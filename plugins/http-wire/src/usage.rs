@@ -18,15 +18,11 @@ pub fn parse_usage(object: &[u8]) -> Option<ReportedUsage> {
             "input_tokens" => input = input.or_else(|| parse_token_count(value)),
             "output_tokens" => output = output.or_else(|| parse_token_count(value)),
             "total_tokens" => total = parse_integer(value).or(total),
-            "prompt_tokens_details" | "input_tokens_details" => {
-                cached = member_value(value, "cached_tokens").and_then(parse_integer).or(cached);
-            }
             "completion_tokens_details" | "output_tokens_details" => {
                 reasoning = member_value(value, "reasoning_tokens").and_then(parse_integer).or(reasoning);
             }
-            "prompt_cache_hit_tokens" | "cached_tokens" => cached = cached.or_else(|| parse_integer(value)),
             "reasoning_tokens" => reasoning = reasoning.or_else(|| parse_integer(value)),
-            _ => {}
+            name => cached = read_cached_tokens(name, value, cached),
         }
     }
     // A missing token count is the difference between the total and the other count.
@@ -43,6 +39,19 @@ pub fn parse_usage(object: &[u8]) -> Option<ReportedUsage> {
         output = output.map(|output| output.saturating_add(reasoning));
     }
     ReportedUsage { input, cached, output, reasoning }.non_empty()
+}
+
+/// Returns the cached prompt tokens after the member `name` of a `usage` object was read, from those of the members
+/// before it. Any other member changes nothing.
+#[must_use]
+pub fn read_cached_tokens(name: &str, value: &[u8], cached: Option<u64>) -> Option<u64> {
+    match name {
+        "prompt_tokens_details" | "input_tokens_details" => {
+            member_value(value, "cached_tokens").and_then(parse_integer).or(cached)
+        }
+        "prompt_cache_hit_tokens" | "cached_tokens" => cached.or_else(|| parse_integer(value)),
+        _ => cached,
+    }
 }
 
 /// Parses a number of tokens; `None` for `null`. An invalid value becomes [`u64::MAX`], which exceeds all bounds. The

@@ -66,7 +66,7 @@ impl ProviderAdapter for TeiEmbeddings {
             let mut reader = VectorReader::new(requested_form(embed), inputs.len());
             let mut cursor = AnswerJsonCursor::new(&answer.body);
             cursor.read_array(|cursor| reader.read_bare_vector(cursor)).filter(|()| cursor.is_at_end())?;
-            let usage = AnswerUsage { tokens: answer.header_number(0), measured: None };
+            let usage = AnswerUsage { tokens: answer.header_number(0), ..AnswerUsage::default() };
             Some((reader.finish(answer.body.clone(), 0..0)?, usage))
         };
         let asked = input_batches(embed, target).zip(answers);

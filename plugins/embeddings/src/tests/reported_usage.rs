@@ -80,3 +80,48 @@ fn a_part_of_a_split_list_has_no_tokens_in_its_header() {
         assert_eq!(read.unwrap().usage().unwrap().input, expected, "{tokens:?}");
     }
 }
+
+#[test]
+fn cached_tokens_are_read_under_each_name_and_added_up() {
+    let texts = json!({"model": "m", "input": ["x".repeat(2_000), "x".repeat(2_000)]}).to_string();
+    let documents =
+        json!({"model": "m", "query": "q", "documents": ["x".repeat(2_000), "x".repeat(2_000)]}).to_string();
+    let embedding = |index: usize| format!(r#"{{"index":{index},"embedding":[1]}}"#);
+    let score = |index: usize| format!(r#"{{"index":{index},"relevance_score":1}}"#);
+    let verdict = |_: usize| r#"{"flagged":true}"#.to_owned();
+    type Result<'a> = &'a dyn Fn(usize) -> String;
+    let kinds: [(ModelKind, &str, &str, &str, Result<'_>); 3] = [
+        (ModelKind::Embedding, "openai", "data", &texts, &embedding),
+        (ModelKind::Rerank, "vllm", "results", &documents, &score),
+        (ModelKind::Moderation, "openai", "results", &texts, &verdict),
+    ];
+    for (kind, name, list, body, result) in kinds {
+        let request = InferenceRequest { prompt_bytes: 4_000, ..ask(kind, body) };
+        let usage = |parts: &[&str]| {
+            let each = 2 / parts.len();
+            let abilities = OfferCapabilities { max_inputs: Some(each), ..OfferCapabilities::default() };
+            let results = (0..each).map(result).collect::<Vec<_>>().join(",");
+            let part = |usage: &&str| answer(format!(r#"{{"{list}":[{results}],"usage":{usage}}}"#));
+            let answers = parts.iter().map(part).collect();
+            let read = shape(kind, name).translate(&request, &target(&abilities), answers);
+            let usage = read.unwrap().usage().unwrap();
+            (usage.input, usage.cached, usage.source)
+        };
+        let details = r#"{"prompt_tokens":1000,"prompt_tokens_details":{"cached_tokens":800}}"#;
+        for stated in [
+            details,
+            r#"{"total_tokens":1000,"cached_tokens":800}"#,
+            r#"{"prompt_cache_hit_tokens":800,"prompt_tokens":1000,"total_tokens":1000}"#,
+            r#"{"input_tokens":1000,"input_tokens_details":{"cached_tokens":800}}"#,
+        ] {
+            assert_eq!(usage(&[stated]), (1_000, 800, UsageSource::Provider), "{name} {stated}");
+        }
+        let fresh = r#"{"prompt_tokens":200,"prompt_tokens_details":{"cached_tokens":null}}"#;
+        assert_eq!(usage(&[details, fresh]), (1_200, 800, UsageSource::Provider), "{name}");
+        let silent = r#"{"cached_tokens":800}"#;
+        assert_eq!(usage(&[silent]), (1_000, 0, UsageSource::Gateway), "{name}");
+        assert_eq!(usage(&[silent, details]), (1_000, 0, UsageSource::Gateway), "{name}");
+        let absurd = r#"{"prompt_tokens":1000,"cached_tokens":1001}"#;
+        assert_eq!(usage(&[absurd]), (1_000, 0, UsageSource::Overstated), "{name}");
+    }
+}
