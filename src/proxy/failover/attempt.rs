@@ -1,12 +1,11 @@
 //! Attempt at a provider up to its response head: connects, sends the request, and reads the status.
 
-use super::FailoverRun;
 use super::wait::WaitOutcome;
+use super::{FailoverRun, upstream_headers};
 use crate::config::settings::Provider;
 use crate::storage::spool::SpooledData;
 use crate::telemetry::TraceContext;
 use crate::time::clock;
-use crate::time::format;
 use crate::upstream::connect::IdleConnections;
 use crate::upstream::content_encoding::ContentDecoder;
 use crate::upstream::http1::TransportError;
@@ -205,10 +204,7 @@ async fn read_error(
     (mut upstream, mut decoder): (UpstreamExchange, Option<ContentDecoder>),
     status: u16,
 ) -> AttemptError {
-    let retry_after = upstream
-        .header("retry-after")
-        .and_then(header_text)
-        .map(|value| retry_after_seconds(value, run.exchange.app.clock.calendar_now()));
+    let retry_after = upstream_headers::retry_after(&upstream, run.exchange.app.clock.calendar_now());
     let mut body = BytesMut::new();
     let alarm = clock::cached_now() + ERROR_BODY_TIMEOUT;
     let whole = loop {
@@ -344,17 +340,6 @@ pub fn log_provider_refusal(run: &FailoverRun<'_, '_>, offer: &OfferState, refus
         param = refusal.param.as_deref().unwrap_or_default(),
         says = &*refusal.message,
     );
-}
-
-/// Returns a `Retry-After` value in seconds. A date is converted to the time until that date, since the plugins have no
-/// clock.
-fn retry_after_seconds(value: String, now: Duration) -> String {
-    format::seconds_until_http_date(&value, now).map_or(value, |seconds| seconds.to_string())
-}
-
-/// Returns the trimmed value of a header field, if it is UTF-8.
-pub fn header_text(value: &[u8]) -> Option<String> {
-    std::str::from_utf8(value).ok().map(|value| value.trim().to_owned())
 }
 
 /// Reads and decodes the next bytes of a response body; `None` at its end. Waits at most until `alarm` or the

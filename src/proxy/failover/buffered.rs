@@ -4,7 +4,7 @@
 use super::FailoverRun;
 use super::attempt::{self, AttemptError, UpstreamResponse};
 use super::image_work::delivered_image_work;
-use super::{images, settle, single_images, store_response};
+use super::{images, settle, single_images, store_response, upstream_headers};
 use crate::proxy::exchange::{WriteOutcome, write_outcome};
 use crate::proxy::filters::{
     ResponseBodyFilterChain, ResponseBodyFilters, ResponseContext, ResponseUsage, remove_unlisted_fields,
@@ -77,9 +77,9 @@ pub async fn read_and_send_response(
     let cap = run.exchange.config.settings.limits.response_buffer;
     let due = clock::cached_now() + timeouts.first_token;
     let body = read_complete_body(run, &mut answering, (due, timeouts.idle), cap).await?;
-    let headers = response_headers(&answering, sent.wire_format);
+    let answer = upstream_headers::answer_with_headers(body, &answering.exchange, sent.wire_format);
     answering.exchange.return_to_pool().await;
-    deliver(run, offer, sent, vec![UpstreamAnswer { body, headers }]).await
+    deliver(run, offer, sent, vec![answer]).await
 }
 
 /// Translates, settles and sends the responses of a provider.
@@ -195,17 +195,10 @@ pub async fn call_provider(
             attempt::send_and_read_head(run, offer, wire_format, call, timeouts.plain).await?;
         let body = read_complete_body(run, &mut answering, (due, timeouts.idle), remaining_bytes).await?;
         remaining_bytes = remaining_bytes.saturating_sub(body.len());
-        let headers = response_headers(&answering, wire_format);
+        answers.push(upstream_headers::answer_with_headers(body, &answering.exchange, wire_format));
         answering.exchange.return_to_pool().await;
-        answers.push(UpstreamAnswer { body, headers });
     }
     Ok(())
-}
-
-/// Returns the response headers that the translation needs.
-fn response_headers(answering: &UpstreamResponse, wire_format: WireFormat) -> Vec<Option<Box<str>>> {
-    let value = |name: &&str| answering.exchange.header(name).and_then(attempt::header_text).map(Into::into);
-    wire_format.required_response_headers().iter().map(value).collect()
 }
 
 /// Reads a complete body of at most `cap` bytes. The first byte that is not white space must arrive before `due`.

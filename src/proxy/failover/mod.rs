@@ -28,6 +28,7 @@ mod settle;
 mod single_images;
 mod store_response;
 mod streaming;
+mod upstream_headers;
 pub mod wait;
 
 pub use filtered::check_offer_filters;

@@ -8,7 +8,7 @@ mod times;
 
 use super::attempt::{self, AttemptError, UpstreamResponse};
 use super::wait::{HEARTBEAT_COMMENT, WaitOutcome};
-use super::{FailoverRun, ResponseProgress, buffered, settle};
+use super::{FailoverRun, ResponseProgress, buffered, settle, upstream_headers};
 use crate::proxy::exchange::WriteOutcome;
 use crate::proxy::filters::{ResponseContext, ResponseUsage, remove_unlisted_fields, response_body_filter};
 use crate::proxy::response::head::ResponseHead;
@@ -131,8 +131,7 @@ fn build_call(
 /// Returns true if the answer is passed on as bytes, and the provider announces a length that fits the response buffer.
 /// Such an answer is sent with its length, and its head contains `environment_impact` and `billing_cost`.
 fn is_sent_with_length(run: &FailoverRun<'_, '_>, answering: &UpstreamResponse) -> bool {
-    let length = answering.exchange.header("content-length").and_then(attempt::header_text);
-    let length = length.and_then(|length| length.parse::<usize>().ok());
+    let length = upstream_headers::content_length(&answering.exchange);
     run.request.streamed_content_type().is_some()
         && length.is_some_and(|length| length <= run.exchange.config.settings.limits.response_buffer)
 }
