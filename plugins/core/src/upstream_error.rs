@@ -3,6 +3,7 @@
 use crate::api_error::ApiError;
 use crate::error_catalog::ErrorCode;
 use crate::request_adjustment::AdjustableMemberSet;
+use crate::usage::TokenUsage;
 use std::time::Duration;
 
 /// Kind of a failure. Its name is a metric label and a log value.
@@ -162,6 +163,9 @@ pub struct UpstreamError {
     pub refused_members: RefusedMembers,
     /// Number of complete choices, if the response has fewer than requested; not a failure of the provider.
     pub completed_choices: Option<u32>,
+    /// Usage of a buffered answer that was read, but cannot be delivered, for its energy; `None` if there was no such
+    /// answer, and for a stream.
+    pub discarded_usage: Option<Box<TokenUsage>>,
     /// Error object inside a response with status 200, for a classification that needs the request.
     pub in_band_body: Option<Box<[u8]>>,
 }
@@ -179,6 +183,7 @@ impl UpstreamError {
             max_output: None,
             refused_members: RefusedMembers::NONE,
             completed_choices: None,
+            discarded_usage: None,
             in_band_body: None,
         }
     }

@@ -4,6 +4,7 @@ use crate::answer_sections::AnswerSection;
 use crate::charged_usage::usage_without_removed_output;
 use crate::choices::{self, ChoiceSize};
 use crate::decode;
+use crate::discarded_usage::with_discarded_usage;
 use crate::echo::{BytesPerTokenId, EchoMeter};
 use crate::event::{AnswerEvent, EscapedText};
 use crate::generated_output::GeneratedOutput;
@@ -97,8 +98,9 @@ impl DecodedAnswer {
         let (mut events, mut constrained) = (Vec::new(), Vec::new());
         let streamed = decode::is_event_stream(&body);
         let read = decode::decode_buffered(target.dialect, body.clone(), target.answer_id, &mut events);
+        let discard = |fault, events: &[AnswerEvent]| with_discarded_usage(fault, ask, target, events);
         // An error after the end of a streamed answer does not invalidate the answer.
-        let read = if streamed { read } else { Ok(read?) };
+        let read = if streamed { read } else { Ok(read.map_err(|fault| discard(fault, &events))?) };
         let reasoning = read.as_ref().ok().copied().flatten();
         let mut constraints = ResponseConstraints::new(ask, target);
         // If the provider sent a choice that was not requested, the indices of the requested choices are unreliable
@@ -107,7 +109,7 @@ impl DecodedAnswer {
             event.choice().is_some_and(|choice| choice as usize >= constraints.choice_count())
         };
         if events.iter().any(unknown) {
-            return Err(UpstreamError::new(UpstreamErrorKind::Malformed));
+            return Err(discard(UpstreamError::new(UpstreamErrorKind::Malformed), &events));
         }
         let mut sent = GeneratedOutput::new(ask);
         let usage_bounds = ask.usage_bounds(target);
@@ -132,11 +134,7 @@ impl DecodedAnswer {
             answer.finish_at_cap(&unfinished);
         }
         if answer.choices.iter().any(|candidate| candidate.finish_reason.is_none()) {
-            read?;
-            return Err(UpstreamError {
-                completed_choices: answer.completed_choices(target, body).filter(|_| ask.n > 1),
-                ..UpstreamError::new(UpstreamErrorKind::Truncated)
-            });
+            return Err(answer.unfinished_error(read.err(), ask, target, body));
         }
         answer.observation =
             OfferObservation { reasoning_name: reasoning, exceeds_output_limit: limit.is_exceeded() };
@@ -144,6 +142,22 @@ impl DecodedAnswer {
             choices::correct_undercounted_output(usage, &sizes);
         }
         Ok(answer)
+    }
+
+    /// Returns the error of an answer in which a choice has no finish reason: `fault`, which ended `body`, or else
+    /// `Truncated`.
+    fn unfinished_error(
+        &self,
+        fault: Option<UpstreamError>,
+        ask: &InferenceRequest,
+        target: &AttemptTarget<'_>,
+        body: Bytes,
+    ) -> UpstreamError {
+        let fault = fault.unwrap_or_else(|| UpstreamError {
+            completed_choices: self.completed_choices(target, body).filter(|_| ask.n > 1),
+            ..UpstreamError::new(UpstreamErrorKind::Truncated)
+        });
+        UpstreamError { discarded_usage: self.provider_usage.or(self.usage).map(Box::new), ..fault }
     }
 
     /// Sets the usage from the provider's report. Clients read the usage of a buffered answer without checking that it

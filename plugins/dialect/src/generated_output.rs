@@ -34,10 +34,15 @@ impl GeneratedOutput {
         self.bytes
     }
 
+    /// Returns the number of bytes of generated text without an echo of the prompt.
+    pub(crate) fn bytes_without_echo(&self) -> usize {
+        self.bytes - self.echo.echoed_bytes()
+    }
+
     /// Returns the usage bounds of the request together with the bounds that follow from the output. `choice_count` is
     /// the number of choices.
     pub(crate) fn usage_bounds(&self, bounds: &UsageBounds, choice_count: usize) -> UsageBounds {
-        let bytes = self.bytes - self.echo.echoed_bytes();
+        let bytes = self.bytes_without_echo();
         let delivered = bytes.saturating_add(self.sealed_bytes);
         UsageBounds {
             max_delivered: UsageBounds::max_delivered_tokens(choice_count, delivered, self.tool_calls),

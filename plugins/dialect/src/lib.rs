@@ -14,6 +14,7 @@
 pub mod background_response;
 pub mod conformance;
 pub mod decode;
+mod discarded_usage;
 mod echo;
 pub mod event;
 mod generated_output;

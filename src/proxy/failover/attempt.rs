@@ -16,7 +16,7 @@ use crate::upstream::wire_format::WireFormat;
 use bytes::{Bytes, BytesMut};
 use penstock_core::{
     AdjustableMember, AdjustableMemberSet, ApiError, AttemptTarget, Dialect, ErrorCode, InferenceRequest,
-    RequestBodyFormat, UpstreamError, UpstreamErrorKind, UpstreamRequest, UsageBounds,
+    RequestBodyFormat, TokenUsage, UpstreamError, UpstreamErrorKind, UpstreamRequest, UsageBounds,
 };
 use penstock_dialect::FailedRequest;
 use std::borrow::Cow;
@@ -33,6 +33,9 @@ pub enum AttemptError {
     /// The provider may have refused the request because of its number of choices: each choice is then requested
     /// separately.
     SeparateChoices,
+    /// The answer is not used, because other choices of the request are of another model. It has the usage of a buffered
+    /// answer; `None` for a stream.
+    Discarded(Option<TokenUsage>),
     /// The gateway failed to process the response. No other provider is called, since the error would occur again.
     Internal(ApiError),
     /// The client has disconnected.

@@ -151,7 +151,9 @@ impl ResponseContext for BufferedDelivery<'_, '_, '_> {
         let (run, offer) = (&mut *self.run, self.offer);
         let created = run.received_at;
         let mut whole = translate(run, offer, self.sent, created, upstream).await?;
-        run.record_first_content(offer, self.sent.number)?;
+        let usage = whole.provider_work.or(whole.work).and_then(|work| work.usage().copied());
+        let usage = usage.unwrap_or_else(|| run.request.estimate_unreported_usage(whole.output_bytes));
+        run.record_first_content(offer, self.sent.number, Some(usage))?;
         if let InferenceTask::GenerateImages(draw) = &run.request.task {
             let pictures = std::mem::take(&mut whole.images);
             let response = images::build_image_response(run, offer, draw, pictures, created).await?;

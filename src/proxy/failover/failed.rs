@@ -6,7 +6,9 @@ use super::{FailoverRun, settle, streaming};
 use crate::proxy::exchange::WriteOutcome;
 use crate::upstream::failure_log;
 use crate::upstream::offer::{OfferState, unsupported_choices_error};
-use penstock_core::{ApiError, ChoiceSelection, ErrorCode, InferenceTask, UpstreamError, UpstreamErrorKind};
+use penstock_core::{
+    ApiError, ChoiceSelection, ErrorCode, InferenceTask, TokenUsage, UpstreamError, UpstreamErrorKind,
+};
 use penstock_routing::{AttemptOutcome, RetryAction, RetryPlanner};
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,7 +53,6 @@ impl FailoverRun<'_, '_> {
         rescue: bool,
         course: &mut RetryPlanner,
     ) -> Option<RetryAction> {
-        let now = self.now();
         match stop {
             AttemptError::Disconnected | AttemptError::Revoked => {
                 self.record_neutral_outcome(offer);
@@ -62,25 +63,25 @@ impl FailoverRun<'_, '_> {
                 self.separate_choices = Some(SeparateChoices::all_choices(Some(offer.clone())));
                 Some(RetryAction::ReturnError)
             }
-            AttemptError::Fault(UpstreamError { completed_choices: Some(whole), .. })
-                if self.request.has_separable_choices() =>
-            {
+            AttemptError::Discarded(usage) => {
+                self.record_failed_energy(offer, usage.as_ref());
+                Some(self.skip_offer(offer, ApiError::new(ErrorCode::Unavailable), course))
+            }
+            AttemptError::Fault(UpstreamError {
+                completed_choices: Some(whole), discarded_usage, ..
+            }) if self.request.has_separable_choices() => {
                 self.record_neutral_outcome(offer);
-                self.handle_fewer_choices(offer, whole);
+                self.handle_fewer_choices(offer, whole, discarded_usage.as_deref());
                 Some(RetryAction::ReturnError)
             }
             AttemptError::Fault(fault) if fault.completed_choices.is_some() => {
                 self.record_neutral_outcome(offer);
                 Some(self.refuse_choices(offer, &fault, course))
             }
-            AttemptError::Incompatible(refusal) => {
-                self.record_neutral_outcome(offer);
-                self.incompatible = Some(refusal);
-                Some(course.on_skipped(now))
-            }
+            AttemptError::Incompatible(refusal) => Some(self.skip_offer(offer, refusal, course)),
             AttemptError::Internal(refusal) => {
                 self.record_neutral_outcome(offer);
-                self.record_failed_energy(offer);
+                self.record_failed_energy(offer, None);
                 self.refusal = Some(refusal);
                 Some(RetryAction::ReturnError)
             }
@@ -93,9 +94,12 @@ impl FailoverRun<'_, '_> {
             }
             // The refusal is sent only if no other offer answers, and each of them failed for a reason of the request.
             AttemptError::Fault(UpstreamError {
-                api_error: Some(refusal), may_be_provider: true, ..
+                api_error: Some(refusal),
+                may_be_provider: true,
+                discarded_usage,
+                ..
             }) if !self.progress.has_content() => {
-                self.record_failed_energy(offer);
+                self.record_failed_energy(offer, discarded_usage.as_deref());
                 Some(self.ask_other_offers(offer, *refusal, course))
             }
             AttemptError::Fault(fault) => Some(self.next_after_fault(offer, &fault, rescue, course)),
@@ -115,7 +119,7 @@ impl FailoverRun<'_, '_> {
         // Only one of several calls has an input that is too long.
         if self.completed.has_answers() {
             self.completed = self.completed.without_failed_call();
-            self.record_failed_energy(offer);
+            self.record_failed_energy(offer, None);
         }
         self.ask_other_offers(offer, with_window_details(refusal, window), course)
     }
@@ -136,11 +140,20 @@ impl FailoverRun<'_, '_> {
         refusal: ApiError,
         course: &mut RetryPlanner,
     ) -> RetryAction {
-        let now = self.now();
-        self.record_neutral_outcome(offer);
         attempt::log_provider_refusal(self, offer, &refusal);
+        self.skip_offer(offer, refusal, course)
+    }
+
+    /// Continues with another offer. The refusal is sent if no offer could have answered.
+    fn skip_offer(
+        &mut self,
+        offer: &Arc<OfferState>,
+        refusal: ApiError,
+        course: &mut RetryPlanner,
+    ) -> RetryAction {
+        self.record_neutral_outcome(offer);
         self.incompatible = Some(refusal);
-        course.on_skipped(now)
+        course.on_skipped(self.now())
     }
 
     /// Handles an offer that returned fewer choices than requested, if the choices cannot be requested one by one:
@@ -156,7 +169,7 @@ impl FailoverRun<'_, '_> {
         if matches!(&self.request.task, InferenceTask::Complete(task) if task.choices_per_prompt > 1) {
             self.record_single_choice_offer(offer);
         }
-        self.record_failed_energy(offer);
+        self.record_failed_energy(offer, fault.discarded_usage.as_deref());
         if self.progress.has_content() {
             self.had_unavailable = true;
             course.exclude_offers(|index| index == offer.offer.index);
@@ -215,13 +228,15 @@ impl FailoverRun<'_, '_> {
     ) {
         self.had_unavailable = true;
         // Output used energy even if the attempt failed after it.
-        let had_output = self.translation.as_deref().is_some_and(|reply| reply.attempt_usage().output > 0);
+        let discarded = fault.discarded_usage.as_deref();
+        let had_output = self.translation.as_deref().is_some_and(|reply| reply.attempt_usage().output > 0)
+            || discarded.is_some_and(|usage| usage.output > 0);
         let is_processed = fault.api_error.is_none() && settle::has_processed_prompt(fault.kind);
         if !is_processed {
             self.completed = self.completed.without_failed_call();
         }
         if had_output || is_processed || self.completed.has_answers() {
-            self.record_failed_energy(offer);
+            self.record_failed_energy(offer, discarded);
         }
         if let Some(refusal) = &fault.api_error {
             attempt::log_provider_refusal(self, offer, refusal);
@@ -236,11 +251,13 @@ impl FailoverRun<'_, '_> {
         failure_log::log_failure(offer, fault.kind);
     }
 
-    /// Records the energy of the last attempt, which led to no response.
-    pub(super) fn record_failed_energy(&mut self, offer: &OfferState) {
+    /// Records the energy of the last attempt, which led to no response. `discarded` is the usage of a buffered answer
+    /// that was read.
+    pub(super) fn record_failed_energy(&mut self, offer: &OfferState, discarded: Option<&TokenUsage>) {
         let took = self.exchange.record.attempts.last().map_or(Duration::ZERO, |note| note.duration);
-        let reply = self.translation.as_deref();
-        self.failed_energy.add_failed_attempt(offer, self.request, reply, self.completed, took);
+        let usage =
+            discarded.copied().or_else(|| self.translation.as_deref().map(|reply| reply.attempt_usage()));
+        self.failed_energy.add_failed_attempt(offer, self.request, usage, self.completed, took);
     }
 
     /// Ends a request that no provider answered, or whose broken stream no provider continued.

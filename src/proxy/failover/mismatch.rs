@@ -10,8 +10,8 @@ use crate::proxy::exchange::WriteOutcome;
 use crate::upstream::offer::OfferState;
 use penstock_core::{
     AdjustableMember, AdjustableMemberSet, ApiError, ChoiceSelection, ErrorCode, InferenceTask,
-    MemberOmissions, OfferObservation, RefusedMembers, RequestAdjustment, UpstreamError, UpstreamErrorKind,
-    UpstreamRequest,
+    MemberOmissions, OfferObservation, RefusedMembers, RequestAdjustment, TokenUsage, UpstreamError,
+    UpstreamErrorKind, UpstreamRequest,
 };
 use penstock_routing::{RetryAction, RetryPlanner};
 use std::sync::Arc;
@@ -241,13 +241,19 @@ impl FailoverRun<'_, '_> {
     }
 
     /// Handles an offer that returned fewer choices than requested: for a stream that has begun, the missing choices
-    /// are requested one by one; otherwise, all choices are requested again, one by one.
-    pub(super) fn handle_fewer_choices(&mut self, offer: &OfferState, whole: u32) {
+    /// are requested one by one; otherwise, all choices are requested again, one by one. `discarded` is the usage of the
+    /// answer if it was buffered.
+    pub(super) fn handle_fewer_choices(
+        &mut self,
+        offer: &OfferState,
+        whole: u32,
+        discarded: Option<&TokenUsage>,
+    ) {
         self.record_single_choice_offer(offer);
         if self.progress.has_content() {
             self.separate_choices = Some(SeparateChoices::starting_at(whole));
         } else {
-            self.record_failed_energy(offer);
+            self.record_failed_energy(offer, discarded);
             self.separate_choices = Some(SeparateChoices::all_choices(None));
         }
     }

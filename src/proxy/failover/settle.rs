@@ -63,13 +63,13 @@ impl FailedAttemptEnergy {
         self.merge(Self(Some(part.offer.pricing.failed_attempt_energy(part.provider_usage, part.took))));
     }
 
-    /// Adds the energy of a failed attempt: that of the prompt, and of the output that the provider sent. `completed`
-    /// are the calls of the attempt that were answered.
+    /// Adds the energy of a failed attempt: that of the prompt, and of the output that the provider sent. `usage` is
+    /// estimated if it is `None`; `completed` are the calls of the attempt that were answered.
     pub fn add_failed_attempt(
         &mut self,
         offer: &OfferState,
         ask: &InferenceRequest,
-        reply: Option<&dyn StreamTranslation>,
+        usage: Option<TokenUsage>,
         completed: CompletedCalls,
         took: Duration,
     ) {
@@ -92,8 +92,7 @@ impl FailedAttemptEnergy {
             | InferenceTask::Passthrough(_)
             | InferenceTask::Embed(_)
             | InferenceTask::Rerank(_) => {
-                let usage =
-                    reply.map_or_else(|| ask.estimate_unreported_usage(0), StreamTranslation::attempt_usage);
+                let usage = usage.unwrap_or_else(|| ask.estimate_unreported_usage(0));
                 let usage = ask.with_mean_prompt_length(completed.share_of(usage));
                 offer.pricing.failed_attempt_energy(usage, took)
             }

@@ -278,7 +278,7 @@ async fn write_events(
 ) -> Result<(), AttemptError> {
     let had_head = run.progress.has_head();
     if !run.progress.has_content() {
-        run.record_first_content(offer, number)?;
+        run.record_first_content(offer, number, None)?;
         run.progress = ResponseProgress::ContentSent;
         run.exchange.record.first_token = Some(run.exchange.started.elapsed());
     }

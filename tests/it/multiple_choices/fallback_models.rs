@@ -70,6 +70,9 @@ async fn no_choice_is_of_another_model_than_the_first_content() {
             assert_eq!(answer.json()["model"], "n");
         }
         assert_eq!((first.calls(), second.calls()), (2, 2));
+        let metrics = running.admin().get("/metrics").await.text();
+        let discarded = metrics.lines().find(|line| line.contains("outcome=\"discarded\"")).unwrap();
+        assert!(discarded.starts_with("penstock_attempts_total") && discarded.ends_with(" 1"), "{discarded}");
     }
 }
 

@@ -169,3 +169,23 @@ async fn a_reload_forgets_learned_facts() {
     texts(&post(&running, &ask(2)).await);
     assert_eq!(provider.calls(), 8);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_energy_of_a_discarded_answer_has_its_output() {
+    let provider = Provider::start().await;
+    let mut whole = completion(&"word ".repeat(400));
+    whole["usage"] = json!({"prompt_tokens": 3000, "completion_tokens": 1000, "total_tokens": 4000});
+    provider.always(json_answer(200, &whole));
+    let running = bench().model(LISTED).provider("a", &provider).start().await;
+    let mut energy = Vec::new();
+    for n in [3, 3, 1] {
+        let body = json!({"model": "m", "n": n,
+            "messages": [{"role": "user", "content": "word ".repeat(1000)}]});
+        let answer = post(&running, &body).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        energy.push(answer.json()["environment_impact"]["energy_kwh"].as_f64().unwrap());
+    }
+    assert_eq!(provider.calls(), 8);
+    assert!((energy[0] - 4.0 * energy[2]).abs() < 1e-11, "{energy:?}");
+    assert!((energy[1] - 3.0 * energy[2]).abs() < 1e-11, "{energy:?}");
+}

@@ -18,8 +18,8 @@ use crate::upstream::config_snapshot::ConfigSnapshot;
 use crate::upstream::offer::OfferState;
 use bytes::{Bytes, BytesMut};
 use penstock_core::{
-    AdjustableMemberSet, ApiError, ChoiceSelection, Dialect, ErrorCode, FinishReason, InferenceRequest,
-    RequiredCapabilities,
+    AdjustableMemberSet, ApiError, ChoiceSelection, Dialect, FinishReason, InferenceRequest,
+    RequiredCapabilities, TokenUsage,
 };
 use penstock_limits::WorkClass;
 use penstock_routing::AttemptAdmission;
@@ -139,21 +139,20 @@ impl FailoverRun<'_, '_> {
         line.is_some_and(|line| line.excludes_model(&offer.offer.model.card.id))
     }
 
-    /// Records the offer of the first content, if this run serves a choice.
+    /// Records the offer of the first content, if this run serves a choice. `usage` is that of a buffered answer.
     ///
     /// # Errors
-    /// Returns an error if another choice has content of another model. The energy of the discarded content is recorded, as
-    /// estimated for an answer that was not read to its end.
+    /// Returns an error if another choice has content of another model.
     pub(in super::super) fn record_first_content(
         &mut self,
         offer: &OfferState,
         attempt: u32,
+        usage: Option<TokenUsage>,
     ) -> Result<(), AttemptError> {
-        if self.exchange.caller.record_first_content(FirstContent::from_offer(&offer.offer, attempt)) {
-            return Ok(());
+        match self.exchange.caller.record_first_content(FirstContent::from_offer(&offer.offer, attempt)) {
+            true => Ok(()),
+            false => Err(AttemptError::Discarded(usage)),
         }
-        self.record_failed_energy(offer);
-        Err(AttemptError::Incompatible(ApiError::new(ErrorCode::Unavailable)))
     }
 }
 
@@ -236,10 +235,15 @@ pub(super) fn request_choice<'s>(
         drop(run);
         let record = std::mem::replace(&mut x.record, AccessRecord::new(seed.id, seed.dialect));
         drop(x);
-        let mut body = BytesMut::new();
-        line.take_response().iter().for_each(|piece| body.extend_from_slice(piece));
+        let body = joined_body(&line);
         let (usage, finish_reason) = line.take_choice_usage();
-        let body = body.freeze();
         ChoiceOutcome { index, ended, is_provider_full, usage, finish_reason, body, spent, record }
     })
+}
+
+/// Returns the body of a choice that is not a stream.
+fn joined_body(line: &LineDownstream) -> Bytes {
+    let mut body = BytesMut::new();
+    line.take_response().iter().for_each(|piece| body.extend_from_slice(piece));
+    body.freeze()
 }
