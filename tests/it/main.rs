@@ -66,6 +66,7 @@ mod dashboard_tls;
 mod database;
 mod disk_errors;
 mod embeddings;
+mod energy_headers;
 mod exports;
 mod failover;
 mod failover_body_sizes;

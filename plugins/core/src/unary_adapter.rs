@@ -10,6 +10,7 @@ use crate::inference_request::InferenceRequest;
 use crate::model_kind::ModelKind;
 use crate::traits::{AttemptTarget, BufferedResponse, StreamTranslation};
 use crate::upstream_error::UpstreamError;
+use crate::usage::MeasuredEnergy;
 use bytes::Bytes;
 use std::borrow::Cow;
 use std::fmt;
@@ -41,6 +42,8 @@ pub struct UpstreamAnswer {
     pub body: Bytes,
     /// Values of the headers named by [`ProviderAdapter::response_headers`], in its order.
     pub headers: Vec<Option<Box<str>>>,
+    /// Measured energy in the headers; `None` if they have none.
+    pub measured_energy: Option<MeasuredEnergy>,
 }
 
 impl UpstreamAnswer {

@@ -70,7 +70,7 @@ fn translate(ask: &InferenceRequest, body: Bytes) -> Vec<Bytes> {
         answer_created: 0,
     };
     let shape: &dyn ProviderAdapter = *penstock_embeddings::ADAPTERS.first().unwrap();
-    shape.translate(ask, &target, vec![UpstreamAnswer { body, headers: Vec::new() }]).unwrap().body
+    shape.translate(ask, &target, vec![UpstreamAnswer { body, ..UpstreamAnswer::default() }]).unwrap().body
 }
 
 fn forms(criterion: &mut Criterion) {

@@ -108,6 +108,33 @@ pub fn parse_impact_energy(object: &[u8]) -> Option<MeasuredEnergy> {
     Some(MeasuredEnergy { joules, boundary: None })
 }
 
+/// Header field with the measured joules of an answer.
+pub const ENERGY_HEADER: &str = "x-energy-joules";
+/// Header field with the method by which the joules were determined.
+pub const ENERGY_METHOD_HEADER: &str = "x-energy-method";
+
+/// Parses the values of the header fields [`ENERGY_HEADER`] and [`ENERGY_METHOD_HEADER`]; the second is optional. `None`
+/// for a negative number, for a value that is no number, and for a method that is not a measurement.
+#[must_use]
+pub fn parse_energy_headers(joules: &str, method: Option<&str>) -> Option<MeasuredEnergy> {
+    let method = method.unwrap_or_default().to_ascii_lowercase();
+    if ["estimat", "model", "formula", "average", "default"].iter().any(|word| method.contains(word)) {
+        return None;
+    }
+    Some(MeasuredEnergy { joules: parse_decimal(joules.as_bytes())?, boundary: None })
+}
+
+/// Adds the measured energy of several answers. Returns `None` without an answer, if one answer has no measured energy,
+/// or if the meters of the answers have different boundaries.
+pub fn sum_energy(each: impl IntoIterator<Item = Option<MeasuredEnergy>>) -> Option<MeasuredEnergy> {
+    let mut each = each.into_iter();
+    let first = each.next()??;
+    each.try_fold(first, |sum, one| {
+        let one = one.filter(|one| one.boundary == sum.boundary)?;
+        Some(MeasuredEnergy { joules: sum.joules.checked_add(one.joules)?, ..sum })
+    })
+}
+
 /// Returns the energy in the first line of an SSE comment that has the form `energy {…}`.
 #[must_use]
 pub fn parse_energy_comment(comment: &[u8]) -> Option<MeasuredEnergy> {
@@ -140,7 +167,37 @@ fn parse_decimal(number: &[u8]) -> Option<Decimal> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-    use super::{parse_energy, parse_usage};
+    use super::{parse_energy, parse_energy_headers, parse_usage, sum_energy};
+    use penstock_core::{MeasuredEnergy, MeterBoundary};
+    use rust_decimal::Decimal;
+
+    #[test]
+    fn headers_of_a_measurement_are_read_and_those_of_an_estimate_are_not() {
+        let joules =
+            |joules, method| parse_energy_headers(joules, method).map(|energy| energy.joules.to_string());
+        for method in [None, Some(""), Some("counter"), Some("NVML")] {
+            assert_eq!(joules("2.0", method).as_deref(), Some("2.0"), "{method:?}");
+        }
+        assert_eq!(joules("1e-3", None).as_deref(), Some("0.001"));
+        for method in ["estimate", "Estimated", "modelled", "model_average", "class_default", "formula"] {
+            assert_eq!(joules("2.0", Some(method)), None, "{method}");
+        }
+        for invalid in ["", "-1", "NaN", "inf", "2 J", "2,0", "1e99"] {
+            assert_eq!(joules(invalid, None), None, "{invalid}");
+        }
+    }
+
+    #[test]
+    fn a_sum_needs_the_energy_of_each_part_at_one_boundary() {
+        let energy = |joules, boundary| Some(MeasuredEnergy { joules: Decimal::new(joules, 1), boundary });
+        assert_eq!(sum_energy([]), None);
+        assert_eq!(sum_energy([energy(5, None), energy(7, None)]), energy(12, None));
+        assert_eq!(sum_energy([energy(5, None), None]), None);
+        assert_eq!(sum_energy([None, energy(5, None)]), None);
+        assert_eq!(sum_energy([energy(5, None), energy(5, Some(MeterBoundary::It))]), None);
+        let most = Some(MeasuredEnergy { joules: Decimal::MAX, boundary: None });
+        assert_eq!(sum_energy([most, most]), None);
+    }
 
     #[test]
     fn a_half_that_is_no_number_of_tokens_is_beyond_all_bounds_and_keeps_the_other() {

@@ -17,14 +17,3 @@ pub(crate) fn read_energy(body: &[u8]) -> Option<MeasuredEnergy> {
     }
     found
 }
-
-/// Adds the measured energy of several answers. Returns `None` if one answer has no measured energy, or if the meters
-/// of the answers have different boundaries.
-pub(crate) fn sum_energy<'b>(bodies: impl Iterator<Item = &'b [u8]>) -> Option<MeasuredEnergy> {
-    let each: Option<Vec<MeasuredEnergy>> = bodies.map(read_energy).collect();
-    let (first, rest) = each?.split_first().map(|(first, rest)| (*first, rest.to_vec()))?;
-    rest.into_iter().try_fold(first, |sum, one| {
-        let joules = sum.joules.checked_add(one.joules)?;
-        (sum.boundary == one.boundary).then_some(MeasuredEnergy { joules, ..sum })
-    })
-}

@@ -38,6 +38,7 @@ fn translate(
     let answer = UpstreamAnswer {
         body: Bytes::copy_from_slice(body),
         headers: vec![content_type.map(Into::into); shape.response_headers().len()],
+        measured_energy: None,
     };
     shape.translate(&ask, &target(&abilities), vec![answer]).err().map(|error| error.kind)
 }

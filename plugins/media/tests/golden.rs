@@ -140,8 +140,10 @@ fn every_case_matches_its_expectation() {
             golden(&case.join("sent.txt"), &sent);
             let Ok(got) = fs::read(case.join("got.json")) else { continue };
             let got = Bytes::from(got);
-            let answers =
-                calls.iter().map(|_| UpstreamAnswer { body: got.clone(), headers: Vec::new() }).collect();
+            let answers = calls
+                .iter()
+                .map(|_| UpstreamAnswer { body: got.clone(), ..UpstreamAnswer::default() })
+                .collect();
             golden(&case.join("answered.txt"), &answered(shape.translate(&ask, &target, answers)));
         }
     }
@@ -216,8 +218,11 @@ fn no_answer_however_broken_makes_a_shape_panic() {
             let Ok(got) = fs::read(case.join("got.json")) else { continue };
             for end in 0..got.len() {
                 let body = Bytes::copy_from_slice(&got[..end]);
-                let whole =
-                    shape.translate(&ask, &target, vec![UpstreamAnswer { body, headers: Vec::new() }]);
+                let whole = shape.translate(
+                    &ask,
+                    &target,
+                    vec![UpstreamAnswer { body, ..UpstreamAnswer::default() }],
+                );
                 let closed = got[..end].trim_ascii_end() == got.trim_ascii_end();
                 assert!(whole.is_err() || closed, "{} cut at {end}", case.display());
             }
@@ -259,7 +264,7 @@ fn subtitles_need_no_segments() {
             assert_eq!(shape.build_requests(&ask, &target).is_err(), refused, "{name} {format}");
             if !refused {
                 let body = Bytes::from_static(br#"{"text":"hello"}"#);
-                let answers = vec![UpstreamAnswer { body, headers: Vec::new() }];
+                let answers = vec![UpstreamAnswer { body, ..UpstreamAnswer::default() }];
                 let whole = shape.translate(&ask, &target, answers).unwrap().body.concat();
                 assert_eq!(String::from_utf8(whole).unwrap(), expected, "{name} {format}");
             }
@@ -291,7 +296,7 @@ fn words_that_the_provider_lacks_are_left_out() {
         answer_created: 0,
     };
     let words = |body: &'static str| {
-        let answers = vec![UpstreamAnswer { body: Bytes::from(body), headers: Vec::new() }];
+        let answers = vec![UpstreamAnswer { body: Bytes::from(body), ..UpstreamAnswer::default() }];
         let whole = shape.translate(&ask, &target, answers).unwrap().body.concat();
         serde_json::from_slice::<Value>(&whole).unwrap().get("words").cloned()
     };

@@ -19,6 +19,7 @@ use penstock_core::{
     AttemptTarget, BufferedResponse, InferenceTask, RequestAdjustment, StreamTranslation, TokenUsage,
     UpstreamAnswer, UpstreamError, UpstreamErrorKind, UpstreamRequest,
 };
+use penstock_http_wire::usage::sum_energy;
 use penstock_media::speech::generated_audio_type;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -150,7 +151,9 @@ impl ResponseContext for BufferedDelivery<'_, '_, '_> {
     async fn translate(&mut self, upstream: Vec<UpstreamAnswer>) -> Result<BufferedResponse, AttemptError> {
         let (run, offer) = (&mut *self.run, self.offer);
         let created = run.received_at;
+        let header_energy = sum_energy(upstream.iter().map(|answer| answer.measured_energy));
         let mut whole = translate(run, offer, self.sent, created, upstream).await?;
+        whole.measured_energy = whole.measured_energy.or(header_energy);
         let usage = whole.provider_work.or(whole.work).and_then(|work| work.usage().copied());
         let usage = usage.unwrap_or_else(|| run.request.estimate_unreported_usage(whole.output_bytes));
         run.record_first_content(offer, self.sent.number, Some(usage))?;

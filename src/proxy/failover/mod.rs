@@ -48,8 +48,8 @@ use acquire::AcquireOutcome;
 use completed_calls::CompletedCalls;
 use failed::is_connect_failure;
 use penstock_core::{
-    AdjustableMemberSet, ApiError, ChoiceSelection, ErrorCode, InferenceRequest, StreamTranslation,
-    UpstreamErrorKind,
+    AdjustableMemberSet, ApiError, ChoiceSelection, ErrorCode, InferenceRequest, MeasuredEnergy,
+    StreamTranslation, UpstreamErrorKind,
 };
 use penstock_routing::{AttemptAdmission, AttemptPolicy, RetryAction, RetryPlanner};
 use response_memory::ResponseMemoryReservation;
@@ -105,6 +105,8 @@ struct FailoverRun<'r, 'a> {
     admission: AttemptAdmission,
     /// Start time of the current attempt. If the provider reports no usage, the energy is computed from the duration.
     attempt_started: Option<Instant>,
+    /// Measured energy in the head of the provider's stream; `None` if it has none.
+    header_energy: Option<MeasuredEnergy>,
     /// Progress of a streamed response towards the client.
     progress: ResponseProgress,
     /// Memory that is counted for the response, over all attempts.
@@ -173,6 +175,7 @@ pub async fn serve_request(x: &mut Exchange<'_>, body: RequestBody) -> Result<Wr
         current_offer: None,
         admission: AttemptAdmission::default(),
         attempt_started: None,
+        header_energy: None,
         progress: ResponseProgress::Waiting,
         memory: ResponseMemoryReservation::new(),
         completed: CompletedCalls::default(),
@@ -347,7 +350,7 @@ impl FailoverRun<'_, '_> {
         number: u32,
     ) -> Result<WriteOutcome, AttemptError> {
         self.memory.reset();
-        self.completed = CompletedCalls::default();
+        (self.completed, self.header_energy) = (CompletedCalls::default(), None);
         let done = if self.request.stream {
             streaming::attempt_stream(self, offer, number).await
         } else {

@@ -289,7 +289,9 @@ fn settle_delivered_part(
         None => count,
     };
     let (own, measured, took) = match run.attempt_started {
-        Some(asked) => (reply.attempt_usage(), reply.measured_energy(), asked.elapsed()),
+        Some(asked) => {
+            (reply.attempt_usage(), reply.measured_energy().or(run.header_energy), asked.elapsed())
+        }
         // The stream broke, so its energy is counted with the failed attempts.
         None => (TokenUsage::default(), None, Duration::ZERO),
     };

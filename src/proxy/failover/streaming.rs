@@ -88,6 +88,7 @@ pub async fn attempt_stream(
         let sent = buffered::SentRequest { wire_format, adjustment, asked, number };
         return buffered::read_and_send_response(run, offer, sent, answering).await;
     }
+    run.header_energy = upstream_headers::measured_energy(&answering.exchange);
     run.current_offer = Some(offer.clone());
     run.attempt_started = Some(asked);
     let mut times = StreamDeadlines::new(asked, timeouts.first_token, run.translation.as_deref());
@@ -385,6 +386,7 @@ impl ResponseContext for StreamResponse<'_, '_, '_> {
         if metered.is_malformed {
             self.run.exchange.record.record_broken_stream(&ApiError::new(ErrorCode::Unavailable));
         }
+        let metered = ResponseUsage { measured: metered.measured.or(self.run.header_energy), ..metered };
         settle::settle_success(self.run, self.offer, metered, self.times.first_token, took)
     }
 }

@@ -4,7 +4,8 @@ use crate::time::format;
 use crate::upstream::upstream_exchange::UpstreamExchange;
 use crate::upstream::wire_format::WireFormat;
 use bytes::Bytes;
-use penstock_core::UpstreamAnswer;
+use penstock_core::{MeasuredEnergy, UpstreamAnswer};
+use penstock_http_wire::usage;
 use std::time::Duration;
 
 /// Returns the trimmed value of a header field; `None` if it is absent or not UTF-8.
@@ -33,5 +34,12 @@ pub fn answer_with_headers(
 ) -> UpstreamAnswer {
     let value = |name: &&str| header_text(exchange, name).map(Into::into);
     let headers = wire_format.required_response_headers().iter().map(value).collect();
-    UpstreamAnswer { body, headers }
+    UpstreamAnswer { body, headers, measured_energy: measured_energy(exchange) }
+}
+
+/// Returns the measured energy that the head of an answer states. Trailers are not read: a stream has ended for its
+/// client before they arrive.
+pub fn measured_energy(exchange: &UpstreamExchange) -> Option<MeasuredEnergy> {
+    let joules = header_text(exchange, usage::ENERGY_HEADER)?;
+    usage::parse_energy_headers(joules, header_text(exchange, usage::ENERGY_METHOD_HEADER))
 }

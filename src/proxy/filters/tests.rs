@@ -212,7 +212,8 @@ fn a_filter_that_is_left_out_takes_its_behaviour_with_it() {
 
 #[tokio::test]
 async fn a_buffered_body_passes_the_same_filters() {
-    let upstream = || vec![UpstreamAnswer { body: Bytes::from_static(b"{\"a\":1}"), headers: Vec::new() }];
+    let upstream =
+        || vec![UpstreamAnswer { body: Bytes::from_static(b"{\"a\":1}"), ..UpstreamAnswer::default() }];
     let mut response = TestResponse::new(Dialect::Chat);
     let body = ResponseBodyFilters::filter_buffered(&mut response, upstream()).await.unwrap();
     assert_eq!(body.downstream.concat(), br#"{"a":1,"billing_cost":{"credits":1}}"#);

@@ -45,6 +45,7 @@ fn answers(case: &Path, target: &Value) -> Vec<UpstreamAnswer> {
         .map(|(index, body)| UpstreamAnswer {
             body: Bytes::from(body),
             headers: vec![headers.get(index).and_then(Value::as_str).map(Into::into)],
+            measured_energy: None,
         })
         .collect()
 }

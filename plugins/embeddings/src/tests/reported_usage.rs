@@ -4,7 +4,7 @@ use super::*;
 use serde_json::json;
 
 fn answer(body: String) -> UpstreamAnswer {
-    UpstreamAnswer { body: Bytes::from(body), headers: Vec::new() }
+    UpstreamAnswer { body: Bytes::from(body), ..UpstreamAnswer::default() }
 }
 
 #[test]
@@ -74,6 +74,7 @@ fn a_part_of_a_split_list_has_no_tokens_in_its_header() {
         let answers = tokens.map(|number| UpstreamAnswer {
             body: Bytes::from_static(b"[[1]]"),
             headers: vec![Some(number.into())],
+            measured_energy: None,
         });
         let read =
             shape(ModelKind::Embedding, "tei").translate(&request, &target(&abilities), answers.into());

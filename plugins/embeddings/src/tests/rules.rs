@@ -12,7 +12,7 @@ fn embed(count: usize, base64: bool) -> InferenceRequest {
 }
 
 fn answer(body: String) -> UpstreamAnswer {
-    UpstreamAnswer { body: Bytes::from(body), headers: Vec::new() }
+    UpstreamAnswer { body: Bytes::from(body), ..UpstreamAnswer::default() }
 }
 
 fn openai(ask: &InferenceRequest, body: String) -> Result<BufferedResponse, UpstreamErrorKind> {
@@ -148,7 +148,7 @@ fn vectors_that_fit_are_the_providers_own_bytes() {
         br#"{"id":"x","data":[{"object":"embedding","index":0,"embedding":[ 0.10, 1E0 ]}, {"index":1,"object":"embedding","embedding":[2,3.50]}],"model":"e","usage":{"prompt_tokens":4,"total_tokens":4}}"#,
     );
     let abilities = OfferCapabilities::default();
-    let answers = vec![UpstreamAnswer { body: body.clone(), headers: Vec::new() }];
+    let answers = vec![UpstreamAnswer { body: body.clone(), ..UpstreamAnswer::default() }];
     let whole = shape(ModelKind::Embedding, "openai")
         .translate(&embed(2, false), &target(&abilities), answers)
         .unwrap();

@@ -2,13 +2,14 @@
 //! to fetch one.
 
 use super::read;
-use crate::measured_energy::sum_energy;
+use crate::measured_energy::read_energy;
 use bytes::Bytes;
 use penstock_core::{
     AdjustableMember, ApiError, AttemptTarget, BufferedResponse, FinishReason, ImageSize, ImageTask,
     InferenceRequest, InferenceTask, ModelKind, OfferCapabilities, OfferObservation, ProviderAdapter,
     UpstreamAnswer, UpstreamError, UpstreamErrorKind, UpstreamRequest, WorkDone,
 };
+use penstock_http_wire::usage::sum_energy;
 use penstock_json_scan::json;
 
 /// Adapters of all image providers; the first one is the default.
@@ -123,7 +124,7 @@ impl ProviderAdapter for ImageShape {
                 pixels: task.size.map(ImageSize::pixel_count),
             }),
             provider_work: None,
-            measured_energy: sum_energy(answers.iter().map(|answer| &answer.body[..])),
+            measured_energy: sum_energy(answers.iter().map(|answer| read_energy(&answer.body))),
             finish_reason: FinishReason::Stop,
             output_bytes: 0,
             images: pictures,

@@ -214,6 +214,7 @@ pub(super) fn request_choice<'s>(
             current_offer: None,
             admission: AttemptAdmission::default(),
             attempt_started: None,
+            header_energy: None,
             progress: seed.progress,
             memory: ResponseMemoryReservation::new(),
             completed: CompletedCalls::default(),

@@ -4,6 +4,7 @@
 use super::super::{FailoverRun, settle};
 use crate::upstream::offer::OfferState;
 use penstock_core::{MeasuredEnergy, StreamTranslation, TokenUsage, UsageSource, WorkDone};
+use penstock_http_wire::usage::sum_energy;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,7 +38,7 @@ impl ChoiceUsage {
             offer,
             charged_usage: done,
             provider_usage: own,
-            measured: reply.measured_energy(),
+            measured: reply.measured_energy().or(run.header_energy),
             took,
         })
     }
@@ -70,7 +71,7 @@ pub(super) fn settle_choices(run: &mut FailoverRun<'_, '_>, parts: Vec<ChoiceUsa
     let done = total_usage(&parts);
     let Some(primary) = parts.first().map(|part| part.offer.clone()) else { return Vec::new() };
     let alone = parts.iter().all(|part| Arc::ptr_eq(&part.offer, &primary));
-    let measured = if alone { measured(&parts) } else { None };
+    let measured = if alone { sum_energy(parts.iter().map(|part| part.measured)) } else { None };
     let (mut own, mut took) = (TokenUsage::default(), Duration::ZERO);
     for part in &parts {
         if Arc::ptr_eq(&part.offer, &primary) {
@@ -81,16 +82,6 @@ pub(super) fn settle_choices(run: &mut FailoverRun<'_, '_>, parts: Vec<ChoiceUsa
         }
     }
     settle::settle_usage(run, &primary, WorkDone::Tokens(done), WorkDone::Tokens(own), measured, took, None)
-}
-
-/// Returns the sum of the measured energy, if the energy of all parts was measured at the same boundary.
-fn measured(parts: &[ChoiceUsage]) -> Option<MeasuredEnergy> {
-    let mut all = parts.iter().map(|part| part.measured);
-    let first = all.next()??;
-    all.try_fold(first, |sum, more| {
-        let more = more.filter(|more| more.boundary == sum.boundary)?;
-        Some(MeasuredEnergy { joules: sum.joules.checked_add(more.joules)?, ..sum })
-    })
 }
 
 #[cfg(test)]

@@ -76,8 +76,12 @@ pub fn check(bytes: &[u8]) {
         let ask = ask(shape.kind(), choice);
         let target = target(Dialect::Chat, &abilities);
         let Ok(calls) = shape.build_requests(&ask, &target) else { continue };
-        let answers =
-            || calls.iter().map(|_| UpstreamAnswer { body: body.clone(), headers: vec![None; 8] }).collect();
+        let answers = || {
+            calls
+                .iter()
+                .map(|_| UpstreamAnswer { body: body.clone(), headers: vec![None; 8], measured_energy: None })
+                .collect()
+        };
         let Ok(whole) = shape.translate(&ask, &target, answers()) else { continue };
         assert_eq!(
             shape.translate(&ask, &target, answers()).ok().as_ref(),
