@@ -99,6 +99,41 @@ try {
       await page.waitForTimeout(200);
     }
   });
+  await check("a lost contact is reported, and ends by itself", async () => {
+    const fresh = await browser.newContext({ storageState: await context.storageState() });
+    for (const name of ["", "providers"]) {
+      const visitor = await fresh.newPage();
+      await visitor.goto(root + name);
+      const lost = visitor.locator("#lost", { hasText: /No contact with the gateway since \d\d:\d\d:\d\d UTC/ });
+      await visitor.locator("#updated", { hasText: /Updated \d\d:\d\d:\d\d UTC/ }).waitFor();
+      // A proxy answers for a gateway that restarts.
+      await fresh.route(`${root}**`, (route) => route.fulfill({ status: 502, body: "" }));
+      await visitor.evaluate(() => document.getElementById("live").dispatchEvent(new Event("refresh")));
+      await lost.waitFor();
+      assert.deepEqual(await violations(visitor), []);
+      await visitor.screenshot({ path: `${folder}/lost-${name || "overview"}.png` });
+      await fresh.unrouteAll();
+      await lost.waitFor({ state: "hidden", timeout: 30_000 });
+      await visitor.close();
+    }
+    // A stream that ends with an error status is opened again.
+    const visitor = await fresh.newPage();
+    let refused = 0;
+    await visitor.route("**/console/events", (route) => ((refused += 1) < 3 ? route.fulfill({ status: 502, body: "" }) : route.continue()));
+    const opened = visitor.waitForResponse((answer) => answer.url().endsWith("/events") && answer.status() === 200);
+    await visitor.goto(root);
+    await opened;
+    await fresh.close();
+  });
+  await check("an ended session leads a live page to the sign-in form", async () => {
+    const fresh = await browser.newContext({ storageState: await context.storageState() });
+    const visitor = await fresh.newPage();
+    await visitor.goto(`${root}providers`);
+    await fresh.clearCookies();
+    await visitor.waitForURL("**/console/sign-in**", { timeout: 15_000 });
+    assert.equal(await visitor.locator("nav").count(), 0);
+    await fresh.close();
+  });
   await check("a page has at most 100 KB with everything", async () => {
     for (const name of ["", "routing", "latency", "carbon", "api", "api/post_v1_chat_completions", "usage", "usage?by=location", "accounts/default", "audit"]) {
       const fresh = await browser.newContext({ storageState: await context.storageState() });

@@ -6,6 +6,8 @@ use super::Translation;
 pub(super) const TRANSLATIONS: &[Translation] = &[
     ("Skip to the content", "Zum Inhalt springen", "Aller au contenu"),
     ("Pages", "Seiten", "Pages"),
+    ("Updated {0}", "Stand {0}", "Mis à jour à {0}"),
+    ("No contact with the gateway since {0}: the page shows the figures of that time.", "Seit {0} kein Kontakt zum Gateway: Die Seite zeigt die Werte von diesem Zeitpunkt.", "Aucun contact avec la passerelle depuis {0} : la page affiche les valeurs de ce moment."),
     ("Sign out", "Abmelden", "Se déconnecter"),
     ("First page", "Erste Seite", "Première page"),
     ("Next page", "Nächste Seite", "Page suivante"),
