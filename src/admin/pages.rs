@@ -35,6 +35,9 @@ pub(super) async fn send_site_page(answer: ConsoleAnswer, session: &mut ServerSe
     if let Some(location) = answer.location {
         head = head.with_field("location", location);
     }
+    if answer.reloads_page {
+        head = head.with_field("hx-refresh", "true");
+    }
     if let Some(allow) = answer.allow {
         head = head.with_field("allow", allow);
     }

@@ -33,6 +33,8 @@ pub struct ConsoleAnswer {
     pub cache: &'static str,
     /// Value of `location`.
     pub location: Option<String>,
+    /// True if the script that updates a page has to load the page again instead.
+    pub reloads_page: bool,
     /// Value of `allow`: the methods that the path supports.
     pub allow: Option<String>,
     /// Values of `set-cookie`.
@@ -62,6 +64,7 @@ impl ConsoleAnswer {
             content_type: kind,
             cache: "no-store",
             location,
+            reloads_page: false,
             allow: None,
             cookies,
             file_name,
@@ -92,6 +95,11 @@ pub fn page_answer(status: u16, page: &Page) -> ConsoleAnswer {
 /// Creates a redirect to a path of the site, which the browser opens with GET.
 pub fn redirect_answer(path: &str) -> ConsoleAnswer {
     ConsoleAnswer { location: Some(path.to_owned()), ..ConsoleAnswer::new(303, HTML, Vec::new()) }
+}
+
+/// Creates the response to an automatic update of a page that has to be loaded again.
+pub fn reload_answer() -> ConsoleAnswer {
+    ConsoleAnswer { reloads_page: true, ..ConsoleAnswer::new(200, HTML, Vec::new()) }
 }
 
 /// Creates the response of an event stream.

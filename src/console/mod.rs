@@ -292,7 +292,11 @@ impl Console {
             return self.handle_invitation(request, token).await;
         }
         let Some(active) = self.active_session(request).await? else {
-            return Ok(answer::redirect_answer(&self.site.path("sign-in")));
+            // An update would follow the redirect and put the sign-in form into the page of the ended session.
+            return Ok(match request.is_update && path != EVENTS_PATH {
+                true => answer::reload_answer(),
+                false => answer::redirect_answer(&self.site.path("sign-in")),
+            });
         };
         if is_post {
             request.check_form_token(&active.record.form_token)?;

@@ -43,6 +43,10 @@ async fn an_invited_person_chooses_a_password_and_signs_in_and_out() {
     assert_eq!(signed_out.header("location"), Some("/console/sign-in"));
     browser.cookie = cookie;
     assert_eq!(browser.get("/console/").await.status, 303, "the session ended on the server");
+    let update = [("cookie", browser.cookie.as_str()), ("hx-request", "true")];
+    let update = browser.site.send("GET", "/console/providers", &update, b"").await;
+    assert_eq!((update.status, update.header("hx-refresh")), (200, Some("true")), "the page is loaded again");
+    assert!(update.body.is_empty() && update.header("location").is_none());
     let log = running.admin().get("/admin/audit").await.json();
     let what: Vec<&str> =
         log["data"].as_array().unwrap().iter().filter_map(|row| row["what"].as_str()).collect();
