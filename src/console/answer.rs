@@ -115,14 +115,19 @@ pub fn download_answer(file: FileDownload) -> ConsoleAnswer {
     ConsoleAnswer { stream: Some(AnswerStream::File(file)), ..ConsoleAnswer::new(200, HTML, Vec::new()) }
 }
 
-/// Creates a page that opens the first page of the site automatically. The page also has a link, for browsers that do
-/// not open the first page.
-pub fn self_redirecting_page(site: &ConsoleSite, language: Language, provider: &str) -> ConsoleAnswer {
-    let link = (site.root.to_owned(), "Continue".into());
+/// Creates a page that opens the page `wanted` of the site automatically. It also has a link, for browsers that do not
+/// open the page.
+pub fn self_redirecting_page(
+    site: &ConsoleSite,
+    wanted: &str,
+    language: Language,
+    provider: &str,
+) -> ConsoleAnswer {
+    let link = (wanted.to_owned(), "Continue".into());
     let text = Text::with_values("You signed in with {0}.", [provider.to_owned().into()]);
     let blocks = vec![Block::Notice(NoticeKind::Success, text), Block::Links(vec![link])];
     let of = Page::without_session(site.root, language, site.root, site.title, blocks);
-    page_answer(200, &Page { redirect_path: Some(site.root), ..of })
+    page_answer(200, &Page { redirect_path: Some(wanted.to_owned()), ..of })
 }
 
 /// Creates the page after a sign-out, with the link to sign out at the OpenID provider too.

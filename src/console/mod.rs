@@ -30,6 +30,7 @@ pub mod operators;
 mod pages;
 mod reference;
 mod request;
+mod return_path;
 mod rotation;
 mod session;
 mod sign_in;
@@ -283,7 +284,10 @@ impl Console {
             "language" if is_post => return self.choose_language(backend, request).await,
             "language" => return Ok(answer::redirect_answer(self.site.root)),
             "sign-in" if is_post => return self.sign_in(request).await,
-            "sign-in" => return Ok(self.sign_in_page(request, None)),
+            "sign-in" => {
+                let ended = self.end_of_session(request).await;
+                return Ok(self.sign_in_page(request, None, ended));
+            }
             openid::START_PATH if !is_post => return self.start_openid_sign_in(request).await,
             openid::CALLBACK_PATH if !is_post => return self.finish_openid_sign_in(request).await,
             _ => {}
@@ -295,7 +299,8 @@ impl Console {
             // An update would follow the redirect and put the sign-in form into the page of the ended session.
             return Ok(match request.is_update && path != EVENTS_PATH {
                 true => answer::reload_answer(),
-                false => answer::redirect_answer(&self.site.path("sign-in")),
+                false if path == EVENTS_PATH => answer::redirect_answer(&self.site.path("sign-in")),
+                false => self.sign_in_redirect(request),
             });
         };
         if is_post {

@@ -4,6 +4,7 @@
 use crate::proxy::endpoint::query_parameters;
 use bytes::BytesMut;
 use http::{Method, header};
+use penstock_console::pages::percent_encode;
 use penstock_console::{Language, TYPED_VALUE_PREFIX};
 use penstock_core::{ApiError, ErrorCode};
 use pingora_core::protocols::http::ServerSession;
@@ -165,6 +166,16 @@ impl ConsoleRequest {
     /// known one.
     pub fn host(&self) -> &str {
         &self.host
+    }
+
+    /// Returns path and query of the request.
+    pub fn path_and_query(&self) -> String {
+        let pairs = self
+            .query
+            .iter()
+            .map(|(name, value)| format!("{}={}", percent_encode(name), percent_encode(value)));
+        let query = pairs.collect::<Vec<_>>().join("&");
+        if query.is_empty() { self.path.clone() } else { format!("{}?{query}", self.path) }
     }
 
     /// Returns path and query of the page that sent the request, if it is a page of this listener.

@@ -4,6 +4,7 @@ use super::Console;
 use super::answer::{self, ConsoleAnswer};
 use super::openid::START_PATH;
 use super::request::ConsoleRequest;
+use super::return_path::RETURN_FIELD;
 use super::session::{self, ActiveSession, run_blocking};
 use super::site::ConsoleSite;
 use crate::auth::password;
@@ -11,7 +12,7 @@ use crate::http::field_errors::{combine_results, invalid_field_messages};
 use crate::storage::stores::OpenStorage;
 use http::Method;
 use penstock_console::pages::{accept_invitation_form, percent_encode, sign_in_form};
-use penstock_console::{Block, Form, Language, Page, Text};
+use penstock_console::{Block, Field, Form, Language, NoticeKind, Page, Text};
 use penstock_core::{ApiError, ErrorCode, hex};
 use penstock_storage::audit::ChangeDescription;
 use penstock_storage::users::UserRecord;
@@ -42,20 +43,29 @@ pub fn token_digest_hex(token: &str) -> String {
 const INVITATION_NAME: &str = "(invitation)";
 
 impl Console {
-    /// Returns the sign-in page, with the reason of a refusal if there is one.
-    pub(super) fn sign_in_page(&self, request: &ConsoleRequest, refused: Option<&ApiError>) -> ConsoleAnswer {
-        let form = restored_form(sign_in_form(self.site.root), request, refused);
-        let address = form.action.clone();
-        self.form_page(request.language, &address, form, "", refused)
+    /// Returns the sign-in page, with the reason of a refusal or the end of an earlier session if there is one.
+    pub(super) fn sign_in_page(
+        &self,
+        request: &ConsoleRequest,
+        refused: Option<&ApiError>,
+        ended: Option<&'static str>,
+    ) -> ConsoleAnswer {
+        let mut form = restored_form(sign_in_form(self.site.root), request, refused);
+        let wanted = self.wanted_path(request);
+        let query = self.return_query(wanted);
+        form.fields.extend(wanted.map(|path| Field::hidden(RETURN_FIELD, path)));
+        let address = format!("{}{query}", form.action);
+        let above = ended.map(|text| Block::Notice(NoticeKind::Warning, text.into()));
+        self.form_page(request.language, &address, (above, form), &query, refused)
     }
 
-    /// Returns a page with a form, and with the link to the OpenID provider if there is one; `query` is appended to
-    /// that link.
+    /// Returns a page with a form, below a message if there is one, and with the link to the OpenID provider if there
+    /// is one; `query` is appended to that link.
     fn form_page(
         &self,
         language: Language,
         address: &str,
-        form: Form,
+        (above, form): (Option<Block>, Form),
         query: &str,
         refused: Option<&ApiError>,
     ) -> ConsoleAnswer {
@@ -69,7 +79,7 @@ impl Console {
             Some(refusal) => answer::refused_form_blocks(form, refusal),
             None => vec![Block::Form(form)],
         };
-        let blocks = blocks.into_iter().chain(link).collect();
+        let blocks = above.into_iter().chain(blocks).chain(link).collect();
         let page = Page::without_session(site.root, language, address, site.title, blocks);
         answer::page_answer(refused.map_or(200, |refusal| refusal.code.spec().status), &page)
     }
@@ -77,13 +87,13 @@ impl Console {
     /// Signs a person in. An earlier session of the browser ends.
     pub(super) async fn sign_in(&self, request: &ConsoleRequest) -> Result<ConsoleAnswer, ApiError> {
         if let Err(refusal) = check_filled(request) {
-            return Ok(self.sign_in_page(request, Some(&refusal)));
+            return Ok(self.sign_in_page(request, Some(&refusal), None));
         }
         let (name, given) =
             (request.form_field("name").to_owned(), request.form_field("password").to_owned());
         let host = address_without_port(&request.address);
         if let Err(refusal) = self.throttle.acquire_attempt(&name, &host, self.app.clock.steady_now()) {
-            return Ok(self.sign_in_page(request, Some(&refusal)));
+            return Ok(self.sign_in_page(request, Some(&refusal), None));
         }
         let (stores, lookup) = (self.app.stores.clone(), name.clone());
         let user =
@@ -95,10 +105,10 @@ impl Console {
         let Some(user) = user.filter(|_| matches) else {
             let message = "This name and this password do not belong together.";
             let refusal = ApiError::with_message(ErrorCode::InvalidKey, message).with_param("password");
-            return Ok(self.sign_in_page(request, Some(&refusal)));
+            return Ok(self.sign_in_page(request, Some(&refusal), None));
         };
         if let Err(refusal) = self.check_role(&user) {
-            return Ok(self.sign_in_page(request, Some(&refusal)));
+            return Ok(self.sign_in_page(request, Some(&refusal), None));
         }
         self.throttle.record_success(&name, &host, self.app.clock.steady_now());
         self.start_session(request, user, "user.sign_in").await
@@ -122,7 +132,8 @@ impl Console {
         action: &'static str,
     ) -> Result<ConsoleAnswer, ApiError> {
         let cookie = self.replace_session(request, request.session_id(), user, action).await?;
-        Ok(answer::redirect_answer(self.site.root).with_cookie(cookie))
+        let wanted = self.wanted_path(request).unwrap_or(self.site.root);
+        Ok(answer::redirect_answer(wanted).with_cookie(cookie))
     }
 
     /// Starts a session with a new id and returns its cookie. The session `previous` ends. `action` is the
@@ -186,7 +197,7 @@ impl Console {
             return Ok(self.form_page(
                 request.language,
                 &request.path,
-                accept_invitation_form(self.site.root, token),
+                (None, accept_invitation_form(self.site.root, token)),
                 &query,
                 None,
             ));
@@ -199,7 +210,7 @@ impl Console {
         if let Err(refusal) = checked {
             let form = restored_form(accept_invitation_form(self.site.root, token), request, Some(&refusal));
             let query = format!("?invitation={}", percent_encode(token));
-            return Ok(self.form_page(request.language, &request.path, form, &query, Some(&refusal)));
+            return Ok(self.form_page(request.language, &request.path, (None, form), &query, Some(&refusal)));
         }
         let _permit = self.hashes.acquire().await;
         let entry = own_user_audit_entry(&user, &request.address, now, "user.password");

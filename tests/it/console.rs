@@ -57,6 +57,39 @@ async fn an_invited_person_chooses_a_password_and_signs_in_and_out() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sign_in_leads_back_to_the_wanted_page() {
+    let (_provider, running) = bench().await;
+    let ada = signed_in(&running, "ada", "admin").await;
+    let mut browser = Browser { site: ada.site.clone(), root: ada.root, cookie: String::new() };
+    let asked = browser.get("/console/usage?from=2026-11-01&by=model").await;
+    let sign_in = asked.header("location").unwrap().to_owned();
+    assert_eq!(sign_in, "/console/sign-in?next=%2Fconsole%2Fusage%3Ffrom%3D2026-11-01%26by%3Dmodel");
+    let page = browser.get(&sign_in).await.text();
+    assert!(!page.contains("Your session has ended"), "{page}");
+    let next = between(&page, "name=\"next\" value=\"", "\"").replace("&#38;", "&");
+    let form = |next| [("name", "ada"), ("password", PASSWORD), ("next", next)];
+    let refused =
+        browser.post("/console/sign-in", &[("name", "ada"), ("password", "x"), ("next", &next)]).await;
+    assert!(refused.text().contains("name=\"next\""), "{}", refused.text());
+    let signed_in = browser.post("/console/sign-in", &form(&next)).await;
+    assert_eq!(signed_in.header("location"), Some("/console/usage?from=2026-11-01&by=model"));
+    for foreign in
+        ["https://evil.example/console/", "//evil.example/", "/console/\\evil.example", "/console/sign-out"]
+    {
+        let signed_in = browser.post("/console/sign-in", &form(foreign)).await;
+        assert_eq!(signed_in.header("location"), Some("/console/"), "{foreign}");
+    }
+    // The session of the cookie is over: a page and a form say so.
+    browser.cookie = format!("penstock_session={}", "0".repeat(64));
+    let page = browser.get("/console/sign-in").await.text();
+    assert!(page.contains("Your session has ended. Sign in again."), "{page}");
+    let lost = browser.post("/console/accounts", &[("id", "acme")]).await;
+    assert_eq!(lost.header("location"), Some("/console/sign-in?lost_form=yes"));
+    let page = browser.get("/console/sign-in?lost_form=yes").await.text();
+    assert!(page.contains("Your session has ended, and nothing was changed."), "{page}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_invalid_password_and_an_unknown_name_get_the_same_answer_and_a_limit() {
     let (_provider, running) = bench().await;
     let mut browser = signed_in(&running, "ada", "viewer").await;

@@ -54,7 +54,7 @@ pub struct Page {
     /// Path of the event stream with the live figures of the page; `None` without live figures.
     pub events_path: Option<String>,
     /// Path to which the browser is redirected immediately; `None` for a page that stays.
-    pub redirect_path: Option<&'static str>,
+    pub redirect_path: Option<String>,
     /// Blocks of the page, from top to bottom.
     pub blocks: Vec<Block>,
 }

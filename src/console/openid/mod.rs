@@ -97,6 +97,7 @@ impl Console {
             created: self.app.clock.unix_seconds(),
             invitation: request.query_parameter("invitation").map(token_digest_hex),
             previous: request.session_id(),
+            wanted: self.wanted_path(request).map(str::to_owned),
         };
         let url = AuthorizationRequest {
             client_id: &settings.client_id,
@@ -120,7 +121,7 @@ impl Console {
         let settings = self.required_openid()?;
         let answer = match self.handle_callback(request, &settings).await {
             Ok(answer) => answer,
-            Err(refused) => self.sign_in_page(request, Some(&refused)),
+            Err(refused) => self.sign_in_page(request, Some(&refused), None),
         };
         // The cookie is deleted, so that the provider's response is accepted only once.
         Ok(answer.with_cookie(self.pending_cookie("", 0)))
@@ -151,7 +152,9 @@ impl Console {
         self.check_role(&user)?;
         self.throttle.record_success("(openid)", &host, self.app.clock.steady_now());
         let cookie = self.replace_session(request, pending.previous, user, "user.sign_in").await?;
-        Ok(answer::self_redirecting_page(self.site, request.language, &settings.name).with_cookie(cookie))
+        let wanted = pending.wanted.as_deref().unwrap_or(self.site.root);
+        let page = answer::self_redirecting_page(self.site, wanted, request.language, &settings.name);
+        Ok(page.with_cookie(cookie))
     }
 
     /// Returns the person whom the provider names for the code in the query.

@@ -33,6 +33,9 @@ pub struct PendingSignIn {
     pub invitation: Option<String>,
     /// Id of an earlier session of the browser, which this sign-in ends.
     pub previous: Option<String>,
+    /// Path and query of the page that the sign-in leads to; `None` for the first page of the site.
+    #[serde(default)]
+    pub wanted: Option<String>,
 }
 
 impl PendingSignIn {
@@ -83,6 +86,7 @@ mod tests {
             created: 1_000,
             invitation: Some("i".repeat(64)),
             previous: Some("p".repeat(64)),
+            wanted: Some("/".repeat(1_000)),
         };
         let (pepper, other) = (Pepper([1; 32]), Pepper([2; 32]));
         let sealed = pending.to_cookie_value(&pepper, "/dashboard/").unwrap();

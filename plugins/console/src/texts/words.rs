@@ -126,6 +126,7 @@ pub(super) const TRANSLATIONS: &[Translation] = &[
     ("Cancel the batch", "Batch abbrechen", "Annuler le lot"),
     ("Delete the file {0}? Its contents cannot be restored.", "Die Datei {0} löschen? Ihr Inhalt lässt sich nicht wiederherstellen.", "Supprimer le fichier {0} ? Son contenu ne peut pas être restauré."),
     ("Your session has ended, and nothing was changed. Sign in again.", "Ihre Sitzung ist beendet, und es wurde nichts geändert. Melden Sie sich neu an.", "Votre session est terminée, et rien n’a été modifié. Connectez-vous de nouveau."),
+    ("Your session has ended. Sign in again.", "Ihre Sitzung ist beendet. Melden Sie sich neu an.", "Votre session est terminée. Connectez-vous de nouveau."),
     ("This form was sent already, and nothing was changed again. A secret is shown only once: if you have lost it, create or rotate another one.", "Dieses Formular wurde bereits gesendet, und es wurde nichts erneut geändert. Ein Secret wird nur einmal angezeigt: Wenn Sie es verloren haben, erstellen oder erneuern Sie ein anderes.", "Ce formulaire a déjà été envoyé, et rien n’a été modifié de nouveau. Un secret n’est affiché qu’une fois : si vous l’avez perdu, créez-en ou renouvelez-en un autre."),
     ("This user is disabled.", "Dieser Benutzer ist gesperrt.", "Cet utilisateur est désactivé."),
     ("This user belongs to an account and signs in to the dashboard.", "Dieser Benutzer gehört zu einem Konto und meldet sich am Dashboard an.", "Cet utilisateur appartient à un compte et se connecte au tableau de bord."),
