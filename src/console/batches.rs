@@ -18,12 +18,13 @@ pub async fn batches_page(
 ) -> Result<Vec<Block>, ApiError> {
     let (grid, batches) =
         (page.get_from_admin_api("/admin/grid", &[]).await, page.read_list("/admin/batches").await?);
-    Ok(page_blocks(grid.ok().as_ref(), &batches, root, may_cancel))
+    let list = blocks::batches_blocks(&batches, root, may_cancel, page.console.app.clock.unix_seconds());
+    Ok(page_blocks(grid.ok().as_ref(), list))
 }
 
-fn page_blocks(grid: Option<&Value>, batches: &Value, root: &str, may_cancel: bool) -> Vec<Block> {
+fn page_blocks(grid: Option<&Value>, list: Vec<Block>) -> Vec<Block> {
     let mut shown = grid.map(blocks::grid_intensity_blocks).unwrap_or_default();
-    shown.extend(blocks::batches_blocks(batches, root, may_cancel));
+    shown.extend(list);
     shown
 }
 
@@ -38,8 +39,9 @@ mod tests {
         let batches = json!({ "data": [{ "id": "batch_1", "status": "in_progress" }], "has_more": false });
         let zone = json!({ "zone": "FR", "g_per_kwh": [30], "batch_requests": [1] });
         let grid = json!({ "hours": ["2026-11-27T13:00:00Z"], "data": [zone] });
-        let with_plot = page_blocks(Some(&grid), &batches, "/console/", true);
-        let alone = page_blocks(None, &batches, "/console/", true);
+        let list = || blocks::batches_blocks(&batches, "/console/", true, 0);
+        let with_plot = page_blocks(Some(&grid), list());
+        let alone = page_blocks(None, list());
         assert!(matches!(with_plot[0], Block::LineChart(_)), "{with_plot:?}");
         assert!(!alone.is_empty() && format!("{alone:?}").contains("batch_1"), "{alone:?}");
         assert_eq!(format!("{alone:?}"), format!("{:?}", &with_plot[1..]));

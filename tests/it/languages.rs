@@ -1,6 +1,7 @@
 //! Languages of the console and the dashboard over real sockets: choice by the browser or by the language switch,
 //! formats of numbers and days, and names that users chose, which are never translated.
 
+use crate::harness::batch_jobs::{line, uploaded};
 use crate::harness::browser::{Browser, between, holder, signed_in};
 use crate::harness::gateway::Running;
 use crate::harness::{Answer, Bench, Provider};
@@ -23,8 +24,9 @@ async fn get(browser: &Browser, path: &str, accepted: &str) -> Answer {
 }
 
 /// Path of a page, with the id of an object that exists.
-fn filled(path: &str, id: &str) -> String {
+fn filled(path: &str, id: &str, file: &str) -> String {
     let id = match path {
+        path if path.contains("/files/") => file,
         path if path.contains("/api/schemas/") => "ChatRequest",
         path if path.contains("/api/") => "post_v1_chat_completions",
         path if path.contains("/users/") => "bob",
@@ -41,8 +43,9 @@ async fn every_page_is_in_the_language_of_the_browser() {
     assert_eq!(client.post("/v1/chat/completions", &running.ask()).await.status, 200);
     crate::billing::entries(&running).await;
     let (ada, bob) = (holder(&running, "ada", "acme").await, signed_in(&running, "bob", "admin").await);
-    let dashboard = DASHBOARD.pages.iter().map(|page| (&ada, filled(page.path, &id)));
-    let console = OPERATORS.pages.iter().map(|page| (&bob, filled(page.path, "acme")));
+    let file = uploaded(&client, "{}\n").await;
+    let dashboard = DASHBOARD.pages.iter().map(|page| (&ada, filled(page.path, &id, &file)));
+    let console = OPERATORS.pages.iter().map(|page| (&bob, filled(page.path, "acme", &file)));
     let pages: Vec<(&Browser, String)> = dashboard.chain(console).collect();
     assert!(pages.len() >= 18);
     for (browser, path) in pages {
@@ -109,11 +112,11 @@ async fn no_sentence_of_a_page_is_english_in_another_language() {
     let entry = running.admin().post("/admin/credits/grant", &grant).await.json()["entry"].clone();
     let correction = json!({"entry": entry, "credits": "4"});
     assert_eq!(running.admin().post("/admin/credits/correct", &correction).await.status, 201);
-    crate::harness::batch_jobs::uploaded(&client, &crate::harness::batch_jobs::line("one", "Hi")).await;
+    let file = uploaded(&client, &line("one", "Hi")).await;
     crate::billing::entries(&running).await;
     let (ada, bob) = (holder(&running, "ada", "acme").await, signed_in(&running, "bob", "admin").await);
-    let dashboard = DASHBOARD.pages.iter().map(|page| (&ada, filled(page.path, &id)));
-    let console = OPERATORS.pages.iter().map(|page| (&bob, filled(page.path, "acme")));
+    let dashboard = DASHBOARD.pages.iter().map(|page| (&ada, filled(page.path, &id, &file)));
+    let console = OPERATORS.pages.iter().map(|page| (&bob, filled(page.path, "acme", &file)));
     // The API reference is not checked, because its descriptions are in English.
     let pages = dashboard.chain(console).filter(|(_, path)| !path.contains("/api"));
     let usages =

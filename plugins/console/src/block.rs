@@ -111,6 +111,8 @@ pub struct Cell {
     pub exact: Text,
     /// Path of the link; `None` for a cell without a link.
     pub href: Option<String>,
+    /// Further links of the cell, each as its path and its text.
+    pub links: Vec<(String, Text)>,
     /// True for numbers, which are aligned to the right.
     pub numeric: bool,
     /// State of the cell.
@@ -138,6 +140,12 @@ impl Cell {
         Self { text: text.into(), href: Some(href.into()), ..Self::default() }
     }
 
+    /// Creates a cell with several links, each as its path and its text.
+    #[must_use]
+    pub fn links(links: Vec<(String, Text)>) -> Self {
+        Self { links, ..Self::default() }
+    }
+
     /// Creates a cell with a button.
     #[must_use]
     pub fn button(action: Form) -> Self {
@@ -146,7 +154,7 @@ impl Cell {
 
     /// Returns the classes in the style sheet.
     pub(crate) fn class(&self) -> String {
-        let is_blank = self.text.is_empty() && self.action.is_none();
+        let is_blank = self.text.is_empty() && self.action.is_none() && self.links.is_empty();
         let kinds = [
             ("number", self.numeric),
             ("blank", is_blank),

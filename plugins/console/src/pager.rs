@@ -83,8 +83,13 @@ fn label_bytes(table: &Table, language: Language) -> usize {
 fn cell_bytes(cell: &Cell, page: &Page) -> usize {
     let shown = |text: &Text| html_length(&text.render(page.language));
     let link = cell.href.as_deref().map_or(0, |href| html_length(href) + 15);
+    let links: usize = cell
+        .links
+        .iter()
+        .map(|(href, text)| html_length(href) + html_length(&text.render(page.language)) + 20)
+        .sum();
     let button = cell.action.as_ref().map_or(0, |form| button_bytes(form, page));
-    CELL_BYTES + shown(&cell.text) + shown(&cell.exact) + link + button
+    CELL_BYTES + shown(&cell.text) + shown(&cell.exact) + link + links + button
 }
 
 fn button_bytes(form: &Form, page: &Page) -> usize {

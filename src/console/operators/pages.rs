@@ -55,6 +55,8 @@ pub const PAGES: &[PageDefinition] = &[
     }),
     PageDefinition::new("/console/batches", "Batches", OPERATION, |page| Box::pin(batches(page))),
     PageDefinition::new("/console/files", "Files", OPERATION, |page| Box::pin(files(page))),
+    PageDefinition::new("/console/files/{id}", "File", OPERATION, |page| Box::pin(file(page)))
+        .hidden_in_navigation(),
     PageDefinition::new("/console/configuration", "Configuration", &[Admin, Operator], |page| {
         Box::pin(configuration(page))
     }),
@@ -212,6 +214,13 @@ async fn batches(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
 
 async fn files(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
     Ok(blocks::files_blocks(&page.read_list("/admin/files").await?, "/console/", false))
+}
+
+/// Returns the page of one file, without its contents.
+async fn file(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
+    let file = page.get_from_admin_api(&format!("/admin/files/{}", percent_encode(&page.id)), &[]).await?;
+    let back = ("/console/files".to_owned(), "All files".into());
+    Ok(vec![Block::Table(blocks::file_table(&file)), Block::Links(vec![back])])
 }
 
 async fn configuration(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {

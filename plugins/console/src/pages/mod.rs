@@ -49,7 +49,9 @@ pub use invoice_issue::{
     issue_invoice_form, issue_preview_blocks, issued_invoices_table, missing_address_notice,
 };
 pub use latency::{latency_blocks, latency_grouping_form};
-pub use lists::{batches_blocks, configuration_changes_table, files_blocks, user_table, users_blocks};
+pub use lists::{
+    batches_blocks, configuration_changes_table, file_table, files_blocks, user_table, users_blocks,
+};
 pub use overview::{overview_blocks, overview_figures_json};
 pub use playground::{
     PlaygroundChoices, QUOTE_ACTION, QUOTED_REQUEST_FIELD, playground_answer_blocks, playground_form,

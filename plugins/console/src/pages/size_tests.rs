@@ -136,7 +136,7 @@ fn lists_are_small() {
         "model": long_id(number), "status": "in_progress", "request_counts": { "completed": 123_456, "failed": 7, "total": 1 },
         "created": 1_790_000_000_u64 })
     });
-    assert_small("batches", &batches_blocks(&batches, "/console/", true));
+    assert_small("batches", &batches_blocks(&batches, "/console/", true, 0));
     let files = list(&|number| {
         json!({ "id": "file-0123456789abcdef0123456789abcdef", "account": long_id(number),
         "filename": long_name(number), "purpose": "batch", "status": "processed", "bytes": 123_456_789, "created": 1 })
