@@ -1,6 +1,7 @@
 //! Confirmation of an action that cannot be undone: a page with the question, the fields of the action and a button.
 
 use super::answer::{self, ConsoleAnswer};
+use super::file_deletion;
 use super::pages::{self, PageContext};
 use super::request::ConsoleRequest;
 use penstock_console::pages::percent_encode;
@@ -33,6 +34,8 @@ pub enum ConfirmedObject {
     Named(String),
     /// Path of an object that must exist. The question already contains its id.
     Existing(String),
+    /// Id of a file. The question already contains it; a warning names the batches that read the file.
+    File(String),
     /// Name of a user.
     User(String),
     /// Path and query of what the action would change, and the function that shows it below the question.
@@ -84,6 +87,7 @@ impl Confirmation {
             Some(ConfirmedObject::Named(path) | ConfirmedObject::Existing(path)) => {
                 page.get_from_admin_api(path, &[]).await
             }
+            Some(ConfirmedObject::File(id)) => file_deletion::file_with_batches(page, id).await,
             Some(ConfirmedObject::User(name)) => find_user(page, name).await,
             Some(ConfirmedObject::Described { path, query, refuse, .. }) => {
                 let object = read(page, path, query).await?;
@@ -105,6 +109,9 @@ impl Confirmation {
         match &self.object {
             Some(ConfirmedObject::Named(_)) => values.insert(0, object_label(&object)),
             Some(ConfirmedObject::Described { describe, .. }) => description = describe(&object),
+            Some(ConfirmedObject::File(_)) => {
+                description.blocks.extend(file_deletion::batch_warning(&object));
+            }
             Some(ConfirmedObject::Existing(_) | ConfirmedObject::User(_)) | None => {}
         }
         let question = Text::Template(self.question, values);

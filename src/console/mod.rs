@@ -20,6 +20,7 @@ mod credit_note;
 pub mod dashboard;
 mod download_permits;
 mod exports;
+mod file_deletion;
 mod file_download;
 mod flash;
 mod invoice;

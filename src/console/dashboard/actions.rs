@@ -6,10 +6,10 @@ use crate::console::actions::{
     new_admin_call, no_confirmation, secret_result,
 };
 use crate::console::confirmation::{Confirmation, ConfirmedObject};
+use crate::console::file_deletion::confirm_file_deletion;
 use crate::console::operators::actions::confirm_batch_cancellation;
 use crate::console::rotation::{confirm_rotation, rotation_body};
 use http::Method;
-use penstock_console::Text;
 use penstock_console::pages::{edit_key_form, new_key_form, percent_encode};
 use serde_json::{Value, json};
 
@@ -86,15 +86,7 @@ pub const ACTIONS: &[ActionDefinition] = &[
         page: |_, _| "/dashboard/files".into(),
         show: |answer| message_result("The file {0} was deleted.", [json_member_text(answer, "id")]),
         form: None,
-        confirm: |_, id| {
-            Some(Confirmation {
-                question: "Delete the file {0}? Its contents cannot be restored.",
-                values: vec![Text::Data(id.to_owned())],
-                object: Some(ConfirmedObject::Existing(format!("/admin/files/{}", percent_encode(id)))),
-                submit: "Delete",
-                fields: &[],
-            })
-        },
+        confirm: confirm_file_deletion,
     },
 ];
 
