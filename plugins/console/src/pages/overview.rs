@@ -193,7 +193,10 @@ fn day_tiles(day: &[&Value], with_money: bool) -> Vec<Tile> {
         (
             "Requests, 24 hours",
             Text::Quantity(requests + free, ""),
-            Text::with_values("{0} without a charge", [Text::Quantity(share, "%")]),
+            Text::with_values(
+                "{0} without a charge; refused ones are not included",
+                [Text::Quantity(share, "%")],
+            ),
         ),
         (
             "Tokens",

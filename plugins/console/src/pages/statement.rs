@@ -3,7 +3,8 @@
 use super::data_sources::SourceKind;
 use super::invoice::{eur_cell, party_lines};
 use super::invoice_csv::{day_end, day_start};
-use super::{day, exact_text, figure, percent_encode, quantity_cell, rows, text};
+use super::usage::REQUEST_COUNT_MEMBERS;
+use super::{day, exact_text, figure, number, percent_encode, quantity_cell, rows, text};
 use crate::block::{Block, Cell, CellState, Field, FieldKind, Form, Table, Tile};
 use crate::csv::{CsvColumn, CsvStyle, CsvTable};
 use crate::text::Text;
@@ -134,11 +135,12 @@ fn tiles(account: &Value) -> Vec<Tile> {
         detail,
         state: CellState::None,
     };
+    let requests = REQUEST_COUNT_MEMBERS.iter().filter_map(|member| number(account, member)).sum();
     vec![
         tile("Charged", exact_text(account, "eur_rounded", "EUR"), exact_text(account, "credits", "credits")),
         tile(
             "Requests",
-            figure("requests", ""),
+            Text::Quantity(requests, ""),
             Text::with_values("{0} without a charge", [figure("requests_not_charged", "")]),
         ),
         tile("Energy", figure("energy_kwh", "kWh"), "failed attempts included".into()),
@@ -180,7 +182,7 @@ fn sums_table(
         title: title.into(),
         headings: vec![
             heading,
-            "Requests",
+            "Charged requests",
             "Input tokens",
             "Output tokens",
             "Energy",
@@ -301,6 +303,14 @@ mod tests {
         let table = sums_table(("Keys", "Key"), &account, "keys", |row| text(row, "key"));
         let amounts = table.rows.iter().map(|row| row.last().unwrap().text.render(crate::Language::English));
         assert_eq!(amounts.collect::<Vec<_>>(), ["0.004", "0.0041", "0.01"]);
+    }
+
+    #[test]
+    fn requests_without_a_charge_are_counted_in_the_tile() {
+        let account = json!({ "requests": 166, "requests_not_charged": 14 });
+        let tiles = tiles(&account);
+        let shown = [&tiles[1].value, &tiles[1].detail].map(|text| text.render(crate::Language::English));
+        assert_eq!(shown, ["180", "14 without a charge"]);
     }
 
     #[test]

@@ -56,6 +56,7 @@ pub(super) const TRANSLATIONS: &[Translation] = &[
     ("Request", "Anfrage", "Requête"),
     ("Without a charge", "Ohne Berechnung", "Non facturées"),
     ("{0} without a charge", "{0} ohne Berechnung", "{0} non facturées"),
+    ("{0} without a charge; refused ones are not included", "{0} ohne Berechnung; abgelehnte nicht enthalten", "{0} non facturées ; requêtes refusées non comprises"),
     ("Tokens", "Tokens", "Tokens"),
     ("Input tokens", "Eingabe-Tokens", "Tokens en entrée"),
     ("Output tokens", "Ausgabe-Tokens", "Tokens en sortie"),
