@@ -129,8 +129,8 @@ impl BarChart {
         };
         let (above, below) = (highest(1.0), highest(-1.0));
         BarAxis {
-            above: if above > 0.0 || below <= 0.0 { axis_end(above) } else { 0.0 },
-            below: if below > 0.0 { axis_end(below) } else { 0.0 },
+            above: if above > 0.0 || below <= 0.0 { axis_end(above, self.unit) } else { 0.0 },
+            below: if below > 0.0 { axis_end(below, self.unit) } else { 0.0 },
         }
     }
 
@@ -295,14 +295,30 @@ mod tests {
     fn an_empty_chart_has_axes_and_no_bars() {
         let chart = chart(Vec::new());
         assert!(chart.paths().is_empty() && chart.x_axis_labels(Language::English).is_empty());
-        assert_eq!(chart.y_axis_labels(Language::English).len(), 3);
+        assert_eq!(chart.y_axis_labels(Language::English).len(), 2);
     }
 
     #[test]
     fn the_axis_ends_at_a_round_number() {
-        for (value, end) in [(0.7, 1.0), (1.0, 1.0), (13.0, 20.0), (51.0, 100.0), (201.0, 500.0)] {
+        for (value, end) in [(0.7, 1.0), (1.0, 1.0), (13.0, 16.0), (51.0, 60.0), (206.0, 240.0), (1e6, 1e6)] {
             assert!((chart(vec![value]).axis().above - end).abs() < 1e-9, "{value}");
         }
+    }
+
+    #[test]
+    fn an_axis_of_counts_has_whole_numbers() {
+        let labels = |value: f64, unit| {
+            let chart = BarChart { unit, ..chart(vec![value]) };
+            let lines = chart.y_axis_labels(Language::English);
+            lines.into_iter().map(|line| line.text.replace('\u{202f}', " ")).collect::<Vec<_>>()
+        };
+        assert_eq!(labels(1.0, ""), ["0", "1"]);
+        assert_eq!(labels(2.0, ""), ["0", "1", "2"]);
+        assert_eq!(labels(3.0, ""), ["0", "2", "4"]);
+        assert_eq!(labels(5.0, ""), ["0", "3", "6"]);
+        assert_eq!(labels(11.0, ""), ["0", "6", "12"]);
+        assert_eq!(labels(5.0, "EUR"), ["0 EUR", "2.5 EUR", "5 EUR"]);
+        assert_eq!(labels(0.5, "EUR"), ["0 EUR", "0.25 EUR", "0.5 EUR"]);
     }
 
     #[test]
@@ -311,7 +327,7 @@ mod tests {
         chart.series.push(ChartSeries { name: "b".into(), values: vec![-5.0, -1.0] });
         let lines = chart.y_axis_labels(Language::English);
         let texts: Vec<_> = lines.iter().map(|line| line.text.as_str()).collect();
-        assert_eq!(texts, ["-5", "0", "5"]);
+        assert_eq!(texts, ["-6", "0", "4"]);
         let zero: f64 = lines[1].y.parse().unwrap();
         let parts = chart.parts_in(BarChart::PANEL);
         assert!((parts[0].bottom - zero).abs() < 0.1, "4 ends at zero: {parts:?}");

@@ -94,7 +94,8 @@ fn is_known(value: f64) -> bool {
 
 impl LineChart {
     fn axis_end(&self) -> f64 {
-        axis_end(self.values.iter().flat_map(known).map(|(_, value)| value).fold(0.0, f64::max))
+        let highest = self.values.iter().flat_map(known).map(|(_, value)| value).fold(0.0, f64::max);
+        axis_end(highest, self.metric.texts().unit)
     }
 
     fn bars(&self) -> BarChart {
@@ -307,12 +308,12 @@ mod tests {
         let line = numbers(&lines[0].points);
         assert_eq!(line.len(), 6, "two points for each hour");
         assert!(line.iter().all(|(_, y)| (LINES.top..=LINES.bottom).contains(y)), "{line:?}");
-        // Expected height of the value 400 on an axis that ends at 500.
-        assert!((line[2].1 - (138.0 - 0.8 * 130.0)).abs() < 0.01, "{line:?}");
+        // The axis ends at 400.
+        assert!((line[2].1 - LINES.top).abs() < 0.01, "{line:?}");
         assert_eq!((line[2].0, line[3].0), (0.5, 1.5), "around the bar at 1");
         let paths = chart.request_bar_paths();
-        assert_eq!(paths[0].path, "M1 236V181M2 236V220", "an hour without requests has no bar");
-        assert_eq!(chart.value_dots()[0].path, "M0 130h0M1 34h0M2 138h0");
+        assert_eq!(paths[0].path, "M1 236V168M2 236V217", "an hour without requests has no bar");
+        assert_eq!(chart.value_dots()[0].path, "M0 128h0M1 8h0M2 138h0");
         let hover = &chart.tooltips(Language::German)[1];
         assert_eq!(hover.title, "01:00, g/kWh:\nZ0: 400\nBatch-Anfragen:\nZ0: 7");
         let hover = &chart.tooltips(Language::German)[2];

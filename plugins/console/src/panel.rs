@@ -40,7 +40,8 @@ impl PlotArea {
         value / end * (self.bottom - self.top)
     }
 
-    /// Returns the labels of the vertical axis: at zero, at the middle and at `end`.
+    /// Returns the labels of the vertical axis: at zero, at the middle and at `end`. An axis of counts has no label at
+    /// the middle if that is no whole number.
     pub fn y_axis_labels(self, end: f64, unit: &'static str, language: Language) -> Vec<AxisLabel> {
         // All values of an axis have the same unit prefix, such as `k` or `M`.
         let (scale, name) = unit_scale(end, unit);
@@ -50,7 +51,8 @@ impl PlotArea {
             text: Text::Exact(format_significant(end * part / scale), name).render(language).into_owned(),
             is_wide_only: false,
         };
-        [0.0, 0.5, 1.0].map(mark).to_vec()
+        let is_shown = |part: &f64| !unit.is_empty() || is_whole(end * part);
+        [0.0, 0.5, 1.0].into_iter().filter(is_shown).map(mark).collect()
     }
 
     /// Returns the labels below the panel, at most [`MAX_LABELS`]; not every bar has one.
@@ -77,18 +79,25 @@ fn bar_center(index: usize, bars: usize) -> f64 {
     slot_width(bars) * (count(index) + 0.5)
 }
 
-/// Returns the upper end of an axis: the smallest number of the form 1, 2 or 5 times a power of ten that is at least
-/// `maximum`; 1 if `maximum` is not positive.
-pub(crate) fn axis_end(maximum: f64) -> f64 {
+/// Upper ends of an axis, as multiples of a power of ten.
+const AXIS_ENDS: [f64; 11] = [1.0, 1.2, 1.6, 2.0, 2.4, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0];
+
+/// Returns the upper end of an axis: the smallest of the round numbers [`AXIS_ENDS`] that is at least `maximum`; 1 if
+/// `maximum` is not positive. Half of the end of an axis of counts (`unit` is empty) is a whole number, except for the
+/// end 1.
+pub(crate) fn axis_end(maximum: f64, unit: &str) -> f64 {
     if maximum <= 0.0 {
         return 1.0;
     }
     let power = 10_f64.powf(maximum.log10().floor());
-    [1.0, 2.0, 5.0, 10.0]
-        .into_iter()
-        .map(|factor| factor * power)
-        .find(|end| *end >= maximum)
-        .unwrap_or(maximum)
+    let fits = |end: &f64| {
+        *end >= maximum && (!unit.is_empty() || (*end - 1.0).abs() < 1e-9 || is_whole(*end / 2.0))
+    };
+    AXIS_ENDS.into_iter().map(|factor| factor * power).find(fits).unwrap_or(maximum)
+}
+
+fn is_whole(number: f64) -> bool {
+    (number - number.round()).abs() < 1e-9 * number.abs().max(1.0)
 }
 
 /// Formats a position with at most two decimals.

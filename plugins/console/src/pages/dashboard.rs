@@ -3,7 +3,8 @@
 use super::accounts::account_tiles;
 use super::forms::{limit_field, object_version};
 use super::key_state::{KeyState, with_end_of_earlier_secret};
-use super::usage::{REQUEST_COUNT_MEMBERS, UsageView, series_order, usage_chart, value_table};
+use super::usage::{REQUEST_COUNT_MEMBERS, UsageView, value_table};
+use super::usage_chart::{series_order, usage_chart};
 use super::{day, figure, number, percent_encode, quantity_cell, rows, text, text_cell, time_cell};
 use crate::block::{Block, Cell, CellState, Field, FieldKind, Form, NoticeKind, Table, Tile};
 use crate::language::Language;

@@ -26,6 +26,7 @@ mod schema;
 mod size_tests;
 mod statement;
 mod usage;
+mod usage_chart;
 mod usage_step;
 
 pub use accounts::{account_blocks, accounts_blocks};

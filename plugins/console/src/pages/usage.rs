@@ -1,15 +1,12 @@
 //! Usage page: charts by day, week or month, and the same figures as a table.
 
+use super::usage_chart::{series_order, usage_chart};
 use super::usage_step::UsageStep;
 use super::{day, exact, number, place, quantity_cell, rows, text};
 use crate::block::{Block, Cell, Field, FieldKind, Form, Table};
-use crate::chart::{BarChart, ChartSeries};
 use crate::text::Text;
 use serde_json::Value;
-use std::collections::{BTreeMap, HashMap};
-
-/// Maximum number of series of a chart; all further groups share one more series.
-const MAX_SERIES: usize = 5;
+use std::collections::BTreeMap;
 
 /// Members of a row that count its requests: charged ones, and those that are not charged.
 pub(super) const REQUEST_COUNT_MEMBERS: &[&str] = &["requests", "requests_not_charged"];
@@ -86,12 +83,12 @@ impl UsageView {
 
     /// Returns the series to which a row belongs: the same for all rows if they are grouped by time only, otherwise
     /// that of the row's group.
-    fn series_of(&self, row: &Value) -> String {
+    pub(super) fn series_of(&self, row: &Value) -> String {
         if self.by == "day" { String::new() } else { text(row, &self.by) }
     }
 
     /// Returns the displayed name of a series of the chart.
-    fn series_name(&self, series: &str) -> Text {
+    pub(super) fn series_name(&self, series: &str) -> Text {
         if self.by == "day" { "all".into() } else { self.group_name(series) }
     }
 
@@ -163,52 +160,8 @@ fn charts(usage: &Value, view: &UsageView, is_shown: impl Fn(&str) -> bool) -> i
 }
 
 /// Returns the sum of members of a row; a member that the row lacks counts as zero.
-fn sum_of(row: &Value, members: &[&str]) -> f64 {
+pub(super) fn sum_of(row: &Value, members: &[&str]) -> f64 {
     members.iter().filter_map(|member| number(row, member)).sum()
-}
-
-/// Returns the groups, that with the most requests first. All charts of a page have their series in this order, so that
-/// a colour means the same group in each of them.
-pub(super) fn series_order(usage: &Value, view: &UsageView) -> Vec<String> {
-    let mut totals: BTreeMap<String, f64> = BTreeMap::new();
-    for row in rows(usage) {
-        *totals.entry(view.series_of(row)).or_default() += sum_of(row, REQUEST_COUNT_MEMBERS);
-    }
-    let mut names: Vec<(String, f64)> = totals.into_iter().collect();
-    names.sort_by(|one, other| other.1.total_cmp(&one.1));
-    names.into_iter().map(|(name, _)| name).collect()
-}
-
-/// Chart of the sum of members by time, with a series for each of the first groups of `order`, and one for all others
-/// together.
-pub(super) fn usage_chart(
-    usage: &Value,
-    view: &UsageView,
-    order: &[String],
-    members: &[&str],
-    title: Text,
-    unit: &'static str,
-) -> BarChart {
-    let steps = view.step.steps_in_range(&text(usage, "from"), &text(usage, "to"));
-    let step_index: HashMap<&str, usize> =
-        steps.iter().enumerate().map(|(index, step)| (step.as_str(), index)).collect();
-    // The groups after the first share one series.
-    let series_index: HashMap<&str, usize> =
-        order.iter().enumerate().map(|(index, name)| (name.as_str(), index.min(MAX_SERIES))).collect();
-    let names = order.iter().take(MAX_SERIES).map(|name| view.series_name(name));
-    let others = (order.len() > MAX_SERIES).then(|| "others".into());
-    let mut series: Vec<ChartSeries> =
-        names.chain(others).map(|name| ChartSeries { name, values: vec![0.0; steps.len()] }).collect();
-    for row in rows(usage) {
-        let series_number = series_index.get(view.series_of(row).as_str());
-        let step = step_index.get(text(row, view.step.dimension()).as_str());
-        let (Some(of), Some(step)) = (series_number, step) else { continue };
-        if let Some(sum) = series.get_mut(*of).and_then(|series| series.values.get_mut(*step)) {
-            *sum += sum_of(row, members);
-        }
-    }
-    let labels = steps.into_iter().map(|step| view.step.bar_label(step)).collect();
-    BarChart { title, unit, labels, series }
 }
 
 /// Table of the exact values of all charts: a row for each step and group, or for each step if `usage` has more than
@@ -308,26 +261,6 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
     use super::*;
     use serde_json::json;
-
-    #[test]
-    fn every_day_has_a_bar_and_the_smallest_groups_are_added_up() {
-        let rows: Vec<Value> = (1..=9)
-            .map(|index| json!({ "day": "2026-11-02", "model": format!("m{index}"), "requests": index }))
-            .collect();
-        let usage = json!({ "from": "2026-11-01", "to": "2026-11-03", "data": rows });
-        let view = UsageView { by: "model".to_owned(), ..UsageView::default() };
-        let order = series_order(&usage, &view);
-        let chart = usage_chart(&usage, &view, &order, REQUEST_COUNT_MEMBERS, Text::default(), "");
-        assert_eq!(
-            chart.labels,
-            ["2026-11-01", "2026-11-02", "2026-11-03"].map(|day| Text::MonthDay(day.to_owned()))
-        );
-        assert_eq!(chart.series.len(), MAX_SERIES + 1);
-        assert_eq!(chart.series[0].name, Text::Data("m9".to_owned()));
-        assert_eq!(chart.series[MAX_SERIES].values, [0.0, 1.0 + 2.0 + 3.0 + 4.0, 0.0]);
-        let all: f64 = chart.series.iter().flat_map(|series| &series.values).sum();
-        assert!((all - 45.0).abs() < 1e-9);
-    }
 
     #[test]
     fn requests_without_a_charge_are_drawn_too() {
