@@ -35,6 +35,9 @@ pub(super) async fn send_site_page(answer: ConsoleAnswer, session: &mut ServerSe
     if let Some(location) = answer.location {
         head = head.with_field("location", location);
     }
+    if let Some(seconds) = answer.retry_after {
+        head = head.with_field("retry-after", seconds.to_string());
+    }
     if answer.reloads_page {
         head = head.with_field("hx-refresh", "true");
     }

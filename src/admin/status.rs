@@ -221,6 +221,7 @@ fn providers_json(app: &AppState, live: &ConfigSnapshot) -> Vec<Value> {
             "country": settings.location.country,
             "grid": grid::current_intensity_json(live, settings, app.clock.unix_seconds()),
             "dialects": settings.dialects.iter().map(|dialect: &Dialect| dialect.name()).collect::<Vec<_>>(),
+            "has_check": settings.health.is_some(),
             "check": provider.last_check_passed.lock().map(|good| if good { "good" } else { "bad" }),
             "requests_in_flight": provider.in_flight(),
             "max_in_flight": settings.max_in_flight,

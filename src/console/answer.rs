@@ -33,6 +33,8 @@ pub struct ConsoleAnswer {
     pub cache: &'static str,
     /// Value of `location`.
     pub location: Option<String>,
+    /// Value of `retry-after`, in seconds.
+    pub retry_after: Option<u32>,
     /// True if the script that updates a page has to load the page again instead.
     pub reloads_page: bool,
     /// Value of `allow`: the methods that the path supports.
@@ -64,6 +66,7 @@ impl ConsoleAnswer {
             content_type: kind,
             cache: "no-store",
             location,
+            retry_after: None,
             reloads_page: false,
             allow: None,
             cookies,
@@ -77,6 +80,13 @@ impl ConsoleAnswer {
     #[must_use]
     pub fn attachment_answer(kind: &'static str, file_name: String, body: Vec<u8>) -> Self {
         Self { file_name: Some(file_name), ..Self::new(200, kind, body) }
+    }
+
+    /// Adds the time after which a refused request may be repeated.
+    #[must_use]
+    pub fn with_retry_after(mut self, refusal: &ApiError) -> Self {
+        self.retry_after = refusal.retry_after;
+        self
     }
 
     /// Adds a `set-cookie` header to the response.
@@ -167,7 +177,7 @@ pub fn asset_answer(name: &str) -> Result<ConsoleAnswer, ApiError> {
 pub fn refusal_page(site: &ConsoleSite, language: Language, refusal: &ApiError) -> ConsoleAnswer {
     let answer = page_answer(refusal.code.spec().status, &refusal_content(site, language, refusal));
     let allow = refusal.details.get("allow").and_then(|allow| allow.as_str()).map(str::to_owned);
-    ConsoleAnswer { allow, ..answer }
+    ConsoleAnswer { allow, ..answer }.with_retry_after(refusal)
 }
 
 /// Returns the page of a refusal.

@@ -246,7 +246,7 @@ pub fn refusal_page(
         user: Some(signed_in_user(active)),
         ..answer::refusal_content(console.site, request.language, refusal)
     };
-    answer::page_answer(refusal.code.spec().status, &page)
+    answer::page_answer(refusal.code.spec().status, &page).with_retry_after(refusal)
 }
 
 fn signed_in_user(active: &ActiveSession) -> SignedInUser {

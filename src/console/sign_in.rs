@@ -81,7 +81,10 @@ impl Console {
         };
         let blocks = above.into_iter().chain(blocks).chain(link).collect();
         let page = Page::without_session(site.root, language, address, site.title, blocks);
-        answer::page_answer(refused.map_or(200, |refusal| refusal.code.spec().status), &page)
+        match refused {
+            Some(refusal) => answer::page_answer(refusal.code.spec().status, &page).with_retry_after(refusal),
+            None => answer::page_answer(200, &page),
+        }
     }
 
     /// Signs a person in. An earlier session of the browser ends.

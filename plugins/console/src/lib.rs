@@ -7,6 +7,7 @@
 
 mod asset;
 mod block;
+mod cell;
 mod chart;
 mod chart_hover;
 mod csv;
@@ -17,6 +18,8 @@ mod line_chart;
 mod page;
 mod pager;
 mod panel;
+mod refusal;
+mod span;
 
 pub mod pages;
 mod text;

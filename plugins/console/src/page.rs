@@ -1,8 +1,9 @@
 //! Page: navigation, title and blocks, and its HTML.
 
-use crate::block::{Block, FieldKind, Form};
+use crate::block::{Block, Field, FieldKind, Form};
 use crate::language::Language;
 use crate::pager::MAX_PAGE_BYTES;
+use crate::span::Span;
 use crate::text::Text;
 use crate::texts;
 use askama::Template;
@@ -117,6 +118,11 @@ impl Page {
         texts::translate(text, self.language)
     }
 
+    /// Returns the parts of the help text of a field.
+    fn help_spans(&self, field: &Field) -> Vec<Span> {
+        Text::from(field.help).spans(self.language)
+    }
+
     /// Returns the form that shows the values a person has typed, after a refusal; `None` if the page has none. Query
     /// forms do not count.
     fn restored_form(&self) -> Option<&Form> {
@@ -138,7 +144,7 @@ impl Page {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::block::{Cell, CellState, Field, NoticeKind, Table, Tile};
+    use crate::block::{Cell, CellState, NoticeKind, Table, Tile};
     use crate::chart::{BarChart, ChartSeries};
 
     const ATTACK: &str = "\"'><script>alert(1)</script>";

@@ -14,6 +14,8 @@ pub(crate) const MAX_PAGE_BYTES: usize = 78_000;
 const LINK_BYTES: usize = 300;
 /// Size of a cell without its texts, in bytes.
 const CELL_BYTES: usize = 55;
+/// Size of the mark of the day in a time, in bytes.
+const TIME_BYTES: usize = 40;
 /// Size of a button without its texts, in bytes.
 const BUTTON_BYTES: usize = 330;
 /// Query parameter with the table and the first row to show.
@@ -83,13 +85,14 @@ fn label_bytes(table: &Table, language: Language) -> usize {
 fn cell_bytes(cell: &Cell, page: &Page) -> usize {
     let shown = |text: &Text| html_length(&text.render(page.language));
     let link = cell.href.as_deref().map_or(0, |href| html_length(href) + 15);
+    let time = if matches!(cell.text, Text::Time(_)) { TIME_BYTES } else { 0 };
     let links: usize = cell
         .links
         .iter()
         .map(|(href, text)| html_length(href) + html_length(&text.render(page.language)) + 20)
         .sum();
     let button = cell.action.as_ref().map_or(0, |form| button_bytes(form, page));
-    CELL_BYTES + shown(&cell.text) + shown(&cell.exact) + link + links + button
+    CELL_BYTES + shown(&cell.text) + shown(&cell.exact) + link + links + time + button
 }
 
 fn button_bytes(form: &Form, page: &Page) -> usize {

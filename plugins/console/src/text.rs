@@ -78,25 +78,6 @@ impl Text {
         }
     }
 
-    /// Creates the text for a refusal of the API: from the table of refusals, or else the sentence itself, translated
-    /// if the table of texts has it.
-    #[must_use]
-    pub fn from_refusal(message: &str) -> Self {
-        let found = texts::refusals::TRANSLATIONS.iter().find_map(|(sentence, shown, ..)| {
-            let values = if *sentence == message { Vec::new() } else { parse_values(sentence, message)? };
-            let values = values.into_iter().map(|value| match value {
-                // The numbers and roles of the API are translated, names are not, even if they have only digits.
-                Self::Data(number) if is_number(&number) && !repeats_names(sentence) => {
-                    Self::Exact(number, "")
-                }
-                Self::Data(role) if sentence.starts_with("The role ") => Self::Word(role),
-                other => other,
-            });
-            Some(Self::Template(shown, values.collect()))
-        });
-        found.unwrap_or_else(|| Self::Word(message.to_owned()))
-    }
-
     /// Returns true if nothing is shown.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -206,7 +187,7 @@ fn format_month(text: &str, language: Language) -> Cow<'_, str> {
 
 /// Returns the values of the placeholders in the order of the template; `None` if the sentence was not made from the
 /// template, or if the template has no placeholder.
-fn parse_values(template: &str, sentence: &str) -> Option<Vec<Text>> {
+pub(crate) fn parse_values(template: &str, sentence: &str) -> Option<Vec<Text>> {
     let (first, mut rest) = template.split_once('{')?;
     let mut sentence = sentence.strip_prefix(first)?;
     let mut values = Vec::new();
@@ -227,7 +208,7 @@ fn parse_values(template: &str, sentence: &str) -> Option<Vec<Text>> {
 }
 
 /// Replaces the placeholders by their values. Placeholders inside a value are not replaced.
-fn fill(template: &str, values: &[Text], language: Language) -> String {
+pub(crate) fn fill(template: &str, values: &[Text], language: Language) -> String {
     let mut out = String::with_capacity(template.len() + 16);
     let mut rest = template;
     while let Some((before, after)) = rest.split_once('{') {
@@ -239,15 +220,6 @@ fn fill(template: &str, values: &[Text], language: Language) -> String {
     }
     out.push_str(rest);
     out
-}
-
-fn is_number(text: &str) -> bool {
-    text.bytes().all(|byte| byte.is_ascii_digit())
-}
-
-/// Returns true for the sentence of a refusal whose values are names that were entered.
-fn repeats_names(sentence: &str) -> bool {
-    ["unknown scopes: ", "models: "].iter().any(|start| sentence.starts_with(start))
 }
 
 #[cfg(test)]
@@ -316,40 +288,6 @@ mod tests {
             ("", ""),
         ] {
             assert_eq!(Text::from_sentence(sentence, texts).render(Language::German), german);
-        }
-    }
-
-    #[test]
-    fn a_refusal_has_its_text_without_names_of_the_api() {
-        for (message, language, expected) in [
-            (
-                "expires has to be a future Unix time in seconds.",
-                Language::German,
-                "Wählen Sie einen Tag, der noch nicht vorbei ist.",
-            ),
-            (
-                "limits.requests_per_minute has to be a whole number from 1 to 1000000; leave it out, or null, for no limit.",
-                Language::French,
-                "Saisissez un nombre entier de 1 à 1\u{202f}000\u{202f}000, ou rien pour ne pas limiter.",
-            ),
-            (
-                "There is an account of this id already.",
-                Language::German,
-                "Es gibt bereits ein Konto mit dieser ID.",
-            ),
-            (
-                "There is no account nosuch; make it first (penstock accounts create).",
-                Language::English,
-                "There is no account nosuch; create it first.",
-            ),
-            (
-                "The role viewer may not do this; an administrator can change the role.",
-                Language::German,
-                "Die Rolle Betrachter darf dies nicht; ein Administrator kann die Rolle ändern.",
-            ),
-            ("Something else.", Language::German, "Something else."),
-        ] {
-            assert_eq!(Text::from_refusal(message).render(language), expected);
         }
     }
 

@@ -58,6 +58,7 @@ fn provider_row(provider: &Value) -> Vec<Cell> {
     let (check, state) = match provider.get("check").and_then(Value::as_str) {
         Some("good") => ("passed", CellState::Good),
         Some(_) => ("failed", CellState::Bad),
+        None if provider.get("has_check") == Some(&Value::Bool(false)) => ("none", CellState::None),
         None => ("not yet", CellState::None),
     };
     let failure = provider.get("last_error").filter(|error| !error.is_null());

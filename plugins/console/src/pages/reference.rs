@@ -1,7 +1,7 @@
 //! Reference of the public API, from its OpenAPI document: operations, parameters, schemas and errors.
 
 use super::schema::{referenced_schema_name, schema_tables, type_cell};
-use super::{percent_encode, text};
+use super::{percent_encode, text, word};
 use crate::block::{Block, Cell, Table};
 use crate::text::Text;
 use serde_json::Value;
@@ -40,7 +40,7 @@ fn table(title: Text, headings: Vec<&'static str>, rows: Vec<Vec<Cell>>) -> Tabl
 pub fn api_reference_blocks(document: &Value, root: &str) -> Vec<Block> {
     let description = document.pointer("/info/description").and_then(Value::as_str).unwrap_or_default();
     let mut blocks = vec![
-        Block::Prose(Text::Data(description.to_owned())),
+        Block::Prose(Text::Word(description.to_owned())),
         Block::Prose("The API serves this document as JSON at /openapi.json, in OpenAPI 3.1.".into()),
     ];
     let mut tags: Vec<&str> = Vec::new();
@@ -57,7 +57,7 @@ pub fn api_reference_blocks(document: &Value, root: &str) -> Vec<Block> {
             vec![
                 Cell::link(one.path.to_owned(), path),
                 Cell::text(one.method.to_ascii_uppercase()),
-                Cell::text(text(one.object, "summary")),
+                Cell::text(word(one.object, "summary")),
             ]
         };
         let rows = of_tag.map(row).collect();
@@ -84,7 +84,7 @@ pub fn operation_blocks(document: &Value, id: &str, root: &str) -> Option<(Text,
     let access =
         if is_open { "This operation needs no API key." } else { "This operation needs an API key." };
     let mut blocks = vec![
-        Block::Prose(Text::with_values("{0}. {1}", [Text::Data(text(object, "summary")), access.into()])),
+        Block::Prose(Text::with_values("{0}. {1}", [word(object, "summary"), access.into()])),
         Block::Links(vec![(format!("{root}api"), "All operations".into())]),
     ];
     if let Some(parameters) = object.get("parameters").and_then(Value::as_array) {
@@ -112,7 +112,7 @@ pub fn schema_blocks(document: &Value, name: &str, root: &str) -> Option<Vec<Blo
 
 fn description_block(schema: &Value) -> Option<Block> {
     let description = schema.get("description").and_then(Value::as_str)?;
-    Some(Block::Prose(Text::Data(description.to_owned())))
+    Some(Block::Prose(Text::Word(description.to_owned())))
 }
 
 fn example_blocks(schema: &Value) -> Vec<Block> {
@@ -126,7 +126,7 @@ fn parameter_table(parameters: &[Value], root: &str) -> Table {
         let schema = parameter.get("schema").cloned().unwrap_or_default();
         let is_required = parameter.get("required") == Some(&Value::Bool(true));
         let description = match (parameter.get("description"), schema.get("default")) {
-            (Some(Value::String(text)), _) => Text::Data(text.clone()),
+            (Some(Value::String(text)), _) => Text::Word(text.clone()),
             (_, Some(default)) => Text::with_values("default {0}", [Text::Data(default.to_string())]),
             _ => Text::default(),
         };
@@ -168,7 +168,7 @@ fn response_blocks(document: &Value, operation: &Value, root: &str) -> Vec<Block
             .and_then(Value::as_str)
             .and_then(|path| document.pointer(path.strip_prefix('#')?))
             .unwrap_or(response);
-        let description = Cell::text(text(response, "description").replace('`', ""));
+        let description = Cell::text(word(response, "description"));
         let contents = response.get("content").and_then(Value::as_object);
         if status.starts_with(['4', '5']) {
             let schema = contents.and_then(|contents| contents.values().next()?.get("schema"));

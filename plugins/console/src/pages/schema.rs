@@ -90,7 +90,7 @@ fn constraints(schema: &Value) -> Text {
     let join = |one, other| Text::with_values("{0}, {1}", [one, other]);
     let limits = limits.reduce(join);
     let description = schema.get("description").and_then(Value::as_str);
-    let description = description.map(|text| Text::Data(text.to_owned()));
+    let description = description.map(|text| Text::Word(text.to_owned()));
     match (description, limits) {
         (Some(text), Some(limits)) => Text::with_values("{0} ({1})", [text, limits]),
         (Some(text), None) => text,

@@ -273,9 +273,12 @@ mod tests {
         let blocks = statement_blocks(&of_year, &parties, &BTreeMap::new(), "/dashboard/statement");
         let language = crate::Language::English;
         let page = crate::Page::without_session("/", language, "/", "Statement", blocks).to_html();
-        for expected in
-            ["Seller SAS", "ACME", "Period 2026-01-01 to 2026-11-30", "csv?from=2026-01-01&#38;to=2026-11-30"]
-        {
+        for expected in [
+            "Seller SAS",
+            "ACME",
+            "Period <span class=\"day\">2026-01-01</span> to ",
+            "csv?from=2026-01-01&#38;to=2026-11-30",
+        ] {
             assert!(page.contains(expected), "{expected} in {page}");
         }
     }

@@ -96,7 +96,6 @@ pub(super) const TRANSLATIONS: &[Translation] = &[
     ("The gateway is at its capacity; try again shortly.", "Das Gateway ist ausgelastet; versuchen Sie es gleich noch einmal.", "La passerelle est saturée ; réessayez sous peu."),
     ("Every provider of this model is at its limit; try again shortly.", "Alle Anbieter dieses Modells sind ausgelastet; versuchen Sie es gleich noch einmal.", "Tous les fournisseurs de ce modèle ont atteint leur limite ; réessayez sous peu."),
     ("The answer took too long, so the request was cancelled; nothing was charged.", "Die Antwort dauerte zu lange, daher wurde die Anfrage abgebrochen; es wurde nichts berechnet.", "La réponse a pris trop de temps : la requête a été annulée et rien n’a été facturé."),
-    ("key: expected a key of this account.", "Schlüssel: erwartet wird ein Schlüssel dieses Kontos.", "Clé : une clé de ce compte est attendue."),
     ("Enter your name.", "Geben Sie Ihren Namen ein.", "Saisissez votre nom."),
     ("Enter your password.", "Geben Sie Ihr Passwort ein.", "Saisissez votre mot de passe."),
     ("again: expected the same password", "Erwartet wird dasselbe Passwort.", "Le même mot de passe est attendu."),
