@@ -26,6 +26,7 @@ mod flash;
 mod invoice;
 mod language_switch;
 pub mod live;
+mod navigation;
 mod openid;
 pub mod operators;
 mod pages;

@@ -3,12 +3,13 @@
 use super::actions;
 use super::answer::{self, ConsoleAnswer, refusal_notice};
 use super::flash::{self, FLASH_COOKIE, FlashMessage};
+use super::navigation::nav;
 use super::request::ConsoleRequest;
 use super::session::{ActiveSession, run_blocking};
 use super::{BackendRequest, Console, ConsoleBackend};
 use crate::telemetry::request_id::RequestId;
 use http::Method;
-use penstock_console::{Block, NavLink, Page, SignedInUser, Text};
+use penstock_console::{Block, Page, SignedInUser, Text};
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::users::UserRole;
 use serde_json::{Value, json};
@@ -23,9 +24,9 @@ pub struct PageDefinition {
     /// Path; `{id}` stands for one segment.
     pub path: &'static str,
     /// Title of the page.
-    title: &'static str,
+    pub title: &'static str,
     /// True if the navigation lists the page.
-    in_nav: bool,
+    pub in_nav: bool,
     /// Roles that may see the page.
     pub roles: &'static [UserRole],
     /// True if the page is updated every few seconds.
@@ -296,13 +297,6 @@ async fn answer_with(
 pub fn forbidden_role_error(role: UserRole) -> ApiError {
     let message = format!("The role {} may not do this; an administrator can change the role.", role.name());
     ApiError::with_message(ErrorCode::InsufficientScope, message)
-}
-
-fn nav(pages: &[PageDefinition], role: UserRole, current: &str) -> Vec<NavLink> {
-    let shown = pages.iter().filter(|row| row.in_nav && row.roles.contains(&role));
-    let link =
-        |row: &PageDefinition| NavLink { href: row.path, text: row.title, is_current: row.path == current };
-    shown.map(link).collect()
 }
 
 impl<'a> PageContext<'a> {

@@ -15,8 +15,30 @@ pub struct NavLink {
     pub href: &'static str,
     /// Text of the link.
     pub text: &'static str,
-    /// True for the current page.
-    pub is_current: bool,
+    /// Relation of the link to the current page.
+    pub target: NavTarget,
+}
+
+/// Relation of a link of the navigation to the current page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NavTarget {
+    /// Link to another page.
+    Other,
+    /// Link to the page that lists the object of the current page.
+    Parent,
+    /// Link to the current page.
+    Current,
+}
+
+impl NavTarget {
+    /// Returns the value of the attribute `aria-current`; empty for another page.
+    pub(crate) const fn aria_current(self) -> &'static str {
+        match self {
+            Self::Other => "",
+            Self::Parent => "true",
+            Self::Current => "page",
+        }
+    }
 }
 
 /// Signed-in person, with the CSRF token and the id for the forms of the page.

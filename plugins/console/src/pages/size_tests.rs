@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::pager::MAX_PAGE_BYTES;
-use crate::{Block, Language, NavLink, Page, SignedInUser};
+use crate::{Block, Language, NavLink, NavTarget, Page, SignedInUser};
 use penstock_core::calendar::UtcDay;
 use serde_json::json;
 
@@ -27,7 +27,7 @@ fn page(language: Language, blocks: Vec<Block>) -> Page {
     let link = |index: usize| NavLink {
         href: "/console/configuration",
         text: "Configuration",
-        is_current: index == 3,
+        target: if index == 3 { NavTarget::Current } else { NavTarget::Other },
     };
     let user = SignedInUser {
         name: long_name(0),
