@@ -132,6 +132,8 @@ pub(super) fn preview(app: &AppState, period: &InvoiceQuery, now: u64) -> Result
     };
     let issued = app.stores.invoices.list(Some(account)).map_err(store_error_response)?;
     let mut invoice = invoice_json(settings, (account, &name), *range, (&figures, &issued), now);
+    let is_zero = invoice.get("total_eur").and_then(Value::as_str) == Some("0.00");
+    let state = if state == InvoiceIssueState::Ready && is_zero { InvoiceIssueState::Empty } else { state };
     if let Some(members) = invoice.as_object_mut() {
         members.insert("can_issue".to_owned(), (state == InvoiceIssueState::Ready).into());
         members.insert("issue_state".to_owned(), state.name().into());
@@ -154,7 +156,7 @@ pub(super) enum InvoiceIssueState {
     PeriodOpen,
     /// Draft without a seller in the configuration.
     NoSeller,
-    /// Draft without a charge and without a correction that raises the amount.
+    /// Draft without a charge and without a correction that raises the amount, or with a total of 0.00 EUR.
     Empty,
     /// Draft that has days in common with an issued invoice of the account.
     Overlapping,

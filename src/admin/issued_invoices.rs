@@ -131,7 +131,7 @@ fn try_issue(app: &AppState, period: &InvoiceQuery, asked: &AdminRequest) -> Res
     let documents = app.stores.invoices.document_count(&period.account).map_err(store_error_response)?;
     let preview = invoice::preview(app, period, asked.now)?;
     if preview.get("issue_state").and_then(Value::as_str) == Some(InvoiceIssueState::Empty.name()) {
-        let message = "Nothing was charged in this period, so there is nothing to invoice.";
+        let message = "This period has no amount above 0.00 EUR, so there is nothing to invoice.";
         return Err(ApiError::with_message(ErrorCode::Conflict, message).with_param("from"));
     }
     let draft =

@@ -86,18 +86,11 @@ pub async fn handle_form(
         && !confirmation::is_confirmed(request)
     {
         let context = PageContext::for_form_link(console, backend, request, active);
-        let checked = match check_amounts(request) {
-            Ok(()) => confirmation.check_confirmed_object(&context).await,
-            Err(refusal) => Err(refusal),
+        let Err(refusal) = check_before_question(&confirmation, &context).await else {
+            return Ok(answer::redirect_answer(&confirmation.question_path(request)));
         };
-        return match checked {
-            Ok(_) => Ok(answer::redirect_answer(&confirmation.question_path(request))),
-            Err(refusal) => {
-                let blocks = refusal_blocks(row, request, &id, &refusal);
-                let status = refusal.code.spec().status;
-                pages::render_page(console, backend, request, active, &page, status, blocks).await
-            }
-        };
+        let (status, blocks) = (refusal.code.spec().status, refusal_blocks(row, request, &id, &refusal));
+        return pages::render_page(console, backend, request, active, &page, status, blocks).await;
     }
     if let Err(refusal) = ensure_single_submission(console, request, active).await {
         let (status, notice) = (refusal.code.spec().status, vec![refusal_notice(&refusal)]);
@@ -105,11 +98,7 @@ pub async fn handle_form(
     }
     let call = (row.build)(request, &id);
     let called = match combine_results(check_amounts(request), check_key(console, &call)).map(drop) {
-        Ok(()) => {
-            let AdminCall { method, path, body } = call;
-            let (actor, query) = (active.audit_actor(&request.address), Vec::new());
-            backend.call(BackendRequest { method, path, query, body, actor: &actor }).await
-        }
+        Ok(()) => send_call(backend, call, &active.audit_actor(&request.address)).await,
         Err(refusal) => Err(refusal),
     };
     let called = called.map(|mut value| {
@@ -127,6 +116,33 @@ pub async fn handle_form(
     };
     // If the person may not see the page, or its account does not exist, only the result is shown.
     pages::render_page(console, backend, request, active, &page, status, blocks).await
+}
+
+/// Checks the amounts of a form and the object of its action, before the question is shown.
+///
+/// # Errors
+/// Returns 400 with the invalid amounts, or the refusal for the object.
+async fn check_before_question(
+    confirmation: &Confirmation,
+    context: &PageContext<'_>,
+) -> Result<(), ApiError> {
+    check_amounts(context.request)?;
+    confirmation.check_confirmed_object(context).await.map(drop)
+}
+
+/// Sends a request to the admin API. Returns its response with the body of the request in the member `sent`, for the
+/// message about the action.
+///
+/// # Errors
+/// Returns the refusal of the admin API.
+async fn send_call(backend: &dyn ConsoleBackend, call: AdminCall, actor: &str) -> Result<Value, ApiError> {
+    let AdminCall { method, path, body } = call;
+    let (sent, query) = (body.clone(), Vec::new());
+    let mut value = backend.call(BackendRequest { method, path, query, body, actor }).await?;
+    if let Some(members) = value.as_object_mut() {
+        members.insert("sent".to_owned(), sent);
+    }
+    Ok(value)
 }
 
 /// Returns the form whose path the request has, and the path of the page that shows the form; `None` if there is no

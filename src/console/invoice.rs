@@ -130,7 +130,7 @@ pub fn issuing_refusal(request: &ConsoleRequest, invoice: &Value) -> Option<ApiE
     match text("issue_state") {
         "ready" => None,
         "empty" => {
-            let message = "Nothing was charged in this period, so there is nothing to invoice.";
+            let message = "This period has no amount above 0.00 EUR, so there is nothing to invoice.";
             Some(conflict(message.to_owned()).with_param("from"))
         }
         "overlapping" => {

@@ -68,6 +68,29 @@ async fn an_account_is_changed_suspended_and_resumed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_grant_is_confirmed_and_its_message_has_the_amount() {
+    let (_provider, running) = bench().await;
+    running.key(&json!({"account": "acme", "scopes": ["*"]})).await;
+    let mut fin = signed_in(&running, "fin", "finance").await;
+    let token = fin.token("/console/accounts/acme").await;
+    let form =
+        |credits| [("form_token", token.as_str()), ("id", "g1"), ("credits", credits), ("note", "gift")];
+    let refused = fin.post("/console/accounts/acme/grant", &form("0.0000001")).await;
+    assert_eq!(refused.status, 400);
+    assert!(refused.text().contains("value=\"0.0000001\"") && refused.text().contains("at most 6 decimals"));
+    let asked = fin.post("/console/accounts/acme/grant", &form("1 000.5")).await;
+    let question = fin.get(asked.header("location").unwrap()).await.text();
+    assert!(question.contains("Grant 1\u{202f}000.5\u{202f}credits to the account acme?"), "{question}");
+    let balance =
+        || async { running.admin().get("/admin/credits?account=acme").await.json()["data"].clone() };
+    let before = balance().await[0]["credits"]["balance"].as_f64();
+    assert_eq!(before, Some(0.0), "nothing is granted before the confirmation");
+    let granted = fin.confirm("/console/accounts/acme/grant", &form("1 000.5")).await.text();
+    assert!(granted.contains("The account acme received 1000.5 credits by entry"), "{granted}");
+    assert_eq!(balance().await[0]["credits"]["balance"], json!("1000.5"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_entry_is_corrected_with_a_reason_on_the_page_of_its_account() {
     let (_provider, running) = bench().await;
     let client = running.key(&json!({"account": "acme", "scopes": ["*"]})).await;

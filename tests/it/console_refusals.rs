@@ -89,7 +89,7 @@ async fn an_invoice_that_cannot_be_issued_says_so_beside_the_field_instead_of_a_
     let token = fin.token("/console/accounts/acme/invoice").await;
     let path = "/console/accounts/acme/invoice/issue";
     for (from, to, status, field, sentence) in [
-        ("2026-01-01", "2026-01-31", 409, "from", "Nothing was charged in this period"),
+        ("2026-01-01", "2026-01-31", 409, "from", "This period has no amount above 0.00 EUR"),
         ("", "2026-01-31", 400, "from", "Choose the first day of the period."),
         ("", "", 400, "from", "Choose the first day of the period."),
         ("2026-01-01", "", 400, "to", "Choose the last day of the period."),

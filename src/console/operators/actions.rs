@@ -4,22 +4,22 @@ use super::account_actions::{
     CHANGE_ACCOUNT, CHANGE_ROLE, CORRECT_LEDGER_ENTRY, ISSUE_CREDIT_NOTE, RESUME_ACCOUNT, SUSPEND_ACCOUNT,
     account_path,
 };
+use super::grant::GRANT_CREDITS;
 use crate::console::actions::{
     ActionDefinition, ActionResult, create_key_body, fields_json, json_member_text, message_result,
     new_admin_call, no_confirmation, secret_result,
 };
-use crate::console::amount::normalize_amount;
 use crate::console::confirmation::{ChangePreview, Confirmation, ConfirmedObject};
 use crate::console::invoice::{ISSUER_ROLES, issuing_refusal};
 use crate::console::request::ConsoleRequest;
 use crate::console::rotation::{confirm_rotation, rotation_body};
 use http::Method;
 use penstock_console::pages::{
-    configuration_changes_table, grant_form, invite_user_form, invoice_period_form, issue_preview_blocks,
+    configuration_changes_table, invite_user_form, invoice_period_form, issue_preview_blocks,
     new_account_form, new_key_form, percent_encode,
 };
 use penstock_console::{Block, NoticeKind, Text};
-use penstock_storage::users::UserRole::{Admin, Finance, Operator};
+use penstock_storage::users::UserRole::{Admin, Operator};
 use serde_json::{Value, json};
 
 /// Path of the form that validates a configuration.
@@ -49,31 +49,7 @@ pub const ACTIONS: &[ActionDefinition] = &[
         form: Some(|_, id| new_key_form(&format!("/console/accounts/{}/keys", percent_encode(id)))),
         confirm: no_confirmation,
     },
-    ActionDefinition {
-        path: "/console/accounts/{id}/grant",
-        roles: &[Admin, Finance],
-        build: |request, id| {
-            let mut body = fields_json(request, &["id", "note"]);
-            if let Some(members) = body.as_object_mut() {
-                let credits = request.form_field("credits").trim();
-                if !credits.is_empty() {
-                    let amount = normalize_amount(credits, request.language);
-                    members.insert("credits".to_owned(), amount.into());
-                }
-                members.insert("account".to_owned(), id.into());
-            }
-            new_admin_call(Method::POST, "/admin/credits/grant".into(), body)
-        },
-        page: |_, id| account_path(id),
-        show: |answer| {
-            message_result(
-                "The credits were granted by entry {0} of the ledger.",
-                [json_member_text(answer, "entry")],
-            )
-        },
-        form: Some(|request, id| grant_form(id, request.form_field("id"))),
-        confirm: no_confirmation,
-    },
+    GRANT_CREDITS,
     CHANGE_ACCOUNT,
     SUSPEND_ACCOUNT,
     RESUME_ACCOUNT,

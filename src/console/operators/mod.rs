@@ -3,6 +3,7 @@
 mod account_actions;
 pub mod actions;
 pub mod configuration_check;
+mod grant;
 pub mod pages;
 mod routing;
 

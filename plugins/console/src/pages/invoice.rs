@@ -64,9 +64,7 @@ fn draft_text(invoice: &Value) -> Text {
     match &*text(invoice, "issue_state") {
         "ready" => "Draft without a number: this invoice is not issued yet.".into(),
         "no_seller" => "Draft without a number: the configuration of the gateway has no seller.".into(),
-        "empty" => {
-            "Draft without a number: nothing was charged in this period, so no invoice is issued.".into()
-        }
+        "empty" => "Draft without a number: no amount above 0.00 EUR, so no invoice is issued.".into(),
         "overlapping" => {
             let text_of_other =
                 "Draft without a number: the invoice {0} has days in common with this period.";
