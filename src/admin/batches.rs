@@ -46,7 +46,7 @@ pub const ROUTES: &[AdminRoute] = &[
     AdminRoute::get(
         "/admin/batches",
         "listBatches",
-        "Lists the batches of all accounts",
+        "Lists the batches of all accounts, the newest first",
         RouteHandler::Store(list),
     )
     .with_query_parameters(&LIST_QUERY_PARAMETERS)
@@ -62,8 +62,7 @@ pub const ROUTES: &[AdminRoute] = &[
     .with_response(200, || schema_ref("Batch")),
 ];
 
-/// Returns a page of batches: either of all accounts, in the order of the batch ids, or of one account, the newest
-/// first.
+/// Returns a page of batches of all accounts or of one, the newest first.
 fn list(stores: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let limit = asked.page_limit(&LIST_QUERY_PARAMETERS)?;
     let (account, state) = (

@@ -15,7 +15,9 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// Query parameters of the request that lists files.
-const LIST_QUERY_PARAMETERS: [&str; 4] = ["account", "purpose", "after", "limit"];
+const LIST_QUERY_PARAMETERS: [&str; 5] = ["account", "purpose", "order", "after", "limit"];
+/// Orders of a list: the oldest or the newest files first.
+const ORDERS: [&str; 2] = ["asc", "desc"];
 
 /// Members of a file in responses.
 pub(super) const FILE_MEMBERS: [&str; 11] = [
@@ -27,7 +29,7 @@ pub const ROUTES: &[AdminRoute] = &[
     AdminRoute::get(
         "/admin/files",
         "listFiles",
-        "Lists the files of all accounts, the oldest first",
+        "Lists the files of all accounts, the oldest first; with `order` as `desc`, the newest first",
         RouteHandler::Store(list),
     )
     .with_query_parameters(&LIST_QUERY_PARAMETERS)
@@ -48,7 +50,7 @@ pub const ROUTES: &[AdminRoute] = &[
     .with_response(200, || response_schema(&["id", "deleted"])),
 ];
 
-/// Returns a page of files in the order of their ids.
+/// Returns a page of files in ascending or descending order of their ids.
 fn list(stores: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let limit = asked.page_limit(&LIST_QUERY_PARAMETERS)?;
     let (account, purpose) = (
@@ -57,12 +59,14 @@ fn list(stores: &OpenStorage, asked: &AdminRequest) -> Result<AdminResponse, Api
     );
     let (store, after) =
         (FileStore::new(stores.store.clone()), asked.query_parameter("after", &LIST_QUERY_PARAMETERS)?);
+    let ascending = asked.query_choice("order", &LIST_QUERY_PARAMETERS, &ORDERS)? != Some("desc");
     let purpose =
         purpose.and_then(|name| FilePurpose::ALL.into_iter().find(|purpose| purpose.name() == name));
     let page = match account {
-        None => store
-            .list_filtered(after, limit, |record| purpose.is_none_or(|purpose| record.purpose == purpose)),
-        Some(account) => files_of_account(stores, &store, account, (after, limit), purpose),
+        None => store.list_filtered(after, limit, ascending, |record| {
+            purpose.is_none_or(|purpose| record.purpose == purpose)
+        }),
+        Some(account) => files_of_account(stores, &store, account, (after, limit, ascending), purpose),
     };
     let page = page.map_err(store_error_response)?;
     let data: Vec<Value> = page.files.iter().map(|record| file_json(record, asked)).collect();
@@ -75,18 +79,21 @@ fn files_of_account(
     stores: &OpenStorage,
     store: &FileStore,
     account: &str,
-    (after, limit): (Option<&str>, usize),
+    (after, limit, ascending): (Option<&str>, usize, bool),
     purpose: Option<FilePurpose>,
 ) -> Result<FilePage, StoreError> {
     let (mut ids, mut has_more, mut after_key) = (Vec::new(), false, None::<String>);
     loop {
         let keys = stores.keys.list(Some(account), after_key.as_deref(), MAX_PAGE_ROWS)?;
         for key in &keys.keys {
-            let query = FileQuery { key: &key.id, purpose, after, ascending: true, limit };
+            let query = FileQuery { key: &key.id, purpose, after, ascending, limit };
             let (ids_of_key, more) = store.list_ids(&query)?;
             ids.extend(ids_of_key);
             // The list is cut to one page after each key, so at most the ids of two pages are in memory.
             ids.sort_unstable();
+            if !ascending {
+                ids.reverse();
+            }
             has_more |= more || ids.len() > limit;
             ids.truncate(limit);
         }
@@ -192,10 +199,14 @@ mod tests {
         for (id, key) in ids.iter().zip(keys.iter().cycle()) {
             stores.store.apply(FileStore::insert_operations(&file(id, key)).unwrap()).unwrap();
         }
-        for limit in [1, 4, 10, 29, 30, 31, 1_000] {
+        let newest_first: Vec<String> = ids.iter().rev().cloned().collect();
+        for (limit, ascending) in
+            [1, 4, 10, 29, 30, 31, 1_000].into_iter().flat_map(|one| [(one, true), (one, false)])
+        {
             let (mut found, mut after) = (Vec::<String>::new(), None);
             loop {
-                let page = files_of_account(&stores, &store, "a", (after.as_deref(), limit), None).unwrap();
+                let from = (after.as_deref(), limit, ascending);
+                let page = files_of_account(&stores, &store, "a", from, None).unwrap();
                 assert!(page.files.len() <= limit);
                 found.extend(page.files.into_iter().map(|record| record.id));
                 after = page.next;
@@ -203,9 +214,9 @@ mod tests {
                     break;
                 }
             }
-            assert_eq!(found, ids, "{limit}");
+            assert_eq!(found, if ascending { &*ids } else { &*newest_first }, "{limit}");
         }
-        let page = files_of_account(&stores, &store, "b", (None, 10), None).unwrap();
+        let page = files_of_account(&stores, &store, "b", (None, 10, true), None).unwrap();
         assert!(page.files.is_empty() && page.next.is_none());
         let damaged = FileStore::record_key("file-11");
         stores.store.apply(Transaction::new().put(StoreTable::Files, damaged, b"?".to_vec())).unwrap();

@@ -105,6 +105,7 @@ fn parameter_schema(name: &str) -> Value {
         "after" => json!({ "type": "string", "description": "Value of `next` on the previous page." }),
         "account" => json!({ "type": "string", "description": "Only this account, or what belongs to it." }),
         "state" => json!({ "enum": batches::STATES, "description": "Only batches with this status." }),
+        "order" => json!({ "enum": ["asc", "desc"], "default": "asc", "description": "Order by creation." }),
         "purpose" => {
             json!({ "enum": FilePurpose::ALL.map(FilePurpose::name), "description": "Only files with this purpose." })
         }

@@ -24,6 +24,7 @@ mod file_deletion;
 mod file_download;
 mod flash;
 mod invoice;
+mod key_list;
 mod language_switch;
 pub mod live;
 mod navigation;

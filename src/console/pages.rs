@@ -334,12 +334,13 @@ impl<'a> PageContext<'a> {
         self.backend.call(BackendRequest { method, path, query, body: json!({}), actor: &actor }).await
     }
 
-    /// Reads the page of a list that the query parameter `after` selects; the first page by default.
+    /// Reads the page of a list that the query parameter `after` selects; the first page by default. `parameters` are
+    /// further parameters of the admin request.
     ///
     /// # Errors
     /// Returns the refusal of the admin API.
-    pub async fn read_list(&self, path: &str) -> Result<Value, ApiError> {
-        let mut query = vec![("limit", ROWS_PER_PAGE)];
+    pub async fn read_list(&self, path: &str, parameters: &[(&str, &str)]) -> Result<Value, ApiError> {
+        let mut query = [&[("limit", ROWS_PER_PAGE)], parameters].concat();
         query.extend(self.request.query_parameter("after").map(|after| ("after", after)));
         self.get_from_admin_api(path, &query).await
     }

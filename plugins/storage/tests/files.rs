@@ -117,16 +117,17 @@ fn a_filter_leaves_no_page_with_a_successor_short() {
     }
     let is_output = |file: &FileRecord| file.purpose == FilePurpose::BatchOutput;
     let expected: Vec<String> = (0..15).map(|number| format!("file-{:05}", number * 100 + 7)).collect();
+    let newest_first: Vec<String> = expected.iter().rev().cloned().collect();
     for limit in [1, 4, 5, 15, 1_000] {
-        for of_key in [true, false] {
+        for (of_key, ascending) in [(true, true), (true, false), (false, true), (false, false)] {
             let (mut found, mut after) = (Vec::new(), None::<String>);
             loop {
                 let after_id = after.as_deref();
                 let page = if of_key {
-                    let query = FileQuery { after: after_id, ascending: true, limit, ..query("k") };
+                    let query = FileQuery { after: after_id, ascending, limit, ..query("k") };
                     files.list(&query, is_output).unwrap()
                 } else {
-                    files.list_filtered(after_id, limit, is_output).unwrap()
+                    files.list_filtered(after_id, limit, ascending, is_output).unwrap()
                 };
                 assert!(page.files.len() == limit || page.next.is_none(), "{limit}");
                 assert!(!page.files.is_empty(), "{limit}");
@@ -136,7 +137,7 @@ fn a_filter_leaves_no_page_with_a_successor_short() {
                     None => break,
                 }
             }
-            assert_eq!(found, expected, "{limit}");
+            assert_eq!(&found, if ascending { &expected } else { &newest_first }, "{limit}");
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::console::credit_note;
 use crate::console::exports;
 use crate::console::file_download::FileDownload;
 use crate::console::invoice::{self, csv_style, key_names};
+use crate::console::key_list::KeyList;
 use crate::console::pages::{DownloadDefinition, PageContext, PageDefinition};
 use crate::console::reference::{operation_page, reference_page, schema_page};
 use crate::console::usage::usage_page;
@@ -105,8 +106,10 @@ async fn overview(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
 }
 
 async fn keys(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
-    let (keys, now) = (page.read_list("/admin/keys").await?, page.console.app.clock.unix_seconds());
-    let mut shown = blocks::dashboard_keys_blocks(&keys, "/dashboard/", now);
+    let list = KeyList::read(page, account(page), "/dashboard/keys").await?;
+    let now = page.console.app.clock.unix_seconds();
+    let mut shown: Vec<Block> = list.filter.map(Block::Form).into_iter().collect();
+    shown.extend(blocks::dashboard_keys_blocks(&list.keys, "/dashboard/", now));
     shown.push(Block::Form(blocks::new_key_form("/dashboard/keys")));
     Ok(shown)
 }
@@ -143,7 +146,11 @@ async fn usage(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
 }
 
 async fn files(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
-    Ok(blocks::files_blocks(&page.read_list("/admin/files").await?, "/dashboard/", true))
+    Ok(blocks::files_blocks(
+        &page.read_list("/admin/files", &[("order", "desc")]).await?,
+        "/dashboard/",
+        true,
+    ))
 }
 
 /// Returns the account of the signed-in person.

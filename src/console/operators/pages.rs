@@ -3,7 +3,8 @@
 use super::routing::{LATENCY_PATH, latency_page, routing_page};
 use crate::console::batches::batches_page;
 use crate::console::confirmation::find_user;
-use crate::console::pages::{DownloadDefinition, PageContext, PageDefinition, ROWS_PER_PAGE};
+use crate::console::key_list::KeyList;
+use crate::console::pages::{DownloadDefinition, PageContext, PageDefinition};
 use crate::console::reference::{operation_page, reference_page, schema_page};
 use crate::console::usage::{recent_usage_charts, usage_page};
 use crate::console::{credit_note, exports, invoice};
@@ -161,8 +162,10 @@ fn usage_view(page: &PageContext<'_>, path: &str) -> UsageView {
 }
 
 async fn accounts(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
-    let (accounts, balances) =
-        (page.read_list("/admin/accounts").await?, page.get_from_admin_api("/admin/credits", &[]).await?);
+    let (accounts, balances) = (
+        page.read_list("/admin/accounts", &[]).await?,
+        page.get_from_admin_api("/admin/credits", &[]).await?,
+    );
     let mut shown = blocks::accounts_blocks(&accounts, &balances);
     if page.has_role(&[Admin]) {
         shown.push(Block::Form(blocks::new_account_form()));
@@ -174,9 +177,7 @@ async fn account(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
     let id = page.id.as_str();
     let account = page.get_from_admin_api(&format!("/admin/accounts/{}", percent_encode(id)), &[]).await?;
     let balance = page.get_from_admin_api("/admin/credits", &[("account", id)]).await?;
-    let mut query = vec![("account", id), ("limit", ROWS_PER_PAGE)];
-    query.extend(page.request.query_parameter("after").map(|after| ("after", after)));
-    let keys = page.get_from_admin_api("/admin/keys", &query).await?;
+    let list = KeyList::read(page, id, &format!("/console/accounts/{}", percent_encode(id))).await?;
     let is_admin = page.has_role(&[Admin]);
     let encoded = percent_encode(id);
     let links = vec![
@@ -186,8 +187,11 @@ async fn account(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
         (format!("/console/carbon?account={encoded}"), "Carbon report".into()),
     ];
     let now = page.console.app.clock.unix_seconds();
-    let mut shown = blocks::account_blocks(&account, &balance, &keys, is_admin, now);
+    let mut shown = blocks::account_blocks(&account, &balance, &list.keys, is_admin, now);
     shown.insert(1, Block::Links(links));
+    if let Some(filter) = list.filter {
+        shown.insert(2, Block::Form(filter));
+    }
     if is_admin {
         shown.push(Block::Form(blocks::new_key_form(&format!(
             "/console/accounts/{}/keys",
@@ -213,7 +217,7 @@ async fn batches(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
 }
 
 async fn files(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
-    Ok(blocks::files_blocks(&page.read_list("/admin/files").await?, "/console/", false))
+    Ok(blocks::files_blocks(&page.read_list("/admin/files", &[("order", "desc")]).await?, "/console/", false))
 }
 
 /// Returns the page of one file, without its contents.

@@ -83,6 +83,14 @@ pub fn new_key_form(path: &str) -> Form {
         )
 }
 
+/// Form that filters a list of keys by a part of their names or ids; it is sent to the page `path`.
+#[must_use]
+pub fn key_filter_form(path: &str, wanted: &str) -> Form {
+    let form = Form::new(path, "Find keys", "Find")
+        .with_field(Field::new("filter", "Part of the name or of the id").with_value(wanted));
+    Form { is_query: true, ..form }
+}
+
 /// Form for a grant to an account. `id` is the unique id of the grant, so that the form has an effect only once,
 /// however often it is sent.
 #[must_use]

@@ -40,8 +40,8 @@ pub use dashboard::{dashboard_key_blocks, dashboard_keys_blocks, dashboard_overv
 pub use exports::{add_ledger_entry, ledger_export_blocks, ledger_period_form, new_ledger_csv, usage_csv};
 pub use forms::{
     accept_invitation_form, account_state_form, check_configuration_form, correction_blocks, correction_form,
-    edit_account_form, grant_form, invite_user_form, new_account_form, new_key_form, reload_form,
-    sign_in_form, user_role_form,
+    edit_account_form, grant_form, invite_user_form, key_filter_form, new_account_form, new_key_form,
+    reload_form, sign_in_form, user_role_form,
 };
 pub use grid::grid_intensity_blocks;
 pub use invoice::{invoice_blocks, invoice_period_form};

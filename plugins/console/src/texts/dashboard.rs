@@ -26,6 +26,8 @@ pub(super) const TRANSLATIONS: &[Translation] = &[
     ("no limit", "kein Limit", "aucune limite"),
     ("no limit of tokens", "kein Limit für Tokens", "aucune limite de tokens"),
     ("{0} tokens per minute", "{0} Tokens pro Minute", "{0} tokens par minute"),
+    ("Find keys", "Schlüssel suchen", "Rechercher des clés"),
+    ("Part of the name or of the id", "Teil des Namens oder der ID", "Partie du nom ou de l’identifiant"),
     ("New key", "Neuer Schlüssel", "Nouvelle clé"),
     ("Describes where the key is used.", "Beschreibt, wo der Schlüssel verwendet wird.", "Décrit où la clé est utilisée."),
     ("Names with commas between them, such as inference.chat, account.read.", "Namen, durch Kommas getrennt, zum Beispiel inference.chat, account.read.", "Noms séparés par des virgules, par exemple inference.chat, account.read."),

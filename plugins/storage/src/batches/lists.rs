@@ -5,7 +5,7 @@ use crate::filtered_page::{FilteredPage, MAX_FILTERED_ROWS, ScannedRows, filtere
 use crate::{StoreError, StoreTable, versioned_json};
 use std::collections::HashMap;
 
-/// Page of batches: the newest first if listed by account, otherwise in the order of their ids.
+/// Page of batches, the newest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BatchPage {
     /// Batches of the page.
@@ -46,12 +46,12 @@ impl BatchStore {
         Ok(batch_page(found, prefix.len() + 8))
     }
 
-    /// Returns the batches of all accounts that pass `is_wanted`, in the order of their ids, after the id `after`.
-    /// Background responses are left out. At most 100,000 records are read, so a page may have fewer batches than
+    /// Returns the batches of all accounts that pass `is_wanted` and whose ids are before `after`, in descending order
+    /// of their ids: the newest first. Background responses are left out. At most 100,000 records are read, so a page may have fewer batches than
     /// `limit`, or none, although more follow.
     ///
     /// # Errors
-    /// Same as [`Store::scan`](crate::Store::scan).
+    /// Same as [`Store::scan_back`](crate::Store::scan_back).
     pub fn list_all(
         &self,
         after: Option<&str>,
@@ -60,7 +60,7 @@ impl BatchStore {
     ) -> Result<BatchPage, StoreError> {
         let found = filtered_page(after.map(record_key), limit, MAX_FILTERED_ROWS, |after, count| {
             let after = after.map(Vec::as_slice);
-            let page = self.store.scan(StoreTable::Batches, RECORD_PREFIX, after, count)?;
+            let page = self.store.scan_back(StoreTable::Batches, RECORD_PREFIX, after, count)?;
             let rows = page.rows.into_iter().map(|row| {
                 let record: BatchRecord = versioned_json::decode(WHAT, &row.value)?;
                 Ok((row.key, Some(record).filter(|record| record.background.is_none() && is_wanted(record))))

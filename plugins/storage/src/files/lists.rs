@@ -58,13 +58,13 @@ impl FileStore {
     /// # Errors
     /// Same as [`Store::scan`](crate::Store::scan).
     pub fn list_all(&self, after: Option<&str>, limit: usize) -> Result<FilePage, StoreError> {
-        let (files, more) = self.scan_records(after, limit)?;
+        let (files, more) = self.scan_records(after, limit, true)?;
         let next = files.last().filter(|_| more).map(|file| file.id.clone());
         Ok(FilePage { files, next })
     }
 
-    /// Returns a page of all files that pass `is_wanted`, the oldest first, after the id `after`. At most 100,000 files
-    /// are read, so a page may have fewer files than `limit`, or none, although more follow.
+    /// Returns a page of all files that pass `is_wanted`, after the id `after` in the order of the list: the oldest or the
+    /// newest first. At most 100,000 files are read, so a page may have fewer files than `limit`, or none, although more follow.
     ///
     /// # Errors
     /// Same as [`Store::scan`](crate::Store::scan).
@@ -72,11 +72,12 @@ impl FileStore {
         &self,
         after: Option<&str>,
         limit: usize,
+        ascending: bool,
         is_wanted: impl Fn(&FileRecord) -> bool,
     ) -> Result<FilePage, StoreError> {
         let after = after.map(str::to_owned);
         let found = filtered_page(after, limit, MAX_FILTERED_ROWS, |after, count| {
-            let (files, more) = self.scan_records(after.map(String::as_str), count)?;
+            let (files, more) = self.scan_records(after.map(String::as_str), count, ascending)?;
             let rows = files.into_iter().map(|file| {
                 let id = file.id.clone();
                 (id, Some(file).filter(|file| is_wanted(file)))
@@ -86,9 +87,18 @@ impl FileStore {
         Ok(FilePage { files: found.items, next: found.next })
     }
 
-    fn scan_records(&self, after: Option<&str>, limit: usize) -> Result<(Vec<FileRecord>, bool), StoreError> {
+    fn scan_records(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+        ascending: bool,
+    ) -> Result<(Vec<FileRecord>, bool), StoreError> {
         let after = after.map(Self::record_key);
-        let page = self.store.scan(StoreTable::Files, RECORD_PREFIX, after.as_deref(), limit)?;
+        let page = if ascending {
+            self.store.scan(StoreTable::Files, RECORD_PREFIX, after.as_deref(), limit)?
+        } else {
+            self.store.scan_back(StoreTable::Files, RECORD_PREFIX, after.as_deref(), limit)?
+        };
         let files = page.rows.iter().map(|row| versioned_json::decode(WHAT, &row.value));
         Ok((files.collect::<Result<_, _>>()?, page.more))
     }
