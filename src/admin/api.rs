@@ -3,8 +3,10 @@
 use super::dangling_references;
 use super::request::{AdminRequest, AdminResponse, KeyCacheUpdate, LedgerReply};
 use super::routes::{self, KeyChangeHandler, RouteHandler, StoreHandler};
+use super::sending::check_head_limits;
 use super::{runtime_fields, status};
 use crate::config::ConfigLoader;
+use crate::config::settings::Settings;
 use crate::console::{BackendRequest, ConsoleBackend};
 use crate::state::AppState;
 use crate::state::admin_requests::StorePermitGroup;
@@ -69,13 +71,26 @@ impl AdminApi {
     }
 }
 
+/// Checks the head of a request: its size, and its host name by [`check_host`].
+///
+/// # Errors
+/// Returns 414, 431 or 421.
+pub(super) fn check_head(
+    settings: &Settings,
+    (hosts, setting): (&ServedHosts, &str),
+    head: &RequestHeader,
+) -> Result<(), ApiError> {
+    check_head_limits(&settings.limits, head)?;
+    check_host(hosts, setting, head)
+}
+
 /// Protects against DNS rebinding: a foreign web site can let its own host name resolve to this machine. Its scripts
 /// could then read all pages that need no token. Only IP addresses and known host names are accepted; `setting` is
 /// the configuration key that adds a name, for the error message.
 ///
 /// # Errors
 /// Returns 421 for any other name.
-pub(super) fn check_host(hosts: &ServedHosts, setting: &str, head: &RequestHeader) -> Result<(), ApiError> {
+fn check_host(hosts: &ServedHosts, setting: &str, head: &RequestHeader) -> Result<(), ApiError> {
     let known = |host: &str| !matches!(hosts.classify_request_host(host), RequestHostKind::Unknown);
     let fields = head.headers.get_all(header::HOST).iter();
     let mut given = fields

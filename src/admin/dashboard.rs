@@ -1,6 +1,6 @@
 //! Listener of the account holders' dashboard. It serves only the dashboard, with one request per connection.
 
-use super::api::{AdminApi, check_host};
+use super::api::{AdminApi, check_head};
 use super::pages;
 use super::sending::{ListenerPermits, close_connection};
 use crate::config::ConfigLoader;
@@ -78,7 +78,8 @@ impl HttpServerApp for DashboardListener {
         let permit = permits.admit_request(false);
         let served = api.app.admin_requests.begin();
         let live = api.app.config_snapshot();
-        let host = check_host(&live.settings.console.hosts, "console.hosts", session.req_header());
+        let hosts = (&live.settings.console.hosts, "console.hosts");
+        let host = check_head(&live.settings, hosts, session.req_header());
         let host = if permit.is_some() { host } else { Err(too_many_requests()) };
         let id = RequestId::random();
         let answered = timeout(REQUEST_TIMEOUT, async {

@@ -52,7 +52,7 @@ use crate::state::AppState;
 use crate::state::admin_requests::{StorePermitGroup, too_many_requests};
 use crate::telemetry::request_id::RequestId;
 pub use api::run_key_change;
-use api::{AdminApi, check_host, run_store_request};
+use api::{AdminApi, check_head, run_store_request};
 use async_trait::async_trait;
 use bytes::BytesMut;
 pub use dashboard::serve as serve_dashboard;
@@ -124,8 +124,8 @@ impl HttpServerApp for AdminListener {
         let id = RequestId::random();
         if self.console.is_path_below_root(session.req_header().uri.path()) {
             let live = self.api.app.config_snapshot();
-            let host = check_host(&live.settings.listen.hosts, "listen.hosts", session.req_header());
-            let host = admitted.and(host);
+            let hosts = (&live.settings.listen.hosts, "listen.hosts");
+            let host = admitted.and(check_head(&live.settings, hosts, session.req_header()));
             let mut answer = pages::answer_site_page(&self.console, &self.api, host, &mut session).await;
             drop(served);
             match answer.stream.take() {
@@ -191,7 +191,7 @@ impl AdminListener {
     async fn answer(&self, session: &mut ServerSession) -> Result<HttpAnswer, ApiError> {
         let head = session.req_header();
         let live = self.api.app.config_snapshot();
-        check_host(&live.settings.listen.hosts, "listen.hosts", head)?;
+        check_head(&live.settings, (&live.settings.listen.hosts, "listen.hosts"), head)?;
         let (method, path) = (head.method.clone(), head.uri.path().to_owned());
         let Some(answer) = self.open_answer(&path) else {
             self.verify_admin_token(session)?;

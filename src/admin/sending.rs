@@ -1,12 +1,17 @@
 //! Limits of the connections, requests and responses of the admin listener and of the dashboard.
 
 use super::request_head::gzip;
+use crate::config::settings::LimitSettings;
 use crate::console::max_send_time;
 use crate::proxy::downstream::Downstream;
 use crate::proxy::response::head::ResponseHead;
 use crate::server::silent_connections::EvictingConnectionLimit;
+use crate::telemetry::request_id::RequestId;
 use bytes::Bytes;
+use penstock_core::{ApiError, Dialect, ErrorCode};
+use pingora_core::ErrorType;
 use pingora_core::protocols::http::ServerSession;
+use pingora_http::{RequestHeader, ResponseHeader};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
@@ -23,6 +28,8 @@ pub(super) const MAX_IN_FLIGHT_REQUESTS: usize = 128;
 const RESERVED_CHANGES: usize = 8;
 /// Timeout for reading a request head, for reading a request body, and for closing a connection.
 pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(10);
+/// Number of bytes of the separators of a header field: a colon with a space, and the end of the line.
+const FIELD_SEPARATORS: usize = 4;
 /// Minimum body size for compression, in bytes.
 const MIN_COMPRESSIBLE_BYTES: usize = 1024;
 
@@ -46,8 +53,8 @@ impl Default for ListenerPermits {
 
 impl ListenerPermits {
     /// Admits a connection and reads its first request head. While the listener is full, a further connection closes
-    /// the oldest one whose head has not arrived. Returns the permit of the connection; `None` if no valid head arrives
-    /// in time, or if the connection is closed.
+    /// the oldest one whose head has not arrived. Returns the permit of the connection; `None` if no head arrives in
+    /// time, if the head is malformed, which is answered with 400, or if the connection is closed.
     pub(super) async fn read_request_head(
         &self,
         session: &mut ServerSession,
@@ -55,7 +62,15 @@ impl ListenerPermits {
         let connection = self.connections.admit().await?;
         let head = timeout(READ_TIMEOUT, session.read_request());
         let (read, permit) = connection.wait_for(head).await?;
-        read.ok()?.ok()?.then_some(permit)
+        match read.ok()? {
+            Ok(has_arrived) => has_arrived.then_some(permit),
+            Err(error) => {
+                if error.etype() == &ErrorType::InvalidHTTPHeader {
+                    refuse_malformed_head(session).await;
+                }
+                None
+            }
+        }
     }
 
     /// Returns the number of connections that can be admitted without closing another one.
@@ -70,6 +85,47 @@ impl ListenerPermits {
         let admitted = self.requests.try_acquire();
         admitted.or_else(|error| if is_change { self.changes.try_acquire() } else { Err(error) }).ok()
     }
+}
+
+/// Answers a head that is no valid HTTP with 400.
+async fn refuse_malformed_head(session: &mut ServerSession) {
+    let id = RequestId::random();
+    let refusal = ApiError::with_message(ErrorCode::InvalidRequest, "The request's head is not valid HTTP.");
+    let body = penstock_http_wire::error::error_envelope(Dialect::Chat, &refusal, id.as_str());
+    let head = || -> pingora_core::Result<ResponseHeader> {
+        let mut head = ResponseHeader::build(refusal.spec().status, None)?;
+        head.insert_header("content-type", "application/json")?;
+        head.insert_header("x-request-id", id.as_str())?;
+        head.insert_header("content-length", body.len())?;
+        Ok(head)
+    };
+    let Ok(head) = head() else { return };
+    timeout(READ_TIMEOUT, session.write_error_response(head, Bytes::from(body))).await.ok();
+}
+
+/// Checks the target and the size of a request head against the limits of the public listeners.
+///
+/// # Errors
+/// Returns 414 or 431 with the limit that is exceeded.
+pub(super) fn check_head_limits(limits: &LimitSettings, head: &RequestHeader) -> Result<(), ApiError> {
+    let target = head.raw_path().len();
+    let fields =
+        head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + FIELD_SEPARATORS);
+    let bytes = target + fields.sum::<usize>();
+    let exceeded = |code, what: &str, limit: usize, unit: &str| {
+        let message = format!("The request's {what} has more than {limit} {unit}.");
+        Err(ApiError::with_message(code, message).with_details_member("limit", limit))
+    };
+    if target > limits.target {
+        return exceeded(ErrorCode::TargetTooLong, "target", limits.target, "bytes");
+    }
+    if head.headers.len() > limits.head_fields {
+        return exceeded(ErrorCode::HeadTooLarge, "head", limits.head_fields, "fields");
+    }
+    if bytes > limits.head {
+        return exceeded(ErrorCode::HeadTooLarge, "head", limits.head, "bytes");
+    }
+    Ok(())
 }
 
 /// Sends a response, compressed if the client takes it. Closes the connection before the end of the response if the

@@ -100,6 +100,25 @@ async fn head_gets_the_head_of_get_and_counts_as_no_failed_attempt() {
 }
 
 #[tokio::test]
+async fn a_head_that_is_malformed_or_too_large_is_answered() {
+    let served = TestListener::start().await;
+    let (target, long) = ("a".repeat(9_000), "a".repeat(40_000));
+    let fields = "x: y\r\n".repeat(200);
+    for (head, status) in [
+        ("GET /console/?x=<a> HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned(), "400"),
+        ("garbage\r\n\r\n".to_owned(), "400"),
+        ("GET / HTTP/1.1\r\nHost: localhost\r\nbad line\r\n\r\n".to_owned(), "400"),
+        (format!("GET /console/sign-in?{target} HTTP/1.1\r\nHost: localhost\r\n\r\n"), "414"),
+        (format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\nx: {long}\r\n\r\n"), "431"),
+        (format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"), "431"),
+    ] {
+        let answer = served.exchange(&head).await;
+        let start: String = head.chars().take(40).collect();
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{start}: {answer}");
+    }
+}
+
+#[tokio::test]
 async fn a_query_parameter_with_fixed_values_is_refused_otherwise() {
     let served = TestListener::start().await;
     let token = served.app().stores.admin_token.clone();
