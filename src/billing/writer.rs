@@ -113,8 +113,10 @@ impl LedgerWriter {
             self.store.time_until_replica_sync(),
         ) {
             if ops.is_empty() && self.draft.queued_bytes == 0 {
-                // No operation arrived for a while, so the replica is synced now.
-                self.queue.set_replica_current(self.store.sync_replica());
+                // No operation arrived for a while, so the replica is synced or repaired now.
+                let is_current = self.store.sync_replica();
+                self.lag_log.log_change(is_current, &self.store);
+                self.queue.set_replica_current(is_current);
                 continue;
             }
             for op in ops {

@@ -241,6 +241,25 @@ fn a_copy_that_could_not_be_written_is_made_up_for_by_the_next_commit() {
 }
 
 #[test]
+fn a_copy_that_is_behind_is_made_up_for_without_a_commit() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = made(dir.path());
+    let folder = dir.path().join("ledger");
+    let ledger = LedgerStore::open(store.clone(), Some(&folder)).unwrap();
+    work(&ledger, 29, |_| {}).unwrap();
+    assert!(ledger.sync_replica() && ledger.time_until_replica_sync().is_none());
+    fs::rename(&folder, dir.path().join("elsewhere")).unwrap();
+    assert!(!ledger.append(&group(120)).unwrap().replicated);
+    assert!(!ledger.sync_replica() && ledger.replica_error().is_some());
+    assert!(ledger.time_until_replica_sync().is_some(), "the repair is due after a while");
+    fs::rename(dir.path().join("elsewhere"), &folder).unwrap();
+    assert!(ledger.sync_replica() && ledger.replica_error().is_none());
+    assert!(ledger.time_until_replica_sync().is_none());
+    drop(ledger);
+    check(&store, &folder, 120).unwrap();
+}
+
+#[test]
 fn an_export_carries_the_ledger_and_its_copy_is_written_anew() {
     let dir = tempfile::tempdir().unwrap();
     let store = made(dir.path());

@@ -60,6 +60,7 @@ const EXCEPTIONS: &[&str] = &[
     "Give either credits or kwh.",
     "credits has to be more than 0; use a correction to take back a grant.",
     "credits has to be a number of 0 or more, with at most {DECIMALS} decimals.",
+    "key: expected a key of this account.",
     "name: expected a name",
     "scopes: expected at least one scope",
     "text: expected at most {} KiB of text",

@@ -248,16 +248,17 @@ impl LedgerStore {
         AuditLog::new(self.store.clone()).last_entry_number().is_ok()
     }
 
-    /// Returns the time until [`LedgerStore::sync_replica`] is due; `None` if the replica is synced. Each commit
-    /// syncs the replica if a sync is due, so the caller has to sync it only if no further commit follows.
+    /// Returns the time until [`LedgerStore::sync_replica`] is due; `None` if the replica is up to date and synced. Each
+    /// commit syncs the replica if a sync is due, so the caller has to sync it only if no further commit follows.
     #[must_use]
     pub fn time_until_replica_sync(&self) -> Option<Duration> {
         self.replica.as_ref().and_then(|copies| copies.lock().time_until_sync())
     }
 
-    /// Syncs the replica; returns true on success. After a failure the next commit or opening repairs it.
+    /// Syncs the replica, and repairs it if it is behind the store; returns true on success. After a failure the next
+    /// call, commit or opening repairs it.
     pub fn sync_replica(&self) -> bool {
-        self.replica.as_ref().is_none_or(|copies| copies.lock().sync())
+        self.replica.as_ref().is_none_or(|copies| copies.lock().sync(self))
     }
 
     /// Returns the error that makes the replica lag behind the store; `None` if the replica is up to date.

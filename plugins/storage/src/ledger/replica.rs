@@ -21,6 +21,8 @@ use crate::{StoreError, permissions};
 const COMPARED_ENTRIES: u64 = 16_384;
 /// Maximum time from an append to the replica until its sync to disk.
 const SYNC_DELAY: Duration = Duration::from_millis(250);
+/// Interval between two attempts to repair files that are behind the store, while no commit does it.
+const REPAIR_INTERVAL: Duration = Duration::from_secs(10);
 /// Number of unsynced entries from which an append syncs the file at once: well below [`COMPARED_ENTRIES`].
 const MAX_UNSYNCED: u64 = 4_096;
 
@@ -93,17 +95,21 @@ impl LedgerReplica {
         self.behind.clone()
     }
 
-    /// Returns the time until the next sync is due; `None` if everything is synced.
+    /// Returns the time until the next sync is due, or the next repair of files that are behind the store; `None` if the
+    /// files are up to date and synced.
     pub(super) fn time_until_sync(&self) -> Option<Duration> {
+        if self.behind.is_some() {
+            return Some(REPAIR_INTERVAL);
+        }
         self.unsynced.map(|unsynced| SYNC_DELAY.saturating_sub(unsynced.since.elapsed()))
     }
 
-    /// Syncs the appended blocks; returns true on success.
-    pub(super) fn sync(&mut self) -> bool {
-        if self.unsynced.is_none() {
-            return self.behind.is_none();
-        }
-        let synced = self.sync_open();
+    /// Syncs the appended blocks, or brings files that are behind the store up to date; returns true on success.
+    pub(super) fn sync(&mut self, ledger: &LedgerStore) -> bool {
+        let synced = match self.behind {
+            Some(_) => self.catch_up(ledger),
+            None => self.sync_open(),
+        };
         self.record_result(synced)
     }
 
@@ -260,7 +266,7 @@ impl LedgerReplica {
 
 impl Drop for LedgerReplica {
     fn drop(&mut self) {
-        self.sync();
+        self.sync_open().ok();
     }
 }
 
