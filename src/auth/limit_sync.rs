@@ -8,7 +8,7 @@
 use super::key_cache::KeyCache;
 use super::limited_owner::LimitSubject;
 use crate::fleet::{KeyUsageReport, MemberReport};
-use penstock_limits::{LargestRefusedRequest, PeerUsage, UsageTotals, receives_remainder};
+use penstock_limits::{PeerUsage, UsageTotals, receives_remainder, turn_position};
 use penstock_storage::StoreError;
 use penstock_storage::spend::{SpendOwner, SpendStore};
 use std::collections::HashMap;
@@ -58,7 +58,6 @@ struct PeerDemand {
     requests: u64,
     tokens: u64,
     refused_requests: u64,
-    largest_refused: u64,
 }
 
 /// Usage of all peers of one key or account.
@@ -135,23 +134,26 @@ impl LimitSync {
     ) {
         let mut sums = self.sum_reports(reports, now);
         let members = u32::try_from(members).unwrap_or(u32::MAX);
-        let complete = |sum: &PeerSum, receives_rest: bool| PeerUsage {
+        let peers: Vec<u32> = reports.iter().map(|(peer, _)| *peer).collect();
+        let complete = |name: &str, sum: &PeerSum, receives_rest: bool| PeerUsage {
             members,
             silent_peers: members.saturating_sub(1).saturating_sub(sum.reporters),
             may_use_remainder: receives_rest,
+            position: turn_position(name, own, &peers, now),
             ..sum.usage
         };
         for (name, reported) in &mut self.reported {
             let sum = sums.remove(name.as_str()).unwrap_or_default();
             let receives_rest =
                 reported.has_recent_demand(now) && receives_remainder(name, own, &sum.demanding, now);
-            reported.owner.limiter().apply_peer_usage(&complete(&sum, receives_rest), now);
+            reported.owner.limiter().apply_peer_usage(&complete(name, &sum, receives_rest), now);
         }
         for (name, sum) in sums {
             if let Some(owner) =
                 LimitSubject::find_by_qualified_id(cache, name).filter(|owner| owner.limiter().is_limited())
             {
-                owner.limiter().apply_peer_usage(&complete(&sum, false), now);
+                let usage = PeerUsage { is_silent: true, ..complete(name, &sum, false) };
+                owner.limiter().apply_peer_usage(&usage, now);
             }
         }
     }
@@ -225,7 +227,7 @@ impl ReportedOwner {
             wanted_tokens: last.wanted_tokens.saturating_sub(base.wanted_tokens),
             in_flight: last.in_flight,
             reserved: last.reserved,
-            largest_refused: last.largest_refused,
+            reserved_tokens: last.reserved_tokens,
             allowed: last.allowed,
         };
         KeyUsageReport { owner: name.to_owned(), totals }
@@ -260,7 +262,6 @@ impl PeerKey {
                 requests: wanted_requests,
                 tokens: totals.wanted_tokens.saturating_sub(before.wanted_tokens),
                 refused_requests: wanted_requests.saturating_sub(requests),
-                largest_refused: totals.largest_refused,
             };
             if wanted_requests > 0 {
                 self.demanded_at = Some(now);
@@ -270,6 +271,7 @@ impl PeerKey {
         sum.tokens = sum.tokens.saturating_add(totals.tokens.wrapping_sub(before.tokens));
         sum.in_flight = sum.in_flight.saturating_add(totals.in_flight);
         sum.reserved = sum.reserved.saturating_add(totals.reserved);
+        sum.reserved_tokens = sum.reserved_tokens.saturating_add(totals.reserved_tokens);
         let (allowed, other) = (&mut sum.allowed, &totals.allowed);
         allowed.requests = allowed.requests.saturating_add(other.requests);
         allowed.tokens = allowed.tokens.saturating_add(other.tokens);
@@ -283,8 +285,5 @@ impl PeerDemand {
         sum.wanted_requests = sum.wanted_requests.saturating_add(self.requests);
         sum.wanted_tokens = sum.wanted_tokens.saturating_add(self.tokens);
         sum.refused_requests = sum.refused_requests.saturating_add(self.refused_requests);
-        if self.largest_refused > sum.refused.amount {
-            sum.refused = LargestRefusedRequest { amount: self.largest_refused, wanted: self.tokens };
-        }
     }
 }

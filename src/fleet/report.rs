@@ -14,8 +14,8 @@ const KEYS_PER_ROW: usize = 200;
 
 /// Maximum number of wanted pools in one report.
 const MAX_WANTED_POOLS: usize = 64;
-/// Maximum number of keys and accounts in one report with their largest refused request.
-const MAX_LARGEST_REFUSED: usize = 128;
+/// Maximum number of keys and accounts in one report with their reserved tokens.
+const MAX_RESERVED_TOKENS: usize = 128;
 
 /// Report of a fleet member to the others: its version, configuration, and use of shared limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -78,7 +78,7 @@ impl From<KeyRow> for KeyUsageReport {
             in_flight,
             reserved,
             allowed,
-            // The header has the largest refused requests, so the row has none.
+            // The header has the reserved tokens, so the row has none.
             ..UsageTotals::default()
         };
         Self { owner, totals }
@@ -102,9 +102,9 @@ struct Header {
     leases_budgets: bool,
     #[serde(default)]
     runs_slices: bool,
-    /// Tokens of the largest refused request, by key or account.
+    /// Tokens reserved by requests in flight, by key or account.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    largest_refused: BTreeMap<String, u64>,
+    reserved_tokens: BTreeMap<String, u64>,
     rows: usize,
 }
 
@@ -126,12 +126,12 @@ impl MemberReport {
             wanted_pools: self.wanted_pools.iter().take(MAX_WANTED_POOLS).cloned().collect(),
             leases_budgets: self.leases_budgets,
             runs_slices: self.runs_slices,
-            largest_refused: self
+            reserved_tokens: self
                 .keys
                 .iter()
-                .filter(|key| key.totals.largest_refused > 0)
-                .take(MAX_LARGEST_REFUSED)
-                .map(|key| (key.owner.clone(), key.totals.largest_refused))
+                .filter(|key| key.totals.reserved_tokens > 0)
+                .take(MAX_RESERVED_TOKENS)
+                .map(|key| (key.owner.clone(), key.totals.reserved_tokens))
                 .collect(),
             rows: groups.len(),
         };
@@ -151,8 +151,8 @@ impl MemberReport {
         for group in groups.get(..header.rows)? {
             keys.extend(serde_json::from_slice::<Vec<KeyUsageReport>>(group).ok()?);
         }
-        for key in keys.iter_mut().filter(|_| !header.largest_refused.is_empty()) {
-            key.totals.largest_refused = header.largest_refused.get(&key.owner).copied().unwrap_or(0);
+        for key in keys.iter_mut().filter(|_| !header.reserved_tokens.is_empty()) {
+            key.totals.reserved_tokens = header.reserved_tokens.get(&key.owner).copied().unwrap_or(0);
         }
         let Header {
             start,
@@ -239,7 +239,7 @@ mod tests {
                 wanted_tokens: u64::MAX,
                 in_flight: u32::MAX,
                 reserved: u64::MAX,
-                largest_refused: if n < MAX_LARGEST_REFUSED { u64::MAX } else { 0 },
+                reserved_tokens: if n < MAX_RESERVED_TOKENS { u64::MAX } else { 0 },
                 allowed: LimitAllowances { requests: u64::MAX, tokens: u64::MAX, in_flight: u64::MAX },
             },
         };
@@ -289,7 +289,7 @@ mod tests {
         let mut rows = report(1).to_rows();
         let mut header: serde_json::Value = serde_json::from_slice(&rows.remove(0)).unwrap();
         for added in
-            ["sections", "settings", "wanted_pools", "leases_budgets", "runs_slices", "largest_refused"]
+            ["sections", "settings", "wanted_pools", "leases_budgets", "runs_slices", "reserved_tokens"]
         {
             header.as_object_mut().unwrap().remove(added).unwrap();
         }
@@ -302,7 +302,7 @@ mod tests {
             runs_slices: false,
             ..report(1)
         };
-        earlier.keys.iter_mut().for_each(|key| key.totals.largest_refused = 0);
+        earlier.keys.iter_mut().for_each(|key| key.totals.reserved_tokens = 0);
         assert_eq!(MemberReport::from_rows(&rows), Some(earlier));
     }
 

@@ -40,7 +40,7 @@ pub use meter::{
     UsageMeter, WorkClass,
 };
 pub use output_length_stats::OutputLengthStats;
-pub use peers::{LargestRefusedRequest, LimitAllowances, PeerUsage, UsageTotals, receives_remainder};
+pub use peers::{LimitAllowances, PeerUsage, UsageTotals, receives_remainder, turn_position};
 pub use penstock_core::calendar::BudgetPeriod;
 pub use reserve::{LimitOwner, LimitedMeter, ReservationPair, reserve_key_and_account};
 pub use spend::SpendTotals;

@@ -149,10 +149,10 @@ pub struct UsageMeter {
     passed: u64,
     /// Total number of tokens used, including the estimates of open requests.
     used_tokens: i64,
+    /// Tokens reserved by open requests.
+    reserved_tokens: u64,
     /// Total numbers of requests and of tokens that clients demanded, whether admitted or refused.
     wanted: (u64, u64),
-    /// Tokens of the largest request that was refused since the last synchronization.
-    largest_refused: u64,
     /// State of limits that this gateway shares with other gateways; `None` without a fleet.
     pub(crate) shared: Option<Box<MeterSharingState>>,
     /// Parts of the budgets that are leased to this gateway; `None` without a fleet: the whole budgets are its own.
@@ -169,9 +169,8 @@ impl UsageMeter {
 
     /// Checks whether a request would be admitted.
     ///
-    /// If the prompt and the longest answer together exceed the tokens per minute, the request is admitted once the
-    /// bucket is full, and the excess becomes debt. A request whose prompt alone exceeds the tokens per minute is never
-    /// admitted.
+    /// If prompt and longest answer together exceed the tokens per minute, the request is admitted once the bucket is
+    /// full, and the excess becomes debt. A request whose prompt alone exceeds them is never admitted.
     ///
     /// # Errors
     /// Returns the exceeded limit with the longest wait.
@@ -183,7 +182,7 @@ impl UsageMeter {
         now: Duration,
     ) -> Result<(), LimitExceeded> {
         let mut worst = self.exceeded_budget(limits, cost, now);
-        let shared = self.shared.as_deref();
+        let (shared, own) = (self.shared.as_deref(), self.usage_totals());
         let in_flight = shared.map_or(0, |shared| shared.in_flight);
         let mut add = |limit, most, wait: Option<RetryAfter>| {
             if let Some(wait) = wait.filter(|wait| worst.is_none_or(|worst| worst.retry_after < *wait)) {
@@ -192,19 +191,18 @@ impl UsageMeter {
         };
         if work == WorkClass::Request {
             if let Some(most) = limits.requests {
-                let wait = self.requests.retry_after(most, 1, now);
-                let wait = wait.or_else(|| shared.and_then(|shared| shared.request_wait(self.passed)));
+                let wait = match shared {
+                    Some(shared) => shared.request_wait(&self.requests, most, &own, now),
+                    None => self.requests.retry_after(most, 1, now),
+                };
                 add(LimitKind::Requests, most.get(), wait);
             }
             if let Some(most) = limits.tokens {
                 let amount = token_amount(most, cost);
-                let wait = if cost.input > most.get() {
-                    Some(RetryAfter::Never)
-                } else {
-                    let wait = self.tokens.retry_after(most, amount, now);
-                    let beside =
-                        |shared: &MeterSharingState| shared.token_wait(most, amount, self.used_tokens);
-                    wait.or_else(|| shared.and_then(beside))
+                let wait = match shared {
+                    _ if cost.input > most.get() => Some(RetryAfter::Never),
+                    Some(shared) => shared.token_wait(&self.tokens, most, amount, &own, now),
+                    None => self.tokens.retry_after(most, amount, now),
                 };
                 add(LimitKind::Tokens, most.get(), wait);
             }
@@ -268,6 +266,7 @@ impl UsageMeter {
             let amount = token_amount(limit, cost);
             self.tokens.take(limit, amount, now);
             self.used_tokens = self.used_tokens.wrapping_add_unsigned(amount);
+            self.reserved_tokens = self.reserved_tokens.saturating_add(amount);
             amount
         });
         self.record_demand(cost);
@@ -285,7 +284,6 @@ impl UsageMeter {
     pub fn record_refused_demand(&mut self, cost: &CostEstimate) {
         if self.shared.is_some() {
             self.record_demand(cost);
-            self.largest_refused = self.largest_refused.max(cost.input.saturating_add(cost.output));
         }
     }
 
@@ -299,24 +297,25 @@ impl UsageMeter {
             wanted_tokens: self.wanted.1,
             in_flight: self.working,
             reserved: self.reserved,
-            largest_refused: self.shared.as_deref().map_or(0, |shared| shared.largest_refused),
+            reserved_tokens: self.reserved_tokens,
             allowed: self.shared.as_deref().map_or_else(LimitAllowances::default, |shared| shared.allowed),
         }
     }
 
     /// Applies the usage that other gateways reported since the last synchronization.
     pub fn apply_peer_usage(&mut self, limits: &UsageLimits, peers: &PeerUsage, now: Duration) {
-        let largest_refused = std::mem::take(&mut self.largest_refused);
-        let own = UsageTotals { largest_refused, ..self.usage_totals() };
+        let own = self.usage_totals();
         let shared = self.shared.get_or_insert_default();
-        shared.largest_refused = largest_refused;
         shared.apply_peer_usage((&mut self.requests, &mut self.tokens), limits, &own, peers, now);
     }
 
-    /// Allows an equal part of each limit until the first synchronization with the other gateways of the fleet.
+    /// Allows an equal part of each limit until the next synchronization, unless gateways already exchange the usage.
     pub fn begin_limit_sharing(&mut self, limits: &UsageLimits, members: u32, now: Duration) {
-        if self.shared.is_none() {
-            self.apply_peer_usage(limits, &PeerUsage { members, ..PeerUsage::default() }, now);
+        if !self.shared.as_deref().is_some_and(|shared| shared.is_exchanged(now)) {
+            let silent_peers = members.saturating_sub(1);
+            let unknown = PeerUsage { members, silent_peers, position: silent_peers, ..PeerUsage::default() };
+            self.shared.get_or_insert_default().phase = SharingPhase::Begun;
+            self.apply_peer_usage(limits, &unknown, now);
             self.shared.get_or_insert_default().phase = SharingPhase::Begun;
         }
     }
@@ -350,6 +349,7 @@ impl UsageMeter {
         if let (Some(limit), Some(taken)) = (limits.tokens, held.tokens) {
             self.tokens.settle(limit, taken, tokens, now);
             self.used_tokens = self.used_tokens.wrapping_sub_unsigned(taken).wrapping_add_unsigned(tokens);
+            self.reserved_tokens = self.reserved_tokens.saturating_sub(taken);
         }
         self.reserved = self.reserved.saturating_sub(held.money);
         self.working = self.working.saturating_sub(u32::from(held.permit));

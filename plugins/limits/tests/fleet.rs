@@ -1,14 +1,11 @@
-//! Simulation of limits that three gateways share: each gateway exchanges reports at its own irregular times, its
-//! reports reach the others late, and the demand is distributed in many ways.
+//! Simulation of limits that three gateways share, with demand that is distributed in many ways.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
 
-use penstock_limits::{
-    ActualCost, CostEstimate, LargestRefusedRequest, LimitReservation, PeerUsage, UsageLimits, UsageMeter,
-    UsageTotals, WorkClass, receives_remainder,
-};
-use std::collections::VecDeque;
+mod fleet_model;
+
+use fleet_model::FleetModel;
+use penstock_limits::{ActualCost, CostEstimate, UsageLimits};
 use std::num::{NonZeroU32, NonZeroU64};
-use std::time::Duration;
 
 const GATEWAYS: usize = 3;
 /// Milliseconds between two steps of the simulation, and duration of a request in milliseconds.
@@ -105,42 +102,11 @@ impl Skew {
     }
 }
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % bound
-    }
-}
-
-#[derive(Default)]
-struct Gateway {
-    meter: UsageMeter,
-    /// Number and content of the report that the others read now, and the reports that have not reached them yet.
-    report: (u64, UsageTotals),
-    sent: VecDeque<(u64, (u64, UsageTotals))>,
-    /// Last report of each gateway, and the demand in it.
-    seen: [((u64, UsageTotals), PeerUsage); GATEWAYS],
-    /// Time of the last demand of each gateway, this one included.
-    demanded_at: [Option<u64>; GATEWAYS],
-    next_exchange: u64,
-    /// Demand that is not yet sent as requests; 6,000,000 units are one request.
-    due: u64,
-    open: VecDeque<(u64, LimitReservation)>,
-}
-
-impl Gateway {
-    fn has_recent_demand(&self, gateway: usize, at: u64) -> bool {
-        self.demanded_at[gateway].is_some_and(|demanded_at| at - demanded_at < 5_000)
-    }
-}
-
 struct Simulation {
     limit: Limit,
-    limits: UsageLimits,
-    gateways: [Gateway; GATEWAYS],
-    random: Random,
+    fleet: FleetModel,
+    /// Demand of each gateway that is not yet sent as requests; 6,000,000 units are one request.
+    due: [u64; GATEWAYS],
     /// Admitted requests by second, and by gateway.
     admitted: Vec<u64>,
     by_gateway: [u64; GATEWAYS],
@@ -155,109 +121,37 @@ impl Simulation {
     fn run(limit: Limit, skew: Skew, demand: u64, seconds: u64, seed: u64) -> Self {
         let mut simulation = Self {
             limit,
-            limits: limit.limits(),
-            gateways: Default::default(),
-            random: Random(seed),
+            fleet: FleetModel::new(limit.limits(), GATEWAYS, seed),
+            due: [0; GATEWAYS],
             admitted: vec![0; usize::try_from(seconds).unwrap()],
             by_gateway: [0; GATEWAYS],
             most_in_flight: 0,
             in_flight_steps: 0,
             refused: 0,
         };
-        for gateway in 0..GATEWAYS {
-            simulation.gateways[gateway].next_exchange = simulation.random.below(1_000);
-        }
         for at in (0..seconds * 1_000).step_by(usize::try_from(STEP).unwrap()) {
-            simulation.deliver(at);
+            simulation.fleet.step(at);
             for gateway in 0..GATEWAYS {
-                simulation.exchange(gateway, at);
                 // A minute has 60,000 milliseconds, and `skew` gives percents, so a request is 60,000 · 100 units.
-                simulation.gateways[gateway].due += demand * STEP * skew.percent(at, gateway);
-                while simulation.gateways[gateway].due >= 6_000_000 {
-                    simulation.gateways[gateway].due -= 6_000_000;
+                simulation.due[gateway] += demand * STEP * skew.percent(at, gateway);
+                while simulation.due[gateway] >= 6_000_000 {
+                    simulation.due[gateway] -= 6_000_000;
                     simulation.request(gateway, at);
                 }
             }
-            let in_flight = simulation.gateways.iter().map(|gateway| gateway.open.len()).sum();
+            let in_flight = simulation.fleet.in_flight();
             simulation.most_in_flight = simulation.most_in_flight.max(in_flight);
             simulation.in_flight_steps += in_flight;
         }
         simulation
     }
 
-    /// Delivers reports and ends requests.
-    fn deliver(&mut self, at: u64) {
-        for gateway in &mut self.gateways {
-            while let Some(report) = take_due(&mut gateway.sent, at) {
-                gateway.report = report;
-            }
-            while let Some(held) = take_due(&mut gateway.open, at) {
-                gateway.meter.settle(held, &self.limits, &self.limit.used(), time(at));
-            }
-        }
-    }
-
-    fn exchange(&mut self, own: usize, at: u64) {
-        if at < self.gateways[own].next_exchange {
-            return;
-        }
-        let mut peers = PeerUsage { members: GATEWAYS as u32, ..PeerUsage::default() };
-        let mut demanding = Vec::new();
-        for other in (0..GATEWAYS).filter(|other| *other != own) {
-            let (number, now) = self.gateways[other].report;
-            let ((seen, before), demand) = &mut self.gateways[own].seen[other];
-            peers.requests += now.requests - before.requests;
-            peers.tokens += now.tokens - before.tokens;
-            peers.in_flight += now.in_flight;
-            peers.allowed.requests += now.allowed.requests;
-            peers.allowed.tokens += now.allowed.tokens;
-            peers.allowed.in_flight += now.allowed.in_flight;
-            peers.silent_peers += u32::from(now.wanted_requests == 0);
-            // The demand is updated only by a new report: an old one that is read again contains no new demand.
-            if number != *seen {
-                demand.wanted_requests = now.wanted_requests - before.wanted_requests;
-                demand.wanted_tokens = now.wanted_tokens - before.wanted_tokens;
-                demand.refused_requests = demand.wanted_requests - (now.requests - before.requests);
-                demand.refused =
-                    LargestRefusedRequest { amount: now.largest_refused, wanted: demand.wanted_tokens };
-            }
-            (*seen, *before) = (number, now);
-            peers.wanted_requests += demand.wanted_requests;
-            peers.wanted_tokens += demand.wanted_tokens;
-            peers.refused_requests += demand.refused_requests;
-            if demand.refused.amount > peers.refused.amount {
-                peers.refused = demand.refused;
-            }
-            if demand.wanted_requests > 0 {
-                self.gateways[own].demanded_at[other] = Some(at);
-            }
-            if self.gateways[own].has_recent_demand(other, at) {
-                demanding.push(other as u32);
-            }
-        }
-        peers.may_use_remainder = self.gateways[own].has_recent_demand(own, at)
-            && receives_remainder("key/k", own as u32, &demanding, time(at));
-        let gateway = &mut self.gateways[own];
-        gateway.meter.apply_peer_usage(&self.limits, &peers, time(at));
-        let totals = gateway.meter.usage_totals();
-        if totals.wanted_requests > 0 {
-            gateway.sent.push_back((at + 10 + self.random.below(60), (at, totals)));
-        }
-        gateway.next_exchange = at + 1_000 + self.random.below(80);
-    }
-
     fn request(&mut self, gateway: usize, at: u64) {
-        self.gateways[gateway].demanded_at[gateway] = Some(at);
-        let (meter, now) = (&mut self.gateways[gateway].meter, time(at));
-        let estimate = self.limit.estimate();
-        meter.begin_limit_sharing(&self.limits, GATEWAYS as u32, now);
-        if meter.check_limits(&self.limits, &estimate, WorkClass::Request, now).is_ok() {
-            let held = meter.reserve(&self.limits, &estimate, WorkClass::Request, now);
-            self.gateways[gateway].open.push_back((at + REQUEST, held));
+        let request = (self.limit.estimate(), self.limit.used(), REQUEST);
+        if self.fleet.request(gateway, at, request).is_ok() {
             self.admitted[usize::try_from(at / 1_000).unwrap()] += 1;
             self.by_gateway[gateway] += 1;
         } else {
-            meter.record_refused_demand(&estimate);
             self.refused += 1;
         }
     }
@@ -268,16 +162,6 @@ impl Simulation {
         let admitted: u64 = self.admitted[from..to].iter().sum();
         admitted * 100 / (limit + limit * (to - from) as u64 / 60)
     }
-}
-
-/// Returns the first item of a queue if its time has come.
-fn take_due<T>(queue: &mut VecDeque<(u64, T)>, at: u64) -> Option<T> {
-    let is_due = queue.front().is_some_and(|(due, _)| *due <= at);
-    if is_due { queue.pop_front().map(|(_, item)| item) } else { None }
-}
-
-fn time(at: u64) -> Duration {
-    Duration::from_secs(1_000_000) + Duration::from_millis(at)
 }
 
 #[test]
@@ -364,6 +248,7 @@ fn a_request_of_more_tokens_than_an_equal_part_passes_at_each_gateway_in_turn() 
         let used = run.admitted.iter().sum::<u64>() * limit.1;
         let percent = used * 100 / (limit.0 * 21);
         let case = format!("{limit:?} {skew:?} {seed}: {percent} %");
+        assert!((94..=101).contains(&percent), "{case}");
         assert_fair(&run, skew, 50, &case);
     }
 }
@@ -378,6 +263,8 @@ fn requests_in_flight_are_shared_by_gateways_that_always_have_more() {
         let run = Simulation::run(Limit::InFlight(limit), skew, 60_000, 300, seed);
         let percent = run.in_flight_steps * 100 / (limit as usize * 300_000 / STEP as usize);
         let case = format!("{limit} {skew:?} {seed}: {percent} %, at most {}", run.most_in_flight);
+        assert!((75..=100).contains(&percent), "{case}");
+        assert!(run.most_in_flight < limit as usize + GATEWAYS, "{case}");
         assert_fair(&run, skew, 8, &case);
     }
 }
