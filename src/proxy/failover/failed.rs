@@ -260,6 +260,23 @@ impl FailoverRun<'_, '_> {
         self.failed_energy.add_failed_attempt(offer, self.request, usage, self.completed, took);
     }
 
+    /// Sends the refusal of the key to a client that is still connected, if its key was revoked or its account suspended
+    /// during the request: an error response, or the error event of a stream that has begun.
+    pub(super) async fn refuse_revoked_key(
+        &mut self,
+        ended: Result<WriteOutcome, ApiError>,
+    ) -> Result<WriteOutcome, ApiError> {
+        let is_cut = matches!(ended, Ok(WriteOutcome::Disconnected))
+            && self.exchange.principal.is_revoked_or_suspended()
+            && self.exchange.caller.in_process_line().is_none();
+        let refusal = ApiError::new(ErrorCode::InvalidKey);
+        match ended {
+            ended if !is_cut => ended,
+            _ if self.progress.has_head() => Ok(streaming::fail_stream(self, &refusal).await),
+            _ => Err(refusal),
+        }
+    }
+
     /// Ends a request that no provider answered, or whose broken stream no provider continued.
     pub(super) async fn refuse_all_failed(
         &mut self,

@@ -376,23 +376,6 @@ impl FailoverRun<'_, '_> {
         }
     }
 
-    /// Sends the refusal of the key to a client that is still connected, if its key was revoked or its account suspended
-    /// during the request: an error response, or the error event of a stream that has begun.
-    async fn refuse_revoked_key(
-        &mut self,
-        ended: Result<WriteOutcome, ApiError>,
-    ) -> Result<WriteOutcome, ApiError> {
-        let is_cut = matches!(ended, Ok(WriteOutcome::Disconnected))
-            && self.exchange.principal.is_revoked_or_suspended()
-            && self.exchange.caller.in_process_line().is_none();
-        let refusal = ApiError::new(ErrorCode::InvalidKey);
-        match ended {
-            ended if !is_cut => ended,
-            _ if self.progress.has_head() => Ok(streaming::fail_stream(self, &refusal).await),
-            _ => Err(refusal),
-        }
-    }
-
     /// Ends the request of a client that disconnected or whose key was revoked. The client pays for the part that it
     /// received.
     fn end_disconnected_request(&mut self) -> WriteOutcome {
