@@ -36,10 +36,10 @@ async fn a_key_and_a_balance_are_known_at_every_gateway_and_a_revocation_too() {
     let is_charged =
         || async { fleet.balance(2).await < 10.0 && fleet.balance(0).await == fleet.balance(1).await };
     until_answered("the charges to be written", is_charged).await;
-    let spent = 10.0 - fleet.balance(0).await;
     for gateway in 0..3 {
         for path in [format!("/admin/keys/{id}"), "/admin/accounts/default".to_owned()] {
             let shows_all = || async {
+                let spent = 10.0 - fleet.balance(0).await;
                 let shown = fleet.admin(gateway).get(&path).await.json();
                 let shown: f64 = shown["now"]["spent_today"].as_str().unwrap().parse().unwrap();
                 (shown - spent).abs() < 1e-9
