@@ -173,7 +173,8 @@ impl AdjustableMemberSet {
     /// Empty set of members.
     pub const NONE: Self = Self(0);
 
-    /// Members that the gateway adds by itself and that do not change the meaning of the answer. A provider that
+    /// Members that the gateway adds by itself, or passes on from another dialect, and that do not change the meaning of the
+    /// answer. A provider that
     /// refuses an unknown member without naming it may mean any of these members. Switches of reasoning and `strict`
     /// are excluded, because they change the answer.
     pub const ADDED_BY_GATEWAY: Self = Self::of_all(&[

@@ -113,12 +113,18 @@ pub const ENERGY_HEADER: &str = "x-energy-joules";
 /// Header field with the method by which the joules were determined.
 pub const ENERGY_METHOD_HEADER: &str = "x-energy-method";
 
+/// Parts of the names of methods that are no measurement.
+const NO_MEASUREMENT: &[&str] = &[
+    "estimat", "model", "formula", "average", "default", "calculat", "predict", "simulat", "tdp", "none",
+    "unknown",
+];
+
 /// Parses the values of the header fields [`ENERGY_HEADER`] and [`ENERGY_METHOD_HEADER`]; the second is optional. `None`
 /// for a negative number, for a value that is no number, and for a method that is not a measurement.
 #[must_use]
 pub fn parse_energy_headers(joules: &str, method: Option<&str>) -> Option<MeasuredEnergy> {
     let method = method.unwrap_or_default().to_ascii_lowercase();
-    if ["estimat", "model", "formula", "average", "default"].iter().any(|word| method.contains(word)) {
+    if NO_MEASUREMENT.iter().any(|word| method.contains(word)) {
         return None;
     }
     Some(MeasuredEnergy { joules: parse_decimal(joules.as_bytes())?, boundary: None })
@@ -179,7 +185,16 @@ mod tests {
             assert_eq!(joules("2.0", method).as_deref(), Some("2.0"), "{method:?}");
         }
         assert_eq!(joules("1e-3", None).as_deref(), Some("0.001"));
-        for method in ["estimate", "Estimated", "modelled", "model_average", "class_default", "formula"] {
+        for method in [
+            "estimate",
+            "Estimated",
+            "modelled",
+            "model_average",
+            "class_default",
+            "formula",
+            "calculated-tdp",
+            "none",
+        ] {
             assert_eq!(joules("2.0", Some(method)), None, "{method}");
         }
         for invalid in ["", "-1", "NaN", "inf", "2 J", "2,0", "1e99"] {

@@ -178,7 +178,7 @@ impl SharingPhase {
     fn amount_for_silent_members(self, limit: u64, level: u64, members: u32) -> u64 {
         let members = u64::from(members.max(1));
         match self {
-            Self::Begun => limit / members,
+            Self::Begun => (limit / members).max(1),
             Self::Established => base_share(level, members),
         }
     }

@@ -57,8 +57,12 @@ pub fn window_fit(
     }
     let learned = offer.learned.max_output_tokens(|| now);
     let max_output = [offer.offer.max_output, learned].into_iter().flatten().min();
-    requested_output_tokens(ask, offer)
-        .map_or(WindowFit::Full, |wanted| output_fit(window, max_output, count, wanted))
+    let wanted = match ask.max_tokens {
+        // The default of the gateway is not requested by the client, so a lower maximum shortens nothing.
+        None => requested_output_tokens(ask, offer).map(|wanted| wanted.min(max_output.unwrap_or(u64::MAX))),
+        wanted => wanted,
+    };
+    wanted.map_or(WindowFit::Full, |wanted| output_fit(window, max_output, count, wanted))
 }
 
 /// Returns the fit of an answer of `wanted_tokens` tokens after the prompt. `max_output` is the maximum length of an
@@ -160,6 +164,7 @@ mod tests {
         assert_eq!(budget_of(131_072, 132_388, CountMethod::Estimate, 32_000), Some((32_000, None)));
         assert_eq!(budget_of(131_072, 209_800, CountMethod::Estimate, 32_000), None, "the provider says");
     }
+
     fn fit_of(window: u64, most: Option<u64>, tokens: Option<u64>, wanted: u64) -> WindowFit {
         let count = tokens.map(|tokens| TokenCount { tokens, method: CountMethod::Exact });
         output_fit(window, most, count.as_ref(), wanted)

@@ -180,8 +180,10 @@ impl FailoverRun<'_, '_> {
         wire_format.build_requests(self.request, &target)
     }
 
-    /// Stores the members that the offer refuses.
+    /// Stores the members that the offer refuses, apart from markers of the prompt cache: these are values of the client,
+    /// so their refusal says nothing about other requests.
     fn remember_refused(&self, offer: &OfferState, refused: AdjustableMemberSet) {
+        let refused = refused.difference(AdjustableMemberSet::from_member(AdjustableMember::CacheControl));
         let name =
             attempt::translation_parameters(self, offer, penstock_core::Dialect::Chat, self.received_at)
                 .reasoning_replay_member();

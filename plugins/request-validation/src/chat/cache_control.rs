@@ -47,6 +47,7 @@ impl CacheMarkers {
             marker.position = CachePosition::Tool(position.unwrap_or_default());
             position.is_some()
         });
+        self.tools.dedup_by_key(|marker| marker.position);
     }
 
     /// Returns the last markers, as many as a request may have.
