@@ -10,8 +10,9 @@ use serde_json::Value;
 
 /// States of batches that have not ended, as the admin API names them.
 const OPEN_STATES: [&str; 2] = ["validating", "in_progress"];
-/// Maximum number of pages of batches that are read for each state.
-const MAX_BATCH_PAGES: usize = 10;
+/// Maximum number of pages of batches that are read, from the newest on. Batches end within their windows, so older ones
+/// are not open.
+const MAX_BATCH_PAGES: usize = 5;
 
 /// Returns the question before the deletion of the file `id`.
 pub fn confirm_file_deletion(_: &ConsoleRequest, id: &str) -> Option<Confirmation> {
@@ -32,17 +33,15 @@ pub async fn file_with_batches(page: &PageContext<'_>, id: &str) -> Result<Value
     let mut file = page.get_from_admin_api(&format!("/admin/files/{}", percent_encode(id)), &[]).await?;
     let account = file.get("account").and_then(Value::as_str).unwrap_or_default().to_owned();
     let mut batches = Vec::new();
-    for state in OPEN_STATES {
-        let mut after = None::<String>;
-        for _ in 0..MAX_BATCH_PAGES {
-            let mut query = vec![("account", account.as_str()), ("state", state)];
-            query.extend(after.as_deref().map(|after| ("after", after)));
-            let list = page.get_from_admin_api("/admin/batches", &query).await?;
-            batches.extend(readers(&list, id));
-            after = list.get("next").and_then(Value::as_str).map(str::to_owned);
-            if after.is_none() {
-                break;
-            }
+    let mut after = None::<String>;
+    for _ in 0..MAX_BATCH_PAGES {
+        let mut query = vec![("account", account.as_str())];
+        query.extend(after.as_deref().map(|after| ("after", after)));
+        let list = page.get_from_admin_api("/admin/batches", &query).await?;
+        batches.extend(readers(&list, id));
+        after = list.get("next").and_then(Value::as_str).map(str::to_owned);
+        if after.is_none() {
+            break;
         }
     }
     if let Some(members) = file.as_object_mut() {
@@ -51,10 +50,14 @@ pub async fn file_with_batches(page: &PageContext<'_>, id: &str) -> Result<Value
     Ok(file)
 }
 
-/// Returns the ids of the batches of a list whose input is the file.
+/// Returns the ids of the open batches of a list whose input is the file.
 fn readers(list: &Value, file: &str) -> Vec<Value> {
     let batches = list.get("data").and_then(Value::as_array).into_iter().flatten();
-    let of_file = batches.filter(|batch| batch.get("input_file_id").and_then(Value::as_str) == Some(file));
+    let text =
+        |batch: &'_ Value, name: &str| batch.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let of_file = batches.filter(|batch| {
+        text(batch, "input_file_id") == file && OPEN_STATES.contains(&text(batch, "status").as_str())
+    });
     of_file.filter_map(|batch| batch.get("id").cloned()).collect()
 }
 
@@ -77,8 +80,9 @@ mod tests {
 
     #[test]
     fn the_batches_of_a_file_are_named() {
-        let list =
-            json!({ "data": [{ "id": "b1", "input_file_id": "f1" }, { "id": "b2", "input_file_id": "f2" }] });
+        let list = json!({ "data": [{ "id": "b1", "input_file_id": "f1", "status": "in_progress" },
+                { "id": "b0", "input_file_id": "f1", "status": "completed" },
+                { "id": "b2", "input_file_id": "f2", "status": "validating" }] });
         assert_eq!(readers(&list, "f1"), [json!("b1")]);
         let warning = |ids: Value| {
             let Some(Block::Notice(_, text)) = batch_warning(&json!({ "batches": ids })) else {

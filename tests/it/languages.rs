@@ -43,7 +43,7 @@ async fn every_page_is_in_the_language_of_the_browser() {
     assert_eq!(client.post("/v1/chat/completions", &running.ask()).await.status, 200);
     crate::billing::entries(&running).await;
     let (ada, bob) = (holder(&running, "ada", "acme").await, signed_in(&running, "bob", "admin").await);
-    let file = uploaded(&client, "{}\n").await;
+    let file = uploaded(&client, &line("one", "Hi")).await;
     let dashboard = DASHBOARD.pages.iter().map(|page| (&ada, filled(page.path, &id, &file)));
     let console = OPERATORS.pages.iter().map(|page| (&bob, filled(page.path, "acme", &file)));
     let pages: Vec<(&Browser, String)> = dashboard.chain(console).collect();

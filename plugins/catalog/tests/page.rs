@@ -319,18 +319,6 @@ fn items_and_order_have_the_prices_of_the_day() {
     }
 }
 
-#[test]
-fn names_are_unique_and_every_clash_is_reported() {
-    let named =
-        |id: &str, aliases: &[&str]| CatalogModel { aliases: texts(aliases), ..CatalogModel::new(id) };
-    let mistakes =
-        Catalog::new(vec![named("a", &["b", "b"]), named("b", &[]), named("a", &[""]), named("c", &["c"])])
-            .unwrap_err();
-    assert_eq!(mistakes.len(), 5, "{mistakes:#?}");
-    assert!(mistakes[1].contains("'b'") && mistakes[1].contains("'a'"), "{mistakes:#?}");
-    assert!(mistakes[3].contains("empty"), "{mistakes:#?}");
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 

@@ -170,7 +170,15 @@ fn a_copy_that_has_more_than_the_store_is_proof_and_is_not_touched() {
     let dir = tempfile::tempdir().unwrap();
     let store = made(dir.path());
     let file = dir.path().join("ledger/2026-03.jsonl");
-    let more = [fs::read(&file).unwrap(), group(91).blocks[0].text.clone()].concat();
+    let (whole, next) = (fs::read(&file).unwrap(), group(91).blocks[0].text.clone());
+    let first_line = next.iter().position(|byte| *byte == b'\n').unwrap();
+    let windows = String::from_utf8([&whole[..], &next].concat()).unwrap().replace('\n', "\r\n").into_bytes();
+    for more in [[&whole[..], &next[..first_line]].concat(), windows] {
+        fs::write(&file, &more).unwrap();
+        let refused = LedgerStore::open(store.clone(), Some(&dir.path().join("ledger"))).unwrap_err();
+        assert!(matches!(refused, StoreError::Corrupt { .. }), "{refused}");
+    }
+    let more = [whole, next].concat();
     fs::write(&file, &more).unwrap();
     let refused = LedgerStore::open(store, Some(&dir.path().join("ledger"))).unwrap_err();
     assert!(matches!(&refused, StoreError::Corrupt { what } if what.contains("2026-03")), "{refused}");

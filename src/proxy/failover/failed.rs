@@ -261,12 +261,19 @@ impl FailoverRun<'_, '_> {
     }
 
     /// Sends the refusal of the key to a client that is still connected, if its key was revoked or its account suspended
-    /// during the request: an error response, or the error event of a stream that has begun.
+    /// during the request: an error response, or the error event of a stream that has begun. A complete answer that could
+    /// not be delivered is no refusal.
     pub(super) async fn refuse_revoked_key(
         &mut self,
         ended: Result<WriteOutcome, ApiError>,
     ) -> Result<WriteOutcome, ApiError> {
+        let is_answered = if self.progress.has_head() {
+            self.translation.is_none() && self.settled.ledger_ticket.is_some()
+        } else {
+            self.exchange.caller.has_response_head()
+        };
         let is_cut = matches!(ended, Ok(WriteOutcome::Disconnected))
+            && !is_answered
             && self.exchange.principal.is_revoked_or_suspended()
             && self.exchange.caller.in_process_line().is_none();
         let refusal = ApiError::new(ErrorCode::InvalidKey);

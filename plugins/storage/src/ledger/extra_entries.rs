@@ -36,9 +36,9 @@ pub(super) fn contains_entry_after(path: &Path, offset: u64, last: u64) -> Resul
     }
 }
 
-/// Returns the number of the entry in a line with its line feed; `None` for anything else.
+/// Returns the number of the entry in a complete line, with or without its line end; `None` for anything else.
 fn entry_number(line: &[u8]) -> Option<u64> {
-    let members = line.strip_prefix(br#"{"seq":"#)?.strip_suffix(b"}\n")?;
+    let members = line.trim_ascii_end().strip_prefix(br#"{"seq":"#)?.strip_suffix(b"}")?;
     let digits = members.iter().take_while(|byte| byte.is_ascii_digit()).count();
     std::str::from_utf8(members.get(..digits)?).ok()?.parse().ok()
 }

@@ -118,7 +118,8 @@ pub(super) async fn request_choices(
         }
         Some(StopReason::Disconnected) => {
             if run.progress.has_delivered_content() && !parts.is_empty() {
-                sum::settle_choices(run, parts);
+                // A client whose key was revoked gets the members of the charge in the error event.
+                run.settled.members = sum::settle_choices(run, parts);
             } else {
                 parts.iter().for_each(|part| run.failed_energy.add_uncharged_work(part));
             }
