@@ -60,7 +60,7 @@ impl Text {
 /// one closes is one part.
 fn code_parts(text: &str) -> Vec<(bool, &str)> {
     let parts: Vec<&str> = text.split('`').collect();
-    if parts.len() % 2 == 0 {
+    if parts.len().is_multiple_of(2) {
         return vec![(false, text)];
     }
     parts.into_iter().enumerate().map(|(index, part)| (index % 2 == 1, part)).collect()
