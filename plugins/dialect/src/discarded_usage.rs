@@ -30,6 +30,7 @@ pub(crate) fn with_discarded_usage(
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::indexing_slicing)]
     #![allow(clippy::unwrap_used)]
     use crate::{find_translator, test_support};
     use bytes::Bytes;
