@@ -155,7 +155,8 @@ pub fn choose_exploration(
         Vec::new()
     };
     let is_due = |one: &Candidate| {
-        scope != ExplorationScope::EqualOffers && is_old(one, first.price) || outranked.contains(&one.offer)
+        let is_due = scope != ExplorationScope::EqualOffers && is_old(one) || outranked.contains(&one.offer);
+        is_due && is_affordable(one, first.price)
     };
     let due = || others().filter(|one| is_due(one));
     let age = |one: &Candidate| one.measured_age.unwrap_or(Duration::MAX);
@@ -171,11 +172,14 @@ fn is_explorable(one: &Candidate) -> bool {
     one.health == OfferHealth::Healthy && one.in_flight == 0 && one.failure_ratio < MAX_FAILURE_RATIO
 }
 
-/// Returns true if the figures of the offer are missing or old, and its price is at most
-/// [`MAX_EXPLORATION_PRICE_RATIO`] times `price`.
-fn is_old(one: &Candidate, price: f64) -> bool {
-    let affordable = one.price.is_finite() && one.price <= price * MAX_EXPLORATION_PRICE_RATIO;
-    affordable && one.measured_age.is_none_or(|age| age > MAX_MEASUREMENT_AGE)
+/// Returns true if the figures of the offer are missing or old.
+fn is_old(one: &Candidate) -> bool {
+    one.measured_age.is_none_or(|age| age > MAX_MEASUREMENT_AGE)
+}
+
+/// Returns true if the price of the offer is at most [`MAX_EXPLORATION_PRICE_RATIO`] times `price`.
+fn is_affordable(one: &Candidate, price: f64) -> bool {
+    one.price.is_finite() && one.price <= price * MAX_EXPLORATION_PRICE_RATIO
 }
 
 /// Returns true if too few recent answers show the speed of the offer.
