@@ -42,7 +42,7 @@ impl KeyList {
         }
         let wanted = page.request.query_parameter(FILTER_PARAMETER).unwrap_or_default().trim();
         let has_filter = !wanted.is_empty() || keys.len() >= FILTERED_KEYS || after.is_some();
-        let keys = json!({ "data": sorted_keys(keys, wanted), "next": after });
+        let keys = json!({ "data": sorted_keys(keys, wanted), "next": after, "filter": wanted });
         Ok(Self { keys, filter: has_filter.then(|| key_filter_form(path, wanted)) })
     }
 }

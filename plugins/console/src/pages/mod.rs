@@ -157,17 +157,38 @@ fn time_cell(value: &Value, name: &str) -> Cell {
     Cell::text(format::unix_time_text(value.get(name)))
 }
 
-/// Returns the path of the next page of a list; `None` on the last page.
+/// Returns the path of the next page of a list, with the text of the member `filter` if the list is filtered; `None` on
+/// the last page.
 fn next_page(value: &Value, path: &str) -> Option<String> {
     let next = match value.get("next")? {
         Value::String(next) => next.clone(),
         Value::Number(next) => next.to_string(),
         _ => return None,
     };
-    Some(format!("{path}?after={}", percent_encode(&next)))
+    let filter = value.get("filter").and_then(Value::as_str).filter(|filter| !filter.is_empty());
+    let filter = filter.map_or_else(String::new, |filter| format!("&filter={}", percent_encode(filter)));
+    Some(format!("{path}?after={}{filter}", percent_encode(&next)))
 }
 
 /// Percent-encodes a segment of a path or a value of a query.
 pub fn percent_encode(text: &str) -> String {
     penstock_core::percent::encode(text, penstock_core::percent::PATH_SEGMENT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::next_page;
+    use serde_json::json;
+
+    #[test]
+    fn next_page_keeps_the_filter() {
+        let path = |value| next_page(&value, "/keys");
+        assert_eq!(
+            path(json!({ "next": "k/1", "filter": "a b" })).as_deref(),
+            Some("/keys?after=k%2F1&filter=a%20b")
+        );
+        assert_eq!(path(json!({ "next": 7, "filter": "" })).as_deref(), Some("/keys?after=7"));
+        assert_eq!(path(json!({ "next": 7 })).as_deref(), Some("/keys?after=7"));
+        assert_eq!(path(json!({ "next": null, "filter": "a" })), None);
+    }
 }
