@@ -5,7 +5,7 @@ use super::{ParsedRequest, RequestError, reasons_by_default, role, split_suffix,
 use crate::prompt::PrefixCache;
 use crate::tools::{DeclaredTool, ToolChoice};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 #[derive(Deserialize)]
 struct ChatBody {
@@ -29,25 +29,9 @@ struct ChatBody {
     reasoning_effort: Option<String>,
     chat_template_kwargs: Option<Value>,
     continue_final_message: Option<bool>,
-    structured_outputs: Option<Value>,
-    guided_json: Option<Value>,
-    guided_choice: Option<Value>,
-    guided_regex: Option<Value>,
-    guided_grammar: Option<Value>,
-}
-
-impl ChatBody {
-    /// Returns the engine parameter with this name.
-    fn constraint(&self, name: &str) -> Option<&Value> {
-        match name {
-            "structured_outputs" => self.structured_outputs.as_ref(),
-            "guided_json" => self.guided_json.as_ref(),
-            "guided_choice" => self.guided_choice.as_ref(),
-            "guided_regex" => self.guided_regex.as_ref(),
-            "guided_grammar" => self.guided_grammar.as_ref(),
-            _ => None,
-        }
-    }
+    /// All other members, such as the constraints of engines.
+    #[serde(flatten)]
+    others: Map<String, Value>,
 }
 
 #[derive(Deserialize)]
@@ -78,7 +62,7 @@ pub(super) fn read(body: &[u8], memory: &PrefixCache) -> Result<ParsedRequest, R
     let prompt =
         if begun.is_some() { messages.split_last().map_or(messages, |(_, all)| all) } else { messages };
     let form =
-        constrained_format(response_format(body.response_format.as_ref()), |name| body.constraint(name))?;
+        constrained_format(response_format(body.response_format.as_ref()), |name| body.others.get(name))?;
     Ok(ParsedRequest {
         reasoning: wants_reasoning(&body, &model),
         model,

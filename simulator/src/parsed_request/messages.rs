@@ -5,7 +5,7 @@ use super::{AnswerFormat, ParsedRequest, RequestError, role, split_suffix, text_
 use crate::prompt::PrefixCache;
 use crate::tools::{DeclaredTool, ToolChoice};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 #[derive(Deserialize)]
 struct MessagesBody {
@@ -19,25 +19,9 @@ struct MessagesBody {
     tool_choice: Option<Value>,
     thinking: Option<Value>,
     output_config: Option<Value>,
-    structured_outputs: Option<Value>,
-    guided_json: Option<Value>,
-    guided_choice: Option<Value>,
-    guided_regex: Option<Value>,
-    guided_grammar: Option<Value>,
-}
-
-impl MessagesBody {
-    /// Returns the engine parameter with this name.
-    fn constraint(&self, name: &str) -> Option<&Value> {
-        match name {
-            "structured_outputs" => self.structured_outputs.as_ref(),
-            "guided_json" => self.guided_json.as_ref(),
-            "guided_choice" => self.guided_choice.as_ref(),
-            "guided_regex" => self.guided_regex.as_ref(),
-            "guided_grammar" => self.guided_grammar.as_ref(),
-            _ => None,
-        }
-    }
+    /// All other members, such as the constraints of engines.
+    #[serde(flatten)]
+    others: Map<String, Value>,
 }
 
 pub(super) fn read(body: &[u8], memory: &PrefixCache, counts: bool) -> Result<ParsedRequest, RequestError> {
@@ -61,7 +45,7 @@ pub(super) fn read(body: &[u8], memory: &PrefixCache, counts: bool) -> Result<Pa
     let choice_field = |name: &str| body.tool_choice.as_ref().and_then(|choice| choice.get(name));
     let schema = body.output_config.as_ref().and_then(|output| output.pointer("/format/schema"));
     let form = schema.cloned().map_or(AnswerFormat::Text, AnswerFormat::Schema);
-    let form = constrained_format(form, |name| body.constraint(name))?;
+    let form = constrained_format(form, |name| body.others.get(name))?;
     Ok(ParsedRequest {
         model,
         suffix,
