@@ -25,10 +25,10 @@
 //! While few requests are refused, each gateway may start one request if the others have left a permit.
 //!
 //! A gateway reports nothing about a key that it has not served. If other gateways report the key, it may use its base.
-//! Otherwise it may use an equal part of the limit for the first requests of the key. Therefore the first synchronization after the first request leaves an equal part to each gateway
-//! without a report: the key may just have come into use there too. If demand moves to another gateway between two
-//! synchronizations, the limit can be exceeded once, by the allowance that the first gateway still has; the excess
-//! becomes debt in every bucket.
+//! Otherwise it may use an equal part of the limit for the first requests of the key. Therefore the first
+//! synchronization after the first request leaves an equal part to each gateway without a report: the key may just have
+//! come into use there too. If demand moves to another gateway between two synchronizations, the limit can be exceeded
+//! once, by the allowance that the first gateway still has; the excess becomes debt in every bucket.
 
 mod excess;
 
