@@ -120,6 +120,7 @@ impl RequestStream {
             length.map_or_else(|| FramingState::Chunked(ChunkedBodyScanner::default()), FramingState::Length);
         let body_prefix = body.advance(received.get(head..).unwrap_or_default()).unwrap_or(0);
         connection.body_prefix.store(body_prefix, Ordering::Relaxed);
+        connection.written.store(connection.sent_bytes(), Ordering::Relaxed);
         let own = head + body_prefix;
         // A split without further bytes would cost an allocation, so it is avoided.
         let prefetched = if own < received.len() { received.split_off(own) } else { BytesMut::new() };
@@ -326,6 +327,7 @@ impl AsyncWrite for RequestStream {
                 this.out.reserve(INITIAL_WRITE_BUFFER_BYTES);
             }
             slices.iter().for_each(|slice| this.out.extend_from_slice(slice));
+            this.connection.written.fetch_add(length, Ordering::Relaxed);
             return Poll::Ready(Ok(length));
         }
         loop {
@@ -344,6 +346,7 @@ impl AsyncWrite for RequestStream {
             let waited = this.out.len().min(wrote);
             this.out.advance(waited);
             if wrote > waited {
+                this.connection.written.fetch_add(wrote - waited, Ordering::Relaxed);
                 return Poll::Ready(Ok(wrote - waited));
             }
         }

@@ -298,17 +298,27 @@ impl Downstream<'_> {
         }
     }
 
+    /// Writes the response head to the session, unless it has been written; `corked` is true if bytes of the body
+    /// follow at once, and the connection is to send the head with them.
+    ///
+    /// # Errors
+    /// Returns an error if the client is gone.
+    async fn write_head(&mut self, corked: bool) -> Result<()> {
+        if self.head.is_none() {
+            return Ok(());
+        }
+        self.cork(corked);
+        let written = self.flush().await;
+        self.cork(false);
+        written
+    }
+
     /// Sends a piece of the response body; `end` is true with its last bytes, which may be empty.
     ///
     /// # Errors
     /// Returns an error if the client is gone.
     pub async fn write_response_body(&mut self, piece: Bytes, end: bool) -> Result<()> {
-        if self.head.is_some() {
-            self.cork(!piece.is_empty() || end);
-            let written = self.flush().await;
-            self.cork(false);
-            written?;
-        }
+        self.write_head(!piece.is_empty() || end).await?;
         self.session.write_response_body(piece, end).await.map_err(failed)
     }
 

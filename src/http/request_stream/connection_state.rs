@@ -24,6 +24,9 @@ pub struct Http1ConnectionState {
     pub(super) discarded: AtomicBool,
     /// Number of response bytes that the socket has accepted, over all requests of the connection.
     pub(super) sent: AtomicUsize,
+    /// Number of response bytes that sessions have written, over all requests of the connection: those that the socket
+    /// has accepted, and those that are buffered.
+    pub(super) written: AtomicUsize,
     /// Bytes of the request body that arrived together with the head.
     pub(super) body_prefix: AtomicUsize,
     /// Buffer for body bytes during a poll of [`Http1ConnectionState::poll_body_into`].
@@ -51,6 +54,7 @@ impl Http1ConnectionState {
             admitted: AtomicBool::new(false),
             discarded: AtomicBool::new(false),
             sent: AtomicUsize::new(0),
+            written: AtomicUsize::new(0),
             returned: Mutex::default(),
             body_prefix: AtomicUsize::new(0),
             body_target: Mutex::default(),
@@ -78,6 +82,12 @@ impl Http1ConnectionState {
     /// Returns the number of response bytes that the socket has accepted, over all requests of the connection.
     pub fn sent_bytes(&self) -> usize {
         self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of response bytes that the socket has accepted or that are buffered, over all requests of the
+    /// connection.
+    pub fn written_bytes(&self) -> usize {
+        self.written.load(Ordering::Relaxed)
     }
 
     /// Corks or uncorks the stream: while corked, writes are buffered and flushes are skipped.

@@ -1,6 +1,7 @@
 //! Delivery of the first content of a stream. A client that leaves before any content was delivered is not charged.
 
 use super::Downstream;
+use crate::http::request_stream::Http1ConnectionState;
 use crate::proxy::RequestOrigin;
 use bytes::Bytes;
 
@@ -15,16 +16,20 @@ pub(crate) enum FirstWriteOutcome {
 }
 
 impl Downstream<'_> {
-    /// Sends the first piece of the content of a stream, and returns if any byte of it was delivered, that is, accepted
-    /// by the connection of the client.
+    /// Sends the first piece of the content of a stream, and returns if any byte of it, or of the
+    /// head of its chunk, was delivered, that is, accepted by the connection of the client.
     pub(crate) async fn write_first_content(&mut self, mut piece: Bytes) -> FirstWriteOutcome {
         // An HTTP/2 session does not report which part of a piece the windows of the client admitted. So the first byte
         // is sent by itself; in a batch or over HTTP/1.1, the whole piece is.
         let over_h2 = self.session.is_http2() && piece.len() > 1;
-        let (before, first) =
-            (self.socket_bytes(), if over_h2 { piece.split_to(1) } else { piece.split_off(0) });
+        let first = if over_h2 { piece.split_to(1) } else { piece.split_off(0) };
+        if self.write_head(true).await.is_err() {
+            return FirstWriteOutcome::Undelivered;
+        }
+        let before = self.http1_connection().map_or(0, Http1ConnectionState::written_bytes);
         if self.write_response_body(first, false).await.is_err() {
-            return match self.socket_bytes() > before {
+            let sent = self.http1_connection().map_or(0, Http1ConnectionState::sent_bytes);
+            return match sent > before {
                 true => FirstWriteOutcome::Interrupted,
                 false => FirstWriteOutcome::Undelivered,
             };
@@ -35,11 +40,11 @@ impl Downstream<'_> {
         }
     }
 
-    /// Returns the number of bytes that the socket of an HTTP/1.1 connection has accepted; 0 for other requests.
-    fn socket_bytes(&self) -> usize {
+    /// Returns the HTTP/1.1 connection of the request; `None` for other requests.
+    fn http1_connection(&self) -> Option<&Http1ConnectionState> {
         match &self.origin {
-            Some(RequestOrigin::Http1(connection)) => connection.sent_bytes(),
-            _ => 0,
+            Some(RequestOrigin::Http1(connection)) => Some(connection),
+            _ => None,
         }
     }
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 mod direct_body;
+mod first_write;
 
 use super::*;
 use crate::http::request_stream::{Http1ConnectionState, RequestFraming, RequestStream, ReturnedStream};
