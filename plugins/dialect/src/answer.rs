@@ -96,11 +96,14 @@ impl DecodedAnswer {
         body: Bytes,
     ) -> Result<Self, UpstreamError> {
         let (mut events, mut constrained) = (Vec::new(), Vec::new());
-        let streamed = decode::is_event_stream(&body);
+        let is_streamed = || decode::is_event_stream(&body);
         let read = decode::decode_buffered(target.dialect, body.clone(), target.answer_id, &mut events);
         let discard = |fault, events: &[AnswerEvent]| with_discarded_usage(fault, ask, target, events);
         // An error after the end of a streamed answer does not invalidate the answer.
-        let read = if streamed { read } else { Ok(read.map_err(|fault| discard(fault, &events))?) };
+        let read = match read {
+            Err(fault) if !is_streamed() => return Err(discard(fault, &events)),
+            read => read,
+        };
         let reasoning = read.as_ref().ok().copied().flatten();
         let mut constraints = ResponseConstraints::new(ask, target);
         // If the provider sent a choice that was not requested, the indices of the requested choices are unreliable
@@ -128,9 +131,9 @@ impl DecodedAnswer {
         // For a stream, only the provider's usage proves that the token limit was reached: a stream that broke off
         // has no usage, and the gateway's estimate may be too high.
         let usage = answer.provider_usage.or(answer.usage);
-        let usage = usage.filter(|usage| !streamed || usage.source == UsageSource::Provider);
+        let usage = usage.filter(|usage| usage.source == UsageSource::Provider || !is_streamed());
         if read.is_ok() && TokenCap::new(ask, target).is_reached(usage.as_ref()) {
-            let unfinished = if streamed { Vec::new() } else { choices_without_finish_reason(&body) };
+            let unfinished = if is_streamed() { Vec::new() } else { choices_without_finish_reason(&body) };
             answer.finish_at_cap(&unfinished);
         }
         if answer.choices.iter().any(|candidate| candidate.finish_reason.is_none()) {

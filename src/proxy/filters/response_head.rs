@@ -3,16 +3,6 @@
 use http::{HeaderMap, HeaderName};
 use pingora_http::ResponseHeader;
 
-/// Allowed header fields. The fields that frame the body are set by the gateway.
-const ALLOWED: &[&str] = &[
-    "access-control-allow-origin",
-    "access-control-expose-headers",
-    "request-id",
-    "vary",
-    "x-billing-cost",
-    "x-environment-impact",
-    "x-request-id",
-];
 /// Name prefixes of further header fields that may reach the client.
 const ALLOWED_GROUPS: &[&str] = &["x-penstock-", "x-ratelimit-", "anthropic-ratelimit-"];
 
@@ -46,7 +36,21 @@ impl ResponseFields for ResponseHeader {
     }
 }
 
+/// Returns true if the field is on the allow-list. The fields that frame the body are set by the gateway.
 fn is_allowed(name: &HeaderName) -> bool {
+    // Names in a pattern are compared by their length first, unlike those of a list.
+    let is_listed = |name: &str| {
+        matches!(
+            name,
+            "access-control-allow-origin"
+                | "access-control-expose-headers"
+                | "request-id"
+                | "vary"
+                | "x-billing-cost"
+                | "x-environment-impact"
+                | "x-request-id"
+        )
+    };
     let name = name.as_str();
-    ALLOWED.contains(&name) || ALLOWED_GROUPS.iter().any(|group| name.starts_with(group))
+    is_listed(name) || ALLOWED_GROUPS.iter().any(|group| name.starts_with(group))
 }

@@ -92,15 +92,16 @@ pub fn decode_buffered(
     events: &mut Vec<AnswerEvent>,
 ) -> Result<Option<ReasoningName>, UpstreamError> {
     let body = without_byte_order_mark(body);
-    if is_event_stream(&body) {
+    let document = json::trim(&body);
+    // A truncated body must be detected separately, because the lookup of single members does not see its missing end.
+    let is_single_value = json::value_end(document, 0) == Some(document.len());
+    if !is_single_value && is_event_stream(&body) {
         let mut decoder = new_decoder(provider, id);
         decoder.push(body, events)?;
         decoder.end(events)?;
         return Ok(decoder.reasoning_name());
     }
-    // A truncated body must be detected separately, because the lookup of single members does not see its missing end.
-    let document = json::trim(&body);
-    if json::value_end(document, 0) != Some(document.len()) || std::str::from_utf8(document).is_err() {
+    if !is_single_value || std::str::from_utf8(document).is_err() {
         return Err(UpstreamError::new(UpstreamErrorKind::Malformed));
     }
     (provider_dialect(provider).decode_buffered)(body, id, events)

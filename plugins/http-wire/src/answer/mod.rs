@@ -12,6 +12,8 @@ mod tests;
 pub use chunk_boundary::ChunkedBodyScanner;
 pub use chunk_decoder::{ChunkDecoder, ChunkStep};
 
+use std::mem::MaybeUninit;
+
 /// Maximum bytes of a head.
 pub const MAX_HEAD_BYTES: usize = 64 * 1024;
 /// Maximum number of fields in a head.
@@ -53,9 +55,10 @@ impl Http1ResponseHead {
     /// Returns the reason if the head is invalid, has ambiguous framing, switches the protocol, is larger than
     /// [`MAX_HEAD_BYTES`] or has more than 128 fields.
     pub fn parse(bytes: &[u8]) -> Result<Option<Self>, MalformedMessage> {
-        let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
-        let mut answer = httparse::Response::new(&mut fields);
-        let size = match lenient_config().parse_response(&mut answer, bytes) {
+        let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
+        let mut answer = httparse::Response::new(&mut []);
+        let parsed = lenient_config().parse_response_with_uninit_headers(&mut answer, bytes, &mut fields);
+        let size = match parsed {
             Ok(httparse::Status::Complete(size)) if size <= MAX_HEAD_BYTES => size,
             Ok(httparse::Status::Partial) if bytes.len() <= MAX_HEAD_BYTES => return Ok(None),
             Ok(_) => return Err(MalformedMessage("its head is too large")),
@@ -128,9 +131,17 @@ fn lenient_config() -> httparse::ParserConfig {
 /// malformed.
 #[must_use]
 pub fn header_value<'h>(head: &'h [u8], name: &str) -> Option<&'h [u8]> {
-    let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
-    let mut answer = httparse::Response::new(&mut fields);
-    lenient_config().parse_response(&mut answer, head).ok()?;
+    // Most of the fields that are looked up are absent, and this search takes a tenth of the time of parsing the head.
+    let starts_field = |line: usize| {
+        let field = head.get(line..).and_then(|line| line.get(..name.len()));
+        field.is_some_and(|field| field.eq_ignore_ascii_case(name.as_bytes()))
+    };
+    if !memchr::memchr_iter(b'\n', head).any(|end| starts_field(end + 1)) {
+        return None;
+    }
+    let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
+    let mut answer = httparse::Response::new(&mut []);
+    lenient_config().parse_response_with_uninit_headers(&mut answer, head, &mut fields).ok()?;
     answer.headers.iter().find(|field| field.name.eq_ignore_ascii_case(name)).map(|field| field.value)
 }
 

@@ -78,6 +78,16 @@ fn a_head_is_the_same_at_every_split() {
     assert_eq!(whole, expected);
     assert_eq!(header_value(text.as_bytes(), "retry-after").map(<[u8]>::trim_ascii), Some(&b"7"[..]));
     assert_eq!(header_value(text.as_bytes(), "none"), None);
+    for (fields, value) in [
+        ("x-energy : 5\r\n", Some(&b"5"[..])),
+        ("X-Energy:5\nx-energy: 6\n", Some(b"5")),
+        ("a: b\r\n x-energy: 5\r\n", None),
+        ("x-energy-method: 5\r\nax-energy: 6\r\n", None),
+        ("x-energy-method: 5\r\nx-energy: 6\r\n", Some(b"6")),
+    ] {
+        let text = format!("HTTP/1.1 200 OK\r\n{fields}\r\n");
+        assert_eq!(header_value(text.as_bytes(), "x-energy").map(<[u8]>::trim_ascii), value, "{fields:?}");
+    }
 }
 
 /// Number of parses of a head that arrives byte by byte, and its length when complete.
