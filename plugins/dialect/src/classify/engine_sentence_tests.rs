@@ -79,6 +79,23 @@ fn the_forms_of_error_bodies_are_read() {
         ),
         (openai.clone(), "messages: at least one message is required"),
         (
+            json!({"error": "invalid_voice", "detail": "This voice is not available."}),
+            "This voice is not available.",
+        ),
+        (
+            json!({"detail": {"error": "validation_error", "message": "This voice is not available."}}),
+            "This voice is not available.",
+        ),
+        (
+            json!({"status": 400, "error": "Bad Request", "message": "The value of top_p is not allowed", "path": "/v1"}),
+            "The value of top_p is not allowed",
+        ),
+        (
+            json!({"error": "invalid_request", "error_description": "The value of top_p is not allowed"}),
+            "The value of top_p is not allowed",
+        ),
+        (json!({"error": "too many tools", "message": "invalid"}), "too many tools"),
+        (
             python(&format!(
                 "litellm.BadRequestError: AnthropicException - b'{openai}'. Received Model Group=x"
             )),
@@ -104,6 +121,11 @@ fn a_wrapped_error_has_its_signals() {
     let body = json!([{"error": {"code": 400, "message": text, "status": "INVALID_ARGUMENT"}}]).to_string();
     let error = classify_error(400, None, body.as_bytes(), 0, &b"{}"[..]);
     assert_eq!(error.api_error.unwrap().code, ErrorCode::ContextLength);
+    for name in ["message", "detail", "error_description"] {
+        let body = json!({"error": "bad_request", name: text}).to_string();
+        let error = classify_error(400, None, body.as_bytes(), 0, &b"{}"[..]);
+        assert_eq!(error.api_error.unwrap().code, ErrorCode::ContextLength, "{name}");
+    }
     let body = json!([{"error": {"message": "This is a bad thing", "param": "top_k"}}]).to_string();
     let error = classify_error(400, None, body.as_bytes(), 0, &b"{}"[..]);
     assert_eq!(error.api_error.unwrap().param.as_deref(), Some("top_k"));

@@ -45,7 +45,9 @@ impl ErrorSignals {
         if let Some(inner) = value.get_mut(0).filter(|inner| inner.get("error").is_some()) {
             value = inner.take();
         }
-        let error = [value.get("error"), value.get("detail")].into_iter().flatten().next().unwrap_or(&value);
+        let stated = [value.get("error"), value.get("detail")].into_iter().flatten();
+        // If the member is a text, it may be only a code, with the message in another member.
+        let error = stated.into_iter().next().filter(|error| !error.is_string()).unwrap_or(&value);
         let mut text = String::new();
         collect_strings(error, &mut text, 0);
         if value.is_null() {

@@ -148,10 +148,9 @@ fn find_message(value: &Value, depth: u8) -> Option<String> {
             if let Some(message) = raw_message(members, depth) {
                 return Some(message);
             }
-            let message = MESSAGE_NAMES
-                .iter()
-                .filter_map(|name| members.get(*name))
-                .find_map(|value| find_message(value, depth + 1))?;
+            let messages =
+                MESSAGE_NAMES.iter().filter_map(|name| find_message(members.get(*name)?, depth + 1));
+            let message = first_sentence(messages)?;
             Some(with_path(members.get("loc").and_then(field_path), message))
         }
         Value::Array(items) if depth < 4 => items.iter().find_map(|value| find_message(value, depth + 1)),
@@ -159,9 +158,30 @@ fn find_message(value: &Value, depth: u8) -> Option<String> {
     }
 }
 
+/// Returns the first message that has more than [`MAX_LABEL_WORDS`] words, or else the first one: some engines state a
+/// code or a status, such as `Bad Request`, in a member before the message.
+fn first_sentence(mut messages: impl Iterator<Item = String>) -> Option<String> {
+    let first = messages.next()?;
+    let is_sentence = |message: &String| message.split_whitespace().nth(MAX_LABEL_WORDS).is_some();
+    if is_sentence(&first) { Some(first) } else { messages.find(is_sentence).or(Some(first)) }
+}
+
+/// Maximum number of words of a code or of the name of a status.
+const MAX_LABEL_WORDS: usize = 3;
+
 /// Members that contain the message, or the object with the message, in the order in which they are tried.
-const MESSAGE_NAMES: [&str; 9] =
-    ["error", "detail", "message", "msg", "errors", "error_message", "error_msg", "reason", "description"];
+const MESSAGE_NAMES: [&str; 10] = [
+    "error",
+    "detail",
+    "message",
+    "msg",
+    "errors",
+    "error_message",
+    "error_msg",
+    "reason",
+    "description",
+    "error_description",
+];
 
 /// Returns the path given as a list, such as `["body", "messages", 0, "role"]`, in dotted form; without the first
 /// element if it is `body` or `query`, the part of the request. `None` if the value is no such list.
