@@ -1,7 +1,7 @@
 //! Counts the tokens of a prompt at the inference engine that serves the model, through its tokenize API. Nothing is
 //! generated. A failure does not count as a failure of the offer, but the engine is then not asked to count for 30
-//! seconds, so that no request waits for it. A timeout counts as a failure unless the prompt is long or little time was
-//! left. The refusal of one prompt is no failure.
+//! seconds, so that no request waits for it. A count that the prompt cannot have is a failure. A timeout counts as a
+//! failure unless the prompt is long or little time was left. The refusal of one prompt is no failure.
 
 use super::count_queue::{MAX_INLINE_COUNT_BYTES, TokenCountContext};
 use super::offer::OfferState;
@@ -82,7 +82,7 @@ impl Drop for TokenizeAttempt<'_> {
     }
 }
 
-/// Failure of an engine: no connection, no answer, or an invalid answer.
+/// Failure of an engine: no connection, no answer, an invalid answer, or an implausible count.
 struct TokenizeFailure;
 
 /// Returns the token count of the first engine that can count this prompt; `None` if none can within the time limit.
@@ -93,6 +93,9 @@ pub async fn count_tokens_at_provider(
     ask: &InferenceRequest,
 ) -> Option<u64> {
     let mut until = clock::cached_now() + COUNT_TIMEOUT;
+    let is_plausible = |offer: &OfferState, tokens| {
+        ask.is_plausible_prompt_count(tokens, offer.offer.capabilities.image_token_bound())
+    };
     for offer in counting.offers_matching_filters(model, ask) {
         let Some(shape) = offer.offer.provider.token_count_api else { continue };
         let began = clock::cached_now();
@@ -105,7 +108,7 @@ pub async fn count_tokens_at_provider(
         }
         let Some(attempt) = offer.tokenize_backoff.begin_call(now) else { continue };
         match timeout_at(until.into(), count_with_engine(offer, shape, first_call)).await {
-            Ok(Ok(Some(tokens))) => {
+            Ok(Ok(Some(tokens))) if is_plausible(offer, tokens) => {
                 attempt.record_success();
                 return Some(tokens);
             }
@@ -113,7 +116,7 @@ pub async fn count_tokens_at_provider(
             Err(_) if ask.body.len() > LONG_PROMPT || until.saturating_duration_since(now) < FAIR_TIMEOUT => {
                 return None;
             }
-            Ok(Err(TokenizeFailure)) | Err(_) => {
+            Ok(Ok(Some(_)) | Err(TokenizeFailure)) | Err(_) => {
                 if attempt.record_failure(clock::cached_now()) {
                     let (provider, model) = (&*offer.offer.provider.id, &*offer.offer.model.card.id);
                     tracing::warn!(name: "count_failed", provider, model);

@@ -126,3 +126,22 @@ async fn an_engine_that_fails_rests_and_one_that_dislikes_a_prompt_does_not() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_impossible_count_of_an_engine_refuses_no_request() {
+    let paths = [("/v1/messages/count_tokens", Some("estimate")), ("/v1/chat/completions", None)];
+    for (count, (path, method)) in
+        [0, 20_000, u64::MAX].into_iter().flat_map(|count| paths.map(|path| (count, path)))
+    {
+        let provider = Provider::start().await;
+        let lines = format!("{PATIENT}\ntokenize = \"vllm\"");
+        let bench = Bench::new().model("context_length = 4096").provider_with("a", &provider, &lines, "");
+        let running = bench.start().await;
+        provider.then(json_answer(200, &json!({"count": count})));
+        let mut ask = running.ask();
+        ask["messages"][0]["content"] = json!("hello world ".repeat(600));
+        let answer = running.client.post(path, &ask).await;
+        assert_eq!(answer.status, 200, "{count}: {}", answer.text());
+        assert_eq!(answer.header("x-token-count-method"), method, "{count}");
+    }
+}

@@ -296,6 +296,14 @@ impl InferenceRequest {
         self.max_input_tokens(image).min(window.saturating_mul(texts))
     }
 
+    /// Returns true if the prompt can have this number of tokens, by the bytes of its texts and by its images, each of
+    /// which has at most `image` tokens.
+    #[must_use]
+    pub fn is_plausible_prompt_count(&self, tokens: u64, image: u64) -> bool {
+        let window = TokenUsage::MAX_PLAUSIBLE_TOKENS;
+        (self.min_input_tokens(window)..=self.max_input_tokens_for_window(window, image)).contains(&tokens)
+    }
+
     /// Returns the number of texts that the request generates, at least 1.
     #[must_use]
     pub fn generation_count(&self) -> u64 {
@@ -407,6 +415,9 @@ mod tests {
             assert_eq!(request.max_input_tokens(bound), text + 3 * each);
             assert_eq!(request.max_input_tokens_for_window(1_000, bound), 1_000);
         }
+        let max = text + 3 * 272;
+        let plausible = |tokens| request.is_plausible_prompt_count(tokens, 272);
+        assert_eq!([0, 1, max, max + 1, u64::MAX].map(plausible), [false, true, true, false, false]);
     }
 
     fn input_bound(task: InferenceTask) -> u64 {
