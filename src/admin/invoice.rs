@@ -254,14 +254,14 @@ fn line_json((unit, sums): (&InvoiceLineKey, &InvoiceSums), is_correction: bool)
 
 /// Returns the invoice line of a correction as JSON; `invoice` is the number of the invoice that it corrects; `None` if
 /// that invoice was not issued.
-pub(super) fn correction_json(one: &CorrectionLine, invoice: Option<&str>) -> Value {
+pub(super) fn correction_json(one: &CorrectionLine, corrected_invoice: Option<&str>) -> Value {
     let mut row = line_json((&one.line_key, &one.sums), true);
     let members = [
         ("entry", one.entry.into()),
         ("day", one.day.as_str().into()),
         ("corrects_entry", one.corrects_entry.into()),
         ("corrects_day", one.corrects_day.as_deref().into()),
-        ("corrects_invoice", invoice.into()),
+        ("corrects_invoice", corrected_invoice.into()),
     ];
     row.extend(members.map(|(name, value): (&str, Value)| (name.to_owned(), value)));
     Value::Object(row)

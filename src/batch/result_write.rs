@@ -36,7 +36,7 @@ pub(super) struct ResultWriteJob {
     pub(super) damaged: bool,
     /// True if a former holder of the batch may still write to the file, which is therefore replaced by a copy.
     pub(super) is_shared: bool,
-    /// Slice whose results become a segment.
+    /// Slice whose results become a segment; `None` if the results are written to the output file.
     pub(super) slice: Option<BatchSlice>,
     pub(super) key: String,
     pub(super) account: String,

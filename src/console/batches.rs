@@ -17,7 +17,7 @@ pub async fn batches_page(
     may_cancel: bool,
 ) -> Result<Vec<Block>, ApiError> {
     let (grid, batches) =
-        (page.get_from_admin_api("/admin/grid", &[]).await, page.read_list("/admin/batches", &[]).await?);
+        (page.get_from_admin_api("/admin/grid", &[]).await, page.get_list_page("/admin/batches", &[]).await?);
     let list = blocks::batches_blocks(&batches, root, may_cancel, page.console.app.clock.unix_seconds());
     Ok(page_blocks(grid.ok().as_ref(), list))
 }

@@ -15,7 +15,7 @@ const OPEN_STATES: [&str; 2] = ["validating", "in_progress"];
 const MAX_BATCH_PAGES: usize = 5;
 
 /// Returns the question before the deletion of the file `id`.
-pub fn confirm_file_deletion(_: &ConsoleRequest, id: &str) -> Option<Confirmation> {
+pub fn file_deletion_confirmation(_: &ConsoleRequest, id: &str) -> Option<Confirmation> {
     Some(Confirmation {
         question: "Delete the file {0}? Its contents cannot be restored.",
         values: vec![Text::Data(id.to_owned())],

@@ -51,7 +51,7 @@ impl LiveSnapshot {
     }
 
     /// Returns the encoded event with the live figures, in the language of the page.
-    fn event(&self, view: LiveFigureOptions) -> Bytes {
+    fn event(&self, view: FigureRenderOptions) -> Bytes {
         let write = || {
             let figures =
                 overview_figures_json(&self.status, &self.hours, self.now, view.with_money, view.language);
@@ -63,9 +63,9 @@ impl LiveSnapshot {
     }
 }
 
-/// Options of a page that shows the live figures.
+/// Options by which the live figures are rendered for a viewer.
 #[derive(Clone, Copy, Debug)]
-pub struct LiveFigureOptions {
+pub struct FigureRenderOptions {
     /// Language of the page.
     pub language: Language,
     /// True if the person sees amounts of money.
@@ -173,7 +173,7 @@ struct Subscription {
 /// Stream of live figures to one page.
 pub struct LiveStream {
     subscription: Subscription,
-    view: LiveFigureOptions,
+    view: FigureRenderOptions,
     session: StreamSession,
 }
 
@@ -220,7 +220,7 @@ impl LiveStream {
     /// Returns 503 if there are too many streams.
     pub fn open(
         figures: &Arc<LiveFigureSource>,
-        view: LiveFigureOptions,
+        view: FigureRenderOptions,
         session: StreamSession,
     ) -> Result<Self, ApiError> {
         Ok(Self { subscription: figures.subscribe()?, view, session })
@@ -318,7 +318,7 @@ mod tests {
             let other = one.snapshots.borrow_and_update().clone().unwrap();
             assert!(Arc::ptr_eq(&first, &other));
         }
-        let view = LiveFigureOptions { language: Language::German, with_money: true };
+        let view = FigureRenderOptions { language: Language::German, with_money: true };
         assert_eq!(first.event(view).as_ptr(), first.event(view).as_ptr(), "an event is written once");
         drop(open);
         sleep(SNAPSHOT_INTERVAL * 2).await;

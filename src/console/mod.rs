@@ -53,7 +53,7 @@ use async_trait::async_trait;
 use dashboard::scope::AccountBackend;
 use download_permits::DownloadPermits;
 use http::Method;
-use live::{LiveFigureOptions, LiveFigureSource, LiveStream, StreamSession};
+use live::{FigureRenderOptions, LiveFigureSource, LiveStream, StreamSession};
 use openid::OpenIdState;
 use penstock_console::Language;
 use penstock_core::{ApiError, ErrorCode};
@@ -157,7 +157,7 @@ impl Console {
         let id = request.session_id().unwrap_or_default();
         let session = StreamSession { id, stores: self.app.stores.clone(), clock: self.app.clock };
         let with_money = pages::can_see_amounts(active.user.role);
-        let view = LiveFigureOptions { language: request.language, with_money };
+        let view = FigureRenderOptions { language: request.language, with_money };
         Ok(answer::stream_answer(LiveStream::open(figures, view, session)?))
     }
 

@@ -339,7 +339,7 @@ impl<'a> PageContext<'a> {
     ///
     /// # Errors
     /// Returns the refusal of the admin API.
-    pub async fn read_list(&self, path: &str, parameters: &[(&str, &str)]) -> Result<Value, ApiError> {
+    pub async fn get_list_page(&self, path: &str, parameters: &[(&str, &str)]) -> Result<Value, ApiError> {
         let mut query = [&[("limit", ROWS_PER_PAGE)], parameters].concat();
         query.extend(self.request.query_parameter("after").map(|after| ("after", after)));
         self.get_from_admin_api(path, &query).await

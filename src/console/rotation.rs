@@ -25,7 +25,7 @@ pub fn rotation_body(request: &ConsoleRequest) -> Value {
 
 /// Returns the question to confirm before a rotation of the key `id` that makes the present secret invalid at once, or
 /// an earlier one whose overlap has not ended; `None` for any other rotation. `fields` are the fields of the form.
-pub fn confirm_rotation(
+pub fn rotation_confirmation(
     request: &ConsoleRequest,
     id: &str,
     fields: &'static [&'static str],
@@ -83,7 +83,7 @@ mod tests {
         ] {
             let request = form(fields);
             assert_eq!(rotation_body(&request), body);
-            let confirmation = confirm_rotation(&request, "k", &["overlap_seconds", "end_previous"]);
+            let confirmation = rotation_confirmation(&request, "k", &["overlap_seconds", "end_previous"]);
             assert_eq!(confirmation.is_some(), question.is_some(), "{body}");
             if let Some((confirmation, part)) = confirmation.zip(question) {
                 assert!(confirmation.question.contains(part), "{}", confirmation.question);

@@ -267,7 +267,7 @@ impl OfferPricing {
     /// Returns `environment_impact` and `billing_cost` with zero amounts, as JSON members, for an answer of the gateway
     /// itself.
     #[must_use]
-    pub fn zero_settlement_json(&self, at: u64, amounts: AmountFormat) -> Vec<u8> {
+    pub fn zero_settlement_members(&self, at: u64, amounts: AmountFormat) -> Vec<u8> {
         let paid_with =
             if self.is_priced_by_energy(at) { PaymentSource::Energy } else { PaymentSource::Credits };
         penstock_response_metadata::zero_impact_and_billing_members(

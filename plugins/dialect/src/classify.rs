@@ -4,6 +4,7 @@
 //! error messages are always passed on, other common words only if they do not repeat a text of the request (see
 //! `sanitized_message`).
 
+mod common_words;
 #[cfg(test)]
 mod engine_failure_tests;
 #[cfg(test)]
@@ -36,7 +37,6 @@ mod token_numbers;
 mod truncated_call_tests;
 mod truncated_calls;
 mod unknown_member;
-mod vocabulary;
 #[cfg(test)]
 mod wording_tests;
 

@@ -150,7 +150,7 @@ pub(crate) fn translate_buffered_to_chat(
 }
 
 /// Creates a translation of a stream of any provider to the chat dialect.
-pub(crate) fn new_chat_stream_translation(
+pub(crate) fn new_stream_translation_to_chat(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
 ) -> Box<dyn StreamTranslation> {
@@ -166,7 +166,7 @@ pub(crate) fn new_chat_stream_translation(
 }
 
 /// Creates a translation of a stream of any provider to the messages dialect.
-pub(crate) fn new_messages_stream_translation(
+pub(crate) fn new_stream_translation_to_messages(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
 ) -> Box<dyn StreamTranslation> {
@@ -178,7 +178,7 @@ pub(crate) fn new_messages_stream_translation(
 }
 
 /// Creates a translation of a stream of any provider to the responses dialect.
-pub(crate) fn new_responses_stream_translation(
+pub(crate) fn new_stream_translation_to_responses(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
 ) -> Box<dyn StreamTranslation> {

@@ -55,8 +55,8 @@ impl<W> AdmissionController<W> {
     }
 
     /// Sets another capacity; requests in flight are not affected.
-    pub const fn set_capacity(&mut self, ceiling: AdmissionCapacity) {
-        self.capacity = ceiling;
+    pub const fn set_capacity(&mut self, capacity: AdmissionCapacity) {
+        self.capacity = capacity;
     }
 
     /// Returns the number of requests in flight.
@@ -65,7 +65,7 @@ impl<W> AdmissionController<W> {
         self.requests.total()
     }
 
-    /// Returns the number of bytes in memory for all requests in flight.
+    /// Returns the number of bytes that the requests in flight hold in memory.
     #[must_use]
     pub const fn bytes_in_flight(&self) -> usize {
         self.bytes

@@ -1,6 +1,6 @@
 //! Statistics of a key's answer lengths: the 90th percentile of its last answers.
 
-/// Maximum number of recorded answers: only the last ones count.
+/// Number of last answers whose lengths count.
 const WINDOW_SIZE: usize = 64;
 /// Minimum number of answers for a meaningful percentile.
 const MIN_SAMPLES: usize = 8;

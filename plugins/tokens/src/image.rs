@@ -85,7 +85,7 @@ pub enum ImageRule {
     Rows {
         /// Side of a patch in pixels.
         px: u32,
-        /// Longest side in pixels.
+        /// Maximum length of the longer side in pixels; larger images are scaled down.
         longest: u32,
     },
     /// InternVL: the image is split into at most `max` tiles, in the grid whose aspect ratio is closest to that of

@@ -1,4 +1,4 @@
-//! Sums of a rollup.
+//! Sums of a usage rollup: requests, tokens, amounts and footprint.
 
 use penstock_ledger::{EntryKind, StatementSums};
 use rust_decimal::Decimal;

@@ -12,7 +12,7 @@ use super::recorded::charged_requests;
 use super::{JournalState, budget_charge_of_action};
 use penstock_ledger::{EntryKind, LedgerEntry, OpenReserves, Wallet};
 use penstock_storage::StoreError;
-use penstock_storage::ledger::journal::{JournalId, JournalRecord, LedgerJournal, StoredJournal};
+use penstock_storage::ledger::journal::{JournalId, JournalRecord, LedgerJournal, RecoveredJournal};
 use penstock_storage::ledger::{JournalPosition, LedgerStore};
 use std::collections::HashMap;
 use std::path::Path;
@@ -71,7 +71,7 @@ fn open(store: &LedgerStore, folder: &Path) -> Result<OpenedJournal, StoreError>
 
 /// Logs a gap between the position in the store and the first record in the files. The files contain only the newest
 /// records, so the store lacks more records than they can restore.
-fn log_gap(stored: &StoredJournal, position: u64) {
+fn log_gap(stored: &RecoveredJournal, position: u64) {
     let first = stored.records.iter().map(|record| record.number).find(|number| *number > 0);
     let missing = first.map_or(0, |first| first.saturating_sub(position.saturating_add(1)));
     if missing > 0 {
@@ -89,7 +89,11 @@ enum CommittedRecords {
 }
 
 /// Returns the actions after a position, each with its terms.
-fn pending_actions(stored: &StoredJournal, position: u64, committed: CommittedRecords) -> Vec<LedgerAction> {
+fn pending_actions(
+    stored: &RecoveredJournal,
+    position: u64,
+    committed: CommittedRecords,
+) -> Vec<LedgerAction> {
     let mut terms: HashMap<Arc<str>, Arc<SaleTerms>> = HashMap::new();
     let mut actions = Vec::new();
     let (mut unreadable, mut position, mut previous) = (0_usize, position, 0);
@@ -144,7 +148,7 @@ fn count_missing(records: &[JournalRecord], position: u64) -> u64 {
 fn isolate_journal(
     store: &LedgerStore,
     folder: &Path,
-    stored: &StoredJournal,
+    stored: &RecoveredJournal,
     position: Option<JournalPosition>,
 ) -> Result<(), StoreError> {
     let mut lost = match position {
@@ -250,7 +254,7 @@ mod tests {
             vec![JournalRecord { number: 0, bytes: record::encode_committed_number(committed) }];
         records.extend(numbers.iter().map(|number| record(*number)));
         let missing = count_missing(&records, position.max(committed));
-        let stored = StoredJournal {
+        let stored = RecoveredJournal {
             id: JournalId { generation: 1, incarnation: 1, chain: 1 },
             records,
             torn_bytes: 0,

@@ -6,9 +6,9 @@ use crate::console::actions::{
     new_admin_call, no_confirmation, secret_result,
 };
 use crate::console::confirmation::{Confirmation, ConfirmedObject};
-use crate::console::file_deletion::confirm_file_deletion;
-use crate::console::operators::actions::confirm_batch_cancellation;
-use crate::console::rotation::{confirm_rotation, rotation_body};
+use crate::console::file_deletion::file_deletion_confirmation;
+use crate::console::operators::actions::batch_cancellation_confirmation;
+use crate::console::rotation::{rotation_body, rotation_confirmation};
 use http::Method;
 use penstock_console::pages::{edit_key_form, new_key_form, percent_encode};
 use serde_json::{Value, json};
@@ -47,7 +47,7 @@ pub const ACTIONS: &[ActionDefinition] = &[
         page: |_, id| key_path(id),
         show: |answer| secret_result(answer, "The new secret, shown only now:"),
         form: None,
-        confirm: |request, id| confirm_rotation(request, id, &["overlap_seconds", "end_previous"]),
+        confirm: |request, id| rotation_confirmation(request, id, &["overlap_seconds", "end_previous"]),
     },
     ActionDefinition {
         path: "/dashboard/keys/{id}/revoke",
@@ -75,7 +75,7 @@ pub const ACTIONS: &[ActionDefinition] = &[
         page: |_, _| "/dashboard/batches".into(),
         show: |answer| message_result("The batch {0} is cancelled.", [json_member_text(answer, "id")]),
         form: None,
-        confirm: confirm_batch_cancellation,
+        confirm: batch_cancellation_confirmation,
     },
     ActionDefinition {
         path: "/dashboard/files/{id}/delete",
@@ -86,7 +86,7 @@ pub const ACTIONS: &[ActionDefinition] = &[
         page: |_, _| "/dashboard/files".into(),
         show: |answer| message_result("The file {0} was deleted.", [json_member_text(answer, "id")]),
         form: None,
-        confirm: confirm_file_deletion,
+        confirm: file_deletion_confirmation,
     },
 ];
 

@@ -147,7 +147,7 @@ async fn usage(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
 
 async fn files(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
     Ok(blocks::files_blocks(
-        &page.read_list("/admin/files", &[("order", "desc")]).await?,
+        &page.get_list_page("/admin/files", &[("order", "desc")]).await?,
         "/dashboard/",
         true,
     ))

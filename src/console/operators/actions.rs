@@ -12,7 +12,7 @@ use crate::console::actions::{
 use crate::console::confirmation::{ChangePreview, Confirmation, ConfirmedObject};
 use crate::console::invoice::{ISSUER_ROLES, issuing_refusal};
 use crate::console::request::ConsoleRequest;
-use crate::console::rotation::{confirm_rotation, rotation_body};
+use crate::console::rotation::{rotation_body, rotation_confirmation};
 use http::Method;
 use penstock_console::pages::{
     configuration_changes_table, invite_user_form, invoice_period_form, issue_preview_blocks,
@@ -128,7 +128,7 @@ pub const ACTIONS: &[ActionDefinition] = &[
             secret_result(answer, "The new secret, shown only now; the old one is valid for a day:")
         },
         form: None,
-        confirm: |request, id| confirm_rotation(request, id, &["account", "end_previous"]),
+        confirm: |request, id| rotation_confirmation(request, id, &["account", "end_previous"]),
     },
     ActionDefinition {
         path: "/console/batches/{id}/cancel",
@@ -139,7 +139,7 @@ pub const ACTIONS: &[ActionDefinition] = &[
         page: |_, _| "/console/batches".into(),
         show: |answer| message_result("The batch {0} is cancelled.", [json_member_text(answer, "id")]),
         form: None,
-        confirm: confirm_batch_cancellation,
+        confirm: batch_cancellation_confirmation,
     },
     ActionDefinition {
         path: "/console/configuration/reload",
@@ -227,7 +227,7 @@ pub(super) fn notice_block(text: Text) -> Block {
 }
 
 /// Returns the question before a batch is cancelled.
-pub fn confirm_batch_cancellation(_: &ConsoleRequest, id: &str) -> Option<Confirmation> {
+pub fn batch_cancellation_confirmation(_: &ConsoleRequest, id: &str) -> Option<Confirmation> {
     Some(Confirmation {
         question: "Cancel the batch {0}? Lines that were not sent yet stay without a result.",
         values: vec![Text::Data(id.to_owned())],

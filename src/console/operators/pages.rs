@@ -163,7 +163,7 @@ fn usage_view(page: &PageContext<'_>, path: &str) -> UsageView {
 
 async fn accounts(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
     let (accounts, balances) = (
-        page.read_list("/admin/accounts", &[]).await?,
+        page.get_list_page("/admin/accounts", &[]).await?,
         page.get_from_admin_api("/admin/credits", &[]).await?,
     );
     let mut shown = blocks::accounts_blocks(&accounts, &balances);
@@ -217,7 +217,11 @@ async fn batches(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
 }
 
 async fn files(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
-    Ok(blocks::files_blocks(&page.read_list("/admin/files", &[("order", "desc")]).await?, "/console/", false))
+    Ok(blocks::files_blocks(
+        &page.get_list_page("/admin/files", &[("order", "desc")]).await?,
+        "/console/",
+        false,
+    ))
 }
 
 /// Returns the page of one file, without its contents.

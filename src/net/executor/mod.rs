@@ -68,7 +68,8 @@ impl WorkerThreads {
         );
     }
 
-    /// Runs a connection that can migrate (see [`try_migrate_connection`]) on the first thread that has spare time.
+    /// Runs a connection that may later migrate to another thread (see [`try_migrate_connection`]). It starts on the
+    /// first thread of the list that is not busy, or on the thread with the fewest connections if all are busy.
     pub fn spawn_migratable<F>(&self, connection: F)
     where
         F: Future<Output = ()> + Send + 'static,

@@ -7,7 +7,7 @@ use super::image_work::{measure_base64_image, measure_image};
 use super::wait::WaitOutcome;
 use super::{FailoverRun, buffered};
 use crate::config::settings::{BaseUrl, Provider};
-use crate::storage::images::cache::ImageMetadata;
+use crate::storage::images::cache::NewImageMetadata;
 use crate::telemetry::blocking_tasks::{self, BlockingContext};
 use crate::upstream::connect::UpstreamRoute;
 use crate::upstream::content_encoding::ContentDecoder;
@@ -101,8 +101,12 @@ async fn store_image(run: &mut FailoverRun<'_, '_>, image: &[u8]) -> Result<Deli
     let images = run.exchange.config.settings.images;
     let account = &*run.exchange.principal.account.id;
     let kind = image::content_type(image);
-    let label =
-        ImageMetadata { account, content_type: kind, now: app.clock.steady_now(), lifetime: images.lifetime };
+    let label = NewImageMetadata {
+        account,
+        content_type: kind,
+        now: app.clock.steady_now(),
+        lifetime: images.lifetime,
+    };
     let stored = app.image_cache.insert(&app.spools, image, label, images.max_total_bytes).await;
     // A full disk is not the provider's fault, and another provider would not help.
     let added = stored.map_err(|error| {

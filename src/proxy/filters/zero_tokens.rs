@@ -44,7 +44,7 @@ async fn answer_empty(x: &mut Exchange<'_>, ask: &InferenceRequest) -> Result<Wr
     let body = write_empty_message(
         face,
         ask.stream,
-        &offer.pricing.zero_settlement_json(now, x.config.settings.compatibility.amount_format()),
+        &offer.pricing.zero_settlement_members(now, x.config.settings.compatibility.amount_format()),
     );
     x.record.status = 200;
     let head = x

@@ -36,7 +36,7 @@ impl SweepSchedule {
     }
 }
 
-/// Outcome of a sweep.
+/// Outcome of a sweep of the bucket.
 #[derive(Debug, Default)]
 pub struct SweepOutcome {
     /// Number of deleted objects and aborted uploads. A request that fails for some objects is not counted at all.

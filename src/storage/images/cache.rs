@@ -35,7 +35,7 @@ pub struct CachedImage {
 
 /// Metadata of a new image.
 #[derive(Clone, Copy)]
-pub struct ImageMetadata<'a> {
+pub struct NewImageMetadata<'a> {
     /// Account that owns the image.
     pub account: &'a str,
     /// Content type of the new image.
@@ -111,10 +111,10 @@ impl GeneratedImageCache {
         &self,
         spools: &SpoolFactory,
         image: &[u8],
-        label: ImageMetadata<'_>,
+        metadata: NewImageMetadata<'_>,
         max_bytes: u64,
     ) -> Result<CacheInsertion> {
-        let ImageMetadata { account, content_type: kind, now, lifetime: life } = label;
+        let NewImageMetadata { account, content_type: kind, now, lifetime: life } = metadata;
         let coming = RequiredSpace {
             account,
             bytes: u64::try_from(image.len()).unwrap_or(u64::MAX),
@@ -245,15 +245,15 @@ mod tests {
         cache: &GeneratedImageCache,
         spools: &SpoolFactory,
         image: &[u8],
-        of: ImageMetadata<'_>,
+        of: NewImageMetadata<'_>,
         max_bytes: u64,
     ) -> (String, usize) {
         let added = cache.insert(spools, image, of, max_bytes).await.unwrap();
         (added.name, added.evicted.len())
     }
 
-    const fn of(account: &str, now: Duration) -> ImageMetadata<'_> {
-        ImageMetadata { account, content_type: "image/png", now, lifetime: LIFE }
+    const fn of(account: &str, now: Duration) -> NewImageMetadata<'_> {
+        NewImageMetadata { account, content_type: "image/png", now, lifetime: LIFE }
     }
 
     #[tokio::test]
@@ -262,7 +262,7 @@ mod tests {
         let spools = SpoolFactory::new(folder.path().to_owned(), 4, 1000);
         let shelf = cache();
         let now = Duration::from_secs(5);
-        let long = ImageMetadata { lifetime: LIFE * 2, ..of("a", now) };
+        let long = NewImageMetadata { lifetime: LIFE * 2, ..of("a", now) };
         let (name, _) = insert(&shelf, &spools, b"an image", of("a", now), 100).await;
         let (other, _) = insert(&shelf, &spools, b"other", long, 100).await;
         assert!(name.len() == 48 && name != other);

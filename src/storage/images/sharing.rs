@@ -84,7 +84,7 @@ impl GeneratedImageCache {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::storage::images::cache::ImageMetadata;
+    use crate::storage::images::cache::NewImageMetadata;
     use crate::storage::shared_contents::SharedContents;
     use crate::storage::spool::SpoolFactory;
     use crate::storage::stores::Pepper;
@@ -124,7 +124,7 @@ mod tests {
     async fn an_image_is_written_for_the_others_and_deleted_with_its_eviction() {
         let fleet = Fleet::new();
         let (one, other) = (fleet.cache(), fleet.cache());
-        let label = ImageMetadata { account: "a", content_type: "image/png", now: NOW, lifetime: LIFE };
+        let label = NewImageMetadata { account: "a", content_type: "image/png", now: NOW, lifetime: LIFE };
         let first = one.insert(&fleet.spools, &[1; 60], label, 100).await.unwrap();
         one.share_image(&first, &[1; 60], 500).await.unwrap();
         assert!(other.get(&first.name, NOW).is_none());
@@ -149,7 +149,7 @@ mod tests {
             assert!(cache.acquire_load_permit(name).await.is_none(), "{name}");
         }
         let alone = GeneratedImageCache::new(&Pepper([7; 32]), None);
-        let label = ImageMetadata { account: "a", content_type: "image/png", now: NOW, lifetime: LIFE };
+        let label = NewImageMetadata { account: "a", content_type: "image/png", now: NOW, lifetime: LIFE };
         let name = alone.insert(&fleet.spools, &[1; 6], label, 100).await.unwrap().name;
         assert!(alone.acquire_load_permit(&name).await.is_none(), "a single gateway has no other");
         assert!(cache.acquire_load_permit(&name).await.is_some());
@@ -159,7 +159,7 @@ mod tests {
     async fn loaded_images_have_a_limit_of_their_own_and_count_once() {
         let fleet = Fleet::new();
         let cache = fleet.cache();
-        let label = ImageMetadata { account: "a", content_type: "image/png", now: NOW, lifetime: LIFE };
+        let label = NewImageMetadata { account: "a", content_type: "image/png", now: NOW, lifetime: LIFE };
         let own = cache.insert(&fleet.spools, &[1; 100], label, 100).await.unwrap().name;
         // A quarter of 400 bytes has space for two images of 40 bytes.
         for (name, times) in [("a", 3), ("b", 1)] {

@@ -21,5 +21,5 @@ pub(crate) const TRANSLATOR: TranslatorDef = TranslatorDef {
     build_request: request::build_request,
     convert: None,
     translate_buffered: translator_def::translate_buffered_to_chat,
-    translate_stream: translator_def::new_chat_stream_translation,
+    translate_stream: translator_def::new_stream_translation_to_chat,
 };

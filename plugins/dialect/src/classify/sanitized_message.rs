@@ -4,11 +4,11 @@
 //! technical English, numbers, keys of the request and words of scripts without blanks remain if they do not repeat the
 //! texts of the request. All other words are removed.
 
+use super::common_words;
 use super::field_names::known_path_prefix;
 use super::message_numbers::{is_identifying_number, is_in_number_list, is_number_list};
 use super::python_error::parse_python_error;
 use super::request_texts::{RequestTexts, collect_lowercase_strings, is_unspaced_script};
-use super::vocabulary;
 use serde_json::Value;
 
 /// Maximum number of bytes of an error body that are read.
@@ -253,7 +253,7 @@ fn is_safe_word(word: &str, texts: &RequestTexts<'_>) -> bool {
     let is_number = core.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b','));
     let is_known = is_number
         || is_size(core)
-        || vocabulary::is_common_word(&lower)
+        || common_words::is_common_word(&lower)
         || core.chars().all(|letter| {
             is_unspaced_script(letter) || letter.is_ascii_punctuation() || !letter.is_alphabetic()
         })
@@ -316,7 +316,7 @@ fn is_plain_word(word: &str, core: &str) -> bool {
     if number {
         return core.matches('.').count() < 2;
     }
-    let mixed = digits && length > 4 && !is_size(core) && !vocabulary::is_listed(&lower);
+    let mixed = digits && length > 4 && !is_size(core) && !common_words::is_common_base_form(&lower);
     let is_common = !odd && !word.starts_with('/') && is_neutral_word(&lower);
     field || is_common || !(odd || address || host || dotted || mixed || length > 32)
 }

@@ -24,5 +24,5 @@ pub(crate) const TRANSLATOR: TranslatorDef = TranslatorDef {
     build_request: request::build_request,
     convert: None,
     translate_buffered: messages::translate_buffered,
-    translate_stream: translator_def::new_messages_stream_translation,
+    translate_stream: translator_def::new_stream_translation_to_messages,
 };

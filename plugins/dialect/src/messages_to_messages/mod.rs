@@ -81,7 +81,7 @@ fn translate_buffered(
 /// Returns a translation that forwards the provider's events, unless calls or text may have to be cut from them.
 fn translate_stream(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> Box<dyn StreamTranslation> {
     if requires_translation(ask, target) {
-        return translator_def::new_messages_stream_translation(ask, target);
+        return translator_def::new_stream_translation_to_messages(ask, target);
     }
     Box::new(StreamPassthrough::new(ask, target))
 }

@@ -19,7 +19,7 @@ pub(crate) const CHAT_TRANSLATOR: TranslatorDef = TranslatorDef {
     build_request: chat_to_chat::TRANSLATOR.build_request,
     convert: None,
     translate_buffered: responses::translate_buffered,
-    translate_stream: translator_def::new_responses_stream_translation,
+    translate_stream: translator_def::new_stream_translation_to_responses,
 };
 
 /// Translator from responses clients to messages providers.
@@ -30,5 +30,5 @@ pub(crate) const MESSAGES_TRANSLATOR: TranslatorDef = TranslatorDef {
     build_request: chat_to_messages::TRANSLATOR.build_request,
     convert: None,
     translate_buffered: responses::translate_buffered,
-    translate_stream: translator_def::new_responses_stream_translation,
+    translate_stream: translator_def::new_stream_translation_to_responses,
 };

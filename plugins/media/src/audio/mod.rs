@@ -30,7 +30,7 @@ use container_parser::{AudioDuration, ContainerParser, MinimumDuration, ParsedAu
 use penstock_core::{AudioInput, DurationBasis};
 use rust_decimal::Decimal;
 
-/// Limit on the bytes that are buffered to parse one element.
+/// Limit on the bytes that are buffered to parse one element of an audio container.
 pub const MAX_BUFFERED_BYTES: usize = 256 << 10;
 
 /// Maximum accepted duration, in seconds: a month.

@@ -171,7 +171,7 @@ impl WebmTrack {
         }
     }
 
-    /// Records the stated duration in ticks of the last block.
+    /// Records the duration that the last block states, in ticks.
     pub(super) fn add_block_duration(&mut self, ticks: u64) {
         let end = self.times.last.unwrap_or_default().saturating_add(ticks);
         self.times.end = self.times.end.max(end);

@@ -16,27 +16,27 @@ use rust_decimal::prelude::FromPrimitive;
 
 /// Adapters of all transcription and speech providers; the first adapter of each kind of model is the default.
 pub const AUDIO_ADAPTERS: &[&dyn ProviderAdapter] = &[
-    &TranscriptionShape {
+    &TranscriptionAdapter {
         name: "openai-transcription",
         path: "/audio/transcriptions",
         dialect: FormDialect::Verbose,
     },
-    &TranscriptionShape {
+    &TranscriptionAdapter {
         name: "openai-transcription-text",
         path: "/audio/transcriptions",
         dialect: FormDialect::Text,
     },
-    &TranscriptionShape {
+    &TranscriptionAdapter {
         name: "mistral-transcription",
         path: "/audio/transcriptions",
         dialect: FormDialect::Mistral,
     },
     &super::synthesis::SpeechAdapter,
-    &TranscriptionShape { name: "whisper-cpp", path: "/inference", dialect: FormDialect::Verbose },
+    &TranscriptionAdapter { name: "whisper-cpp", path: "/inference", dialect: FormDialect::Verbose },
 ];
 
-/// Adapter for a provider whose request is a form.
-struct TranscriptionShape {
+/// Adapter for a provider of transcriptions, whose request is a multipart form.
+struct TranscriptionAdapter {
     name: &'static str,
     path: &'static str,
     dialect: FormDialect,
@@ -53,7 +53,7 @@ enum FormDialect {
     Mistral,
 }
 
-impl ProviderAdapter for TranscriptionShape {
+impl ProviderAdapter for TranscriptionAdapter {
     fn kind(&self) -> ModelKind {
         ModelKind::Transcription
     }

@@ -49,9 +49,9 @@ pub struct JournalRecord {
     pub bytes: Vec<u8>,
 }
 
-/// Journal that an earlier process left.
+/// Content of the journal that an earlier process left, read for the replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoredJournal {
+pub struct RecoveredJournal {
     /// Identity of the journal.
     pub id: JournalId,
     /// Complete records of both files, in ascending order of their numbers.
@@ -97,8 +97,8 @@ impl LedgerJournal {
     /// # Errors
     /// Returns `Io` if a file cannot be read, `Format` for one of a newer version, `Corrupt` if a header is damaged or
     /// the two files belong to different journals.
-    pub fn read(folder: &Path) -> Result<Option<StoredJournal>, StoreError> {
-        let mut found: Option<StoredJournal> = None;
+    pub fn read(folder: &Path) -> Result<Option<RecoveredJournal>, StoreError> {
+        let mut found: Option<RecoveredJournal> = None;
         for name in FILE_NAMES {
             let Some(read) = read_file(&folder.join(name))? else { continue };
             match &mut found {
@@ -266,7 +266,7 @@ fn push_bytes(bytes: &[u8], out: &mut Vec<u8>) {
 
 /// Reads one file; `None` if it is missing, or has no header because the process ended before it had written the
 /// header.
-fn read_file(path: &Path) -> Result<Option<StoredJournal>, StoreError> {
+fn read_file(path: &Path) -> Result<Option<RecoveredJournal>, StoreError> {
     let mut text = Vec::new();
     match File::open(path) {
         Ok(file) => file.take(MAX_READ_BYTES).read_to_end(&mut text).map_err(|error| read_error(&error))?,
@@ -286,7 +286,7 @@ fn read_file(path: &Path) -> Result<Option<StoredJournal>, StoreError> {
         records.push(JournalRecord { number: u64::from_le_bytes(*number), bytes: bytes.to_vec() });
         rest = after;
     }
-    Ok(Some(StoredJournal {
+    Ok(Some(RecoveredJournal {
         id: JournalId { generation, incarnation, chain },
         records,
         torn_bytes: rest.len() as u64,

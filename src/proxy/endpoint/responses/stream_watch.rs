@@ -1,4 +1,5 @@
-//! Watch over an open stream of a background response: its client, its key, its response, and the process.
+//! Watch over an open stream of a background response. The stream ends early if the client leaves, the key becomes
+//! invalid, the response is deleted, or the process stops.
 
 use super::background::current_response;
 use super::include::IncludedParts;

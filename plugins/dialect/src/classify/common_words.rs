@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::LazyLock;
 
 static WORDS: LazyLock<HashSet<&str>> =
-    LazyLock::new(|| include_str!("vocabulary.txt").split_ascii_whitespace().collect());
+    LazyLock::new(|| include_str!("common_words.txt").split_ascii_whitespace().collect());
 
 /// Endings of inflected words, each with the ending of the base form.
 const ENDINGS: [(&str, &str); 15] = [
@@ -46,17 +46,17 @@ fn is_known(word: &str) -> bool {
     is_inflected(word)
 }
 
-/// Returns true for a word of the vocabulary, or a common word of error messages, in its base form.
-pub(super) fn is_listed(word: &str) -> bool {
+/// Returns true for the base form of a common word that an error message may contain.
+pub(super) fn is_common_base_form(word: &str) -> bool {
     WORDS.contains(word) || super::sanitized_message::is_neutral_word(word)
 }
 
 fn is_inflected(word: &str) -> bool {
     let is_base = |(ending, base): &(&str, &str)| {
         let stem = word.strip_suffix(ending).filter(|stem| stem.len() > 1);
-        stem.is_some_and(|stem| is_listed(&format!("{stem}{base}")) || has_doubled_base(stem))
+        stem.is_some_and(|stem| is_common_base_form(&format!("{stem}{base}")) || has_doubled_base(stem))
     };
-    is_listed(word)
+    is_common_base_form(word)
         || ENDINGS.iter().any(is_base)
         || word.strip_suffix("n't").is_some_and(|verb| verb.len() > 1)
 }
