@@ -7,6 +7,7 @@ mod api;
 mod audit;
 mod auth_throttle;
 mod batches;
+mod body;
 mod carbon;
 pub mod corrections;
 mod credit_notes;
@@ -65,7 +66,7 @@ use request::{AdminRequest, LedgerReply};
 use request_head::{accepts_gzip, caller_name, has_bearer_token, query_pairs};
 use routes::RouteHandler;
 use sending::{ListenerPermits, READ_TIMEOUT, close_connection, send_response};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -304,11 +305,5 @@ async fn read_body(session: &mut ServerSession) -> Result<Value, ApiError> {
         Ok(body.freeze())
     };
     let body = timeout(READ_TIMEOUT, read).await.map_err(|_| ApiError::new(ErrorCode::RequestTimeout))??;
-    if body.is_empty() {
-        return Ok(json!({}));
-    }
-    serde_json::from_slice(&body)
-        .ok()
-        .filter(Value::is_object)
-        .ok_or_else(|| ApiError::with_message(ErrorCode::InvalidRequest, "The body has to be a JSON object."))
+    body::parse_object(&body)
 }

@@ -4,6 +4,7 @@
 use super::*;
 use crate::config::{Diagnostics, ResolveEnv, load_text};
 use sending::{MAX_CONNECTIONS, MAX_IN_FLIGHT_REQUESTS};
+use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 /// Listener with the folder of its store.
