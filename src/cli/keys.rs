@@ -8,7 +8,7 @@ use super::limits::{LimitArgs, format_limits, format_response_warnings};
 use super::listing::{Listing, OutputArgs};
 use super::output::{print_stderr, print_stdout};
 use super::status::{print_json, table_cell};
-use crate::config::parse_duration;
+use crate::config::{is_too_long_duration, parse_duration};
 use crate::time::format::{format_day, format_rfc3339};
 use clap::{Args, Subcommand};
 use http::Method;
@@ -123,7 +123,10 @@ enum ExpiryArg {
 }
 
 fn after(text: &str) -> Result<Duration, String> {
-    let sentence = "This is not a duration above zero: write something like 12h or 30d.";
+    let sentence = match is_too_long_duration(text) {
+        true => "The longest duration is 366d.",
+        false => "This is not a duration above zero: write something like 12h or 30d.",
+    };
     parse_duration(text).filter(|duration| !duration.is_zero()).ok_or_else(|| sentence.to_owned())
 }
 

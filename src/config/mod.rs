@@ -29,7 +29,7 @@ pub use resolve::url::parse_base_url;
 pub use schema::schema_json;
 pub use secret::SecretText;
 pub use settings::*;
-pub use units::{format_duration, parse_duration};
+pub use units::{format_duration, is_too_long_duration, parse_duration};
 
 #[cfg(test)]
 mod tests;

@@ -25,6 +25,7 @@ mod plausibility;
 mod presets;
 mod provider;
 mod secrets;
+mod self_reference;
 mod server;
 mod shape;
 mod site_urls;
@@ -116,6 +117,7 @@ fn resolve_sections(
     proof.check_port_clashes(listen.as_ref(), console.as_ref(), &simulators, top);
     let models = proof.resolve_models(raw, top);
     let providers = proof.resolve_providers(raw, top);
+    proof.check_self_references(listen.as_ref(), &providers, top);
     let offers = proof.resolve_offers(raw, &models, &providers, top);
     proof.warn_free_small_requests(raw, &offers, top);
     let default_models = proof.resolve_default_models(raw, top);

@@ -70,7 +70,7 @@ impl SettingsResolver<'_> {
             self.report_warning(&spot.child("created"), "It is a time in the future.", fix);
         }
         self.check_cached_price(tariff, &spot.child("price"));
-        for (index, _) in raw.aliases.iter().enumerate().filter(|(_, alias)| *alias == "*") {
+        for (index, _) in raw.aliases.iter().enumerate().filter(|(_, alias)| matches_every_name(alias)) {
             self.report_warning(
                 &spot.child("aliases").list_element(index),
                 "It matches every name, so this model answers requests with a misspelled one.",
@@ -145,4 +145,9 @@ impl SettingsResolver<'_> {
             );
         }
     }
+}
+
+/// Returns true for a pattern of stars only.
+fn matches_every_name(alias: &str) -> bool {
+    !alias.is_empty() && alias.bytes().all(|byte| byte == b'*')
 }

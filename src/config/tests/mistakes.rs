@@ -370,3 +370,27 @@ fn a_remedy_for_a_public_url_names_no_setting_of_providers() {
         }
     }
 }
+
+#[test]
+fn a_provider_that_is_the_gateway_itself_is_a_mistake() {
+    let text = |listen: &str, base: &str| {
+        with(&format!("[listen]\n{listen}"), "", "", "").replace("https://api.example.eu", base)
+    };
+    for (listen, base) in [
+        ("http = \"127.0.0.1:8080\"", "http://127.0.0.1:8080"),
+        ("http = \"127.0.0.1:8080\"", "http://localhost:8080"),
+        ("http = \"0.0.0.0:8080\"", "http://127.0.0.1:8080"),
+        ("http = [\"127.0.0.1:8081\", \"[::]:8080\"]", "http://[::1]:8080"),
+        ("http = \"10.0.0.1:8080\"", "http://10.0.0.1:8080"),
+        ("http = \"127.0.0.1:8081\"\nadmin = \"127.0.0.1:8080\"", "http://localhost:8080"),
+    ] {
+        tells(&text(listen, base), "providers.p1.base_url", "gateway itself", "address of the provider");
+    }
+    for (listen, base) in [
+        ("http = \"127.0.0.1:8080\"", "http://127.0.0.1:8081"),
+        ("http = \"10.0.0.1:8080\"", "http://127.0.0.1:8080"),
+        ("http = \"0.0.0.0:8080\"", "http://api.example.eu:8080"),
+    ] {
+        assert_eq!(mistakes(&text(listen, base)), [], "{listen} {base}");
+    }
+}
