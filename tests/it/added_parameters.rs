@@ -3,11 +3,12 @@
 
 use crate::harness::gateway::{PATIENT, Running};
 use crate::harness::provider::RecordedRequest;
-use crate::harness::script::{completion, json_answer, message};
-use crate::harness::{Answer, Bench, Provider};
+use crate::harness::script::{ScriptStep, completion, json_answer, message};
+use crate::harness::{Answer, Bench, Provider, until};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::sync::Arc;
+use tokio::sync::Notify;
 
 const CHAT: &str = "/v1/chat/completions";
 const MESSAGES: &str = "/v1/messages";
@@ -153,4 +154,37 @@ async fn a_cap_that_is_no_smaller_or_nothing_is_not_believed() {
         let sent: Vec<u64> = received.lock().drain(..).map(|seen| cap(&seen)).collect();
         assert_eq!(sent, [8192, 8191]);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_that_another_request_has_learned_to_leave_out_is_left_out() {
+    let (answered, received) = (Arc::new(Notify::new()), Received::default());
+    let (gate, recorded) = (answered.clone(), received.clone());
+    let pick = move |seen: &RecordedRequest| {
+        recorded.lock().push(seen.clone());
+        if seen.json().get("stream_options").is_none() {
+            return json_answer(200, &completion("Hello"));
+        }
+        let refusal = error("Unknown parameter: 'stream_options'.".to_owned());
+        [vec![ScriptStep::Wait(gate.clone())], json_answer(400, &refusal)].concat()
+    };
+    let provider = Provider::with_selector(Box::new(pick)).await;
+    let running = Arc::new(Bench::new().provider_with("a", &provider, PATIENT, "").start().await);
+    let open = |running: Arc<Running>| {
+        tokio::spawn(async move { ask(&running, CHAT, json!({"stream": true})).await })
+    };
+    let requests = [open(running.clone()), open(running.clone())];
+    until("both requests", || received.lock().len() == 2).await;
+    answered.notify_one();
+    // The second request is refused after the first one was answered without the member.
+    until("the first answer", || {
+        received.lock().len() == 3 && requests.iter().any(|request| request.is_finished())
+    })
+    .await;
+    answered.notify_one();
+    for request in requests {
+        let answer = request.await.unwrap();
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+    assert_eq!(received.lock().len(), 4);
 }

@@ -108,7 +108,7 @@ impl FailoverRun<'_, '_> {
     }
 
     /// Returns the refused members that the gateway can leave out of the request, in addition to those of `omissions`;
-    /// `None` if there are none.
+    /// `None` if there are none. These may be members that another request has learned to leave out in the meantime.
     fn removable_members(
         &self,
         offer: &OfferState,
@@ -116,6 +116,10 @@ impl FailoverRun<'_, '_> {
         omissions: &MemberOmissions,
     ) -> Option<AdjustableMemberSet> {
         let known = self.request_adjustment(offer).omitted;
+        let learned = known.difference(self.sent_omissions).intersection(refused.possible_members());
+        if !learned.is_empty() {
+            return Some(learned);
+        }
         let fresh = refused.possible_members().next_omissions(known);
         if fresh.is_empty() {
             return None;

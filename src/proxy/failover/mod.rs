@@ -132,6 +132,9 @@ struct FailoverRun<'r, 'a> {
     choices: ChoiceSelection,
     /// Members added by the gateway that the current offer refused.
     omitted_members: AdjustableMemberSet,
+    /// Members that the last request to a provider left out: those of `omitted_members`, and those that its offer was
+    /// known to refuse.
+    sent_omissions: AdjustableMemberSet,
     /// Choices that are to be requested one by one.
     separate_choices: Option<SeparateChoices>,
     /// True if all candidates were at their limit.
@@ -188,6 +191,7 @@ pub async fn serve_request(x: &mut Exchange<'_>, body: RequestBody) -> Result<Wr
         had_unavailable: false,
         choices: ChoiceSelection::All,
         omitted_members: AdjustableMemberSet::NONE,
+        sent_omissions: AdjustableMemberSet::NONE,
         separate_choices: None,
         all_full: false,
     };
@@ -350,6 +354,7 @@ impl FailoverRun<'_, '_> {
         number: u32,
     ) -> Result<WriteOutcome, AttemptError> {
         self.memory.reset();
+        self.sent_omissions = self.request_adjustment(offer).omitted;
         (self.completed, self.header_energy) = (CompletedCalls::default(), None);
         let done = if self.request.stream {
             streaming::attempt_stream(self, offer, number).await

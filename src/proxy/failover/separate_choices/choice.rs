@@ -227,6 +227,7 @@ pub(super) fn request_choice<'s>(
             had_unavailable: false,
             choices: ChoiceSelection::One(index),
             omitted_members: AdjustableMemberSet::NONE,
+            sent_omissions: AdjustableMemberSet::NONE,
             separate_choices: None,
             all_full: false,
             exchange: &mut x,
