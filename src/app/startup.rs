@@ -179,6 +179,8 @@ enum SignalAction {
 impl ProcessSignals {
     fn register() -> Result<Self, String> {
         let on = |kind| signal(kind).map_err(|error| format!("Signals cannot be listened to: {error}."));
+        // Without a handler, a write beyond the limit on file sizes would end the process. With one, the write fails.
+        drop(on(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?);
         Ok(Self {
             terminate: on(SignalKind::terminate())?,
             interrupt: on(SignalKind::interrupt())?,

@@ -6,7 +6,7 @@ use super::output::{print_stderr, print_stdout};
 use crate::config::ConfigSource;
 use serde_json::Value;
 
-/// Prints the models for `penstock models`.
+/// Prints the models of the running gateway, for `penstock models`.
 pub fn print_models(source: &ConfigSource, output: OutputArgs) -> Result<(), String> {
     let answer = ask(source, "GET", "/admin/models")?;
     let rows = response_rows(&answer).iter().map(|model| {
@@ -29,7 +29,7 @@ pub fn print_providers(source: &ConfigSource, output: OutputArgs) -> Result<(), 
             let rest = if every_row { first.clone() } else { vec![String::new(); 3] };
             let mut row = std::mem::replace(&mut first, rest);
             row.push(table_cell(offer, "model"));
-            row.push(state_label(&table_cell(offer, "state")));
+            row.push(offer_state_label(offer));
             row.push(format_number(offer.get("first_token_seconds"), 1_000.0, "ms"));
             row.push(format_number(offer.get("tokens_per_second"), 1.0, ""));
             row.push(table_cell(offer, "requests_in_flight"));
@@ -129,6 +129,17 @@ pub fn table_cell(value: &Value, name: &str) -> String {
             number.as_f64().map_or_else(String::new, |number| number.to_string())
         }
         Some(other) => other.to_string(),
+    }
+}
+
+/// Returns the state of an offer for people. An offer in a cooldown, such as the `Retry-After` of its provider, gets no
+/// requests, like one that is ejected.
+fn offer_state_label(offer: &Value) -> String {
+    match table_cell(offer, "state").as_str() {
+        "closed" | "suspect" if offer.get("rests_for_seconds").is_some_and(Value::is_number) => {
+            "resting".to_owned()
+        }
+        state => state_label(state),
     }
 }
 

@@ -48,10 +48,23 @@ impl Exchange<'_> {
         .unwrap_or_else(|_| Err(ApiError::new(ErrorCode::RequestTimeout)));
         self.record_body_end(body.is_ok());
         let body = strip_byte_order_mark(body?);
+        self.require_current_key()?;
         #[cfg(feature = "inject")]
         self.app.panic_injector.panic_if_armed(crate::net::panic_injection::PanicInjectionPoint::Body);
         self.record.bytes_in = body.len();
         Ok(body)
+    }
+
+    /// Checks that the key was not revoked, and its account not suspended, while the body arrived. The key of a batch
+    /// line is checked by its batch.
+    ///
+    /// # Errors
+    /// Returns the refusal of an invalid key.
+    pub(crate) fn require_current_key(&self) -> Result<(), ApiError> {
+        if self.caller.in_process_line().is_none() && self.principal.is_revoked_or_suspended() {
+            return Err(ApiError::new(ErrorCode::InvalidKey));
+        }
+        Ok(())
     }
 
     /// Acquires a permit of admission control for the body, and sends `100 Continue` to a client that waits for it.

@@ -41,8 +41,8 @@ impl QuotaExceeded {
                 let message = format!(
                     "The files of this API key may hold {most} bytes together; delete some to make room."
                 );
-                ApiError::with_message(ErrorCode::StorageFull, message)
-                    .with_details_member("limit_bytes", most)
+                let refusal = ApiError::with_message(ErrorCode::StorageFull, message);
+                refusal.with_details_member("limit_bytes", most).non_retryable()
             }
         }
     }

@@ -202,6 +202,10 @@ async fn send_contents(
     loop {
         range.start += piece.len() as u64;
         let last = range.is_empty();
+        // The rest is not sent to a client whose key was revoked during the download.
+        if x.principal.is_revoked_or_suspended() {
+            return WriteOutcome::Disconnected;
+        }
         if x.caller.write_response_body(piece, last).await.is_err() {
             return WriteOutcome::Disconnected;
         }

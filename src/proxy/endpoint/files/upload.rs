@@ -107,6 +107,7 @@ async fn receive_form(
     let mut counted = WRITE_SIZE;
     while let Some(piece) = x.next_body_chunk(cap).await? {
         let taken = async {
+            x.require_current_key()?;
             form.push(piece, &mut contents)?;
             for piece in contents.drain(..) {
                 writer.push(&piece, largest).await?;
@@ -126,7 +127,8 @@ async fn receive_form(
     Ok((writer, form.end()?))
 }
 
-/// Reads and discards up to `DRAIN_BYTES` more of a rejected form.
+/// Reads and discards the rest of a rejected form, at most `DRAIN_BYTES` beyond what was already read. `cap` is the
+/// maximum length of the body.
 async fn drain_form(x: &mut Exchange<'_>, cap: usize) {
     let most = x.record.bytes_in + DRAIN_BYTES;
     while x.record.bytes_in < most && matches!(x.next_body_chunk(cap).await, Ok(Some(_))) {}
