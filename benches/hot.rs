@@ -21,7 +21,7 @@ use penstock_dialect::find_translator;
 use penstock_footprint::{
     AttemptWork, EnergyProfile, METHODOLOGY_VERSION, OfferFactors, ServiceSite, grid, meter_boundary_name,
 };
-use penstock_pricing::{BilledWork, PaymentSource, Tariff, compute_charge};
+use penstock_pricing::{BilledWork, PayingWallet, Tariff, compute_charge};
 use penstock_request_validation::{MessagesPurpose, RequestLimits};
 use penstock_response_metadata::{
     BillingCost, DataCentreInfo, EnergyProvenance, EnvironmentImpact, GridInfo, SiteJson,
@@ -263,7 +263,7 @@ fn bill(c: &mut Criterion) {
             let charge = compute_charge(
                 &tariff,
                 &BilledWork::Tokens(usage),
-                PaymentSource::Credits,
+                PayingWallet::Credits,
                 false,
                 billable,
                 credit,
@@ -330,7 +330,7 @@ fn money(c: &mut Criterion) {
     let most = WorkDone::Tokens(TokenUsage { input: 2_304, output: 4_096, ..TokenUsage::default() });
     let eur_per_credit = settings.billing.eur_per_credit;
     let amounts = penstock_response_metadata::AmountFormat::Numbers;
-    let wallet = PaymentSource::Credits;
+    let wallet = PayingWallet::Credits;
     let terms = ChargeContext { eur_per_credit, provenance: true, amounts, batch: false, wallet, at: 1 };
     let settled = bill.price_answer(done, done, None, Duration::from_secs(3), None, terms);
     let key: Arc<str> = "0123456789abcdef".into();

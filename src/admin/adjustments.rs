@@ -129,7 +129,7 @@ impl LedgerAdjustment {
         Self::from_entry_kind(&entry.account, &entry.kind)
     }
 
-    /// Describes the adjustment: as text for error messages, and as JSON.
+    /// Describes the grant or correction: as text for error messages, and as JSON.
     fn describe(&self) -> (String, Value) {
         let (unit, amount) = (amount_member_name(self.wallet), format_amount(self.wallet, self.amount));
         let sentence = match self.of {

@@ -7,7 +7,7 @@ use crate::upstream::offer::OfferState;
 use crate::upstream::pricing::ChargeContext;
 use penstock_core::calendar::{UtcDay, UtcMonth};
 use penstock_core::{TokenUsage, WorkDone};
-use penstock_pricing::PaymentSource;
+use penstock_pricing::PayingWallet;
 use penstock_storage::spend::{SpendAddition, SpendOwner, SpendRecord};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
@@ -118,7 +118,7 @@ fn charge(config: &ConfigSnapshot, offer: &OfferState, at: u64, rng: &mut StdRng
         provenance: settings.impact.provenance,
         amounts: settings.compatibility.amount_format(),
         batch: false,
-        wallet: PaymentSource::Credits,
+        wallet: PayingWallet::Credits,
         at,
     };
     let took = Duration::from_secs(1 + output / TOKENS_PER_SECOND);

@@ -4,7 +4,7 @@ use super::report::{ReportError, find_entry, for_each_entry};
 use super::sale::eur_to_hundred_millionths;
 use penstock_core::WorkDone;
 use penstock_ledger::{EntryKind, UtcDay, UtcMonth, Wallet};
-use penstock_pricing::{BilledWork, BillingMode, PaymentSource, Tariff, compute_charge};
+use penstock_pricing::{BilledWork, BillingMode, PayingWallet, Tariff, compute_charge};
 use penstock_storage::ledger::LedgerStore;
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
@@ -73,8 +73,8 @@ pub fn recalculate_day(store: &LedgerStore, day: UtcDay) -> Result<RecalculatedD
         };
         let sold: BilledWork = super::sale::billed_work(&done);
         let pays = match wallet {
-            Wallet::Credits => PaymentSource::Credits,
-            Wallet::Energy => PaymentSource::Energy,
+            Wallet::Credits => PayingWallet::Credits,
+            Wallet::Energy => PayingWallet::Energy,
         };
         let kwh = sale.billable_kwh.unwrap_or_default();
         let again = compute_charge(tariff, &sold, pays, sale.batch, kwh, *eur_per_credit);

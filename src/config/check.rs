@@ -11,7 +11,7 @@ use super::suggest;
 use serde_json::Value as Json;
 
 /// Document that matches the schema, after invalid values were removed or replaced.
-pub struct CheckedDocument {
+pub struct SanitizedDocument {
     /// Document without its invalid values.
     pub root: SpannedValue,
     /// Paths of invalid or missing values that were replaced by a valid placeholder, so that the rest of their block
@@ -22,13 +22,13 @@ pub struct CheckedDocument {
 }
 
 /// Validates a document and removes its invalid values.
-pub fn check_schema(root: SpannedValue, schema: &Json, mistakes: &mut Vec<Diagnostic>) -> CheckedDocument {
+pub fn check_schema(root: SpannedValue, schema: &Json, mistakes: &mut Vec<Diagnostic>) -> SanitizedDocument {
     let location = root.location.clone();
     let mut checker = SchemaChecker { mistakes, guessed: Vec::new(), removed: Vec::new() };
     let root = checker
         .check_value(root, schema, "")
         .unwrap_or(SpannedValue { location, value: Value::Table(Vec::new()) });
-    CheckedDocument { root, guessed: checker.guessed, removed: checker.removed }
+    SanitizedDocument { root, guessed: checker.guessed, removed: checker.removed }
 }
 
 struct SchemaChecker<'a> {

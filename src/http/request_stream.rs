@@ -94,7 +94,7 @@ enum InterimProbe {
 
 /// Stream of one request, with the connection that it gives back on drop.
 #[derive(Debug)]
-pub(crate) struct RequestStream {
+pub(crate) struct Http1RequestStream {
     /// Stream of the connection; taken on drop.
     stream: Option<Stream>,
     body: FramingState,
@@ -106,7 +106,7 @@ pub(crate) struct RequestStream {
     connection: Arc<Http1ConnectionState>,
 }
 
-impl RequestStream {
+impl Http1RequestStream {
     /// Creates the stream of a request with this framing. `received` begins with the head of the request; the bytes
     /// that belong to the request are returned, and later bytes are stored.
     pub(crate) fn new(
@@ -271,7 +271,7 @@ impl FramingState {
     }
 }
 
-impl Drop for RequestStream {
+impl Drop for Http1RequestStream {
     fn drop(&mut self) {
         let Some(stream) = self.stream.take() else { return };
         let reusable = matches!(self.body, FramingState::Complete) && self.discarded == 0;
@@ -280,7 +280,7 @@ impl Drop for RequestStream {
     }
 }
 
-impl AsyncRead for RequestStream {
+impl AsyncRead for Http1RequestStream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<Result<()>> {
         let this = &mut *self;
         if let Some(read) = this.poll_body_target(cx) {
@@ -306,7 +306,7 @@ impl AsyncRead for RequestStream {
     }
 }
 
-impl AsyncWrite for RequestStream {
+impl AsyncWrite for Http1RequestStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize>> {
         self.as_mut().poll_write_vectored(cx, &[IoSlice::new(bytes)])
     }

@@ -11,8 +11,8 @@ use crate::time::format::format_rfc3339_rounded_up;
 use parking_lot::MutexGuard;
 use penstock_core::{ApiError, ErrorCode, MicroCredits};
 use penstock_limits::{
-    ActualCost, CostEstimate, LimitExceeded, LimitKind, LimitOwner, LimitedMeter, ProvisionalCharge,
-    RateLimitStatus, ReservationPair, RetryAfter, UsageLimits, WorkClass, reserve_key_and_account,
+    ActualCost, CostEstimate, LimitExceeded, LimitKind, LimitOwner, LimitedMeter, RateLimitStatus,
+    RequestSlot, ReservationPair, RetryAfter, UsageLimits, WorkClass, reserve_key_and_account,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,8 +24,8 @@ use std::time::Duration;
 pub struct ProvisionalPermit {
     principal: Arc<Principal>,
     work: WorkClass,
-    /// Charges of the key and of the account.
-    held: Option<(ProvisionalCharge, ProvisionalCharge)>,
+    /// Request slots of the key and of the account.
+    held: Option<(RequestSlot, RequestSlot)>,
     clock: ProcessClock,
 }
 
@@ -62,7 +62,7 @@ pub fn reserve_limits(
     let (mut account, mut key) = lock_meters(&entry.principal);
     let taken = {
         let (account, key) = (&mut *account, &mut *key);
-        release_provisional(entered, account, key, now);
+        release_request_slots(entered, account, key, now);
         reserve_key_and_account(
             LimitedMeter { meter: &mut key.meter, limits: &key.limits },
             LimitedMeter { meter: &mut account.meter, limits: &account.limits },
@@ -74,7 +74,7 @@ pub fn reserve_limits(
     match &taken {
         Ok(_) => {}
         Err((_, denied)) if denied.retry_after == RetryAfter::OnLease => {
-            entry.held = Some(hold_provisional(&mut account, &mut key, entry.work, now));
+            entry.held = Some(acquire_request_slots(&mut account, &mut key, entry.work, now));
         }
         Err(_) => record_refusal(&mut account, &mut key, cost, entry.work),
     }
@@ -89,28 +89,28 @@ pub fn reserve_limits(
     }
 }
 
-fn hold_provisional(
+fn acquire_request_slots(
     account: &mut LimiterState,
     key: &mut LimiterState,
     work: WorkClass,
     now: Duration,
-) -> (ProvisionalCharge, ProvisionalCharge) {
+) -> (RequestSlot, RequestSlot) {
     (
-        key.meter.acquire_provisional_charge(&key.limits, work, now),
-        account.meter.acquire_provisional_charge(&account.limits, work, now),
+        key.meter.acquire_request_slot(&key.limits, work, now),
+        account.meter.acquire_request_slot(&account.limits, work, now),
     )
 }
 
-/// Releases the provisional permit.
-fn release_provisional(
-    entered: Option<(ProvisionalCharge, ProvisionalCharge)>,
+/// Releases the request slots of a provisional permit.
+fn release_request_slots(
+    slots: Option<(RequestSlot, RequestSlot)>,
     account: &mut LimiterState,
     key: &mut LimiterState,
     now: Duration,
 ) {
-    let Some((own, shared)) = entered else { return };
-    key.meter.release_provisional_charge(own, &key.limits, now);
-    account.meter.release_provisional_charge(shared, &account.limits, now);
+    let Some((own, shared)) = slots else { return };
+    key.meter.release_request_slot(own, &key.limits, now);
+    account.meter.release_request_slot(shared, &account.limits, now);
 }
 
 fn limit_refusal((owner, denied): (LimitOwner, LimitExceeded), now: Duration) -> (LimitViolation, ApiError) {
@@ -161,7 +161,7 @@ pub fn acquire_provisional_limits_permit(
     };
     let entered = own
         .and(shared.map_err(|denied| (LimitOwner::Account, denied)))
-        .map(|()| hold_provisional(&mut account, &mut key, work, now));
+        .map(|()| acquire_request_slots(&mut account, &mut key, work, now));
     if entered.is_err() {
         record_refusal(&mut account, &mut key, &nothing, work);
     }
@@ -244,7 +244,7 @@ impl Drop for ProvisionalPermit {
         let Some(held) = self.held.take() else { return };
         let now = self.clock.calendar_now();
         let (mut account, mut key) = lock_meters(&self.principal);
-        release_provisional(Some(held), &mut account, &mut key, now);
+        release_request_slots(Some(held), &mut account, &mut key, now);
     }
 }
 

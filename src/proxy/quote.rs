@@ -14,7 +14,7 @@ use crate::state::AppState;
 use crate::upstream::pricing::ChargeContext;
 use bytes::Bytes;
 use penstock_core::{ApiError, ErrorCode, InferenceRequest, TokenUsage, WorkDone};
-use penstock_pricing::PaymentSource;
+use penstock_pricing::PayingWallet;
 use penstock_response_metadata::AmountFormat;
 use rust_decimal::Decimal;
 use serde_json::Value;
@@ -86,7 +86,7 @@ fn price(
         provenance: true,
         amounts: AmountFormat::Numbers,
         batch: chosen.batch,
-        wallet: if is_by_energy { PaymentSource::Energy } else { PaymentSource::Credits },
+        wallet: if is_by_energy { PayingWallet::Energy } else { PayingWallet::Credits },
         at,
     };
     let done = WorkDone::Tokens(usage);

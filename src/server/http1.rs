@@ -5,7 +5,7 @@ use super::bad_request::{RefusalForm, refuse_head};
 use super::{PublicServer, drain_grace, linger_close};
 use crate::config::settings::LimitSettings;
 use crate::http::ConnectionReuse;
-use crate::http::request_stream::{Http1ConnectionState, RequestFraming, RequestStream};
+use crate::http::request_stream::{Http1ConnectionState, Http1RequestStream, RequestFraming};
 use crate::net::buffered_stream::BufferedSocket;
 use crate::net::executor;
 use crate::proxy::RequestOrigin;
@@ -100,7 +100,7 @@ async fn run_proxy(
     received: BytesMut,
     stop: &ShutdownWatch,
 ) -> bool {
-    let (stream, prefix) = RequestStream::new(stream, framing, received, connection.clone());
+    let (stream, prefix) = Http1RequestStream::new(stream, framing, received, connection.clone());
     let mut session = ServerSession::new_http1(Box::new(stream));
     session.set_pipelined_prefix(prefix);
     session.set_connection_user_context(Some(Box::new(RequestOrigin::Http1(connection.clone()))));

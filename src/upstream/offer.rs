@@ -11,7 +11,7 @@ use super::cache_affinity::{CacheAffinity, SessionHistory};
 use super::concurrency_limit::{AcquireOutcome, ConcurrencyPermit};
 use super::failure_log::{self, FailureLogs};
 use super::learned::LearnedBehavior;
-use super::pools::{PoolMemberships, update_breaker};
+use super::pools::{OfferPools, update_breaker};
 use super::pricing::OfferPricing;
 use super::provider_state::ProviderState;
 use super::request_head;
@@ -54,7 +54,7 @@ pub struct OfferState {
     /// Circuit breaker of the offer.
     pub breaker: Arc<Mutex<CircuitBreaker>>,
     /// Pools that contain the offer. A state change of the breaker enables or disables the offer in them.
-    pub(super) memberships: Arc<PoolMemberships>,
+    pub(super) memberships: Arc<OfferPools>,
     /// Pause after a failure, in which the offer's engine is not asked to count tokens.
     pub(super) tokenize_backoff: Arc<TokenizeBackoff>,
     /// Properties learned from the answers of the offer; a reload forgets them.

@@ -10,7 +10,7 @@ use penstock_footprint::{
     AnswerFootprint, AttemptEnergy, AttemptWork, METHODOLOGY_VERSION, OfferFactors, meter_boundary_name,
 };
 use penstock_ledger::{RequestFootprint, SaleDetails};
-use penstock_pricing::{BillingMode, PaymentSource, RequestCharge, compute_charge};
+use penstock_pricing::{BillingMode, PayingWallet, RequestCharge, compute_charge};
 use penstock_response_metadata::{
     AmountFormat, BillingCost, CacheSavings, DataCentreInfo, EnergyProvenance, EnvironmentImpact, GridInfo,
     SiteJson,
@@ -62,7 +62,7 @@ pub struct ChargeContext {
     /// True if the batch price applies.
     pub batch: bool,
     /// Wallet that pays for the answer.
-    pub wallet: PaymentSource,
+    pub wallet: PayingWallet,
     /// Time of the request, Unix seconds; selects the tariff version.
     pub at: u64,
 }
@@ -172,7 +172,7 @@ impl OfferPricing {
         let kwh = kwh.saturating_mul(Decimal::from(self.measured_limit));
         let of =
             |wallet| compute_charge(&rate.tariff, &billed_work(done), wallet, batch, kwh, eur_per_credit);
-        (of(PaymentSource::Credits), of(PaymentSource::Energy))
+        (of(PayingWallet::Credits), of(PayingWallet::Energy))
     }
 
     /// Returns the work in the tier in which the provider runs the offer, for the footprint. The bill always uses the
@@ -269,7 +269,7 @@ impl OfferPricing {
     #[must_use]
     pub fn zero_settlement_members(&self, at: u64, amounts: AmountFormat) -> Vec<u8> {
         let paid_with =
-            if self.is_priced_by_energy(at) { PaymentSource::Energy } else { PaymentSource::Credits };
+            if self.is_priced_by_energy(at) { PayingWallet::Energy } else { PayingWallet::Credits };
         penstock_response_metadata::zero_impact_and_billing_members(
             &self.site_json,
             paid_with.name(),
@@ -299,8 +299,8 @@ impl OfferPricing {
         };
         Settlement {
             amount: match charge.paid_with {
-                PaymentSource::Credits => charge.credits.0,
-                PaymentSource::Energy => charge.energy.0,
+                PayingWallet::Credits => charge.credits.0,
+                PayingWallet::Energy => charge.energy.0,
             },
             eur: eur_to_hundred_millionths(charge.eur),
             sale: SaleDetails {
@@ -370,8 +370,8 @@ pub const fn to_ledger_footprint(footprint: &AnswerFootprint) -> RequestFootprin
 #[must_use]
 pub fn charge_in_credits(charge: &RequestCharge, eur_per_credit: Decimal) -> MicroCredits {
     match charge.paid_with {
-        PaymentSource::Credits => charge.credits,
-        PaymentSource::Energy => {
+        PayingWallet::Credits => charge.credits,
+        PayingWallet::Energy => {
             let credits = charge.eur.checked_div(eur_per_credit);
             credits.and_then(MicroCredits::from_credits).unwrap_or(MicroCredits(i64::MAX))
         }

@@ -29,7 +29,7 @@ pub enum AdjustableMember {
     ParallelTools,
     /// `strict` of a schema.
     Strict,
-    /// Stop sequences, derived from another dialect; the gateway enforces them.
+    /// Stop sequences. If they are omitted, the gateway enforces them.
     Stop,
     /// `continue_final_message` and `add_generation_prompt`.
     ContinueFinal,

@@ -36,7 +36,7 @@ pub use budget_lease::LeaseSpending;
 pub use fair_queue::{EnqueueOutcome, FairQueue};
 pub use limit_status::RateLimitStatus;
 pub use meter::{
-    ActualCost, CostEstimate, LimitExceeded, LimitKind, LimitReservation, ProvisionalCharge, UsageLimits,
+    ActualCost, CostEstimate, LimitExceeded, LimitKind, LimitReservation, RequestSlot, UsageLimits,
     UsageMeter, WorkClass,
 };
 pub use output_length_stats::OutputLengthStats;

@@ -105,11 +105,11 @@ pub struct LimitReservation {
     permit: bool,
 }
 
-/// Provisional charge of a request whose maximum usage is not known yet; passed to
-/// [`UsageMeter::release_provisional_charge`] exactly once.
+/// One request and one concurrency permit that a request holds while its cost is not known; passed to
+/// [`UsageMeter::release_request_slot`] exactly once.
 #[derive(Debug, PartialEq, Eq)]
-#[must_use = "a provisional charge must be released"]
-pub struct ProvisionalCharge {
+#[must_use = "a request slot must be released"]
+pub struct RequestSlot {
     request: bool,
     permit: bool,
 }
@@ -216,33 +216,28 @@ impl UsageMeter {
 
     /// Takes one request and one concurrency permit from the limits for a request whose cost is not yet known; nothing
     /// for a line of a batch. The caller must have called [`UsageMeter::check_limits`] with a cost of zero.
-    pub fn acquire_provisional_charge(
+    pub fn acquire_request_slot(
         &mut self,
         limits: &UsageLimits,
         work: WorkClass,
         now: Duration,
-    ) -> ProvisionalCharge {
+    ) -> RequestSlot {
         if work == WorkClass::BatchLine {
-            return ProvisionalCharge { request: false, permit: false };
+            return RequestSlot { request: false, permit: false };
         }
         if let Some(limit) = limits.requests {
             self.requests.take(limit, 1, now);
         }
         self.working = self.working.saturating_add(1);
-        ProvisionalCharge { request: limits.requests.is_some(), permit: true }
+        RequestSlot { request: limits.requests.is_some(), permit: true }
     }
 
-    /// Releases a provisional charge: before [`UsageMeter::reserve`], or after the request was refused.
-    pub fn release_provisional_charge(
-        &mut self,
-        entered: ProvisionalCharge,
-        limits: &UsageLimits,
-        now: Duration,
-    ) {
-        if let Some(limit) = limits.requests.filter(|_| entered.request) {
+    /// Releases a request slot: before [`UsageMeter::reserve`], or after the request was refused.
+    pub fn release_request_slot(&mut self, slot: RequestSlot, limits: &UsageLimits, now: Duration) {
+        if let Some(limit) = limits.requests.filter(|_| slot.request) {
             self.requests.settle(limit, 1, 0, now);
         }
-        self.working = self.working.saturating_sub(u32::from(entered.permit));
+        self.working = self.working.saturating_sub(u32::from(slot.permit));
     }
 
     /// Reserves the maximum usage of a request from every limit. The caller must have called

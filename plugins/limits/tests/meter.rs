@@ -199,24 +199,24 @@ fn a_validated_request_takes_and_releases_its_permits() {
     let limits = UsageLimits { requests: some(2), concurrent: NonZeroU32::new(1), ..UsageLimits::default() };
     let remaining = |key: &UsageMeter| key.rate_limit_status(&limits, NOON).requests.unwrap().remaining;
     let mut key = UsageMeter::default();
-    let entered = key.acquire_provisional_charge(&limits, WorkClass::Request, NOON);
+    let entered = key.acquire_request_slot(&limits, WorkClass::Request, NOON);
     assert_eq!((key.in_flight(), key.admitted_count(), remaining(&key)), (1, 0, 1));
     let (_, denied) = ask(&mut key, &limits, &cost(1, 1, 0), NOON).unwrap_err();
     assert_eq!((denied.limit, denied.retry_after), (LimitKind::Concurrent, RetryAfter::OnRelease));
-    key.release_provisional_charge(entered, &limits, NOON);
+    key.release_request_slot(entered, &limits, NOON);
     assert_eq!((key.in_flight(), remaining(&key)), (0, 2));
     let taken = ask(&mut key, &limits, &cost(1, 1, 0), NOON).unwrap();
     key.void_reservation(taken.key, &limits, NOON);
     // A limit added in the meantime gets nothing back, because nothing was taken from it; a removed limit is ignored.
-    let entered = key.acquire_provisional_charge(&UsageLimits::default(), WorkClass::Request, NOON);
-    key.release_provisional_charge(entered, &limits, NOON);
+    let entered = key.acquire_request_slot(&UsageLimits::default(), WorkClass::Request, NOON);
+    key.release_request_slot(entered, &limits, NOON);
     assert_eq!((key.in_flight(), remaining(&key)), (0, 1));
-    let entered = key.acquire_provisional_charge(&limits, WorkClass::Request, NOON);
-    key.release_provisional_charge(entered, &UsageLimits::default(), NOON);
+    let entered = key.acquire_request_slot(&limits, WorkClass::Request, NOON);
+    key.release_request_slot(entered, &UsageLimits::default(), NOON);
     assert_eq!((key.in_flight(), remaining(&key)), (0, 0));
-    let line = key.acquire_provisional_charge(&limits, WorkClass::BatchLine, NOON);
+    let line = key.acquire_request_slot(&limits, WorkClass::BatchLine, NOON);
     assert_eq!((key.in_flight(), remaining(&key)), (0, 0));
-    key.release_provisional_charge(line, &limits, NOON);
+    key.release_request_slot(line, &limits, NOON);
     assert_eq!((key.in_flight(), remaining(&key)), (0, 0));
 }
 

@@ -24,14 +24,14 @@ pub enum BilledWork {
 
 /// Wallet that pays a charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum PaymentSource {
+pub enum PayingWallet {
     /// Credits of the account.
     Credits,
     /// Energy wallet of the account.
     Energy,
 }
 
-impl PaymentSource {
+impl PayingWallet {
     /// Returns the `paid_with` value of the API.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -55,13 +55,13 @@ pub struct RequestCharge {
     /// Total charge in EUR, eight decimal places.
     pub eur: Decimal,
     /// Wallet that pays.
-    pub paid_with: PaymentSource,
+    pub paid_with: PayingWallet,
 }
 
 impl RequestCharge {
     /// Returns a charge of zero, for a request without delivered output.
     #[must_use]
-    pub const fn zero(paid_with: PaymentSource) -> Self {
+    pub const fn zero(paid_with: PayingWallet) -> Self {
         Self {
             credits: MicroCredits(0),
             energy: NanoKwh(0),
@@ -88,7 +88,7 @@ impl RequestCharge {
 pub fn compute_charge(
     tariff: &Tariff,
     sold: &BilledWork,
-    wallet: PaymentSource,
+    wallet: PayingWallet,
     batch: bool,
     billable_kwh: Decimal,
     eur_per_credit: Decimal,
@@ -97,13 +97,13 @@ pub fn compute_charge(
     let kwh = billable_kwh.max(Decimal::ZERO).saturating_mul(discount);
     let energy = kwh.saturating_mul(tariff.eur_per_kwh.max(Decimal::ZERO));
     let energy_eur = rounding::round_to_scale(energy, 8);
-    if wallet == PaymentSource::Energy && tariff.billing == BillingMode::Energy {
+    if wallet == PayingWallet::Energy && tariff.billing == BillingMode::Energy {
         return RequestCharge {
             credits: MicroCredits(0),
             energy: to_nano_kwh(kwh),
             energy_eur,
             eur: energy_eur,
-            paid_with: PaymentSource::Energy,
+            paid_with: PayingWallet::Energy,
         };
     }
     let eur = match unit_price_eur(tariff, sold) {
@@ -116,7 +116,7 @@ pub fn compute_charge(
         energy: NanoKwh(0),
         energy_eur,
         eur: rounding::round_to_scale(eur, 8),
-        paid_with: PaymentSource::Credits,
+        paid_with: PayingWallet::Credits,
     }
 }
 

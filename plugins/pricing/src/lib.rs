@@ -15,5 +15,5 @@ mod charge;
 mod rounding;
 mod tariff;
 
-pub use charge::{BilledWork, PaymentSource, RequestCharge, compute_charge};
+pub use charge::{BilledWork, PayingWallet, RequestCharge, compute_charge};
 pub use tariff::{BillingMode, DEFAULT_EUR_PER_CREDIT, DEFAULT_EUR_PER_KWH, Tariff};

@@ -3,7 +3,7 @@
 
 use penstock_core::{MicroCredits, ModelKind, NanoKwh, TokenUsage};
 use penstock_pricing::{
-    BilledWork, BillingMode, DEFAULT_EUR_PER_CREDIT, PaymentSource, RequestCharge, Tariff, compute_charge,
+    BilledWork, BillingMode, DEFAULT_EUR_PER_CREDIT, PayingWallet, RequestCharge, Tariff, compute_charge,
 };
 use proptest::prelude::*;
 use rust_decimal::Decimal;
@@ -30,7 +30,7 @@ fn energy() -> Tariff {
 }
 
 fn with_credits(tariff: &Tariff, sold: &BilledWork) -> RequestCharge {
-    compute_charge(tariff, sold, PaymentSource::Credits, false, Decimal::ZERO, DEFAULT_EUR_PER_CREDIT)
+    compute_charge(tariff, sold, PayingWallet::Credits, false, Decimal::ZERO, DEFAULT_EUR_PER_CREDIT)
 }
 
 #[test]
@@ -39,11 +39,10 @@ fn a_batch_costs_half_in_credits_and_in_energy() {
     let at = |tariff: &Tariff, wallet, batch| {
         compute_charge(tariff, &tokens(1200, 0, 800), wallet, batch, kwh, DEFAULT_EUR_PER_CREDIT)
     };
-    let (once, batch) =
-        (at(&chat(), PaymentSource::Credits, false), at(&chat(), PaymentSource::Credits, true));
+    let (once, batch) = (at(&chat(), PayingWallet::Credits, false), at(&chat(), PayingWallet::Credits, true));
     assert_eq!((once.credits, batch.credits), (MicroCredits(18_000), MicroCredits(9_000)));
     let (once, batch) =
-        (at(&energy(), PaymentSource::Energy, false), at(&energy(), PaymentSource::Energy, true));
+        (at(&energy(), PayingWallet::Energy, false), at(&energy(), PayingWallet::Energy, true));
     assert_eq!((once.energy_eur, batch.energy_eur), (decimal("0.00248070"), decimal("0.00124035")));
     assert_eq!((once.energy, batch.energy), (NanoKwh(496_139), NanoKwh(248_070)));
     assert_eq!(batch.credits, MicroCredits(0));
@@ -54,14 +53,14 @@ fn the_energy_balance_pays_only_models_billed_in_energy() {
     let ours = compute_charge(
         &chat(),
         &tokens(500, 0, 300),
-        PaymentSource::Energy,
+        PayingWallet::Energy,
         false,
         decimal("1"),
         DEFAULT_EUR_PER_CREDIT,
     );
     assert_eq!(
         (ours.paid_with, ours.credits, ours.energy),
-        (PaymentSource::Credits, MicroCredits(7000), NanoKwh(0))
+        (PayingWallet::Credits, MicroCredits(7000), NanoKwh(0))
     );
     assert_eq!(ours.energy_eur, decimal("0.2"));
 }
@@ -73,7 +72,7 @@ fn an_empty_energy_wallet_leaves_the_unit_price_or_else_the_energys() {
         compute_charge(
             tariff,
             &tokens(500, 0, 300),
-            PaymentSource::Credits,
+            PayingWallet::Credits,
             false,
             kwh,
             DEFAULT_EUR_PER_CREDIT,
@@ -128,16 +127,10 @@ fn a_charge_that_fits_nothing_is_the_greatest_and_not_zero() {
             DEFAULT_EUR_PER_CREDIT,
         )
     };
-    assert_eq!(at(PaymentSource::Credits).credits, MicroCredits(i64::MAX));
-    assert_eq!(at(PaymentSource::Energy).energy, NanoKwh(i64::MAX));
-    let no_rate = compute_charge(
-        &chat(),
-        &tokens(1, 0, 1),
-        PaymentSource::Credits,
-        false,
-        Decimal::ZERO,
-        Decimal::ZERO,
-    );
+    assert_eq!(at(PayingWallet::Credits).credits, MicroCredits(i64::MAX));
+    assert_eq!(at(PayingWallet::Energy).energy, NanoKwh(i64::MAX));
+    let no_rate =
+        compute_charge(&chat(), &tokens(1, 0, 1), PayingWallet::Credits, false, Decimal::ZERO, Decimal::ZERO);
     assert_eq!(no_rate.credits, MicroCredits(i64::MAX));
 }
 
@@ -149,13 +142,13 @@ fn nothing_is_ever_paid_out() {
     let ours = compute_charge(
         &energy(),
         &tokens(1, 0, 1),
-        PaymentSource::Energy,
+        PayingWallet::Energy,
         false,
         decimal("-1"),
         DEFAULT_EUR_PER_CREDIT,
     );
     assert_eq!((ours.energy, ours.eur), (NanoKwh(0), Decimal::ZERO));
-    assert_eq!(RequestCharge::zero(PaymentSource::Energy).eur, Decimal::ZERO);
+    assert_eq!(RequestCharge::zero(PayingWallet::Energy).eur, Decimal::ZERO);
 }
 
 #[test]
@@ -189,7 +182,7 @@ proptest! {
         let kwh = Decimal::new(kwh, 12);
         let cost = |output| {
             let sold = tokens(input, cached, output);
-            compute_charge(&tariff, &sold, PaymentSource::Credits, batch, kwh, DEFAULT_EUR_PER_CREDIT)
+            compute_charge(&tariff, &sold, PayingWallet::Credits, batch, kwh, DEFAULT_EUR_PER_CREDIT)
         };
         let (less, greater) = (cost(output), cost(output.saturating_add(more)));
         prop_assert!(less.credits >= MicroCredits(0) && less.credits <= greater.credits);

@@ -3,7 +3,7 @@
 
 use penstock_core::TokenUsage;
 use penstock_pricing::{
-    BilledWork, BillingMode, DEFAULT_EUR_PER_CREDIT, PaymentSource, RequestCharge, Tariff, compute_charge,
+    BilledWork, BillingMode, DEFAULT_EUR_PER_CREDIT, PayingWallet, RequestCharge, Tariff, compute_charge,
 };
 use rust_decimal::Decimal;
 use serde_json::Value;
@@ -47,7 +47,7 @@ fn of(all: &Value, vector: &Value) -> RequestCharge {
     assert_eq!(eur_per_credit, DEFAULT_EUR_PER_CREDIT);
     let tariff = tariff(&all["models"][inputs["model"].as_str().unwrap()], eur_per_credit);
     let wallet =
-        if tariff.billing == BillingMode::Energy { PaymentSource::Energy } else { PaymentSource::Credits };
+        if tariff.billing == BillingMode::Energy { PayingWallet::Energy } else { PayingWallet::Credits };
     if inputs["failed"] == true {
         return RequestCharge::zero(wallet);
     }

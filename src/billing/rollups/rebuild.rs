@@ -21,7 +21,16 @@ use std::sync::Arc;
 const MAX_FINDINGS: usize = 100;
 const DAY_SECONDS: u64 = 86_400;
 
-/// Result of a rebuild of the rollups, or of their comparison with the ledger.
+/// Result of a rebuild of the rollups.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RebuiltRollups {
+    /// Number of entries read.
+    pub entries: u64,
+    /// Number of rollups written.
+    pub rollups: u64,
+}
+
+/// Result of the comparison of the rollups with the ledger.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RollupCheck {
     /// Number of entries read.
@@ -137,12 +146,12 @@ fn learn_location(
 /// # Errors
 /// Returns an error if the store cannot be read or written. After an incomplete rebuild, the rollups are marked as
 /// incomplete, and the next start of a gateway without a fleet repeats the rebuild.
-pub fn rebuild(store: &LedgerStore) -> Result<RollupCheck, ReportError> {
+pub fn rebuild(store: &LedgerStore) -> Result<RebuiltRollups, ReportError> {
     let tips = store.clear_rollups()?;
     if tips.is_empty() {
-        return Ok(RollupCheck::default());
+        return Ok(RebuiltRollups::default());
     }
-    let mut done = RollupCheck::default();
+    let mut done = RebuiltRollups::default();
     done.entries = for_each_hour(store, &tips, |_, cells| {
         done.rollups += cells.len() as u64;
         let rows: Vec<_> =

@@ -45,7 +45,7 @@ use serde::Deserialize;
 use serde::de::value::Error;
 use std::collections::HashSet;
 use std::path::PathBuf;
-use versions::VersionedDocument;
+use versions::HashedDocument;
 
 /// Inputs of the configuration other than its files.
 #[derive(Clone, Copy)]
@@ -93,7 +93,7 @@ pub fn resolve_settings(
     let raw = &read_document(root).map_err(|mistake| report.mistakes.push(mistake)).ok()?;
     // With thousands of offers the document has megabytes, so it is serialized while the sections are resolved.
     std::thread::scope(|scope| {
-        let document = ParallelValue::start(scope, || VersionedDocument::new(raw));
+        let document = ParallelValue::start(scope, || HashedDocument::new(raw));
         resolve_sections(raw, &KeyPath::from_root(root), names, around, report, document)
     })
 }
@@ -104,7 +104,7 @@ fn resolve_sections(
     names: &DefinedNames,
     around: ResolveEnv<'_>,
     report: &mut Diagnostics,
-    document: ParallelValue<'_, VersionedDocument>,
+    document: ParallelValue<'_, HashedDocument>,
 ) -> Option<Settings> {
     let mut proof = SettingsResolver::new(around, names, report);
     let listen = proof.resolve_listen(raw, top);
@@ -122,7 +122,7 @@ fn resolve_sections(
     proof.warn_free_small_requests(raw, &offers, top);
     let default_models = proof.resolve_default_models(raw, top);
     proof.check_value_ranges(raw, top);
-    let VersionedDocument { version, shared, document } = document.join();
+    let HashedDocument { version, shared, document } = document.join();
     let settings = Settings {
         version,
         shared,

@@ -1,9 +1,9 @@
 //! Providers whose base URL is a listener of the gateway itself: each request would return as a new request.
 
+use super::super::settings::{BaseUrl, ListenSettings, Provider};
 use super::SettingsResolver;
 use super::key_path::KeyPath;
 use super::url::is_loopback_host;
-use crate::config::settings::{BaseUrl, ListenSettings, Provider};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 

@@ -22,7 +22,7 @@ const MAX_SECTION_BYTES: usize = 5_000;
 const MAX_SETTING_BYTES: usize = 15_000;
 
 /// Document with all defaults, and its versions.
-pub struct VersionedDocument {
+pub struct HashedDocument {
     /// Version of the document.
     pub version: ConfigVersion,
     /// Versions of the sections that all gateways of a fleet must have in common.
@@ -31,7 +31,7 @@ pub struct VersionedDocument {
     pub document: ConfigDocument,
 }
 
-impl VersionedDocument {
+impl HashedDocument {
     /// Serializes a configuration and computes its versions.
     pub fn new(raw: &ConfigFile) -> Self {
         let document = serde_json::to_vec(raw).unwrap_or_default();
@@ -119,10 +119,10 @@ mod tests {
     use super::super::super::raw::{FleetConfig, NonZeroDuration};
     use super::*;
 
-    fn versions(change: impl FnOnce(&mut ConfigFile)) -> VersionedDocument {
+    fn versions(change: impl FnOnce(&mut ConfigFile)) -> HashedDocument {
         let mut raw = ConfigFile::default();
         change(&mut raw);
-        VersionedDocument::new(&raw)
+        HashedDocument::new(&raw)
     }
 
     #[test]
@@ -185,7 +185,7 @@ mod tests {
     fn every_section_is_common_or_of_one_gateway() {
         let raw = ConfigFile { fleet: Some(FleetConfig::default()), ..ConfigFile::default() };
         let document = serde_json::to_value(&raw).unwrap();
-        let common = VersionedDocument::new(&raw).shared.sections;
+        let common = HashedDocument::new(&raw).shared.sections;
         for name in document.as_object().unwrap().keys() {
             assert!(common.contains_key(name) != MEMBER_SECTIONS.contains(&name.as_str()), "{name}");
         }

@@ -1,6 +1,6 @@
 //! Traits that Pingora's session requires of a stream, besides reading and writing.
 
-use super::RequestStream;
+use super::Http1RequestStream;
 use async_trait::async_trait;
 use pingora_core::protocols::raw_connect::ProxyDigest;
 use pingora_core::protocols::tls::SslDigest;
@@ -11,17 +11,17 @@ use pingora_core::protocols::{
 use std::sync::Arc;
 
 #[async_trait]
-impl Shutdown for RequestStream {
+impl Shutdown for Http1RequestStream {
     async fn shutdown(&mut self) {}
 }
 
-impl UniqueID for RequestStream {
+impl UniqueID for Http1RequestStream {
     fn id(&self) -> UniqueIDType {
         self.inner().map_or(-1, |stream| stream.id())
     }
 }
 
-impl Ssl for RequestStream {
+impl Ssl for Http1RequestStream {
     fn get_ssl_digest(&self) -> Option<Arc<SslDigest>> {
         self.inner()?.get_ssl_digest()
     }
@@ -31,21 +31,21 @@ impl Ssl for RequestStream {
     }
 }
 
-impl Peek for RequestStream {}
+impl Peek for Http1RequestStream {}
 
-impl GetTimingDigest for RequestStream {
+impl GetTimingDigest for Http1RequestStream {
     fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
         Vec::new()
     }
 }
 
-impl GetProxyDigest for RequestStream {
+impl GetProxyDigest for Http1RequestStream {
     fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
         None
     }
 }
 
-impl GetSocketDigest for RequestStream {
+impl GetSocketDigest for Http1RequestStream {
     fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
         None
     }

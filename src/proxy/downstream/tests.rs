@@ -6,7 +6,7 @@ mod direct_body;
 mod first_write;
 
 use super::*;
-use crate::http::request_stream::{Http1ConnectionState, RequestFraming, RequestStream, ReturnedStream};
+use crate::http::request_stream::{Http1ConnectionState, Http1RequestStream, RequestFraming, ReturnedStream};
 use crate::telemetry::request_id::RequestId;
 use penstock_http_wire::answer::{ChunkDecoder, ChunkStep};
 use penstock_http_wire::http1_request::{HeadLimits, HeadParser};
@@ -35,7 +35,8 @@ impl Request {
         let (stop, stopping) = watch::channel(false);
         let connection = Http1ConnectionState::new(stopping);
         let framing = RequestFraming { head: size, body: scan.body_length(), allows_interim: true };
-        let (stream, prefix) = RequestStream::new(Box::new(server_end), framing, bytes, connection.clone());
+        let (stream, prefix) =
+            Http1RequestStream::new(Box::new(server_end), framing, bytes, connection.clone());
         connection.set_request_received();
         let mut session = ServerSession::new_http1(Box::new(stream));
         session.set_pipelined_prefix(prefix);

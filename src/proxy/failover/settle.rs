@@ -19,7 +19,7 @@ use penstock_core::{
 use penstock_footprint::AttemptEnergy;
 use penstock_ledger::{RequestFootprint, Wallet};
 use penstock_limits::ActualCost;
-use penstock_pricing::PaymentSource;
+use penstock_pricing::PayingWallet;
 use penstock_response_metadata::{BILLING_HEADER, IMPACT_HEADER};
 use penstock_routing::{AttemptOutcome, LatencySample};
 use rust_decimal::Decimal;
@@ -228,8 +228,8 @@ fn charge_context(run: &FailoverRun<'_, '_>) -> ChargeContext {
         amounts: settings.compatibility.amount_format(),
         batch: run.candidates.batch,
         wallet: match run.hold.as_ref().map(Hold::wallet) {
-            Some(Wallet::Energy) => PaymentSource::Energy,
-            Some(Wallet::Credits) | None => PaymentSource::Credits,
+            Some(Wallet::Energy) => PayingWallet::Energy,
+            Some(Wallet::Credits) | None => PayingWallet::Credits,
         },
         at: run.received_at,
     }

@@ -112,7 +112,7 @@ mod tests {
     use crate::telemetry::request_id::RequestId;
     use crate::telemetry::{ExchangeOutcome, TraceContext};
     use penstock_core::{Dialect, MicroCredits, TokenUsage};
-    use penstock_pricing::{PaymentSource, RequestCharge};
+    use penstock_pricing::{PayingWallet, RequestCharge};
 
     fn attempt(provider: &str, outcome: &'static str) -> AttemptRecord {
         AttemptRecord { provider: provider.into(), outcome, duration: Duration::ZERO }
@@ -145,7 +145,7 @@ mod tests {
             done: Some(WorkDone::Tokens(TokenUsage { input: 311, output: 64, ..TokenUsage::default() })),
             charge: Some(RequestCharge {
                 credits: MicroCredits(12_300),
-                ..RequestCharge::zero(PaymentSource::Credits)
+                ..RequestCharge::zero(PayingWallet::Credits)
             }),
             ..AccessRecord::new(RequestId::random(), Dialect::Chat)
         }

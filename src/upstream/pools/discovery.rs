@@ -52,18 +52,18 @@ pub(super) const fn offer_index(backend: &Backend) -> usize {
 
 /// Providers with active health checks, of one configuration.
 #[derive(Default)]
-pub(super) struct CheckedProviders {
+pub(super) struct HealthCheckTargets {
     pub(super) generation: usize,
     pub(super) providers: Vec<Arc<ProviderState>>,
 }
 
 /// Discovery of the providers with active health checks, in the configuration in use.
-pub(super) struct HealthCheckDiscovery(pub(super) Arc<ArcSwap<CheckedProviders>>);
+pub(super) struct HealthCheckDiscovery(pub(super) Arc<ArcSwap<HealthCheckTargets>>);
 
 #[async_trait]
 impl ServiceDiscovery for HealthCheckDiscovery {
     async fn discover(&self) -> Result<(BTreeSet<Backend>, HashMap<u64, bool>)> {
-        let CheckedProviders { generation, providers } = &**self.0.load();
+        let HealthCheckTargets { generation, providers } = &**self.0.load();
         let weight = |provider: &ProviderState| {
             generation.saturating_mul(MAX_PROVIDERS).saturating_add(provider.provider.index).saturating_add(1)
         };

@@ -11,7 +11,7 @@
 //! waits for all of its checks. Therefore passes are frequent and never wait for a provider: [`ProviderCheck`] starts
 //! the request to a provider that is due in a separate task, and reports the result of the previous check.
 
-use super::discovery::{CheckedProviders, HealthCheckDiscovery};
+use super::discovery::{HealthCheckDiscovery, HealthCheckTargets};
 use super::update_breaker;
 use crate::config::settings::HealthCheckSettings;
 use crate::telemetry::metrics::MetricsRegistry;
@@ -56,7 +56,7 @@ pub struct HealthContext {
 pub struct HealthChecks {
     registry: Arc<HealthRegistry>,
     view: BackendView,
-    providers: Arc<ArcSwap<CheckedProviders>>,
+    providers: Arc<ArcSwap<HealthCheckTargets>>,
     /// Lock under which providers are published, one publication at a time.
     publishing: tokio::sync::Mutex<()>,
 }
@@ -67,7 +67,7 @@ impl Default for HealthChecks {
         let provider_key =
             move |backend: &Backend| keys.hash_one(provider(backend).map(|known| &known.provider.id));
         let registry = Arc::new(HealthRegistry::with_equivalence(provider_key));
-        let providers = Arc::<ArcSwap<CheckedProviders>>::default();
+        let providers = Arc::<ArcSwap<HealthCheckTargets>>::default();
         let discovery = Box::new(HealthCheckDiscovery(providers.clone()));
         let view = BackendView::new_with_health_registry(discovery, registry.clone());
         Self { registry, view, providers, publishing: tokio::sync::Mutex::default() }
@@ -85,7 +85,7 @@ impl HealthChecks {
             && known.providers.iter().zip(&providers).all(|(old, new)| Arc::ptr_eq(old, new));
         if !same {
             let generation = known.generation.saturating_add(1);
-            self.providers.store(Arc::new(CheckedProviders { generation, providers }));
+            self.providers.store(Arc::new(HealthCheckTargets { generation, providers }));
         }
         // Discovery from memory cannot fail.
         self.view.update(|_| ()).await.ok();

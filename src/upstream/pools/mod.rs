@@ -144,9 +144,9 @@ pub fn publish_pools(pools: &[Arc<ModelPool>]) -> std::io::Result<()> {
 /// Pools that contain an offer: those of the current configuration, and of earlier configurations that are still in
 /// use.
 #[derive(Default)]
-pub struct PoolMemberships(Mutex<Vec<(Weak<ModelPool>, usize)>>);
+pub struct OfferPools(Mutex<Vec<(Weak<ModelPool>, usize)>>);
 
-impl PoolMemberships {
+impl OfferPools {
     fn add(&self, pool: &Arc<ModelPool>, index: usize) {
         let mut pools = self.0.lock();
         pools.retain(|(pool, _)| pool.strong_count() > 0);
