@@ -280,7 +280,7 @@ pub const KNOWN_MEMBERS: &[KnownMember] = &[
 ];
 
 /// Returns the row of a member in [`KNOWN_MEMBERS`]; `None` if it has none.
-fn find_member(dialect: Dialect, name: &str) -> Option<&'static KnownMember> {
+pub(crate) fn find_member(dialect: Dialect, name: &str) -> Option<&'static KnownMember> {
     let at = KNOWN_MEMBERS
         .binary_search_by(|row| (row.dialect as u8, row.name).cmp(&(dialect as u8, name)))
         .ok()?;

@@ -138,6 +138,23 @@ fn foreign_members_are_refused_at_every_conversation_endpoint() {
 }
 
 #[test]
+fn empty_values_of_members_that_are_refused_unless_empty_pass() {
+    for dialect in [Dialect::Chat, Dialect::Messages, Dialect::Responses] {
+        let rows = refused(dialect).filter(|(_, asks)| matches!(asks, NonEmpty | FormatNotText));
+        for (member, _) in rows {
+            for value in ["null", "false", r#""""#, "[]", "{}"] {
+                let result = ask(dialect, &format!(r#""{}":{value}"#, member.name));
+                let error = result.err().map(|error| (error.param, error.message));
+                assert_eq!(error, None, "{dialect:?} {}: {value}", member.name);
+            }
+        }
+        if dialect != Dialect::Chat {
+            assert!(ask(dialect, r#""response_format":{"type":"text"}"#).is_ok(), "{dialect:?}");
+        }
+    }
+}
+
+#[test]
 fn values_of_foreign_members_without_an_effect_pass() {
     // Ids that clients send for their traces have no effect, because the request contains the whole history.
     let ids = r#""session_id":"s","conversation_id":"c","thread_id":"t","chat_id":"x","metadata":{"a":"b"},"user":"u""#;

@@ -2,6 +2,8 @@
 
 use super::settings::ResponseSettings;
 use crate::body::RootObject;
+use crate::members::{MemberTreatment, RefusedValues, find_member};
+use penstock_core::Dialect;
 
 /// Members that are not copied to the chat form: each is converted, or only repeated in the answer, or ignored.
 const NOT_COPIED: &[&str] = &[
@@ -113,17 +115,28 @@ impl ChatBodyWriter {
 }
 
 /// Copies the members that the chat form has too, and engine parameters, except those that the settings write
-/// themselves.
+/// themselves, and the empty values of members that are refused otherwise: on chat completions, these members may have
+/// other valid values.
 pub(super) fn copy_shared_members(
     top: &RootObject<'_>,
     settings: &ResponseSettings<'_>,
     out: &mut ChatBodyWriter,
 ) {
     for (name, value) in top.present_members() {
-        if !NOT_COPIED.contains(&name) && !settings.writes_member(name) {
+        if !NOT_COPIED.contains(&name) && !settings.writes_member(name) && !is_empty_refused_member(name) {
             out.write_member(name, value.raw());
         }
     }
+}
+
+/// Returns true for a member that responses refuse unless it is empty, or a format unless it is plain text.
+fn is_empty_refused_member(name: &str) -> bool {
+    find_member(Dialect::Responses, name).is_some_and(|row| {
+        matches!(
+            row.treatment,
+            MemberTreatment::Refused(RefusedValues::NonEmpty | RefusedValues::FormatNotText)
+        )
+    })
 }
 
 #[cfg(test)]
