@@ -317,12 +317,20 @@ pub(crate) fn has_response_format(ask: &InferenceRequest) -> bool {
     kind.is_some_and(|kind| !json::json_string_equals(kind, "text"))
 }
 
-/// Returns the schema inside a `response_format`, from its member `json_schema` or from its member `schema`, which some
-/// engines accept with the type `json_object`. `None` if any object is allowed.
+/// Returns the schema inside a `response_format`, from its member `json_schema`, or from its member `schema` or `value`,
+/// which some engines accept with the type `json_object`. `None` if any object is allowed.
 pub(crate) fn schema_of_format(format: &[u8]) -> Option<&[u8]> {
     let named = json_cursor::member_value(format, "json_schema");
     let schema = named.and_then(|named| json_cursor::member_value(named, "schema"));
-    let schema = schema.or_else(|| json_cursor::member_value(format, "schema"));
+    let has_value = || {
+        let kind = json_cursor::member_value(format, "type").unwrap_or_default();
+        json::json_string_equals(kind, "json_object")
+    };
+    let schema = schema
+        .or_else(|| {
+            json_cursor::member_value(format, "schema").filter(|schema| !json_cursor::is_null(schema))
+        })
+        .or_else(|| json_cursor::member_value(format, "value").filter(|_| has_value()));
     schema.filter(|schema| json_cursor::is_object(schema))
 }
 

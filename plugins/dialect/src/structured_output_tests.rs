@@ -276,6 +276,8 @@ fn every_output_constraint_is_an_engine_parameter_that_constrains() {
 fn a_schema_reaches_the_provider_in_each_form_of_a_format() {
     let forms = [
         format!(r#""response_format":{{"type":"json_object","schema":{A}}}"#),
+        format!(r#""response_format":{{"type":"json_object","value":{A}}}"#),
+        format!(r#""response_format":{{"type":"json_object","schema":null,"value":{A}}}"#),
         format!(r#""response_format":{{"type":"json_object","json_schema":{{"schema":{A}}}}}"#),
         format!(
             r#""response_format":{{"type":"json_schema","json_schema":{{"name":"output","schema":{A}}}}}"#

@@ -16,7 +16,8 @@ pub(super) fn validate_response_format(
     top.get("structured_outputs").map(|outputs| read::check_object(outputs, &path)).transpose()?;
     let path = top.member_path("response_format");
     let Some(format) = top.get("response_format") else { return Ok(()) };
-    let [kind, named, schema] = read::read_named_members(format, &path, ["type", "json_schema", "schema"])?;
+    let names = ["type", "json_schema", "schema", "value"];
+    let [kind, named, schema, value] = read::read_named_members(format, &path, names)?;
     let words = &["text", "json_object", "json_schema"];
     let kind_path = path.member("type");
     let kind = read::require_member(kind, &kind_path, read::QuotedAlternatives(words))?;
@@ -24,6 +25,12 @@ pub(super) fn validate_response_format(
         "json_object" => {
             found.needs.json_object = true;
             schema.map(|schema| read::check_object(schema, &path.member("schema"))).transpose()?;
+            value.map(|value| read::check_object(value, &path.member("value"))).transpose()?;
+            if value.is_some() && (named.is_some() || schema.is_some()) {
+                return Err(path
+                    .member("value")
+                    .invalid_error("the schema is already set by another member"));
+            }
         }
         "json_schema" => {
             found.needs.json_schema = true;
