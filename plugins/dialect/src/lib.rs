@@ -75,6 +75,8 @@ mod prefill_repetition;
 mod prefill_repetition_tests;
 mod providers;
 mod reasoning_effort;
+#[cfg(test)]
+mod reasoning_parameter_tests;
 mod reasoning_switch;
 #[cfg(test)]
 mod reasoning_switch_tests;

@@ -21,8 +21,6 @@ const FORWARDED_BY_DEFAULT: &[&str] =
 /// Members that are forwarded only if the catalogue lists them. The same applies to engine parameters that tune
 /// sampling (see `parameters`).
 const FORWARDED_IF_LISTED: &[&str] = &["parallel_tool_calls"];
-/// Members that contain a reasoning effort. They are not forwarded under these names.
-const EFFORT_MEMBERS: &[&str] = &["enable_thinking", "thinking_budget"];
 /// Members that are dropped if the request has no tools, because some engines then reject them with status 400.
 const TOOL_MEMBERS: &[&str] = &["tools", "tool_choice", "parallel_tool_calls"];
 /// Members that the gateway refuses if the offer does not list them. The gateway does not drop them, because the
@@ -116,8 +114,7 @@ fn should_forward(
         return Ok(abilities.accepts_parameter(name));
     }
     if structured_output::is_translated_constraint(name)
-        || EFFORT_MEMBERS.contains(&name)
-        || reasoning_switch::is_replaced_by_switch(target, effort, name)
+        || reasoning_switch::is_replaced_by_switch(ask, target, effort, name)
     {
         return Ok(false);
     }
@@ -183,7 +180,7 @@ fn write_preset(
 ) {
     for (name, value) in response_constraints::preset_members(ask, target) {
         let thought = name == "reasoning_effort" && effort != ReasoningEffort::default();
-        if !thought && !reasoning_switch::is_replaced_by_switch(target, effort, name) {
+        if !thought && !reasoning_switch::is_replaced_by_switch(ask, target, effort, name) {
             out.push_byte(b',');
             out.push_json_string(name);
             out.push_byte(b':');

@@ -200,7 +200,7 @@ fn write_sampling(
     }
     let is_written = |name: &str| {
         (name == "reasoning_effort" && effort != ReasoningEffort::default())
-            || reasoning_switch::is_replaced_by_switch(target, effort, name)
+            || reasoning_switch::is_replaced_by_switch(ask, target, effort, name)
     };
     let preset = response_constraints::preset_members(ask, target);
     for (name, value) in preset.filter(|(name, _)| !is_written(name)) {
@@ -226,7 +226,7 @@ fn write_engine_parameters(
         let is_written = name == "top_k"
             || selected.is_redundant(name)
             || (has_format && structured_output::is_replaced_by_format(target, name))
-            || reasoning_switch::is_replaced_by_switch(target, effort, name);
+            || reasoning_switch::is_replaced_by_switch(ask, target, effort, name);
         let Some(value) = ask.member_value(name).filter(|_| !is_written) else { continue };
         if parameters::should_forward(target.capabilities, name, value)? {
             out.push_byte(b',');
