@@ -126,6 +126,18 @@ impl LearnedBehavior {
         added
     }
 
+    /// Forgets that the offer refuses a member. Returns true if this was remembered.
+    pub fn forget_refused_member(&self, member: AdjustableMember) -> bool {
+        let single = AdjustableMemberSet::from_member(member);
+        if !AdjustableMemberSet::from_bits(self.members.load(Ordering::Relaxed)).contains(member) {
+            return false;
+        }
+        let _guard = self.change.lock();
+        let known = AdjustableMemberSet::from_bits(self.members.load(Ordering::Relaxed));
+        self.members.store(known.difference(single).bits(), Ordering::Relaxed);
+        known.contains(member)
+    }
+
     /// Records the name of the reasoning member that an answer showed, if it showed one.
     pub fn record_reasoning_name(&self, observation: OfferObservation) {
         if observation.reasoning_name.is_some() {
@@ -189,6 +201,17 @@ mod tests {
             learned.returns_single_choice(|| at(7)) && !learned.returns_single_choice(|| at(6 + LEARNED_TTL))
         );
         assert_eq!(learned.record_refused_members(stream, None, at(u64::MAX)), stream, "at the end of time");
+    }
+
+    #[test]
+    fn a_forgotten_member_is_sent_again_and_the_others_are_not() {
+        let learned = LearnedBehavior::default();
+        let (cap, store) =
+            (AdjustableMember::CapName, AdjustableMemberSet::from_member(AdjustableMember::Store));
+        assert!(!learned.forget_refused_member(cap));
+        learned.record_refused_members(store.union(AdjustableMemberSet::from_member(cap)), None, at(5));
+        assert!(learned.forget_refused_member(cap) && !learned.forget_refused_member(cap));
+        assert_eq!(learned.request_adjustment(|| at(6), false).omitted, store);
     }
 
     #[test]

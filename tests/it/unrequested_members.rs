@@ -4,6 +4,7 @@
 mod body_formats;
 mod other_kinds;
 mod translated;
+mod values;
 
 use crate::harness::gateway::{PATIENT, Running};
 use crate::harness::provider::RecordedRequest;

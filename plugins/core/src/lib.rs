@@ -22,6 +22,7 @@ mod offer_filters;
 pub mod percent;
 mod prompt_length;
 mod quantity;
+mod refused_members;
 mod request_adjustment;
 mod responses_details;
 mod sealed_reasoning;
@@ -56,6 +57,7 @@ pub use member_omissions::MemberOmissions;
 pub use model_kind::{EnergyFormula, KindSpec, MODEL_KINDS, ModelKind, WorkUnit};
 pub use offer_filters::{OfferFilterKind, OfferFilters, OfferProperties};
 pub use quantity::{MicroCredits, NanoKwh};
+pub use refused_members::{NamedMembers, RefusalScope, RefusedMembers};
 pub use request_adjustment::{
     AdjustableMember, AdjustableMemberSet, ChoiceSelection, MEMBER_ERROR_WORDS, OfferObservation,
     ReasoningName, RequestAdjustment,
@@ -72,7 +74,7 @@ pub use traits::{
     RerankScoreTransform, StreamTranslation, Translator,
 };
 pub use unary_adapter::{ProviderAdapter, UpstreamAnswer, UpstreamRequest};
-pub use upstream_error::{RefusedMembers, UpstreamError, UpstreamErrorKind, is_timeout_status};
+pub use upstream_error::{UpstreamError, UpstreamErrorKind, is_timeout_status};
 pub use usage::{
     DeliveredUsage, FinishReason, MeasuredEnergy, MeterBoundary, ReportedUsage, TokenUsage, UsageBounds,
     UsageSource, WorkDone,

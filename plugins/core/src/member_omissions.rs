@@ -1,8 +1,8 @@
 //! Members added by the gateway that are left out of a request after a provider refused it, and the proof of which ones
 //! the provider refuses.
 
+use crate::refused_members::RefusedMembers;
 use crate::request_adjustment::AdjustableMemberSet;
-use crate::upstream_error::RefusedMembers;
 
 /// Maximum number of attempts that omit one more member each, after refusals that name no member. The attempt after
 /// them omits all remaining members.
@@ -11,7 +11,7 @@ const MAX_SINGLE_GUESSES: usize = 3;
 /// Members that were omitted from the request after the refusals of earlier attempts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MemberOmissions {
-    /// Members that the provider named in its refusals.
+    /// Members that the provider named in its refusals, and that it refuses in each request.
     named: AdjustableMemberSet,
     /// Members that the last request left out for the first time, after a refusal that names no member.
     last_guess: AdjustableMemberSet,
@@ -37,8 +37,8 @@ impl MemberOmissions {
     /// Records a refusal, and the members that the next attempt omits because of it.
     pub fn record_omission(&mut self, refused: RefusedMembers, omitted: AdjustableMemberSet) {
         match refused {
-            RefusedMembers::Named(_) => {
-                self.named = self.named.union(omitted);
+            RefusedMembers::Named(named) => {
+                self.named = self.named.union(named.lasting_omissions(omitted));
                 self.last_guess = AdjustableMemberSet::NONE;
             }
             RefusedMembers::Unnamed => {
@@ -48,8 +48,8 @@ impl MemberOmissions {
         }
     }
 
-    /// Returns the members that the provider certainly refuses, after a successful answer: the members that the
-    /// provider named, and the last guess if it was a single member. Earlier guesses prove nothing, because the
+    /// Returns the members that the provider certainly refuses in each request, after a successful answer: the members
+    /// that the provider named, unless it refused only their value or combination, and the last guess if it was a single member. Earlier guesses prove nothing, because the
     /// provider refused the request after them too.
     #[must_use]
     pub fn proven_refusals(&self) -> AdjustableMemberSet {
@@ -76,6 +76,7 @@ fn first_present(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::refused_members::NamedMembers;
     use crate::request_adjustment::AdjustableMember as E;
     use std::cell::Cell;
 
@@ -148,7 +149,10 @@ mod tests {
     fn a_named_member_is_proven_without_the_guess_before_it() {
         let mut omissions = MemberOmissions::default();
         omissions.record_omission(RefusedMembers::Unnamed, set(&[E::StreamOptions]));
-        omissions.record_omission(RefusedMembers::Named(set(&[E::Seed])), set(&[E::Seed]));
+        omissions.record_omission(
+            RefusedMembers::Named(NamedMembers::refused_always(set(&[E::Seed]))),
+            set(&[E::Seed]),
+        );
         assert_eq!(omissions.proven_refusals(), set(&[E::Seed]));
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::api_error::ApiError;
 use crate::error_catalog::ErrorCode;
-use crate::request_adjustment::AdjustableMemberSet;
+use crate::refused_members::RefusedMembers;
 use crate::usage::TokenUsage;
 use std::time::Duration;
 
@@ -114,30 +114,6 @@ impl UpstreamErrorKind {
 #[must_use]
 pub const fn is_timeout_status(status: u16) -> bool {
     matches!(status, 408 | 504 | 522 | 524)
-}
-
-/// Members added by the gateway that a provider's error message refuses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RefusedMembers {
-    /// Members that the message names.
-    Named(AdjustableMemberSet),
-    /// One or more of [`AdjustableMemberSet::ADDED_BY_GATEWAY`]: the message refuses an unknown member without naming
-    /// it.
-    Unnamed,
-}
-
-impl RefusedMembers {
-    /// Empty set: no members are refused.
-    pub const NONE: Self = Self::Named(AdjustableMemberSet::NONE);
-
-    /// Returns the members that the message may mean.
-    #[must_use]
-    pub const fn possible_members(self) -> AdjustableMemberSet {
-        match self {
-            Self::Named(named) => named,
-            Self::Unnamed => AdjustableMemberSet::ADDED_BY_GATEWAY,
-        }
-    }
 }
 
 /// Error of one attempt at a provider.

@@ -18,13 +18,18 @@ mod in_band_tests;
 mod inline_media;
 mod message_numbers;
 #[cfg(test)]
+mod named_member_scope_tests;
+#[cfg(test)]
 mod named_member_tests;
+mod named_members;
 mod number_phrases;
+mod output_cap;
 mod phrases;
 #[cfg(test)]
 mod provider_fault_tests;
 mod provider_faults;
 mod python_error;
+mod refusal_words;
 mod request_echo;
 mod request_texts;
 mod sanitized_message;
@@ -116,8 +121,11 @@ fn engine_failure(status: u16, body: &[u8], model_window: u64, request: &FailedR
         let refusal = truncated_calls::truncated_call_error(request.client);
         return UpstreamError { may_be_provider: !is_about_calls, ..UpstreamError::caller_error(refusal) };
     }
-    let refused_members =
-        if matches!(status, 500 | 501) { about.unsupported_extra_members() } else { RefusedMembers::NONE };
+    let refused_members = if matches!(status, 500 | 501) {
+        about.unsupported_extra_members(body, request.sent)
+    } else {
+        RefusedMembers::NONE
+    };
     UpstreamError { refused_members, ..UpstreamError::new(UpstreamErrorKind::Status(status)) }
 }
 
@@ -137,7 +145,7 @@ fn client_error(
     }
     let plain = too_large || refusal.message == NOT_ACCEPTED_MESSAGE;
     let refused_members = if plain && matches!(status, 400 | 422) {
-        about.refused_extra_members()
+        about.refused_extra_members(body, request)
     } else {
         RefusedMembers::NONE
     };

@@ -16,7 +16,8 @@ use crate::upstream::wire_format::WireFormat;
 use bytes::{Bytes, BytesMut};
 use penstock_core::{
     AdjustableMember, AdjustableMemberSet, ApiError, AttemptTarget, Dialect, ErrorCode, InferenceRequest,
-    RequestBodyFormat, TokenUsage, UpstreamError, UpstreamErrorKind, UpstreamRequest, UsageBounds,
+    RefusalScope, RequestBodyFormat, TokenUsage, UpstreamError, UpstreamErrorKind, UpstreamRequest,
+    UsageBounds,
 };
 use penstock_dialect::FailedRequest;
 use std::borrow::Cow;
@@ -31,8 +32,8 @@ pub enum AttemptError {
     /// Request that cannot be sent to this offer; another offer may accept it.
     Incompatible(ApiError),
     /// The provider may have refused the request because of its number of choices: each choice is then requested
-    /// separately.
-    SeparateChoices,
+    /// separately. Contains the requests to which this refusal applies.
+    SeparateChoices(RefusalScope),
     /// The answer is not used, because other choices of the request are of another model. It has the usage of a buffered
     /// answer; `None` for a stream.
     Discarded(Option<TokenUsage>),

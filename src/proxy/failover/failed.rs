@@ -58,9 +58,9 @@ impl FailoverRun<'_, '_> {
                 self.record_neutral_outcome(offer);
                 None
             }
-            AttemptError::SeparateChoices => {
+            AttemptError::SeparateChoices(scope) => {
                 self.record_neutral_outcome(offer);
-                self.separate_choices = Some(SeparateChoices::all_choices(Some(offer.clone())));
+                self.separate_choices = Some(SeparateChoices::after_refusal(offer.clone(), scope));
                 Some(RetryAction::ReturnError)
             }
             AttemptError::Discarded(usage) => {

@@ -1,6 +1,6 @@
 //! Parts of a request that the gateway adds or changes and that a provider refuses: members and headers of the gateway,
 //! several choices at once, and a cap on tokens that is too high. The request is sent again without these parts, and
-//! the refusal is remembered for the offer.
+//! the refusal is remembered for the offer, unless the provider refused only a value or a combination in this request.
 
 use super::FailoverRun;
 use super::attempt::{self, AttemptError};
@@ -10,8 +10,8 @@ use crate::proxy::exchange::WriteOutcome;
 use crate::upstream::offer::OfferState;
 use penstock_core::{
     AdjustableMember, AdjustableMemberSet, ApiError, ChoiceSelection, ErrorCode, InferenceTask,
-    MemberOmissions, OfferObservation, RefusedMembers, RequestAdjustment, TokenUsage, UpstreamError,
-    UpstreamErrorKind, UpstreamRequest,
+    MemberOmissions, OfferObservation, RefusalScope, RefusedMembers, RequestAdjustment, TokenUsage,
+    UpstreamError, UpstreamErrorKind, UpstreamRequest, UsageSource,
 };
 use penstock_routing::{RetryAction, RetryPlanner};
 use std::sync::Arc;
@@ -98,10 +98,9 @@ impl FailoverRun<'_, '_> {
             self.omitted_members = AdjustableMemberSet::NONE;
         }
         match done {
-            Err(AttemptError::Fault(fault))
-                if self.request.n > 1 && !self.progress.has_content() && may_concern_choice_count(&fault) =>
-            {
-                Err(AttemptError::SeparateChoices)
+            Err(AttemptError::Fault(fault)) if self.request.n > 1 && !self.progress.has_content() => {
+                Err(choice_count_refusal(&fault)
+                    .map_or(AttemptError::Fault(fault), AttemptError::SeparateChoices))
             }
             done => done,
         }
@@ -142,7 +141,7 @@ impl FailoverRun<'_, '_> {
         }
         // In some dialects, reasoning that the client sends back has no member name that could be replaced. If the
         // provider refuses it, the reasoning itself is left out.
-        let is_replayed = named.contains(AdjustableMember::ReasoningName)
+        let is_replayed = named.all.contains(AdjustableMember::ReasoningName)
             && !known.contains(AdjustableMember::Reasoning)
             && leaves(&AdjustableMember::Reasoning);
         is_replayed.then_some(AdjustableMemberSet::from_member(AdjustableMember::Reasoning))
@@ -195,14 +194,31 @@ impl FailoverRun<'_, '_> {
         refused_members.log_names().for_each(|member| self.log_refused_member(offer, member));
     }
 
-    /// Stores the abilities of the offer that a complete response has shown.
-    pub(super) fn record_capabilities(&self, offer: &OfferState, observation: OfferObservation) {
+    /// Stores the abilities of the offer that a complete response has shown. `reported` is the usage of the offer's own
+    /// work, if it is counted in tokens.
+    pub(super) fn record_capabilities(
+        &self,
+        offer: &OfferState,
+        observation: OfferObservation,
+        reported: Option<&TokenUsage>,
+    ) {
         offer.learned.record_reasoning_name(observation);
         self.record_several_choices(offer);
+        if observation.exceeds_output_limit || self.has_exceeded_cap(offer, reported) {
+            // The offer may ignore the other name of the cap, so the next request has the usual name again.
+            offer.learned.forget_refused_member(AdjustableMember::CapName);
+        }
         if observation.exceeds_output_limit && offer.learned.record_output_excess() {
             let (provider, model) = (&*offer.offer.provider.id, &*offer.offer.model.card.id);
             tracing::warn!(name: "max_tokens_ignored", provider, model);
         }
+    }
+
+    /// Returns true if an offer reported more tokens than the request allows. Its usage was then reduced to the cap.
+    fn has_exceeded_cap(&self, offer: &OfferState, reported: Option<&TokenUsage>) -> bool {
+        let cap = self.reduced_max_tokens(offer).or(self.request.max_tokens);
+        let overstated = reported.filter(|usage| usage.source == UsageSource::Overstated);
+        overstated.zip(cap).is_some_and(|(usage, cap)| usage.output >= cap)
     }
 
     /// Records that the offer returned fewer choices than requested, so that it gets one request per choice,
@@ -242,25 +258,28 @@ impl FailoverRun<'_, '_> {
         if self.progress.has_content() {
             return course.on_skipped(self.now());
         }
-        self.separate_choices = Some(SeparateChoices::all_choices(None));
+        self.separate_choices = Some(SeparateChoices::all_choices());
         RetryAction::ReturnError
     }
 
     /// Handles an offer that returned fewer choices than requested: for a stream that has begun, the missing choices
-    /// are requested one by one; otherwise, all choices are requested again, one by one. `discarded` is the usage of the
-    /// answer if it was buffered.
+    /// are requested one by one; otherwise, all choices are requested again, one by one. An offer that returned
+    /// several, but fewer than requested, may return all of fewer choices. `discarded` is the usage of the answer if it
+    /// was buffered.
     pub(super) fn handle_fewer_choices(
         &mut self,
         offer: &OfferState,
         whole: u32,
         discarded: Option<&TokenUsage>,
     ) {
-        self.record_single_choice_offer(offer);
+        if whole <= 1 {
+            self.record_single_choice_offer(offer);
+        }
         if self.progress.has_content() {
             self.separate_choices = Some(SeparateChoices::starting_at(whole));
         } else {
             self.record_failed_energy(offer, discarded);
-            self.separate_choices = Some(SeparateChoices::all_choices(None));
+            self.separate_choices = Some(SeparateChoices::all_choices());
         }
     }
 }
@@ -280,10 +299,12 @@ fn refused_members(done: &Result<WriteOutcome, AttemptError>) -> Option<RefusedM
     }
 }
 
-/// Returns true for a refusal that may be due to the number of choices: it names the choices, or it names no cause.
-pub(super) fn may_concern_choice_count(fault: &UpstreamError) -> bool {
+/// Returns the requests to which a refusal applies that may be due to the number of choices: it names the choices, or it
+/// names no cause. `None` for any other error.
+pub(super) fn choice_count_refusal(fault: &UpstreamError) -> Option<RefusalScope> {
     let nameless = |refusal: &ApiError| refusal.code == ErrorCode::InvalidRequest && refusal.param.is_none();
-    fault.kind == UpstreamErrorKind::Caller
+    let may_concern_choices = fault.kind == UpstreamErrorKind::Caller
         && (fault.refused_members.possible_members().contains(AdjustableMember::MultipleChoices)
-            || fault.api_error.as_deref().is_some_and(nameless))
+            || fault.api_error.as_deref().is_some_and(nameless));
+    may_concern_choices.then(|| fault.refused_members.scope_of(AdjustableMember::MultipleChoices))
 }

@@ -335,7 +335,7 @@ impl FailoverRun<'_, '_> {
             Ok(_) => "ok",
             Err(AttemptError::Fault(fault)) if fault.kind == UpstreamErrorKind::NoDescriptors => return done,
             Err(AttemptError::Fault(fault)) if fault.completed_choices.is_some() => "ok",
-            Err(AttemptError::SeparateChoices) => UpstreamErrorKind::Caller.name(),
+            Err(AttemptError::SeparateChoices(_)) => UpstreamErrorKind::Caller.name(),
             Err(AttemptError::Discarded(_)) => "discarded",
             Err(AttemptError::Fault(fault)) => fault.kind.name(),
             Err(AttemptError::Internal(_)) => "internal",

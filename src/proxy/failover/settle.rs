@@ -139,7 +139,7 @@ pub fn settle_success(
         Some(run.exchange.principal.breaker_client),
         Some(sample),
     );
-    run.record_capabilities(offer, metered.observation);
+    run.record_capabilities(offer, metered.observation, own);
     if let Some(own) = own {
         let now = run.now();
         let outcome = run.candidates.record_session_answer(&run.exchange.config, offer, own, now);

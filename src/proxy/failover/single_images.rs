@@ -8,8 +8,8 @@ use crate::proxy::exchange::WriteOutcome;
 use crate::upstream::offer::OfferState;
 use crate::upstream::wire_format::WireFormat;
 use penstock_core::{
-    AdjustableMember, AdjustableMemberSet, InferenceRequest, InferenceTask, UpstreamAnswer, UpstreamError,
-    UpstreamErrorKind,
+    AdjustableMember, AdjustableMemberSet, InferenceRequest, InferenceTask, RefusalScope, UpstreamAnswer,
+    UpstreamError, UpstreamErrorKind,
 };
 use penstock_media::image::count_images;
 use std::sync::Arc;
@@ -19,7 +19,8 @@ const MULTIPLE: AdjustableMemberSet = AdjustableMemberSet::from_member(Adjustabl
 
 impl FailoverRun<'_, '_> {
     /// Requests the images one by one if the provider may have refused the request because of their number. If the
-    /// provider then makes the images, the limit of one image per request is remembered for the offer.
+    /// provider then makes the images, the limit of one image per request is remembered for the offer, unless the provider
+    /// refused only this number.
     pub(super) async fn retry_with_single_images(
         &mut self,
         offer: &Arc<OfferState>,
@@ -28,20 +29,20 @@ impl FailoverRun<'_, '_> {
     ) -> Result<WriteOutcome, AttemptError> {
         let has_several = matches!(&self.request.task, InferenceTask::GenerateImages(task) if task.n > 1);
         let is_known = self.request_adjustment(offer).omitted.contains(AdjustableMember::MultipleChoices);
-        let refused =
-            matches!(&done, Err(AttemptError::Fault(fault)) if mismatch::may_concern_choice_count(fault));
-        if !has_several || is_known || !refused {
-            return done;
-        }
+        let refused = match &done {
+            Err(AttemptError::Fault(fault)) => mismatch::choice_count_refusal(fault),
+            _ => None,
+        };
+        let Some(scope) = refused.filter(|_| has_several && !is_known) else { return done };
         self.omitted_members = MULTIPLE;
         let single = Box::pin(self.send_request(offer, number)).await;
         let single = Box::pin(self.retry_without_members(offer, number, single)).await;
         self.omitted_members = AdjustableMemberSet::NONE;
         match single {
-            Ok(_) => self.record_single_choice_offer(offer),
+            Ok(_) if scope == RefusalScope::Offer => self.record_single_choice_offer(offer),
             // The number of images was not the cause.
             Err(AttemptError::Fault(UpstreamError { kind: UpstreamErrorKind::Caller, .. })) => return done,
-            Err(_) => {}
+            Ok(_) | Err(_) => {}
         }
         single
     }

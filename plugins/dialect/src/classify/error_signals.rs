@@ -4,12 +4,9 @@ use super::field_names::known_path_prefix;
 use super::phrases::{
     BUSY_PHRASES, CLIENT_VISIBLE_FIELDS, CONTENT_CHECK_OUTAGE_PHRASES, CONTENT_REFUSAL_PHRASES,
     CONTEXT_WINDOW_PHRASES, ENGINE_CRASH_PHRASES, EXCESS_PHRASES, INVALID_TOOL_ARGUMENTS_PHRASES,
-    OUTPUT_CAP_NAMES, OUTPUT_LIMIT_NUMBER_PREFIXES, RATE_PHRASES, RECEIVED_VALUE_PREFIXES,
-    UNKNOWN_MEMBER_PHRASES, UNPROCESSABLE_REQUEST_PHRASES, UNSUPPORTED_MEMBER_PHRASES, VALUE_RULE_PHRASES,
+    RATE_PHRASES, RECEIVED_VALUE_PREFIXES, UNPROCESSABLE_REQUEST_PHRASES, VALUE_RULE_PHRASES,
 };
-use super::token_numbers::number_after;
 use super::unknown_member;
-use penstock_core::{AdjustableMemberSet, RefusedMembers};
 use serde_json::Value;
 
 /// Maximum number of bytes of an error body that are read.
@@ -22,13 +19,13 @@ const MAX_DEPTH: u8 = 8;
 /// Signals of an error body. Texts and codes are in lower case.
 pub(super) struct ErrorSignals {
     /// Member `param` as the provider wrote it, if it is a plain path.
-    param: Option<String>,
-    /// Texts of the error (such as message, type and code), in lower case.
+    pub(super) param: Option<String>,
+    /// Texts of the error (such as message, type and code), in lower case, see [`collect_strings`].
     pub(super) text: String,
     /// Values of the members for codes and types, in lower case.
     codes: Vec<String>,
     /// True if the error names the member that it refuses, even if it is not a known member.
-    is_member_named: bool,
+    pub(super) is_member_named: bool,
     /// True if the request itself limits the generated tokens to 0 and the error names the 0 as refused.
     pub(super) is_zero_requested: bool,
     /// Tokens of the context window (`n_ctx`), and of the input (`n_prompt_tokens`), if the error has these members.
@@ -113,15 +110,6 @@ impl ErrorSignals {
         CLIENT_VISIBLE_FIELDS.iter().filter(|name| !name.ends_with("_tokens")).any(|name| is_refused(&name))
     }
 
-    /// Returns the members that the gateway may add (see [`AdjustableMemberSet`]) and that a failed engine names as not
-    /// supported.
-    pub(super) fn unsupported_extra_members(&self) -> RefusedMembers {
-        if !self.contains_any(UNSUPPORTED_MEMBER_PHRASES) || self.contains_any(ENGINE_CRASH_PHRASES) {
-            return RefusedMembers::NONE;
-        }
-        RefusedMembers::Named(self.named_extra_members())
-    }
-
     /// Returns true if an engine failed because the requested limit on generated tokens is above the engine's maximum.
     pub(super) fn is_output_cap_failure(&self) -> bool {
         let is_vetoed = || {
@@ -135,20 +123,8 @@ impl ErrorSignals {
         self.contains_any(INVALID_TOOL_ARGUMENTS_PHRASES) && !self.contains_any(ENGINE_CRASH_PHRASES)
     }
 
-    fn contains_any(&self, words: &[&str]) -> bool {
+    pub(super) fn contains_any(&self, words: &[&str]) -> bool {
         words.iter().any(|word| contains_phrase(&self.text, word))
-    }
-
-    /// Returns the model's maximum of output tokens that the message states. `None` for a message about the context
-    /// window, whose maximum depends on the input, and for refused content.
-    pub(super) fn max_output_tokens(&self) -> Option<u64> {
-        if self.is_context_window_exceeded() || self.is_content_refused() {
-            return None;
-        }
-        let param = self.param.as_deref().unwrap_or_default();
-        let of_cap = OUTPUT_CAP_NAMES.iter().any(|name| contains_word(&self.text, name) || *name == param);
-        let most = || OUTPUT_LIMIT_NUMBER_PREFIXES.iter().find_map(|phrase| number_after(&self.text, phrase));
-        of_cap.then(most).flatten().filter(|most| *most > 0)
     }
 
     /// Returns true if the limit is on the input alone, and not on the sum of input and answer.
@@ -177,28 +153,6 @@ impl ErrorSignals {
         let param = self.param.as_deref().and_then(known_path_prefix);
         param.map(str::to_owned).or_else(first)
     }
-
-    /// Returns the members added by the gateway that the provider refuses, by name or as unknown members without a
-    /// name.
-    pub(super) fn refused_extra_members(&self) -> RefusedMembers {
-        let named = self.named_extra_members();
-        let is_nameless = named.is_empty() && self.blamed_field().is_none() && !self.is_member_named;
-        if is_nameless && self.contains_any(UNKNOWN_MEMBER_PHRASES) {
-            RefusedMembers::Unnamed
-        } else {
-            RefusedMembers::Named(named)
-        }
-    }
-
-    /// Returns the members added by the gateway that the message or the path in `param` names. A message may also write
-    /// a name with blanks instead of underscores.
-    fn named_extra_members(&self) -> AdjustableMemberSet {
-        let param = self.param.as_deref().unwrap_or_default();
-        let names = |word: &str| contains_word(&self.text, word) || contains_word(param, word);
-        AdjustableMemberSet::named_in_message(|word| {
-            names(word) || word.contains('_') && names(&word.replace('_', " "))
-        })
-    }
 }
 
 /// Members in which an error repeats the refused value, or output of the model that the engine could not parse.
@@ -212,7 +166,8 @@ fn stated_codes(error: &Value) -> impl Iterator<Item = String> + '_ {
 }
 
 /// Appends the strings of an error object, one per line, down to the depth of [`MAX_DEPTH`] and without the members in
-/// [`ECHO_MEMBERS`].
+/// [`ECHO_MEMBERS`]. Lines with a [`STATEMENT_SEPARATOR`] separate the objects of a list, such as several validation
+/// errors.
 pub(super) fn collect_strings(value: &Value, text: &mut String, depth: u8) {
     match value {
         Value::String(sentence) => {
@@ -224,9 +179,23 @@ pub(super) fn collect_strings(value: &Value, text: &mut String, depth: u8) {
             own.for_each(|(_, value)| collect_strings(value, text, depth + 1))
         }
         Value::Array(items) if depth < MAX_DEPTH => {
-            items.iter().for_each(|value| collect_strings(value, text, depth + 1))
+            for item in items {
+                separate_statement(item, text);
+                collect_strings(item, text, depth + 1);
+                separate_statement(item, text);
+            }
         }
         _ => {}
+    }
+}
+
+/// Control character between the objects of a list of errors.
+pub(super) const STATEMENT_SEPARATOR: char = '\u{1e}';
+
+fn separate_statement(item: &Value, text: &mut String) {
+    if item.is_object() {
+        text.push(STATEMENT_SEPARATOR);
+        text.push('\n');
     }
 }
 
@@ -242,7 +211,7 @@ pub(super) fn is_field_path(param: &str) -> bool {
     !param.is_empty() && param.len() <= 80 && param.bytes().all(plain)
 }
 
-fn contains_word(text: &str, word: &str) -> bool {
+pub(super) fn contains_word(text: &str, word: &str) -> bool {
     find_word(text, word).is_some()
 }
 
@@ -268,7 +237,7 @@ const MAX_WHOLE_WORD_BYTES: usize = 5;
 
 /// Returns true if the text contains the phrase. An ASCII phrase of at most [`MAX_WHOLE_WORD_BYTES`] bytes must be a
 /// whole word.
-fn contains_phrase(text: &str, phrase: &str) -> bool {
+pub(super) fn contains_phrase(text: &str, phrase: &str) -> bool {
     if phrase.len() > MAX_WHOLE_WORD_BYTES || !phrase.is_ascii() {
         return text.contains(phrase);
     }

@@ -13,7 +13,7 @@ fn refused(status: u16, body: &Value) -> RefusedMembers {
 
 fn named(status: u16, body: &Value) -> AdjustableMemberSet {
     match refused(status, body) {
-        RefusedMembers::Named(named) => named,
+        RefusedMembers::Named(named) => named.all,
         RefusedMembers::Unnamed => panic!("no name in {body}"),
     }
 }

@@ -23,7 +23,8 @@ use bytes::Bytes;
 use choice::{ChoiceOutcome, SharedChoiceState};
 use joined::JoinedResponse;
 use penstock_core::{
-    AdjustableMember, AdjustableMemberSet, ApiError, ErrorCode, MicroCredits, OutputBuffer, TokenUsage,
+    AdjustableMember, AdjustableMemberSet, ApiError, ErrorCode, MicroCredits, OutputBuffer, RefusalScope,
+    TokenUsage,
 };
 use penstock_limits::ActualCost;
 use penstock_routing::RetryPlanner;
@@ -43,20 +44,25 @@ const MAX_PENDING_PIECES: usize = 8;
 pub(super) struct SeparateChoices {
     /// Index of the first requested choice; the choices before it are complete.
     from: u32,
-    /// Offer that refused the request, perhaps because of its several choices; `None` if no offer has refused it.
-    suspect: Option<Arc<OfferState>>,
+    /// Offer that refused the request, perhaps because of its several choices, and the requests to which this refusal
+    /// applies; `None` if no offer has refused it.
+    refusal: Option<(Arc<OfferState>, RefusalScope)>,
 }
 
 impl SeparateChoices {
-    /// Selects all choices. `suspect` is the offer that may have refused the request because of the number of
-    /// choices.
-    pub(super) const fn all_choices(suspect: Option<Arc<OfferState>>) -> Self {
-        Self { from: 0, suspect }
+    /// Selects all choices.
+    pub(super) const fn all_choices() -> Self {
+        Self { from: 0, refusal: None }
+    }
+
+    /// Selects all choices, after this offer has refused the request, perhaps because of the number of choices.
+    pub(super) const fn after_refusal(offer: Arc<OfferState>, scope: RefusalScope) -> Self {
+        Self { from: 0, refusal: Some((offer, scope)) }
     }
 
     /// Selects the choices from this index on.
     pub(super) const fn starting_at(from: u32) -> Self {
-        Self { from, suspect: None }
+        Self { from, refusal: None }
     }
 }
 
@@ -98,7 +104,7 @@ pub(super) async fn request_choices(
             (streaming::error_only_translation(run).filter(|_| run.request.stream), None);
     }
     let waiting = (separate_choices.from..run.request.n).collect();
-    let (mut ends, halt) = run_choices(run, &seed, waiting, separate_choices.suspect.is_some()).await;
+    let (mut ends, halt) = run_choices(run, &seed, waiting, separate_choices.refusal.is_some()).await;
     ends.sort_by_key(|end| end.index);
     parts.extend(ends.iter_mut().filter_map(|end| end.usage.take()));
     // A choice without content may be of another model. The price is that of the model which the response names.
@@ -107,7 +113,7 @@ pub(super) async fn request_choices(
     }
     match halt {
         None => {
-            if let Some(offer) = &separate_choices.suspect {
+            if let Some((offer, RefusalScope::Offer)) = &separate_choices.refusal {
                 offer.learned.record_refused_members(
                     AdjustableMemberSet::from_member(AdjustableMember::MultipleChoices),
                     None,
