@@ -136,6 +136,7 @@ Fields of the form. Empty fields are accepted. Fields that are not in this table
 | Field | Treatment | Description |
 |---|---|---|
 | `filters`, `mode`, `custom_weights` | refused | providers cannot be selected at this endpoint |
+| `provider` | refused unless off | providers cannot be selected at this endpoint |
 | `include` | refused | log probabilities are not available |
 | `response_format` | refused if the value is `diarized_json` | speakers are not distinguished |
 | `stream` | refused if the value is `true` or `1` | transcripts are not streamed |
@@ -148,7 +149,8 @@ Fields of the form. Empty fields are accepted. Fields that are not in this table
 | `filter_profanity`, `profanity_filter`, `redact`, `redact_pii` | refused unless off | the transcript is not filtered |
 | `vad_filter` | refused unless off | silence is not removed |
 
-*Off* is one of `false`, `0`, `no`, `none`, `off`, `[]` and `{}`.
+*Off* is one of `false`, `0`, `no`, `none`, `off`, `[]` and `{}`. The keys of nested values and lists do not
+count as part of a name: `filters[countries][]` is treated as `filters`.
 ";
 
 const TASK_PARAMETERS_TEXT: &str = "

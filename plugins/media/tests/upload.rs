@@ -100,10 +100,9 @@ fn a_list_may_have_its_index_in_the_name() {
     for name in ["timestamp_granularities", "timestamp_granularities[]", "timestamp_granularities[0]"] {
         assert!(words(name), "{name}");
     }
-    assert!(!words("timestamp_granularities[x]"), "an unknown field");
     let model: FormPart<'_> = ("model", None, b"m");
     let file: FormPart<'_> = ("file", Some("a.wav"), &wav);
-    for (name, field) in [("include[0]", "include"), ("known_speaker_names[1]", "known_speaker_names[1]")] {
+    for (name, field) in [("include[0]", "include"), ("known_speaker_names[1]", "known_speaker_names")] {
         let (param, _) = refused(&[model, file, (name, None, b"logprobs")]);
         assert_eq!(param.as_deref(), Some(field));
     }
@@ -238,7 +237,9 @@ fn fields_that_change_the_transcript_are_refused_by_name() {
         ("vad_filter", "true"),
     ] {
         let (param, message) = refused(&[model, file, (name, None, value.as_bytes())]);
-        assert_eq!(param.as_deref(), Some(name), "{message}");
+        let field = name.trim_end_matches("[]");
+        assert_eq!(param.as_deref(), Some(field), "{message}");
+        assert!(message.starts_with(&format!("{field}: ")), "{message}");
     }
     for (name, value) in [
         ("task", "transcribe"),
@@ -252,4 +253,58 @@ fn fields_that_change_the_transcript_are_refused_by_name() {
     ] {
         assert!(read(&[&form(&[model, file, (name, None, value.as_bytes())])]).is_ok(), "{name}");
     }
+}
+
+#[test]
+fn nested_fields_are_read_as_the_field_they_belong_to() {
+    let wav = sounds::wav(500);
+    let (model, file): (FormPart<'_>, FormPart<'_>) = (("model", None, b"w"), ("file", Some("a.wav"), &wav));
+    for (name, value, field) in [
+        ("filters[countries][]", "DE", "filters"),
+        ("filters[countries][0]", "DE", "filters"),
+        ("filters.countries", "DE", "filters"),
+        ("filters[max_carbon_intensity]", "1", "filters"),
+        ("filters[]", "DE", "filters"),
+        ("custom_weights[price]", "1", "custom_weights"),
+        ("custom_weights.price", "0", "custom_weights"),
+        ("mode[]", "eco", "mode"),
+        ("provider", r#"{"only":["x"]}"#, "provider"),
+        ("provider[only][]", "x", "provider"),
+        ("diarization_config[n]", "2", "diarization_config"),
+        ("diarization[enabled]", "true", "diarization"),
+        ("hotwords[][word]", "Pingora", "hotwords"),
+        ("include[x]", "logprobs", "include"),
+        ("model[]", "m", "model"),
+        ("model.name", "m", "model"),
+        ("prompt[]", "a", "prompt"),
+        ("temperature[]", "0", "temperature"),
+        ("task[]", "translate", "task"),
+        ("stream[]", "true", "stream"),
+        ("response_format[]", "srt", "response_format"),
+        ("response_format[type]", "srt", "response_format"),
+        ("language[]", "de", "language"),
+        ("timestamp_granularities[x]", "word", "timestamp_granularities"),
+        ("timestamp_granularities[][]", "word", "timestamp_granularities"),
+    ] {
+        let (param, message) = refused(&[model, file, (name, None, value.as_bytes())]);
+        assert_eq!(param.as_deref(), Some(field), "{name}: {message}");
+        assert!(message.starts_with(&format!("{field}: ")), "{message}");
+    }
+    for parts in [
+        [("chunking_strategy[type]", "server_vad"), ("chunking_strategy[type]", "auto")],
+        [("diarization[enabled]", "false"), ("diarization[enabled]", "off")],
+        [("filters[countries][]", ""), ("provider", "{}")],
+    ] {
+        let parts = parts.map(|(name, value)| (name, None, value.as_bytes()));
+        assert!(read(&[&form(&[&[model, file][..], &parts].concat())]).is_ok(), "{parts:?}");
+    }
+}
+
+#[test]
+fn a_repeated_item_is_refused_for_the_reason_of_its_field() {
+    let wav = sounds::wav(500);
+    let clip = |value: &'static [u8]| -> FormPart<'static> { ("clip_timestamps[]", None, value) };
+    let (_, message) =
+        refused(&[("model", None, b"w"), clip(b"0"), clip(b"5"), ("file", Some("a.wav"), &wav)]);
+    assert_eq!(message, "clip_timestamps: the complete audio is transcribed; cut it before the request.");
 }

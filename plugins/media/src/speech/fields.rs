@@ -19,18 +19,26 @@ pub(super) struct TranscriptionFields {
     transcript_format: Option<TranscriptFormat>,
     segments: bool,
     words: bool,
-    /// Names of the received fields that must not be repeated.
+    /// Names of the received fields without keys that must not be repeated.
     seen: Vec<String>,
 }
 
 /// Names of fields that may be repeated, without brackets.
 const LISTS: [&str; 2] = ["timestamp_granularities", "include"];
+/// Names of fields with one value.
+const SINGLE_VALUES: [&str; 7] =
+    ["model", "prompt", "language", "temperature", "response_format", "stream", "task"];
 
-/// Returns the name of a field without the brackets that mark an item of a list: `a[]` and `a[0]` are both `a`.
-fn list_name(name: &str) -> &str {
-    let parts = name.strip_suffix(']').and_then(|name| name.rsplit_once('['));
-    let item = parts.filter(|(_, index)| index.bytes().all(|byte| byte.is_ascii_digit()));
-    item.map_or(name, |(list, _)| list)
+/// Splits the name of a field before the keys that client libraries add for nested values: `a[]`, `a[0]`, `a[b][]` and
+/// `a.b` are all parts of `a`. Errors name only the part before the keys, because the keys are text of the client.
+fn split_keys(name: &str) -> (&str, &str) {
+    name.split_at(name.find(['[', '.']).unwrap_or(name.len()))
+}
+
+/// Returns true for keys that mark an item of a list, and for a list that is sent without keys.
+fn marks_item(keys: &str) -> bool {
+    let index = keys.strip_prefix('[').and_then(|keys| keys.strip_suffix(']'));
+    keys.is_empty() || index.is_some_and(|index| index.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 impl TranscriptionFields {
@@ -39,18 +47,14 @@ impl TranscriptionFields {
     /// # Errors
     /// Returns an error that names the field. Values of fields are never repeated in an error.
     pub(super) fn read_field(&mut self, name: &str, value: &[u8]) -> Result<(), ApiError> {
+        let (name, keys) = split_keys(name);
         let text = std::str::from_utf8(value).map_err(|_| part_error(name, "expected text in UTF-8"))?;
-        if !LISTS.contains(&list_name(name)) {
-            if self.seen.iter().any(|seen| seen == name) {
-                return Err(part_error(name, "expected it once, got it more than once"));
-            }
-            self.seen.push(name.to_owned());
-        }
+        self.check_structure(name, keys)?;
         let text = text.trim_matches(['\r', '\n']);
         if text.is_empty() {
             return Ok(());
         }
-        match LISTS.into_iter().find(|list| *list == list_name(name)).unwrap_or(name) {
+        match name {
             "model" if text.len() > MOST_MODEL => {
                 return Err(part_error(name, format!("expected a string of at most {MOST_MODEL} bytes")));
             }
@@ -87,6 +91,25 @@ impl TranscriptionFields {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Checks that a field with one value is sent once and without keys, and a list as items of one level.
+    fn check_structure(&mut self, name: &str, keys: &str) -> Result<(), ApiError> {
+        let is_list = LISTS.contains(&name);
+        if is_list && !marks_item(keys) {
+            return Err(part_error(name, "expected a list of strings"));
+        }
+        if SINGLE_VALUES.contains(&name) && !keys.is_empty() {
+            return Err(part_error(name, "expected one value, got a list or an object"));
+        }
+        if is_list || !keys.is_empty() {
+            return Ok(());
+        }
+        if self.seen.iter().any(|seen| seen == name) {
+            return Err(part_error(name, "expected it once, got it more than once"));
+        }
+        self.seen.push(name.to_owned());
         Ok(())
     }
 
@@ -163,7 +186,8 @@ fn stream(name: &str, text: &str) -> Result<(), ApiError> {
 /// Returns the error text for a field of other services that would change the transcript, but that no provider
 /// receives; `None` for other fields.
 fn foreign_field_error(name: &str) -> Option<&'static str> {
-    Some(match list_name(name) {
+    Some(match name {
+        "provider" => "the choice of the provider cannot be constrained here",
         "translate" | "to_language" | "target_language" => "audio is transcribed, not translated",
         "diarize"
         | "diarization"
@@ -181,7 +205,7 @@ fn foreign_field_error(name: &str) -> Option<&'static str> {
         }
         "word_timestamps" => "send `timestamp_granularities[]` with the value \"word\"",
         "clip_timestamps" | "audio_end_at" | "audio_start_from" => {
-            "the whole audio is transcribed; cut it before"
+            "the complete audio is transcribed; cut it before the request"
         }
         "filter_profanity" | "profanity_filter" | "redact" | "redact_pii" => "the transcript is not censored",
         "vad_filter" => "silence is not removed from the audio",
