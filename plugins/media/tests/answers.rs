@@ -1,6 +1,8 @@
 //! Answers of providers with status 200: which ones are accepted as an image or audio, and which ones are errors.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod sounds;
+
 use bytes::Bytes;
 use penstock_core::*;
 use penstock_media::{image, speech};
@@ -20,6 +22,32 @@ fn target(abilities: &OfferCapabilities) -> AttemptTarget<'_> {
     }
 }
 
+/// Translates an answer to a request with a text of 300 bytes.
+fn translate_answer(
+    shape: &dyn ProviderAdapter,
+    task: InferenceTask,
+    content_type: Option<&str>,
+    body: &[u8],
+) -> Result<BufferedResponse, UpstreamError> {
+    let ask = InferenceRequest {
+        prompt_bytes: 300,
+        ..InferenceRequest::from_non_chat_task(
+            shape.kind(),
+            Bytes::new(),
+            BodyMembers::default(),
+            "m".into(),
+            task,
+        )
+    };
+    let abilities = OfferCapabilities::default();
+    let answer = UpstreamAnswer {
+        body: Bytes::copy_from_slice(body),
+        headers: vec![content_type.map(Into::into); shape.response_headers().len()],
+        measured_energy: None,
+    };
+    shape.translate(&ask, &target(&abilities), vec![answer])
+}
+
 /// Translates an answer; returns the error if the answer is not an image or audio.
 fn translate(
     shape: &dyn ProviderAdapter,
@@ -27,23 +55,14 @@ fn translate(
     content_type: Option<&str>,
     body: &[u8],
 ) -> Option<UpstreamErrorKind> {
-    let ask = InferenceRequest::from_non_chat_task(
-        shape.kind(),
-        Bytes::new(),
-        BodyMembers::default(),
-        "m".into(),
-        task,
-    );
-    let abilities = OfferCapabilities::default();
-    let answer = UpstreamAnswer {
-        body: Bytes::copy_from_slice(body),
-        headers: vec![content_type.map(Into::into); shape.response_headers().len()],
-        measured_energy: None,
-    };
-    shape.translate(&ask, &target(&abilities), vec![answer]).err().map(|error| error.kind)
+    translate_answer(shape, task, content_type, body).err().map(|error| error.kind)
 }
 
-fn speak(requested: &'static str, content_type: Option<&str>, body: &[u8]) -> Option<UpstreamErrorKind> {
+fn speech_answer(
+    requested: &'static str,
+    content_type: Option<&str>,
+    body: &[u8],
+) -> Result<BufferedResponse, UpstreamError> {
     let shape = speech::AUDIO_ADAPTERS.iter().find(|shape| shape.kind() == ModelKind::Speech).unwrap();
     let task = InferenceTask::Passthrough(PassthroughTask {
         texts: Vec::new(),
@@ -51,7 +70,19 @@ fn speak(requested: &'static str, content_type: Option<&str>, body: &[u8]) -> Op
         content_type: Some(requested),
         delivery: PassthroughDelivery::Complete,
     });
-    translate(*shape, task, content_type, body)
+    translate_answer(*shape, task, content_type, body)
+}
+
+fn speak(requested: &'static str, content_type: Option<&str>, body: &[u8]) -> Option<UpstreamErrorKind> {
+    speech_answer(requested, content_type, body).err().map(|error| error.kind)
+}
+
+/// Returns the charged seconds of an answer with speech, of at most 10.
+fn speech_seconds(requested: &'static str, body: &[u8]) -> Decimal {
+    let Some(WorkDone::Audio { seconds }) = speech_answer(requested, None, body).unwrap().work else {
+        panic!("no audio")
+    };
+    seconds
 }
 
 const FORMATS: [&str; 6] = ["audio/mpeg", "audio/ogg", "audio/aac", "audio/flac", "audio/wav", "audio/pcm"];
@@ -78,33 +109,87 @@ fn text_is_no_speech_in_any_format() {
     }
 }
 
+/// Frame of ADTS (AAC) with 64 bytes, 24 kHz.
+fn adts_frame() -> Vec<u8> {
+    [&[0xff, 0xf1, 0x58, 0x80, 8, 0x1f, 0xfc][..], &[0; 57]].concat()
+}
+
+/// Tag in front of MPEG audio that states this length.
+fn id3_tag(stated: u32) -> Vec<u8> {
+    let size = [21, 14, 7, 0].map(|shift| (stated >> shift & 127) as u8);
+    [&b"ID3\x04\0\0"[..], &size].concat()
+}
+
 #[test]
 fn audio_of_the_requested_format_is_speech() {
-    let files: [(&str, &[u8]); 10] = [
-        ("audio/mpeg", b"ID3\x04\0\0\0\0\0\x05tags! and frames"),
-        ("audio/mpeg", b"\xff\xfb\x90\x64 and more"),
-        ("audio/mpeg", b"\xff\xf3\x84\xc4 and more"),
-        ("audio/ogg", b"OggS\0\x02 and more"),
-        ("audio/ogg", b"\x1a\x45\xdf\xa3 and more"),
-        ("audio/aac", b"\xff\xf1\x50\x80 and more"),
-        ("audio/aac", b"\0\0\0\x20ftypM4A  and more"),
-        ("audio/flac", b"fLaC\0\0\0\x22 and more"),
-        ("audio/wav", b"RIFF\xff\xff\xff\xffWAVEfmt "),
-        ("audio/wav", b"RF64\xff\xff\xff\xffWAVEds64"),
+    let mut mpeg_2 = sounds::mp3(2);
+    mpeg_2.splice(..4, [0xff, 0xfb, 0x90, 0xc4]);
+    let mut long_wav = sounds::wav(100);
+    long_wav.splice(..4, *b"RF64");
+    let files: [(&str, Vec<u8>); 11] = [
+        ("audio/mpeg", [id3_tag(5), vec![b'a'; 5], sounds::mp3(3)].concat()),
+        ("audio/mpeg", sounds::mp3(1)),
+        ("audio/mpeg", mpeg_2),
+        ("audio/ogg", sounds::ogg(60)),
+        ("audio/ogg", sounds::webm(1, None)),
+        ("audio/aac", adts_frame()),
+        ("audio/aac", sounds::aac(10, 1024, b"stsz", 0)),
+        ("audio/aac", sounds::fragmented(1)),
+        ("audio/flac", sounds::framed_flac(16_000, 0, 1)),
+        ("audio/wav", sounds::wav(100)),
+        ("audio/wav", long_wav),
     ];
     for (format, body) in files {
-        assert_eq!(
-            speak(format, Some("binary/octet-stream"), body),
-            None,
-            "{format} {}",
-            body.escape_ascii()
-        );
+        let label = body[..body.len().min(20)].escape_ascii();
+        assert_eq!(speak(format, Some("binary/octet-stream"), &body), None, "{format} {label}");
         let others = FORMATS.iter().filter(|other| !matches!(**other, "audio/pcm"));
-        let taken = others.filter(|other| speak(other, None, body).is_none()).count();
+        let taken = others.filter(|other| speak(other, None, &body).is_none()).count();
         // Some engines support WAV only.
         let expected = if format == "audio/wav" { 5 } else { 1 };
-        assert_eq!(taken, expected, "{}", body.escape_ascii());
+        assert_eq!(taken, expected, "{label}");
     }
+}
+
+#[test]
+fn a_header_without_audio_is_no_speech() {
+    let flac = &sounds::framed_flac(16_000, 160_000, 1)[..42];
+    let (ogg, webm, m4a) =
+        (sounds::opus(3, 60), sounds::webm(4, Some(10_000.0)), sounds::aac(10, 16_000, b"stsz", 0));
+    // Number of bytes of each file before its first audio.
+    let media = m4a.windows(4).position(|four| four == b"mdat").unwrap() + 4;
+    let pages = ogg.windows(4).enumerate().filter(|(_, four)| four == b"OggS").map(|(at, _)| at);
+    let audio_page = pages.collect::<Vec<_>>()[2];
+    let cluster = webm.windows(4).position(|four| four == [0x1f, 0x43, 0xb6, 0x75]).unwrap();
+    let files: [(&str, &[u8]); 8] = [
+        ("audio/wav", &sounds::wav(100)[..58]),
+        ("audio/mpeg", &[id3_tag(90), vec![0; 90]].concat()),
+        ("audio/mpeg", &sounds::mp3(1)[..400]),
+        ("audio/flac", flac),
+        ("audio/ogg", &ogg[..audio_page]),
+        ("audio/ogg", &webm[..cluster]),
+        ("audio/aac", &m4a[..media]),
+        ("audio/aac", &adts_frame()[..63]),
+    ];
+    for (format, header) in files {
+        for length in 0..=header.len() {
+            let kind = speak(format, None, &header[..length]);
+            assert_eq!(kind, Some(UpstreamErrorKind::Malformed), "{format} {length}");
+        }
+    }
+}
+
+#[test]
+fn stated_lengths_are_limited_by_the_bytes() {
+    let charged = |requested, body: &[u8]| speech_seconds(requested, body).normalize().to_string();
+    // A tag that claims more bytes than the file has is audio after all.
+    let frames = sounds::mp3(100);
+    assert_eq!(charged("audio/mpeg", &frames), "2.612");
+    assert_eq!(charged("audio/mpeg", &[id3_tag(1 << 20), frames.clone()].concat()), "2.612");
+    assert_eq!(charged("audio/mpeg", &[id3_tag(300), vec![0; 300], frames].concat()), "2.612");
+    // The estimate for a text of 300 characters is 20 seconds.
+    assert_eq!(charged("audio/aac", &adts_frame()), "0.085");
+    assert_eq!(charged("audio/aac", &adts_frame().repeat(200)), "10");
+    assert_eq!(charged("audio/pcm", &[0; 48_000]), "1");
 }
 
 #[test]

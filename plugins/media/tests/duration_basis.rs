@@ -27,7 +27,7 @@ fn wav(tag: u16, samples: u32) -> Vec<u8> {
 }
 
 fn input(bytes: &[u8]) -> AudioInput {
-    let AudioInfo { format, seconds, basis } = measure(bytes);
+    let AudioInfo { format, seconds, basis, .. } = measure(bytes);
     let length = bytes.len() as u64;
     AudioInput {
         extension: format.extension(),

@@ -7,6 +7,7 @@ mod sounds;
 use penstock_media::audio::{AudioError, AudioFormat, AudioInfo, AudioMeter};
 use proptest::prelude::*;
 use rust_decimal::Decimal;
+use sounds::{known, length, mp3};
 
 fn measure(pieces: &[&[u8]]) -> Result<AudioInfo, AudioError> {
     let mut meter = AudioMeter::default();
@@ -157,6 +158,24 @@ fn received_bytes_count_and_not_the_announced_ones() {
 fn a_head_that_promises_more_than_bytes_can_hold_is_not_believed() {
     let sound = measure(&[&sounds::flac(44_100 * 3600 * 10)]).unwrap();
     assert_eq!((sound.format, sound.seconds), (AudioFormat::Flac, None));
+}
+
+#[test]
+fn a_tag_that_exceeds_the_file_is_searched_for_frames() {
+    let stating = |size: [u8; 4], audio: &[u8]| [b"ID3\x04\0\0", &size[..], audio].concat();
+    // A hundred frames of 1,152 samples at 44.1 kHz. Fewer than four frames may appear by chance.
+    let (audio, picture) = (mp3(100), vec![0x5a; 90_000]);
+    let huge = [0, 127, 127, 127];
+    assert_eq!(length(&stating(huge, &audio)), known("2.612"));
+    assert_eq!(length(&stating(huge, &[&picture[..], &audio].concat())), known("2.612"));
+    // The complete tag before it is no audio.
+    let after = [&stating([0, 5, 63, 16], &picture)[..], &stating(huge, &audio)].concat();
+    assert_eq!(length(&after), known("2.612"));
+    for audio in [&mp3(2), &picture] {
+        let mut meter = AudioMeter::default();
+        meter.push(&stating(huge, audio));
+        assert_eq!(meter.end(), Err(AudioError::NoAudio(AudioFormat::Mp3)));
+    }
 }
 
 #[test]

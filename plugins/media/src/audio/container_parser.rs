@@ -124,6 +124,12 @@ pub(super) trait ContainerParser: Debug + Send {
         None
     }
 
+    /// Returns false if the file has only headers, whatever duration they state. Called after the end of the file; a
+    /// format whose [`Self::end`] returns `NoAudio` for such a file needs no check of its own.
+    fn has_audio_data(&self) -> bool {
+        true
+    }
+
     /// Inspects the available bytes, at least one.
     fn step(&mut self, input: &[u8]) -> ParserStep;
 
@@ -140,6 +146,8 @@ pub(super) struct ParsedAudio {
     pub counted: AudioDuration,
     /// Minimum duration for the number of bytes.
     pub minimum: MinimumDuration,
+    /// False for a file that has only headers.
+    pub has_audio_data: bool,
     pub basis: DurationBasis,
 }
 
@@ -225,6 +233,12 @@ impl ParserDriver {
             DurationBasis::Counted => duration,
             DurationBasis::Stated => AudioDuration::Unknown,
         });
-        ParsedAudio { duration, counted, minimum: self.parser.minimum_duration(), basis }
+        ParsedAudio {
+            duration,
+            counted,
+            minimum: self.parser.minimum_duration(),
+            has_audio_data: self.parser.has_audio_data(),
+            basis,
+        }
     }
 }

@@ -106,6 +106,10 @@ impl ContainerParser for FlacParser {
         MinimumDuration::from_all_bytes(rate)
     }
 
+    fn has_audio_data(&self) -> bool {
+        self.ticks > 0
+    }
+
     fn counted_duration(&self) -> Option<AudioDuration> {
         Some(AudioDuration::from_ticks(self.ticks, RATE))
     }

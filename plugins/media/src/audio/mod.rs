@@ -96,6 +96,8 @@ pub struct AudioInfo {
     pub seconds: Option<Decimal>,
     /// Basis of the duration.
     pub basis: DurationBasis,
+    /// False if the file has only headers, which may state a duration.
+    pub has_audio_data: bool,
 }
 
 /// Reason why an upload is not audio.
@@ -118,11 +120,20 @@ pub struct AudioMeter {
     tags: u64,
 }
 
+/// Tag in front of the audio, in which frames are searched in case the file ends inside of it.
+#[derive(Debug)]
+struct LeadingTag {
+    /// Stated length in bytes.
+    length: u64,
+    frames: ParserDriver,
+}
+
 #[derive(Debug)]
 enum MeterState {
     /// Buffered start of the file, until its format is known. `pass` is the number of bytes of a tag that are still
-    /// to be skipped; `tagged` is true after a tag.
-    Start { held: Vec<u8>, pass: u64, tagged: bool },
+    /// to be skipped; `tagged` is true after a tag. `tag` searches frames in the current tag, which count if the file
+    /// ends inside of it: then its stated length is wrong.
+    Start { held: Vec<u8>, pass: u64, tagged: bool, tag: Option<LeadingTag> },
     /// Recognised audio format.
     Audio(AudioFormat, ParserDriver),
     /// File in an unknown format.
@@ -140,7 +151,7 @@ impl MeterState {
 
 impl Default for MeterState {
     fn default() -> Self {
-        Self::Start { held: Vec::new(), pass: 0, tagged: false }
+        Self::Start { held: Vec::new(), pass: 0, tagged: false, tag: None }
     }
 }
 
@@ -164,9 +175,12 @@ impl AudioMeter {
 
     /// Skips tags and detects the format, once there are enough bytes.
     fn detect_format(&mut self) {
-        let MeterState::Start { held, pass, tagged } = &mut self.state else { return };
+        let MeterState::Start { held, pass, tagged, tag } = &mut self.state else { return };
         loop {
             let passed = usize::try_from(*pass).unwrap_or(usize::MAX).min(held.len());
+            if let Some(tag) = tag {
+                tag.frames.push(held.get(..passed).unwrap_or_default());
+            }
             held.drain(..passed);
             *pass -= passed as u64;
             if *pass > 0 || held.len() < MAGIC_LENGTH {
@@ -175,6 +189,8 @@ impl AudioMeter {
             match mpeg::leading_tag_length(held) {
                 Some(length) => {
                     (*pass, *tagged) = (length, true);
+                    *tag =
+                        Some(LeadingTag { length, frames: ParserDriver::new(parser_for(AudioFormat::Mp3)) });
                     self.tags = self.tags.saturating_add(length);
                 }
                 None => break,
@@ -198,13 +214,9 @@ impl AudioMeter {
         if self.bytes == 0 {
             return Err(AudioError::Empty);
         }
-        if let MeterState::Start { held, .. } = &self.state
-            && mpeg::begins_with_frames(held)
-        {
-            self.state = MeterState::parsing(AudioFormat::Mp3, held);
-        }
+        self.end_start();
         let MeterState::Audio(format, track) = self.state else { return Err(AudioError::UnknownFormat) };
-        let ParsedAudio { duration, counted, minimum: mut floor, basis } = track.end();
+        let ParsedAudio { duration, counted, minimum: mut floor, has_audio_data, basis } = track.end();
         floor.excluded = floor.excluded.saturating_add(self.tags);
         let stated = match duration {
             AudioDuration::Ticks { ticks, rate } => seconds(ticks, rate),
@@ -221,7 +233,20 @@ impl AudioMeter {
         let plausible = stated.filter(|seconds| *seconds <= most);
         let seconds = plausible.or_else(|| usable_count(counted?.min(most), basis, self.bytes));
         let seconds = seconds.map(|seconds| seconds.max(least)).filter(|seconds| !seconds.is_zero());
-        Ok(AudioInfo { format, seconds, basis })
+        Ok(AudioInfo { format, seconds, basis, has_audio_data })
+    }
+
+    /// Ends a file whose format is not known yet: a short one, and one that ends inside a tag.
+    fn end_start(&mut self) {
+        let MeterState::Start { held, pass, tag, .. } = &mut self.state else { return };
+        match tag.take() {
+            Some(tag) if *pass > 0 => {
+                self.tags = self.tags.saturating_sub(tag.length);
+                self.state = MeterState::Audio(AudioFormat::Mp3, tag.frames);
+            }
+            _ if mpeg::begins_with_frames(held) => self.state = MeterState::parsing(AudioFormat::Mp3, held),
+            _ => {}
+        }
     }
 }
 

@@ -30,6 +30,8 @@ pub(super) struct Mp4Parser {
     /// Sums over all fragments of a track, as (track id, ticks, samples).
     fragments: Vec<(u32, u64, u64)>,
     media: MdatPackets,
+    /// True if a box `mdat` has content; known at the end of the file.
+    has_media: bool,
     /// Position of the next byte in the file.
     position: u64,
     /// Bytes of the file that may be media; known at its end.
@@ -94,6 +96,10 @@ impl ContainerParser for Mp4Parser {
         MinimumDuration { excluded: self.excluded.sum(), max_byte_rate: rate }
     }
 
+    fn has_audio_data(&self) -> bool {
+        self.has_media
+    }
+
     fn step(&mut self, input: &[u8]) -> ParserStep {
         let step = match self.state {
             Mp4State::Box => self.next_box(input),
@@ -113,6 +119,8 @@ impl ContainerParser for Mp4Parser {
     fn end(&mut self, input: &[u8], missing: u64) -> AudioDuration {
         let complete = matches!(self.state, Mp4State::Box) && input.is_empty();
         self.excluded.end_file(if complete { missing } else { 1 });
+        let end = self.position.saturating_add(input.len() as u64).saturating_sub(missing);
+        self.has_media = self.media.has_content_before(end);
         let movie = AudioDuration::from_ticks(self.movie.0.max(self.extended), u64::from(self.movie.1));
         let mut audio = self.tracks.iter().filter(|track| track.is_audio).peekable();
         if audio.peek().is_none() {

@@ -12,6 +12,8 @@ const MAX_PACKETS: usize = 64;
 /// Positions of packets in the file, and the buffered parts of its boxes `mdat`.
 #[derive(Debug, Default)]
 pub(super) struct MdatPackets {
+    /// Position of the first content of a box `mdat`.
+    first_content: Option<u64>,
     /// Parts of boxes, with their positions in the file.
     windows: Vec<(u64, Vec<u8>)>,
     /// Positions of the first packets of fragments.
@@ -49,10 +51,16 @@ impl MdatPackets {
         if size == 0 || self.windows.len() >= MAX_WINDOWS {
             return None;
         }
+        self.first_content = self.first_content.or(Some(position));
         let chunk = self.first_chunk.and_then(|chunk| chunk.checked_sub(position));
         let before = chunk.filter(|before| *before < size).unwrap_or_default();
         self.windows.push((position.saturating_add(before), Vec::new()));
         Some(before)
+    }
+
+    /// Returns true if a box `mdat` has content in a file that ends at this position.
+    pub(super) fn has_content_before(&self, end: u64) -> bool {
+        self.first_content.is_some_and(|position| position < end)
     }
 
     /// Buffers the next bytes of the box, of which `left` remain. Returns the number of buffered bytes, and true if

@@ -25,6 +25,8 @@ pub(super) struct OggParser {
     /// True if any stream had audio.
     has_audio: bool,
     has_flac: bool,
+    /// True if a packet of audio began in a stream that has ended.
+    ended_with_audio: bool,
     too_many: bool,
     /// Bytes of headers and of streams without audio.
     excluded: u64,
@@ -77,6 +79,7 @@ impl OggParser {
             self.too_many = true;
         } else if let Some(ended) = self.streams.insert(serial, stream) {
             self.ended = self.ended.add(StreamTicks::of(&ended));
+            self.ended_with_audio |= ended.has_audio_packet;
         }
     }
 
@@ -94,6 +97,10 @@ impl ContainerParser for OggParser {
             MinimumDuration::MAX_LOSSY_BYTES_PER_SECOND
         };
         MinimumDuration { excluded: self.excluded, max_byte_rate: rate }
+    }
+
+    fn has_audio_data(&self) -> bool {
+        self.ended_with_audio || self.too_many || self.streams.values().any(|stream| stream.has_audio_packet)
     }
 
     fn counted_duration(&self) -> Option<AudioDuration> {

@@ -23,6 +23,8 @@ pub(super) struct OggStream {
     last_packet: u64,
     /// Number of packets so far.
     count: u64,
+    /// True once a packet of audio has begun.
+    pub has_audio_packet: bool,
     /// Kind of the packet that continues on the next page.
     current: PacketKind,
     vorbis: Option<VorbisHeaders>,
@@ -86,6 +88,7 @@ impl OggStream {
             packets: 0,
             last_packet: 0,
             count: 0,
+            has_audio_packet: false,
             current,
             vorbis,
         };
@@ -145,6 +148,7 @@ impl OggStream {
         if header {
             return PacketKind::Header;
         }
+        self.has_audio_packet = true;
         self.last_packet = match self.codec {
             OggCodec::Opus => opus::packet_ticks(packet),
             OggCodec::Flac => {

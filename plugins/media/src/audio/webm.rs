@@ -151,6 +151,10 @@ impl ContainerParser for WebmParser {
         audio.fold(AudioDuration::Unknown, AudioDuration::longer)
     }
 
+    fn has_audio_data(&self) -> bool {
+        self.too_many || self.tracks.iter().any(WebmTrack::has_block)
+    }
+
     fn counted_duration(&self) -> Option<AudioDuration> {
         let tracks = self.tracks.iter().filter(|_| !self.too_many);
         let counted = tracks.map(WebmTrack::counted_duration);

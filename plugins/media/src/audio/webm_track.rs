@@ -171,6 +171,11 @@ impl WebmTrack {
         }
     }
 
+    /// Returns true if the track has a block.
+    pub(super) const fn has_block(&self) -> bool {
+        self.times.first.is_some()
+    }
+
     /// Records the duration that the last block states, in ticks.
     pub(super) fn add_block_duration(&mut self, ticks: u64) {
         let end = self.times.last.unwrap_or_default().saturating_add(ticks);

@@ -10,6 +10,9 @@ const SIGNATURE_BYTES: usize = 16;
 const MAX_TAG_BYTES: u64 = 64 << 10;
 /// Length of the head of a page of Ogg, without its table of segments.
 const OGG_HEAD_BYTES: usize = 27;
+/// Lengths in bytes of the shortest header of an ADIF file, and of the header of an ADTS frame.
+const ADIF_HEADER_BYTES: u64 = 17;
+const ADTS_HEADER_BYTES: u64 = 7;
 /// Content type of audio without a header.
 pub(super) const RAW_AUDIO_CONTENT_TYPE: &str = "audio/pcm";
 
@@ -134,6 +137,16 @@ fn frame_format(start: &[u8]) -> Option<SpeechFormat> {
         () if is_mpeg_audio(start) => Some(SpeechFormat::Mpeg),
         () => None,
     }
+}
+
+/// Returns the number of bytes up to the end of the first frame of AAC without a container, including a tag before it;
+/// `start` has the bytes that the format was detected in. A frame with an invalid length ends after its header.
+pub(super) fn aac_frame_end(start: &[u8]) -> u64 {
+    let tag = id3_tag_length(start).unwrap_or_default();
+    let audio = usize::try_from(tag).ok().and_then(|tag| start.get(tag..)).unwrap_or_default();
+    let header = if audio.starts_with(b"ADIF") { ADIF_HEADER_BYTES } else { ADTS_HEADER_BYTES };
+    let frame = adts_frame_length(audio).map_or(header + 1, |length| length as u64);
+    tag.saturating_add(frame)
 }
 
 /// Returns the format of an Ogg file by its first packet; `None` if more bytes are needed.

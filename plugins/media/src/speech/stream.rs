@@ -12,6 +12,7 @@ use penstock_core::{
 };
 use penstock_http_wire::error::error_envelope;
 use penstock_http_wire::sse::encode_data_event;
+use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 
 /// Largest plausible number of bytes of a second of audio: eight channels of 48 kHz and 16 bits.
@@ -30,6 +31,8 @@ pub(super) struct SpeechTranslation {
     start: BytesMut,
     passed: u64,
     max_bytes: u64,
+    /// Seconds of complete audio.
+    seconds: Option<Decimal>,
     /// Tokens of the input text, as counted by the gateway.
     input: TokenUsage,
 }
@@ -49,6 +52,7 @@ impl SpeechTranslation {
             progress: StreamProgress::Pending,
             start: BytesMut::new(),
             passed: 0,
+            seconds: None,
             max_bytes: seconds.saturating_mul(MAX_BYTES_PER_SECOND).saturating_add(EXTRA_BYTES),
             input: ask.estimate_unreported_usage(0),
         })
@@ -78,8 +82,21 @@ impl SpeechTranslation {
     fn pass_start(&mut self, all: bool, out: &mut OutputBuffer) -> Result<(), UpstreamError> {
         let Some(content_type) = check_audio(&self.start, self.content_type, all)? else { return Ok(()) };
         self.content_type = Some(content_type);
+        self.meter.begin(Some(content_type), &self.start);
         let start = self.start.split().freeze();
         self.pass(start, out)
+    }
+}
+
+impl SpeechTranslation {
+    /// Ends an answer of which nothing was sent yet, because its first bytes were not recognised before its end.
+    fn end_start(&mut self, out: &mut OutputBuffer) -> Result<(), UpstreamError> {
+        let mut held = OutputBuffer::default();
+        self.pass_start(true, &mut held)?;
+        let seconds = self.meter.end_complete().inspect_err(|_| self.progress = StreamProgress::Pending)?;
+        out.0.append(&mut held.0);
+        (self.seconds, self.progress) = (Some(seconds), StreamProgress::Ended);
+        Ok(())
     }
 }
 
@@ -97,11 +114,9 @@ impl StreamTranslation for SpeechTranslation {
 
     fn end(&mut self, out: &mut OutputBuffer) -> Result<(), UpstreamError> {
         if self.progress < StreamProgress::Committed {
-            if self.start.is_empty() {
-                return Err(UpstreamError::new(UpstreamErrorKind::Malformed));
-            }
-            self.pass_start(true, out)?;
+            return self.end_start(out);
         }
+        self.seconds = Some(self.meter.end_complete()?);
         self.progress = StreamProgress::Ended;
         Ok(())
     }
@@ -135,8 +150,8 @@ impl StreamTranslation for SpeechTranslation {
     }
 
     fn non_token_work(&mut self) -> Option<WorkDone> {
-        let is_complete = self.progress == StreamProgress::Ended;
-        Some(WorkDone::Audio { seconds: self.meter.take_seconds(is_complete) })
+        let seconds = self.seconds.take().unwrap_or_else(|| self.meter.take_partial_seconds());
+        Some(WorkDone::Audio { seconds })
     }
 
     fn buffered_bytes(&self) -> usize {

@@ -3,14 +3,14 @@
 //! itself.
 
 use super::parameters::is_forwarded_to_offer;
-use super::signature::{FirstBytesOutcome, RAW_AUDIO_CONTENT_TYPE, check_first_bytes};
+use super::signature::{FirstBytesOutcome, RAW_AUDIO_CONTENT_TYPE, aac_frame_end, check_first_bytes};
 use super::stream::SpeechTranslation;
 use crate::audio::AudioMeter;
 use bytes::Bytes;
 use penstock_core::{
-    ApiError, AttemptTarget, BufferedResponse, FinishReason, InferenceRequest, InferenceTask, ModelKind,
-    OfferObservation, PassthroughTask, ProviderAdapter, StreamTranslation, UpstreamAnswer, UpstreamError,
-    UpstreamErrorKind, UpstreamRequest, WorkDone,
+    ApiError, AttemptTarget, BufferedResponse, DurationBasis, FinishReason, InferenceRequest, InferenceTask,
+    ModelKind, OfferObservation, PassthroughTask, ProviderAdapter, StreamTranslation, UpstreamAnswer,
+    UpstreamError, UpstreamErrorKind, UpstreamRequest, WorkDone,
 };
 use penstock_json_scan::json;
 use rust_decimal::Decimal;
@@ -76,13 +76,14 @@ impl ProviderAdapter for SpeechAdapter {
         let answer = answers.pop().unwrap_or_default();
         let content_type = answer.headers.first().and_then(Option::as_deref);
         let audio = answer.body;
-        check_audio(&audio, task.content_type, true)?;
+        let found = check_audio(&audio, task.content_type, true)?;
         if task.content_type == Some(RAW_AUDIO_CONTENT_TYPE) && is_text_type(content_type) {
             return Err(malformed());
         }
         let mut meter = SpeechMeter::new(ask, task);
+        meter.begin(found, &audio);
         meter.push(&audio);
-        let seconds = meter.take_seconds(true);
+        let seconds = meter.end_complete()?;
         Ok(BufferedResponse {
             output_bytes: audio.len(),
             body: vec![audio],
@@ -154,11 +155,22 @@ fn is_text(body: &[u8]) -> bool {
     !text.is_empty() && !text.chars().any(|letter| letter.is_control() && !letter.is_ascii_whitespace())
 }
 
+/// Way in which the duration of generated speech is determined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SpeechMeasure {
+    /// Number of bytes of raw audio.
+    Raw,
+    /// Duration of a file, measured in it.
+    File,
+    /// Estimate for AAC without a container, whose first frame ends after this number of bytes.
+    Aac { first_frame_end: u64 },
+}
+
 /// Meter of the duration of generated speech.
 pub(super) struct SpeechMeter {
     audio: AudioMeter,
     bytes: u64,
-    is_raw: bool,
+    measure: SpeechMeasure,
     /// Maximum seconds that may be charged.
     most: Decimal,
     /// Seconds estimated from the length of the text.
@@ -173,36 +185,76 @@ impl SpeechMeter {
             _ => Decimal::ZERO,
         };
         let characters = Decimal::from(ask.prompt_bytes as u64);
+        let is_raw = task.content_type == Some(RAW_AUDIO_CONTENT_TYPE);
         Self {
             audio: AudioMeter::default(),
             bytes: 0,
-            is_raw: task.content_type == Some(RAW_AUDIO_CONTENT_TYPE),
+            measure: if is_raw { SpeechMeasure::Raw } else { SpeechMeasure::File },
             most,
             usual: characters.checked_div(Decimal::from(CHARACTERS_PER_SECOND)).unwrap_or(most),
+        }
+    }
+
+    /// Records the content type of the generated audio, which begins with `start`.
+    pub(super) fn begin(&mut self, content_type: Option<&'static str>, start: &[u8]) {
+        if content_type == Some("audio/aac") {
+            self.measure = SpeechMeasure::Aac { first_frame_end: aac_frame_end(start) };
         }
     }
 
     /// Measures the next bytes of the generated audio.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.bytes = self.bytes.saturating_add(bytes.len() as u64);
-        if !self.is_raw {
+        if self.measure == SpeechMeasure::File {
             self.audio.push(bytes);
         }
     }
 
-    /// Returns the seconds with three decimals, and resets the meter. The duration is measured, or estimated from the
-    /// length of the text if the format does not allow a measurement, and is at most the reserved duration. If the
-    /// audio is not complete, the number of received bytes also limits the duration, because a header may state the
-    /// duration of the complete audio.
-    pub(super) fn take_seconds(&mut self, is_complete: bool) -> Decimal {
-        let bytes = Decimal::from(std::mem::take(&mut self.bytes));
-        let audio = std::mem::take(&mut self.audio);
-        let measured = match self.is_raw {
-            true => bytes.checked_div(Decimal::from(PCM_BYTES_PER_SECOND)),
-            false => audio.end().ok().and_then(|info| info.seconds),
+    /// Ends complete audio, resets the meter, and returns the seconds with three decimals, at most the reserved
+    /// duration. The duration is measured, or estimated from the length of the text if the format does not allow a
+    /// measurement; the number of bytes limits an estimate, and a duration that the file only states.
+    ///
+    /// # Errors
+    /// Returns `Malformed` for a header without audio.
+    pub(super) fn end_complete(&mut self) -> Result<Decimal, UpstreamError> {
+        let malformed = || UpstreamError::new(UpstreamErrorKind::Malformed);
+        let (bytes, audio) = (std::mem::take(&mut self.bytes), std::mem::take(&mut self.audio));
+        let possible = possible_seconds(bytes);
+        let seconds = match self.measure {
+            SpeechMeasure::Raw => raw_seconds(bytes),
+            SpeechMeasure::Aac { first_frame_end } if bytes < first_frame_end => return Err(malformed()),
+            SpeechMeasure::Aac { .. } => self.usual.min(possible),
+            SpeechMeasure::File => {
+                let info = audio.end().ok().filter(|info| info.has_audio_data).ok_or_else(malformed)?;
+                match (info.seconds, info.basis) {
+                    (Some(seconds), DurationBasis::Counted) => seconds,
+                    (stated, _) => stated.unwrap_or(self.usual).min(possible),
+                }
+            }
         };
-        let seconds = measured.unwrap_or(self.usual).min(self.most);
-        let possible = bytes.checked_div(Decimal::from(MIN_BYTES_PER_SECOND)).unwrap_or(seconds);
-        if is_complete { seconds } else { seconds.min(possible) }.round_dp(3)
+        Ok(seconds.min(self.most).round_dp(3))
     }
+
+    /// Returns the seconds of audio of which only a part was received, with three decimals, and resets the meter: as
+    /// for complete audio, but the number of bytes limits every duration, because a header may state the duration of
+    /// the complete audio.
+    pub(super) fn take_partial_seconds(&mut self) -> Decimal {
+        let (bytes, audio) = (std::mem::take(&mut self.bytes), std::mem::take(&mut self.audio));
+        let measured = match self.measure {
+            SpeechMeasure::Raw => Some(raw_seconds(bytes)),
+            SpeechMeasure::Aac { .. } => None,
+            SpeechMeasure::File => audio.end().ok().and_then(|info| info.seconds),
+        };
+        measured.unwrap_or(self.usual).min(self.most).min(possible_seconds(bytes)).round_dp(3)
+    }
+}
+
+/// Returns the seconds of this number of bytes of raw audio.
+fn raw_seconds(bytes: u64) -> Decimal {
+    Decimal::from(bytes).checked_div(Decimal::from(PCM_BYTES_PER_SECOND)).unwrap_or_default()
+}
+
+/// Returns the seconds of this number of bytes of the most compressed speech.
+fn possible_seconds(bytes: u64) -> Decimal {
+    Decimal::from(bytes).checked_div(Decimal::from(MIN_BYTES_PER_SECOND)).unwrap_or_default()
 }
