@@ -208,8 +208,9 @@ impl InferenceRequest {
     }
 
     /// Returns the upper bound of the prompt tokens, from the number of bytes: a token of text has at least one byte.
-    /// Includes `image` tokens for each image ([`image_token_bound`]), the tokens of a chat template, those that a model
-    /// adds to each input or document, and the query once for each reranked document.
+    /// Includes `image` tokens for each image ([`image_token_bound`]), the tokens of a chat template, those of the template
+    /// around each text of a moderation, those that a model adds to each input or document, and the query once for each
+    /// reranked document.
     ///
     /// [`image_token_bound`]: crate::OfferCapabilities::image_token_bound
     #[must_use]
@@ -235,11 +236,14 @@ impl InferenceRequest {
             }
         };
         let images = u64::from(self.image_count).saturating_mul(image);
-        let template = match self.task {
+        let templates = match &self.task {
             InferenceTask::Complete(_) | InferenceTask::Embed(_) | InferenceTask::Rerank(_) => 0,
-            _ => UsageBounds::MAX_TEMPLATE_TOKENS,
+            // A moderation model reads each text in a prompt of its own, which contains its policy.
+            InferenceTask::Passthrough(task) => task.texts.len().max(1),
+            InferenceTask::Chat | InferenceTask::GenerateImages(_) | InferenceTask::Transcribe(_) => 1,
         };
-        text.saturating_add(images).saturating_add(template)
+        let templates = of(templates).saturating_mul(UsageBounds::MAX_TEMPLATE_TOKENS);
+        text.saturating_add(images).saturating_add(templates)
     }
 
     /// Returns the bounds of the usage that a provider may report. The fields `max_delivered` and `least_output` depend

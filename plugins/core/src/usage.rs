@@ -71,7 +71,8 @@ impl OfferCapabilities {
 }
 
 impl UsageBounds {
-    /// Maximum number of tokens of a chat template around the messages, or of the template of a moderation model.
+    /// Maximum number of tokens of a chat template around the messages, or of the template of a moderation model around
+    /// each text.
     pub const MAX_TEMPLATE_TOKENS: u64 = 1_024;
     /// Maximum number of prompt tokens for one image of a model without an image rule.
     pub const MAX_IMAGE_TOKENS: u64 = 16_384;

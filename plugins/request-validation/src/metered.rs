@@ -138,9 +138,8 @@ pub fn validate_text_input_request(
     };
     let bytes = texts.iter().map(Range::len).sum::<usize>();
     let of = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
-    let most = of(bytes)
-        .saturating_add(of(texts.len()).saturating_mul(UsageBounds::MAX_ADDED_TOKENS_PER_INPUT))
-        .saturating_add(UsageBounds::MAX_TEMPLATE_TOKENS);
+    let templates = of(texts.len()).saturating_mul(UsageBounds::MAX_TEMPLATE_TOKENS);
+    let most = of(bytes).saturating_add(templates);
     let task = PassthroughTask {
         texts: texts.into_iter().map(|range| body.slice(range)).collect(),
         max_work: WorkDone::Tokens(TokenUsage { input: most, ..TokenUsage::default() }),

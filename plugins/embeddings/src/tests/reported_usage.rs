@@ -34,6 +34,27 @@ fn moderation_has_tokens_for_its_text() {
 }
 
 #[test]
+fn moderation_has_a_template_for_each_text() {
+    let body = json!({"model": "m", "input": vec!["is this ok?"; 10]}).to_string();
+    let request = InferenceRequest { prompt_bytes: 130, ..ask(ModelKind::Moderation, &body) };
+    let results = [r#"{"flagged":true}"#; 10].join(",");
+    let read = |window: Option<u64>, tokens: u64| {
+        let abilities = OfferCapabilities { context_length: window, ..OfferCapabilities::default() };
+        let body = answer(format!(r#"{{"results":[{results}],"usage":{{"prompt_tokens":{tokens}}}}}"#));
+        let adapter = shape(ModelKind::Moderation, "openai");
+        let usage = adapter.translate(&request, &target(&abilities), vec![body]).unwrap().usage().unwrap();
+        (usage.input, usage.source)
+    };
+    // Llama Guard puts each text into a policy of about 200 tokens.
+    assert_eq!(read(None, 2_150), (2_150, UsageSource::Provider));
+    // A token for each byte of text and 1,024 for each template, but at most the window of each text.
+    for (window, bound) in [(None, 130 + 10 * 1_024), (Some(131_072), 130 + 10 * 1_024), (Some(512), 5_120)] {
+        assert_eq!(read(window, bound), (bound, UsageSource::Provider), "{window:?}");
+        assert_eq!(read(window, bound + 1), (33, UsageSource::Overstated), "{window:?}");
+    }
+}
+
+#[test]
 fn a_part_of_a_split_list_without_tokens_leaves_the_count_to_the_gateway() {
     let abilities = OfferCapabilities { max_inputs: Some(1), ..OfferCapabilities::default() };
     let embedding = |tokens: &str| format!(r#"{{"data":[{{"index":0,"embedding":[1]}}]{tokens}}}"#);
