@@ -30,17 +30,17 @@ pub(super) struct TranscriptSegment {
     pub end: u64,
     /// Text of the segment.
     pub text: String,
-    /// Other members of the segment, unchanged from the provider's answer.
-    pub more: Map<String, Value>,
+    /// Statistics of the segment that the provider reports, unchanged.
+    pub statistics: Map<String, Value>,
 }
 
 /// Length of the windows in which engines recognise speech, in seconds. The times of segments and words may exceed
 /// the audio by part of a window.
 const WINDOW_SECONDS: u64 = 30;
 
-/// Members of a segment that clients know, apart from times and text.
-const KNOWN_MEMBERS: [&str; 6] =
-    ["seek", "tokens", "temperature", "avg_logprob", "compression_ratio", "no_speech_prob"];
+/// Members of a segment that clients know and that are numbers, apart from its times.
+const NUMBER_MEMBERS: [&str; 5] =
+    ["seek", "temperature", "avg_logprob", "compression_ratio", "no_speech_prob"];
 
 impl Transcript {
     /// Parses an answer.
@@ -79,7 +79,7 @@ impl Transcript {
             language: value
                 .get("language")
                 .and_then(Value::as_str)
-                .filter(|name| name.len() <= 64)
+                .filter(|name| (1..=64).contains(&name.len()))
                 .map(str::to_owned),
             seconds: value.get("duration").or_else(used).and_then(number),
             segments: complete_times(segments),
@@ -146,7 +146,17 @@ struct TimedText {
     start: Option<u64>,
     end: Option<u64>,
     text: String,
-    more: Map<String, Value>,
+    statistics: Map<String, Value>,
+}
+
+/// Returns true for a member of a segment whose value has the type that clients expect: a number, or a list of the
+/// numbers of tokens.
+fn is_statistic(name: &str, value: &Value) -> bool {
+    match name {
+        "tokens" => value.as_array().is_some_and(|tokens| tokens.iter().all(Value::is_u64)),
+        "seek" => value.is_u64(),
+        _ => NUMBER_MEMBERS.contains(&name) && value.is_number(),
+    }
 }
 
 impl TimedText {
@@ -157,11 +167,10 @@ impl TimedText {
             let pair = || millis(value.get("timestamp")?.get(index)?);
             value.get(name).and_then(millis).or_else(pair)
         };
-        let members = value.as_object()?.iter();
-        let more = members.filter(|(name, _)| KNOWN_MEMBERS.contains(&name.as_str()));
-        let more = more.map(|(name, value)| (name.clone(), value.clone())).collect();
+        let members = value.as_object()?.iter().filter(|(name, value)| is_statistic(name, value));
+        let statistics = members.map(|(name, value)| (name.clone(), value.clone())).collect();
         let (start, end) = (time("start", 0), time("end", 1));
-        (!text.is_empty()).then(|| Self { start, end, text: text.to_owned(), more })
+        (!text.is_empty()).then(|| Self { start, end, text: text.to_owned(), statistics })
     }
 }
 
@@ -173,11 +182,11 @@ fn complete_times(segments: Vec<TimedText>) -> Vec<TranscriptSegment> {
         return Vec::new();
     }
     let (mut earliest, mut last_end) = (0, 0);
-    let complete_start = |TimedText { start, end, text, more }| {
+    let complete_start = |TimedText { start, end, text, statistics }| {
         let start = start.unwrap_or(last_end).max(earliest);
         let end = end.filter(|end| *end > start);
         (earliest, last_end) = (start, end.unwrap_or(start));
-        TranscriptSegment { start, end: end.unwrap_or(END_OF_AUDIO), text, more }
+        TranscriptSegment { start, end: end.unwrap_or(END_OF_AUDIO), text, statistics }
     };
     let mut segments: Vec<TranscriptSegment> = segments.into_iter().map(complete_start).collect();
     let (mut next_start, mut next_later) = (END_OF_AUDIO, END_OF_AUDIO);

@@ -66,14 +66,35 @@ fn language(transcript: &Transcript, task: &TranscriptionTask) -> Option<String>
     transcript.language.clone().or_else(|| task.language.as_deref().map(str::to_owned))
 }
 
+/// Language of a transcript if neither the provider nor the request names one. Clients require the member.
+const UNKNOWN_LANGUAGE: &str = "unknown";
+
+/// Returns statistics for a segment that starts at this number of milliseconds, for providers that report none. Clients
+/// require these members; with these values no client discards the segment as noise.
+fn neutral_statistics(start: u64, task: &TranscriptionTask) -> Map<String, Value> {
+    let temperature =
+        task.temperature.as_deref().and_then(|text| text.parse().ok()).map_or(json!(0), json_number);
+    let members = [
+        // Position in frames of 10 ms.
+        ("seek", json!(start / 10)),
+        ("tokens", json!([])),
+        ("temperature", temperature),
+        ("avg_logprob", json!(0)),
+        ("compression_ratio", json!(1)),
+        ("no_speech_prob", json!(0)),
+    ];
+    members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
 fn verbose(
     transcript: &Transcript,
     task: &TranscriptionTask,
     seconds: Option<Decimal>,
     millis: Option<u64>,
 ) -> String {
-    let mut members = vec![("task", json!("transcribe"))];
-    members.extend(language(transcript, task).map(|language| ("language", json!(language))));
+    let language = language(transcript, task);
+    let language = language.as_deref().unwrap_or(UNKNOWN_LANGUAGE);
+    let mut members = vec![("task", json!("transcribe")), ("language", json!(language))];
     members.extend(seconds.map(|seconds| ("duration", json_number(seconds))));
     members.push(("text", json!(transcript.text)));
     let segments = cues(transcript, millis);
@@ -89,7 +110,8 @@ fn verbose(
             json_number(Decimal::new(i64::try_from(segment.end).unwrap_or(i64::MAX), 3)),
         );
         object.insert("text".to_owned(), json!(segment.text));
-        object.extend(segment.more.clone());
+        object.extend(neutral_statistics(segment.start, task));
+        object.extend(segment.statistics.clone());
         Value::Object(object)
     });
     members.push(("segments", segments.collect()));
@@ -107,7 +129,12 @@ fn cues(transcript: &Transcript, millis: Option<u64>) -> Cow<'_, [TranscriptSegm
     }
     let reported = transcript.seconds.map(|seconds| (seconds * 1000.0) as u64);
     let end = millis.or(reported).unwrap_or(0);
-    Cow::Owned(vec![TranscriptSegment { start: 0, end, text: transcript.text.clone(), more: Map::new() }])
+    Cow::Owned(vec![TranscriptSegment {
+        start: 0,
+        end,
+        text: transcript.text.clone(),
+        statistics: Map::new(),
+    }])
 }
 
 fn srt(cues: &[TranscriptSegment]) -> String {
@@ -163,7 +190,60 @@ fn cue_text(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
     use super::*;
+    use penstock_core::{AudioInput, DurationBasis};
+
+    fn write_verbose(answer: &Value, language: Option<&str>) -> Value {
+        let task = TranscriptionTask {
+            language: language.map(Into::into),
+            prompt: None,
+            temperature: Some("0.2".into()),
+            format: TranscriptFormat::Verbose,
+            word_timestamps: false,
+            audio: AudioInput {
+                extension: "mp3",
+                content_type: "audio/mpeg",
+                seconds: Some(Decimal::from(4)),
+                basis: DurationBasis::Counted,
+                bytes: 1_000,
+            },
+        };
+        let transcript = Transcript::parse(answer.to_string().as_bytes()).unwrap();
+        let written = write_transcript(&transcript, &task, Some(Decimal::from(4)));
+        serde_json::from_slice(&written).unwrap()
+    }
+
+    #[test]
+    fn a_verbose_answer_always_has_a_language() {
+        for (answer, language, expected) in [
+            (json!({"text": "Hi"}), None, "unknown"),
+            (json!({"text": "Hi", "language": ""}), None, "unknown"),
+            (json!({"text": "Hi", "language": null}), Some("de"), "de"),
+            (json!({"text": "Hi", "language": "english"}), Some("de"), "english"),
+        ] {
+            assert_eq!(write_verbose(&answer, language)["language"], expected, "{answer}");
+        }
+    }
+
+    #[test]
+    fn a_segment_has_every_member_that_clients_require() {
+        let reported = json!({"start": 1, "end": 2, "text": "a", "seek": 7, "tokens": [1, 2], "temperature": 0.5,
+            "avg_logprob": -0.25, "compression_ratio": 1.5, "no_speech_prob": 0.125});
+        let invalid = json!({"start": 2, "end": 3, "text": "b", "seek": -1, "tokens": ["x"], "temperature": "0",
+            "avg_logprob": null, "compression_ratio": [], "no_speech_prob": false, "speaker": 1});
+        let written = write_verbose(&json!({"text": "a b", "segments": [reported, invalid]}), None);
+        let neutral = |id: u64, start: u64, end: u64, seek: u64, text: &str| {
+            json!({"id": id, "seek": seek, "start": start, "end": end, "text": text, "tokens": [],
+                "temperature": 0.2, "avg_logprob": 0, "compression_ratio": 1, "no_speech_prob": 0})
+        };
+        let mut first = reported;
+        first["id"] = json!(0);
+        assert_eq!(written["segments"], json!([first, neutral(1, 2, 3, 200, "b")]));
+        let whole = write_verbose(&json!({"text": "a b"}), None);
+        assert_eq!(whole["segments"], json!([neutral(0, 0, 4, 0, "a b")]));
+    }
 
     #[test]
     fn a_cue_has_neither_an_empty_line_nor_an_arrow() {
@@ -181,8 +261,12 @@ mod tests {
 
     #[test]
     fn a_cue_of_vtt_has_no_tags() {
-        let segment =
-            |text: &str| TranscriptSegment { start: 0, end: 1, text: text.to_owned(), more: Map::new() };
+        let segment = |text: &str| TranscriptSegment {
+            start: 0,
+            end: 1,
+            text: text.to_owned(),
+            statistics: Map::new(),
+        };
         let cues = [segment("R&D <b>x</b> &amp; a --> b")];
         assert_eq!(
             vtt(&cues),
