@@ -2,7 +2,7 @@
 
 use crate::harness::Provider;
 use crate::harness::script::{json_answer, status};
-use crate::images::{PATH, ask, draws, inside};
+use crate::images::{PATH, PNG64, ask, drawn, draws, inside};
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -57,6 +57,33 @@ async fn a_refused_number_of_images_is_requested_one_by_one() {
         assert_eq!(other.last().json()["n"], 1);
     }
     assert_eq!(other.seen().iter().filter(|seen| seen.json()["n"] == 2).count(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_filtered_image_is_requested_again_and_leaves_the_others() {
+    let provider = Provider::start().await;
+    let filtered = || {
+        let none = json!({"b64_json": null, "finish_reason": "CONTENT_FILTERED"});
+        drawn(&[json!({"b64_json": PNG64}), none, json!(null)])
+    };
+    let running = draws(&[("a", &provider, "")]).start().await;
+    let three = ask(&json!({"n": 3, "response_format": "b64_json"}));
+    for (further, images) in
+        [([inside(1), inside(1)], 3), ([inside(1), drawn(&[])], 2), ([drawn(&[]), drawn(&[])], 1)]
+    {
+        provider.clear();
+        provider.then(filtered());
+        for script in further {
+            provider.then(script);
+        }
+        let answer = running.client.post(PATH, &three).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let answer = answer.json();
+        assert_eq!(answer["data"].as_array().unwrap().len(), images);
+        assert_eq!(answer["billing_cost"]["credits"], json!(2 * images));
+        // The offer is still asked for several images.
+        assert_eq!((provider.calls(), provider.seen()[0].json()["n"].as_u64()), (3, Some(3)));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -60,7 +60,8 @@ async fn speech_is_never_charged_beyond_what_its_text_can_be() {
     assert_eq!(header(&answer, "x-billing-cost")["credits"].as_f64(), Some(10.0));
     // The duration of audio that cannot be measured is estimated from the text.
     provider.clear();
-    provider.always(audio("audio/aac", [&[0xff, 0xf1, 0x50, 0x80][..], &[0xff; 1_000]].concat()));
+    let frame = [&[0xff, 0xf1, 0x58, 0x80, 8, 0x1f, 0xfc][..], &[0; 57]].concat();
+    provider.always(audio("audio/aac", frame.repeat(125)));
     let answer = speak(&running, json!({"input": "x".repeat(150), "response_format": "aac"})).await;
     assert_eq!(header(&answer, "x-billing-cost")["credits"].as_f64(), Some(10.0));
 }
@@ -68,13 +69,16 @@ async fn speech_is_never_charged_beyond_what_its_text_can_be() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_engine_without_audio_is_replaced() {
     let (silent, broken, good) = (Provider::start().await, Provider::start().await, Provider::start().await);
+    let head = Provider::start().await;
     silent.always(json_answer(200, &json!({"error": "no voice"})));
+    head.always(audio("audio/wav", sounds::wav(1_000)[..58].to_vec()));
     broken.always(status(503));
     good.always(audio("audio/wav", sounds::wav(1_000)));
     let running = Bench::new()
         .kind("speech")
         .settings("[routing]\nquick_retry = \"0s\"")
         .provider_with("silent", &silent, "", "price = { minute = 0.1 }")
+        .provider_with("head", &head, "", "price = { minute = 0.15 }")
         .provider_with("broken", &broken, "", "price = { minute = 0.2 }")
         .provider_with("good", &good, "", PRICE)
         .start()
@@ -82,6 +86,7 @@ async fn an_engine_without_audio_is_replaced() {
     let answer = speak(&running, json!({"model": "m:price"})).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!(answer.header("x-penstock-provider"), Some("good"));
+    assert_eq!((silent.calls(), head.calls()), (1, 1));
     // `content-type` is the actual format of the bytes, not the requested one.
     assert_eq!(answer.header("content-type"), Some("audio/wav"));
 }

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use penstock_core::*;
 use penstock_media::{image, speech};
 use rust_decimal::Decimal;
+use serde_json::{Value, json};
 
 fn target(abilities: &OfferCapabilities) -> AttemptTarget<'_> {
     AttemptTarget {
@@ -214,7 +215,7 @@ fn only_pictures_are_images() {
             size: None,
             as_base64: true,
         });
-        let body = serde_json::json!({"data": [{"b64_json": text}]}).to_string();
+        let body = json!({"data": [{"b64_json": text}]}).to_string();
         translate(*shape, task, None, body.as_bytes())
     };
     let encode = |bytes: &[u8]| String::from_utf8(image::encode_base64(bytes).to_vec()).unwrap();
@@ -239,4 +240,75 @@ fn only_pictures_are_images() {
             assert_eq!(read(form), Some(UpstreamErrorKind::Malformed), "{form}");
         }
     }
+}
+
+#[test]
+fn items_without_an_image_are_missing_images() {
+    let shape = image::IMAGE_ADAPTERS.iter().find(|shape| shape.name() == "openai-images").unwrap();
+    let long = [b"\x89PNG\r\n\x1a\n".as_slice(), &[7; 2_000]].concat();
+    let encode = |bytes: &[u8]| String::from_utf8(image::encode_base64(bytes).to_vec()).unwrap();
+    let good = [
+        json!({"b64_json": encode(b"\x89PNG\r\n\x1a\n and more of it")}),
+        json!({"b64_json": encode(&long)}),
+        json!(format!("data:image/png;base64,{}", encode(&long))),
+        json!({"url": "https://example.org/a.png"}),
+        json!({"b64_json": "an error", "url": "https://example.org/a.png"}),
+    ];
+    let none = [
+        json!(null),
+        json!({"b64_json": null, "finish_reason": "CONTENT_FILTERED"}),
+        json!({"b64_json": "", "url": ""}),
+        json!({"b64_json": "aGVsbG8gd29ybGQ="}),
+        json!({"b64_json": encode(&[b"<html>".as_slice(), &long].concat())}),
+        json!({"url": format!("https://example.org/{}", "a".repeat(9_000))}),
+        json!({}),
+        json!(5),
+        json!([]),
+    ];
+    let ask = InferenceRequest::from_non_chat_task(
+        ModelKind::Image,
+        Bytes::new(),
+        BodyMembers::default(),
+        "m".into(),
+        InferenceTask::GenerateImages(ImageTask {
+            prompt: Bytes::from_static(b"\"p\""),
+            n: 2,
+            size: None,
+            as_base64: true,
+        }),
+    );
+    let abilities = OfferCapabilities::default();
+    let answer = |items: &[&Value]| UpstreamAnswer {
+        body: Bytes::from(json!({ "data": items }).to_string()),
+        ..UpstreamAnswer::default()
+    };
+    let missing =
+        |answers: &[UpstreamAnswer]| shape.build_missing_requests(&ask, &target(&abilities), answers).len();
+    let count = |answers: Vec<UpstreamAnswer>| {
+        let answer = shape.translate(&ask, &target(&abilities), answers).map_err(|fault| fault.kind)?;
+        let Some(WorkDone::Images { count, .. }) = answer.work else { panic!("no images") };
+        assert_eq!(answer.images.len(), count as usize);
+        Ok(count)
+    };
+    for image in &good {
+        for item in &none {
+            for items in [[image, item], [item, image]] {
+                let first = answer(&items);
+                assert_eq!(image::count_images(&first.body), Some(1), "{items:?}");
+                assert_eq!(image::count_image_items(&first.body), Some(2));
+                assert_eq!(missing(std::slice::from_ref(&first)), 1);
+                assert_eq!(count(vec![first.clone(), answer(&[image])]), Ok(2));
+                for further in [answer(&[]), answer(&[item])] {
+                    assert_eq!(count(vec![first.clone(), further]), Ok(1));
+                }
+            }
+        }
+    }
+    for item in &none {
+        let first = answer(&[item, item]);
+        assert_eq!((missing(std::slice::from_ref(&first)), image::count_images(&first.body)), (0, Some(0)));
+        assert_eq!(count(vec![first]), Err(UpstreamErrorKind::Malformed));
+    }
+    let broken = UpstreamAnswer { body: Bytes::from_static(b"{\"data\":[null"), ..answer(&[]) };
+    assert_eq!(count(vec![answer(&[&good[0]]), broken]), Err(UpstreamErrorKind::Malformed));
 }

@@ -11,7 +11,7 @@ use penstock_core::{
     AdjustableMember, AdjustableMemberSet, InferenceRequest, InferenceTask, RefusalScope, UpstreamAnswer,
     UpstreamError, UpstreamErrorKind,
 };
-use penstock_media::image::count_images;
+use penstock_media::image::{count_image_items, count_images};
 use std::sync::Arc;
 
 /// Member that an offer with one image per request does not accept.
@@ -49,7 +49,8 @@ impl FailoverRun<'_, '_> {
 }
 
 /// Requests the images that the provider's responses lack. A refusal of the content ends this, and the images that were
-/// made are delivered.
+/// made are delivered. The limit of one image per request is remembered for the offer, unless the responses listed all
+/// images and some of them were filtered.
 pub async fn request_missing_images(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,
@@ -62,11 +63,16 @@ pub async fn request_missing_images(
         return Ok(());
     }
     let all = answers.len() + calls.len();
+    let items: usize = answers.iter().filter_map(|answer| count_image_items(&answer.body)).sum();
+    let lacks_items = matches!(&run.request.task, InferenceTask::GenerateImages(task)
+        if u32::try_from(items).is_ok_and(|items| items < task.n));
     match buffered::call_provider(run, offer, wire_format, &calls, answers).await {
         Err(fault) if may_deliver_fewer(run.request, &fault, answers) => return Ok(()),
         called => called.map_err(|fault| run.record_completed_calls(fault, answers, all))?,
     }
-    run.record_single_choice_offer(offer);
+    if lacks_items {
+        run.record_single_choice_offer(offer);
+    }
     Ok(())
 }
 

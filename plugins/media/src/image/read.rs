@@ -8,27 +8,39 @@ use penstock_json_scan::json::{self, StringClass};
 /// Maximum length of a URL that is fetched, in bytes.
 const MOST_URL: usize = 8 << 10;
 
-/// Reads the images of an answer: `{"data":[{"b64_json"|"url"|…}]}` or `{"images":[…]}`.
+/// Number of bytes of a text that are read to detect an image: the head of a data URL, and the start of its data.
+const TEXT_START: usize = 512;
+
+/// Reads the images of an answer: `{"data":[{"b64_json"|"url"|…}]}` or `{"images":[…]}`. Items without an image, such as
+/// `null` and filtered images, are left out.
 ///
 /// # Errors
-/// Returns `InBandError` if the answer contains an error object, and `Malformed` if it contains no image or an
-/// invalid one.
+/// Returns `InBandError` if the answer contains an error object, and `Malformed` if it is no list.
 pub(super) fn read_images(body: &Bytes) -> Result<Vec<GeneratedImage>, UpstreamError> {
     let list = image_list(body)?;
-    let mut found = Vec::new();
     let mut elements = json::elements(list);
-    for range in elements.by_ref() {
-        let element = list.get(range).unwrap_or_default();
-        found.push(read_image(body, element).ok_or_else(malformed)?);
-    }
-    if elements.is_complete() && !found.is_empty() { Ok(found) } else { Err(malformed()) }
+    let images = elements.by_ref().filter_map(|range| read_image(body, list.get(range)?)).collect();
+    if elements.is_complete() { Ok(images) } else { Err(malformed()) }
 }
 
-/// Returns the number of images in an answer; `None` if the answer is malformed or an error. The images are not read.
+/// Returns the number of images in an answer, without the items that have no image; `None` if the answer is malformed or
+/// an error. Only the first bytes of each image are read.
 #[must_use]
-pub fn count_images(body: &[u8]) -> Option<usize> {
-    let mut elements = json::elements(image_list(body).ok()?);
-    let count = elements.by_ref().count();
+pub fn count_images(body: &Bytes) -> Option<usize> {
+    count_elements(body, |element| begins_with_image(body, element))
+}
+
+/// Returns the number of items in the list of an answer, also of those without an image; `None` if the answer is
+/// malformed or an error.
+#[must_use]
+pub fn count_image_items(body: &Bytes) -> Option<usize> {
+    count_elements(body, |_| true)
+}
+
+fn count_elements(body: &[u8], counts: impl Fn(&[u8]) -> bool) -> Option<usize> {
+    let list = image_list(body).ok()?;
+    let mut elements = json::elements(list);
+    let count = elements.by_ref().filter(|range| list.get(range.clone()).is_some_and(&counts)).count();
     elements.is_complete().then_some(count)
 }
 
@@ -52,37 +64,69 @@ fn malformed() -> UpstreamError {
     UpstreamError::new(UpstreamErrorKind::Malformed)
 }
 
+/// Member of an item that may have the image: the JSON string, and true if the member is for URLs.
+type ImageText<'a> = (&'a [u8], bool);
+
+/// Returns the texts of an item that may have its image: the item itself, or members of an object. Empty texts are left
+/// out.
+fn image_texts(element: &[u8]) -> Vec<ImageText<'_>> {
+    if element.first() == Some(&b'"') {
+        return vec![(element, false)];
+    }
+    let mut texts = Vec::new();
+    let mut members = json::members(element);
+    while let Some((key, value)) = members.next_unescaped() {
+        let is_image = matches!(&*key, "b64_json" | "base64" | "b64" | "image" | "url");
+        if is_image && value.first() == Some(&b'"') && value.len() > 2 {
+            texts.push((value, key == "url"));
+        }
+    }
+    texts
+}
+
 /// Reads one image: a string, or an object with a member for the image; `None` if there is no image or the JSON is
 /// invalid.
 fn read_image(body: &Bytes, element: &[u8]) -> Option<GeneratedImage> {
-    if element.first() == Some(&b'"') {
-        return Some(GeneratedImage {
-            source: image_source(string_content(body, element)?, false)?,
-            revised_prompt: None,
-        });
+    let mut found = None;
+    for (text, named) in image_texts(element) {
+        let source = string_content(body, text).and_then(|content| image_source(content, named));
+        // An inline image takes precedence over a URL.
+        if !matches!((&found, &source), (_, None) | (Some(_), Some(ImageSource::Url(_)))) {
+            found = source;
+        }
     }
-    let (mut found, mut revised_prompt) = (None, None);
+    Some(GeneratedImage { source: found?, revised_prompt: revised_prompt(body, element) })
+}
+
+/// Returns the JSON string of the prompt that the provider used instead of the client's; `None` without a valid one.
+fn revised_prompt(body: &Bytes, element: &[u8]) -> Option<Bytes> {
     let mut members = json::members(element);
+    let mut found = None;
     while let Some((key, value)) = members.next_unescaped() {
-        if value.first() != Some(&b'"') {
-            continue;
-        }
-        match &*key {
-            "b64_json" | "base64" | "b64" | "image" | "url" if value.len() > 2 => {
-                // An inline image takes precedence over a URL.
-                let source = image_source(string_content(body, value)?, key == "url")?;
-                if !matches!((&found, &source), (Some(_), ImageSource::Url(_))) {
-                    found = Some(source);
-                }
-            }
-            "revised_prompt" => {
-                let sound = json::classify_string(value.get(1..value.len() - 1)?) != StringClass::Invalid;
-                revised_prompt = sound.then(|| body.slice_ref(value));
-            }
-            _ => {}
+        if key == "revised_prompt" && value.first() == Some(&b'"') {
+            let is_valid = json::classify_string(value.get(1..value.len() - 1)?) != StringClass::Invalid;
+            found = is_valid.then(|| body.slice_ref(value));
         }
     }
-    Some(GeneratedImage { source: found?, revised_prompt })
+    found
+}
+
+/// Returns true if an item has a text that begins like an image or a URL.
+fn begins_with_image(body: &Bytes, element: &[u8]) -> bool {
+    image_texts(element).into_iter().any(|(text, named)| {
+        let inner = text.get(1..text.len().saturating_sub(1)).unwrap_or_default();
+        let start = inner.get(..TEXT_START).unwrap_or(inner);
+        if start.contains(&b'\\') || inner.len() <= TEXT_START {
+            return string_content(body, text).is_some_and(|content| image_source(content, named).is_some());
+        }
+        let start = Bytes::copy_from_slice(start);
+        if is_url(&start, named) {
+            return inner.len() <= MOST_URL;
+        }
+        let data = base64::data_url_payload(start);
+        let data: Vec<u8> = data.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
+        format::is_image(&base64::decode_base64_prefix(&data))
+    })
 }
 
 /// Returns the content of a JSON string: a slice, unless it has escapes. `None` if the string is invalid.
@@ -95,11 +139,15 @@ fn string_content(body: &Bytes, string: &[u8]) -> Option<Bytes> {
     }
 }
 
+/// Returns true if the text looks like a URL, or is the value of a member for URLs (`named`) and no data URL.
+fn is_url(text: &[u8], named: bool) -> bool {
+    text.starts_with(b"https://") || text.starts_with(b"http://") || (named && !text.starts_with(b"data:"))
+}
+
 /// Returns a URL if the text looks like one or is the value of a member for URLs (`named`), otherwise its base64
 /// data. Returns `None` if the data is not an image.
 fn image_source(text: Bytes, named: bool) -> Option<ImageSource> {
-    let inline = text.starts_with(b"data:");
-    if text.starts_with(b"https://") || text.starts_with(b"http://") || (named && !inline) {
+    if is_url(&text, named) {
         let url = std::str::from_utf8(&text).ok()?;
         return (url.len() <= MOST_URL).then(|| ImageSource::Url(url.into()));
     }

@@ -95,8 +95,9 @@ impl ProviderAdapter for ImageShape {
         answers: &[UpstreamAnswer],
     ) -> Vec<UpstreamRequest> {
         let Some(task) = image_task(ask).filter(|task| task.n > 1) else { return Vec::new() };
-        let counts = answers.iter().map(|answer| read::count_images(&answer.body).filter(|count| *count > 0));
-        let Some(count) = counts.sum::<Option<usize>>() else { return Vec::new() };
+        let count = answers.iter().map(|answer| read::count_images(&answer.body)).sum::<Option<usize>>();
+        // A provider that makes no image at all fails.
+        let Some(count) = count.filter(|count| *count > 0) else { return Vec::new() };
         let missing = task.n.saturating_sub(u32::try_from(count).unwrap_or(u32::MAX));
         (0..missing).map(|_| self.build_call(task, ask.diffusion_steps(), target, 1)).collect()
     }
@@ -111,6 +112,9 @@ impl ProviderAdapter for ImageShape {
         let mut pictures = Vec::new();
         for answer in &answers {
             pictures.extend(read::read_images(&answer.body)?);
+        }
+        if pictures.is_empty() {
+            return Err(UpstreamError::new(UpstreamErrorKind::Malformed));
         }
         // Engines may generate more images than requested, to fill a batch. The additional images are dropped and not
         // charged.
