@@ -12,11 +12,12 @@ use crate::json_cursor;
 use crate::output_limit::OutputLimit;
 use crate::prefill_repetition::without_prefill;
 use crate::response_constraints::ResponseConstraints;
+use crate::stream_translator::decode_streamed_answer;
 use crate::token_cap::TokenCap;
 use bytes::Bytes;
 use penstock_core::{
     AttemptTarget, Dialect, FinishReason, InferenceRequest, MeasuredEnergy, OfferObservation, ReportedUsage,
-    TokenUsage, UpstreamError, UpstreamErrorKind, UsageBounds, UsageSource,
+    TokenUsage, UpstreamError, UpstreamErrorKind, UsageBounds,
 };
 use penstock_json_scan::json;
 
@@ -87,24 +88,21 @@ impl DecodedAnswer {
     ///
     /// # Errors
     /// Returns `Malformed` if the body is no answer or has a choice that was not requested, the error that
-    /// [`decode::decode_buffered`] returns for an error object, and `Truncated` if a choice has no finish reason. An
-    /// error in a body that is a stream is ignored if it comes after all finish reasons. A choice that has reached the
-    /// token limit needs no finish reason; in a stream, only the provider's usage proves that the limit was reached.
+    /// [`decode::decode_buffered`] returns for an error object, and `Truncated` if a choice has no finish reason. A
+    /// choice that has reached the token limit needs no finish reason. A body that is a stream of events is read like a
+    /// streamed answer.
     pub fn decode(
         ask: &InferenceRequest,
         target: &AttemptTarget<'_>,
         body: Bytes,
     ) -> Result<Self, UpstreamError> {
+        if decode::is_event_stream(&body) {
+            return decode_streamed_answer(ask, target, body);
+        }
         let (mut events, mut constrained) = (Vec::new(), Vec::new());
-        let is_streamed = || decode::is_event_stream(&body);
-        let read = decode::decode_buffered(target.dialect, body.clone(), target.answer_id, &mut events);
         let discard = |fault, events: &[AnswerEvent]| with_discarded_usage(fault, ask, target, events);
-        // An error after the end of a streamed answer does not invalidate the answer.
-        let read = match read {
-            Err(fault) if !is_streamed() => return Err(discard(fault, &events)),
-            read => read,
-        };
-        let reasoning = read.as_ref().ok().copied().flatten();
+        let read = decode::decode_buffered(target.dialect, body.clone(), target.answer_id, &mut events);
+        let reasoning = read.map_err(|fault| discard(fault, &events))?;
         let mut constraints = ResponseConstraints::new(ask, target);
         // If the provider sent a choice that was not requested, the indices of the requested choices are unreliable
         // too.
@@ -128,16 +126,12 @@ impl DecodedAnswer {
         let sizes = choice_sizes(ask, &constrained);
         let mut answer = Self::from_events(constrained, ask.n);
         answer.set_usage(ask, &sent.usage_bounds(&usage_bounds, answer.choices.len()), &constraints);
-        // For a stream, only the provider's usage proves that the token limit was reached: a stream that broke off
-        // has no usage, and the gateway's estimate may be too high.
         let usage = answer.provider_usage.or(answer.usage);
-        let usage = usage.filter(|usage| usage.source == UsageSource::Provider || !is_streamed());
-        if read.is_ok() && TokenCap::new(ask, target).is_reached(usage.as_ref()) {
-            let unfinished = if is_streamed() { Vec::new() } else { choices_without_finish_reason(&body) };
-            answer.finish_at_cap(&unfinished);
+        if TokenCap::new(ask, target).is_reached(usage.as_ref()) {
+            answer.finish_at_cap(&choices_without_finish_reason(&body));
         }
         if answer.choices.iter().any(|candidate| candidate.finish_reason.is_none()) {
-            return Err(answer.unfinished_error(read.err(), ask, target, body));
+            return Err(answer.truncation_error(ask));
         }
         answer.observation =
             OfferObservation { reasoning_name: reasoning, exceeds_output_limit: limit.is_exceeded() };
@@ -147,26 +141,24 @@ impl DecodedAnswer {
         Ok(answer)
     }
 
-    /// Returns the error of an answer in which a choice has no finish reason: `fault`, which ended `body`, or else
-    /// `Truncated`.
-    fn unfinished_error(
-        &self,
-        fault: Option<UpstreamError>,
-        ask: &InferenceRequest,
-        target: &AttemptTarget<'_>,
-        body: Bytes,
-    ) -> UpstreamError {
-        let fault = fault.unwrap_or_else(|| UpstreamError {
-            completed_choices: self.completed_choices(target, body).filter(|_| ask.n > 1),
+    /// Returns the error of an answer in which a choice has no finish reason.
+    fn truncation_error(&self, ask: &InferenceRequest) -> UpstreamError {
+        UpstreamError {
+            completed_choices: self.completed_choices().filter(|_| ask.n > 1),
+            discarded_usage: self.provider_usage.or(self.usage).map(Box::new),
             ..UpstreamError::new(UpstreamErrorKind::Truncated)
-        });
-        UpstreamError { discarded_usage: self.provider_usage.or(self.usage).map(Box::new), ..fault }
+        }
     }
 
     /// Sets the usage from the provider's report. Clients read the usage of a buffered answer without checking that it
     /// exists, so it is estimated if it is missing. `bounds` follow from the output of the provider, including removed
     /// output.
-    fn set_usage(&mut self, ask: &InferenceRequest, bounds: &UsageBounds, constraints: &ResponseConstraints) {
+    pub(crate) fn set_usage(
+        &mut self,
+        ask: &InferenceRequest,
+        bounds: &UsageBounds,
+        constraints: &ResponseConstraints,
+    ) {
         let delivered = self.output_bytes() - self.echoed_bytes(ask);
         let counted = ask.estimate_unreported_usage(delivered);
         let stated = self.reported_usage.unwrap_or_default();
@@ -256,12 +248,11 @@ impl DecodedAnswer {
         }
     }
 
-    /// Returns the number of complete choices, if at least one is complete, none of the choices after them has started,
-    /// and the provider has ended `body`, the body of the answer; `None` otherwise, also if all are complete.
-    fn completed_choices(&self, target: &AttemptTarget<'_>, body: Bytes) -> Option<u32> {
+    /// Returns the number of complete choices, if at least one is complete and none of the choices after them has
+    /// started; `None` otherwise, also if all are complete.
+    fn completed_choices(&self) -> Option<u32> {
         let choices = self.choices.iter().map(|one| (one.finish_reason.is_some(), one.output_bytes()));
         choices::complete_choice_count(choices)
-            .filter(|_| decode::is_explicitly_ended(target.dialect, body, target.answer_id))
     }
 }
 

@@ -62,6 +62,8 @@ mod json_cursor;
 #[cfg(test)]
 mod known_member_tests;
 #[cfg(test)]
+mod late_event_tests;
+#[cfg(test)]
 mod lone_surrogate_tests;
 mod media_position;
 mod messages_to_chat;

@@ -6,6 +6,8 @@
 
 mod attempt_limits;
 mod ends;
+mod late_errors;
+mod plain_answer;
 mod translation;
 
 use crate::choices::{self, ChoiceSize};
@@ -26,6 +28,7 @@ use penstock_core::{
     ReportedUsage, StreamProgress, StreamTranslation, ThinkingDisplay, TokenUsage, UpstreamError,
     UpstreamErrorKind, UsageBounds,
 };
+pub(crate) use plain_answer::decode_streamed_answer;
 
 /// Maximum initial capacity of the output buffer, in bytes.
 const OUTPUT_BUFFER_BYTES: usize = 16 << 10;
@@ -64,6 +67,9 @@ pub struct StreamTranslator {
     finished: Vec<bool>,
     finish_reason: Option<FinishReason>,
     finish_confidence: FinishConfidence,
+    /// Error of a malformed event that was skipped after the finish reasons. Content after it means that a part of the
+    /// answer is lost.
+    skipped_error: Option<UpstreamError>,
     /// True if providers of this dialect may report usage after the end event.
     may_report_usage_late: bool,
     /// True after an end event without usage. From later events, only usage and energy are read.
@@ -122,6 +128,7 @@ impl StreamTranslator {
             finished: vec![false; n],
             finish_reason: None,
             finish_confidence: FinishConfidence::Trusted,
+            skipped_error: None,
             may_report_usage_late: target.dialect.spec().reports_usage_late,
             awaits_usage: false,
             reported_usage: None,
@@ -147,17 +154,20 @@ impl StreamTranslator {
     }
 
     /// Processes the events that `decode` appends, in the same manner as [`StreamTranslation::push`] processes bytes.
+    /// Returns false if they ended with an error that is ignored.
     pub(crate) fn push_events_from(
         &mut self,
         decode: impl FnOnce(&mut Vec<AnswerEvent>) -> Result<(), UpstreamError>,
         out: &mut OutputBuffer,
-    ) -> Result<(), UpstreamError> {
+    ) -> Result<bool, UpstreamError> {
         if self.progress == StreamProgress::Ended {
-            return Ok(());
+            return Ok(true);
         }
         let decoded = decode(&mut self.events);
         self.process_events(out)?;
-        self.ignore_late_error(decoded)
+        let is_valid = decoded.is_ok();
+        decoded.or_else(|error| self.ignore_late_error(error))?;
+        Ok(is_valid)
     }
 
     /// Processes the decoded events up to the first error.
@@ -178,7 +188,11 @@ impl StreamTranslator {
             if event.choice().is_some_and(|choice| choice as usize >= self.finished.len()) {
                 // If the provider sent more choices than requested, the indices of the other choices are unreliable
                 // too.
-                result = self.ignore_late_error(Err(UpstreamError::new(UpstreamErrorKind::Malformed)));
+                result = Err(UpstreamError::new(UpstreamErrorKind::Malformed));
+                break;
+            }
+            if let Some(error) = self.skipped_error.take_if(|_| event.is_content()) {
+                result = Err(error);
                 break;
             }
             let is_cut = self.apply_limits(event, &mut constrained);
@@ -326,35 +340,6 @@ impl StreamTranslator {
             choices::correct_undercounted_output(&mut usage, &self.choice_sizes);
         }
         Some(usage)
-    }
-
-    /// Records usage or energy from an event that follows the end event. After the usage, nothing more is read.
-    fn record_late_event(&mut self, event: &AnswerEvent) {
-        match event {
-            AnswerEvent::Usage(stated) => {
-                self.reported_usage = Some(*stated);
-                self.awaits_usage = false;
-            }
-            AnswerEvent::Energy(measured) => self.measured_energy = Some(*measured),
-            _ => {}
-        }
-    }
-
-    /// Ignores an error after all choices have finished. An error that the provider states is returned if the answer
-    /// may be incomplete: the finish reason came with text, and neither the end event nor usage after the output has
-    /// arrived.
-    fn ignore_late_error(&mut self, result: Result<(), UpstreamError>) -> Result<(), UpstreamError> {
-        let may_be_cut = self.progress == StreamProgress::Finished
-            && !self.has_separate_final_usage()
-            && self.decoder.has_finish_with_text();
-        match result {
-            Err(error) if may_be_cut && error.in_band_body.is_some() => Err(error),
-            Err(_) if self.progress >= StreamProgress::Finished => {
-                self.awaits_usage = false;
-                self.handle_stream_end()
-            }
-            result => result,
-        }
     }
 
     /// Returns the number of content blocks that the writer has started.

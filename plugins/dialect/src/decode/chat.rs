@@ -84,6 +84,7 @@ impl ChatDecoder {
             return Ok(());
         }
         if data == b"[DONE]" {
+            self.chunks.check_late_calls()?;
             events.push(AnswerEvent::End);
             return Ok(());
         }
@@ -118,16 +119,18 @@ impl super::DialectDecoder for ChatDecoder {
             self.buffered_reasoning = super::decode_closed_object(Dialect::Chat, object, seed, events)?;
             return Ok(());
         }
-        let Some(event) = self.sse.end() else { return Ok(()) };
-        self.process_event(&event, events).map_err(to_truncation_error)
+        if let Some(event) = self.sse.end() {
+            self.process_event(&event, events).map_err(to_truncation_error)?;
+        }
+        self.chunks.check_late_calls()
     }
 
     fn reasoning_name(&self) -> Option<ReasoningName> {
         self.buffered_reasoning.or(self.chunks.reasoning_name())
     }
 
-    fn has_finish_with_text(&self) -> bool {
-        self.chunks.has_finish_with_text()
+    fn has_finish_with_output(&self) -> bool {
+        self.chunks.has_finish_with_output()
     }
 
     fn has_usage_with_output(&self) -> bool {

@@ -28,7 +28,8 @@ pub const MAX_TOOL_NAME_BYTES: usize = 1024;
 
 /// Decoder of a streamed answer. The events do not depend on chunk boundaries.
 pub trait DialectDecoder: Send {
-    /// Decodes bytes and appends the completed events. Events appended before an error are valid; none follow an error.
+    /// Decodes bytes and appends the completed events. Events appended before an error are valid. A call after an error
+    /// continues after the server-sent event with the error.
     ///
     /// # Errors
     /// Returns `Malformed` for an event that violates the dialect (not JSON, a member of an invalid type, an impossible
@@ -50,9 +51,9 @@ pub trait DialectDecoder: Send {
         None
     }
 
-    /// Returns true if the last finish reason came with text. Some engines mark each chunk as the last, so such a
-    /// finish reason does not prove that the answer is complete.
-    fn has_finish_with_text(&self) -> bool {
+    /// Returns true if the last finish reason came with text or a part of a tool call. Some engines mark each chunk as
+    /// the last, so such a finish reason does not prove that the answer is complete.
+    fn has_finish_with_output(&self) -> bool {
         false
     }
 
@@ -105,22 +106,6 @@ pub fn decode_buffered(
         return Err(UpstreamError::new(UpstreamErrorKind::Malformed));
     }
     (provider_dialect(provider).decode_buffered)(body, id, events)
-}
-
-/// Returns true if a buffered answer is a JSON object, or a stream that ends with an end event or with usage after the
-/// last output. Another stream may have been cut, so it does not show how many choices the provider returns. `id` is
-/// that of [`decode_buffered`].
-pub(crate) fn is_explicitly_ended(provider: Dialect, body: Bytes, id: &str) -> bool {
-    let body = without_byte_order_mark(body);
-    if !is_event_stream(&body) {
-        return true;
-    }
-    let (mut decoder, mut events) = (new_decoder(provider, id), Vec::new());
-    let decoded = decoder.push(body, &mut events).and_then(|()| decoder.end(&mut events));
-    let mut after_output = events.iter().rev().take_while(|event| !event.is_content());
-    let has_usage = after_output.any(|event| matches!(event, AnswerEvent::Usage(_)));
-    let has_end = events.iter().any(|event| matches!(event, AnswerEvent::End));
-    decoded.is_ok() && (has_end || (has_usage && !decoder.has_usage_with_output()))
 }
 
 /// Removes a byte order mark from the start of a body.

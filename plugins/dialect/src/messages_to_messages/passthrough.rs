@@ -109,7 +109,7 @@ impl StreamPassthrough {
         }
         let seen = EventMembers::parse(&event.data);
         if let Some(error) = decode::event_error(event, seen.has_known_type()) {
-            return self.observer.push_events_from(|_| Err(error), &mut OutputBuffer::default());
+            return self.reject_event(error);
         }
         if json::trim(&event.data).is_empty() {
             return Ok(());
@@ -118,9 +118,8 @@ impl StreamPassthrough {
         let passes = FORWARDED_EVENTS.contains(&kind);
         let lines = memchr::memchr(b'\n', &event.data).is_some();
         // An incomplete object or invalid UTF-8 would break the client's parser.
-        let over = self.observer.progress() == StreamProgress::Ended;
         if ((passes || lines) && !seen.is_complete) || std::str::from_utf8(&event.data).is_err() {
-            return if over { Ok(()) } else { Err(UpstreamError::new(UpstreamErrorKind::Malformed)) };
+            return self.reject_event(UpstreamError::new(UpstreamErrorKind::Malformed));
         }
         if lines {
             // A line break between JSON tokens is white space.
@@ -133,6 +132,11 @@ impl StreamPassthrough {
         parts.iter().try_for_each(|data| self.process_unordered(data, &EventMembers::parse(data), out))
     }
 
+    /// Ends the stream with the error of an event, unless the error is ignored at this point of the stream.
+    fn reject_event(&mut self, error: UpstreamError) -> Result<(), UpstreamError> {
+        self.observer.push_events_from(|_| Err(error), &mut OutputBuffer::default()).map(drop)
+    }
+
     /// Processes an event of the provider, given its members.
     fn process_unordered(
         &mut self,
@@ -143,9 +147,7 @@ impl StreamPassthrough {
         let parts = match self.decoder.sequence_blocks(data, members) {
             Ok(Some(parts)) => parts,
             Ok(None) => return self.process_members(data, members, out),
-            Err(error) => {
-                return self.observer.push_events_from(|_| Err(error), &mut OutputBuffer::default());
-            }
+            Err(error) => return self.reject_event(error),
         };
         parts.iter().try_for_each(|data| self.process_members(data, &EventMembers::parse(data), out))
     }
@@ -159,8 +161,10 @@ impl StreamPassthrough {
     ) -> Result<(), UpstreamError> {
         let was_ended = self.observer.progress() == StreamProgress::Ended;
         let mut shadow = OutputBuffer::default();
-        self.observer
-            .push_events_from(|events| self.decoder.decode_members(data, members, events), &mut shadow)?;
+        let decode = |events: &mut Vec<AnswerEvent>| self.decoder.decode_members(data, members, events);
+        if !self.observer.push_events_from(decode, &mut shadow)? {
+            return Ok(());
+        }
         if !was_ended && self.observer.is_cut_at_limit() {
             return self.end_answer_at_limit(shadow, out);
         }

@@ -11,16 +11,21 @@ use bytes::Bytes;
 use penstock_core::{
     ApiError, AttemptTarget, DeliveredUsage, FinishReason, MeasuredEnergy, OfferObservation, OutputBuffer,
     RescueMode, StreamProgress, StreamTranslation, ThinkingDisplay, TokenUsage, UpstreamError,
+    UpstreamErrorKind,
 };
 
 impl StreamTranslation for StreamTranslator {
-    fn push(&mut self, bytes: Bytes, out: &mut OutputBuffer) -> Result<(), UpstreamError> {
-        if self.progress == StreamProgress::Ended && !self.awaits_usage {
-            return Ok(());
+    fn push(&mut self, mut bytes: Bytes, out: &mut OutputBuffer) -> Result<(), UpstreamError> {
+        while self.progress < StreamProgress::Ended || self.awaits_usage {
+            let decoded = self.decoder.push(std::mem::take(&mut bytes), &mut self.events);
+            self.process_events(out)?;
+            match decoded {
+                Ok(()) => break,
+                // The decoder then continues after the event with the error.
+                Err(error) => self.ignore_late_error(error)?,
+            }
         }
-        let decoded = self.decoder.push(bytes, &mut self.events);
-        self.process_events(out)?;
-        self.ignore_late_error(decoded)
+        Ok(())
     }
 
     fn end(&mut self, out: &mut OutputBuffer) -> Result<(), UpstreamError> {
@@ -33,7 +38,11 @@ impl StreamTranslation for StreamTranslator {
         if self.progress == StreamProgress::Ended {
             return Ok(());
         }
-        self.ignore_late_error(decoded)?;
+        match decoded {
+            // A malformed object that was sent instead of a stream: its events are a part of the answer.
+            Err(error) if error.kind == UpstreamErrorKind::Malformed => return Err(error),
+            decoded => decoded.or_else(|error| self.ignore_late_error(error))?,
+        }
         if self.is_at_cap() {
             self.events.push(AnswerEvent::End);
             self.process_events(out)?;
@@ -186,6 +195,7 @@ impl StreamTranslation for StreamTranslator {
         self.limits.restart(target);
         self.finished.fill(false);
         (self.finish_reason, self.finish_confidence) = (None, FinishConfidence::Trusted);
+        self.skipped_error = None;
         self.may_report_usage_late = target.dialect.spec().reports_usage_late;
         self.awaits_usage = false;
         (self.reported_usage, self.measured_energy) = (None, None);

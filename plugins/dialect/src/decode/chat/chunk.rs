@@ -31,8 +31,8 @@ pub(super) struct ChunkReader {
     is_buffered: bool,
     choices: Vec<ChoiceDecoder>,
     last_reasoning_name: Option<ReasoningName>,
-    /// True if the chunk with the last finish reason had text too.
-    finish_with_text: bool,
+    /// True if the chunk with the last finish reason had output too.
+    finish_with_output: bool,
     /// True if the last usage came in a chunk with output.
     usage_with_output: bool,
 }
@@ -63,7 +63,7 @@ impl ChunkReader {
             is_buffered,
             choices: Vec::new(),
             last_reasoning_name: None,
-            finish_with_text: false,
+            finish_with_output: false,
             usage_with_output: false,
         }
     }
@@ -111,14 +111,23 @@ impl ChunkReader {
         self.last_reasoning_name
     }
 
-    /// Returns true if the last finish reason came with text.
-    pub(super) const fn has_finish_with_text(&self) -> bool {
-        self.finish_with_text
+    /// Returns true if the last finish reason came with output.
+    pub(super) const fn has_finish_with_output(&self) -> bool {
+        self.finish_with_output
     }
 
     /// Returns true if the last usage came in a chunk with output.
     pub(super) const fn has_usage_with_output(&self) -> bool {
         self.usage_with_output
+    }
+
+    /// Checks that no choice has a call without a name after its finish reason. Called at the end of the answer.
+    ///
+    /// # Errors
+    /// Returns `ModelOutput` otherwise, because the arguments of the call are lost.
+    pub(super) fn check_late_calls(&self) -> Result<(), UpstreamError> {
+        let mut finished = self.choices.iter().filter(|choice| choice.is_finished);
+        finished.try_for_each(|choice| choice.tool_calls.check_names_present())
     }
 
     /// Returns the seed of generated tool call ids.
@@ -174,17 +183,17 @@ impl ChunkReader {
         let before = events.len();
         let content =
             choice.emit_text(&message, finish_reason::optional_object(parts.logprobs)?, seen, events)?;
-        let has_text = events.len() > before;
         let called = choice.read_tool_calls(&message, seen, events)?;
         let given = events.get(before..).unwrap_or_default();
-        if !given.is_empty() {
+        let has_output = !given.is_empty();
+        if has_output {
             choice.cut = None;
         }
         choice.emitted.record_events(given);
         choice.content = choice.content.after_chunk(content, &message, given, !choice.tool_calls.is_empty());
         if let Some(reason) = finish_reason::choice_finish_reason(parts.finish_reason, self.is_buffered)? {
             choice.emit_finish(reason, parts.stop_sequence, seen, events)?;
-            self.finish_with_text = has_text;
+            self.finish_with_output = has_output;
         }
         // The fast path is not possible while a surrogate is pending, because the next text must be joined with it.
         let clear = choice.split_surrogate.is_empty();

@@ -25,9 +25,12 @@ impl StreamTranslation for StreamPassthrough {
             if self.observer.progress() == StreamProgress::Ended {
                 return Ok(());
             }
-            let event =
-                event.map_err(|sse::EventTooLong| UpstreamError::new(UpstreamErrorKind::Malformed))?;
-            self.process_event(&event, out)?;
+            match event {
+                Ok(event) => self.process_event(&event, out)?,
+                Err(sse::EventTooLong) => {
+                    self.reject_event(UpstreamError::new(UpstreamErrorKind::Malformed))?;
+                }
+            }
         }
         Ok(())
     }
