@@ -1,5 +1,6 @@
 //! Members of an event of a streamed response.
 
+use super::item_reference::ItemReference;
 use super::malformed_error;
 use super::part::PartKind;
 use crate::json_cursor;
@@ -13,9 +14,10 @@ use std::borrow::Cow;
 pub(super) struct EventMembers<'a> {
     /// Member `type`, empty if absent.
     pub(super) event_type: Cow<'a, str>,
-    pub(super) output_index: Option<u64>,
-    content_index: PartIndex,
-    summary_index: PartIndex,
+    output_index: EventIndex,
+    item_id: Option<Cow<'a, str>>,
+    content_index: EventIndex,
+    summary_index: EventIndex,
     delta: Option<&'a [u8]>,
     /// Name and value of the member with a complete text: `text`, `refusal` or `arguments`.
     whole: Option<(Cow<'a, str>, &'a [u8])>,
@@ -29,18 +31,37 @@ pub(super) struct EventMembers<'a> {
     pub(super) is_complete: bool,
 }
 
-/// Index of a part of an output item, as an event gives it.
+/// Index of an output item or of a part, as an event gives it.
 #[derive(Clone, Copy, Debug, Default)]
-enum PartIndex {
+enum EventIndex {
+    /// No index, `null`, or a negative number, which some engines send before they have counted a part.
     #[default]
     Absent,
     Valid(u64),
     Invalid,
 }
 
-impl PartIndex {
+impl EventIndex {
     fn parse(value: &[u8]) -> Self {
-        json_cursor::parse_integer(value).map_or(Self::Invalid, Self::Valid)
+        let is_negative =
+            || value.strip_prefix(b"-").is_some_and(|value| value.iter().all(u8::is_ascii_digit));
+        match json_cursor::parse_integer(value) {
+            Some(index) => Self::Valid(index),
+            None if json_cursor::is_null(value) || is_negative() => Self::Absent,
+            None => Self::Invalid,
+        }
+    }
+
+    /// Returns the index, and `default` if there is none.
+    ///
+    /// # Errors
+    /// Returns `Malformed` for an invalid index.
+    fn or(self, default: Option<u64>) -> Result<Option<u64>, UpstreamError> {
+        match self {
+            Self::Absent => Ok(default),
+            Self::Valid(index) => Ok(Some(index)),
+            Self::Invalid => Err(malformed_error()),
+        }
     }
 }
 
@@ -53,9 +74,10 @@ impl<'a> EventMembers<'a> {
             let present = Some(value).filter(|value| !json_cursor::is_null(value));
             match &*key {
                 "type" => seen.event_type = json_cursor::parse_string(value).unwrap_or_default(),
-                "output_index" => seen.output_index = json_cursor::parse_integer(value),
-                "content_index" => seen.content_index = PartIndex::parse(value),
-                "summary_index" => seen.summary_index = PartIndex::parse(value),
+                "output_index" => seen.output_index = EventIndex::parse(value),
+                "item_id" => seen.item_id = json_cursor::parse_string(value),
+                "content_index" => seen.content_index = EventIndex::parse(value),
+                "summary_index" => seen.summary_index = EventIndex::parse(value),
                 "delta" => seen.delta = present,
                 "text" | "refusal" | "arguments" => seen.whole = present.map(|value| (key, value)),
                 "logprobs" => seen.logprobs = present,
@@ -89,14 +111,31 @@ impl<'a> EventMembers<'a> {
         value.filter(|value| json_cursor::string_body(value).is_some())
     }
 
+    /// Returns the reference of an event about a part to the item of the part.
+    ///
+    /// # Errors
+    /// Returns `Malformed` for an invalid index.
+    pub(super) fn part_reference(&self) -> Result<ItemReference, UpstreamError> {
+        Ok(ItemReference::new(self.output_index.or(None)?, self.item_id.as_deref(), None))
+    }
+
+    /// Returns the reference of an event to its member `item`, and that member.
+    ///
+    /// # Errors
+    /// Returns `Malformed` for an invalid index, and if the event has no item.
+    pub(super) fn item_reference(&self) -> Result<(ItemReference, &'a [u8]), UpstreamError> {
+        let item = self.item.ok_or_else(malformed_error)?;
+        Ok((ItemReference::of_item(self.output_index.or(None)?, item), item))
+    }
+
     /// Returns the index, within its item, of the event's part of this kind. Returns 0 if the event states no index,
-    /// and `None` if the index is invalid.
+    /// and `None` if the index is invalid. Arguments have no index.
     pub(super) fn part_index(&self, kind: PartKind) -> Option<u64> {
-        let index = if kind == PartKind::Summary { self.summary_index } else { self.content_index };
-        match index {
-            PartIndex::Absent => Some(0),
-            PartIndex::Valid(index) => Some(index),
-            PartIndex::Invalid => None,
-        }
+        let index = match kind {
+            PartKind::Arguments => return Some(0),
+            PartKind::Summary => self.summary_index,
+            _ => self.content_index,
+        };
+        index.or(Some(0)).ok().flatten()
     }
 }

@@ -1,18 +1,20 @@
 //! Output item of a response: the part of it that has been decoded.
 
+mod complete_items;
+mod complete_texts;
 mod initial_texts;
+mod unnamed_call;
 
 use super::context::OutputContext;
+use super::item_reference::ItemReference;
 use super::malformed_error;
-use super::part::{
-    DecodedPart, FinalTextComparison, InitialText, PartKey, PartKind, chat_logprobs, part_kind_and_text,
-};
+use super::part::{DecodedPart, InitialText, PartKey, PartKind, chat_logprobs};
+use super::text_record::Fingerprint;
 use crate::decode::text_channel::TextChannel;
 use crate::event::{AnswerEvent, EscapedText, MessagePhase};
 use crate::json_cursor;
 use bytes::Bytes;
 use penstock_core::UpstreamError;
-use penstock_json_scan::json;
 
 /// Maximum number of parts of an item.
 const MAX_PARTS: usize = 1024;
@@ -25,6 +27,8 @@ enum ItemKind {
     Reasoning,
     /// Function call, with its number among the calls of the answer.
     Call(u32),
+    /// Function call of which only arguments have arrived. Nothing of it is emitted before its name is known.
+    UnnamedCall,
     /// Item of a type that no client dialect has.
     Other,
 }
@@ -32,11 +36,13 @@ enum ItemKind {
 /// Output item of a response, as far as it has been decoded.
 #[derive(Debug)]
 pub(super) struct DecodedItem {
-    pub(super) output_index: u64,
+    pub(super) reference: ItemReference,
     /// Position among the items of the answer.
     number: usize,
     pub(super) is_open: bool,
     kind: ItemKind,
+    /// Name of a function call.
+    name: Option<Fingerprint>,
     /// Phase of a message.
     phase: Option<MessagePhase>,
     /// True if the start of a message was emitted.
@@ -45,6 +51,8 @@ pub(super) struct DecodedItem {
     parts: Vec<DecodedPart>,
     /// Texts that arrived at the start of the item or of a part, and that no other event has repeated so far.
     announced: Vec<InitialText>,
+    /// Highest index of a part for which an event stated the start.
+    last_added: Option<u64>,
     /// Number of bytes of encrypted reasoning so far.
     sealed_bytes: usize,
 }
@@ -52,7 +60,7 @@ pub(super) struct DecodedItem {
 impl DecodedItem {
     /// Opens an item; emits the start event of a function call.
     pub(super) fn open(
-        output_index: u64,
+        reference: ItemReference,
         number: usize,
         item: &[u8],
         context: &mut OutputContext<'_>,
@@ -65,17 +73,36 @@ impl DecodedItem {
             _ => ItemKind::Other,
         };
         let phase = json_cursor::member_value(item, "phase").and_then(json_cursor::parse_string);
-        Ok(Self {
-            output_index,
+        let mut open = Self::new(reference, number, kind);
+        open.phase = phase.and_then(|name| MessagePhase::from_name(&name));
+        open.name = call_name(item);
+        Ok(open)
+    }
+
+    /// Opens the item of a part of this kind, for which the engine has sent no event.
+    pub(super) const fn open_for_part(reference: ItemReference, number: usize, kind: PartKind) -> Self {
+        let kind = match kind {
+            PartKind::Text | PartKind::Refusal => ItemKind::Message,
+            PartKind::Reasoning | PartKind::Summary => ItemKind::Reasoning,
+            PartKind::Arguments => ItemKind::UnnamedCall,
+        };
+        Self::new(reference, number, kind)
+    }
+
+    const fn new(reference: ItemReference, number: usize, kind: ItemKind) -> Self {
+        Self {
+            reference,
             number,
             is_open: true,
             kind,
-            phase: phase.and_then(|name| MessagePhase::from_name(&name)),
+            name: None,
+            phase: None,
             has_started: false,
             parts: Vec::new(),
             announced: Vec::new(),
+            last_added: None,
             sealed_bytes: 0,
-        })
+        }
     }
 
     /// Returns true if the type `name` is that of this item; all unknown types count as equal.
@@ -83,17 +110,37 @@ impl DecodedItem {
         match self.kind {
             ItemKind::Message => name == "message",
             ItemKind::Reasoning => name == "reasoning",
-            ItemKind::Call(_) => name == "function_call",
+            ItemKind::Call(_) | ItemKind::UnnamedCall => name == "function_call",
             ItemKind::Other => !matches!(name, "message" | "reasoning" | "function_call"),
         }
     }
 
+    /// Returns true if text of the item was emitted, or the start of a call.
+    pub(super) fn has_output(&self) -> bool {
+        matches!(self.kind, ItemKind::Call(_)) || !self.parts.is_empty()
+    }
+
+    /// Returns true if text of the item was emitted, or arguments of an unnamed call have arrived.
+    pub(super) fn has_text(&self) -> bool {
+        !self.parts.is_empty()
+    }
+
+    /// Returns true if the item is a function call.
+    pub(super) const fn is_call(&self) -> bool {
+        matches!(self.kind, ItemKind::Call(_) | ItemKind::UnnamedCall)
+    }
+
+    /// Returns true if no client dialect has items of this type.
+    pub(super) fn is_of_other_type(&self) -> bool {
+        self.kind == ItemKind::Other
+    }
+
     /// Returns true if the item can have parts of this kind. Items of unknown types can have any kind.
-    fn fits(&self, kind: PartKind) -> bool {
+    pub(super) fn fits(&self, kind: PartKind) -> bool {
         match self.kind {
             ItemKind::Message => matches!(kind, PartKind::Text | PartKind::Refusal),
             ItemKind::Reasoning => matches!(kind, PartKind::Reasoning | PartKind::Summary),
-            ItemKind::Call(_) => kind == PartKind::Arguments,
+            ItemKind::Call(_) | ItemKind::UnnamedCall => kind == PartKind::Arguments,
             ItemKind::Other => true,
         }
     }
@@ -103,9 +150,10 @@ impl DecodedItem {
             (PartKind::Arguments, ItemKind::Call(tool)) => {
                 TextChannel::Arguments(usize::try_from(tool).unwrap_or(usize::MAX))
             }
+            (PartKind::Arguments, _) => TextChannel::Arguments(usize::MAX - self.number),
             (PartKind::Text, _) => TextChannel::Answer,
             (PartKind::Refusal, _) => TextChannel::Refusal,
-            _ => TextChannel::Reasoning,
+            (PartKind::Reasoning | PartKind::Summary, _) => TextChannel::Reasoning,
         }
     }
 
@@ -113,7 +161,7 @@ impl DecodedItem {
     /// reasoning (content or summary), because both kinds have the same content.
     fn ignores(&self, kind: PartKind) -> bool {
         let is_other_reasoning =
-            || self.kind == ItemKind::Reasoning && self.parts.iter().any(|part| part.key.0 != kind);
+            || self.kind == ItemKind::Reasoning && self.parts.iter().any(|part| part.kind != kind);
         self.kind == ItemKind::Other || is_other_reasoning()
     }
 
@@ -131,62 +179,100 @@ impl DecodedItem {
         if self.ignores(part.0) {
             return Ok(());
         }
-        let inside = json_cursor::string_body(text).ok_or_else(malformed_error)?;
-        let logprobs = logprobs.and_then(|list| chat_logprobs(part.0, list));
-        let text = context
-            .split_surrogate
-            .join(self.channel(part.0), context.source, inside)
-            .ok_or_else(malformed_error)?;
-        if inside.is_empty() && logprobs.is_none() {
+        let Some((text, logprobs)) = self.decode_delta(part.0, text, logprobs, context)? else {
             return Ok(());
-        }
+        };
+        self.give_key_to_initial_text(part);
         let is_continued = |announced: &InitialText| {
             announced.key == part && !text.is_empty() && announced.is_continued_by(&text.decoded())
         };
-        if !self.has_part(part)
-            && let Some(at) = self.announced.iter().position(is_continued)
-        {
-            let announced = self.announced.remove(at);
+        let continued = self.announced.iter().position(is_continued).filter(|_| !self.has_part(part));
+        let at = self.delta_part(part, context)?;
+        if let Some(continued) = continued {
+            let announced = self.announced.remove(continued);
             context.subtract_stored_bytes(announced.stored_bytes());
-            self.emit(part, EscapedText::new(&announced.text), None, context)?;
+            self.emit(at, EscapedText::new(&announced.text), None, context);
         }
-        self.emit(part, text, logprobs, context)
+        self.emit(at, text, logprobs, context);
+        Ok(())
+    }
+
+    /// Returns the text of a delta, a JSON string, and its log probabilities; `None` if both are empty.
+    fn decode_delta(
+        &self,
+        kind: PartKind,
+        text: &[u8],
+        logprobs: Option<&[u8]>,
+        context: &mut OutputContext<'_>,
+    ) -> Result<Option<(EscapedText, Option<Bytes>)>, UpstreamError> {
+        let inside = json_cursor::string_body(text).ok_or_else(malformed_error)?;
+        let logprobs = logprobs.and_then(|list| chat_logprobs(kind, list));
+        let text = context
+            .split_surrogate
+            .join(self.channel(kind), context.source, inside)
+            .ok_or_else(malformed_error)?;
+        Ok((!inside.is_empty() || logprobs.is_some()).then_some((text, logprobs)))
     }
 
     fn has_part(&self, key: PartKey) -> bool {
-        self.parts.iter().any(|part| part.key == key)
+        self.parts.iter().any(|part| part.has_key(key))
     }
 
-    /// Emits text of a part of an output item and records it.
+    /// Returns the position of the part to which a delta with this key adds text. If there is none, the delta
+    /// continues the last part of its kind or begins a part.
+    fn delta_part(&mut self, key: PartKey, context: &mut OutputContext<'_>) -> Result<usize, UpstreamError> {
+        if let Some(at) = self.parts.iter().position(|part| part.has_key(key)) {
+            if let Some(part) = self.parts.get_mut(at) {
+                part.count_delta();
+            }
+            return Ok(at);
+        }
+        let is_announced = self.is_added(key) || self.announced.iter().any(|announced| announced.key == key);
+        let last = self.parts.iter().rposition(|part| part.kind == key.0).filter(|_| !is_announced);
+        match last.filter(|at| self.parts.get_mut(*at).is_some_and(|part| part.extend_to(key))) {
+            Some(at) => Ok(at),
+            None => self.add_part(key, context),
+        }
+    }
+
+    /// Returns true if an event stated the start of the part of this key.
+    fn is_added(&self, key: PartKey) -> bool {
+        self.last_added.is_some_and(|last| key.1 <= last)
+    }
+
+    /// Adds a part; returns its position. Emits the separator of two parts of reasoning.
+    fn add_part(&mut self, key: PartKey, context: &mut OutputContext<'_>) -> Result<usize, UpstreamError> {
+        if self.parts.len() >= MAX_PARTS {
+            return Err(UpstreamError::invalid_model_output());
+        }
+        if self.kind == ItemKind::Reasoning && !self.parts.is_empty() {
+            let text = EscapedText::new(PARAGRAPH);
+            context.events.push(AnswerEvent::Reasoning { choice: 0, text, signature: None });
+        }
+        self.parts.push(DecodedPart::new(key));
+        *context.stored_bytes += size_of::<DecodedPart>();
+        Ok(self.parts.len() - 1)
+    }
+
+    /// Emits text of the part at this position and records it.
     fn emit(
         &mut self,
-        key: PartKey,
+        at: usize,
         text: EscapedText,
         logprobs: Option<Bytes>,
         context: &mut OutputContext<'_>,
-    ) -> Result<(), UpstreamError> {
-        let at = match self.parts.iter().position(|part| part.key == key) {
-            Some(at) => at,
-            None if self.parts.len() >= MAX_PARTS => return Err(UpstreamError::invalid_model_output()),
-            None => {
-                if self.kind == ItemKind::Reasoning && !self.parts.is_empty() {
-                    let text = EscapedText::new(PARAGRAPH);
-                    context.events.push(AnswerEvent::Reasoning { choice: 0, text, signature: None });
-                }
-                self.parts.push(DecodedPart::new(key));
-                *context.stored_bytes += size_of::<DecodedPart>();
-                self.parts.len() - 1
-            }
-        };
-        context.texts.set_last(self.channel(key.0), (self.number, key));
+    ) {
+        let Some(kind) = self.parts.get(at).map(|part| part.kind) else { return };
+        context.texts.set_last(self.channel(kind), (self.number, at));
         if text.is_empty() && logprobs.is_none() {
-            return Ok(());
+            return;
         }
         self.start_message(context);
         if let Some(part) = self.parts.get_mut(at) {
-            part.record_emitted_text(&text.decoded(), context.stored_bytes);
+            part.text.append(&text.decoded(), context.stored_bytes);
         }
-        context.events.push(match (key.0, self.kind) {
+        context.events.push(match (kind, self.kind) {
+            (_, ItemKind::UnnamedCall) => return,
             (PartKind::Text, _) => AnswerEvent::Text { choice: 0, text, logprobs },
             (PartKind::Refusal, _) => AnswerEvent::Refusal { choice: 0, text },
             (PartKind::Arguments, ItemKind::Call(tool)) => {
@@ -194,7 +280,6 @@ impl DecodedItem {
             }
             _ => AnswerEvent::Reasoning { choice: 0, text, signature: None },
         });
-        Ok(())
     }
 
     /// Emits the start of a message before its first text, unless it is the first message and has no phase.
@@ -207,120 +292,10 @@ impl DecodedItem {
             context.events.push(AnswerEvent::MessageStart { phase: self.phase, is_next });
         }
     }
+}
 
-    /// Emits the rest of a part's complete text, beyond what the deltas had. Returns `Malformed` if the complete text
-    /// contradicts the emitted text. Also returns `Malformed` if other text of the channel was emitted after the
-    /// part, because the missing end can then no longer be emitted in order.
-    pub(super) fn push_complete_text(
-        &mut self,
-        key: PartKey,
-        text: &[u8],
-        logprobs: Option<&[u8]>,
-        context: &mut OutputContext<'_>,
-    ) -> Result<(), UpstreamError> {
-        if !self.fits(key.0) {
-            return Err(malformed_error());
-        }
-        let inside = json_cursor::string_body(text).ok_or_else(malformed_error)?;
-        if inside.is_empty() || self.ignores(key.0) {
-            return Ok(());
-        }
-        if let Some(at) = self.announced.iter().position(|announced| announced.key == key) {
-            context.subtract_stored_bytes(self.announced.remove(at).stored_bytes());
-        }
-        let Some(part) = self.parts.iter().find(|part| part.key == key) else {
-            return self.push_delta(key, text, logprobs, context);
-        };
-        let whole = json::unescape_lossy(inside).ok_or_else(malformed_error)?;
-        let rest = match part.compare_final_text(&whole) {
-            FinalTextComparison::Emitted => return Ok(()),
-            FinalTextComparison::Continues(rest) => EscapedText::new(rest),
-            FinalTextComparison::Contradicts => return Err(malformed_error()),
-        };
-        let channel = self.channel(key.0);
-        if !context.texts.is_last(channel, (self.number, key)) {
-            return Err(malformed_error());
-        }
-        context.split_surrogate.discard(channel);
-        self.emit(key, rest, None, context)
-    }
-
-    /// Closes the item and emits the missing ends of its texts.
-    pub(super) fn close(
-        &mut self,
-        item: &[u8],
-        context: &mut OutputContext<'_>,
-    ) -> Result<(), UpstreamError> {
-        self.is_open = false;
-        let required = match self.kind {
-            ItemKind::Call(_) => Some("arguments"),
-            ItemKind::Message => Some("content"),
-            ItemKind::Reasoning | ItemKind::Other => None,
-        };
-        if required.is_some_and(|name| json_cursor::member_value(item, name).is_none()) {
-            return Err(malformed_error());
-        }
-        self.emit_missing_texts(item, context)?;
-        self.emit_initial_texts(context)
-    }
-
-    /// Emits the rest of each text of a complete item, beyond what the deltas had.
-    pub(super) fn emit_missing_texts(
-        &mut self,
-        item: &[u8],
-        context: &mut OutputContext<'_>,
-    ) -> Result<(), UpstreamError> {
-        let names: &[&str] = match self.kind {
-            ItemKind::Other => &[],
-            ItemKind::Call(_) => {
-                let arguments = json_cursor::member_value(item, "arguments");
-                let key = (PartKind::Arguments, 0);
-                return arguments.map_or(Ok(()), |text| self.push_complete_text(key, text, None, context));
-            }
-            ItemKind::Message => &["content"],
-            ItemKind::Reasoning => {
-                self.record_sealed(item, context);
-                &["content", "summary"]
-            }
-        };
-        names.iter().try_for_each(|name| {
-            json_cursor::member_value(item, name).map_or(Ok(()), |parts| self.push_parts(parts, context))
-        })
-    }
-
-    /// Emits the size of the encrypted reasoning of an item, without the bytes that were emitted before.
-    fn record_sealed(&mut self, item: &[u8], context: &mut OutputContext<'_>) {
-        let sealed = json_cursor::member_value(item, "encrypted_content").and_then(json_cursor::string_body);
-        let bytes = sealed.map_or(0, <[u8]>::len).saturating_sub(self.sealed_bytes);
-        self.sealed_bytes += bytes;
-        context.events.extend((bytes > 0).then_some(AnswerEvent::SealedReasoning { bytes }));
-    }
-
-    /// Emits the rest of each text of complete parts, beyond what the deltas had. Parts of unknown types are ignored.
-    fn push_parts(&mut self, parts: &[u8], context: &mut OutputContext<'_>) -> Result<(), UpstreamError> {
-        if !json_cursor::is_array(parts) {
-            return Err(malformed_error());
-        }
-        for (index, part) in (0_u64..).zip(json_cursor::elements(parts)) {
-            self.push_complete_part(part, |_| Some(index), context)?;
-        }
-        Ok(())
-    }
-
-    /// Emits the rest of a complete part's text, beyond what the deltas had. `index` returns the index of the part,
-    /// given its kind; `None` for an invalid index.
-    pub(super) fn push_complete_part(
-        &mut self,
-        part: &[u8],
-        index: impl Fn(PartKind) -> Option<u64>,
-        context: &mut OutputContext<'_>,
-    ) -> Result<(), UpstreamError> {
-        if json_cursor::member_value(part, "type").and_then(json_cursor::parse_string).is_none() {
-            return Err(malformed_error());
-        }
-        let Some((kind, text)) = part_kind_and_text(part) else { return Ok(()) };
-        let text = text.ok_or_else(malformed_error)?;
-        let logprobs = json_cursor::member_value(part, "logprobs");
-        self.push_complete_text((kind, index(kind).ok_or_else(malformed_error)?), text, logprobs, context)
-    }
+/// Returns the fingerprint of the name of a function call.
+fn call_name(item: &[u8]) -> Option<Fingerprint> {
+    let name = json_cursor::member_value(item, "name").and_then(json_cursor::parse_string)?;
+    Some(Fingerprint::of(name.bytes()))
 }

@@ -5,13 +5,17 @@ use super::*;
 use crate::decode::DialectDecoder;
 use serde_json::{Value, json};
 
-type Decoded = Result<Vec<(&'static str, String)>, UpstreamErrorKind>;
+pub(super) type Decoded = Result<Vec<(&'static str, String)>, UpstreamErrorKind>;
 
 /// Returns the texts of a stream by channel; asserts that they are the same wherever the stream is split.
 fn decode(events: &[Value]) -> Decoded {
     let created = json!({"type": "response.created", "response": {"status": "in_progress"}});
-    let stream: String =
-        std::iter::once(&created).chain(events).map(|event| format!("data: {event}\n\n")).collect();
+    decode_all(&[&[created], events].concat())
+}
+
+/// Returns the texts of a whole stream as [`decode`] does.
+pub(super) fn decode_all(events: &[Value]) -> Decoded {
+    let stream: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
     let whole = decode_pieces(&[stream.as_bytes()]);
     for cut in 1..stream.len() {
         let (first, rest) = stream.as_bytes().split_at(cut);
@@ -27,8 +31,13 @@ fn decode_pieces(pieces: &[&[u8]]) -> Decoded {
     }
     decoder.end(&mut events).map_err(|error| error.kind)?;
     assert_eq!(events.last(), Some(&AnswerEvent::End));
+    Ok(texts(&events))
+}
+
+/// Returns the texts of events by channel.
+pub(super) fn texts(events: &[AnswerEvent]) -> Vec<(&'static str, String)> {
     let mut texts: Vec<(&'static str, String)> = Vec::new();
-    for event in &events {
+    for event in events {
         let (channel, text) = match event {
             AnswerEvent::Text { text, .. } => ("text", text),
             AnswerEvent::Refusal { text, .. } => ("refusal", text),
@@ -42,24 +51,24 @@ fn decode_pieces(pieces: &[&[u8]]) -> Decoded {
             _ => texts.push((channel, text.decoded().into_owned())),
         }
     }
-    Ok(texts)
+    texts
 }
 
-fn item(stage: &str, index: u64, item: &Value) -> Value {
+pub(super) fn item(stage: &str, index: u64, item: &Value) -> Value {
     json!({"type": format!("response.output_item.{stage}"), "output_index": index, "item": item})
 }
 
-fn call(arguments: &str) -> Value {
+pub(super) fn call(arguments: &str) -> Value {
     json!({"type": "function_call", "call_id": "c", "name": "f", "arguments": arguments})
 }
 
 /// Item with one part of this type.
-fn with_part(item_type: &str, list: &str, part_type: &str, text: &str) -> Value {
+pub(super) fn with_part(item_type: &str, list: &str, part_type: &str, text: &str) -> Value {
     let member = if part_type == "refusal" { "refusal" } else { "text" };
     json!({"type": item_type, list: [{"type": part_type, member: text}]})
 }
 
-fn message(text: &str) -> Value {
+pub(super) fn message(text: &str) -> Value {
     with_part("message", "content", "output_text", text)
 }
 
@@ -67,7 +76,7 @@ fn event(name: &str, member: &str, text: &str) -> Value {
     json!({"type": format!("response.{name}"), "output_index": 0, member: text})
 }
 
-fn completed(output: &[Value]) -> Value {
+pub(super) fn completed(output: &[Value]) -> Value {
     json!({"type": "response.completed", "response": {"status": "completed", "output": output}})
 }
 

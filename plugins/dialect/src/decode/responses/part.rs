@@ -1,12 +1,10 @@
 //! Part of an output item: its kind, and a record of the text that was emitted for it.
 
+use super::text_record::TextRecord;
 use crate::decode::text_channel::TextChannel;
 use crate::json_cursor;
 use crate::partial_json::{JsonState, PartialJson};
 use bytes::Bytes;
-
-/// Maximum bytes of stored arguments. Longer arguments are compared only by their fingerprint.
-const MAX_ARGUMENTS_BYTES: usize = 1 << 20;
 
 /// Kind of text in a part of an output item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,15 +22,8 @@ pub(super) enum PartKind {
 }
 
 impl PartKind {
-    /// Returns an item that has only its type and can have parts of this kind; `None` if such an item needs more
-    /// members.
-    pub(super) const fn minimal_item_json(self) -> Option<&'static [u8]> {
-        match self {
-            Self::Text | Self::Refusal => Some(br#"{"type":"message"}"#),
-            Self::Reasoning | Self::Summary => Some(br#"{"type":"reasoning"}"#),
-            Self::Arguments => None,
-        }
-    }
+    /// Kinds of the parts that an item has in a list.
+    pub(super) const OF_LISTS: [Self; 4] = [Self::Text, Self::Refusal, Self::Reasoning, Self::Summary];
 }
 
 /// Returns the kind and the text of a part object; `None` for unknown types. The text is a JSON value, and `None` if it
@@ -107,105 +98,76 @@ impl PartKind {
     }
 }
 
-/// Part with emitted text.
-///
-/// Text is compared by fingerprints, so that it need not be stored. Only arguments are stored too.
-#[derive(Debug)]
-pub(super) struct DecodedPart {
-    pub(super) key: PartKey,
-    /// Length of the emitted text, in bytes.
-    len: usize,
-    exact: Fingerprint,
-    /// Fingerprint of the text without white space.
-    letters: Fingerprint,
-    /// Argument text emitted so far; `None` for other texts and above [`MAX_ARGUMENTS_BYTES`].
-    arguments: Option<String>,
+/// Deltas of a part so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PartProgress {
+    /// At most one delta had the last index of the part. Some engines raise the index with each delta.
+    OneDelta,
+    /// Several deltas had the last index of the part.
+    SeveralDeltas,
+    /// An event stated the complete text.
+    Ended,
 }
 
-/// Result of comparing the complete text of a part with the text that was emitted for it.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum FinalTextComparison<'a> {
-    /// Equal, apart from white space and the notation of JSON arguments: all of the text was emitted.
-    Emitted,
-    /// Rest of the complete text, which begins with the emitted text.
-    Continues(&'a str),
-    /// Different: the emitted text is not a prefix of the complete text.
-    Contradicts,
+/// Part with emitted text.
+#[derive(Debug)]
+pub(super) struct DecodedPart {
+    pub(super) kind: PartKind,
+    /// First and last index that deltas gave to this part. They differ at engines that raise the index with each
+    /// delta.
+    indexes: (u64, u64),
+    progress: PartProgress,
+    pub(super) text: TextRecord,
 }
 
 impl DecodedPart {
     /// Creates a part from which no text was emitted yet.
-    pub(super) fn new(key: PartKey) -> Self {
-        Self {
-            key,
-            len: 0,
-            exact: Fingerprint::EMPTY,
-            letters: Fingerprint::EMPTY,
-            arguments: (key.0 == PartKind::Arguments).then(String::new),
+    pub(super) fn new((kind, index): PartKey) -> Self {
+        let text = TextRecord::new(kind == PartKind::Arguments);
+        Self { kind, indexes: (index, index), progress: PartProgress::OneDelta, text }
+    }
+
+    /// Returns true if this is the part of `key`.
+    pub(super) fn has_key(&self, (kind, index): PartKey) -> bool {
+        self.kind == kind && (self.indexes.0..=self.indexes.1).contains(&index)
+    }
+
+    /// Returns true if this part is of the same kind and after the part of `key`.
+    pub(super) fn is_after(&self, (kind, index): PartKey) -> bool {
+        self.kind == kind && self.indexes.0 > index
+    }
+
+    /// Returns true if deltas gave several indexes to this part.
+    pub(super) const fn has_several_indexes(&self) -> bool {
+        self.indexes.0 != self.indexes.1
+    }
+
+    /// Returns true if an event has stated the complete text.
+    pub(super) fn is_ended(&self) -> bool {
+        self.progress == PartProgress::Ended
+    }
+
+    /// Records that an event has stated the complete text.
+    pub(super) const fn mark_ended(&mut self) {
+        self.progress = PartProgress::Ended;
+    }
+
+    /// Records a further delta of the part.
+    pub(super) fn count_delta(&mut self) {
+        if self.progress == PartProgress::OneDelta {
+            self.progress = PartProgress::SeveralDeltas;
         }
     }
 
-    /// Records text that was emitted. Updates `stored_bytes`: adds the bytes that are stored of the text, and
-    /// subtracts bytes that are no longer stored.
-    pub(super) fn record_emitted_text(&mut self, text: &str, stored_bytes: &mut usize) {
-        self.len += text.len();
-        self.exact = text.bytes().fold(self.exact, Fingerprint::then);
-        self.letters = letters(text).fold(self.letters, Fingerprint::then);
-        if self.len > MAX_ARGUMENTS_BYTES {
-            let removed = self.arguments.take().map_or(0, |arguments| arguments.len());
-            *stored_bytes = stored_bytes.saturating_sub(removed);
+    /// Gives the index of a delta to this part if the engine raises the index with each delta; returns true in this
+    /// case. Two deltas with the same index, or the end of the part, show that the next index is that of another part.
+    pub(super) fn extend_to(&mut self, (kind, index): PartKey) -> bool {
+        let is_raised =
+            self.kind == kind && self.progress == PartProgress::OneDelta && index > self.indexes.1;
+        if is_raised {
+            self.indexes.1 = index;
         }
-        if let Some(arguments) = &mut self.arguments {
-            arguments.push_str(text);
-            *stored_bytes += text.len();
-        }
-    }
-
-    /// Compares the complete text of the part with the emitted text. Differences in white space, and in the notation of
-    /// JSON arguments, are ignored, because some engines format the text of the end event differently.
-    pub(super) fn compare_final_text<'a>(&self, whole: &'a str) -> FinalTextComparison<'a> {
-        if whole.get(..self.len).is_some_and(|start| Fingerprint::of(start.bytes()) == self.exact) {
-            let rest = whole.get(self.len..).unwrap_or_default();
-            return if rest.is_empty() {
-                FinalTextComparison::Emitted
-            } else {
-                FinalTextComparison::Continues(rest)
-            };
-        }
-        if Fingerprint::of(letters(whole)) == self.letters || self.is_same_object(whole) {
-            FinalTextComparison::Emitted
-        } else {
-            FinalTextComparison::Contradicts
-        }
-    }
-
-    /// Returns true if the part and `whole` are arguments with the same JSON value.
-    fn is_same_object(&self, whole: &str) -> bool {
-        let parse = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
-        let own =
-            self.arguments.as_deref().filter(|_| whole.len() <= 2 * MAX_ARGUMENTS_BYTES).and_then(parse);
-        own.is_some() && own == parse(whole)
-    }
-}
-
-/// Returns the bytes of a text without ASCII white space.
-fn letters(text: &str) -> impl Iterator<Item = u8> {
-    text.bytes().filter(|byte| !byte.is_ascii_whitespace())
-}
-
-/// 64-bit FNV-1a hash.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Fingerprint(u64);
-
-impl Fingerprint {
-    const EMPTY: Self = Self(0xcbf2_9ce4_8422_2325);
-
-    fn then(self, byte: u8) -> Self {
-        Self((self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
-    }
-
-    fn of(bytes: impl Iterator<Item = u8>) -> Self {
-        bytes.fold(Self::EMPTY, Self::then)
+        is_raised
     }
 }
 
@@ -237,12 +199,12 @@ impl InitialText {
 /// Last part with text in each text channel. Only the last part can get more text: the missing end of an earlier part
 /// can no longer be emitted in order.
 #[derive(Debug, Default)]
-pub(super) struct LastParts(Vec<(TextChannel, (usize, PartKey))>);
+pub(super) struct LastParts(Vec<(TextChannel, (usize, usize))>);
 
 impl LastParts {
-    /// Records that text of a channel was last added to this part, given as the number of its item and its key.
-    /// Channels of arguments are ignored, because each has only one part.
-    pub(super) fn set_last(&mut self, channel: TextChannel, part: (usize, PartKey)) {
+    /// Records that text of a channel was last added to this part, given as the number of its item and its position in
+    /// the item. Channels of arguments are ignored, because each has only one part.
+    pub(super) fn set_last(&mut self, channel: TextChannel, part: (usize, usize)) {
         if matches!(channel, TextChannel::Arguments(_)) {
             return;
         }
@@ -254,7 +216,7 @@ impl LastParts {
 
     /// Returns true if text can still be added to this part: it is the last part of its channel, its channel has no
     /// text so far, or its channel is that of a call's arguments.
-    pub(super) fn is_last(&self, channel: TextChannel, part: (usize, PartKey)) -> bool {
+    pub(super) fn is_last(&self, channel: TextChannel, part: (usize, usize)) -> bool {
         let last = self.0.iter().find(|(known, _)| *known == channel);
         last.is_none_or(|(_, last)| *last == part)
     }

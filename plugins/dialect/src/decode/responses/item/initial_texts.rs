@@ -3,9 +3,8 @@
 use super::{DecodedItem, ItemKind, MAX_PARTS};
 use crate::decode::responses::context::OutputContext;
 use crate::decode::responses::malformed_error;
-use crate::decode::responses::part::{
-    FinalTextComparison, InitialText, PartKey, PartKind, part_kind_and_text,
-};
+use crate::decode::responses::part::{InitialText, PartKey, PartKind, part_kind_and_text};
+use crate::decode::responses::text_record::FinalTextComparison;
 use crate::event::EscapedText;
 use crate::json_cursor;
 use penstock_core::UpstreamError;
@@ -29,6 +28,21 @@ impl DecodedItem {
             }
         }
         Ok(())
+    }
+
+    /// Records that an event stated the start of a part with this index.
+    pub(in crate::decode::responses) fn record_added_part(&mut self, index: Option<u64>) {
+        self.last_added = self.last_added.max(index);
+    }
+
+    /// Gives the key of the first text of a kind to the only initial text of this kind. Some engines state another
+    /// index in the event that adds the part than in the later events.
+    pub(super) fn give_key_to_initial_text(&mut self, key: PartKey) {
+        let is_first = !self.parts.iter().any(|part| part.kind == key.0);
+        let mut same_kind = self.announced.iter_mut().filter(|announced| announced.key.0 == key.0);
+        if let (true, Some(only), None) = (is_first, same_kind.next(), same_kind.next()) {
+            only.key = key;
+        }
     }
 
     /// Stores the text that a part of an output item has when it is added. `index` returns the index of the part, given
@@ -81,18 +95,22 @@ impl DecodedItem {
         for announced in std::mem::take(&mut self.announced) {
             context.subtract_stored_bytes(announced.stored_bytes());
             let key = announced.key;
-            let part = self.parts.iter().find(|part| part.key == key);
-            let rest = match part.map(|part| part.compare_final_text(&announced.text)) {
+            let at = self.parts.iter().position(|part| part.has_key(key));
+            let part = at.and_then(|at| self.parts.get(at));
+            let rest = match part.map(|part| part.text.compare(&announced.text)) {
                 None => announced.text.as_str(),
                 Some(FinalTextComparison::Continues(rest)) => rest,
                 Some(FinalTextComparison::Emitted | FinalTextComparison::Contradicts) => continue,
             };
-            let is_last = part.is_none() || context.texts.is_last(self.channel(key.0), (self.number, key));
-            match is_last {
-                _ if self.ignores(key.0) => {}
-                true => self.emit(key, EscapedText::new(rest), None, context)?,
-                false => return Err(malformed_error()),
+            if self.ignores(key.0) {
+                continue;
             }
+            let at = match at {
+                Some(at) if !self.is_last_part(at, context) => return Err(malformed_error()),
+                Some(at) => at,
+                None => self.add_part(key, context)?,
+            };
+            self.emit(at, EscapedText::new(rest), None, context);
         }
         Ok(())
     }
