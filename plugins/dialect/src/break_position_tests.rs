@@ -3,11 +3,13 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 mod client_content;
+mod engine_streams;
 mod provider_streams;
 
 use crate::{conformance, find_translator, test_support};
 use bytes::Bytes;
 use client_content::{Part, client_parts};
+use engine_streams::Engine;
 use penstock_core::*;
 use penstock_request_validation::{RequestLimits, ResponsesPurpose, validate_responses_request};
 use provider_streams::{AnswerShape, provider_events};
@@ -196,6 +198,50 @@ fn a_rescued_answer_is_the_same_at_each_split_of_the_second_stream() {
             for cut in 0..stream.len() {
                 assert_eq!(run(cut), whole, "{client:?} {provider:?} {cut}");
             }
+        }
+    }
+}
+
+#[test]
+fn an_answer_of_each_engine_arrives_once() {
+    let abilities = OfferCapabilities::default();
+    let target = test_support::sample_target(Dialect::Responses, &abilities);
+    for &client in CLIENTS {
+        let ask = request(client);
+        let translator = find_translator(client.0, Dialect::Responses).unwrap();
+        for (engine, shape) in
+            Engine::ALL.into_iter().flat_map(|engine| AnswerShape::ALL.map(|shape| (engine, shape)))
+        {
+            let stream = engine.events(shape).concat();
+            let new = || translator.translate_stream(&ask, &target);
+            let run = test_support::run_all_splits(&new, stream.as_bytes());
+            let out = String::from_utf8(run.out).unwrap();
+            assert_eq!(run.fault, None, "{engine:?} {stream}: {out}");
+            assert_complete(client, shape, &out);
+        }
+    }
+}
+
+#[test]
+fn an_answer_of_each_engine_arrives_once_after_a_break_at_each_event() {
+    for &client in CLIENTS {
+        for (engine, shape) in
+            Engine::ALL.into_iter().flat_map(|engine| AnswerShape::ALL.map(|shape| (engine, shape)))
+        {
+            let events = engine.events(shape);
+            let mut count = 0;
+            let chat = provider_events(Dialect::Chat, shape);
+            for cut in 0..events.len() {
+                let first = events[..cut].concat();
+                for (second, pieces) in [(Dialect::Chat, &chat), (Dialect::Responses, &events)] {
+                    let first = (Dialect::Responses, first.as_bytes(), StreamBreak::Reset);
+                    let pieces = pieces.iter().map(String::as_bytes);
+                    let Some(out) = rescued_output(client, first, (second, pieces)) else { continue };
+                    assert_complete(client, shape, &out);
+                    count += 1;
+                }
+            }
+            assert!(count >= 4, "{client:?} {engine:?}: {count}");
         }
     }
 }

@@ -33,7 +33,7 @@ impl AnswerShape {
         }
     }
 
-    fn has_calls(self) -> bool {
+    pub(super) fn has_calls(self) -> bool {
         self.parts().iter().any(|(kind, _)| !matches!(*kind, "reasoning" | "text"))
     }
 }
@@ -47,7 +47,7 @@ pub(super) fn provider_events(provider: Dialect, shape: AnswerShape) -> Vec<Stri
     }
 }
 
-fn named_event(data: &Value) -> String {
+pub(super) fn named_event(data: &Value) -> String {
     format!("event: {}\ndata: {data}\n\n", data["type"].as_str().unwrap())
 }
 
