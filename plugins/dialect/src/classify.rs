@@ -25,6 +25,7 @@ mod named_members;
 mod number_phrases;
 mod output_cap;
 mod phrases;
+mod protocol_names;
 #[cfg(test)]
 mod provider_fault_tests;
 mod provider_faults;

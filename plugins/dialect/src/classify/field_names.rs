@@ -164,19 +164,20 @@ pub(super) fn known_path_prefix(path: &str) -> Option<&str> {
 
 /// Returns true for a name that may follow in a path: one of [`STEPS`], or the type of a message as engines name it,
 /// such as `ChatCompletionUserMessageParam`.
-fn is_step(name: &str) -> bool {
+pub(super) fn is_step(name: &str) -> bool {
     let inside = name.strip_prefix("ChatCompletion").and_then(|rest| rest.strip_suffix("Param"));
     STEPS.contains(&name) || inside.is_some_and(|inside| MESSAGE_TYPES.contains(&inside))
 }
 
-fn is_root(name: &str) -> bool {
+/// Returns true for a name that may begin a path.
+pub(super) fn is_root(name: &str) -> bool {
     CLIENT_VISIBLE_FIELDS.contains(&name)
         || ROOTS.contains(&name)
         || crate::parameters::is_listable_parameter(name)
 }
 
 /// Returns true if the brackets of a step contain numbers only.
-fn has_plain_indices(step: &str) -> bool {
+pub(super) fn has_plain_indices(step: &str) -> bool {
     step.split('[').skip(1).all(|index| {
         index.strip_suffix(']').is_some_and(|digits| digits.bytes().all(|digit| digit.is_ascii_digit()))
     })

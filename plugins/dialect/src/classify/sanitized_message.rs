@@ -7,7 +7,9 @@
 use super::common_words;
 use super::field_names::known_path_prefix;
 use super::message_numbers::{is_identifying_number, is_in_number_list, is_number_list};
+use super::protocol_names::{is_protocol_name, is_protocol_path};
 use super::python_error::parse_python_error;
+use super::request_echo::QUOTES;
 use super::request_texts::{RequestTexts, collect_lowercase_strings, is_unspaced_script};
 use serde_json::Value;
 
@@ -48,7 +50,7 @@ pub(super) fn sanitize_message(body: &[u8], request: &[u8]) -> Option<String> {
     for (index, word) in all.iter().enumerate() {
         let before = index.checked_sub(1).and_then(|before| all.get(before)).copied().unwrap_or_default();
         if *word != ELLIPSIS
-            && is_safe_word(word, &texts)
+            && (is_safe_word(word, &texts) || is_protocol_word(before, word))
             && !is_in_number_list(&all, index)
             && !is_identifying_number(before, word)
         {
@@ -264,6 +266,32 @@ fn is_safe_word(word: &str, texts: &RequestTexts<'_>) -> bool {
 /// Returns true for a path that consists of names of the protocol, in any case; `lower` is the path in lower case.
 fn is_known_path(path: &str, lower: &str) -> bool {
     known_path_prefix(path) == Some(path) || known_path_prefix(lower) == Some(lower)
+}
+
+/// Returns true for a name of the protocol, or a path of such names: one that cannot be a word of a text, or one in
+/// quotes or after a colon. `before` is the word before it. Such names remain even if the request contains them.
+fn is_protocol_word(before: &str, word: &str) -> bool {
+    let core = word_core(word);
+    if !word.chars().all(|letter| letter.is_ascii_alphanumeric() || NAME_PUNCTUATION.contains(&letter)) {
+        return false;
+    }
+    if core.contains('.') {
+        return is_protocol_path(core);
+    }
+    let is_quoted =
+        word.starts_with(QUOTES) && word.trim_end_matches(['.', ',', ';', ':', ')']).ends_with(QUOTES);
+    is_protocol_name(core) && (is_distinct_name(core) || is_quoted || before.ends_with(':'))
+}
+
+/// Characters in and around a name of the protocol.
+const NAME_PUNCTUATION: [char; 18] = [
+    '_', '.', ',', ';', ':', '[', ']', '(', ')', '!', '\'', '"', '`', '-', '\u{2018}', '\u{2019}',
+    '\u{201c}', '\u{201d}',
+];
+
+/// Returns true for a name that is written like no word of a text, such as `tool_use` or `maxItems`.
+fn is_distinct_name(name: &str) -> bool {
+    name.contains('_') || name.bytes().any(|byte| byte.is_ascii_uppercase())
 }
 
 /// Returns a word without the punctuation around it, and without the plural ending of `image(s)`. A path retains the

@@ -130,3 +130,58 @@ fn a_message_in_another_script_is_passed_on_for_the_largest_request_and_cut_if_i
     let passed = sent.chars().filter(|letter| ('\u{5000}'..'\u{6000}').contains(letter)).count();
     assert!((2..100).contains(&passed), "{passed}: {sent}");
 }
+
+#[test]
+fn a_name_of_the_protocol_remains_even_if_the_request_contains_it() {
+    let lead = "The model's provider does not accept this request: ";
+    let schema =
+        json!({"type": "object", "additionalProperties": true, "properties": {"x": {"maxItems": 5}}});
+    let request = json!({
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "Johansson strict summary"}]},
+            {"role": "assistant", "content": "a", "reasoning_content": "b"},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "is_error": true}]},
+        ],
+        "tools": [{"type": "function", "function": {"name": "f", "strict": true, "parameters": schema}}],
+        "enable_thinking": true,
+    })
+    .to_string();
+    for (message, expected) in [
+        (
+            "The `reasoning_content` in the thinking mode must be passed back to the API.",
+            "The `reasoning_content` in the thinking mode must be passed back to the API.",
+        ),
+        ("Unrecognized request argument supplied: strict", "Unrecognized request argument supplied: strict"),
+        ("Unknown parameter: 'strict'.", "Unknown parameter: 'strict'."),
+        (
+            "Invalid schema for response_format 'x': In context=(), 'additionalProperties' is required to be supplied and to be false.",
+            "Invalid schema for response_format \u{2026} In \u{2026} 'additionalProperties' is required to be supplied and to be false.",
+        ),
+        (
+            "In context=('properties', 'Johansson'), 'maxItems' is not permitted.",
+            "In \u{2026} 'maxItems' is not permitted.",
+        ),
+        (
+            "Unexpected tool_use_id found in tool_result blocks: c",
+            "Unexpected tool_use_id found in tool_result blocks:",
+        ),
+        (
+            "The \"function.arguments\" parameter of the code model must be in JSON format.",
+            "The \"function.arguments\" parameter of the code model must be in JSON format.",
+        ),
+        (
+            "parameter.enable_thinking must be set to false for non-streaming calls",
+            "parameter.enable_thinking must be set to false for non-streaming calls",
+        ),
+        // A word of a text remains only where the message names a member.
+        ("The text strict Johansson is bad", "The text \u{2026} is bad"),
+        ("The text summary of 'Johansson strict' is bad", "The text \u{2026} of \u{2026} is bad"),
+        (
+            "The value #strict or /tool_use or \u{1f600}tool_use is bad",
+            "The value \u{2026} or \u{2026} or \u{2026} is bad",
+        ),
+        ("function.Johansson and strict.Johansson are bad", "\u{2026} and \u{2026} are bad"),
+    ] {
+        assert_eq!(about(&request, message).strip_prefix(lead), Some(expected), "{message}");
+    }
+}
