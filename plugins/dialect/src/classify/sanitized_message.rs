@@ -99,10 +99,23 @@ fn provider_message(body: &[u8]) -> Option<String> {
     };
     let message = inner_message(&message).unwrap_or(message);
     let message = message.split(PYDANTIC_HELP).next().unwrap_or_default();
-    let start = message.trim_start();
+    let start = without_status(message.trim_start());
     let is_list = start.starts_with('[') && !start.starts_with("[]");
-    let is_text = !is_list && !start.starts_with(['<', '{']) && !message.contains("Traceback");
-    is_text.then(|| message.chars().take(MAX_SOURCE_CHARS).collect())
+    let is_text = !is_list && !start.starts_with('{') && !is_markup(start) && !message.contains("Traceback");
+    is_text.then(|| start.chars().take(MAX_SOURCE_CHARS).collect())
+}
+
+/// Returns a message without the HTTP status that some hosts put before it, as in `<400> Invalid value`.
+fn without_status(message: &str) -> &str {
+    let inside = message.strip_prefix('<').and_then(|rest| rest.split_once('>'));
+    let is_status = |status: &str| status.len() == 3 && status.bytes().all(|byte| byte.is_ascii_digit());
+    inside.filter(|(status, _)| is_status(status)).map_or(message, |(_, rest)| rest.trim_start())
+}
+
+/// Returns true for a text that starts like HTML or XML: with a tag, a comment or a declaration.
+fn is_markup(text: &str) -> bool {
+    let is_tag = |letter: char| letter.is_ascii_alphabetic() || matches!(letter, '/' | '!' | '?');
+    text.strip_prefix('<').is_some_and(|rest| rest.starts_with(is_tag))
 }
 
 /// Returns the message of the inner error, if another gateway has put an error as JSON or as a Python dictionary into

@@ -185,3 +185,39 @@ fn a_name_of_the_protocol_remains_even_if_the_request_contains_it() {
         assert_eq!(about(&request, message).strip_prefix(lead), Some(expected), "{message}");
     }
 }
+
+#[test]
+fn a_status_before_a_message_is_no_markup() {
+    let lead = "The model's provider does not accept this request: ";
+    for (message, expected) in [
+        (
+            "<400> InternalError.Algo.InvalidParameter: The \"function.arguments\" parameter of the code model must be in JSON format.",
+            "\u{2026} The \"function.arguments\" parameter of the code model must be in JSON format.",
+        ),
+        (
+            "<400> InternalError.Algo.InvalidParameter: Range of top_p should be (0.0, 1.0]",
+            "\u{2026} Range of top_p should be (0.0, 1.0]",
+        ),
+        (
+            "<400> InternalError.Algo.InvalidParameter: parameter.enable_thinking must be set to false for non-streaming calls",
+            "\u{2026} parameter.enable_thinking must be set to false for non-streaming calls",
+        ),
+        ("<|im_start|> tokens are not allowed", "\u{2026} tokens are not allowed"),
+        ("< 5 messages are not allowed", "< 5 messages are not allowed"),
+    ] {
+        assert_eq!(passed_on("hi", message).strip_prefix(lead), Some(expected), "{message}");
+    }
+    for message in [
+        "<html><body>The value is not allowed</body></html>",
+        "<400> <html>The value is not allowed",
+        "<400> {\"host\": \"The value is not allowed",
+        "<!DOCTYPE html> The value is not allowed",
+        "</p> The value is not allowed",
+        "<?xml version='1.0'?> The value is not allowed",
+        "<400>",
+        "<400",
+    ] {
+        let silent = "The model's provider does not accept this request.";
+        assert_eq!(passed_on("hi", message), silent, "{message}");
+    }
+}
