@@ -6,6 +6,9 @@
 
 mod common_words;
 #[cfg(test)]
+mod content_refusal_tests;
+mod content_refusals;
+#[cfg(test)]
 mod engine_failure_tests;
 #[cfg(test)]
 mod engine_sentence_tests;

@@ -2,9 +2,9 @@
 
 use super::field_names::known_path_prefix;
 use super::phrases::{
-    BUSY_PHRASES, CLIENT_VISIBLE_FIELDS, CONTENT_CHECK_OUTAGE_PHRASES, CONTENT_REFUSAL_PHRASES,
-    CONTEXT_WINDOW_PHRASES, ENGINE_CRASH_PHRASES, EXCESS_PHRASES, INVALID_TOOL_ARGUMENTS_PHRASES,
-    RATE_PHRASES, RECEIVED_VALUE_PREFIXES, UNPROCESSABLE_REQUEST_PHRASES, VALUE_RULE_PHRASES,
+    BUSY_PHRASES, CLIENT_VISIBLE_FIELDS, CONTEXT_WINDOW_PHRASES, ENGINE_CRASH_PHRASES, EXCESS_PHRASES,
+    INVALID_TOOL_ARGUMENTS_PHRASES, RATE_PHRASES, RECEIVED_VALUE_PREFIXES, UNPROCESSABLE_REQUEST_PHRASES,
+    VALUE_RULE_PHRASES,
 };
 use super::unknown_member;
 use serde_json::Value;
@@ -123,6 +123,7 @@ impl ErrorSignals {
         self.contains_any(INVALID_TOOL_ARGUMENTS_PHRASES) && !self.contains_any(ENGINE_CRASH_PHRASES)
     }
 
+    /// Returns true if the text contains one of the phrases.
     pub(super) fn contains_any(&self, words: &[&str]) -> bool {
         words.iter().any(|word| contains_phrase(&self.text, word))
     }
@@ -135,11 +136,6 @@ impl ErrorSignals {
             "maximum input length",
             "maximum prompt length",
         ])
-    }
-
-    /// Returns true if the provider refuses the content; false if the provider could not run its content check.
-    pub(super) fn is_content_refused(&self) -> bool {
-        self.contains_any(CONTENT_REFUSAL_PHRASES) && !self.contains_any(CONTENT_CHECK_OUTAGE_PHRASES)
     }
 
     /// Returns the field at fault: the path in `param`, or else the first field that the text names, since later ones

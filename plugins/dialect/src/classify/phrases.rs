@@ -65,21 +65,6 @@ pub(super) const CONTEXT_WINDOW_PHRASES: &[&str] = &[
     "prompt too long",
     "input too long",
 ];
-/// Phrases about refused content.
-pub(super) const CONTENT_REFUSAL_PHRASES: &[&str] = &[
-    "bio_policy",
-    "cyber_policy",
-    "content_filter",
-    "content_policy",
-    "content policy",
-    "content management policy",
-    "misalignment_policy",
-    "responsibleaipolicyviolation",
-    "data_inspection_failed",
-    "moderation",
-    "safety system",
-    "was flagged",
-];
 /// Phrases that state an excess. The message of a failed engine is about the length of the input only if it has one of
 /// them and one of [`CONTEXT_WINDOW_PHRASES`].
 pub(super) const EXCESS_PHRASES: &[&str] = &[
@@ -135,17 +120,6 @@ pub(super) const BUSY_PHRASES: &[&str] = &[
     "restart",
     "not enough blocks",
     "worker lost",
-];
-/// Phrases about a content check that could not run. The content was then not refused.
-pub(super) const CONTENT_CHECK_OUTAGE_PHRASES: &[&str] = &[
-    "unavailable",
-    "timed out",
-    "timeout",
-    "backend error",
-    "internal error",
-    "overload",
-    "could not be reached",
-    "failed to connect",
 ];
 /// Phrases of an engine that ran out of memory or crashed. They take precedence over the phrases by which a failed
 /// engine blames the request.
