@@ -36,6 +36,7 @@ mod python_error;
 mod refusal_words;
 mod request_echo;
 mod request_texts;
+mod retry_after;
 mod sanitized_message;
 #[cfg(test)]
 mod sanitized_message_tests;
@@ -54,13 +55,11 @@ pub use failed_request::{FailedRequest, join_sent_body};
 use penstock_core::{
     ApiError, ErrorCode, RefusedMembers, UpstreamError, UpstreamErrorKind, is_timeout_status,
 };
+pub use retry_after::{parse_retry_after, parse_retry_after_ms};
 use std::time::Duration;
 
-/// Maximum accepted `Retry-After` of a provider, in seconds.
-const MAX_RETRY_AFTER_SECONDS: u64 = 3600;
-
-/// Classifies a provider's error response. `retry_after` is in seconds (the caller converts a date); `model_window` is
-/// the model's context window in the catalogue, 0 if it is unknown.
+/// Classifies a provider's error response. `retry_after` is the delay that the provider demands; `model_window` is the
+/// model's context window in the catalogue, 0 if it is unknown.
 ///
 /// - 401 to 404: error of the operator's account or configuration; 403 with an error about refused content: client
 ///   error.
@@ -74,7 +73,7 @@ const MAX_RETRY_AFTER_SECONDS: u64 = 3600;
 #[must_use]
 pub fn classify_error<'r>(
     status: u16,
-    retry_after: Option<&str>,
+    retry_after: Option<Duration>,
     body: &[u8],
     model_window: u64,
     request: impl Into<FailedRequest<'r>>,
@@ -98,7 +97,7 @@ pub fn classify_error<'r>(
         },
         _ => UpstreamError::new(UpstreamErrorKind::Status(status)),
     };
-    UpstreamError { retry_after: retry_after.and_then(parse_retry_after), ..error }
+    UpstreamError { retry_after, ..error }
 }
 
 /// Returns the client error of a response with status 403 whose error is about refused content; `None` for others.
@@ -266,16 +265,4 @@ fn api_error(about: &ErrorSignals, model_window: u64) -> ApiError {
         }
         _ => ApiError::new(ErrorCode::ContextLength),
     }
-}
-
-/// Parses a number of seconds, rounded up and limited to [`MAX_RETRY_AFTER_SECONDS`]; `None` if the value is no decimal
-/// number.
-fn parse_retry_after(retry_after: &str) -> Option<Duration> {
-    let (whole, part) = retry_after.trim().split_once('.').unwrap_or((retry_after.trim(), ""));
-    let whole: u64 = whole.parse().ok()?;
-    if !part.bytes().all(|digit| digit.is_ascii_digit()) {
-        return None;
-    }
-    let more = part.bytes().any(|digit| digit != b'0');
-    Some(Duration::from_secs(whole.saturating_add(more.into()).min(MAX_RETRY_AFTER_SECONDS)))
 }

@@ -116,7 +116,10 @@ mod unanswered_tool_calls;
 pub use answer::{AnswerChoice, DecodedAnswer, ToolCall};
 pub use chat_to_messages::DEFAULT_MAX_TOKENS;
 pub use choices::join_completions;
-pub use classify::{FailedRequest, classify_error, join_sent_body, reclassify_in_band_error};
+pub use classify::{
+    FailedRequest, classify_error, join_sent_body, parse_retry_after, parse_retry_after_ms,
+    reclassify_in_band_error,
+};
 pub use media_position::{MediaKind, first_media_path};
 pub use response_constraints::ResponseConstraints;
 pub use stream_translator::{StreamTranslator, new_stream_translation};

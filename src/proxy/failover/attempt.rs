@@ -238,7 +238,7 @@ async fn read_error(
     let window = offer.offer.context_length;
     let sent = sent_body(call);
     let request = failed_request(run, &sent);
-    let mut fault = penstock_dialect::classify_error(status, retry_after.as_deref(), &body, window, request);
+    let mut fault = penstock_dialect::classify_error(status, retry_after, &body, window, request);
     if let Some(refusal) = &mut fault.api_error {
         hide_secrets(&offer.offer.provider, refusal);
         translate_error_param(run.request, wire_format.dialect(), refusal);

@@ -149,19 +149,12 @@ fn a_refusal_of_content_with_status_403_is_an_error_of_the_client() {
 #[test]
 fn a_status_that_forbids_a_retry_elsewhere_passes_with_its_cooldown() {
     for status in [408, 409, 425, 429, 500, 502, 503, 504, 529, 302, 101] {
-        let fault = classify_error(status, Some("7"), b"", 1, b"{}");
+        let fault = classify_error(status, Some(Duration::from_secs(7)), b"", 1, b"{}");
         assert_eq!(
             (fault.kind, fault.retry_after),
             (UpstreamErrorKind::Status(status), Some(Duration::from_secs(7)))
         );
     }
-    let rest = |header: &str| classify_error(429, Some(header), b"", 1, b"{}").retry_after;
-    assert_eq!(rest(" 1.2 "), Some(Duration::from_secs(2)));
-    assert_eq!(rest("2.0"), Some(Duration::from_secs(2)));
-    assert_eq!(rest("99999999"), Some(Duration::from_secs(3600)));
-    assert_eq!(rest("Sun, 22 Nov 2026 01:00:00 GMT"), None);
-    assert_eq!(rest("-1"), None);
-    assert_eq!(rest("1.x"), None);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::choice;
 use penstock_core::Dialect;
-use penstock_dialect::classify_error;
+use penstock_dialect::{classify_error, parse_retry_after, parse_retry_after_ms};
 use penstock_http_wire::error::error_envelope;
 
 const CANARY: &str = "canary7f3a9";
@@ -15,7 +15,8 @@ pub fn check(bytes: &[u8]) {
     let marked = String::from_utf8_lossy(body).replace('a', &format!(" {CANARY} "));
     for body in [body, marked.as_bytes()] {
         let after = std::str::from_utf8(body).ok();
-        let fault = classify_error(status, after, body, u64::from(choice) * 7, REQUEST);
+        let delay = after.and_then(|after| parse_retry_after_ms(after).or_else(|| parse_retry_after(after)));
+        let fault = classify_error(status, delay, body, u64::from(choice) * 7, REQUEST);
         if let Some(pause) = fault.retry_after {
             assert!(pause.as_secs() <= 3_600);
         }
