@@ -5,7 +5,10 @@
 mod fit;
 mod prompts;
 
-pub use fit::{OutputTokenBudget, WindowFit, limited_output_budget, requested_output_tokens, window_fit};
+pub use fit::{
+    OutputTokenBudget, WindowFit, limited_output_budget, lowered_output_tokens, minimum_tokens,
+    requested_output_tokens, window_fit,
+};
 
 pub use crate::limits::tokenizer_permits::TokenizerPermits;
 use crate::upstream::count_queue::MAX_INLINE_COUNT_BYTES;
@@ -14,7 +17,7 @@ pub use crate::upstream::count_queue::TokenCountContext;
 use crate::upstream::config_snapshot::ModelState;
 use crate::upstream::tokenize;
 use bytes::Bytes;
-use penstock_core::{ApiError, InferenceRequest, InferenceTask, RequestBodyFormat, UsageBounds};
+use penstock_core::{ApiError, ErrorCode, InferenceRequest, InferenceTask, RequestBodyFormat, UsageBounds};
 use penstock_tokens::{
     CountBudget, CountMethod, PromptConversation, PromptParseError, TokenCount, TokenCounter,
     max_conversation_tokens_within, max_prompt_tokens,
@@ -221,6 +224,27 @@ pub async fn count_prompt_tokens(
             let is_complete = count.tokens <= max_tokens;
             Ok(if is_complete { count } else { byte_bound(model, ask) })
         }
+    }
+}
+
+/// Returns the token count of a prompt that a provider refused without counting it whole. If the prompt cannot be
+/// counted, the number of its bytes is the estimate.
+pub async fn count_refused_prompt(
+    counting: &TokenCountContext,
+    model: &Arc<ModelState>,
+    ask: &InferenceRequest,
+) -> TokenCount {
+    if !matches!(ask.task, InferenceTask::Chat) {
+        let tokens = max_prompt_tokens(longest_text(&ask.task), 0, 0);
+        return TokenCount { tokens, method: CountMethod::Estimate };
+    }
+    match count_prompt_tokens(counting, model, ask).await {
+        Ok(count) => count,
+        // The count was stopped because the prompt exceeds every window of the model.
+        Err(refusal) if refusal.code == ErrorCode::ContextLength => {
+            TokenCount { tokens: u64::MAX, method: CountMethod::Estimate }
+        }
+        Err(_) => byte_bound(model, ask),
     }
 }
 

@@ -72,6 +72,67 @@ async fn a_provider_that_names_no_number_gets_a_cap_that_fits() {
     }
 }
 
+/// Engine error that input and answer exceed a window of 8,192 tokens, of an engine that stops counting the input.
+fn uncounted(output: u64) -> Script {
+    let least = 8_193 - output;
+    let message = format!(
+        "This model's maximum context length is 8192 tokens. However, you requested {output} output tokens and your \
+         prompt contains at least {least} input tokens, for a total of at least 8193 tokens. Please reduce the length \
+         of the input prompt or the number of requested output tokens. (parameter=input_tokens, value={least})"
+    );
+    json_answer(400, &json!({"error": {"message": message, "type": "BadRequestError", "code": 400}}))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_smaller_window_than_configured_gets_what_the_count_leaves() {
+    for (dialect, text) in
+        [("chat", plain("Well.")), ("messages", json_answer(200, &message("Well.", "end_turn")))]
+    {
+        let provider = Provider::start().await;
+        let running = Bench::new()
+            .model("context_length = 32768")
+            .provider_with("a", &provider, &format!("dialects = [\"{dialect}\"]"), "")
+            .start()
+            .await;
+        for (path, max_tokens) in [("/v1/chat/completions", None), ("/v1/messages", Some(8_192))] {
+            let mut ask = json!({"model": "m", "messages": [{"role": "user", "content": "Hi"}]});
+            if let Some(max_tokens) = max_tokens {
+                ask["max_tokens"] = json!(max_tokens);
+            } else if dialect == "chat" {
+                continue;
+            }
+            provider.then(uncounted(8_192)).always(text.clone());
+            let before = provider.calls();
+            let answer = running.client.post(path, &ask).await;
+            assert_eq!(answer.status, 200, "{dialect} {path}: {}", answer.text());
+            assert_eq!(provider.calls() - before, 2);
+            let sent = provider.last().json()["max_tokens"].as_u64().unwrap();
+            assert!((8_000..8_192).contains(&sent), "{sent}");
+            // If the lower cap is refused too, the error is about the cap, because the short input fits.
+            provider.always(uncounted(8_000));
+            let before = provider.calls();
+            let answer = running.client.post(path, &ask).await;
+            assert_eq!((answer.status, provider.calls() - before), (400, 2), "{}", answer.text());
+            assert!(answer.text().contains("INFERENCE_3201"), "{}", answer.text());
+            assert!(answer.text().contains("max_tokens does not fit"), "{}", answer.text());
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_input_above_the_window_by_our_count_is_too_long() {
+    let provider = Provider::start().await;
+    provider.always(uncounted(4_096));
+    let running =
+        Bench::new().model("context_length = 131072").provider_with("a", &provider, "", "").start().await;
+    // The prompt has at least 12,000 tokens.
+    let answer = running.client.post("/v1/chat/completions", &chat_request(40_000, 4_096)).await;
+    assert_eq!((answer.status, provider.calls()), (400, 1), "{}", answer.text());
+    let error = &answer.json()["error"];
+    assert_eq!(error["code"], "INFERENCE_3207", "{error}");
+    assert_eq!(error["details"]["context_length"], 8_192, "{error}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_that_goes_on_refusing_is_not_asked_for_ever() {
     let provider = Provider::start().await;

@@ -74,7 +74,7 @@ pub use traits::{
     RerankScoreTransform, StreamTranslation, Translator,
 };
 pub use unary_adapter::{ProviderAdapter, UpstreamAnswer, UpstreamRequest};
-pub use upstream_error::{UpstreamError, UpstreamErrorKind, is_timeout_status};
+pub use upstream_error::{OutputBudget, UpstreamError, UpstreamErrorKind, is_timeout_status};
 pub use usage::{
     DeliveredUsage, FinishReason, MeasuredEnergy, MeterBoundary, ReportedUsage, TokenUsage, UsageBounds,
     UsageSource, WorkDone,

@@ -116,6 +116,18 @@ pub const fn is_timeout_status(status: u16) -> bool {
     matches!(status, 408 | 504 | 522 | 524)
 }
 
+/// Tokens that a context window leaves for the answer after the input, as a provider states it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutputBudget {
+    /// Number of tokens that are left, as the provider counts them.
+    Exact(u64),
+    /// Unknown number, because the provider has not counted the whole input.
+    UncountedInput {
+        /// Context window that the provider states, in tokens.
+        window: u64,
+    },
+}
+
 /// Error of one attempt at a provider.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UpstreamError {
@@ -130,9 +142,8 @@ pub struct UpstreamError {
     pub may_be_provider: bool,
     /// Delay before the next request, as the provider demanded (`Retry-After`).
     pub retry_after: Option<Duration>,
-    /// Tokens of the context window that are left for the answer, as the provider counts them, if the request allowed
-    /// more.
-    pub remaining_tokens: Option<u64>,
+    /// Tokens that the context window leaves for the answer, if the request allowed more.
+    pub output_budget: Option<OutputBudget>,
     /// Maximum that the provider accepts as `max_tokens`, regardless of the input, if the request allowed more.
     pub max_output: Option<u64>,
     /// Members that the provider refuses, of those that the gateway may have added.
@@ -155,7 +166,7 @@ impl UpstreamError {
             api_error: None,
             may_be_provider: false,
             retry_after: None,
-            remaining_tokens: None,
+            output_budget: None,
             max_output: None,
             refused_members: RefusedMembers::NONE,
             completed_choices: None,
@@ -172,7 +183,7 @@ impl UpstreamError {
             refusal.code == ErrorCode::ContextLength
                 || refusal.param.as_deref().is_some_and(|param| param.ends_with("_tokens"))
         };
-        self.remaining_tokens.is_some()
+        self.output_budget.is_some()
             || self.max_output.is_some()
             || self.api_error.as_deref().is_some_and(about)
     }

@@ -5,6 +5,7 @@
 //! `sanitized_message`).
 
 mod common_words;
+mod compared_numbers;
 #[cfg(test)]
 mod content_refusal_tests;
 mod content_refusals;
@@ -19,6 +20,9 @@ mod in_band_status;
 #[cfg(test)]
 mod in_band_tests;
 mod inline_media;
+mod input_count;
+#[cfg(test)]
+mod input_count_tests;
 mod message_numbers;
 #[cfg(test)]
 mod named_member_scope_tests;
@@ -52,8 +56,9 @@ mod wording_tests;
 
 use error_signals::ErrorSignals;
 pub use failed_request::{FailedRequest, join_sent_body};
+use input_count::InputCount;
 use penstock_core::{
-    ApiError, ErrorCode, RefusedMembers, UpstreamError, UpstreamErrorKind, is_timeout_status,
+    ApiError, ErrorCode, OutputBudget, RefusedMembers, UpstreamError, UpstreamErrorKind, is_timeout_status,
 };
 pub use retry_after::{parse_retry_after, parse_retry_after_ms};
 use std::time::Duration;
@@ -158,7 +163,7 @@ fn client_error(
     }
     let max_output = about.max_output_tokens().filter(|_| matches!(status, 400 | 422 | 424 | 500..=503));
     UpstreamError {
-        remaining_tokens: remaining_tokens(about, model_window),
+        output_budget: output_budget(about, model_window),
         max_output,
         refused_members,
         ..UpstreamError::caller_error(refusal)
@@ -229,14 +234,20 @@ fn is_timeout(kind: UpstreamErrorKind) -> bool {
     matches!(kind, UpstreamErrorKind::Status(status) if is_timeout_status(status))
 }
 
-/// Returns the number of tokens that the context window leaves for the answer; `None` unless the error states that the
-/// input fits and the requested answer does not.
-fn remaining_tokens(about: &ErrorSignals, model_window: u64) -> Option<u64> {
+/// Returns the tokens that the context window leaves for the answer; `None` unless the error is about the sum of the
+/// input and the requested answer.
+fn output_budget(about: &ErrorSignals, model_window: u64) -> Option<OutputBudget> {
     if about.is_content_refused() || !about.is_context_window_exceeded() || about.is_input_limit() {
         return None;
     }
     let window = about.context_window().unwrap_or(model_window);
-    window.checked_sub(about.exact_input_tokens(window)?).filter(|remaining| *remaining > 0)
+    match about.input_count(window) {
+        InputCount::Exact(input) => {
+            window.checked_sub(input).filter(|left| *left > 0).map(OutputBudget::Exact)
+        }
+        InputCount::AtLeast(least) if least < window => Some(OutputBudget::UncountedInput { window }),
+        InputCount::AtLeast(_) | InputCount::Unstated => None,
+    }
 }
 
 fn api_error(about: &ErrorSignals, model_window: u64) -> ApiError {
@@ -251,18 +262,31 @@ fn api_error(about: &ErrorSignals, model_window: u64) -> ApiError {
         };
     }
     let window = about.context_window().unwrap_or(model_window);
-    match about.exact_input_tokens(window) {
-        Some(input) if window > 0 && input <= window && about.is_input_limit() => {
-            ApiError::new(ErrorCode::ContextLength).with_details_member("input_tokens", input)
+    let context_length = || ApiError::new(ErrorCode::ContextLength);
+    match about.input_count(window) {
+        InputCount::Exact(input) if window > 0 && input <= window && about.is_input_limit() => {
+            context_length().with_details_member("input_tokens", input)
         }
-        Some(input) if window > 0 && input <= window => ApiError::invalid(
+        InputCount::Exact(input) if window > 0 && input <= window => ApiError::invalid(
             "max_tokens",
             format!("max_tokens does not fit: the input has {input} tokens, the context window {window}."),
         ),
-        Some(input) if window > 0 => ApiError::context_length_exceeded(window, input),
-        _ if window > 0 => {
-            ApiError::new(ErrorCode::ContextLength).with_details_member("context_length", window)
+        InputCount::Exact(input) if window > 0 => ApiError::context_length_exceeded(window, input),
+        InputCount::AtLeast(least) if window > 0 && least >= window => {
+            ApiError::context_length_exceeded(window, least)
+                .with_details_member("input_tokens_at_least", true)
         }
-        _ => ApiError::new(ErrorCode::ContextLength),
+        InputCount::AtLeast(_) if window > 0 => ApiError::invalid(
+            "max_tokens",
+            format!(
+                "max_tokens does not fit: input and answer together exceed the context window of {window} tokens."
+            ),
+        ),
+        InputCount::AtLeast(_) => ApiError::invalid(
+            "max_tokens",
+            "max_tokens does not fit: input and answer together exceed the context window.",
+        ),
+        InputCount::Unstated if window > 0 => context_length().with_details_member("context_length", window),
+        InputCount::Exact(_) | InputCount::Unstated => context_length(),
     }
 }

@@ -90,7 +90,8 @@ fn output_fit(
 /// Returns the minimum number of tokens of a prompt; 0 without a count. An estimate is about 1.2 times the real count of
 /// prose, and about 1.5 times that of code, JSON and logs. So the real count is assumed to be at least the estimate
 /// divided by 1.6.
-fn minimum_tokens(count: Option<&TokenCount>) -> u64 {
+#[must_use]
+pub fn minimum_tokens(count: Option<&TokenCount>) -> u64 {
     let Some(count) = count else { return 0 };
     match count.method {
         CountMethod::Estimate => count.tokens / 8 * 5,
@@ -138,6 +139,20 @@ pub fn limited_output_budget(
     Some(budget).filter(|budget| budget.left > 0)
 }
 
+/// Returns the cap for a provider that refused `asked_tokens` because they exceed its window together with an input that
+/// it has not counted; `None` if no tokens are left. If `asked_tokens` fits by the gateway's count, the provider counts
+/// more tokens, and an eighth less is requested.
+#[must_use]
+pub fn lowered_output_tokens(window: u64, count: &TokenCount, asked_tokens: u64) -> Option<u64> {
+    let budget = limited_output_budget(window, count, asked_tokens);
+    let left = match budget {
+        Some(budget) => budget.certain_tokens.unwrap_or(budget.left),
+        None => window.saturating_sub(count.tokens),
+    };
+    let lowered = if left < asked_tokens { left } else { asked_tokens - asked_tokens.div_ceil(8) };
+    Some(lowered).filter(|lowered| *lowered > 0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -163,6 +178,19 @@ mod tests {
         assert_eq!(budget_of(131_072, 130_350, CountMethod::Estimate, 32_000), Some((32_000, Some(722))));
         assert_eq!(budget_of(131_072, 132_388, CountMethod::Estimate, 32_000), Some((32_000, None)));
         assert_eq!(budget_of(131_072, 209_800, CountMethod::Estimate, 32_000), None, "the provider says");
+    }
+
+    #[test]
+    fn a_refused_cap_is_lowered_to_what_the_count_leaves() {
+        let lowered =
+            |tokens, method, asked| lowered_output_tokens(8_192, &TokenCount { tokens, method }, asked);
+        assert_eq!(lowered(20, CountMethod::Exact, 8_192), Some(8_172));
+        assert_eq!(lowered(40, CountMethod::Estimate, 20_000), Some(8_152));
+        assert_eq!(lowered(7_000, CountMethod::Estimate, 8_192), Some(1_192));
+        assert_eq!(lowered(9_000, CountMethod::Estimate, 8_192), Some(2_567), "the estimate may be too high");
+        assert_eq!(lowered(20, CountMethod::Exact, 8_000), Some(7_000), "the provider counts more");
+        assert_eq!(lowered(20, CountMethod::Exact, 1), None);
+        assert_eq!(lowered(8_192, CountMethod::Exact, 100), None);
     }
 
     fn fit_of(window: u64, most: Option<u64>, tokens: Option<u64>, wanted: u64) -> WindowFit {

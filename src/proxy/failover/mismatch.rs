@@ -1,11 +1,11 @@
 //! Parts of a request that the gateway adds or changes and that a provider refuses: members and headers of the gateway,
-//! several choices at once, and a cap on tokens that is too high. The request is sent again without these parts, and
-//! the refusal is remembered for the offer, unless the provider refused only a value or a combination in this request.
+//! Parts of a request that the gateway adds or changes and that a provider refuses: members and headers of the gateway,
+//! and several choices at once. The request is sent again without these parts, and the refusal is remembered for the
+//! offer, unless the provider refused only a value or a combination in this request.
 
 use super::FailoverRun;
 use super::attempt::{self, AttemptError};
 use super::separate_choices::SeparateChoices;
-use crate::proxy::context_window;
 use crate::proxy::exchange::WriteOutcome;
 use crate::upstream::offer::OfferState;
 use penstock_core::{
@@ -26,42 +26,7 @@ impl FailoverRun<'_, '_> {
         adjust
     }
 
-    /// Returns the cap on generated tokens to send; `None` to send that of the client or the dialect, if there is one.
-    pub(super) fn reduced_max_tokens(&self, offer: &OfferState) -> Option<u64> {
-        let fits = self.candidates.reduced_max_tokens(offer, self.request);
-        let asked = fits.or_else(|| context_window::requested_output_tokens(self.request, offer))?;
-        offer.learned.max_output_tokens(|| self.now()).filter(|most| *most < asked).or(fits)
-    }
-
-    /// Retries with a lower cap if the provider refused the cap on tokens. If the provider reported a maximum that
-    /// applies to any input, the maximum is remembered once the provider has answered.
-    pub(super) async fn retry_with_fewer_tokens(
-        &mut self,
-        offer: &Arc<OfferState>,
-        number: u32,
-        done: Result<WriteOutcome, AttemptError>,
-    ) -> Result<WriteOutcome, AttemptError> {
-        let (remaining_tokens, most) = match &done {
-            Err(AttemptError::Fault(fault))
-                if !self.progress.has_content() && fault.is_output_length_error() =>
-            {
-                (fault.remaining_tokens, fault.max_output)
-            }
-            _ => return done,
-        };
-        if !self.candidates.lower_refused_output_cap(offer, self.request, remaining_tokens.or(most)) {
-            return done;
-        }
-        let done = Box::pin(self.send_request(offer, number)).await;
-        if let (Ok(_), None, Some(most)) = (&done, remaining_tokens, most)
-            && offer.learned.record_output_limit(most, self.now())
-        {
-            self.log_refused_member(offer, &format!("max_tokens above {most}"));
-        }
-        done
-    }
-
-    fn log_refused_member(&self, offer: &OfferState, member: &str) {
+    pub(super) fn log_refused_member(&self, offer: &OfferState, member: &str) {
         let (provider, model) = (&*offer.offer.provider.id, &*offer.offer.model.card.id);
         tracing::info!(name: "parameter_refused", provider, model, member);
     }

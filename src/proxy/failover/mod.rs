@@ -21,6 +21,7 @@ mod filtered;
 mod image_work;
 mod images;
 mod mismatch;
+mod output_cap;
 mod response_memory;
 mod select;
 mod separate_choices;

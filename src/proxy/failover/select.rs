@@ -241,7 +241,7 @@ impl CandidateSet {
     ) -> Result<Vec<AbleOffer<'l>>, ApiError> {
         let mut excluded = Vec::new();
         let mut able: Vec<AbleOffer<'l>> = Vec::with_capacity(model.offers.len());
-        let count = self.count(&model.model.card.id);
+        let count = self.token_count(&model.model.card.id);
         let constrained = has_engine_constraint(ask);
         for offer in model.offers.iter().filter_map(|index| live.offers.get(*index)) {
             match unsupported_by_offer_error(offer, ask, constrained, moment) {
@@ -308,11 +308,12 @@ impl CandidateSet {
     }
 
     fn remaining_window(&self, offer: &OfferState, wanted_tokens: u64) -> Option<OutputTokenBudget> {
-        let count = self.count(&offer.offer.model.card.id)?;
+        let count = self.token_count(&offer.offer.model.card.id)?;
         context_window::limited_output_budget(offer.offer.context_length, count, wanted_tokens)
     }
 
-    fn count(&self, model: &str) -> Option<&TokenCount> {
+    /// Returns the token count of the prompt for a model; `None` if the prompt was not counted.
+    pub fn token_count(&self, model: &str) -> Option<&TokenCount> {
         self.counts.iter().find(|(id, _)| &**id == model).map(|(_, count)| count)
     }
 

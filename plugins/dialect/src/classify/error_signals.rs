@@ -1,6 +1,7 @@
 //! Signals in an error body: its codes, and known phrases and numbers in its message.
 
 use super::field_names::known_path_prefix;
+use super::number_phrases::{INPUT_WORDS, OUTPUT_MAXIMUM_PHRASES};
 use super::phrases::{
     BUSY_PHRASES, CLIENT_VISIBLE_FIELDS, CONTEXT_WINDOW_PHRASES, ENGINE_CRASH_PHRASES, EXCESS_PHRASES,
     INVALID_TOOL_ARGUMENTS_PHRASES, RATE_PHRASES, RECEIVED_VALUE_PREFIXES, UNPROCESSABLE_REQUEST_PHRASES,
@@ -67,7 +68,13 @@ impl ErrorSignals {
     /// Returns true if the request does not fit into the context window.
     pub(super) fn is_context_window_exceeded(&self) -> bool {
         let about = self.stated_input_and_limit().is_some() || self.contains_any(CONTEXT_WINDOW_PHRASES);
-        self.window_overflow().is_some() || (about && !self.contains_any(RATE_PHRASES))
+        let is_other = || self.is_about_output_maximum() || self.contains_any(RATE_PHRASES);
+        self.window_overflow().is_some() || (about && !is_other())
+    }
+
+    /// Returns true if the error is about the model's maximum of output tokens, which does not depend on the input.
+    fn is_about_output_maximum(&self) -> bool {
+        self.contains_any(OUTPUT_MAXIMUM_PHRASES) && !self.contains_any(INPUT_WORDS)
     }
 
     /// Returns true if an engine failed because of the length of the input. A phrase about the context window alone is
@@ -126,16 +133,6 @@ impl ErrorSignals {
     /// Returns true if the text contains one of the phrases.
     pub(super) fn contains_any(&self, words: &[&str]) -> bool {
         words.iter().any(|word| contains_phrase(&self.text, word))
-    }
-
-    /// Returns true if the limit is on the input alone, and not on the sum of input and answer.
-    pub(super) fn is_input_limit(&self) -> bool {
-        self.contains_any(&[
-            "is too large to process",
-            "max_input_len",
-            "maximum input length",
-            "maximum prompt length",
-        ])
     }
 
     /// Returns the field at fault: the path in `param`, or else the first field that the text names, since later ones

@@ -53,6 +53,8 @@ pub(super) const EXCEEDING_PHRASES: &[&str] = &[
 ];
 /// Phrases that directly precede the number of tokens of the context window.
 pub(super) const WINDOW_NUMBER_PREFIXES: &[&str] = &[
+    "context length is only ",
+    "max_total_tokens=",
     "maximum number of tokens allowed (",
     "maximum number of tokens is ",
     "model token limit: ",
@@ -124,6 +126,7 @@ pub(super) const INPUT_NUMBER_PREFIXES: &[&str] = &[
 /// Phrases that directly follow the number of tokens of the input.
 pub(super) const INPUT_NUMBER_SUFFIXES: &[&str] = &[
     " in the messages",
+    " in your prompt",
     " of text input",
     " tokens from the input",
     " input tokens",
@@ -131,3 +134,21 @@ pub(super) const INPUT_NUMBER_SUFFIXES: &[&str] = &[
     " `inputs` tokens",
     " is greater than max_seq_len",
 ];
+/// Words of a text that counts something other than tokens.
+pub(super) const CHARACTER_WORDS: &[&str] = &["character", "byte"];
+/// Phrases about the model's maximum of output tokens.
+pub(super) const OUTPUT_MAXIMUM_PHRASES: &[&str] = &[
+    "maximum output length",
+    "max output length",
+    "maximum output tokens",
+    "max output tokens",
+    "maximum number of output tokens",
+    "maximum completion",
+    "output token limit",
+    "output limit",
+];
+/// Words of an error that is about the input, alone or together with the answer.
+pub(super) const INPUT_WORDS: &[&str] = &["context", "prompt", "input"];
+/// Phrases about a number that is too small.
+pub(super) const MINIMUM_PHRASES: &[&str] =
+    &["at least", "must be greater than", "should be greater than", "minimum"];

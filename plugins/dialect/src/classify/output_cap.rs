@@ -1,6 +1,8 @@
 //! Maximum of output tokens that a provider states when it refuses a higher one.
 
+use super::compared_numbers::exceeded_limit;
 use super::error_signals::{ErrorSignals, contains_word};
+use super::number_phrases::MINIMUM_PHRASES;
 use super::phrases::{OUTPUT_CAP_NAMES, OUTPUT_LIMIT_NUMBER_PREFIXES};
 use super::token_numbers::number_after;
 
@@ -33,6 +35,8 @@ impl ErrorSignals {
             let maximum = OUTPUT_LIMIT_NUMBER_PREFIXES.iter().chain(&MAXIMUM_PREFIXES).find_map(after);
             maximum.or_else(|| UPPER_BOUND_PREFIXES.iter().find_map(after)?.checked_sub(1))
         };
-        of_cap.then(most).flatten().filter(|most| *most > 0)
+        let is_minimum = || self.contains_any(MINIMUM_PHRASES);
+        let compared = || Some(exceeded_limit(&self.text)?.limit).filter(|_| !is_minimum());
+        of_cap.then(|| most().or_else(compared)).flatten().filter(|most| *most > 0)
     }
 }

@@ -98,7 +98,7 @@ fn the_maximum_output_tokens_are_read_from_every_engines_message() {
             serde_json::json!({"type": "error", "error": {"type": "invalid_request_error", "message": text}});
         let fault = asked(400, &body.to_string(), 200_000);
         assert_eq!(
-            (fault.max_output, fault.remaining_tokens, fault.is_output_length_error()),
+            (fault.max_output, fault.output_budget, fault.is_output_length_error()),
             (Some(4096), None, true),
             "{text}"
         );
@@ -176,14 +176,13 @@ fn a_bound_of_the_input_is_no_count_of_it() {
             r#"{{"error":{{"message":"This model's maximum context length is 16384 tokens. However, you requested 4096 output tokens and your prompt contains at least {input} input tokens, for a total of at least 20000 tokens.","param":"input_tokens"}}}}"#
         )
     };
-    let beside = asked(400, &sentence(12_289), 16_384);
-    assert!(beside.remaining_tokens.is_none() && beside.is_output_length_error());
-    let refusal = refused(400, &sentence(12_289));
-    assert_eq!(refusal.code, ErrorCode::ContextLength);
-    assert_eq!(
-        (&refusal.details["context_length"], refusal.details.get("input_tokens")),
-        (&16_384.into(), None)
-    );
+    for status in [400, 500] {
+        let beside = asked(status, &sentence(12_289), 32_768);
+        assert_eq!(beside.output_budget, Some(OutputBudget::UncountedInput { window: 16_384 }));
+        assert!(beside.is_output_length_error());
+        let refusal = *beside.api_error.unwrap();
+        assert_eq!((refusal.code, refusal.param.as_deref()), (ErrorCode::InvalidRequest, Some("max_tokens")));
+    }
     assert_eq!(refused(400, &sentence(16_385)).details["input_tokens"], 16_385);
 }
 

@@ -1,5 +1,6 @@
 //! Numbers of tokens in an error message: the context window, the input, and the excess of the input.
 
+use super::compared_numbers::{ExceededLimit, exceeded_limit};
 use super::error_signals::{ErrorSignals, find_word, word_positions};
 use super::number_phrases::{
     CONTEXT_WINDOW_NAMES, EXCEEDING_PHRASES, INPUT_LENGTH_NAMES, INPUT_NUMBER_PREFIXES,
@@ -23,6 +24,7 @@ impl ErrorSignals {
             word_positions(&self.text, name).find_map(after)
         };
         self.reported_window
+            .or_else(|| self.exceeded_input_limit().map(|numbers| numbers.limit))
             .or_else(|| WINDOW_NUMBER_PREFIXES.iter().find_map(|phrase| number_after(&self.text, phrase)))
             .or_else(|| CONTEXT_WINDOW_NAMES.iter().find_map(of_name))
             // A bound of 0 or 1 in the error text belongs to the limit on generated tokens.
@@ -37,26 +39,22 @@ impl ErrorSignals {
             return None;
         }
         self.reported_input
+            .or_else(|| self.exceeded_input_limit().map(|numbers| numbers.sent))
             .or_else(|| INPUT_NUMBER_SUFFIXES.iter().find_map(|phrase| number_before(&self.text, phrase)))
             .or_else(|| INPUT_NUMBER_PREFIXES.iter().find_map(|phrase| number_after(&self.text, phrase)))
             .or_else(|| self.stated_inputs().next().map(|(input, _)| input))
+    }
+
+    /// Returns the tokens of the input and of its limit if the error compares these two numbers and does not mention the
+    /// answer.
+    fn exceeded_input_limit(&self) -> Option<ExceededLimit> {
+        if self.is_about_answer() { None } else { exceeded_limit(&self.text) }
     }
 
     /// Returns the tokens of the input, computed from the window and the reported overflow; `None` if the window is
     /// unknown (0) or no overflow was reported.
     pub(super) fn input_tokens_from_overflow(&self, window: u64) -> Option<u64> {
         self.window_overflow().filter(|_| window > 0).map(|more| window.saturating_add(more))
-    }
-
-    /// Returns the tokens of the input, given the size of the window. Returns `None` if the reported number is only a
-    /// lower bound. Some engines stop counting as soon as the requested answer no longer fits, and report "at least"
-    /// the number counted so far.
-    pub(super) fn exact_input_tokens(&self, window: u64) -> Option<u64> {
-        if let Some(input) = self.input_tokens_from_overflow(window) {
-            return Some(input);
-        }
-        let least = |input: u64| input <= window && self.text.contains(&format!("at least {input}"));
-        self.input_tokens().filter(|input| !least(*input))
     }
 
     /// Returns the number of tokens by which the input exceeds the window. Some engines state it; others compute the
@@ -159,7 +157,7 @@ fn connected_number(mut rest: &str) -> Option<(u64, &str)> {
 }
 
 /// Returns the number at the start of a text, and the text after it.
-fn leading_number(text: &str) -> Option<(u64, &str)> {
+pub(super) fn leading_number(text: &str) -> Option<(u64, &str)> {
     let digits = text.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b',').count();
     Some((parse_number(text.get(..digits)?)?, text.get(digits..)?))
 }
