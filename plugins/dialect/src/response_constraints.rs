@@ -218,8 +218,9 @@ impl ResponseConstraints {
                 out.push(text_event(number, &std::mem::take(&mut choice.pending_text)));
             }
             choice.end = ChoiceEnd::Stopped;
-            let stop_sequence = Some(EscapedText::new(stop));
-            out.push(AnswerEvent::Finish { choice: number, reason: FinishReason::Stop, stop_sequence });
+            let reason = choice.consistent_reason(FinishReason::Stop);
+            let stop_sequence = (reason == FinishReason::Stop).then(|| EscapedText::new(stop));
+            out.push(AnswerEvent::Finish { choice: number, reason, stop_sequence });
             if self.choices.iter().all(|choice| choice.end != ChoiceEnd::Open) {
                 // Generation can be stopped, because no further output can reach the client.
                 out.push(AnswerEvent::End);

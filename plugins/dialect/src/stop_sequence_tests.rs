@@ -85,3 +85,39 @@ fn the_sequence_that_ends_first_stops_plain_answers_and_streams() {
         assert_eq!(stream_result(&run.out), expected, "{stop:?} {text}");
     }
 }
+
+#[test]
+fn an_answer_that_is_cut_after_a_call_ends_with_the_call() {
+    let abilities = OfferCapabilities { max_stop: Some(0), ..OfferCapabilities::default() };
+    let target = test_support::sample_target(Dialect::Chat, &abilities);
+    let call = json!([{"index": 0, "id": "a", "type": "function",
+        "function": {"name": "f", "arguments": "{}"}}]);
+    let chunk = |delta: Value, finish: Value| {
+        format!("data: {}\n\n", json!({"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}))
+    };
+    let stream = chunk(json!({"tool_calls": call}), Value::Null)
+        + &chunk(json!({"content": "Hi END x"}), Value::Null)
+        + &chunk(json!({}), json!("stop"))
+        + "data: [DONE]\n\n";
+    let plain = json!({"object": "chat.completion", "choices": [{"index": 0, "finish_reason": "stop",
+        "message": {"role": "assistant", "content": "Hi END x", "tool_calls": call}}]});
+    for (client, reason) in [
+        (Dialect::Chat, r#""finish_reason":"tool_calls""#),
+        (Dialect::Messages, r#""stop_reason":"tool_use""#),
+    ] {
+        let ask = InferenceRequest {
+            stop: vec!["END".to_owned()],
+            ..crate::stream_format_tests::sample_request(client, true)
+        };
+        let pair = find_translator(client, Dialect::Chat).unwrap();
+        let run = test_support::run_all_splits(&|| pair.translate_stream(&ask, &target), stream.as_bytes());
+        let run = String::from_utf8(run.out).unwrap();
+        assert!(run.contains(reason) && !run.contains(r#""stop""#), "{client:?}: {run}");
+        // The text of a plain answer comes before its calls.
+        for (body, reason) in [(stream.clone(), reason), (plain.to_string(), "")] {
+            let answer = pair.translate_buffered(&ask, &target, Bytes::from(body)).unwrap();
+            let text = String::from_utf8(answer.body.concat()).unwrap();
+            assert!(text.contains(reason), "{client:?}: {text}");
+        }
+    }
+}
