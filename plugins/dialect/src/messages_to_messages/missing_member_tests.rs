@@ -93,3 +93,74 @@ fn a_message_that_starts_without_content_starts_with_an_empty_list() {
         }
     }
 }
+
+/// Returns the message without a member; without any member for the name `all`.
+fn without(message: &Value, name: &str) -> Value {
+    let mut message = message.clone();
+    let members = message.as_object_mut().unwrap();
+    members.remove(name);
+    if name == "all" {
+        members.clear();
+    }
+    message
+}
+
+#[test]
+fn messages_have_all_members_that_clients_require() {
+    let content = json!([{"type": "text", "text": "Hi"}]);
+    let whole = message(&content, &json!("end_turn"));
+    let first = message(&json!([]), &Value::Null);
+    let required = ["id", "type", "role", "model", "stop_reason", "stop_sequence", "content", "usage"];
+    let body = stream(&json!([]), &content[0], "end_turn");
+    for name in required.into_iter().chain(["all"]) {
+        for is_null in [false, true] {
+            let change = |message: &Value| match is_null {
+                true if name != "all" => {
+                    let mut message = message.clone();
+                    message[name] = Value::Null;
+                    message
+                }
+                _ => without(message, name),
+            };
+            let stream = body.replace(&first.to_string(), &change(&first).to_string());
+            assert_ne!((stream.len() == body.len(), is_null), (true, false), "{name}");
+            for client in [Dialect::Chat, Dialect::Messages, Dialect::Responses] {
+                let out = translate_stream(client, &stream);
+                if client != Dialect::Messages {
+                    continue;
+                }
+                let start = out.lines().find_map(|line| line.strip_prefix("data: ")).unwrap();
+                let start: Value = serde_json::from_str(start).unwrap();
+                let message = start["message"].as_object().unwrap();
+                assert!(required.iter().all(|name| message.contains_key(*name)), "{name}: {out}");
+                assert!(message["id"].is_string() && message["usage"].is_object(), "{name}: {out}");
+                let head = json!([message["type"], message["role"], message["model"], message["content"]]);
+                assert_eq!(head, json!(["message", "assistant", "org/model", []]), "{name}: {out}");
+            }
+            if ["content", "stop_reason", "all"].contains(&name) {
+                continue;
+            }
+            for client in [Dialect::Chat, Dialect::Messages, Dialect::Responses] {
+                let (ask, abilities) = (request(client, false), OfferCapabilities::default());
+                let target = test_support::sample_target(Dialect::Messages, &abilities);
+                let pair = find_translator(client, Dialect::Messages).unwrap();
+                let plain = Bytes::from(change(&whole).to_string());
+                let answer = pair.translate_buffered(&ask, &target, plain).unwrap();
+                let message: Value = serde_json::from_slice(&answer.body.concat()).unwrap();
+                if client == Dialect::Messages {
+                    let message = message.as_object().unwrap();
+                    assert!(required.iter().all(|name| message.contains_key(*name)), "{name}: {message:?}");
+                    assert!(message["id"].is_string() && message["usage"].is_object(), "{name}: {message:?}");
+                    let head = json!([message["type"], message["role"], message["model"]]);
+                    assert_eq!(head, json!(["message", "assistant", "org/model"]), "{name}: {message:?}");
+                }
+            }
+        }
+    }
+    let absent =
+        body.replace(&format!(r#""message":{first},"#), "").replace(&format!(r#","message":{first}"#), "");
+    assert_ne!(absent, body);
+    for client in [Dialect::Chat, Dialect::Messages, Dialect::Responses] {
+        translate_stream(client, &absent);
+    }
+}

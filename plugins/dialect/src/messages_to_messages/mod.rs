@@ -8,6 +8,7 @@
 mod content;
 mod conversation;
 mod hidden_thinking;
+mod message_members;
 #[cfg(test)]
 mod missing_member_tests;
 #[cfg(test)]
@@ -30,7 +31,7 @@ use bytes::Bytes;
 use passthrough::StreamPassthrough;
 use penstock_core::{
     AttemptTarget, BufferedResponse, Dialect, FinishReason, InferenceRequest, StreamTranslation,
-    UpstreamError, UpstreamErrorKind, WorkDone,
+    UpstreamError, WorkDone,
 };
 use penstock_json_scan::json;
 
@@ -63,8 +64,7 @@ fn translate_buffered(
     let finish =
         answer.choices.first().and_then(|candidate| candidate.finish_reason).unwrap_or(FinishReason::Stop);
     let trimmed = body_builder::shared_slice(&body, json::trim(&body)).unwrap_or_default();
-    let body = repair::repair_message(&trimmed, &answer, target, ask.thinking)
-        .ok_or(UpstreamError::new(UpstreamErrorKind::Malformed))?;
+    let body = repair::repair_message(&trimmed, &answer, target, ask.thinking);
     let output_bytes = answer.output_bytes();
     Ok(BufferedResponse {
         body,

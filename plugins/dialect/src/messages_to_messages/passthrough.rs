@@ -202,9 +202,7 @@ impl StreamPassthrough {
     ) -> Result<(), UpstreamError> {
         let kind = &*members.event_type;
         match kind {
-            "message_start" => {
-                self.held_message_start = Some(self.make_message_start(data, members.message)?)
-            }
+            "message_start" => self.held_message_start = Some(self.make_message_start(data, members.message)),
             "message_delta" => {
                 let reason = members.delta.and_then(|delta| json_cursor::member_value(delta, "stop_reason"));
                 if reason.is_some() || self.message_delta.is_none() {
@@ -226,13 +224,11 @@ impl StreamPassthrough {
     }
 
     /// Returns the `message_start` event with the model name that the client used.
-    fn make_message_start(&self, data: &Bytes, message: Option<&[u8]>) -> Result<Bytes, UpstreamError> {
+    fn make_message_start(&self, data: &Bytes, message: Option<&[u8]>) -> Bytes {
         let known = self.observer.usage().filter(|usage| usage.input > 0).unwrap_or(self.initial_usage);
-        let renamed =
-            message.and_then(|message| repair::repair_message_start(data, message, &self.model, &known));
-        let renamed = renamed.ok_or(UpstreamError::new(UpstreamErrorKind::Malformed))?;
+        let renamed = repair::repair_message_start(data, message, (&self.model, &self.id), &known);
         let data = [br#"{"type":"message_start","message":"#, &renamed[..], b"}"].concat();
-        Ok(sse::encode_named_event("message_start", &data))
+        sse::encode_named_event("message_start", &data)
     }
 
     fn forward_block_start(&mut self, data: &Bytes, members: &EventMembers<'_>, out: &mut OutputBuffer) {

@@ -2,6 +2,7 @@
 //! unchanged.
 
 use super::hidden_thinking::is_thinking_block;
+use super::message_members::{add_null, complete_message};
 use crate::answer::{AnswerChoice, DecodedAnswer};
 use crate::body_builder::{shared_slice, write_escaped_json};
 use crate::decode::messages::EventMembers;
@@ -30,45 +31,39 @@ const STOP_REASONS: [&str; 7] = [
 /// JSON of an empty string.
 const EMPTY_STRING: &[u8] = br#""""#;
 
-fn json_string(text: &str) -> Vec<u8> {
+pub(super) fn json_string(text: &str) -> Vec<u8> {
     [b"\"", EscapedText::new(text).escaped(), b"\""].concat()
 }
 
-/// Repairs a buffered message, sets the client's model name, and removes thinking that was not requested; `None` if the
-/// message has no `model`.
+/// Repairs a buffered message, sets the client's model name, and removes thinking that was not requested.
 pub(super) fn repair_message(
     body: &Bytes,
     answer: &DecodedAnswer,
     target: &AttemptTarget<'_>,
     thinking: ThinkingDisplay,
-) -> Option<Vec<Bytes>> {
+) -> Vec<Bytes> {
     let mut patches = DocumentPatches::new(body);
-    let (mut content, mut usage, mut reason, mut stop, mut named) = (None, None, None, None, false);
+    let (mut content, mut usage, mut reason, mut stop) = (None, None, None, None);
     for (key, value) in json_cursor::members(body) {
         match &*key {
-            "model" => {
-                named = true;
-                patches.replace(value, json_string(target.answer_model));
-            }
             "content" => content = Some(value),
-            "role" => repair_role(&mut patches, value),
             "usage" => usage = Some(value),
             "stop_reason" => reason = Some(value),
             "stop_sequence" => stop = Some(value),
             _ => {}
         }
     }
+    complete_message(&mut patches, body, target.answer_model, target.answer_id);
     repair_blocks(&mut patches, content.unwrap_or_default(), thinking, target.answer_id);
-    if let Some(candidate) = answer.choices.first()
-        && let Some(name) = replacement_stop_reason(reason, candidate)
-    {
+    let replacement = answer.choices.first().and_then(|choice| replacement_stop_reason(reason, choice));
+    if let Some(name) = replacement {
         patches.set_member(body, "stop_reason", reason, json_string(name));
-        if name != "stop_sequence" {
-            patches.set_member(body, "stop_sequence", stop, b"null".to_vec());
-        }
+    }
+    if stop.is_none() || replacement.is_some_and(|name| name != "stop_sequence") {
+        patches.set_member(body, "stop_sequence", stop, b"null".to_vec());
     }
     repair_usage(&mut patches, body, usage, &answer.usage.unwrap_or_default());
-    named.then(|| patches.finish())
+    patches.finish()
 }
 
 /// Repairs the blocks of a buffered message; writes an empty text block if none would remain.
@@ -122,40 +117,35 @@ fn clear_thinking(patches: &mut DocumentPatches<'_>, block: &[u8]) {
     }
 }
 
-/// Repairs the `message` of a `message_start` event and sets the client's model name; `None` if it has no `model`.
+/// Returns the repaired `message` of a `message_start` event with the client's model name; `id` is the unique part of
+/// the answer's id. Of an absent or empty message, only these and the usage are known.
 pub(super) fn repair_message_start(
     data: &Bytes,
-    message: &[u8],
-    model: &str,
+    message: Option<&[u8]>,
+    (model, id): (&str, &str),
     known_usage: &TokenUsage,
-) -> Option<Vec<u8>> {
-    let message = shared_slice(data, message)?;
+) -> Vec<u8> {
+    let reported = message.filter(|message| json_cursor::members(message).next().is_some());
+    let message = reported
+        .and_then(|message| shared_slice(data, message))
+        .unwrap_or(Bytes::from_static(br#"{"type":"message"}"#));
     let mut patches = DocumentPatches::new(&message);
-    let (mut content, mut usage, mut named) = (None, None, false);
+    let (mut content, mut usage) = (None, None);
     for (key, value) in json_cursor::members(&message) {
         match &*key {
-            "model" => {
-                named = true;
-                patches.replace(value, json_string(model));
-            }
             "content" => content = Some(value),
-            "role" => repair_role(&mut patches, value),
             "usage" => usage = Some(value),
             _ => {}
         }
     }
+    complete_message(&mut patches, &message, model, id);
     if !content.is_some_and(json_cursor::is_array) {
         patches.set_member(&message, "content", content, b"[]".to_vec());
     }
+    add_null(&mut patches, &message, "stop_reason");
+    add_null(&mut patches, &message, "stop_sequence");
     repair_usage(&mut patches, &message, usage, known_usage);
-    named.then(|| patches.finish().concat())
-}
-
-/// Replaces a role that an answer cannot have.
-fn repair_role(patches: &mut DocumentPatches<'_>, role: &[u8]) {
-    if !json::json_string_equals(role, "assistant") {
-        patches.replace(role, &br#""assistant""#[..]);
-    }
+    patches.finish().concat()
 }
 
 /// Returns true if the details of a usage object count more tokens than the totals in `known_usage`.

@@ -14,7 +14,8 @@ use penstock_core::UpstreamError;
 use penstock_http_wire::usage;
 use penstock_json_scan::json;
 
-/// Appends the events of a buffered message. `seed` is the seed of generated tool call ids.
+/// Appends the events of a buffered message. `seed` is the seed of generated tool call ids. An object without `type` is
+/// a message if it has a list of content.
 ///
 /// # Errors
 /// Returns the errors of [`DialectDecoder::push`](crate::decode::DialectDecoder::push); `Malformed` also if the body is
@@ -22,14 +23,15 @@ use penstock_json_scan::json;
 pub fn decode_message(body: Bytes, seed: &str, events: &mut Vec<AnswerEvent>) -> Result<(), UpstreamError> {
     let body = without_lone_surrogates(body);
     let message = json::trim(&body);
+    let content =
+        json_cursor::member_value(message, "content").filter(|content| json_cursor::is_array(content));
     match &*json_cursor::member_value(message, "type").and_then(json_cursor::parse_string).unwrap_or_default()
     {
         "message" => {}
+        "" if content.is_some() => {}
         "error" => return Err(classify::classify_in_band_error(message)),
         _ => return Err(malformed_error()),
     }
-    let content =
-        json_cursor::member_value(message, "content").filter(|content| json_cursor::is_array(content));
     events.push(AnswerEvent::Start);
     let mut tool = 0;
     for block in json_cursor::elements(content.ok_or_else(malformed_error)?) {

@@ -138,7 +138,7 @@ fn every_model_member_is_replaced() {
     let ask = admitted_request(Dialect::Messages, br#"{"model":"m","max_tokens":9,"messages":[]}"#);
     let abilities = OfferCapabilities::default();
     let pair = find_translator(Dialect::Messages, Dialect::Messages).unwrap();
-    let body = br#"{"model":"a","type":"message","content":[{"type":"text","text":"x"}],"stop_reason":"end_turn","usage":{"input_tokens":1,"output_tokens":1},"model":"b"}"#;
+    let body = br#"{"model":"a","id":"msg_1","type":"message","role":"assistant","content":[{"type":"text","text":"x"}],"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":1,"output_tokens":1},"model":"b"}"#;
     let target = test_support::sample_target(Dialect::Messages, &abilities);
     let whole = pair.translate_buffered(&ask, &target, Bytes::from_static(body)).unwrap().body.concat();
     let expected =
