@@ -268,11 +268,13 @@ fn choice_sizes(ask: &InferenceRequest, events: &[AnswerEvent]) -> Vec<ChoiceSiz
     sizes
 }
 
-/// Returns the indices of those choices in the body of a buffered chat answer whose `finish_reason` is missing or null.
+/// Returns the indices of those choices in the body of a buffered chat answer whose `finish_reason` is missing, null or
+/// empty.
 fn choices_without_finish_reason(body: &[u8]) -> Vec<u64> {
     let choices = json_cursor::member_value(json::trim(body), "choices").unwrap_or_default();
+    let is_empty = |reason: &[u8]| json_cursor::is_null(reason) || reason == b"\"\"";
     let lacks_reason =
-        |choice: &[u8]| json_cursor::member_value(choice, "finish_reason").is_none_or(json_cursor::is_null);
+        |choice: &[u8]| json_cursor::member_value(choice, "finish_reason").is_none_or(is_empty);
     (0..)
         .zip(json_cursor::elements(choices))
         .filter(|(_, choice)| lacks_reason(choice))

@@ -5,7 +5,7 @@
 use crate::stream_format_tests::sample_request;
 use crate::{conformance, find_translator, test_support};
 use bytes::Bytes;
-use penstock_core::{Dialect, OfferCapabilities, OutputBuffer, StreamProgress};
+use penstock_core::{Dialect, FinishReason, OfferCapabilities, OutputBuffer, StreamProgress};
 use test_support::sample_target;
 
 const ROLE: &str = r#"{"delta":{"role":"assistant"},"finish_reason":"stop"}"#;
@@ -206,6 +206,51 @@ fn choices_without_a_finish_reason_end_with_length_at_their_cap() {
                 let cut = if client == Dialect::Responses { "event: response.incomplete" } else { cut };
                 assert_eq!(text.contains(cut), is_full, "{client:?} {n} {end:?}: {text}");
             }
+        }
+    }
+}
+
+#[test]
+fn an_empty_finish_reason_ends_an_answer_that_its_provider_ended() {
+    let abilities = OfferCapabilities::default();
+    let target = sample_target(Dialect::Chat, &abilities);
+    let text =
+        |index| chunk(&format!(r#"{{"index":{index},"delta":{{"content":"word"}},"finish_reason":""}}"#), "");
+    let empty = |index| chunk(&format!(r#"{{"index":{index},"delta":{{}},"finish_reason":""}}"#), "");
+    let (usage, done) = (chunk("", USAGE), "data: [DONE]\n\n".to_owned());
+    let cases = [
+        (1, [text(0), empty(0), usage.clone(), done.clone()].concat(), true),
+        (1, [text(0), empty(0), usage.clone()].concat(), false),
+        (1, [text(0), empty(0), done.clone()].concat(), false),
+        (1, [text(0), usage.clone(), done.clone()].concat(), false),
+        (1, [empty(0), text(0), usage.clone(), done.clone()].concat(), false),
+        (2, [text(0), text(1), empty(0), empty(1), usage.clone(), done.clone()].concat(), true),
+        (2, [text(0), text(1), empty(0), usage.clone(), done.clone()].concat(), false),
+        (2, [text(0), empty(0), usage.clone(), done].concat(), false),
+    ];
+    for client in [Dialect::Chat, Dialect::Messages, Dialect::Responses] {
+        for (n, stream, is_complete) in cases.iter().filter(|(n, ..)| *n == 1 || client == Dialect::Chat) {
+            let pair = find_translator(client, Dialect::Chat).unwrap();
+            let ask = penstock_core::InferenceRequest { max_tokens: None, ..capped(client, true, *n) };
+            let run =
+                test_support::run_all_splits(&|| pair.translate_stream(&ask, &target), stream.as_bytes());
+            assert_eq!(run.fault.is_none(), *is_complete, "{client:?}: {stream}");
+            let ask = penstock_core::InferenceRequest { max_tokens: None, ..capped(client, false, *n) };
+            let plain = pair.translate_buffered(&ask, &target, Bytes::from(stream.clone()));
+            assert_eq!(plain.is_ok(), *is_complete, "{client:?}: {stream}");
+        }
+        for (finish, tokens) in ["", r#","finish_reason":null"#, r#","finish_reason":"""#]
+            .into_iter()
+            .flat_map(|finish| [(finish, 1), (finish, 2)])
+        {
+            let body = format!(
+                r#"{{"choices":[{{"index":0,"message":{{"content":"One two"}}{finish}}}],"usage":{{"prompt_tokens":3,"completion_tokens":{tokens}}}}}"#
+            );
+            let pair = find_translator(client, Dialect::Chat).unwrap();
+            let plain =
+                pair.translate_buffered(&capped(client, false, 1), &target, Bytes::from(body)).unwrap();
+            let expected = if tokens == 2 { FinishReason::Length } else { FinishReason::Stop };
+            assert_eq!(plain.finish_reason, expected, "{client:?} {finish}");
         }
     }
 }

@@ -212,8 +212,8 @@ impl StreamTranslator {
     /// Applies the limit and the constraints of the request to an event. If the answer exceeds the limit, appends its
     /// end and returns true.
     fn apply_limits(&mut self, event: AnswerEvent, constrained: &mut Vec<AnswerEvent>) -> bool {
-        if matches!(event, AnswerEvent::End) && self.is_at_cap() {
-            self.finish_open_choices(constrained);
+        if matches!(event, AnswerEvent::End) {
+            self.finish_ended_choices(constrained);
         }
         self.attempt_output.add_event(&event);
         let event =

@@ -133,6 +133,10 @@ impl super::DialectDecoder for ChatDecoder {
         self.chunks.has_finish_with_output()
     }
 
+    fn has_empty_finish(&self) -> bool {
+        self.chunks.has_empty_finish()
+    }
+
     fn has_usage_with_output(&self) -> bool {
         self.chunks.has_usage_with_output()
     }
@@ -147,7 +151,7 @@ impl super::DialectDecoder for ChatDecoder {
 ///
 /// # Errors
 /// Returns the errors of [`super::DialectDecoder::push`]; `Malformed` also if the body is no completion, and
-/// `Truncated` if a finish reason is empty.
+/// `Truncated` if a finish reason is empty and the body has no usage.
 pub fn decode_completion(
     body: Bytes,
     id: &str,

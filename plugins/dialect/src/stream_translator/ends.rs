@@ -20,14 +20,27 @@ impl StreamTranslator {
     /// Appends the missing finish reasons and the end event of an answer that exceeds its limit. The rest of the stream
     /// is not read.
     pub(super) fn end_answer_at_limit(&mut self, events: &mut Vec<AnswerEvent>) {
-        self.finish_open_choices(events);
+        self.finish_open_choices(FinishReason::Length, events);
         events.push(AnswerEvent::End);
     }
 
-    /// Appends the finish reason `length` of choices that have none.
-    pub(super) fn finish_open_choices(&mut self, events: &mut Vec<AnswerEvent>) {
+    /// Before the end event, appends the finish reasons of choices that have none, if the provider shows that they are
+    /// complete: they have reached the token cap, or each ended with an empty finish reason and usage has followed.
+    pub(super) fn finish_ended_choices(&mut self, events: &mut Vec<AnswerEvent>) {
+        if self.is_at_cap() {
+            self.finish_open_choices(FinishReason::Length, events);
+        } else if self.has_output_in_all_choices()
+            && self.has_separate_final_usage()
+            && self.decoder.has_empty_finish()
+        {
+            self.finish_open_choices(FinishReason::Stop, events);
+        }
+    }
+
+    /// Appends this finish reason for choices that have none.
+    fn finish_open_choices(&mut self, reason: FinishReason, events: &mut Vec<AnswerEvent>) {
         for (choice, _) in (0..).zip(&self.finished).filter(|(_, finished)| !**finished) {
-            let event = AnswerEvent::Finish { choice, reason: FinishReason::Length, stop_sequence: None };
+            let event = AnswerEvent::Finish { choice, reason, stop_sequence: None };
             self.constraints.apply(event, events);
         }
     }
@@ -35,11 +48,14 @@ impl StreamTranslator {
     /// Returns true if a choice has no finish reason, but all choices have output and have reached the token cap,
     /// according to the reported usage. False for a provider that continues an answer, because it has another cap.
     pub(super) fn is_at_cap(&self) -> bool {
-        let has_output = self.output_bytes > 0 && self.choice_sizes.iter().all(|size| size.bytes > 0);
-        has_output
+        self.has_output_in_all_choices()
             && !self.has_all_finish_reasons()
             && !self.is_continuation
             && self.limits.token_cap.is_reached_by_reported_usage(self.provider_usage().as_ref())
+    }
+
+    fn has_output_in_all_choices(&self) -> bool {
+        self.output_bytes > 0 && self.choice_sizes.iter().all(|size| size.bytes > 0)
     }
 
     /// Returns the error of a stream that ended before all choices had a finish reason. If the provider ended it itself

@@ -33,6 +33,8 @@ pub(super) struct ChunkReader {
     last_reasoning_name: Option<ReasoningName>,
     /// True if the chunk with the last finish reason had output too.
     finish_with_output: bool,
+    /// True if the chunk has usage.
+    has_usage: bool,
     /// True if the last usage came in a chunk with output.
     usage_with_output: bool,
 }
@@ -42,6 +44,8 @@ struct ChoiceDecoder {
     tool_calls: ToolCallTracker,
     split_surrogate: SplitSurrogate,
     is_finished: bool,
+    /// True if the last chunk of the choice has an empty finish reason and no output.
+    has_empty_finish: bool,
     /// Finish reason of an answer that was cut, if no output has followed it.
     cut: Option<FinishReason>,
     content: ContentRecognition,
@@ -64,6 +68,7 @@ impl ChunkReader {
             choices: Vec::new(),
             last_reasoning_name: None,
             finish_with_output: false,
+            has_usage: false,
             usage_with_output: false,
         }
     }
@@ -93,6 +98,7 @@ impl ChunkReader {
             usage = usage.or_else(|| parts.usage.and_then(usage::parse_usage));
             self.last_reasoning_name =
                 parts.message.and_then(|message| message.reasoning_name).or(self.last_reasoning_name);
+            self.has_usage = usage.is_some();
             only = self.read_choice(chunk, parts, position as u64, events)?;
         }
         if usage.is_some() {
@@ -114,6 +120,11 @@ impl ChunkReader {
     /// Returns true if the last finish reason came with output.
     pub(super) const fn has_finish_with_output(&self) -> bool {
         self.finish_with_output
+    }
+
+    /// Returns true if each choice has a finish reason, at least an empty one in its last chunk, without output.
+    pub(super) fn has_empty_finish(&self) -> bool {
+        self.choices.iter().all(|choice| choice.is_finished || choice.has_empty_finish)
     }
 
     /// Returns true if the last usage came in a chunk with output.
@@ -191,10 +202,13 @@ impl ChunkReader {
         }
         choice.emitted.record_events(given);
         choice.content = choice.content.after_chunk(content, &message, given, !choice.tool_calls.is_empty());
-        if let Some(reason) = finish_reason::choice_finish_reason(parts.finish_reason, self.is_buffered)? {
+        if let Some(reason) =
+            finish_reason::choice_finish_reason(parts.finish_reason, self.is_buffered, self.has_usage)?
+        {
             choice.emit_finish(reason, parts.stop_sequence, seen, events)?;
             self.finish_with_output = has_output;
         }
+        choice.has_empty_finish = !has_output && parts.finish_reason == Some(b"\"\"");
         // The fast path is not possible while a surrogate is pending, because the next text must be joined with it.
         let clear = choice.split_surrogate.is_empty();
         let text = message.content.filter(|_| message.reasoning.is_none()).or(message.reasoning);

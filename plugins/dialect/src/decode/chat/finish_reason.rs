@@ -7,23 +7,23 @@ use penstock_http_wire::usage;
 use penstock_json_scan::json;
 
 /// Returns the finish reason of a choice; `None` if it has not ended. A choice of a buffered completion (`whole`)
-/// without a finish reason has ended with `Stop`.
+/// without a finish reason has ended with `Stop`, and also one with an empty finish reason if the completion has usage.
 ///
 /// # Errors
-/// Returns `Malformed` if the reason is not a string, `Truncated` if it is empty in a buffered completion, and the
-/// errors of [`parse_finish_word`].
+/// Returns `Malformed` if the reason is not a string, `Truncated` if it is empty in a buffered completion without
+/// usage, and the errors of [`parse_finish_word`].
 pub(super) fn choice_finish_reason(
     word: Option<&[u8]>,
     whole: bool,
+    has_usage: bool,
 ) -> Result<Option<FinishReason>, UpstreamError> {
     let word = word
         .map(|word| json_cursor::parse_string(word).ok_or(UpstreamError::new(UpstreamErrorKind::Malformed)))
         .transpose()?;
     match word {
-        Some(word) if word.is_empty() && whole => Err(UpstreamError::new(UpstreamErrorKind::Truncated)),
-        Some(word) if word.is_empty() => Ok(None),
-        Some(word) => parse_finish_word(&word).map(Some),
-        None => Ok(whole.then_some(FinishReason::Stop)),
+        Some(word) if !word.is_empty() => parse_finish_word(&word).map(Some),
+        Some(_) if whole && !has_usage => Err(UpstreamError::new(UpstreamErrorKind::Truncated)),
+        _ => Ok(whole.then_some(FinishReason::Stop)),
     }
 }
 
