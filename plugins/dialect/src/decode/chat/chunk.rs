@@ -4,6 +4,7 @@ mod choice_content;
 mod error_members;
 mod members;
 mod text_emitter;
+mod whole_message;
 
 use super::finish_reason;
 use super::tool_calls::{FragmentContext, ToolCallFragment, ToolCallTracker};
@@ -50,6 +51,8 @@ struct ChoiceDecoder {
     cut: Option<FinishReason>,
     content: ContentRecognition,
     emitted: EmittedChannels,
+    /// True if the choice has had output in a `delta`. A later `message` without a `delta` then repeats the answer.
+    has_delta_output: bool,
     /// True if the choice has had reasoning in a member other than `reasoning_details`. The member `reasoning_details`
     /// is then not read.
     has_named_reasoning: bool,
@@ -185,10 +188,10 @@ impl ChunkReader {
         if self.is_buffered && parts.message.is_none() && parts.text.is_none() {
             return Err(malformed_error());
         }
-        let message = parts.message.unwrap_or_default();
+        let (message, whole) = choice.split_whole(parts, self.is_buffered);
         let message = MessageMembers { content: message.content.or(parts.text), ..message };
         choice.has_named_reasoning |= message.reasoning.is_some();
-        let (message, has_whole_calls) = choice.complete_from_whole(message, parts);
+        let (message, has_whole_calls) = choice.complete_from_whole(message, whole);
         let is_buffered = self.is_buffered || has_whole_calls;
         let seen = ChunkContext { chunk, choice: number, seed: &self.seed, is_buffered };
         let before = events.len();
@@ -197,6 +200,7 @@ impl ChunkReader {
         let called = choice.read_tool_calls(&message, seen, events)?;
         let given = events.get(before..).unwrap_or_default();
         let has_output = !given.is_empty();
+        choice.has_delta_output |= has_output && parts.has_delta;
         if has_output {
             choice.cut = None;
         }
@@ -229,35 +233,6 @@ struct ChunkContext<'a> {
 }
 
 impl ChoiceDecoder {
-    /// Completes the delta of a chunk with a finish reason: some engines add a message with the whole answer to that
-    /// chunk. From the message the decoder takes only channels (text, reasoning, refusal, tool calls) that have had
-    /// no output so far, and `reasoning_details` only without reasoning text. Returns the members, and true if the
-    /// tool calls come from the message.
-    fn complete_from_whole<'a>(
-        &self,
-        delta: MessageMembers<'a>,
-        parts: &ChoiceMembers<'a>,
-    ) -> (MessageMembers<'a>, bool) {
-        let whole = parts.whole_message.filter(|_| parts.finish_reason.is_some()).unwrap_or_default();
-        let mut merged = MessageMembers {
-            content: delta.content.or(whole.content.filter(|_| !self.emitted.text)),
-            reasoning: delta.reasoning.or(whole.reasoning.filter(|_| !self.emitted.reasoning)),
-            refusal: delta.refusal.or(whole.refusal.filter(|_| !self.emitted.refusal)),
-            ..delta
-        };
-        let has_calls = |members: &MessageMembers<'_>| members.tool_calls.or(members.function_call).is_some();
-        let has_whole_calls = self.tool_calls.is_empty() && !has_calls(&delta) && has_calls(&whole);
-        if has_whole_calls {
-            (merged.tool_calls, merged.function_call) = (whole.tool_calls, whole.function_call);
-        }
-        if merged.reasoning.is_none() && !self.has_named_reasoning {
-            let whole = whole.reasoning_details.filter(|_| !self.emitted.reasoning);
-            merged.reasoning =
-                delta.reasoning_details.or(whole).filter(|details| json_cursor::is_array(details));
-        }
-        (merged, has_whole_calls)
-    }
-
     /// Emits the reasoning, the content and the refusal. If the content is a list of parts, returns what was recognized
     /// in the parts; otherwise returns [`ContentRecognition::None`].
     fn emit_text(

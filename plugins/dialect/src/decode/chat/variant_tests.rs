@@ -246,3 +246,39 @@ fn a_byte_order_mark_is_no_part_of_a_plain_answer() {
         assert!(translate_plain(client, &body).unwrap().to_string().contains("Hello"), "{client:?}");
     }
 }
+
+#[test]
+fn an_object_with_the_whole_answer_after_its_deltas_repeats_nothing() {
+    let tools = json!([{"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}]);
+    let whole = |message: Value, reason: &str| {
+        json!({"object": "chat.completion", "usage": {"prompt_tokens": 3, "completion_tokens": 2},
+            "choices": [{"index": 0, "message": message, "finish_reason": reason}]})
+    };
+    let (first, second) = (delta(json!({"content": "Hel"})), delta(json!({"content": "lo"})));
+    let text = whole(json!({"role": "assistant", "content": "Hello"}), "stop");
+    let with_call = whole(json!({"content": "Hello", "tool_calls": tools}), "tool_calls");
+    let called = call(json!({"name": "f", "arguments": "{}"}));
+    for client in CLIENTS {
+        for (chunks, calls) in [
+            (vec![first.clone(), second.clone(), text.clone()], false),
+            (vec![first.clone(), second.clone(), finish("stop"), text.clone()], false),
+            (vec![first.clone(), second.clone(), with_call.clone()], true),
+            (vec![first.clone(), second.clone(), called.clone(), with_call.clone()], true),
+        ] {
+            let (out, fault, reason) = translate(client, &chunks);
+            assert_eq!(fault, None, "{client:?}: {chunks:?}");
+            let expected = if calls { FinishReason::ToolCalls } else { FinishReason::Stop };
+            assert_eq!(reason, Some(expected), "{client:?}: {out}");
+            let is_repeated = client != Dialect::Responses && out.contains("Hello");
+            assert!(!is_repeated, "{client:?}: {out}");
+        }
+        let role = delta(json!({"role": "assistant"}));
+        let (out, fault, _) = translate(client, &[role, text.clone()]);
+        assert!(fault.is_none() && out.contains("Hello"), "the only text: {client:?}: {out}");
+        let piece = json!({"choices": [{"index": 0, "message": {"content": "Hel"}}]});
+        let last =
+            json!({"choices": [{"index": 0, "message": {"content": "p me"}, "finish_reason": "stop"}]});
+        let (out, fault, _) = translate(client, &[piece, last]);
+        assert!(fault.is_none() && out.contains("p me"), "pieces in messages: {client:?}: {out}");
+    }
+}

@@ -72,6 +72,7 @@ pub(super) struct ChoiceMembers<'a> {
     pub(super) error: Option<&'a [u8]>,
     /// Member `message` of a choice that also has a `delta`: some engines repeat the whole answer in the last chunk.
     pub(super) whole_message: Option<MessageMembers<'a>>,
+    pub(super) has_delta: bool,
 }
 
 /// Members of a `delta` or `message`, with raw values.
@@ -104,6 +105,7 @@ impl<'a> ChoiceMembers<'a> {
             }
             Ok(())
         });
+        parts.has_delta = delta.is_some();
         parts.whole_message = message.filter(|_| delta.is_some());
         parts.message = delta.or(message);
         (!odd).then_some(parts)
