@@ -120,7 +120,6 @@ fn resolve_sections(
     proof.check_self_references(listen.as_ref(), &providers, top);
     let offers = proof.resolve_offers(raw, &models, &providers, top);
     proof.warn_free_small_requests(raw, &offers, top);
-    let default_models = proof.resolve_default_models(raw, top);
     proof.check_value_ranges(raw, top);
     let HashedDocument { version, shared, document } = document.join();
     let settings = Settings {
@@ -151,7 +150,7 @@ fn resolve_sections(
         core_dumps: raw.process.core_dumps,
         threads: server::thread_count(raw.process.threads),
         log: server::log_settings(raw),
-        default_models,
+        default_models: proof.resolve_default_models(raw, top),
         models: models.into_iter().flatten().collect(),
         providers: providers.into_iter().flatten().collect(),
         offers,
