@@ -72,6 +72,7 @@ async fn a_filtered_image_is_requested_again_and_leaves_the_others() {
         [([inside(1), inside(1)], 3), ([inside(1), drawn(&[])], 2), ([drawn(&[]), drawn(&[])], 1)]
     {
         provider.clear();
+        let before = provider.calls();
         provider.then(filtered());
         for script in further {
             provider.then(script);
@@ -82,7 +83,9 @@ async fn a_filtered_image_is_requested_again_and_leaves_the_others() {
         assert_eq!(answer["data"].as_array().unwrap().len(), images);
         assert_eq!(answer["billing_cost"]["credits"], json!(2 * images));
         // The offer is still asked for several images.
-        assert_eq!((provider.calls(), provider.seen()[0].json()["n"].as_u64()), (3, Some(3)));
+        let counts =
+            provider.seen()[before..].iter().map(|seen| seen.json()["n"].as_u64()).collect::<Vec<_>>();
+        assert_eq!(counts, [Some(3), Some(1), Some(1)]);
     }
 }
 

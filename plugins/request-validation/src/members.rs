@@ -355,6 +355,8 @@ fn thread_error(path: &FieldPath<'_>) -> ApiError {
 }
 
 #[cfg(test)]
+mod schema_name_tests;
+#[cfg(test)]
 #[path = "members_tests.rs"]
 mod tests;
 #[cfg(test)]

@@ -155,23 +155,6 @@ fn empty_values_of_members_that_are_refused_unless_empty_pass() {
 }
 
 #[test]
-fn the_schema_of_a_json_object_is_validated_under_each_name() {
-    let format = |rest: &str| ask(Dialect::Chat, &format!(r#""response_format":{{"type":{rest}}}"#));
-    for rest in [r#""json_object","value":{"type":"object"}"#, r#""json_object","value":null"#] {
-        assert!(format(rest).is_ok(), "{rest}");
-    }
-    for (rest, param) in [
-        (r#""json_object","value":"{}""#, "response_format.value"),
-        (r#""json_object","value":{},"schema":{}"#, "response_format.value"),
-        (r#""json_object","value":{},"json_schema":{"name":"a","schema":{}}"#, "response_format.value"),
-        (r#""json","value":{"type":"object"}"#, "response_format.type"),
-        (r#""regex","value":"a+""#, "response_format.type"),
-    ] {
-        assert_eq!(format(rest).unwrap_err().param.as_deref(), Some(param), "{rest}");
-    }
-}
-
-#[test]
 fn values_of_foreign_members_without_an_effect_pass() {
     // Ids that clients send for their traces have no effect, because the request contains the whole history.
     let ids = r#""session_id":"s","conversation_id":"c","thread_id":"t","chat_id":"x","metadata":{"a":"b"},"user":"u""#;

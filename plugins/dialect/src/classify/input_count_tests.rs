@@ -1,5 +1,5 @@
 //! Tests of the numbers in errors about the length of the input, of the answer, and of both together.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use super::*;
 
