@@ -183,7 +183,7 @@ impl DecodedAnswer {
     fn apply_event(&mut self, event: AnswerEvent) {
         let Some(choice) = event.choice() else {
             match event {
-                AnswerEvent::Usage(stated) => {
+                AnswerEvent::Usage(stated) | AnswerEvent::InterimUsage(stated) => {
                     self.reported_usage = Some(self.reported_usage.unwrap_or_default().updated_by(stated));
                 }
                 AnswerEvent::Energy(measured) => self.measured_energy = Some(measured),

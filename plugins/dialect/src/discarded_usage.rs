@@ -18,7 +18,7 @@ pub(crate) fn with_discarded_usage(
     let (mut sent, mut stated) = (GeneratedOutput::new(ask), ReportedUsage::default());
     for event in events {
         sent.add_event(event);
-        if let AnswerEvent::Usage(reported) = event {
+        if let AnswerEvent::Usage(reported) | AnswerEvent::InterimUsage(reported) = event {
             stated = stated.updated_by(*reported);
         }
     }

@@ -82,6 +82,9 @@ pub enum AnswerEvent {
     /// Usage so far. The counts of a later event replace the earlier ones, as described for
     /// [`ReportedUsage::updated_by`].
     Usage(ReportedUsage),
+    /// Usage so far, from a chunk that has output too. Some engines report the usage in each chunk, so it does not prove
+    /// that the answer is complete.
+    InterimUsage(ReportedUsage),
     /// Energy measured by the provider.
     Energy(MeasuredEnergy),
     /// Reasoning that the provider sent encrypted. Clients do not get it, but it shows that tokens were generated.
@@ -91,6 +94,9 @@ pub enum AnswerEvent {
     },
     /// Keepalive event.
     Ping,
+    /// Empty finish reasons: each choice without a finish reason had an empty one in its last chunk, without output.
+    /// Directly before the end, because some engines write an empty finish reason in each chunk.
+    EmptyFinish,
     /// Last event of the provider (`[DONE]`, `message_stop`).
     End,
 }
@@ -147,9 +153,11 @@ impl AnswerEvent {
             Self::Start
             | Self::MessageStart { .. }
             | Self::Usage(_)
+            | Self::InterimUsage(_)
             | Self::Energy(_)
             | Self::SealedReasoning { .. }
             | Self::Ping
+            | Self::EmptyFinish
             | Self::End => None,
         }
     }
@@ -166,8 +174,10 @@ impl AnswerEvent {
             Self::MessageStart { .. }
             | Self::Finish { .. }
             | Self::Usage(_)
+            | Self::InterimUsage(_)
             | Self::Energy(_)
             | Self::SealedReasoning { .. }
+            | Self::EmptyFinish
             | Self::End
             | Self::Start
             | Self::Ping => 0,

@@ -217,6 +217,7 @@ fn an_empty_finish_reason_ends_an_answer_that_its_provider_ended() {
     let text =
         |index| chunk(&format!(r#"{{"index":{index},"delta":{{"content":"word"}},"finish_reason":""}}"#), "");
     let empty = |index| chunk(&format!(r#"{{"index":{index},"delta":{{}},"finish_reason":""}}"#), "");
+    let stop = |index| chunk(&format!(r#"{{"index":{index},"delta":{{}},"finish_reason":"stop"}}"#), "");
     let (usage, done) = (chunk("", USAGE), "data: [DONE]\n\n".to_owned());
     let cases = [
         (1, [text(0), empty(0), usage.clone(), done.clone()].concat(), true),
@@ -224,6 +225,9 @@ fn an_empty_finish_reason_ends_an_answer_that_its_provider_ended() {
         (1, [text(0), empty(0), done.clone()].concat(), false),
         (1, [text(0), usage.clone(), done.clone()].concat(), false),
         (1, [empty(0), text(0), usage.clone(), done.clone()].concat(), false),
+        (1, [text(0), usage.clone(), done.clone(), empty(0), usage.clone(), done.clone()].concat(), false),
+        (1, [text(0), usage.clone(), done.clone(), stop(0), usage.clone(), done.clone()].concat(), false),
+        (1, [text(0), empty(0), usage.clone(), done.clone(), text(0)].concat(), true),
         (2, [text(0), text(1), empty(0), empty(1), usage.clone(), done.clone()].concat(), true),
         (2, [text(0), text(1), empty(0), usage.clone(), done.clone()].concat(), false),
         (2, [text(0), empty(0), usage.clone(), done].concat(), false),

@@ -77,6 +77,8 @@ pub struct StreamTranslator {
     reported_usage: Option<ReportedUsage>,
     /// True if usage came after the last output.
     usage_after_output: bool,
+    /// True if the last usage came in a chunk with output.
+    is_interim_usage: bool,
     /// True if a finish reason came after the last output.
     finish_after_output: bool,
     /// Bytes of the prompt, for an estimate if the provider reports no input.
@@ -133,6 +135,7 @@ impl StreamTranslator {
             awaits_usage: false,
             reported_usage: None,
             usage_after_output: false,
+            is_interim_usage: false,
             finish_after_output: false,
             prompt_bytes: ask.prompt_bytes,
             limits: AttemptLimits::new(ask, target),
@@ -212,9 +215,7 @@ impl StreamTranslator {
     /// Applies the limit and the constraints of the request to an event. If the answer exceeds the limit, appends its
     /// end and returns true.
     fn apply_limits(&mut self, event: AnswerEvent, constrained: &mut Vec<AnswerEvent>) -> bool {
-        if matches!(event, AnswerEvent::End) {
-            self.finish_ended_choices(constrained);
-        }
+        self.finish_ended_choices(&event, constrained);
         self.attempt_output.add_event(&event);
         let event =
             if self.writer.has_message_boundaries() { Some(event) } else { event.flatten_message_start() };
@@ -266,7 +267,8 @@ impl StreamTranslator {
             | AnswerEvent::ToolCallArguments { .. }
             | AnswerEvent::ToolCallStart { .. } => self.record_content(&event),
             AnswerEvent::Finish { choice, reason, .. } => self.record_finish(*choice, *reason),
-            AnswerEvent::Usage(stated) => {
+            AnswerEvent::Usage(stated) | AnswerEvent::InterimUsage(stated) => {
+                self.is_interim_usage = matches!(event, AnswerEvent::InterimUsage(_));
                 self.reported_usage = Some(self.reported_usage.unwrap_or_default().updated_by(*stated));
                 self.usage_after_output = true;
                 self.update_progress();
@@ -277,7 +279,10 @@ impl StreamTranslator {
                 self.message_start = Some(event);
                 return Ok(());
             }
-            AnswerEvent::Start | AnswerEvent::Ping | AnswerEvent::SealedReasoning { .. } => {}
+            AnswerEvent::Start
+            | AnswerEvent::Ping
+            | AnswerEvent::EmptyFinish
+            | AnswerEvent::SealedReasoning { .. } => {}
         }
         self.writer.write(&event, &mut self.held_output);
         Ok(())

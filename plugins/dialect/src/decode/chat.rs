@@ -85,6 +85,9 @@ impl ChatDecoder {
         }
         if data == b"[DONE]" {
             self.chunks.check_late_calls()?;
+            if self.chunks.has_empty_finish() {
+                events.push(AnswerEvent::EmptyFinish);
+            }
             events.push(AnswerEvent::End);
             return Ok(());
         }
@@ -131,14 +134,6 @@ impl super::DialectDecoder for ChatDecoder {
 
     fn has_finish_with_output(&self) -> bool {
         self.chunks.has_finish_with_output()
-    }
-
-    fn has_empty_finish(&self) -> bool {
-        self.chunks.has_empty_finish()
-    }
-
-    fn has_usage_with_output(&self) -> bool {
-        self.chunks.has_usage_with_output()
     }
 
     fn buffered_bytes(&self) -> usize {

@@ -51,21 +51,9 @@ pub trait DialectDecoder: Send {
         None
     }
 
-    /// Returns true if the last finish reason came with text or a part of a tool call. Some engines mark each chunk as
-    /// the last, so such a finish reason does not prove that the answer is complete.
+    /// Returns true if the last decoded finish reason came with text or a part of a tool call. Some engines mark each
+    /// chunk as the last, so such a finish reason does not prove that the answer is complete.
     fn has_finish_with_output(&self) -> bool {
-        false
-    }
-
-    /// Returns true if each choice has a finish reason, at least an empty one in its last chunk, without output. Some
-    /// engines write an empty finish reason in each chunk, so it counts only if the provider has ended the answer.
-    fn has_empty_finish(&self) -> bool {
-        false
-    }
-
-    /// Returns true if the last usage came together with output. Some engines report the usage so far in each chunk, so
-    /// such usage does not prove that the answer is complete.
-    fn has_usage_with_output(&self) -> bool {
         false
     }
 

@@ -24,16 +24,19 @@ impl StreamTranslator {
         events.push(AnswerEvent::End);
     }
 
-    /// Before the end event, appends the finish reasons of choices that have none, if the provider shows that they are
-    /// complete: they have reached the token cap, or each ended with an empty finish reason and usage has followed.
-    pub(super) fn finish_ended_choices(&mut self, events: &mut Vec<AnswerEvent>) {
-        if self.is_at_cap() {
-            self.finish_open_choices(FinishReason::Length, events);
-        } else if self.has_output_in_all_choices()
-            && self.has_separate_final_usage()
-            && self.decoder.has_empty_finish()
-        {
-            self.finish_open_choices(FinishReason::Stop, events);
+    /// At the end of the provider's answer, appends the finish reasons of choices that have none, if the provider shows
+    /// that they are complete: they have reached the token cap, or each ended with an empty finish reason and usage has followed.
+    pub(super) fn finish_ended_choices(&mut self, event: &AnswerEvent, events: &mut Vec<AnswerEvent>) {
+        match event {
+            AnswerEvent::End | AnswerEvent::EmptyFinish if self.is_at_cap() => {
+                self.finish_open_choices(FinishReason::Length, events);
+            }
+            AnswerEvent::EmptyFinish
+                if self.has_output_in_all_choices() && self.has_separate_final_usage() =>
+            {
+                self.finish_open_choices(FinishReason::Stop, events);
+            }
+            _ => {}
         }
     }
 
@@ -122,6 +125,6 @@ impl StreamTranslator {
 
     /// Returns true if usage came after the last output, and not in the same chunk.
     pub(super) fn has_separate_final_usage(&self) -> bool {
-        self.usage_after_output && !self.decoder.has_usage_with_output()
+        self.usage_after_output && !self.is_interim_usage
     }
 }

@@ -8,7 +8,7 @@ impl StreamTranslator {
     /// Records usage or energy from an event that follows the end event. After the usage, nothing more is read.
     pub(super) fn record_late_event(&mut self, event: &AnswerEvent) {
         match event {
-            AnswerEvent::Usage(stated) => {
+            AnswerEvent::Usage(stated) | AnswerEvent::InterimUsage(stated) => {
                 self.reported_usage = Some(*stated);
                 self.awaits_usage = false;
             }

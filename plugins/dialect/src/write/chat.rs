@@ -172,9 +172,11 @@ impl super::DialectWriter for ChatStreamWriter {
             | AnswerEvent::Start
             | AnswerEvent::MessageStart { .. }
             | AnswerEvent::Usage(_)
+            | AnswerEvent::InterimUsage(_)
             | AnswerEvent::Energy(_)
             | AnswerEvent::SealedReasoning { .. }
             | AnswerEvent::Ping
+            | AnswerEvent::EmptyFinish
             | AnswerEvent::End => {}
         }
     }

@@ -256,13 +256,16 @@ impl super::DialectWriter for MessagesStreamWriter {
             AnswerEvent::Finish { reason, stop_sequence, .. } => {
                 self.finish_reason = Some((*reason, stop_sequence.clone()))
             }
-            AnswerEvent::Usage(stated) => self.reported_usage = Some(*stated),
+            AnswerEvent::Usage(stated) | AnswerEvent::InterimUsage(stated) => {
+                self.reported_usage = Some(*stated);
+            }
             AnswerEvent::Ping if self.started => out.extend_from_slice(options::PING_EVENT),
             AnswerEvent::Start
             | AnswerEvent::MessageStart { .. }
             | AnswerEvent::Energy(_)
             | AnswerEvent::SealedReasoning { .. }
             | AnswerEvent::Ping
+            | AnswerEvent::EmptyFinish
             | AnswerEvent::End => {}
         }
     }

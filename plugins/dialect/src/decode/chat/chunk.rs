@@ -36,8 +36,6 @@ pub(super) struct ChunkReader {
     finish_with_output: bool,
     /// True if the chunk has usage.
     has_usage: bool,
-    /// True if the last usage came in a chunk with output.
-    usage_with_output: bool,
 }
 
 #[derive(Default)]
@@ -72,7 +70,6 @@ impl ChunkReader {
             last_reasoning_name: None,
             finish_with_output: false,
             has_usage: false,
-            usage_with_output: false,
         }
     }
 
@@ -104,13 +101,11 @@ impl ChunkReader {
             self.has_usage = usage.is_some();
             only = self.read_choice(chunk, parts, position as u64, events)?;
         }
-        if usage.is_some() {
-            let mut added = events.iter().skip(before);
-            self.usage_with_output = added.any(|event| event.generated_bytes() > 0);
-        }
+        let mut added = events.iter().skip(before);
+        let has_output = usage.is_some() && added.any(|event| event.generated_bytes() > 0);
         // The usage is the last event of the chunk: in a chunk after `[DONE]`, no event that follows the usage is read.
         events.extend(measured.map(AnswerEvent::Energy));
-        events.extend(usage.map(AnswerEvent::Usage));
+        events.extend(usage.map(if has_output { AnswerEvent::InterimUsage } else { AnswerEvent::Usage }));
         let alone = count == 1 && usage.is_none() && measured.is_none();
         Ok(only.filter(|_| alone))
     }
@@ -125,14 +120,11 @@ impl ChunkReader {
         self.finish_with_output
     }
 
-    /// Returns true if each choice has a finish reason, at least an empty one in its last chunk, without output.
+    /// Returns true if a choice has no finish reason, and each such choice had an empty one in its last chunk, without
+    /// output.
     pub(super) fn has_empty_finish(&self) -> bool {
-        self.choices.iter().all(|choice| choice.is_finished || choice.has_empty_finish)
-    }
-
-    /// Returns true if the last usage came in a chunk with output.
-    pub(super) const fn has_usage_with_output(&self) -> bool {
-        self.usage_with_output
+        let mut open = self.choices.iter().filter(|choice| !choice.is_finished).peekable();
+        open.peek().is_some() && open.all(|choice| choice.has_empty_finish)
     }
 
     /// Checks that no choice has a call without a name after its finish reason. Called at the end of the answer.

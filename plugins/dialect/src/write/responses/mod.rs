@@ -264,9 +264,11 @@ impl super::DialectWriter for ResponsesStreamWriter {
             AnswerEvent::MessageStart { phase, .. } => self.next_message = Some(*phase),
             AnswerEvent::Start
             | AnswerEvent::Usage(_)
+            | AnswerEvent::InterimUsage(_)
             | AnswerEvent::Energy(_)
             | AnswerEvent::SealedReasoning { .. }
             | AnswerEvent::Ping
+            | AnswerEvent::EmptyFinish
             | AnswerEvent::End => {}
         }
     }
