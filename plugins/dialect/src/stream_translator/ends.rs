@@ -25,7 +25,8 @@ impl StreamTranslator {
     }
 
     /// At the end of the provider's answer, appends the finish reasons of choices that have none, if the provider shows
-    /// that they are complete: they have reached the token cap, or each ended with an empty finish reason and usage has followed.
+    /// that they are complete: they have reached the token cap, or each ended with an empty finish reason and usage has
+    /// followed.
     pub(super) fn finish_ended_choices(&mut self, event: &AnswerEvent, events: &mut Vec<AnswerEvent>) {
         match event {
             AnswerEvent::End | AnswerEvent::EmptyFinish if self.is_at_cap() => {
