@@ -296,8 +296,13 @@ async fn dimensions_go_where_the_model_takes_them() {
     let ask = |length: u32| json!({"model": "m", "input": "x", "dimensions": length});
     assert_eq!(running.client.post(PATH, &ask(2)).await.status, 200);
     assert_eq!(provider.last().json()["dimensions"], 2);
-    // A provider whose vectors do not have the requested length has failed.
-    assert_eq!(running.client.post(PATH, &ask(3)).await.status, 503);
+    // A length that the provider ignores is an error of the client, which must not eject the provider.
+    for calls in 2..22 {
+        let answer = running.client.post(PATH, &ask(3)).await;
+        assert_eq!((answer.status, &answer.json()["error"]["param"]), (400, &json!("dimensions")));
+        assert_eq!(provider.calls(), calls);
+    }
+    assert_eq!(running.client.post(PATH, &ask(2)).await.status, 200);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

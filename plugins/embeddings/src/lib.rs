@@ -17,6 +17,7 @@ mod rerank;
 #[cfg(test)]
 mod tests;
 
+pub use embeddings::fixed_length_error;
 use penstock_core::ProviderAdapter;
 
 /// Adapters of all provider APIs; the first adapter of each kind of model is the default.

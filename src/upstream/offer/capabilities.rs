@@ -4,6 +4,7 @@ use super::OfferState;
 use crate::config::settings::OfferSettings;
 use penstock_core::{ApiError, ImageSize, ImageTask, InferenceRequest, InferenceTask};
 use penstock_dialect::{MediaKind, completions, first_media_path};
+use penstock_embeddings::fixed_length_error;
 use penstock_media::image::diffusion_steps_member;
 use penstock_media::speech::unsupported_parameter_error;
 use std::time::Duration;
@@ -15,8 +16,7 @@ impl OfferState {
             InferenceTask::Embed(embed)
                 if embed.dimensions.is_some() && !self.offer.capabilities.accepts_parameter("dimensions") =>
             {
-                let sentence = "This model's vectors have one length; leave `dimensions` out.";
-                Some(ApiError::unsupported("dimensions", sentence))
+                Some(fixed_length_error())
             }
             InferenceTask::Embed(_) | InferenceTask::Rerank(_) => {
                 let name =

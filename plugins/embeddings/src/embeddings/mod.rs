@@ -11,7 +11,7 @@ use crate::answer_usage::AnswerUsage;
 use crate::json_text::json_string;
 use bytes::Bytes;
 use penstock_core::{
-    AttemptTarget, BufferedResponse, EmbeddingTask, FinishReason, InferenceRequest, InferenceTask,
+    ApiError, AttemptTarget, BufferedResponse, EmbeddingTask, FinishReason, InferenceRequest, InferenceTask,
     OfferObservation, UpstreamError, UpstreamErrorKind, WorkDone,
 };
 use vectors::{AnswerVectors, VectorEncoding};
@@ -22,6 +22,13 @@ fn task(ask: &InferenceRequest) -> Option<&EmbeddingTask> {
         InferenceTask::Embed(embed) => Some(embed),
         _ => None,
     }
+}
+
+/// Returns the error for `dimensions` in a request for a model or an offer whose vectors have one length.
+#[must_use]
+pub fn fixed_length_error() -> ApiError {
+    let sentence = "This model's vectors have one length; leave `dimensions` out.";
+    ApiError::unsupported("dimensions", sentence)
 }
 
 /// Splits the inputs into batches that the provider accepts. No engine reads texts and token ids in one list, so a call
@@ -44,7 +51,8 @@ fn is_ids(input: &Bytes) -> bool {
 /// Joins the parts of an answer and writes it for the client.
 ///
 /// # Errors
-/// Returns `Malformed` unless there is one vector for each input, all of one length.
+/// Returns `Malformed` unless there is one vector for each input, all of one length, and [`fixed_length_error`] if the
+/// provider ignored the requested length.
 fn write_response(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
@@ -57,11 +65,19 @@ fn write_response(
     let lengths = vectors.iter().map(AnswerVectors::dimensions);
     let length = lengths.reduce(|one, other| one.filter(|length| Some(*length) == other)).flatten();
     let asked = embed.dimensions.and_then(|length| usize::try_from(length).ok());
-    if count != embed.inputs.len() || length.is_none() || (asked.is_some() && asked != length) {
+    if count != embed.inputs.len() || length.is_none() {
         return Err(malformed());
     }
     let total = AnswerUsage::sum(usages);
     let usage = total.to_token_usage(ask, target);
+    if asked.is_some() && asked != length {
+        // A client must not be able to open the circuit breaker of an offer with a length that its model lacks.
+        return Err(UpstreamError {
+            may_be_provider: true,
+            discarded_usage: Some(Box::new(usage)),
+            ..UpstreamError::caller_error(fixed_length_error())
+        });
+    }
     let mut body = vec![Bytes::from(
         [br#"{"object":"list","model":"#, json_string(target.answer_model).as_slice(), br#","data":"#]
             .concat(),

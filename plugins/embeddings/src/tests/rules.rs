@@ -200,7 +200,7 @@ fn vectors_of_another_length_than_asked_are_refused() {
     let ask = ask(ModelKind::Embedding, r#"{"model":"m","input":"x","dimensions":3}"#);
     let body =
         |vector: &str| format!(r#"{{"data":[{{"object":"embedding","index":0,"embedding":{vector}}}]}}"#);
-    assert_eq!(openai(&ask, body("[1,2]")).map(drop), Err(UpstreamErrorKind::Malformed));
+    assert_eq!(openai(&ask, body("[1,2]")).map(drop), Err(UpstreamErrorKind::Caller));
     assert!(openai(&ask, body("[1,2,3]")).is_ok());
 }
 
