@@ -1,8 +1,10 @@
 //! Start time of a batch, chosen by the carbon forecast of the grid zones of the model's providers.
 
+use super::runner::BatchRunner;
 use crate::time::clock::ProcessClock;
 use crate::upstream::config_snapshot::ConfigSnapshot;
 use penstock_batch::carbon_forecast::{GridZone, StartPlan, plan_start};
+use penstock_batch::state::LifecycleState;
 use penstock_storage::batches::BatchRecord;
 use std::time::Duration;
 
@@ -46,4 +48,21 @@ pub fn plan_batch_start(
     let latest = record.expires.saturating_sub(takes.saturating_mul(2));
     let now = clock.unix_seconds();
     plan_start(&zones, now, latest, takes, grid.saving).filter(|plan| plan.start > now)
+}
+
+impl BatchRunner {
+    /// Removes the later start of a batch if the configuration no longer has values of any grid zone, so that its lines
+    /// start now. Does nothing while a group of results or a record is being written.
+    pub(super) fn drop_obsolete_schedule(&mut self) {
+        let waits = self.record.scheduled.is_some_and(|start| start > self.app.clock.unix_seconds());
+        if waits
+            && self.lifecycle.state == LifecycleState::InProgress
+            && self.shutdown.reason.is_none()
+            && !self.disk.writing
+            && self.app.config_snapshot().settings.grid.zones.is_empty()
+        {
+            self.record.scheduled = None;
+            self.commit_record();
+        }
+    }
 }

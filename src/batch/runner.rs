@@ -274,6 +274,7 @@ impl BatchRunner {
             Some(principal) if principal.is_suspended() => self.pause = PauseReason::KeySuspended,
             _ => self.end_early(EndReason::KeyRevoked),
         }
+        self.drop_obsolete_schedule();
         self.update_suspension();
         self.budget = self.app.batches.memory_budget(&self.app, &self.record.account);
     }

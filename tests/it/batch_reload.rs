@@ -89,3 +89,22 @@ async fn a_batch_without_a_provider_waits_for_the_next_reload() {
     assert_eq!((&end["request_counts"]["completed"], good.calls()), (&json!(1), 1), "{end}");
     running.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_scheduled_batch_starts_when_the_grid_zones_are_removed() {
+    let provider = Provider::start().await;
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let clean = (now / 3_600 + 4) % 24;
+    let hours: Vec<u32> = (0..24).map(|hour| if hour == clean { 20 } else { 300 }).collect();
+    let grid = format!("[grid]\nhours = {{ FR = {hours:?} }}\n");
+    let running = bench("p", &provider, false).settings(&grid).start().await;
+    let client = &running.client;
+    let made = batch(client, &lines(1)).await;
+    when(client, &made, "a schedule", |now| now["scheduled_for"].is_u64()).await;
+    assert_eq!(provider.calls(), 0);
+    let settings = bench("p", &provider, false).load(running.storage());
+    running.reload(settings).await;
+    let end = ended(client, &made).await;
+    assert_eq!((end["status"].as_str(), &end["scheduled_for"]), (Some("completed"), &Value::Null));
+    running.stop().await;
+}
