@@ -170,6 +170,7 @@ async fn plays(under: &str, fault: &'static str, lasts: bool) {
     let found = acknowledged.check(&client).await;
     assert!(acknowledged.refused >= 3 * rounds && found.len() >= 120 * rounds);
     assert!(!process.output().contains("panic"), "{}", process.output());
+    assert!(lasts || process.output().contains("file_not_stored"), "{}", process.output());
     process.signal("TERM");
     assert_eq!(process.until_ended().await.code(), Some(0), "{}", process.output());
     proven(&failing.home, &found);

@@ -101,7 +101,10 @@ pub fn io_to_api_error(error: &std::io::Error) -> ApiError {
         return bucket_unavailable();
     }
     ApiError::new(match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorCode::StorageFull,
+        // A file that exceeds the limit of the process or of the file system needs another disk, like a full one.
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            ErrorCode::StorageFull
+        }
         _ => ErrorCode::Internal,
     })
 }

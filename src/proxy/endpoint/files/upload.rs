@@ -9,13 +9,14 @@ use crate::proxy::endpoint::{Endpoint, EndpointFuture};
 use crate::proxy::exchange::Exchange;
 use crate::storage::files::quota::UploadLimits;
 use crate::storage::files::{FileError, FileManager, FileOwner, FileUpload};
+use crate::telemetry::throttle::ThrottledLog;
 use http::{Method, header};
 use penstock_auth::KeyScope;
 use penstock_batch::upload_form::{UploadFields, UploadParser};
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::files::FileRecord;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::timeout;
@@ -146,7 +147,22 @@ async fn store_file(
         let owner = FileOwner { key: &principal.public_id, account: &principal.account.id };
         app.files.store_upload(incoming, owner, fields, app.clock.calendar_now())
     });
-    Ok(stored.await.unwrap_or(Err(FileError::ThreadEnded))?)
+    stored.await.unwrap_or(Err(FileError::ThreadEnded)).map_err(log_upload_failure)
+}
+
+/// Logs an upload that failed because of the disk, the bucket or the store, at most once a minute, and returns the error
+/// for the client. Exceeded quotas and invalid lines are not logged.
+fn log_upload_failure(failed: FileError) -> ApiError {
+    static FAILURES: ThrottledLog = ThrottledLog::with_interval(Duration::from_secs(60));
+    let why = match &failed {
+        FileError::Io(error) => Some(error.kind().to_string()),
+        FileError::Store(error) => Some(error.to_string()),
+        FileError::Quota(_) | FileError::InvalidLines(_) | FileError::ThreadEnded => None,
+    };
+    if let Some(why) = why {
+        FAILURES.log(Instant::now(), |times| tracing::error!(name: "file_not_stored", why, times));
+    }
+    failed.to_api_error()
 }
 
 /// Writer that fills one slice while another is written to the disk.
@@ -181,7 +197,7 @@ impl UploadWriter {
         Ok(())
     }
 
-    async fn flush(&mut self) -> Result<(), FileError> {
+    async fn flush(&mut self) -> Result<(), ApiError> {
         let mut incoming = self.finish_write().await?;
         self.line_memory = self.line_memory.max(incoming.held_bytes());
         let slice = std::mem::replace(&mut self.slice, Vec::with_capacity(WRITE_SIZE));
@@ -193,11 +209,12 @@ impl UploadWriter {
     }
 
     /// Waits for the pending write and returns the file.
-    async fn finish_write(&mut self) -> Result<FileUpload, FileError> {
-        match self.pending_write.take() {
+    async fn finish_write(&mut self) -> Result<FileUpload, ApiError> {
+        let written = match self.pending_write.take() {
             Some(busy) => busy.await.unwrap_or(Err(FileError::ThreadEnded)),
             None => Err(FileError::ThreadEnded),
-        }
+        };
+        written.map_err(log_upload_failure)
     }
 
     /// Discards the upload after an error.
