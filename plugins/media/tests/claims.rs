@@ -143,7 +143,21 @@ enum Order {
 /// Returns an MP4 with Opus. Arguments: the stated lengths of samples (count, ticks of 48 kHz), the first byte of
 /// each packet of 80 bytes, and the bytes in front of the packets.
 fn opus_mp4(stated: &[(u32, u32)], packets: &[u8], front: &[u8], order: Order) -> Vec<u8> {
-    let samples: Vec<u8> = packets.iter().flat_map(|toc| std::iter::once(*toc).chain([7; 79])).collect();
+    let packets: Vec<&[u8]> = packets.chunks(1).collect();
+    mp4_of_packets(b"Opus", stated, &packets, front, order)
+}
+
+/// Returns an MP4 with packets of 80 bytes, which begin with the given bytes. The other arguments are those of
+/// [`opus_mp4`].
+fn mp4_of_packets(
+    codec: &[u8; 4],
+    stated: &[(u32, u32)],
+    packets: &[&[u8]],
+    front: &[u8],
+    order: Order,
+) -> Vec<u8> {
+    let packet = |start: &&[u8]| [start, &[7; 80][start.len()..]].concat();
+    let samples: Vec<u8> = packets.iter().flat_map(packet).collect();
     let mdat = sounds::boxed(b"mdat", &[front, &samples].concat());
     let ftyp = sounds::boxed(b"ftyp", b"M4A \0\0\0\0");
     let moov = |chunk: usize| {
@@ -152,7 +166,7 @@ fn opus_mp4(stated: &[(u32, u32)], packets: &[u8], front: &[u8], order: Order) -
                 .concat();
         let chunks = [&[0, 0, 0, 0, 0, 0, 0, 1][..], &(chunk as u32).to_be_bytes()].concat();
         let more = [sounds::boxed(b"stsz", &sizes), sounds::boxed(b"stco", &chunks)].concat();
-        sounds::m4a_index(48_000, 0, stated, b"Opus", &more)
+        sounds::m4a_index(48_000, 0, stated, codec, &more)
     };
     let before = ftyp.len() + if order == Order::IndexFirst { moov(0).len() } else { 0 };
     let index = moov(before + 8 + front.len());
@@ -209,6 +223,26 @@ fn opus_in_an_mp4_is_no_longer_than_its_shortest_known_packet() {
     file[count..count + 4].copy_from_slice(&1_000_000u32.to_be_bytes());
     let seconds: f64 = length(&file).map_or(0.0, |seconds| seconds.parse().unwrap());
     assert!(seconds < 70.0, "{seconds}");
+}
+
+#[test]
+fn mpeg_audio_in_an_mp4_is_no_shorter_than_its_frames() {
+    let (usual, slow): ([u8; 4], [u8; 4]) = ([0xff, 0xfb, 0x90, 0x64], [0xff, 0xe3, 0x18, 0xc4]);
+    for (header, ticks, seconds) in [
+        (&usual[..], 1_254, "2.612"),
+        (&usual, 480, "2.612"),
+        (&usual, 0, "2.612"),
+        (&usual, 4_800, "10"),
+        (&slow, 480, "7.2"),
+        // Without a valid header a sample counts at least 10 ms.
+        (&[0; 4], 480, "1"),
+        (&[0; 4], 479, "2.612"),
+    ] {
+        for order in [Order::IndexFirst, Order::IndexLast] {
+            let file = mp4_of_packets(b".mp3", &[(100, ticks)], &[header; 100], &[], order);
+            assert_eq!(length(&file), known(seconds), "{header:x?} {ticks} {order:?}");
+        }
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! the media. Tables of any length are summed as they arrive. The duration in the track's header is used only without
 //! a sample table.
 
+use super::aac::FrameConfig;
 use super::bits::{be32, be64};
 use super::container_parser::{AudioDuration, ContainerParser, ExcludedBytes, MinimumDuration, ParserStep};
 use super::mp4_media::MdatPackets;
@@ -74,10 +75,10 @@ const MAX_DESCRIPTION: u64 = 1024;
 
 impl ContainerParser for Mp4Parser {
     fn duration_basis(&self) -> DurationBasis {
-        let opus_packet = self.shortest_opus_packet();
+        let packet = self.shortest_packet();
         let mut audio = self.tracks.iter().filter(|track| track.is_audio);
         // The duration is counted only if all audio tracks are countable, because a decoder may choose any of them.
-        if audio.any(|track| !track.has_known_frame_duration(self.fragments_of(track), opus_packet)) {
+        if audio.any(|track| !track.has_known_frame_duration(self.fragments_of(track), packet)) {
             DurationBasis::Stated
         } else {
             DurationBasis::Counted
@@ -130,26 +131,27 @@ impl ContainerParser for Mp4Parser {
             return AudioDuration::Unknown;
         }
         self.media_bytes = self.position.saturating_sub(missing).saturating_sub(self.excluded.sum());
-        let opus_packet = self.shortest_opus_packet();
+        let packet = self.shortest_packet();
         audio
-            .map(|track| track.duration(self.fragments_of(track), movie, opus_packet, self.media_bytes))
+            .map(|track| track.duration(self.fragments_of(track), movie, packet, self.media_bytes))
             .fold(AudioDuration::Unknown, AudioDuration::longer)
     }
 
     fn counted_duration(&self) -> Option<AudioDuration> {
-        let opus_packet = self.shortest_opus_packet();
+        let packet = self.shortest_packet();
         let audio = self.tracks.iter().filter(|track| track.is_audio && !self.too_many);
-        let counted = audio
-            .map(|track| track.counted_duration(self.fragments_of(track).1, opus_packet, self.media_bytes));
+        let counted =
+            audio.map(|track| track.counted_duration(self.fragments_of(track).1, packet, self.media_bytes));
         Some(counted.fold(AudioDuration::Unknown, AudioDuration::longer))
     }
 }
 
 impl Mp4Parser {
-    /// Returns the duration of the shortest known packet of Opus in ticks. Returns `None` for a file with several
-    /// tracks, because there the first samples may belong to another track.
-    fn shortest_opus_packet(&self) -> Option<u64> {
-        if self.tracks.len() == 1 { self.media.shortest_opus_packet_ticks() } else { None }
+    /// Returns the shortest known packet of the audio track. Returns `None` for a file with several tracks, because there
+    /// the first samples may belong to another track.
+    fn shortest_packet(&self) -> Option<FrameConfig> {
+        let [track] = self.tracks.as_slice() else { return None };
+        self.media.shortest_packet(track.coding.packet_codec()?)
     }
 
     /// Returns ticks and samples of a track's fragments.

@@ -1,6 +1,7 @@
-//! First bytes of the samples in an MP4 file, from which the durations of Opus packets are read.
+//! First bytes of the samples in an MP4 file, from which the durations of packets are read.
 
-use super::opus;
+use super::aac::FrameConfig;
+use super::mp4_track::PacketCodec;
 
 /// Maximum number of bytes that are buffered of a box `mdat`, and maximum number of boxes of which bytes are
 /// buffered.
@@ -73,11 +74,15 @@ impl MdatPackets {
         (count, count < left && window.len() < MAX_WINDOW)
     }
 
-    /// Returns the duration in ticks of the shortest known Opus packet; `None` if no packet is known. Callers use
-    /// this duration for all packets, although packets may have different durations.
-    pub(super) fn shortest_opus_packet_ticks(&self) -> Option<u64> {
+    /// Returns the duration of the shortest known packet; `None` if no packet is known. Callers use this duration for
+    /// all packets, although packets may have different durations.
+    pub(super) fn shortest_packet(&self, codec: PacketCodec) -> Option<FrameConfig> {
+        let config_at = |position: u64| {
+            let header = self.bytes_at(position, codec.header_bytes())?;
+            Some(codec.packet_config(header))
+        };
         // If the first sample of a chunk is missing, the positions of its later samples are unknown.
-        let mut next = self.first_chunk.filter(|chunk| self.packet_ticks(*chunk).is_some());
+        let mut next = self.first_chunk.filter(|chunk| config_at(*chunk).is_some());
         let sizes = self.first_sizes.iter().map(|size| u64::from(*size));
         // The size of the last sample is not needed.
         let samples = std::iter::once(0).chain(sizes).map_while(|size| {
@@ -86,15 +91,17 @@ impl MdatPackets {
         });
         let samples = samples.take(self.first_sizes.len().max(1));
         let packets =
-            samples.chain(self.fragment_packets.iter().copied()).filter_map(|at| self.packet_ticks(at));
-        packets.filter(|ticks| *ticks > 0).min()
+            samples.chain(self.fragment_packets.iter().copied()).filter_map(|at| config_at(at).flatten());
+        let nanoseconds =
+            |config: &FrameConfig| u64::from(config.samples) * 1_000_000_000 / u64::from(config.rate).max(1);
+        packets.min_by_key(nanoseconds)
     }
 
-    /// Returns the duration in ticks of the packet at this position; `None` if its first bytes are not buffered.
-    fn packet_ticks(&self, position: u64) -> Option<u64> {
+    /// Returns this number of bytes at a position of the file; `None` if they are not buffered.
+    fn bytes_at(&self, position: u64, count: usize) -> Option<&[u8]> {
         self.windows.iter().find_map(|(start, window)| {
             let offset = usize::try_from(position.checked_sub(*start)?).ok()?;
-            Some(opus::packet_ticks(window.get(offset..offset.checked_add(2)?)?))
+            window.get(offset..offset.checked_add(count)?)
         })
     }
 }

@@ -3,6 +3,7 @@
 use super::aac::FrameConfig;
 use super::bits::{be16, be32};
 use super::container_parser::AudioDuration;
+use super::mpeg::FrameHeader;
 use super::opus;
 
 /// Track of an MP4 file.
@@ -30,15 +31,68 @@ pub(super) struct Mp4Track {
 /// Codec of a track's samples, with the configuration of its frames if it is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Mp4Codec {
-    /// AAC, MP3, AC-3, AMR.
+    /// AAC, AC-3, AMR.
     Lossy(Option<FrameConfig>),
-    Opus,
+    /// Codec whose packets state their own duration.
+    Packets(PacketCodec),
     /// Unknown codec, or ALAC, PCM, A-law or µ-law without a usable configuration.
     #[default]
     Other,
     /// ALAC, PCM, A-law or µ-law; a sample of PCM is a frame of one sample.
     PcmOrAlac(FrameConfig),
 }
+
+/// Codec whose packets state their own duration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PacketCodec {
+    Opus,
+    /// MPEG audio, above all MP3.
+    Mpeg,
+}
+
+impl PacketCodec {
+    /// Number of first bytes of a packet from which its duration is read.
+    pub(super) const fn header_bytes(self) -> usize {
+        match self {
+            Self::Opus => 2,
+            Self::Mpeg => 4,
+        }
+    }
+
+    /// Reads the duration of a packet from its first bytes; `None` if they are invalid, or the packet is empty.
+    pub(super) fn packet_config(self, packet: &[u8]) -> Option<FrameConfig> {
+        match self {
+            Self::Opus => {
+                let samples =
+                    u32::try_from(opus::packet_ticks(packet)).ok().filter(|samples| *samples > 0)?;
+                Some(FrameConfig { samples, rate: OPUS_RATE })
+            }
+            Self::Mpeg => FrameHeader::parse(packet)
+                .map(|header| FrameConfig { samples: header.samples, rate: header.rate }),
+        }
+    }
+
+    /// Returns a duration per packet that no usual encoder falls below.
+    const fn minimum(self) -> FrameConfig {
+        match self {
+            Self::Opus => FrameConfig { samples: 120, rate: OPUS_RATE },
+            Self::Mpeg => FrameConfig { samples: 1, rate: 100 },
+        }
+    }
+
+    /// Returns the duration of a packet of usual encoders.
+    const fn usual(self) -> FrameConfig {
+        match self {
+            Self::Opus => FrameConfig { samples: 960, rate: OPUS_RATE },
+            Self::Mpeg => FrameConfig { samples: 1_152, rate: 44_100 },
+        }
+    }
+}
+
+/// Samples per second of Opus.
+const OPUS_RATE: u32 = 48_000;
+/// Object types of MPEG audio in the descriptor of a decoder: MPEG-2 and MPEG-1.
+const MPEG_OBJECT_TYPES: [u8; 2] = [0x69, 0x6b];
 
 impl Mp4Codec {
     /// Reads the codec from the table of sample descriptions (`stsd`) of a track; `None` if the table is incomplete.
@@ -55,9 +109,10 @@ impl Mp4Codec {
 
     fn from_name(name: &[u8], content: &[u8]) -> Self {
         match name {
-            b"mp4a" => Self::Lossy(esds_config(content)),
-            b".mp3" | b"ac-3" | b"ec-3" | b"samr" | b"sawb" | b"ms\0\x55" => Self::Lossy(None),
-            b"Opus" => Self::Opus,
+            b"mp4a" => esds_codec(content).unwrap_or(Self::Lossy(None)),
+            b"ac-3" | b"ec-3" | b"samr" | b"sawb" => Self::Lossy(None),
+            b".mp3" | b"ms\0\x55" => Self::Packets(PacketCodec::Mpeg),
+            b"Opus" => Self::Packets(PacketCodec::Opus),
             b"alac" => alac_config(content).map_or(Self::Other, Self::PcmOrAlac),
             b"sowt" | b"twos" | b"in24" | b"in32" | b"fl32" | b"ulaw" | b"alaw" | b"ipcm" => {
                 let rate = be16(content, 40).map_or(0, u32::from);
@@ -72,39 +127,37 @@ impl Mp4Codec {
         matches!(self, Self::Other | Self::PcmOrAlac(_))
     }
 
-    /// Returns the minimum duration of this number of samples. If the duration of a sample is known, from the
-    /// configuration or for Opus from `opus_packet` (ticks of the shortest known packet), the minimum is the sum of all
-    /// but two samples, which may be trimmed. Otherwise a sample of Opus counts 2.5 ms, and one of another lossy codec
-    /// 10 ms, less than any frame. `Unknown` for [`Self::Other`].
-    fn minimum(self, samples: u64, opus_packet: Option<u64>) -> AudioDuration {
+    /// Returns the codec whose packets state their own duration; `None` for other codecs.
+    pub(super) const fn packet_codec(self) -> Option<PacketCodec> {
         match self {
-            Self::Lossy(Some(config)) | Self::PcmOrAlac(config) => {
+            Self::Packets(codec) => Some(codec),
+            Self::Lossy(_) | Self::Other | Self::PcmOrAlac(_) => None,
+        }
+    }
+
+    /// Returns the minimum duration of this number of samples. If the duration of a sample is known, from the
+    /// configuration or from `packet` (the shortest known packet), the minimum is the sum of all but two samples, which
+    /// may be trimmed. Otherwise a sample of Opus counts 2.5 ms, and one of another lossy codec 10 ms, less than any
+    /// frame. `Unknown` for [`Self::Other`].
+    fn minimum(self, samples: u64, packet: Option<FrameConfig>) -> AudioDuration {
+        match (self, packet) {
+            (Self::Lossy(Some(config)) | Self::PcmOrAlac(config), _) | (Self::Packets(_), Some(config)) => {
                 of_frames(config, samples.saturating_sub(2))
             }
-            Self::Lossy(None) => AudioDuration::from_ticks(samples, 100),
-            Self::Opus => match opus_packet {
-                Some(ticks) => AudioDuration::from_ticks(
-                    samples.saturating_sub(2).saturating_mul(ticks),
-                    opus::TICKS_PER_SECOND,
-                ),
-                None => AudioDuration::from_ticks(samples, 400),
-            },
-            Self::Other => AudioDuration::Unknown,
+            (Self::Packets(codec), None) => of_frames(codec.minimum(), samples),
+            (Self::Lossy(None), _) => AudioDuration::from_ticks(samples, 100),
+            (Self::Other, _) => AudioDuration::Unknown,
         }
     }
 
     /// Returns the usual duration of this number of samples; it replaces a stated duration below [`Self::minimum`]. A
-    /// packet of Opus counts `opus_packet` ticks, or 20 ms if that is `None`. `Unknown` for [`Self::Other`].
-    fn usual(self, samples: u64, opus_packet: Option<u64>) -> AudioDuration {
+    /// sample counts as long as `packet`, or as a packet of usual encoders if that is `None`. `Unknown` for
+    /// [`Self::Other`].
+    fn usual(self, samples: u64, packet: Option<FrameConfig>) -> AudioDuration {
         match self {
             Self::Lossy(Some(config)) | Self::PcmOrAlac(config) => of_frames(config, samples),
-            Self::Opus => match opus_packet {
-                Some(ticks) => {
-                    AudioDuration::from_ticks(samples.saturating_mul(ticks), opus::TICKS_PER_SECOND)
-                }
-                None => AudioDuration::from_ticks(samples, 50),
-            },
-            Self::Lossy(None) | Self::Other => self.minimum(samples, opus_packet),
+            Self::Packets(codec) => of_frames(packet.unwrap_or(codec.usual()), samples),
+            Self::Lossy(None) | Self::Other => self.minimum(samples, packet),
         }
     }
 }
@@ -123,9 +176,9 @@ fn alac_config(content: &[u8]) -> Option<FrameConfig> {
     (samples > 0 && rate > 0).then_some(FrameConfig { samples, rate })
 }
 
-/// Finds the decoder's configuration in the descriptors of an `esds` box; `None` if it is missing, incomplete or
+/// Finds the codec and its configuration in the descriptors of an `esds` box; `None` if they are missing, incomplete or
 /// invalid.
-fn esds_config(content: &[u8]) -> Option<FrameConfig> {
+fn esds_codec(content: &[u8]) -> Option<Mp4Codec> {
     let at = memchr::memmem::find(content, b"esds")?;
     let mut rest = content.get(at + 8..)?;
     loop {
@@ -140,8 +193,14 @@ fn esds_config(content: &[u8]) -> Option<FrameConfig> {
                 let url = if flags & 0x40 == 0 { 0 } else { 1 + usize::from(*body.get(3)?) };
                 body.get(3 + 2 * usize::from(flags & 0x80 != 0) + url + 2 * usize::from(flags & 0x20 != 0)..)?
             }
+            4 if MPEG_OBJECT_TYPES.contains(body.first()?) => {
+                return Some(Mp4Codec::Packets(PacketCodec::Mpeg));
+            }
             4 => body.get(13..)?,
-            5 => return FrameConfig::from_audio_specific_config(body.get(..length.min(body.len()))?),
+            5 => {
+                let config = FrameConfig::from_audio_specific_config(body.get(..length.min(body.len()))?);
+                return config.map(|config| Mp4Codec::Lossy(Some(config)));
+            }
             _ => body.get(length..)?,
         };
     }
@@ -161,13 +220,18 @@ impl Mp4Track {
 
     /// Returns true if the track has samples, and each is a frame of a known duration. Then the number of samples gives
     /// a lower limit of the duration, even if the file states a shorter one. `fragments` has the ticks and the number
-    /// of samples of the fragments; `opus_packet` is the duration of an Opus packet in ticks, `None` if it is unknown.
-    pub(super) fn has_known_frame_duration(&self, fragments: (u64, u64), opus_packet: Option<u64>) -> bool {
+    /// of samples of the fragments; `packet` is the shortest known packet, `None` if none is known.
+    pub(super) fn has_known_frame_duration(
+        &self,
+        fragments: (u64, u64),
+        packet: Option<FrameConfig>,
+    ) -> bool {
         let has_frames = match self.coding {
             // A sample of PCM may have any number of bytes, so the number of PCM samples gives no reliable duration.
             Mp4Codec::Lossy(Some(config)) | Mp4Codec::PcmOrAlac(config) => config.samples > 1,
-            Mp4Codec::Opus => opus_packet.is_some(),
-            Mp4Codec::Lossy(None) | Mp4Codec::Other => false,
+            Mp4Codec::Packets(PacketCodec::Opus) => packet.is_some(),
+            // A sample of MPEG audio may have several frames.
+            Mp4Codec::Packets(PacketCodec::Mpeg) | Mp4Codec::Lossy(None) | Mp4Codec::Other => false,
         };
         has_frames && self.samples.saturating_add(fragments.1) > 0
     }
@@ -184,20 +248,20 @@ impl Mp4Track {
     pub(super) fn counted_duration(
         &self,
         fragments: u64,
-        opus_packet: Option<u64>,
+        packet: Option<FrameConfig>,
         media_bytes: u64,
     ) -> AudioDuration {
-        self.coding.usual(self.sample_count(fragments, media_bytes), opus_packet)
+        self.coding.usual(self.sample_count(fragments, media_bytes), packet)
     }
 
     /// Returns the duration of the track and its fragments. `fragments` holds the ticks and the number of samples of
-    /// the fragments; `movie` is used if the track states no duration; `opus_packet` is the duration of an Opus packet
-    /// in ticks, if known; `media_bytes` limits the number of samples.
+    /// the fragments; `movie` is used if the track states no duration; `packet` is the shortest known
+    /// packet; `media_bytes` limits the number of samples.
     pub(super) fn duration(
         &self,
         fragments: (u64, u64),
         movie: AudioDuration,
-        opus_packet: Option<u64>,
+        packet: Option<FrameConfig>,
         media_bytes: u64,
     ) -> AudioDuration {
         let ticks = fragments.0;
@@ -205,10 +269,10 @@ impl Mp4Track {
         let summed = self.longest.max(self.current);
         let own = if self.has_table && (summed > 0 || ticks > 0) { summed } else { self.header_duration };
         let stated = AudioDuration::from_ticks(own.saturating_add(ticks), u64::from(self.rate)).or(movie);
-        if stated.nanoseconds() >= self.coding.minimum(samples, opus_packet).nanoseconds() {
+        if stated.nanoseconds() >= self.coding.minimum(samples, packet).nanoseconds() {
             stated
         } else {
-            self.coding.usual(samples, opus_packet).longer(stated)
+            self.coding.usual(samples, packet).longer(stated)
         }
     }
 }
@@ -236,4 +300,37 @@ pub(super) const fn trun_entry_layout(flags: u32) -> (usize, bool) {
 /// Returns the version of a box and its flags; `None` if the box is incomplete.
 pub(super) fn version_and_flags(content: &[u8]) -> Option<(u16, u32)> {
     Some((be16(content, 0)? >> 8, be32(content, 0)? & 0x00ff_ffff))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::indexing_slicing)]
+    use super::*;
+
+    #[test]
+    fn the_descriptor_of_the_decoder_names_the_codec() {
+        let description = |kind: u8| {
+            let esds = [
+                0, 0, 0, 0, 3, 25, 0, 1, 0, 4, 17, kind, 0x15, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5, 2, 0x14, 8,
+            ];
+            let mut content = vec![0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 80];
+            content.extend(b"mp4a");
+            content.resize(48, 0);
+            content.extend(b"esds");
+            content.extend(esds);
+            content
+        };
+        let aac = FrameConfig { samples: 1_024, rate: 16_000 };
+        for (kind, expected) in [
+            (0x40, Mp4Codec::Lossy(Some(aac))),
+            (0x69, Mp4Codec::Packets(PacketCodec::Mpeg)),
+            (0x6b, Mp4Codec::Packets(PacketCodec::Mpeg)),
+        ] {
+            let content = description(kind);
+            assert_eq!(Mp4Codec::parse(&content), Some(expected), "{kind:x}");
+            for end in 16..content.len() {
+                assert!(Mp4Codec::parse(&content[..end]).is_some(), "{end}");
+            }
+        }
+    }
 }
