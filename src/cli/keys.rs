@@ -6,7 +6,7 @@ use super::backend::{AdminBackend, ExpectedStore, unix_now};
 use super::client::gateway_access;
 use super::limits::{LimitArgs, format_limits, format_response_warnings};
 use super::listing::{Listing, OutputArgs};
-use super::output::{print_stderr, print_stdout};
+use super::output::{print_stderr, print_stdout, write_stdout};
 use super::status::{print_json, table_cell};
 use crate::config::{is_too_long_duration, parse_duration};
 use crate::time::format::{format_day, format_rfc3339};
@@ -167,7 +167,7 @@ pub fn run(keys: KeysArgs) -> Result<(), String> {
                 "Key {} has a new secret; the old one is {old}. The new one is shown only now:\n",
                 table_cell(&key, "id")
             ));
-            print_stdout(&format!("{}\n", table_cell(&key, "key")))
+            print_secret(&key)
         }
         KeysCommand::Revoke { id } => {
             let answer = backend.send(&Method::POST, &path(&id, "/revoke")?, &[], None)?;
@@ -206,7 +206,22 @@ fn create_key(backend: &AdminBackend, create: &CreateKeyArgs) -> Result<(), Stri
         table_cell(&key, "account"),
         table_cell(&key, "scopes"),
     ));
-    print_stdout(&format!("{}\n", table_cell(&key, "key")))
+    print_secret(&key)
+}
+
+/// Prints the secret of a new or rotated key, the only line on standard output.
+///
+/// # Errors
+/// Returns how to continue if the secret could not be written, because it cannot be shown again.
+fn print_secret(key: &Value) -> Result<(), String> {
+    write_stdout(&format!("{}\n", table_cell(key, "key"))).map_err(|error| {
+        let id = table_cell(key, "id");
+        format!(
+            "The secret of key {id} cannot be written to standard output: {error}. The key is valid, but nobody has its \
+             secret: make a new one with `penstock keys rotate {id} --overlap 0s`, or revoke the key with `penstock keys \
+             revoke {id}`."
+        )
+    })
 }
 
 fn change_key(backend: &AdminBackend, change: ChangeKeyArgs) -> Result<(), String> {
@@ -235,6 +250,9 @@ fn change_key(backend: &AdminBackend, change: ChangeKeyArgs) -> Result<(), Strin
     }
     let key = backend.send(&Method::PATCH, &path, &[], Some(&Value::Object(body)))?;
     print_stderr(&format_response_warnings(&key));
+    if key.get("revoked").is_some_and(Value::is_u64) {
+        print_stderr("warning: The key is revoked, and a change does not make it valid again.\n");
+    }
     let limits = format_limits(&key);
     let limits = if limits.is_empty() { "without limits".to_owned() } else { limits };
     print_stdout(&format!(

@@ -1,7 +1,7 @@
 //! Command line `penstock accounts`, `keys` and `audit`: without a running gateway they use the store directly,
 //! otherwise the gateway; the output is the same.
 
-use crate::harness::process::{Home, complaint};
+use crate::harness::process::{Home, complaint, penstock};
 use crate::harness::{Client, Provider};
 use serde_json::{Value, json};
 use std::process::Output;
@@ -133,6 +133,34 @@ async fn the_commands_do_the_same_on_the_store_and_through_the_gateway() {
     let check = home.command(&["accounts", "check"]);
     let text = String::from_utf8(check.stdout.clone()).unwrap();
     assert!(!check.status.success() && text.contains("account  nobody  limits match nothing"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_secret_that_cannot_be_printed_is_reported_with_its_key() {
+    let home = home(&Provider::start().await);
+    let config = home.config();
+    let without_output = |words: &[&str]| {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let mut command = penstock(words);
+        command.arg("--config").arg(&config).stdout(full).output().unwrap()
+    };
+    let made = without_output(&["keys", "create"]);
+    let listed = output_text(&home.command(&["keys", "list", "--json"]));
+    let listed: Value = serde_json::from_str(&listed).unwrap();
+    let id = listed["data"][0]["id"].as_str().unwrap();
+    let rotated = without_output(&["keys", "rotate", id]);
+    for output in [made, rotated] {
+        let complaint = complaint(&output);
+        assert_eq!(output.status.code(), Some(1), "{complaint}");
+        assert!(complaint.contains(&format!("`penstock keys revoke {id}`")), "{complaint}");
+    }
+    output_text(&home.command(&["keys", "revoke", id]));
+    let changed = home.command(&["keys", "change", id, "--name", "x"]);
+    assert!(
+        changed.status.success() && complaint(&changed).contains("is revoked"),
+        "{}",
+        complaint(&changed)
+    );
 }
 
 #[test]
