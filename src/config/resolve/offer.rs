@@ -153,6 +153,10 @@ impl SettingsResolver<'_> {
                 "Write less, or more in the model's block.",
             );
         }
+        if raw.max_output.is_some_and(|most| most > context_length) {
+            let why = format!("It is more than the context window, {context_length}, so it limits nothing.");
+            self.report_warning(&spot.child("max_output"), why, "Write less, or leave it out.");
+        }
         context_length
     }
 

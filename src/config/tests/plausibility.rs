@@ -40,6 +40,8 @@ fn settings_of_an_offer_without_an_effect_are_reported() {
         with("", "supported_parameters = [\"tools\"]", "", "")
             .replace("kind = \"chat\"", &format!("kind = \"{kind}\""))
     };
+    let most = |tokens: u32| with("", "", "", &format!("max_output = {tokens}"));
+    warns(&most(8_193), "max_output", &["the context window, 8192"], &most(8_192));
     warns(&tools("embedding"), "supported_parameters[0]", &["embedding", "no effect"], &tools("chat"));
 }
 
