@@ -129,7 +129,7 @@ fn is_implicit(stores: &OpenStorage, id: &str) -> Result<bool, ApiError> {
 /// Checks that an account exists or may be created implicitly, so that a mistyped id is refused.
 ///
 /// # Errors
-/// Returns 404 if the account does not exist, or the error of the store.
+/// Returns 404 if the account neither exists nor may be created implicitly, or the error of the store.
 pub(super) fn check_account_exists(stores: &OpenStorage, id: &str) -> Result<(), ApiError> {
     let there = stores.accounts.get(id).map_err(store_error_response)?.is_some() || is_implicit(stores, id)?;
     let message = || format!("There is no account {id}; make it first (penstock accounts create).");

@@ -36,7 +36,7 @@ pub use response::{
     StreamPiece, response_body_filter,
 };
 pub use response_head::{ResponseFields, remove_unlisted_fields};
-pub use token_ids::DecodeTokenIds;
+pub use token_ids::DetokenizeInput;
 pub use translate::TranslateResponse;
 pub use zero_tokens::AnswerZeroTokens;
 
@@ -48,7 +48,7 @@ pub use zero_tokens::AnswerZeroTokens;
 pub type RequestFilters = (
     Authenticate,
     ParseRequest,
-    DecodeTokenIds,
+    DetokenizeInput,
     AnswerZeroTokens,
     AcquireProvisionalPermit,
     SelectCandidates,

@@ -127,12 +127,12 @@ impl WireFormat {
         }
     }
 
-    /// Returns the names of the response headers that the translation needs.
+    /// Returns the names of the provider's response headers that the translation reads.
     #[must_use]
-    pub fn required_response_headers(self) -> &'static [&'static str] {
+    pub fn upstream_response_headers(self) -> &'static [&'static str] {
         match self {
             Self::Dialects(_) => &[],
-            Self::Adapter(shape) => shape.response_headers(),
+            Self::Adapter(shape) => shape.upstream_response_headers(),
         }
     }
 

@@ -34,6 +34,6 @@ pub use chart::{BarChart, ChartSeries};
 pub use format::{format_quantity, format_significant, unix_time_text};
 pub use language::Language;
 pub use line_chart::{LineChart, LineChartMetric};
-pub use page::{NavLink, NavTarget, Page, SignedInUser};
+pub use page::{NavLink, NavLinkState, Page, SignedInUser};
 pub use text::Text;
 pub use texts::find_english_text;

@@ -16,12 +16,12 @@ pub struct NavLink {
     /// Text of the link.
     pub text: &'static str,
     /// Relation of the link to the current page.
-    pub target: NavTarget,
+    pub state: NavLinkState,
 }
 
 /// Relation of a link of the navigation to the current page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NavTarget {
+pub enum NavLinkState {
     /// Link to another page.
     Other,
     /// Link to the page that lists the object of the current page.
@@ -30,7 +30,7 @@ pub enum NavTarget {
     Current,
 }
 
-impl NavTarget {
+impl NavLinkState {
     /// Returns the value of the attribute `aria-current`; empty for another page.
     pub(crate) const fn aria_current(self) -> &'static str {
         match self {

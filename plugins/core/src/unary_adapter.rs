@@ -40,14 +40,14 @@ impl UpstreamRequest {
 pub struct UpstreamAnswer {
     /// Response body.
     pub body: Bytes,
-    /// Values of the headers named by [`ProviderAdapter::response_headers`], in its order.
+    /// Values of the headers named by [`ProviderAdapter::upstream_response_headers`], in its order.
     pub headers: Vec<Option<Box<str>>>,
     /// Measured energy in the headers; `None` if they have none.
     pub measured_energy: Option<MeasuredEnergy>,
 }
 
 impl UpstreamAnswer {
-    /// Returns the value of a header, by its index in [`ProviderAdapter::response_headers`], as a number; `None` if it
+    /// Returns the value of a header, by its index in [`ProviderAdapter::upstream_response_headers`], as a number; `None` if it
     /// is absent or not a number.
     #[must_use]
     pub fn header_number(&self, header: usize) -> Option<u64> {
@@ -69,7 +69,7 @@ pub trait ProviderAdapter: Sync + Send {
     fn path(&self) -> &'static str;
 
     /// Returns the names of the response headers that [`ProviderAdapter::translate`] reads, lower case.
-    fn response_headers(&self) -> &'static [&'static str] {
+    fn upstream_response_headers(&self) -> &'static [&'static str] {
         &[]
     }
 

@@ -43,7 +43,7 @@ fn translate_answer(
     let abilities = OfferCapabilities::default();
     let answer = UpstreamAnswer {
         body: Bytes::copy_from_slice(body),
-        headers: vec![content_type.map(Into::into); shape.response_headers().len()],
+        headers: vec![content_type.map(Into::into); shape.upstream_response_headers().len()],
         measured_energy: None,
     };
     shape.translate(&ask, &target(&abilities), vec![answer])

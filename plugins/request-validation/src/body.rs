@@ -95,7 +95,7 @@ fn broken_path(root: JsonValue<'_>, style: PathStyle) -> String {
         let Some(container) = open else { break };
         // The parse error is in the first member or element that has no value or an incomplete one.
         let unfinished = |value: Option<JsonValue<'_>>| value.is_none_or(|value| value.is_unfinished());
-        let mut parts = container.parsed_entries().enumerate();
+        let mut parts = container.partial_entries().enumerate();
         let Some((count, (key, value))) = parts.find(|(_, (_, value))| unfinished(*value)) else { break };
         match (key, style) {
             (None, PathStyle::Brackets) => path.push_str(&format!("[{count}]")),

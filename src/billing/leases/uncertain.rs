@@ -18,7 +18,8 @@ enum ChargesWritten {
     Lease,
 }
 
-/// Lease with a draw of unknown outcome, from which no request draws meanwhile.
+/// Lease with a draw of unknown outcome. While this value exists, no request draws a further amount from the pool into
+/// the lease. Requests may still spend the amount that the lease has.
 struct UncertainLease {
     pool: LeasedPool,
     balance: LeasedBalance,

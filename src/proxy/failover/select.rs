@@ -81,7 +81,7 @@ pub fn unsupported_by_offer_error(
     moment: SelectionTime,
 ) -> Option<ApiError> {
     let unsupported = || constrained.then(|| WireFormat::unsupported_constraint_error(offer, ask)).flatten();
-    let too_many = || offer.too_many_choices_error(ask, || moment.steady);
+    let too_many = || offer.unsupported_best_of_error(ask, || moment.steady);
     let missing = offer.missing_capability_error(ask).or_else(unsupported).or_else(too_many);
     missing.map(|refusal| ask.rename_error_param(refusal))
 }

@@ -43,7 +43,7 @@ pub fn answer_with_headers(
     wire_format: WireFormat,
 ) -> UpstreamAnswer {
     let value = |name: &&str| header_text(exchange, name).map(Into::into);
-    let headers = wire_format.required_response_headers().iter().map(value).collect();
+    let headers = wire_format.upstream_response_headers().iter().map(value).collect();
     UpstreamAnswer { body, headers, measured_energy: measured_energy(exchange) }
 }
 

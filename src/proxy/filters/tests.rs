@@ -122,7 +122,7 @@ fn the_lists_are_complete_and_in_the_documented_order() {
         [
             "authenticate",
             "parse",
-            "decode_token_ids",
+            "detokenize_input",
             "answer_zero_tokens",
             "admit",
             "candidates",

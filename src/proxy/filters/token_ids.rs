@@ -13,11 +13,12 @@ use std::ops::ControlFlow;
 /// Maximum size in bytes of a body that is decoded on the thread of its request.
 const INLINE_DECODE_BYTES: usize = 256 * 1024;
 
-/// Filter that decodes token ids to text.
-pub struct DecodeTokenIds;
+/// Request filter that replaces the token ids in the input of an embeddings request by text, if the setting of the model
+/// says so.
+pub struct DetokenizeInput;
 
-impl RequestFilter for DecodeTokenIds {
-    const NAME: &'static str = "decode_token_ids";
+impl RequestFilter for DetokenizeInput {
+    const NAME: &'static str = "detokenize_input";
 
     async fn check(request: &mut InferenceContext<'_, '_>) -> Result<ControlFlow<WriteOutcome>, ApiError> {
         if let Some(ask) = request.ask.take() {

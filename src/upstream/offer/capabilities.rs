@@ -79,7 +79,7 @@ impl OfferState {
 
     /// Returns the refusal of a text completion that asks for more answers per prompt than the offer returns, by its
     /// configuration or as it has shown. The choices of such a request cannot be requested one by one.
-    pub fn too_many_choices_error(
+    pub fn unsupported_best_of_error(
         &self,
         ask: &InferenceRequest,
         now: impl FnOnce() -> Duration,

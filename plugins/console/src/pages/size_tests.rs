@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::pager::MAX_PAGE_BYTES;
-use crate::{Block, Language, NavLink, NavTarget, Page, SignedInUser};
+use crate::{Block, Language, NavLink, NavLinkState, Page, SignedInUser};
 use penstock_core::calendar::UtcDay;
 use serde_json::json;
 
@@ -27,7 +27,7 @@ fn page(language: Language, blocks: Vec<Block>) -> Page {
     let link = |index: usize| NavLink {
         href: "/console/configuration",
         text: "Configuration",
-        target: if index == 3 { NavTarget::Current } else { NavTarget::Other },
+        state: if index == 3 { NavLinkState::Current } else { NavLinkState::Other },
     };
     let user = SignedInUser {
         name: long_name(0),

@@ -29,7 +29,7 @@ impl ProviderAdapter for TeiEmbeddings {
         "/embed"
     }
 
-    fn response_headers(&self) -> &'static [&'static str] {
+    fn upstream_response_headers(&self) -> &'static [&'static str] {
         &["x-compute-tokens"]
     }
 

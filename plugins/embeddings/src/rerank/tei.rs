@@ -26,7 +26,7 @@ impl ProviderAdapter for TeiRerank {
         "/rerank"
     }
 
-    fn response_headers(&self) -> &'static [&'static str] {
+    fn upstream_response_headers(&self) -> &'static [&'static str] {
         &["x-compute-tokens"]
     }
 

@@ -209,7 +209,7 @@ impl<'d> JsonValue<'d> {
 
     /// Returns the entries of an unfinished object or array as (key, value), as far as they were read. The key is
     /// `None` in an array, and the value is `None` if it was not read.
-    pub fn parsed_entries(
+    pub fn partial_entries(
         &self,
     ) -> impl Iterator<Item = (Option<JsonValue<'d>>, Option<JsonValue<'d>>)> + use<'d> {
         let mut items = ArrayItems { tape: self.tape, at: self.index + 1, end: self.tape.nodes.len() as u32 };

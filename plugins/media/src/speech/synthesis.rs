@@ -41,7 +41,7 @@ impl ProviderAdapter for SpeechAdapter {
         "/audio/speech"
     }
 
-    fn response_headers(&self) -> &'static [&'static str] {
+    fn upstream_response_headers(&self) -> &'static [&'static str] {
         &["content-type"]
     }
 
