@@ -65,8 +65,8 @@ fn read_fleet_spends<'o>(
 /// Returns the live data of a key or an account. `written` is the spending of all members of a fleet in the store.
 fn usage_figures(limiter: &UsageLimiter, written: Option<SpendRecord>, now: Duration) -> Value {
     let (working, debt, status) = limiter.current_status(now);
-    let spent =
-        written.map_or_else(|| limiter.spend_record(now), |written| limiter.fleet_spend_record(written, now));
+    let spent = written
+        .map_or_else(|| limiter.spend_record(now), |written| limiter.with_unwritten_spending(written, now));
     json!({
         "requests_at_work": working,
         "requests_left": status.requests.map(|gauge| gauge.remaining),

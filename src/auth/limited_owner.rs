@@ -4,7 +4,7 @@ use super::key_cache::KeyCache;
 use super::principal::{CachedAccount, Principal};
 use super::usage_limiter::{LimiterState, UsageLimiter};
 use penstock_limits::BudgetPeriod;
-use penstock_storage::fleet::BudgetPool;
+use penstock_storage::fleet::BudgetPoolId;
 use penstock_storage::spend::SpendOwner;
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -98,7 +98,7 @@ impl LeasedBudget {
 
     /// Returns the budget of a pool; `None` if the key cache does not have its owner.
     #[must_use]
-    pub fn find_by_pool(cache: &KeyCache, pool: &BudgetPool) -> Option<Self> {
+    pub fn find_by_pool(cache: &KeyCache, pool: &BudgetPoolId) -> Option<Self> {
         let owner = match &pool.owner {
             SpendOwner::Key(id) => LimitSubject::Key(cache.find_principal(id)?),
             SpendOwner::Account(id) => LimitSubject::Account(cache.account(id)?),
@@ -115,8 +115,8 @@ impl LeasedBudget {
 
     /// Returns the pool of the budget.
     #[must_use]
-    pub fn pool(&self) -> BudgetPool {
-        BudgetPool { owner: self.owner.spend_owner(), period: self.period }
+    pub fn pool(&self) -> BudgetPoolId {
+        BudgetPoolId { owner: self.owner.spend_owner(), period: self.period }
     }
 
     /// Returns true if there is no budget any more, or if the leased part covers a request of this cost, in

@@ -64,12 +64,12 @@ impl UsageLimiter {
         SpendRecord { day: within(BudgetPeriod::Day), month: within(BudgetPeriod::Month), at: now.as_secs() }
     }
 
-    /// Returns the micro-credits spent in the current day and month at all members of a fleet: `written`, the record in
-    /// the store, and the spending of this member that is not written yet.
+    /// Returns the micro-credits that the whole fleet has spent in the current day and month: `fleet_total`, the record
+    /// in the store, plus the spending of this process that is not written yet.
     #[must_use]
-    pub fn fleet_spend_record(&self, written: SpendRecord, now: Duration) -> SpendRecord {
+    pub fn with_unwritten_spending(&self, fleet_total: SpendRecord, now: Duration) -> SpendRecord {
         let own = self.spend_record(now).spent_since_record(self.0.lock().written);
-        let total = written.merged_with(own);
+        let total = fleet_total.merged_with(own);
         let within = |period| total.spent_in(period, now.as_secs());
         SpendRecord { day: within(BudgetPeriod::Day), month: within(BudgetPeriod::Month), at: now.as_secs() }
     }

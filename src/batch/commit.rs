@@ -7,7 +7,7 @@ use super::runner::{BatchEvent, BatchRunner};
 use super::scheduler::RunPermit;
 use super::slice_result::to_slice_end;
 use crate::billing::{CommitTooLarge, HoldEnd, MAX_OUTCOMES};
-use penstock_batch::state::EndReason;
+use penstock_batch::state::EarlyEndReason;
 use penstock_core::TokenUsage;
 use penstock_storage::batches::{self, BatchError};
 use penstock_storage::files::FileStore;
@@ -82,7 +82,7 @@ impl BatchRunner {
             output: self.files.output.take(),
             output_record: self.files.output_record.clone(),
             output_id: self.record.output.clone(),
-            damaged: self.shutdown.reason == Some(EndReason::OutputDamaged),
+            damaged: self.shutdown.reason == Some(EarlyEndReason::OutputDamaged),
             is_shared: self.may_have_stale_writer(),
             slice: self.record.slice,
             key: self.record.key.clone(),
@@ -179,7 +179,7 @@ impl BatchRunner {
         self.commit_rows(ends, rows, counters);
     }
 
-    fn mark_ended(&mut self, why: EndReason, now: u64) {
+    fn mark_ended(&mut self, why: EarlyEndReason, now: u64) {
         if !self.lifecycle.end_early(why, now) {
             return;
         }
@@ -238,7 +238,7 @@ impl BatchRunner {
         if self.commit_outcomes(ends, rows, counters).is_err() {
             return self.commit_failed("more than one commit can hold");
         }
-        self.end_early(EndReason::InvalidInput);
+        self.end_early(EarlyEndReason::InvalidInput);
     }
 
     /// Logs a failed commit, and ends the run of the batch. The next start of the batch continues from the last
@@ -258,8 +258,8 @@ impl BatchRunner {
             self.pending.lines.clear();
             self.pending.bytes = 0;
             self.merge.segments.clear();
-            self.end_early(EndReason::OutputDamaged);
-            self.shutdown.reason = Some(EndReason::OutputDamaged);
+            self.end_early(EarlyEndReason::OutputDamaged);
+            self.shutdown.reason = Some(EarlyEndReason::OutputDamaged);
             return;
         }
         if self.disk.failures == 0 {

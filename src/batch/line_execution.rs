@@ -10,7 +10,7 @@ use super::scheduler::RunPermit;
 use crate::config::settings::BatchResultFormat;
 use bytes::Bytes;
 use penstock_batch::result_line;
-use penstock_batch::state::{EndReason, LifecycleState};
+use penstock_batch::state::{EarlyEndReason, LifecycleState};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -77,9 +77,9 @@ impl BatchRunner {
     fn start_line(&mut self, asked: PendingLine, permit: RunPermit) {
         let Some(principal) = self.app.key_cache.find_principal(&self.record.key) else {
             self.requeue_line(asked);
-            return self.end_early(EndReason::KeyRevoked);
+            return self.end_early(EarlyEndReason::KeyRevoked);
         };
-        let Some(path) = self.path else { return self.end_early(EndReason::InvalidInput) };
+        let Some(path) = self.path else { return self.end_early(EarlyEndReason::InvalidInput) };
         self.slicing = SlicingState::Whole;
         self.in_flight.lines += 1;
         self.funds.on_line_start();
@@ -130,7 +130,7 @@ impl BatchRunner {
             }
             return;
         };
-        if self.shutdown.reason == Some(EndReason::OutputDamaged) {
+        if self.shutdown.reason == Some(EarlyEndReason::OutputDamaged) {
             // The result cannot be stored. Dropping the `hold_end` of the line voids its reservation.
             return;
         }

@@ -30,7 +30,7 @@ mod funds_backoff;
 mod input;
 mod large_lines;
 mod line_execution;
-mod memory_budget;
+mod memory_limits;
 mod open_files;
 mod prefetch;
 mod result_write;
@@ -56,7 +56,7 @@ use crate::fleet::FleetMember;
 use crate::net::executor::WorkerThreads;
 use claims::{ClaimCheckState, HeldClaim, TakeoverKind};
 use large_lines::LargeLineMemory;
-use memory_budget::{MemoryBudget, MemoryBudgetAllocator};
+use memory_limits::{BatchMemoryLimits, BatchMemoryShares};
 use parking_lot::Mutex;
 use penstock_storage::batches::{BatchClaim, BatchRecord, BatchStore, EndRequest, is_slice_id};
 use penstock_storage::{Store, StoreError};
@@ -130,7 +130,7 @@ pub struct BatchManager {
     scheduler: FairScheduler,
     /// Scheduler of background responses.
     response_scheduler: FairScheduler,
-    budgets: MemoryBudgetAllocator,
+    budgets: BatchMemoryShares,
     /// Memory of large lines.
     large_lines: LargeLineMemory,
     /// Threads that run the lines.
@@ -158,7 +158,7 @@ impl BatchManager {
             deleting: Mutex::default(),
             scheduler: FairScheduler::default(),
             response_scheduler: FairScheduler::default(),
-            budgets: MemoryBudgetAllocator::default(),
+            budgets: BatchMemoryShares::default(),
             large_lines: LargeLineMemory::default(),
             threads: Mutex::default(),
             runtime: OnceLock::new(),
@@ -347,8 +347,8 @@ impl BatchManager {
     }
 
     /// Returns the memory limits of a batch of this account.
-    fn memory_budget(&self, context: &BatchContext, account: &str) -> MemoryBudget {
-        self.budgets.batch_budget(context.config_snapshot().settings.batches.memory, account)
+    fn memory_limits(&self, context: &BatchContext, account: &str) -> BatchMemoryLimits {
+        self.budgets.limits_for_batch(context.config_snapshot().settings.batches.memory, account)
     }
 
     /// Marks a batch as parked, which frees its memory share, or as active again.

@@ -58,7 +58,7 @@ pub(super) fn open_batch(
         }
         _ => open_results(context, record, may_have_stale_writer)?,
     };
-    let most = context.batches.memory_budget(context, &record.account).prefetch_bytes;
+    let most = context.batches.memory_limits(context, &record.account).prefetch_bytes;
     let first = input.read_pending_lines(&results.finished_lines, most)?;
     Ok(OpenedBatch { input, first_lines: first, input_record: file, results })
 }

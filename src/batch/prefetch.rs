@@ -6,7 +6,7 @@ use super::input::PendingLine;
 use super::open_files::{self, OpenedBatch, OpenedResults};
 use super::runner::{BatchEvent, BatchRunner};
 use penstock_batch::completion_bitmap::CompletionBitmap;
-use penstock_batch::state::{EndReason, LifecycleState, LineCounts};
+use penstock_batch::state::{EarlyEndReason, LifecycleState, LineCounts};
 use std::io::ErrorKind;
 
 /// Number of prefetched lines below which more are read.
@@ -67,7 +67,7 @@ impl BatchRunner {
         }
         if self.lifecycle.state == LifecycleState::Validating {
             if file.lines == 0 {
-                return self.end_early(EndReason::InvalidInput);
+                return self.end_early(EarlyEndReason::InvalidInput);
             }
             self.record.model = model;
             self.finished_lines = CompletionBitmap::with_line_count(file.lines);
@@ -103,11 +103,11 @@ impl BatchRunner {
     pub(super) fn on_open_failed(&mut self, kind: ErrorKind) {
         self.disk.reading = false;
         match kind {
-            ErrorKind::NotFound => self.end_early(EndReason::InputDeleted),
-            ErrorKind::InvalidData => self.end_early(EndReason::InvalidInput),
+            ErrorKind::NotFound => self.end_early(EarlyEndReason::InputDeleted),
+            ErrorKind::InvalidData => self.end_early(EarlyEndReason::InvalidInput),
             // Only `open_batch` returns this kind: the output file is missing, damaged or smaller than its committed
             // size.
-            ErrorKind::UnexpectedEof => self.end_early(EndReason::OutputDamaged),
+            ErrorKind::UnexpectedEof => self.end_early(EarlyEndReason::OutputDamaged),
             kind => {
                 let why = kind.to_string();
                 tracing::error!(name: "batch_not_read", batch = self.record.id, why);

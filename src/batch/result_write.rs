@@ -3,7 +3,7 @@
 use super::commit::ResultGroup;
 use super::slice_result::{SegmentFileInfo, StoredSegment, write_segment};
 use crate::storage::files::{FileManager, FileOwner, OutputFile};
-use penstock_batch::state::EndReason;
+use penstock_batch::state::EarlyEndReason;
 use penstock_storage::batches::BatchSlice;
 use penstock_storage::files::{FileRecord, FileStatus, FileStore};
 use penstock_storage::ledger::RowWrite;
@@ -60,7 +60,7 @@ impl ResultWriteJob {
             let results = known.map(|record| FileRecord {
                 status: FileStatus::Error,
                 finished_at: Some(self.now.as_secs()),
-                status_details: Some(EndReason::OutputDamaged.sentence().to_owned()),
+                status_details: Some(EarlyEndReason::OutputDamaged.sentence().to_owned()),
                 ..record
             });
             return Ok(OutputUpdate { output_record: results, ..OutputUpdate::default() });

@@ -7,7 +7,7 @@ use super::context::BatchContext;
 use super::context::LineResponse;
 use super::funds_backoff::LineStartLimiter;
 use super::input::{BatchInputReader, PendingLine};
-use super::memory_budget::MemoryBudget;
+use super::memory_limits::BatchMemoryLimits;
 use super::open_files::OpenedBatch;
 use super::retry_queue::RetryQueue;
 use super::runner_state::{
@@ -19,7 +19,7 @@ use super::slice_merge::{LoadedSegments, SliceMergeState};
 use super::{BatchCommand, api_object};
 use penstock_batch::completion_bitmap::CompletionBitmap;
 use penstock_batch::jsonl::BATCH_PATHS;
-use penstock_batch::state::{BatchLifecycle, EndReason, LifecycleState};
+use penstock_batch::state::{BatchLifecycle, EarlyEndReason, LifecycleState};
 use penstock_storage::StoreHealth;
 use penstock_storage::batches::{BatchRecord, BatchSlice, EndRequest};
 use std::io::ErrorKind;
@@ -81,7 +81,7 @@ pub(super) struct BatchRunner {
     pub(super) committing: Vec<RunPermit>,
     pub(super) scheduler_entry: SchedulerEntry,
     /// Limits on the memory of the batch.
-    pub(super) budget: MemoryBudget,
+    pub(super) budget: BatchMemoryLimits,
     pub(super) disk: DiskState,
     pub(super) pause: PauseReason,
     pub(super) slicing: SlicingState,
@@ -139,7 +139,7 @@ impl BatchRunner {
         publisher: watch::Sender<Arc<BatchRecord>>,
     ) -> Self {
         let scheduler_entry = app.batches.scheduler.register_batch(&record.account);
-        let budget = app.batches.memory_budget(&app, &record.account);
+        let budget = app.batches.memory_limits(&app, &record.account);
         let retries = RetryQueue::new(app.batches.retry_load(&record.id));
         let is_suspended =
             app.key_cache.find_principal(&record.key).is_some_and(|principal| principal.is_suspended());
@@ -263,7 +263,7 @@ impl BatchRunner {
         }
         let unix = self.app.clock.unix_seconds();
         if unix >= self.record.expires {
-            self.end_early(EndReason::Expired);
+            self.end_early(EarlyEndReason::Expired);
         }
         let principal = self.app.key_cache.find_principal(&self.record.key);
         match principal {
@@ -272,11 +272,11 @@ impl BatchRunner {
                 self.pause = if is_ready { PauseReason::None } else { PauseReason::StoreFailing };
             }
             Some(principal) if principal.is_suspended() => self.pause = PauseReason::KeySuspended,
-            _ => self.end_early(EndReason::KeyRevoked),
+            _ => self.end_early(EarlyEndReason::KeyRevoked),
         }
         self.drop_obsolete_schedule();
         self.update_suspension();
-        self.budget = self.app.batches.memory_budget(&self.app, &self.record.account);
+        self.budget = self.app.batches.memory_limits(&self.app, &self.record.account);
     }
 
     /// Returns true if no line starts for a long time: the batch is scheduled for later, or its key is suspended.
@@ -307,8 +307,8 @@ impl BatchRunner {
 
     fn on_command(&mut self, command: BatchCommand) {
         let (why, asker) = match command {
-            BatchCommand::Cancel(asker) => (EndReason::Cancelled, asker),
-            BatchCommand::InputDeleted(asker) => (EndReason::InputDeleted, asker),
+            BatchCommand::Cancel(asker) => (EarlyEndReason::Cancelled, asker),
+            BatchCommand::InputDeleted(asker) => (EarlyEndReason::InputDeleted, asker),
             BatchCommand::End(request) => return self.end_early(end_reason(request)),
             BatchCommand::ClaimLost => return self.on_claim_lost(),
             // The claim is gone, but this runner has not ended the batch. So another gateway has ended it.
@@ -320,7 +320,7 @@ impl BatchRunner {
     }
 
     /// Ends the batch before its last line, unless it has ended already.
-    pub(super) fn end_early(&mut self, why: EndReason) {
+    pub(super) fn end_early(&mut self, why: EarlyEndReason) {
         if self.shutdown.reason.is_some() || self.lifecycle.state.is_final() {
             return;
         }
@@ -379,13 +379,13 @@ impl BatchRunner {
     }
 }
 
-const fn end_reason(request: EndRequest) -> EndReason {
+const fn end_reason(request: EndRequest) -> EarlyEndReason {
     match request {
-        EndRequest::Cancelled => EndReason::Cancelled,
-        EndRequest::InputDeleted => EndReason::InputDeleted,
-        EndRequest::InvalidInput => EndReason::InvalidInput,
-        EndRequest::OutputDamaged => EndReason::OutputDamaged,
-        EndRequest::Expired => EndReason::Expired,
-        EndRequest::KeyRevoked => EndReason::KeyRevoked,
+        EndRequest::Cancelled => EarlyEndReason::Cancelled,
+        EndRequest::InputDeleted => EarlyEndReason::InputDeleted,
+        EndRequest::InvalidInput => EarlyEndReason::InvalidInput,
+        EndRequest::OutputDamaged => EarlyEndReason::OutputDamaged,
+        EndRequest::Expired => EarlyEndReason::Expired,
+        EndRequest::KeyRevoked => EarlyEndReason::KeyRevoked,
     }
 }

@@ -3,7 +3,7 @@
 use super::commit::LineOutcome;
 use super::input::{BatchInputReader, PendingLine};
 use crate::storage::files::OutputFile;
-use penstock_batch::state::EndReason;
+use penstock_batch::state::EarlyEndReason;
 use penstock_storage::batches::BatchRecord;
 use penstock_storage::files::FileRecord;
 use std::collections::VecDeque;
@@ -121,7 +121,7 @@ pub(super) enum RunnerPhase {
 #[derive(Default)]
 pub(super) struct ShutdownState {
     /// Reason why the batch ends before its last line; `None` while it does not.
-    pub(super) reason: Option<EndReason>,
+    pub(super) reason: Option<EarlyEndReason>,
     pub(super) phase: RunnerPhase,
     /// Time at which started lines are cancelled; `None` if no cancellation is due.
     pub(super) cancel_at: Option<Instant>,

@@ -10,12 +10,12 @@ use super::runner::{BatchEvent, BatchRunner, TICK_INTERVAL};
 use super::slice_result::{StoredSegment, read_segments};
 use crate::billing::MAX_OUTCOMES;
 use bytes::Bytes;
-use penstock_batch::state::EndReason;
+use penstock_batch::state::EarlyEndReason;
 use penstock_core::TokenUsage;
 use penstock_storage::StoreError;
 use penstock_storage::batches::{
-    BatchClaim, BatchRecord, BatchSlice, BatchUsage, EndRequest, ResultSegment, SliceEndReason,
-    SlicedBatchProgress, parent_batch_id,
+    BatchClaim, BatchRecord, BatchSlice, BatchUsage, EndRequest, PendingSliceMerge, ResultSegment,
+    SliceEndReason, parent_batch_id,
 };
 use penstock_storage::files::{FileRecord, FileStore};
 use penstock_storage::ledger::RowWrite;
@@ -121,7 +121,7 @@ impl BatchRunner {
             // another gateway has ended it, and this commit reports the lost claim.
             return self.commit_record();
         }
-        let is_damaged = self.shutdown.reason == Some(EndReason::OutputDamaged);
+        let is_damaged = self.shutdown.reason == Some(EarlyEndReason::OutputDamaged);
         let mut queued = HashSet::new();
         for (stored, contents) in segments {
             if !is_damaged {
@@ -178,8 +178,8 @@ impl BatchRunner {
 
     fn on_slices_unreadable(&mut self, error: &Error) {
         if self.merge.is_lost(error.kind()) {
-            self.end_early(EndReason::OutputDamaged);
-            self.shutdown.reason = Some(EndReason::OutputDamaged);
+            self.end_early(EarlyEndReason::OutputDamaged);
+            self.shutdown.reason = Some(EarlyEndReason::OutputDamaged);
             // Marking the output file as opened prevents another attempt to open it.
             self.merge.is_opened = true;
         } else {
@@ -198,7 +198,7 @@ struct SliceReadJob {
     is_opened: bool,
     may_have_stale_writer: bool,
     /// Reason why the batch ends before its last line; `None` while it does not.
-    end: Option<EndReason>,
+    end: Option<EarlyEndReason>,
     has_requested_end: bool,
     /// Bytes of results after which no further segment is read.
     most: usize,
@@ -221,15 +221,15 @@ impl SliceReadJob {
                 context.batches.end_local_slices(batch, request);
             }
         }
-        let SlicedBatchProgress { slices, segments, mut more } =
-            store.sliced_batch_progress(batch, MAX_SEGMENTS).map_err(io_error)?;
+        let PendingSliceMerge { slices, segments, mut more } =
+            store.pending_slice_merge(batch, MAX_SEGMENTS).map_err(io_error)?;
         if let Some(claim) = self.claim.filter(|_| self.end.is_some()) {
             let fleet = &context.batches.fleet;
             let (alive, incarnation) = (fleet.commit_fence(), fleet.member_number());
             let member = (incarnation, alive.as_ref());
             store.remove_unclaimed_slices(batch, &slices, &claim, member).map_err(io_error)?;
         }
-        let is_damaged = self.end == Some(EndReason::OutputDamaged);
+        let is_damaged = self.end == Some(EarlyEndReason::OutputDamaged);
         let (segments, is_limited) = self.limit_segments(context, segments).map_err(io_error)?;
         more |= is_limited;
         // The results of a damaged batch are not read, and files of segments may be missing.
@@ -288,25 +288,25 @@ fn io_error(error: StoreError) -> Error {
     Error::other(error.to_string())
 }
 
-const fn end_request(why: EndReason) -> EndRequest {
+const fn end_request(why: EarlyEndReason) -> EndRequest {
     match why {
-        EndReason::Cancelled => EndRequest::Cancelled,
-        EndReason::InputDeleted => EndRequest::InputDeleted,
-        EndReason::InvalidInput => EndRequest::InvalidInput,
-        EndReason::OutputDamaged => EndRequest::OutputDamaged,
-        EndReason::Expired => EndRequest::Expired,
-        EndReason::KeyRevoked => EndRequest::KeyRevoked,
+        EarlyEndReason::Cancelled => EndRequest::Cancelled,
+        EarlyEndReason::InputDeleted => EndRequest::InputDeleted,
+        EarlyEndReason::InvalidInput => EndRequest::InvalidInput,
+        EarlyEndReason::OutputDamaged => EndRequest::OutputDamaged,
+        EarlyEndReason::Expired => EndRequest::Expired,
+        EarlyEndReason::KeyRevoked => EndRequest::KeyRevoked,
     }
 }
 
-const fn end_reason(end: SliceEndReason) -> EndReason {
+const fn end_reason(end: SliceEndReason) -> EarlyEndReason {
     match end {
-        SliceEndReason::Cancelled => EndReason::Cancelled,
-        SliceEndReason::InvalidInput => EndReason::InvalidInput,
-        SliceEndReason::InputDeleted => EndReason::InputDeleted,
-        SliceEndReason::Expired => EndReason::Expired,
-        SliceEndReason::KeyRevoked => EndReason::KeyRevoked,
-        SliceEndReason::OutputDamaged => EndReason::OutputDamaged,
+        SliceEndReason::Cancelled => EarlyEndReason::Cancelled,
+        SliceEndReason::InvalidInput => EarlyEndReason::InvalidInput,
+        SliceEndReason::InputDeleted => EarlyEndReason::InputDeleted,
+        SliceEndReason::Expired => EarlyEndReason::Expired,
+        SliceEndReason::KeyRevoked => EarlyEndReason::KeyRevoked,
+        SliceEndReason::OutputDamaged => EarlyEndReason::OutputDamaged,
     }
 }
 

@@ -4,7 +4,7 @@
 use super::commit::{LineOutcome, ResultGroup};
 use crate::storage::files::{FileManager, FileOwner};
 use bytes::Bytes;
-use penstock_batch::state::EndReason;
+use penstock_batch::state::EarlyEndReason;
 use penstock_storage::batches::{BatchSlice, BatchUsage, ResultSegment, SliceEndReason};
 use penstock_storage::files::{FileRecord, FileStore};
 use penstock_storage::ledger::RowWrite;
@@ -105,13 +105,13 @@ fn sum_usage(lines: &[LineOutcome]) -> BatchUsage {
 }
 
 /// Converts the reason for the end of a batch to the reason that its slices store.
-pub(super) const fn to_slice_end(why: EndReason) -> SliceEndReason {
+pub(super) const fn to_slice_end(why: EarlyEndReason) -> SliceEndReason {
     match why {
-        EndReason::Cancelled => SliceEndReason::Cancelled,
-        EndReason::InvalidInput => SliceEndReason::InvalidInput,
-        EndReason::InputDeleted => SliceEndReason::InputDeleted,
-        EndReason::Expired => SliceEndReason::Expired,
-        EndReason::KeyRevoked => SliceEndReason::KeyRevoked,
-        EndReason::OutputDamaged => SliceEndReason::OutputDamaged,
+        EarlyEndReason::Cancelled => SliceEndReason::Cancelled,
+        EarlyEndReason::InvalidInput => SliceEndReason::InvalidInput,
+        EarlyEndReason::InputDeleted => SliceEndReason::InputDeleted,
+        EarlyEndReason::Expired => SliceEndReason::Expired,
+        EarlyEndReason::KeyRevoked => SliceEndReason::KeyRevoked,
+        EarlyEndReason::OutputDamaged => SliceEndReason::OutputDamaged,
     }
 }

@@ -31,7 +31,7 @@ use contention::PoolClaim;
 use parking_lot::Mutex;
 use penstock_ledger::Wallet;
 use penstock_storage::StoreError;
-use penstock_storage::fleet::{BudgetPool, BudgetRequest, FleetError, PoolAmount, PoolRequest};
+use penstock_storage::fleet::{BudgetPoolId, BudgetRequest, FleetError, PoolAmount, PoolRequest};
 use penstock_storage::ledger::BalanceRecord;
 use pool::{LeasedBalance, LeasedPool};
 use refill::{MAX_HEARTBEAT_DRAW_TIME, PendingRefill};
@@ -57,7 +57,7 @@ pub struct Leases {
     clock: ProcessClock,
     pools: Mutex<HashMap<LeasedPool, LeaseState>>,
     /// Leases of budgets that the previous process of this member had, until they are restored.
-    previous_budgets: Mutex<Vec<(BudgetPool, i64)>>,
+    previous_budgets: Mutex<Vec<(BudgetPoolId, i64)>>,
     /// True if an earlier process of this member has ended, and may have drawn amounts that are not in memory.
     has_late_draws: AtomicBool,
     returning: Mutex<PendingReturns>,
@@ -93,7 +93,7 @@ impl Leases {
     pub(super) fn restore_previous_leases(&self) -> Result<Vec<(String, BalanceRecord)>, StoreError> {
         let mut balances: HashMap<String, BalanceRecord> = HashMap::new();
         for PoolAmount { pool, amount } in self.member.leased_amounts()? {
-            if let Some(budget) = BudgetPool::parse(&pool) {
+            if let Some(budget) = BudgetPoolId::parse(&pool) {
                 self.previous_budgets.lock().push((budget, amount));
                 continue;
             }

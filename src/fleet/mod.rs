@@ -20,7 +20,7 @@ pub use clock_check::MemberClockMonitor;
 use join::IdentityFile;
 use parking_lot::Mutex;
 use penstock_storage::fleet::{
-    BudgetDraw, BudgetPool, BudgetRequest, Fleet, FleetError, HeartbeatReport, Incarnation, LeaseTerm,
+    BudgetDraw, BudgetPoolId, BudgetRequest, Fleet, FleetError, HeartbeatReport, Incarnation, LeaseTerm,
     ObservedFleet, PeerIncarnation, PeerWatch, PoolAmount, PoolRequest, SharedFleet,
 };
 use penstock_storage::ledger::RowFence;
@@ -301,7 +301,7 @@ impl FleetMember {
     /// Returns the errors of the store.
     pub fn are_budgets_overleased(
         &self,
-        budgets: &[(BudgetPool, i64)],
+        budgets: &[(BudgetPoolId, i64)],
         at: u64,
     ) -> Result<Vec<bool>, StoreError> {
         let Some(member) = &self.0 else { return Ok(vec![false; budgets.len()]) };

@@ -48,7 +48,7 @@ impl LifecycleState {
 
 /// Reason for the end of a batch before its last line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EndReason {
+pub enum EarlyEndReason {
     /// Cancellation by the owner.
     Cancelled,
     /// Input file that cannot be processed.
@@ -63,7 +63,7 @@ pub enum EndReason {
     OutputDamaged,
 }
 
-impl EndReason {
+impl EarlyEndReason {
     /// Returns the error code of the batch; `None` for a cancelled batch, which has no error.
     #[must_use]
     pub const fn code(self) -> Option<&'static str> {
@@ -185,16 +185,16 @@ impl BatchLifecycle {
     }
 
     /// Ends the batch before its last line; existing results remain. Returns false if it had already ended.
-    pub fn end_early(&mut self, why: EndReason, now: u64) -> bool {
+    pub fn end_early(&mut self, why: EarlyEndReason, now: u64) -> bool {
         if self.state.is_final() {
             return false;
         }
         let left = self.counts.pending_count();
         match why {
-            EndReason::Expired => self.counts.expired = left,
+            EarlyEndReason::Expired => self.counts.expired = left,
             _ => self.counts.cancelled = left,
         }
-        if why == EndReason::Cancelled {
+        if why == EarlyEndReason::Cancelled {
             self.state = LifecycleState::Cancelled;
             self.times.cancelled = Some(now);
         } else {

@@ -2,24 +2,24 @@
 //! not change, and its line counts add up.
 #![allow(missing_docs)]
 
-use penstock_batch::state::{BatchLifecycle, EndReason, LifecycleState};
+use penstock_batch::state::{BatchLifecycle, EarlyEndReason, LifecycleState};
 use proptest::prelude::*;
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Begin(u32),
     Finish(bool),
-    End(EndReason),
+    End(EarlyEndReason),
 }
 
 fn event() -> impl Strategy<Value = Event> {
     let why = prop_oneof![
-        Just(EndReason::Cancelled),
-        Just(EndReason::InvalidInput),
-        Just(EndReason::InputDeleted),
-        Just(EndReason::Expired),
-        Just(EndReason::KeyRevoked),
-        Just(EndReason::OutputDamaged)
+        Just(EarlyEndReason::Cancelled),
+        Just(EarlyEndReason::InvalidInput),
+        Just(EarlyEndReason::InputDeleted),
+        Just(EarlyEndReason::Expired),
+        Just(EarlyEndReason::KeyRevoked),
+        Just(EarlyEndReason::OutputDamaged)
     ];
     prop_oneof![
         2 => (1u32..6).prop_map(Event::Begin),
@@ -55,7 +55,7 @@ impl Model {
                     self.end = Some(LifecycleState::Completed);
                 }
             }
-            (Event::End(EndReason::Cancelled), _) => self.end = Some(LifecycleState::Cancelled),
+            (Event::End(EarlyEndReason::Cancelled), _) => self.end = Some(LifecycleState::Cancelled),
             (Event::End(_), _) => self.end = Some(LifecycleState::Failed),
         }
         true

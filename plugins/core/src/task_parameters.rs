@@ -1,6 +1,7 @@
-//! Parameters of embedding and rerank requests that change the result. They are sent to an offer that lists them in
-//! `supported_parameters`. If no offer lists a parameter, the request is refused with the name of the parameter; a
-//! parameter that only tunes the result is left out instead.
+//! Optional parameters of embedding and rerank requests. They are sent to an offer that lists them in
+//! `supported_parameters`. If no offer lists a parameter, the request is refused with the name of the parameter. A
+//! parameter without which an answer is equally valid ([`TaskParameter::is_tuning`]) never causes a refusal: it is left
+//! out for an offer that does not list it.
 
 use crate::inference_request::InferenceRequest;
 use crate::inference_task::InferenceTask;

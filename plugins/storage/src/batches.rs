@@ -34,7 +34,7 @@ pub use claims::{
 };
 pub use lists::BatchPage;
 pub use slices::{
-    BatchSlice, MAX_SLICES, ResultSegment, SliceEndReason, SlicedBatchProgress, is_slice_id, parent_batch_id,
+    BatchSlice, MAX_SLICES, PendingSliceMerge, ResultSegment, SliceEndReason, is_slice_id, parent_batch_id,
     slicing_rows,
 };
 pub use unfinished::{UnfinishedEntry, UnfinishedSlices};

@@ -10,7 +10,7 @@
 //! meta   `spends`            →  counter of the additions of a process that is alone
 //! meta   `spends/` incarnation    →  counter of those of a fleet member
 //! ```
-//! A fleet member subtracts the added amounts from its parts of the budgets in the same commit, see [`BudgetPool`].
+//! A fleet member subtracts the added amounts from its parts of the budgets in the same commit, see [`BudgetPoolId`].
 
 use parking_lot::Mutex;
 use penstock_core::calendar::BudgetPeriod;
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::fleet::{BudgetPool, SharedFleet, require_alive};
+use crate::fleet::{BudgetPoolId, SharedFleet, require_alive};
 use crate::versioned_json::{self, MAX_ATTEMPTS};
 use crate::{
     MAX_OPERATIONS, RowAddition, Store, StoreError, StoreTable, Transaction, counter_row, parse_counter,
@@ -125,7 +125,7 @@ impl SpendAddition {
         let parts = [(BudgetPeriod::Day, self.from_parts.0), (BudgetPeriod::Month, self.from_parts.1)];
         let parts = parts.into_iter().filter(|(_, amount)| *amount != 0);
         parts.fold(add, |batch, (period, amount)| {
-            let pool = BudgetPool { owner: self.owner.clone(), period };
+            let pool = BudgetPoolId { owner: self.owner.clone(), period };
             batch.append_operations(SharedFleet::budget_spending_operations(incarnation, &pool, amount))
         })
     }

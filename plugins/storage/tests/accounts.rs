@@ -10,7 +10,7 @@ use flaky::{Failure, FlakyStore};
 use penstock_core::calendar::BudgetPeriod;
 use penstock_storage::accounts::{AccountRecord, AccountState, AccountStore};
 use penstock_storage::audit::{AuditLog, ChangeDescription};
-use penstock_storage::fleet::{BudgetDraw, BudgetPool, BudgetRequest, Fleet, SharedFleet};
+use penstock_storage::fleet::{BudgetDraw, BudgetPoolId, BudgetRequest, Fleet, SharedFleet};
 use penstock_storage::keys::KeyLimits;
 use penstock_storage::spend::{SpendAddition, SpendOwner, SpendRecord, SpendStore};
 use penstock_storage::{Store, StoreError, StoreOptions, StoreTable, Transaction, open, open_in_memory};
@@ -227,7 +227,7 @@ fn a_draw_that_another_one_overtakes_stays_within_the_budget() {
     each_engine(|store| {
         let fleet = SharedFleet::new(store.clone());
         let [one, other] = ["one", "other"].map(|name| fleet.join(name).unwrap());
-        let pool = BudgetPool { owner: SpendOwner::Key("raced".to_owned()), period: BudgetPeriod::Day };
+        let pool = BudgetPoolId { owner: SpendOwner::Key("raced".to_owned()), period: BudgetPeriod::Day };
         let request = BudgetRequest { pool, limit: 10, wanted: 7, least: 7, returned: 0, at: DAY };
         let (rival, overtaking, has_rival) = (fleet.clone(), request.clone(), Mutex::new(true));
         let next_failure = move || {

@@ -89,7 +89,7 @@ fn a_slice_is_claimed_by_one_member_while_it_is_open() {
     apply(&store, batch_row_writes(&of_slice(&record, slice(0), BatchState::Completed), None).unwrap());
     assert_eq!(batches.take_slice_claim("b", &slice(0), None, (3, None)).unwrap(), None);
     assert_eq!(batches.unfinished_slices().unwrap().by_batch["b"], [slice(2)]);
-    assert_eq!(batches.sliced_batch_progress("b", 9).unwrap().slices, [ended, slice(2)]);
+    assert_eq!(batches.pending_slice_merge("b", 9).unwrap().slices, [ended, slice(2)]);
     assert_eq!(batches.finished_line_bitmap("b/0001").unwrap(), None);
 }
 
@@ -101,11 +101,11 @@ fn only_the_holder_of_the_batch_ends_slices_and_removes_those_that_nobody_has_cl
     let lost = claim.after_commit();
     assert!(!batches.request_end_of_slices("b", EndRequest::OutputDamaged, Some(&lost)).unwrap());
     batches.remove_unclaimed_slices("b", &all, &lost, (1, None)).unwrap();
-    assert_eq!(batches.sliced_batch_progress("b", 9).unwrap().slices, all);
+    assert_eq!(batches.pending_slice_merge("b", 9).unwrap().slices, all);
     assert!(batches.request_end_of_slices("b", EndRequest::OutputDamaged, Some(&claim)).unwrap());
     assert!(!batches.request_end_of_slices("b", EndRequest::Cancelled, Some(&claim)).unwrap());
     batches.remove_unclaimed_slices("b", &all, &claim, (1, None)).unwrap();
-    assert_eq!(batches.sliced_batch_progress("b", 9).unwrap().slices, [slice(0)]);
+    assert_eq!(batches.pending_slice_merge("b", 9).unwrap().slices, [slice(0)]);
     let rows = batches.coordination(&["b".to_owned(), "b/0000".to_owned()]).unwrap();
     assert!(rows.iter().all(|row| row.end == Some(EndRequest::OutputDamaged)));
 }
@@ -124,14 +124,14 @@ fn the_last_commit_removes_all_rows_of_slices_and_fits_into_one_commit() {
     let segment =
         ResultSegment { file: "file-1".into(), lines: vec![(3, true), (4, false)], ..Default::default() };
     apply(&store, vec![segment.row_write("b").unwrap()]);
-    let progress = batches.sliced_batch_progress("b", 1).unwrap();
+    let progress = batches.pending_slice_merge("b", 1).unwrap();
     assert_eq!((progress.segments, progress.more), (vec![segment.clone()], false));
     assert!(batches.has_segment_file([&record], "file-1").unwrap());
     assert!(!batches.has_segment_file([&record], "file-2").unwrap());
     apply(&store, vec![segment.row_removal("b")]);
     record.state = BatchState::Completed;
     apply(&store, batch_row_writes(&record, None).unwrap());
-    assert_eq!(batches.sliced_batch_progress("b", 1).unwrap(), Default::default());
+    assert_eq!(batches.pending_slice_merge("b", 1).unwrap(), Default::default());
     assert!(batches.unfinished_ids().unwrap().is_empty());
     assert_eq!(batches.unfinished_slices().unwrap(), Default::default());
     record.slices = Some(MAX_SLICES);

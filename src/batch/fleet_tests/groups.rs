@@ -50,7 +50,7 @@ async fn a_result_of_a_slice_waits_for_others_unless_lines_wait_for_its_permit()
     runner.start_next_write();
     assert!(runner.disk.writing && runner.pending.since.is_none());
     let mut ending = member.runner(slice, 1);
-    ending.end_early(penstock_batch::state::EndReason::Cancelled);
+    ending.end_early(penstock_batch::state::EarlyEndReason::Cancelled);
     for mut runner in [member.runner(slice, 0), member.runner(None, 1), ending] {
         runner.start_next_write();
         assert!(runner.disk.writing);
@@ -71,7 +71,7 @@ async fn lines_are_interrupted_by_a_stop_and_cancelled_by_the_end_of_their_batch
     let mut lost = member.runner(None, 1);
     lost.on_claim_lost();
     let mut ended = member.runner(None, 1);
-    ended.end_early(penstock_batch::state::EndReason::Cancelled);
+    ended.end_early(penstock_batch::state::EarlyEndReason::Cancelled);
     ended.begin_stop();
     tokio::time::advance(Duration::from_secs(3)).await;
     ended.tick();

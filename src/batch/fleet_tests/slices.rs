@@ -21,7 +21,7 @@ impl Pair {
     /// Checks that no row of a slice remains.
     pub(super) fn assert_no_slices(&self, id: &str, count: usize) {
         let store = &self.members[0].context.batches.store;
-        assert_eq!(store.sliced_batch_progress(id, 100).unwrap(), Default::default());
+        assert_eq!(store.pending_slice_merge(id, 100).unwrap(), Default::default());
         assert!(
             store.unfinished_slices().unwrap() == Default::default()
                 && store.unfinished_ids().unwrap().is_empty()

@@ -111,7 +111,7 @@ impl Database {
 
     /// Returns the sum of the leases of all members.
     fn leased(&self) -> i64 {
-        let pool = BudgetPool { owner: SpendOwner::Key(self.record.id.clone()), period: BudgetPeriod::Day };
+        let pool = BudgetPoolId { owner: SpendOwner::Key(self.record.id.clone()), period: BudgetPeriod::Day };
         -SharedFleet::new(self.store.clone()).available_amount(&pool.name()).unwrap()
     }
 }
@@ -369,7 +369,7 @@ async fn a_draw_with_an_unknown_outcome_is_found_in_the_store() {
     assert!(gateway.serve(100, 60).await);
     let before = gateway.available();
     // Simulates a draw that the store has applied, but whose result was lost.
-    let pool = BudgetPool { owner: SpendOwner::Key(database.record.id.clone()), period: BudgetPeriod::Day };
+    let pool = BudgetPoolId { owner: SpendOwner::Key(database.record.id.clone()), period: BudgetPeriod::Day };
     let at = gateway.clock.unix_seconds();
     let request = BudgetRequest { pool, limit: 100_000, wanted: 500, least: 1, returned: 0, at };
     assert_eq!(gateway.member.draw_from_budget(&request).unwrap().drawn, 500);

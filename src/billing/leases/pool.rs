@@ -4,7 +4,7 @@ use super::super::balance::AccountBalance;
 use crate::auth::key_cache::KeyCache;
 use crate::auth::limited_owner::LeasedBudget;
 use penstock_ledger::Wallet;
-use penstock_storage::fleet::{BudgetPool, credit_pool_name, energy_pool_name};
+use penstock_storage::fleet::{BudgetPoolId, credit_pool_name, energy_pool_name};
 use std::sync::Arc;
 
 /// Pool from which a member leases amounts.
@@ -29,7 +29,7 @@ impl LeasedPool {
     /// Returns the pool with a name; `None` for a budget of a key or account that is not known here, and for an invalid
     /// name.
     pub(super) fn find(cache: &KeyCache, name: &str) -> Option<Self> {
-        if let Some(budget) = BudgetPool::parse(name) {
+        if let Some(budget) = BudgetPoolId::parse(name) {
             return LeasedBudget::find_by_pool(cache, &budget).map(Self::Budget);
         }
         let (wallet, account) = split_wallet_pool_name(name)?;

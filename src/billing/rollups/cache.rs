@@ -14,8 +14,9 @@ type KeyedRow = (Vec<u8>, Vec<u8>);
 
 /// Changes of rollups for a process that is not the only writer.
 pub struct RollupChanges {
-    /// Rows whose values in the store are unreadable and are replaced.
-    pub replaced: Vec<KeyedRow>,
+    /// Rows that the commit writes in place of unreadable rows of the store. Their values are the sums of this commit
+    /// only.
+    pub replacements: Vec<KeyedRow>,
     /// Rows with the changes that are added to their values.
     pub added: Vec<KeyedRow>,
 }
@@ -119,7 +120,7 @@ impl RollupCache {
     /// Returns an error if the store cannot be read; then nothing of the commit was written.
     pub fn changes(&mut self, store: &LedgerStore) -> Result<RollupChanges, StoreError> {
         let mut changes =
-            RollupChanges { replaced: Vec::new(), added: Vec::with_capacity(self.changed.len()) };
+            RollupChanges { replacements: Vec::new(), added: Vec::with_capacity(self.changed.len()) };
         for cell in &self.changed {
             let Some(cached) = self.cells.get_mut(cell) else { continue };
             let Some(added) = &cached.added else { continue };
@@ -131,7 +132,7 @@ impl RollupCache {
                 changes.added.push(row);
             } else {
                 self.is_damaged = true;
-                changes.replaced.push(row);
+                changes.replacements.push(row);
             }
         }
         Ok(changes)

@@ -166,7 +166,7 @@ impl LedgerWriter {
     fn add_rollups(&mut self, group: &mut LedgerCommit) -> Result<(), StoreError> {
         if self.store.claim().is_some() {
             let changes = self.rollups.changes(&self.store)?;
-            (group.rollups, group.rollup_changes) = (changes.replaced, changes.added);
+            (group.rollups, group.rollup_changes) = (changes.replacements, changes.added);
         } else {
             group.rollups = self.rollups.changed_row_values(&self.store)?;
         }

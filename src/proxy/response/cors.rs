@@ -55,7 +55,8 @@ impl CrossOrigin {
         }
     }
 
-    /// Returns true if the gateway answers a preflight of this origin.
+    /// Returns true if the gateway answers a preflight of this origin: CORS is on and the request has an origin. The
+    /// answer to an origin that is not listed has no `Access-Control-Allow-*` fields.
     #[must_use]
     pub const fn answers_preflight(&self) -> bool {
         !matches!(self, Self::None | Self::Absent)

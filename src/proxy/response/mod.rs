@@ -55,10 +55,10 @@ impl ResponseHead {
         if silent { caller.write_response_body(Bytes::new(), true).await } else { Ok(()) }
     }
 
-    /// Starts a stream of server-sent events. Its head is sent with the first event.
+    /// Starts a stream of server-sent events. Its head is stored, and is sent with the first event.
     ///
     /// # Errors
-    /// Returns an error if the client is gone.
+    /// Returns no error at present: the first write notices that the client is gone.
     pub async fn start_event_stream(self, caller: &mut Downstream<'_>) -> Result<()> {
         let head = self.with_event_stream_headers(caller.uses_chunked_encoding());
         caller.write_response_header(head).await
@@ -67,10 +67,10 @@ impl ResponseHead {
 
 impl ResponseHead {
     /// Starts a stream of bytes of this content type, whose end may have the trailer fields `trailers`. Its head is
-    /// sent with the first bytes.
+    /// stored, and is sent with the first bytes.
     ///
     /// # Errors
-    /// Returns an error if the client is gone.
+    /// Returns no error at present: the first write notices that the client is gone.
     pub async fn start_byte_stream(
         self,
         caller: &mut Downstream<'_>,

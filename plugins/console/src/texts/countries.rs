@@ -38,7 +38,7 @@ pub(super) const TRANSLATIONS: &[Translation] = &[
     ("United Kingdom", "Vereinigtes Königreich", "Royaume-Uni"),
 ];
 
-/// ISO 3166-1 codes and English names of the countries of the table.
+/// ISO 3166-1 codes and English names of the countries in [`TRANSLATIONS`].
 pub(super) const NAMES_BY_CODE: &[(&str, &str)] = &[
     ("AT", "Austria"),
     ("BE", "Belgium"),

@@ -69,7 +69,7 @@ impl ErrorSignals {
     pub(super) fn is_context_window_exceeded(&self) -> bool {
         let about = self.stated_input_and_limit().is_some() || self.contains_any(CONTEXT_WINDOW_PHRASES);
         let is_other = || self.is_about_output_maximum() || self.contains_any(RATE_PHRASES);
-        self.window_overflow().is_some() || (about && !is_other())
+        self.tokens_over_window().is_some() || (about && !is_other())
     }
 
     /// Returns true if the error is about the model's maximum of output tokens, which does not depend on the input.
@@ -82,7 +82,7 @@ impl ErrorSignals {
     /// input tokens counts only if the input may have exceeded the window: `may_exceed` is called with the window that
     /// the message states, or `None`.
     pub(super) fn is_input_length_failure(&self, may_exceed: impl FnOnce(Option<u64>) -> bool) -> bool {
-        let is_stated = self.window_overflow().is_some() || self.stated_input_and_limit().is_some();
+        let is_stated = self.tokens_over_window().is_some() || self.stated_input_and_limit().is_some();
         let is_vetoed =
             [RATE_PHRASES, ENGINE_CRASH_PHRASES, BUSY_PHRASES].iter().any(|words| self.contains_any(words));
         let about = || self.contains_any(CONTEXT_WINDOW_PHRASES) && self.contains_any(EXCESS_PHRASES);

@@ -26,7 +26,7 @@ impl ErrorSignals {
     /// Returns the number of input tokens that the error states; `window` is the size of the context window, 0 if it is
     /// unknown.
     pub(super) fn input_count(&self, window: u64) -> InputCount {
-        if let Some(input) = self.input_tokens_from_overflow(window) {
+        if let Some(input) = self.input_tokens_from_excess(window) {
             return InputCount::Exact(input);
         }
         let fitting = FITTING_INPUT_PREFIXES.iter().find_map(|phrase| number_after(&self.text, phrase));

@@ -33,9 +33,9 @@ impl ErrorSignals {
     }
 
     /// Returns the tokens of the input that the error states, as the provider counts them. `None` if the error states
-    /// an overflow instead, see [`Self::input_tokens_from_overflow`].
+    /// an overflow instead, see [`Self::input_tokens_from_excess`].
     pub(super) fn input_tokens(&self) -> Option<u64> {
-        if self.window_overflow().is_some() {
+        if self.tokens_over_window().is_some() {
             return None;
         }
         self.reported_input
@@ -51,16 +51,16 @@ impl ErrorSignals {
         if self.is_about_answer() { None } else { exceeded_limit(&self.text) }
     }
 
-    /// Returns the tokens of the input, computed from the window and the reported overflow; `None` if the window is
-    /// unknown (0) or no overflow was reported.
-    pub(super) fn input_tokens_from_overflow(&self, window: u64) -> Option<u64> {
-        self.window_overflow().filter(|_| window > 0).map(|more| window.saturating_add(more))
+    /// Returns the tokens of the input, computed from the window and the reported tokens over it; `None` if the window is
+    /// unknown (0) or no such number was reported.
+    pub(super) fn input_tokens_from_excess(&self, window: u64) -> Option<u64> {
+        self.tokens_over_window().filter(|_| window > 0).map(|more| window.saturating_add(more))
     }
 
     /// Returns the number of tokens by which the input exceeds the window. Some engines state it; others compute the
     /// limit on generated tokens as the window minus the input, and refuse the limit because it is not positive.
     /// Returns `None` without such a number, and for a limit of 0 that the request itself sets.
-    pub(super) fn window_overflow(&self) -> Option<u64> {
+    pub(super) fn tokens_over_window(&self) -> Option<u64> {
         let negative = |name: &&str| {
             word_positions(&self.text, name).find_map(|at| refused_cap(self.text.get(at + name.len()..)?))
         };
@@ -74,7 +74,7 @@ impl ErrorSignals {
     pub(super) fn without_request_echo(mut self, request: &[u8]) -> Self {
         self.text = request_echo::remove_echo(&self.text, request);
         let is_zero = |name: &&str| json_cursor::member_value(request, name) == Some(b"0");
-        self.is_zero_requested = self.window_overflow() == Some(0) && OUTPUT_CAP_NAMES.iter().any(is_zero);
+        self.is_zero_requested = self.tokens_over_window() == Some(0) && OUTPUT_CAP_NAMES.iter().any(is_zero);
         self
     }
 

@@ -137,9 +137,10 @@ impl ResultSegment {
     }
 }
 
-/// Slices of a batch that have not completed, and results that are not in its output file yet.
+/// Remaining work of the merge of a batch in slices: the slices that have not completed, and the result segments that
+/// are not in the output file yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SlicedBatchProgress {
+pub struct PendingSliceMerge {
     /// Slices that are open, or that ended before their last line.
     pub slices: Vec<BatchSlice>,
     /// Segments, at most the requested number.
@@ -201,11 +202,7 @@ impl BatchStore {
     ///
     /// # Errors
     /// Same as [`crate::Store::scan`].
-    pub fn sliced_batch_progress(
-        &self,
-        batch: &str,
-        limit: usize,
-    ) -> Result<SlicedBatchProgress, StoreError> {
+    pub fn pending_slice_merge(&self, batch: &str, limit: usize) -> Result<PendingSliceMerge, StoreError> {
         let mut slices = Vec::new();
         // Slices are read before segments: the last commit of a slice also writes its last segment, so the segments
         // of a slice that has ended are all found.
@@ -217,7 +214,7 @@ impl BatchStore {
         })?;
         let page = self.store.scan(StoreTable::Batches, &segment_key(batch, ""), None, limit)?;
         let segments = page.rows.iter().map(|row| versioned_json::decode(WHAT, &row.value));
-        Ok(SlicedBatchProgress { slices, segments: segments.collect::<Result<_, _>>()?, more: page.more })
+        Ok(PendingSliceMerge { slices, segments: segments.collect::<Result<_, _>>()?, more: page.more })
     }
 
     /// Returns true if a file is a segment of one of these batches.

@@ -25,14 +25,14 @@ const PREFIX: &str = "budget/";
 
 /// Identity of the pool of a budget, from which the processes of a fleet draw parts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct BudgetPool {
+pub struct BudgetPoolId {
     /// Owner of the budget.
     pub owner: SpendOwner,
     /// Period of the budget, a day or a month.
     pub period: BudgetPeriod,
 }
 
-impl BudgetPool {
+impl BudgetPoolId {
     /// Returns the name of the pool.
     #[must_use]
     pub fn name(&self) -> String {
@@ -45,7 +45,7 @@ impl BudgetPool {
 
     /// Parses the name of a pool; `None` if the pool does not belong to a budget.
     #[must_use]
-    pub fn parse(name: &str) -> Option<BudgetPool> {
+    pub fn parse(name: &str) -> Option<BudgetPoolId> {
         let (period, owner) = name.strip_prefix(PREFIX)?.split_once('/')?;
         let period = [BudgetPeriod::Day, BudgetPeriod::Month].into_iter().find(|one| one.name() == period)?;
         let owner = match owner.split_once('/')? {
@@ -53,7 +53,7 @@ impl BudgetPool {
             ("account", id) => SpendOwner::Account(id.to_owned()),
             _ => return None,
         };
-        Some(BudgetPool { owner, period })
+        Some(BudgetPoolId { owner, period })
     }
 }
 
@@ -61,7 +61,7 @@ impl BudgetPool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BudgetRequest {
     /// Pool of the budget from which the amount comes.
-    pub pool: BudgetPool,
+    pub pool: BudgetPoolId,
     /// Amount of the budget as the requesting process knows it.
     pub limit: i64,
     /// Amount that the process asks for.
@@ -166,7 +166,7 @@ impl SharedFleet {
     ///
     /// # Errors
     /// Same as [`Store::get`](crate::Store::get).
-    pub fn are_overleased(&self, budgets: &[(BudgetPool, i64)], at: u64) -> Result<Vec<bool>, StoreError> {
+    pub fn are_overleased(&self, budgets: &[(BudgetPoolId, i64)], at: u64) -> Result<Vec<bool>, StoreError> {
         if budgets.is_empty() {
             return Ok(Vec::new());
         }
@@ -193,7 +193,7 @@ impl SharedFleet {
     /// row of the spending in the same transaction.
     pub(crate) fn budget_spending_operations(
         incarnation: u32,
-        pool: &BudgetPool,
+        pool: &BudgetPoolId,
         amount: i64,
     ) -> Transaction {
         let spent = PoolAmount { pool: pool.name(), amount };
@@ -215,8 +215,8 @@ mod tests {
     const NOON: u64 = 1_795_953_600;
     const DAY: u64 = 86_400;
 
-    fn pool(period: BudgetPeriod) -> BudgetPool {
-        BudgetPool { owner: SpendOwner::Key("k".to_owned()), period }
+    fn pool(period: BudgetPeriod) -> BudgetPoolId {
+        BudgetPoolId { owner: SpendOwner::Key("k".to_owned()), period }
     }
 
     fn of_day(limit: i64, wanted: i64, at: u64) -> BudgetRequest {
@@ -257,12 +257,12 @@ mod tests {
             (SpendOwner::Key("0af3".to_owned()), BudgetPeriod::Day, "budget/day/key/0af3"),
             (SpendOwner::Account("a/b".to_owned()), BudgetPeriod::Month, "budget/month/account/a/b"),
         ] {
-            let pool = BudgetPool { owner, period };
-            assert_eq!((pool.name(), BudgetPool::parse(name)), (name.to_owned(), Some(pool)));
+            let pool = BudgetPoolId { owner, period };
+            assert_eq!((pool.name(), BudgetPoolId::parse(name)), (name.to_owned(), Some(pool)));
         }
         for other in ["credits/budget", "energy/day/key/a", "budget/", "budget/year/key/a", "budget/day/k/a"]
         {
-            assert_eq!(BudgetPool::parse(other), None, "{other}");
+            assert_eq!(BudgetPoolId::parse(other), None, "{other}");
         }
     }
 
@@ -360,7 +360,7 @@ mod tests {
         members.spends(0).add(&[spend(25, NOON, (10, 0))]).unwrap();
         let day = |limit| (pool(BudgetPeriod::Day), limit);
         let (unknown, month) = (
-            BudgetPool { owner: SpendOwner::Key("unknown".to_owned()), period: BudgetPeriod::Day },
+            BudgetPoolId { owner: SpendOwner::Key("unknown".to_owned()), period: BudgetPeriod::Day },
             pool(BudgetPeriod::Month),
         );
         let budgets = [day(75), day(74), (unknown, 0), (month, 24), (pool(BudgetPeriod::Month), 25)];

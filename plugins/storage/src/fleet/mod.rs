@@ -27,7 +27,7 @@ mod watch;
 use crate::{StoreError, Transaction};
 
 pub use alone::SoloFleet;
-pub use budgets::{BudgetDraw, BudgetPool, BudgetRequest};
+pub use budgets::{BudgetDraw, BudgetPoolId, BudgetRequest};
 pub use pools::{PoolOpeningState, credit_pool_name, energy_pool_name};
 pub(crate) use shared::require_alive;
 pub use shared::{ObservedFleet, PeerReport, SharedFleet};

@@ -47,7 +47,7 @@ fn a_slice_is_either_claimed_or_removed() {
             slices.iter().filter(claim).map(|slice| slice.number).collect()
         });
         let left: Vec<u32> =
-            ending.sliced_batch_progress(&id, 1).unwrap().slices.iter().map(|slice| slice.number).collect();
+            ending.pending_slice_merge(&id, 1).unwrap().slices.iter().map(|slice| slice.number).collect();
         assert_eq!(claimed, left, "a claimed slice is still there, and any other has gone");
         let claims = stores[0].scan(StoreTable::Batches, format!("c/{id}/").as_bytes(), None, 100).unwrap();
         assert_eq!(claims.rows.len(), claimed.len());

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 /// Limits of one batch, in bytes unless stated otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct MemoryBudget {
+pub(super) struct BatchMemoryLimits {
     /// Maximum size of the prefetched lines, per read and in total.
     pub(super) prefetch_bytes: usize,
     /// Maximum size of the lines in flight and of those that wait for a retry, together.
@@ -28,7 +28,7 @@ const MAX_READ: usize = 1 << 20;
 const RESULT_OVERHEAD: usize = 1 << 10;
 const MAX_RESULTS: usize = 2_048;
 
-impl MemoryBudget {
+impl BatchMemoryLimits {
     /// Computes the limits of one batch from the memory of all batches in bytes, the number of accounts with batches,
     /// and the number of batches of this account.
     fn for_batch(memory: usize, accounts: usize, batches: usize) -> Self {
@@ -46,9 +46,9 @@ impl MemoryBudget {
 
 /// Division of the batch memory: the number of batches with a share, by account.
 #[derive(Default)]
-pub(super) struct MemoryBudgetAllocator(Mutex<HashMap<Box<str>, usize>>);
+pub(super) struct BatchMemoryShares(Mutex<HashMap<Box<str>, usize>>);
 
-impl MemoryBudgetAllocator {
+impl BatchMemoryShares {
     /// Adds a batch of this account.
     pub(super) fn add_batch(&self, account: &str) {
         *self.0.lock().entry(account.into()).or_default() += 1;
@@ -66,9 +66,9 @@ impl MemoryBudgetAllocator {
     }
 
     /// Returns the limits of a batch of this account; `memory` is that of all batches, in bytes.
-    pub(super) fn batch_budget(&self, memory: usize, account: &str) -> MemoryBudget {
+    pub(super) fn limits_for_batch(&self, memory: usize, account: &str) -> BatchMemoryLimits {
         let all = self.0.lock();
-        MemoryBudget::for_batch(memory, all.len(), all.get(account).copied().unwrap_or_default())
+        BatchMemoryLimits::for_batch(memory, all.len(), all.get(account).copied().unwrap_or_default())
     }
 }
 
@@ -86,12 +86,12 @@ mod tests {
             (8 << 20, vec![7]),
             (64 << 20, vec![3, 1, 60, 1]),
         ] {
-            let sharers = MemoryBudgetAllocator::default();
+            let sharers = BatchMemoryShares::default();
             for (number, batches) in accounts.iter().enumerate() {
                 (0..*batches).for_each(|_| sharers.add_batch(&number.to_string()));
             }
             let held = |(number, batches): (usize, &usize)| {
-                let share = sharers.batch_budget(memory, &number.to_string());
+                let share = sharers.limits_for_batch(memory, &number.to_string());
                 let own = share.prefetch_bytes
                     + share.in_flight_bytes
                     + share.result_bytes
@@ -102,8 +102,8 @@ mod tests {
             assert!(held <= memory + memory / 8, "{accounts:?} hold {held} of {memory}");
         }
         assert_eq!(
-            MemoryBudget::for_batch(1, 1, 1_000),
-            MemoryBudget {
+            BatchMemoryLimits::for_batch(1, 1, 1_000),
+            BatchMemoryLimits {
                 prefetch_bytes: MIN_READ,
                 in_flight_bytes: 0,
                 result_bytes: 0,
@@ -115,18 +115,18 @@ mod tests {
 
     #[test]
     fn an_account_with_many_batches_does_not_starve_one_with_a_single_batch() {
-        let (sharers, memory) = (MemoryBudgetAllocator::default(), 32 << 20);
+        let (sharers, memory) = (BatchMemoryShares::default(), 32 << 20);
         sharers.add_batch("b");
-        let alone = sharers.batch_budget(memory, "b");
+        let alone = sharers.limits_for_batch(memory, "b");
         (0..100).for_each(|_| sharers.add_batch("a"));
-        let beside = sharers.batch_budget(memory, "b");
+        let beside = sharers.limits_for_batch(memory, "b");
         assert!(
             beside.in_flight_bytes >= alone.in_flight_bytes / 2
                 && beside.max_results >= alone.max_results / 2,
             "{beside:?}"
         );
         (0..100).for_each(|_| sharers.remove_batch("a"));
-        assert_eq!(sharers.batch_budget(memory, "b"), alone);
+        assert_eq!(sharers.limits_for_batch(memory, "b"), alone);
         sharers.remove_batch("b");
         assert!(sharers.0.lock().is_empty());
     }
