@@ -18,7 +18,9 @@ pub enum StoreError {
     #[error("the disk of the store is full; writes resume automatically once there is free space")]
     Full,
     /// Row or file that does not match its checksum.
-    #[error("the store is damaged ({what}); `penstock store repair` saves what can be read")]
+    #[error(
+        "the store is damaged ({what}); `penstock store repair` saves what can be read, `penstock store import` restores a backup"
+    )]
     Corrupt {
         /// Description of the damaged part, without contents.
         what: String,

@@ -5,8 +5,8 @@
 //! last acknowledged group is also stored in a file next to the log. Opening compares both numbers and so detects a
 //! truncated log; a scan of all rows detects missing rows by their number and sum.
 
-use std::fs::File;
-use std::io::{Read, Seek, Write};
+use std::fs::{self, File};
+use std::io::{Seek, Write};
 use std::path::Path;
 
 use crate::{StoreError, permissions};
@@ -20,7 +20,7 @@ pub(crate) fn is_caller_row(disk_key: &[u8]) -> bool {
 }
 
 /// Number of rows and checksum of the contents of a store after `groups` groups, by which missing rows are detected.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ContentDigest {
     /// Number of groups written so far.
     pub(crate) groups: u64,
@@ -81,23 +81,18 @@ pub(crate) struct GroupNumberFile {
 impl GroupNumberFile {
     /// Opens the file; creates it if it is missing.
     pub(crate) fn open(path: &Path) -> Result<GroupNumberFile, StoreError> {
-        let opened =
-            permissions::open_options().create(true).truncate(false).read(true).write(true).open(path);
+        let opened = permissions::open_options().create(true).truncate(false).write(true).open(path);
         let file =
             opened.map_err(|error| StoreError::io("open the file with the last group number", &error))?;
         Ok(GroupNumberFile { file })
     }
 
-    /// Returns the number of the last acknowledged group; 0 if the file is missing or damaged.
-    pub(crate) fn read(&self) -> u64 {
-        let (mut number, mut sum) = ([0; 8], [0; 4]);
-        let mut file = &self.file;
-        let read = file
-            .rewind()
-            .and_then(|()| file.read_exact(&mut number))
-            .and_then(|()| file.read_exact(&mut sum));
-        let intact = read.is_ok() && u32::from_le_bytes(sum) == crc32c::crc32c(&number);
-        if intact { u64::from_le_bytes(number) } else { 0 }
+    /// Returns the number of the last acknowledged group in the file at `path`; 0 if the file is missing or damaged.
+    pub(crate) fn read(path: &Path) -> u64 {
+        let bytes = fs::read(path).unwrap_or_default();
+        let Some((number, sum)) = bytes.split_first_chunk::<8>() else { return 0 };
+        let intact = sum.get(..4) == Some(&crc32c::crc32c(number).to_le_bytes());
+        if intact { u64::from_le_bytes(*number) } else { 0 }
     }
 
     /// Writes the number of a group. An I/O error is ignored: the group itself is durable.

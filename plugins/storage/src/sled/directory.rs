@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use rustix::fs::statvfs;
 
+use super::commit_marker::GroupNumberFile;
 use crate::{StoreError, permissions};
 
 /// Number of attempts to take the lock of the directory, and the pause between two attempts.
@@ -97,6 +98,17 @@ impl StoreDir {
     /// Returns true if the directory contains a sled database.
     pub(crate) fn has_store(&self) -> bool {
         self.database_path().exists()
+    }
+
+    /// Returns `Corrupt` if commits were acknowledged, so that a lost database is not replaced by an empty one.
+    pub(crate) fn check_never_used(&self) -> Result<(), StoreError> {
+        match GroupNumberFile::read(&self.group_file_path()) {
+            0 => Ok(()),
+            groups => {
+                let path = self.database_path();
+                Err(StoreError::corrupt(format!("{} is missing, with {groups} commits", path.display())))
+            }
+        }
     }
 
     /// Replaces the live database by the database in the staging directory. Both must be closed. If a crash

@@ -10,6 +10,7 @@ use super::StoreOptions;
 use super::commit_marker::{self, ContentDigest, GroupNumberFile, fingerprint};
 use super::directory::StoreDir;
 use super::handle::SledHandle;
+use super::log;
 use super::reserve_file::ReserveFile;
 use crate::transaction_group::WritesByKey;
 use crate::{StoreError, StoreHealth, row};
@@ -42,8 +43,9 @@ pub(crate) struct SledEngine {
 }
 
 impl SledEngine {
-    /// Opens the store in the directory.
+    /// Opens the store in the directory. Changes nothing if its files are damaged.
     pub(crate) fn open(folder: StoreDir, options: StoreOptions) -> Result<SledEngine, StoreError> {
+        check_files(&folder)?;
         let engine = SledEngine {
             sled: RwLock::new(None),
             write_lock: Mutex::new(()),
@@ -58,7 +60,7 @@ impl SledEngine {
             options,
             dir: folder,
         };
-        engine.reopen()?;
+        engine.open_database(&mut engine.sled.write())?;
         Ok(engine)
     }
 
@@ -154,7 +156,7 @@ impl SledEngine {
             Some(tip) => ContentDigest::from_bytes(&tip)?,
             None => ContentDigest::default(),
         };
-        let noted = self.group_file.read();
+        let noted = GroupNumberFile::read(&self.dir.group_file_path());
         if tip.groups < noted {
             let missing = noted - tip.groups;
             return Err(StoreError::corrupt(format!(
@@ -171,6 +173,12 @@ impl SledEngine {
         let mut live = self.sled.write();
         *live = None;
         self.writer_health.closed.store(true, Ordering::Release);
+        check_files(&self.dir)?;
+        self.open_database(&mut live)
+    }
+
+    /// Opens sled, whose files must have been checked, into `live`.
+    fn open_database(&self, live: &mut Option<SledHandle>) -> Result<(), StoreError> {
         let start = || SledHandle::open(&self.dir.database_path(), &self.options);
         let opened = match start() {
             Err(StoreError::Full) => self.reserve_file.delete().and_then(|()| start()),
@@ -182,6 +190,11 @@ impl SledEngine {
         self.writer_health.closed.store(false, Ordering::Release);
         Ok(())
     }
+}
+
+/// Checks the files of the database before sled opens them, because sled deletes what follows damage.
+fn check_files(folder: &StoreDir) -> Result<(), StoreError> {
+    log::check(&folder.database_path(), GroupNumberFile::read(&folder.group_file_path()))
 }
 
 /// Progress of a verification: the rows counted up to a key.

@@ -11,6 +11,7 @@ mod compact;
 mod directory;
 mod engine;
 mod handle;
+mod log;
 mod repair;
 mod reserve_file;
 mod scan;
@@ -77,6 +78,7 @@ impl Default for StoreOptions {
 pub fn open(path: &Path, options: StoreOptions) -> Result<Arc<dyn Store>, StoreError> {
     let folder = StoreDir::acquire(path)?;
     if !folder.has_store() {
+        folder.check_never_used()?;
         let side = folder.clear_staging_dir()?;
         let live = SledHandle::open(&side, &options)?;
         live.flush_to_os()?;
