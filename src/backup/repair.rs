@@ -10,7 +10,7 @@ use crate::billing::{rebuild, report};
 use crate::storage::stores::{StoreLocation, store_location};
 use penstock_storage::files::FileStore;
 use penstock_storage::ledger::LedgerStore;
-use penstock_storage::{RepairOutcome, Store, StoreError};
+use penstock_storage::{RepairLoss, RepairOutcome, Store, StoreError};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -87,8 +87,27 @@ pub fn repair_store(
     progress.finish_stage();
     let (rebuilt, ledger) = repair_ledger(&store, &new.ledger_path());
     drop(store);
-    let verdict = verify(&new, progress)?;
+    let mut verdict = verify(&new, progress)?;
+    if let Some(loss) = rows.loss {
+        verdict.add_finding(format_loss(rows.saved, loss));
+    }
     Ok(RepairReport { rows, rebuilt_entries: rebuilt, ledger_error: ledger, verification: verdict })
+}
+
+/// Formats the loss of committed rows as a finding.
+fn format_loss(saved: u64, loss: RepairLoss) -> String {
+    let rows = match loss.committed_rows {
+        Some(committed) => format!(
+            "{committed} rows were committed and {saved} saved, so at least {} are missing",
+            committed.saturating_sub(saved)
+        ),
+        None => format!("{saved} were saved, and the number of committed rows is unknown"),
+    };
+    let commits = match loss.commits {
+        0 => "rows in damaged parts of the log are missing or older than the last commit".to_owned(),
+        commits => format!("the last {commits} commits are lost"),
+    };
+    format!("rows: {rows}; {commits}. Revoked keys may be valid again, and charges may be undone")
 }
 
 /// Formats an error as a sentence. The text of `Corrupt` is replaced, because it recommends the repair that has just

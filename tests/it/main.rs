@@ -140,6 +140,7 @@ mod speech_streams;
 mod stale_connections;
 mod storage_integrity;
 mod store_command;
+mod store_damage;
 mod store_progress;
 mod stored_responses;
 mod stream_failover;

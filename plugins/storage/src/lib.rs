@@ -45,7 +45,7 @@ pub mod users;
 mod versioned_json;
 
 pub use self::sled::{
-    CompactionOutcome, RepairOutcome, StoreOptions, compact, open, repair, repair_with_progress,
+    CompactionOutcome, RepairLoss, RepairOutcome, StoreOptions, compact, open, repair, repair_with_progress,
 };
 pub use engine::{EMBEDDED_ENGINE, FOLDER_ENGINES, FolderEngine, RepairStoreFn};
 pub use error::StoreError;

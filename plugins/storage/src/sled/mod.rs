@@ -34,7 +34,7 @@ use crate::{
 };
 
 pub use self::compact::{CompactionOutcome, compact};
-pub use self::repair::{RepairOutcome, repair, repair_with_progress};
+pub use self::repair::{RepairLoss, RepairOutcome, repair, repair_with_progress};
 
 /// Options of a store on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

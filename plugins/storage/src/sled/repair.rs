@@ -6,10 +6,10 @@ use std::ops::Bound;
 use std::path::Path;
 
 use super::StoreOptions;
-use super::commit_marker::{self, ContentDigest, fingerprint, is_caller_row};
+use super::commit_marker::{self, ContentDigest, GroupNumberFile, fingerprint, is_caller_row};
 use super::directory::{StoreDir, remove_all};
-
 use super::handle::SledHandle;
+use super::log;
 use crate::transaction_group::WritesByKey;
 use crate::{StoreError, StoreTable, permissions, row};
 
@@ -25,11 +25,93 @@ pub struct RepairOutcome {
     pub damaged: u64,
     /// True if sled iterated over all its rows; if false, there may be further rows that were not read.
     pub complete: bool,
+    /// Loss of committed rows; `None` if the saved rows are proven to be those of the last commit.
+    pub loss: Option<RepairLoss>,
 }
 
-/// Prefixes of the names of files that are not copied, one list for each attempt. sled can rebuild its snapshot from
-/// the log, and its settings have default values here.
-const ATTEMPTS: [&[&str]; 3] = [&[], &["snap"], &["snap", "conf"]];
+/// Difference of the saved rows from those that were committed. Rows that are not missing may be in an older state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RepairLoss {
+    /// Number of rows after the last commit of which a record was found; `None` if there is no such record.
+    pub committed_rows: Option<u64>,
+    /// Number of the last commits of which nothing was found.
+    pub commits: u64,
+}
+
+/// Way to read the damaged store.
+#[derive(Clone, Copy, Debug)]
+struct Attempt {
+    log: LogCopy,
+    /// Prefixes of the names of files that are not copied. sled can rebuild its snapshot from the log, and its
+    /// settings have default values here.
+    without: &'static [&'static str],
+}
+
+/// Log that an attempt reads.
+#[derive(Clone, Copy, Debug)]
+enum LogCopy {
+    /// Log up to the first damaged part.
+    AsIs,
+    /// Log without its damaged parts.
+    Bridged,
+}
+
+const ATTEMPTS: [Attempt; 5] = [
+    Attempt { log: LogCopy::AsIs, without: &[] },
+    Attempt { log: LogCopy::Bridged, without: &[] },
+    Attempt { log: LogCopy::Bridged, without: &["snap", "conf"] },
+    Attempt { log: LogCopy::AsIs, without: &["snap"] },
+    Attempt { log: LogCopy::AsIs, without: &["snap", "conf"] },
+];
+
+/// Rows that an attempt saved, with the commit that they belong to.
+#[derive(Clone, Copy, Debug)]
+struct Salvage {
+    outcome: RepairOutcome,
+    /// Number of the last commit whose rows were read.
+    commits: u64,
+}
+
+impl Salvage {
+    /// Returns the key by which the best attempt is chosen: that without a loss, or else that with the latest commits.
+    fn rank(&self) -> impl Ord + use<> {
+        let RepairOutcome { saved, complete, loss, .. } = self.outcome;
+        (loss.is_none(), self.commits, saved, complete)
+    }
+}
+
+/// Commits of the damaged store, as far as they are known without sled.
+#[derive(Clone, Copy, Debug)]
+struct CommitRecord {
+    /// Newest marker in the log; `None` if none was found.
+    newest: Option<ContentDigest>,
+    /// Number of the last commit that is known to be acknowledged.
+    acknowledged: u64,
+}
+
+impl CommitRecord {
+    fn read(from: &StoreDir) -> CommitRecord {
+        // Without a readable log, the number of the last commit still shows a loss.
+        let newest = log::find_newest_marker(&from.database_path()).unwrap_or_default();
+        let noted = GroupNumberFile::read(&from.group_file_path());
+        // The newest commit may have been incomplete at a crash; those before it were complete.
+        let acknowledged = newest.map_or(0, |newest| newest.groups.saturating_sub(1)).max(noted);
+        CommitRecord { newest, acknowledged }
+    }
+
+    /// Returns the loss if the rows in `found` are not those of the commit `marker`, which is the last one that sled
+    /// read.
+    fn loss(&self, marker: Option<ContentDigest>, found: ContentDigest) -> Option<RepairLoss> {
+        let last = marker.unwrap_or_default();
+        if last.groups >= self.acknowledged && (last.rows, last.sum) == (found.rows, found.sum) {
+            return None;
+        }
+        Some(RepairLoss {
+            committed_rows: marker.max(self.newest).map(|newest| newest.rows),
+            commits: self.acknowledged.saturating_sub(last.groups),
+        })
+    }
+}
 
 /// Copies the readable rows of the store in the directory `from` to a new store in the directory `to`.
 ///
@@ -57,28 +139,32 @@ pub fn repair_with_progress(
         let what = "a repair needs a directory with a store and one without";
         return Err(StoreError::InvalidArgument { what });
     }
-    let mut best: Option<(RepairOutcome, &[&str])> = None;
+    let record = CommitRecord::read(&from);
+    let mut run = |attempt| try_repair(&from, &to, attempt, record, &options, saved);
+    let mut best: Option<(Salvage, Attempt)> = None;
     let mut disk_error = None;
-    for without in ATTEMPTS {
-        match try_repair(&from, &to, without, &options, saved) {
-            Ok(repaired) => {
-                let outcome = |repaired: RepairOutcome| (repaired.saved, repaired.complete);
-                if best.is_none_or(|(best, _)| outcome(repaired) > outcome(best)) {
-                    best = Some((repaired, without));
-                }
+    for attempt in ATTEMPTS {
+        match run(attempt) {
+            Ok(salvage) if salvage.outcome.loss.is_none() && salvage.outcome.complete => {
+                to.replace_database(&to.database_path().with_extension("new"))?;
+                return Ok(salvage.outcome);
             }
+            Ok(salvage) if best.is_none_or(|(best, _)| salvage.rank() > best.rank()) => {
+                best = Some((salvage, attempt));
+            }
+            Ok(_) => {}
             Err(StoreError::Full) => return Err(StoreError::Full),
             // The next attempt may still succeed: perhaps the disk fails only for a file that it does not copy.
             Err(error) if is_disk_error(&error) => drop(disk_error.get_or_insert(error)),
             Err(_) => {}
         }
     }
-    let Some((_, without)) = best else {
+    let Some((_, attempt)) = best else {
         return Err(disk_error.unwrap_or_else(|| StoreError::corrupt("sled cannot open its files")));
     };
-    let repaired = try_repair(&from, &to, without, &options, saved)?;
+    let salvage = run(attempt)?;
     to.replace_database(&to.database_path().with_extension("new"))?;
-    Ok(repaired)
+    Ok(salvage.outcome)
 }
 
 /// Returns true for an error of the disk, and false for the errors by which sled reports damage.
@@ -94,22 +180,26 @@ const fn is_disk_error(error: &StoreError) -> bool {
     )
 }
 
-/// Builds the new store in the staging directory, from a copy of the damaged one without the files whose names start
-/// with `without`. After an error the new store and the copy are removed, because they take disk space.
+/// Builds the new store in the staging directory, from a copy of the damaged one. After an error the new store and the
+/// copy are removed, because they take disk space.
 fn try_repair(
     from: &StoreDir,
     to: &StoreDir,
-    without: &[&str],
+    attempt: Attempt,
+    record: CommitRecord,
     options: &StoreOptions,
     saved: &mut dyn FnMut(u64),
-) -> Result<RepairOutcome, StoreError> {
+) -> Result<Salvage, StoreError> {
     let side = to.clear_staging_dir()?;
     let copy = side.with_extension("salvage");
     remove_all(&copy)?;
-    let repaired = copy_files(&from.database_path(), &copy, without).and_then(|()| {
+    let repaired = copy_files(&from.database_path(), &copy, attempt.without).and_then(|()| {
+        if let LogCopy::Bridged = attempt.log {
+            log::bridge_gaps(&copy)?;
+        }
         let old = SledHandle::open(&copy, options)?;
         let new = SledHandle::open(&side, options)?;
-        copy_readable_rows(&old, &new, saved)
+        copy_readable_rows(&old, &new, record, saved)
     });
     remove_all(&copy)?;
     if repaired.is_err() {
@@ -137,8 +227,9 @@ fn copy_files(from: &Path, to: &Path, without: &[&str]) -> Result<(), StoreError
 fn copy_readable_rows(
     old: &SledHandle,
     new: &SledHandle,
+    record: CommitRecord,
     saved: &mut dyn FnMut(u64),
-) -> Result<RepairOutcome, StoreError> {
+) -> Result<Salvage, StoreError> {
     let mut saving = RowSalvager {
         new,
         saved,
@@ -166,7 +257,10 @@ fn copy_readable_rows(
         Some(row::encode_checksummed(commit_marker::CONTENT_DIGEST_KEY, &tip.to_bytes())),
     )])?;
     new.flush_to_os()?;
-    Ok(RepairOutcome { saved: tip.rows, ..saving.repaired })
+    let marker = old.get(commit_marker::CONTENT_DIGEST_KEY).ok().flatten();
+    let marker = marker.and_then(|marker| ContentDigest::from_bytes(&marker).ok());
+    let outcome = RepairOutcome { saved: tip.rows, loss: record.loss(marker, tip), ..saving.repaired };
+    Ok(Salvage { outcome, commits: marker.unwrap_or_default().groups })
 }
 
 struct RowSalvager<'a> {

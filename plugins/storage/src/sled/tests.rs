@@ -210,7 +210,7 @@ fn repair_saves_the_rows_of_a_store_that_does_not_open() {
     fs::write(&snapshot, bytes).unwrap();
     assert!(matches!(open(&from, small()), Err(StoreError::Corrupt { .. })));
     let repaired = repair(&from, &to, small()).unwrap();
-    assert_eq!(repaired, RepairOutcome { saved: 50, damaged: 0, complete: true });
+    assert_eq!(repaired, RepairOutcome { saved: 50, damaged: 0, complete: true, loss: None });
     let store = open(&to, small()).unwrap();
     assert_eq!(store.get(StoreTable::Meta, &49_u32.to_be_bytes()).unwrap(), Some(vec![49; 500]));
     assert!(matches!(repair(&from, &dir.path().join("to"), small()), Err(StoreError::Locked { .. })));
@@ -232,7 +232,11 @@ fn verify_and_get_find_a_damaged_row_and_repair_leaves_it_out() {
     assert!(matches!(store.scan(StoreTable::Meta, b"", None, 10), Err(StoreError::Corrupt { .. })));
     assert!(matches!(crate::export(&*store, &mut Vec::new()), Err(StoreError::Corrupt { .. })));
     drop(store);
-    assert_eq!(repair(&from, &to, small()).unwrap(), RepairOutcome { saved: 4, damaged: 1, complete: true });
+    let loss = Some(RepairLoss { committed_rows: Some(5), commits: 0 });
+    assert_eq!(
+        repair(&from, &to, small()).unwrap(),
+        RepairOutcome { saved: 4, damaged: 1, complete: true, loss }
+    );
 }
 
 #[test]

@@ -21,6 +21,8 @@ const RED_ZONE_BYTES: usize = 32;
 const LSN_MASK: u64 = 0x7fff_ffff_ffff_ffff;
 /// Size of the blocks in which zeros are skipped.
 const ZERO_BLOCK: [u8; 4096] = [0; 4096];
+/// Kind of a canceled message.
+const CANCELED: u8 = 1;
 
 /// Purpose of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +53,7 @@ pub(crate) enum Body {
 impl MessageKind {
     const fn from_byte(byte: u8) -> Option<MessageKind> {
         Some(match byte {
-            1 => MessageKind::Canceled,
+            CANCELED => MessageKind::Canceled,
             2 => MessageKind::Cap,
             3 => MessageKind::Manifest,
             4 => MessageKind::Free,
@@ -141,6 +143,48 @@ pub(crate) fn parse_segment_header(segment: &[u8]) -> Option<SegmentHeader> {
     let stable_lsn = i64::from_le_bytes(stable.to_le_bytes()).max(0).unsigned_abs();
     lsn.is_multiple_of(SEGMENT_BYTES as u64)
         .then_some(SegmentHeader { number: lsn / SEGMENT_BYTES as u64, stable_lsn })
+}
+
+/// Encodes the header of the segment that starts at an lsn.
+pub(crate) fn encode_segment_header(first_lsn: u64, stable_lsn: u64) -> Vec<u8> {
+    let fields = [first_lsn ^ LSN_MASK, stable_lsn ^ LSN_MASK].map(u64::to_le_bytes).concat();
+    [&(!crc32fast::hash(&fields)).to_le_bytes(), &*fields].concat()
+}
+
+/// Encodes an integer of variable length.
+fn encode_integer(value: u64) -> Vec<u8> {
+    let bytes = value.to_le_bytes();
+    match value {
+        0..=240 => bytes.into_iter().take(1).collect(),
+        241..=2287 => (241 * 256 + value - 240).to_be_bytes().into_iter().skip(6).collect(),
+        2288..=67823 => (249 * 65536 + value - 2288).to_be_bytes().into_iter().skip(5).collect(),
+        _ => {
+            let len = (3_u8..8).find(|len| value >> (8 * len) == 0).unwrap_or(8);
+            [247 + len].into_iter().chain(bytes.into_iter().take(usize::from(len))).collect()
+        }
+    }
+}
+
+/// Encodes a message of `total` bytes in the segment `number` that changes no page. Empty if no message has this
+/// length, which is so for a few bytes only.
+pub(crate) fn encode_canceled_message(number: u64, total: usize) -> Vec<u8> {
+    // Page ids of different lengths, because not every total is possible with one of them.
+    for page in [0, 241, 2288] {
+        let rest = [encode_integer(number), encode_integer(page)].concat();
+        for len_bytes in 1..=5 {
+            let Some(body) = total.checked_sub(5 + len_bytes + rest.len()) else { break };
+            let len = encode_integer(body as u64);
+            if len.len() == len_bytes {
+                let header = [&[CANCELED], &*len, &rest].concat();
+                let body = vec![0; body];
+                let mut hasher = crc32fast::Hasher::new();
+                hasher.update(&body);
+                hasher.update(&header);
+                return [&(!hasher.finalize()).to_le_bytes(), &*header, &body].concat();
+            }
+        }
+    }
+    Vec::new()
 }
 
 /// Returns the message at an offset of a segment if its checksum matches and its number is in the range.

@@ -9,6 +9,7 @@
 //! Messages that no page is read from any more are not checked: sled overwrites them, and a crash may leave them half
 //! overwritten.
 
+mod bridge;
 mod file;
 mod format;
 mod marker;
@@ -28,13 +29,15 @@ use super::commit_marker::ContentDigest;
 use super::handle::SEGMENT_BYTES;
 use crate::StoreError;
 
+pub(crate) use self::bridge::bridge_gaps;
+
 /// Result of reading the files of a database without sled.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LogSurvey {
+struct LogSurvey {
     /// Newest commit marker in the log, including the part that sled would drop; `None` if there is none.
-    pub(crate) newest: Option<ContentDigest>,
+    newest: Option<ContentDigest>,
     /// Description of the first damage; `None` if sled can open the files without a loss.
-    pub(crate) damage: Option<String>,
+    damage: Option<String>,
 }
 
 /// Checks the files in `folder`, if sled reads them without a loss of the commits up to the group `acknowledged`.
@@ -53,7 +56,7 @@ pub(crate) fn check(folder: &Path, acknowledged: u64) -> Result<(), StoreError> 
 ///
 /// # Errors
 /// Returns `Corrupt` if the snapshot or the settings are damaged, `Io` if the files cannot be read.
-pub(crate) fn survey(folder: &Path, acknowledged: u64) -> Result<LogSurvey, StoreError> {
+fn survey(folder: &Path, acknowledged: u64) -> Result<LogSurvey, StoreError> {
     check_settings(folder)?;
     let read = |error| StoreError::io("read its snapshot", &error);
     let snapshot = match snapshot_path(folder).map_err(read)? {
@@ -63,12 +66,16 @@ pub(crate) fn survey(folder: &Path, acknowledged: u64) -> Result<LogSurvey, Stor
     survey_log(folder, snapshot, acknowledged)
 }
 
+/// Returns the newest commit marker in the log of the database in `folder`, including damaged parts.
+///
+/// # Errors
+/// Returns `Corrupt` if the order of the segments is unknown, `Io` if the log cannot be read.
+pub(crate) fn find_newest_marker(folder: &Path) -> Result<Option<ContentDigest>, StoreError> {
+    Ok(survey_log(folder, Snapshot::default(), 0)?.newest)
+}
+
 /// Reads the log of the database in `folder`, starting from a snapshot, or from an empty one to read all of the log.
-pub(crate) fn survey_log(
-    folder: &Path,
-    snapshot: Snapshot,
-    acknowledged: u64,
-) -> Result<LogSurvey, StoreError> {
+fn survey_log(folder: &Path, snapshot: Snapshot, acknowledged: u64) -> Result<LogSurvey, StoreError> {
     let log = LogFile::open(folder)?;
     let (unreadable, base) = read_pages(&log, &snapshot.pages)?;
     let replay = Replay::run(&log, snapshot, base)?;
