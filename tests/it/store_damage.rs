@@ -79,3 +79,53 @@ async fn every_command_refuses_a_damaged_log_and_changes_nothing() {
     let verified = home.command(&["store", "verify"]);
     assert!(verified.status.success(), "{}", complaint(&verified));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repair_is_a_success_only_if_every_committed_row_was_saved() {
+    let (home, revoked) = home_with_keys().await;
+    let whole = fs::read(log_of(&home)).unwrap();
+    let end = end_of(&whole);
+    let config = fs::read_to_string(home.config()).unwrap();
+    let list = |folder: &str| {
+        fs::write(home.config(), config.replace("path = \"data\"", &format!("path = \"{folder}\""))).unwrap();
+        let listed = home.command(&["keys", "list", "--json"]);
+        fs::write(home.config(), &config).unwrap();
+        String::from_utf8(listed.stdout).unwrap()
+    };
+    let keys = list("data");
+    assert!(keys.contains(&revoked), "{keys}");
+    let damages = [
+        whole[..end - 30].to_vec(),
+        whole[..end / 2].to_vec(),
+        flipped(&whole, end / 3),
+        flipped(&whole, end * 9 / 10),
+        flipped(&whole, end - 100),
+        whole.clone(),
+    ];
+    let mut lost = 0;
+    for (number, damaged) in damages.iter().enumerate() {
+        fs::write(log_of(&home), damaged).unwrap();
+        let folder = format!("saved{number}");
+        let to = home.path().join(&folder);
+        let repaired = home.command(&["store", "repair", "--quiet", "--to", to.to_str().unwrap()]);
+        let said = complaint(&repaired) + &String::from_utf8(repaired.stdout).unwrap();
+        assert!(fs::read(log_of(&home)).unwrap() == *damaged, "the repair changed the damaged store");
+        if repaired.status.success() {
+            assert!(said.contains("Everything is as it was written"), "{said}");
+            assert_eq!(list(&folder), keys, "{number}: {said}");
+        } else {
+            assert_eq!(repaired.status.code(), Some(1));
+            assert!(said.contains("Revoked keys may be valid again"), "{said}");
+            assert!(!said.contains("Everything is as it was written"), "{said}");
+            lost += 1;
+        }
+        assert!(!said.contains("panicked at"), "{said}");
+    }
+    assert!((2..damages.len()).contains(&lost), "{lost} repairs reported a loss");
+}
+
+fn flipped(bytes: &[u8], at: usize) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    bytes[at] ^= 1;
+    bytes
+}

@@ -217,6 +217,36 @@ fn repair_saves_the_rows_of_a_store_that_does_not_open() {
 }
 
 #[test]
+fn repair_reads_the_commits_behind_damage_and_reports_what_it_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let from = dir.path().join("from");
+    fill(&*open(&from, small()).unwrap(), 300);
+    let log = from.join("sled/db");
+    let whole = fs::read(&log).unwrap();
+    let used = whole.iter().rposition(|byte| *byte != 0).unwrap();
+    let mut behind = 0;
+    for (round, at) in (1..12).map(|part| used * part / 12).enumerate() {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1;
+        fs::write(&log, bytes).unwrap();
+        let to = dir.path().join(round.to_string());
+        let repaired = repair(&from, &to, small()).unwrap();
+        let store = open(&to, small()).unwrap();
+        let right = (0..300_u32)
+            .filter(|n| store.get(StoreTable::Meta, &n.to_be_bytes()).unwrap() == Some(vec![*n as u8; 500]))
+            .count();
+        assert_eq!(repaired.loss.is_none(), right == 300, "at {at}: {repaired:?}, {right} rows");
+        assert!(repaired.loss.is_none_or(|loss| loss.committed_rows == Some(300)), "at {at}: {repaired:?}");
+        behind += u32::from(right > 250 && repaired.loss.is_none_or(|loss| loss.commits == 0));
+    }
+    assert!(behind >= 9, "the rows behind the damage were saved in {behind} of 11 repairs");
+    // The last commits are gone.
+    fs::write(&log, &whole[..used * 9 / 10]).unwrap();
+    let repaired = repair(&from, &dir.path().join("short"), small()).unwrap();
+    assert!(repaired.loss.is_some_and(|loss| (20..60).contains(&loss.commits)), "{repaired:?}");
+}
+
+#[test]
 fn verify_and_get_find_a_damaged_row_and_repair_leaves_it_out() {
     let dir = tempfile::tempdir().unwrap();
     let (from, to) = (dir.path().join("from"), dir.path().join("to"));
