@@ -88,9 +88,9 @@ async fn a_repair_is_a_success_only_if_every_committed_row_was_saved() {
     let config = fs::read_to_string(home.config()).unwrap();
     let list = |folder: &str| {
         fs::write(home.config(), config.replace("path = \"data\"", &format!("path = \"{folder}\""))).unwrap();
-        let listed = home.command(&["keys", "list", "--json"]);
+        let (listed, shown) = (home.command(&["keys", "list"]), home.command(&["keys", "show", &revoked]));
         fs::write(home.config(), &config).unwrap();
-        String::from_utf8(listed.stdout).unwrap()
+        String::from_utf8([listed.stdout, shown.stdout].concat()).unwrap()
     };
     let keys = list("data");
     assert!(keys.contains(&revoked), "{keys}");

@@ -5,6 +5,8 @@
 use crate::{StoreError, StoreTable};
 
 const VERSION: u8 = 1;
+/// Number of bytes on disk beside the key and the value of a row: tag, version and checksum.
+pub(crate) const ENCODING_BYTES: u64 = 6;
 
 /// Returns the key of a row on disk.
 pub(crate) fn disk_key(space: StoreTable, key: &[u8]) -> Vec<u8> {

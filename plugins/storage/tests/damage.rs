@@ -130,7 +130,6 @@ fn damaged_files_give_neither_a_false_value_nor_a_silent_gap() {
         }
         let _ = fs::remove_dir_all(&path);
     }
-    eprintln!("{tally:?}");
     assert_eq!(tally.unnoticed, 0, "rows were lost in silence: {tally:?}");
     assert!(tally.refused + tally.found > 0, "no round did any harm: {tally:?}");
     assert!(tally.rows_saved > 0 && tally.repairs > 0, "nothing was ever saved: {tally:?}");

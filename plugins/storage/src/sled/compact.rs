@@ -40,17 +40,12 @@ pub fn compact(path: &Path, options: StoreOptions) -> Result<CompactionOutcome, 
     compact_log(&engine)
 }
 
-/// Compacts a store while it is opened, if its log is too large for its rows.
-pub(crate) fn compact_if_due(engine: &SledEngine) -> Result<(), StoreError> {
+/// Compacts a store while it is opened, if its log is too large for its rows, which have `rows` bytes.
+pub(crate) fn compact_if_due(engine: &SledEngine, rows: u64) -> Result<(), StoreError> {
     let log = engine.with_sled(SledHandle::log_bytes)?;
     if log <= engine.options.compact_over_bytes {
         return Ok(());
     }
-    let mut rows = 0_u64;
-    for_each_row(engine, |key, sealed| {
-        rows += (key.len() + sealed.len()) as u64;
-        Ok(())
-    })?;
     if log <= MAX_LOG_RATIO * rows.max(1) || !has_disk_space(engine, rows) {
         return Ok(());
     }

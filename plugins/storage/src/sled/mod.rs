@@ -52,8 +52,6 @@ pub struct StoreOptions {
     /// Log size in bytes above which opening compacts the store, provided that the log is more than four times the
     /// size of its rows and the disk has space for a second log. Default 64 MiB.
     pub compact_over_bytes: u64,
-    /// Log size in bytes up to which opening looks for missing rows, and fails if there are any. Default 64 MiB.
-    pub verify_under_bytes: u64,
 }
 
 impl Default for StoreOptions {
@@ -64,7 +62,6 @@ impl Default for StoreOptions {
             apply_timeout: Duration::from_secs(30),
             cache_bytes: 8 << 20,
             compact_over_bytes: 64 << 20,
-            verify_under_bytes: 64 << 20,
         }
     }
 }
@@ -86,8 +83,8 @@ pub fn open(path: &Path, options: StoreOptions) -> Result<Arc<dyn Store>, StoreE
         folder.replace_database(&side)?;
     }
     let engine = SledEngine::open(folder, options)?;
-    scan::check_missing_rows(&engine)?;
-    compact::compact_if_due(&engine)?;
+    let row_bytes = scan::check_missing_rows(&engine)?;
+    compact::compact_if_due(&engine, row_bytes)?;
     match engine.reserve_file.create_if_missing() {
         Err(StoreError::Full) => engine.writer_health.set_write_status(WriteStatus::Full),
         secured => secured?,

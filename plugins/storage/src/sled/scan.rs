@@ -5,7 +5,6 @@ use std::ops::Bound;
 
 use super::commit_marker::{fingerprint, is_caller_row};
 use super::engine::{SledEngine, VerifyProgress};
-use super::handle::SledHandle;
 use crate::{SnapshotRow, StoreError, StoreTable, VerifyOutcome, row};
 
 /// Number of rows read per chunk, so that a failing store can be reopened between chunks.
@@ -112,15 +111,15 @@ fn aborted_error() -> StoreError {
     StoreError::Io { what: "write during a verification", kind: std::io::ErrorKind::Interrupted }
 }
 
-/// Verifies the store on opening if it is small enough; returns `Corrupt` if rows are missing.
-pub(crate) fn check_missing_rows(engine: &SledEngine) -> Result<(), StoreError> {
-    if engine.with_sled(SledHandle::log_bytes)? > engine.options.verify_under_bytes {
-        return Ok(());
-    }
+/// Verifies the rows on opening; returns their size on disk.
+///
+/// # Errors
+/// Returns `Corrupt` if rows are missing. A damaged row is no error, because the others can be read.
+pub(crate) fn check_missing_rows(engine: &SledEngine) -> Result<u64, StoreError> {
     let verified = verify(engine, &mut |_| {})?;
     match verified.findings.into_iter().next() {
         Some(finding) if verified.missing => Err(StoreError::corrupt(finding)),
-        _ => Ok(()),
+        _ => Ok(verified.bytes + verified.rows * row::ENCODING_BYTES),
     }
 }
 

@@ -202,6 +202,32 @@ fn damage_to_the_log_is_refused_unless_no_row_depends_on_it() {
 }
 
 #[test]
+fn a_lost_segment_is_noticed() {
+    let dir = tempfile::tempdir().unwrap();
+    write_segments(dir.path());
+    let damaged = Damaged::new(&dir.path().join("killed"));
+    let work = damaged.dir.path().join("work");
+    let mut noticed = 0;
+    for start in (0..fs::metadata(database(&work).join("db")).unwrap().len() as usize).step_by(SEGMENT_BYTES)
+    {
+        fs::remove_dir_all(&work).unwrap();
+        copy(&damaged.dir.path().join("sound"), &work);
+        let mut bytes = fs::read(database(&work).join("db")).unwrap();
+        let end = bytes.len().min(start + SEGMENT_BYTES);
+        bytes[start..end].fill(0);
+        fs::write(database(&work).join("db"), bytes).unwrap();
+        match rows(&work) {
+            Ok(rows) => assert!(rows == damaged.rows, "the segment at {start}"),
+            Err(error) => {
+                assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
+                noticed += 1;
+            }
+        }
+    }
+    assert!(noticed > 1, "{noticed} segments");
+}
+
+#[test]
 fn damage_to_the_snapshot_or_the_settings_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     write_groups(dir.path(), 100);
