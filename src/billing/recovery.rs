@@ -19,7 +19,7 @@ use parking_lot::{Mutex, RwLock};
 use penstock_core::entry_number::{number_before_chain, sequence_in_chain};
 use penstock_ledger::{EntryKind, HashChain, OpenReserves, RequestFootprint, split_lines};
 use penstock_storage::StoreError;
-use penstock_storage::ledger::{BalanceRecord, LedgerStore, LedgerTip};
+use penstock_storage::ledger::{BalanceRecord, FoundReplica, LedgerStore, LedgerTip, ReplicaRepair};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
@@ -129,8 +129,11 @@ impl Ledger {
         // In a fleet another gateway may have written the chain until now, so gaps in the replica are expected.
         let chains = store.chains().map_err(to_message)?.len();
         let level = if store.claim().is_some() || chains > 1 { LogLevel::Info } else { LogLevel::Error };
-        for what in store.take_replica_repairs() {
-            log::event_at!(level, name: "ledger_replica_repaired", what);
+        for ReplicaRepair { found, what } in store.take_replica_repairs() {
+            match found {
+                FoundReplica::Incomplete => tracing::info!(name: "ledger_replica_completed", what),
+                FoundReplica::Different => log::event_at!(level, name: "ledger_replica_repaired", what),
+            }
         }
         let tip = store.tip().map_err(to_message)?;
         check_last_date(tip, settings.max_clock_lead, clock.unix_seconds())?;

@@ -103,6 +103,8 @@ struct LedgerWriter {
 impl LedgerWriter {
     fn run(mut self) {
         self.write_groups();
+        // Files that are behind the store, such as after a full disk, are completed while the store is open.
+        self.store.sync_replica();
         self.queue.mark_writer_ended();
     }
 

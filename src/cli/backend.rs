@@ -11,6 +11,7 @@ use crate::config::{Diagnostics, GatewayAccess};
 use crate::storage::stores::{OpenStorage, require_store};
 use http::Method;
 use penstock_core::percent;
+use penstock_storage::ledger::FoundReplica;
 use serde_json::{Value, json};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -140,8 +141,10 @@ fn open_stores(reach: &GatewayAccess, expected: ExpectedStore) -> Result<OpenSto
 
 /// Warns about parts of the ledger's second copy that differed from the store and were written again.
 pub(super) fn warn_repaired_replica(stores: &OpenStorage) {
-    for healed in stores.ledger.take_replica_repairs() {
-        print_stderr(&format!("warning: the second copy of the ledger was repaired: {healed}.\n"));
+    // An incomplete file is the result of a crash or a full disk, and no reason for a warning.
+    let repairs = stores.ledger.take_replica_repairs().into_iter();
+    for healed in repairs.filter(|repair| repair.found == FoundReplica::Different) {
+        print_stderr(&format!("warning: the second copy of the ledger was repaired: {}.\n", healed.what));
     }
 }
 

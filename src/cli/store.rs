@@ -7,6 +7,7 @@ use super::{ConfigArgs, drop_privileges};
 use crate::backup::{self, BackupReport, DataPaths, ProgressReporter};
 use crate::config::Diagnostics;
 use crate::storage::stores::PEPPER_FILE;
+use crate::telemetry::panics;
 use clap::{Args, Subcommand};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -93,6 +94,8 @@ pub fn run(store: &StoreArgs) -> Result<(), String> {
             ))
         }
         StoreCommand::Repair { to } => {
+            // sled reports some damage with a panic, which is caught; its message may contain keys of rows.
+            panics::install_hook();
             let saved = backup::repair_store(&data_paths, to, &progress)?;
             let mut text =
                 format!("{} rows were saved, {} were damaged", saved.rows.saved, saved.rows.damaged);

@@ -277,7 +277,7 @@ pub fn repair_ledger_replica(storage: &StorageSettings) -> Result<Vec<String>, S
     let copies = storage.path.join(LEDGER_REPLICA_FOLDER);
     let ledger =
         LedgerStore::open(store, Some(&copies)).map_err(|error| format_open_error(&copies, &error))?;
-    Ok(ledger.take_replica_repairs())
+    Ok(ledger.take_replica_repairs().into_iter().map(|repair| repair.what).collect())
 }
 
 /// Checks that a gateway can start with the pepper of its configuration or of its file. Changes nothing.

@@ -8,7 +8,9 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use penstock_storage::ledger::{LedgerCommit, LedgerStore, LedgerTip, MAX_BLOCK_BYTES, RowFence, RowWrite};
+use penstock_storage::ledger::{
+    FoundReplica, LedgerCommit, LedgerStore, LedgerTip, MAX_BLOCK_BYTES, RowFence, RowWrite,
+};
 use penstock_storage::{
     MAX_VALUE_BYTES, Store, StoreError, StoreOptions, StoreTable, Transaction, export, import, open,
     open_in_memory,
@@ -246,6 +248,37 @@ fn a_copy_that_could_not_be_written_is_made_up_for_by_the_next_commit() {
     assert!(ledger.append(&group(121)).unwrap().replicated);
     drop(ledger);
     check(&store, &folder, 121).unwrap();
+}
+
+#[test]
+fn an_incomplete_copy_is_told_from_a_different_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = made(dir.path());
+    let folder = dir.path().join("ledger");
+    let ledger = LedgerStore::open(store.clone(), Some(&folder)).unwrap();
+    work(&ledger, 29, |_| {}).unwrap();
+    drop(ledger);
+    let last = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).max().unwrap();
+    let whole = fs::read(&last).unwrap();
+    let flipped = |at: usize| {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1;
+        bytes
+    };
+    let short = whole.len() - 7;
+    for (bytes, found) in [
+        (whole[..short].to_vec(), FoundReplica::Incomplete),
+        (whole[..whole.len() / 2].to_vec(), FoundReplica::Incomplete),
+        (flipped(short), FoundReplica::Different),
+        (flipped(short - 1)[..short].to_vec(), FoundReplica::Different),
+        (Vec::new(), FoundReplica::Different),
+    ] {
+        fs::write(&last, &bytes).unwrap();
+        let ledger = LedgerStore::open(store.clone(), Some(&folder)).unwrap();
+        let repairs: Vec<_> = ledger.take_replica_repairs().into_iter().map(|repair| repair.found).collect();
+        assert_eq!(repairs, [found], "{} of {} bytes", bytes.len(), whole.len());
+        assert_eq!(fs::read(&last).unwrap(), whole);
+    }
 }
 
 #[test]

@@ -119,3 +119,20 @@ fn an_incomplete_last_line_is_removed_once_the_ledger_is_rebuilt() {
         assert!(rebuild(&october, &november).unwrap_err().starts_with("Entry "), "{november:?}");
     }
 }
+
+#[test]
+fn a_copy_that_is_behind_is_completed_when_the_ledger_is_closed() {
+    let (dir, store) = (tempfile::tempdir().unwrap(), open_in_memory());
+    let (copies, elsewhere) = (dir.path().join("ledger"), dir.path().join("elsewhere"));
+    let open = || Arc::new(LedgerStore::open(store.clone(), Some(&copies)).unwrap());
+    let ledger = Ledger::open(open(), &settings(QUICK).ledger, ProcessClock::start()).unwrap();
+    // The first file cannot be created, as on a full disk.
+    std::fs::rename(&copies, &elsewhere).unwrap();
+    grant(&ledger, "g", 1_000).unwrap();
+    assert!(!ledger.durability_snapshot().is_replica_current);
+    std::fs::rename(&elsewhere, &copies).unwrap();
+    ledger.close();
+    assert_eq!(LedgerStore::open_for_comparison(store.clone(), &copies).compare_replica().unwrap(), [""; 0]);
+    drop(ledger);
+    assert_eq!(open().take_replica_repairs(), []);
+}

@@ -37,6 +37,7 @@ mod reading;
 mod record;
 mod replica;
 mod replica_comparison;
+mod replica_repair;
 mod rollups;
 
 use std::path::{Path, PathBuf};
@@ -54,6 +55,7 @@ pub use self::key::parse_file_name;
 pub use self::record::{BalanceRecord, LedgerTip};
 use self::replica::LedgerReplica;
 use self::replica_comparison::{ExpectedReplica, compare_files};
+pub use self::replica_repair::{FoundReplica, ReplicaRepair};
 use crate::audit::AuditLog;
 use crate::{MAX_OPERATIONS, MAX_TRANSACTION_BYTES, MAX_VALUE_BYTES, Store, StoreError};
 
@@ -201,9 +203,9 @@ impl LedgerStore {
         &*self.store
     }
 
-    /// Returns the repairs of the replica from the store since the last call, as one sentence for each month.
+    /// Returns the repairs of the replica from the store since the last call, one for each month.
     #[must_use]
-    pub fn take_replica_repairs(&self) -> Vec<String> {
+    pub fn take_replica_repairs(&self) -> Vec<ReplicaRepair> {
         self.replica.as_ref().map(|copies| copies.lock().take_repairs()).unwrap_or_default()
     }
 

@@ -13,6 +13,7 @@ use penstock_core::entry_number::{last_number_in_chain, number_before_chain};
 use super::extra_entries;
 use super::key::{file_name, parse_file_name};
 use super::replica_comparison::file_title;
+use super::replica_repair::{FoundReplica, ReplicaRepair, find_state};
 use super::{EntryBlock, LedgerCommit, LedgerStore};
 use crate::{StoreError, permissions};
 
@@ -39,8 +40,8 @@ pub(super) struct LedgerReplica {
     /// Error of the last append or sync if it failed: before the next append, the files are compared with the store.
     behind: Option<StoreError>,
     unsynced: Option<UnsyncedRange>,
-    /// Messages about repairs of files from the store, one sentence for each month.
-    repairs: Vec<String>,
+    /// Repairs of files from the store, one for each month.
+    repairs: Vec<ReplicaRepair>,
 }
 
 /// Entries that were appended to the replica file since its last sync.
@@ -79,14 +80,14 @@ impl LedgerReplica {
         self.behind.is_none()
     }
 
-    /// Adds sentences about repairs; the list is limited in length.
-    pub(super) fn add_repairs(&mut self, repairs: Vec<String>) {
+    /// Adds repairs; the list is limited in length.
+    pub(super) fn add_repairs(&mut self, repairs: Vec<ReplicaRepair>) {
         self.repairs.extend(repairs);
         self.repairs.truncate(MAX_REPAIRS);
     }
 
-    /// Returns the repairs since the last call, a sentence for each month, and clears the list.
-    pub(super) fn take_repairs(&mut self) -> Vec<String> {
+    /// Returns the repairs since the last call, and clears the list.
+    pub(super) fn take_repairs(&mut self) -> Vec<ReplicaRepair> {
         std::mem::take(&mut self.repairs)
     }
 
@@ -215,11 +216,10 @@ impl LedgerReplica {
         fs::rename(&path, diverged_path(&path, number)).map_err(write_error)?;
         sync_dir(&self.folder)?;
         let apart = diverged_path(&path, number).display().to_string();
-        self.repairs.push(if has_more {
-            format!("the file of {title} had entries that the database lacks; it is {apart} now")
-        } else {
-            format!("the file of {title} had bytes that are no further entry; it is {apart} now")
-        });
+        let extra =
+            if has_more { "entries that the database lacks" } else { "bytes that are no further entry" };
+        let what = format!("the file of {title} had {extra}; it is {apart} now");
+        self.repairs.push(ReplicaRepair { found: FoundReplica::Different, what });
         Ok(())
     }
 
@@ -239,7 +239,7 @@ impl LedgerReplica {
         let mut torn = None;
         for block in &blocks {
             if torn.is_none() && !contains_at(file, at, &block.text)? {
-                torn = Some(at);
+                torn = Some((at, find_state(file, *length, at, &block.text)?));
             }
             if torn.is_some() {
                 file.write_all_at(&block.text, at).map_err(write_error)?;
@@ -250,15 +250,15 @@ impl LedgerReplica {
             file.sync_all().map_err(write_error)?;
         }
         let before = std::mem::replace(length, should);
-        if let Some(at) = torn {
-            // A power cut can remove the unsynced end of the file; any other difference is damage.
+        if let Some((at, found)) = torn {
             self.repairs.truncate(MAX_REPAIRS - 1);
             let title = file_title(self.chain, month);
-            self.repairs.push(if before < should {
+            let what = if before < should {
                 format!("the file of {title} had {before} of {should} bytes")
             } else {
                 format!("the file of {title} differed from the store after byte {at}")
-            });
+            };
+            self.repairs.push(ReplicaRepair { found, what });
         }
         Ok(())
     }
