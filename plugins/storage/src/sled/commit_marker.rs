@@ -2,8 +2,8 @@
 //! checksums. It is written with each group.
 //!
 //! sled mistakes damage in its log for the end of the log and silently drops the rest. Therefore the number of the
-//! last acknowledged group is also stored in a file next to the log. Opening compares both numbers and so detects a
-//! truncated log; a scan of all rows detects missing rows by their number and sum.
+//! last acknowledged group is also stored in a file next to the log. The check of the log before it is opened compares
+//! both numbers and so detects a loss; a scan of all rows detects missing rows by their number and sum.
 
 use std::fs::{self, File};
 use std::io::{Seek, Write};

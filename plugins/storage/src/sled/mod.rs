@@ -2,9 +2,10 @@
 //!
 //! This version of sled acknowledges writes that a power cut loses (its `flush` does not sync), does not open after
 //! some crashes (half-written snapshots), deadlocks when flushed asynchronously, and keeps large values in files it
-//! never syncs. The wrapper therefore uses one tree, one writer thread, its own sync after each flush, a staging
-//! directory and cleanup, small values only, a checksum in every row, a count that detects missing rows, a reserve file
-//! for a full disk, and compaction and repair by copying.
+//! never syncs. It deletes what follows damage in its log. The wrapper therefore uses one tree, one writer thread, its
+//! own sync after each flush, a staging directory and cleanup, small values only, a checksum in every row, a check of
+//! the files before sled opens them, a count that detects missing rows, a reserve file for a full disk, and compaction
+//! and repair by copying.
 
 mod commit_marker;
 mod compact;
