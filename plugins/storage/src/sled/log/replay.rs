@@ -166,7 +166,7 @@ impl Replay {
         let mut losses = losses.chain(&self.end).filter(|tear| tear.groups < acknowledged);
         if let Some(tear) = losses.next() {
             let commits = acknowledged - tear.groups;
-            let damage = format!("the log cannot be read on, and {commits} acknowledged commits follow");
+            let damage = format!("the log is damaged; acknowledged commits that would be lost: {commits}");
             return Some(log.describe(tear.offset, &damage));
         }
         let end = self.end.filter(|end| end.lsn < self.snapshot_lsn)?;
