@@ -56,7 +56,7 @@ impl fmt::Display for RequestId {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use penstock_dialect::item_references::ItemReference;
+    use penstock_dialect::item_references::response_id_of_item;
 
     #[test]
     fn ids_are_letters_and_digits_and_differ() {
@@ -64,8 +64,8 @@ mod tests {
         assert_ne!(one.as_str(), two.as_str());
         assert_eq!(one.random_part().len(), RESPONSE_ID_RANDOM_CHARS);
         assert!(one.random_part().bytes().all(|b| b.is_ascii_alphanumeric()));
-        let item = ItemReference { index: 0, id: format!("msg_{}_0", one.random_part()) };
-        assert_eq!(item.response_id(), Some(format!("resp_{}", one.random_part())));
+        let item = format!("msg_{}_0", one.random_part());
+        assert_eq!(response_id_of_item(&item), Some(format!("resp_{}", one.random_part())));
         assert_eq!(one.to_header_value(), one.as_str());
     }
 }

@@ -332,7 +332,13 @@ async fn references_to_stored_items_are_resolved() {
         let refused = client.post(RESPONSES, &body).await;
         let error = refused.json()["error"].clone();
         assert_eq!((refused.status, &error["param"]), (400, &json!("input[1].id")), "{error}");
-        assert!(error["message"].as_str().unwrap().contains(id.as_str().unwrap()), "{error}");
+        let message = error["message"].as_str().unwrap();
+        assert!(message.contains(id.as_str().unwrap()) && message.contains("`store: false`"), "{error}");
+    }
+    for id in [json!(null), json!(""), json!(5)] {
+        body["input"] = json!([{"role": "user", "content": "More"}, reference(&id)]);
+        let error = client.post(RESPONSES, &body).await.json()["error"].clone();
+        assert_eq!(error["message"], "input[1].id: expected the id of a stored item.", "{error}");
     }
     // Without `store_responses`, an item reference is refused by its type.
     let refused = running.client.post(RESPONSES, &body).await;

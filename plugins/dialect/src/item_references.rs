@@ -3,6 +3,7 @@
 use crate::json_cursor::{elements, member_value, parse_string};
 use crate::stored_response::{StoredResponse, item_id};
 use bytes::Bytes;
+use std::borrow::Cow;
 
 /// Number of characters of the random part of a response id. The ids of its items contain the same random part.
 pub const RESPONSE_ID_RANDOM_CHARS: usize = 24;
@@ -17,23 +18,29 @@ pub const MAX_REFERENCES: usize = 1024;
 pub struct ItemReference {
     /// Position of the reference in the array `input`.
     pub index: usize,
-    /// Id of the item.
-    pub id: String,
+    /// Id of the item; `None` if it is absent, empty or not a string.
+    pub id: Option<String>,
 }
 
 impl ItemReference {
     /// Returns the id of the response to which the item belongs; `None` if the gateway did not create the id.
     #[must_use]
     pub fn response_id(&self) -> Option<String> {
-        let (_, rest) = self.id.split_once('_')?;
-        let (unique, rest) = rest.split_at_checked(RESPONSE_ID_RANDOM_CHARS)?;
-        // The id of an output item has `_` before its index, and the id of an input item has `in`.
-        let index = rest.strip_prefix('_').or_else(|| rest.strip_prefix("in"))?;
-        let is_own = !index.is_empty()
-            && index.bytes().all(|byte| byte.is_ascii_digit())
-            && unique.bytes().all(|byte| RESPONSE_ID_ALPHABET.contains(&byte));
-        is_own.then(|| format!("resp_{unique}"))
+        self.id.as_deref().and_then(response_id_of_item)
     }
+}
+
+/// Returns the id of the response to which the item with this id belongs; `None` if the gateway did not create the id.
+#[must_use]
+pub fn response_id_of_item(id: &str) -> Option<String> {
+    let (_, rest) = id.split_once('_')?;
+    let (unique, rest) = rest.split_at_checked(RESPONSE_ID_RANDOM_CHARS)?;
+    // The id of an output item has `_` before its index, and the id of an input item has `in`.
+    let index = rest.strip_prefix('_').or_else(|| rest.strip_prefix("in"))?;
+    let is_own = !index.is_empty()
+        && index.bytes().all(|byte| byte.is_ascii_digit())
+        && unique.bytes().all(|byte| RESPONSE_ID_ALPHABET.contains(&byte));
+    is_own.then(|| format!("resp_{unique}"))
 }
 
 /// Returns the item references in a request body that was not validated. Returns at most one more than
@@ -45,10 +52,14 @@ pub fn find_references(body: &[u8]) -> Vec<ItemReference> {
         let kind = member_value(item, "type").and_then(parse_string);
         let is_reference = match kind {
             Some(kind) => kind == "item_reference",
-            // An item without a type is a reference if it has neither content nor a role.
-            None => ["role", "content"].iter().all(|name| member_value(item, name).is_none()),
+            // An item without a type is a reference if it has an id, and neither content nor a role.
+            None => {
+                member_value(item, "id").is_some()
+                    && ["role", "content"].iter().all(|name| member_value(item, name).is_none())
+            }
         };
-        Some(ItemReference { index, id: item_id(item).filter(|_| is_reference)?.into_owned() })
+        let id = || item_id(item).filter(|id| !id.is_empty()).map(Cow::into_owned);
+        is_reference.then(|| ItemReference { index, id: id() })
     });
     references.take(MAX_REFERENCES + 1).collect()
 }
@@ -89,23 +100,19 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn reference(id: &str) -> ItemReference {
-        ItemReference { index: 0, id: id.to_owned() }
-    }
-
     #[test]
     fn an_id_names_its_response() {
         let unique = "in4bin7eabcdefghijkl2in3";
         let response = format!("resp_{unique}");
         for form in ["msg_*_0", "fco_*in12", "rs_*_3", "item_*_10"] {
             let id = form.replace('*', unique);
-            assert_eq!(reference(&id).response_id().as_ref(), Some(&response), "{id}");
+            assert_eq!(response_id_of_item(&id).as_ref(), Some(&response), "{id}");
         }
         for form in
             ["msg_*", "msg_*_", "msg_*in", "msg_*_x", "msg_*x_0", "msg_a*_0", "msg_*__0", "msg*_0", "*"]
         {
             let id = form.replace('*', unique);
-            assert_eq!(reference(&id).response_id(), None, "{id}");
+            assert_eq!(response_id_of_item(&id), None, "{id}");
         }
         for id in [
             "item_user_1",
@@ -117,7 +124,7 @@ mod tests {
             "msg_abcdefghijklmnopqrstuvw\u{e9}_0",
             "",
         ] {
-            assert_eq!(reference(id).response_id(), None, "{id}");
+            assert_eq!(response_id_of_item(id), None, "{id}");
         }
     }
 
@@ -132,13 +139,37 @@ mod tests {
         ], "store": true});
         let body = Bytes::from(body.to_string());
         let found = find_references(&body);
-        let ids: Vec<_> = found.iter().map(|one| (one.index, one.id.as_str())).collect();
-        assert_eq!(ids, [(0, "msg_a_0"), (2, "fc_a_1")]);
+        let ids: Vec<_> = found.iter().map(|one| (one.index, one.id.as_deref())).collect();
+        assert_eq!(ids, [(0, Some("msg_a_0")), (2, Some("fc_a_1")), (3, None)]);
         let items = [(0, Bytes::from("{\"a\":1}")), (2, Bytes::from("{\"b\":[2]}"))];
         let replaced: Value = serde_json::from_slice(&replace_references(&body, &items)).unwrap();
         assert_eq!((&replaced["input"][0]["a"], &replaced["input"][2]["b"][0]), (&json!(1), &json!(2)));
         assert_eq!((&replaced["input"][3]["id"], &replaced["store"]), (&json!(5), &json!(true)));
         assert_eq!(replace_references(&body, &[]), body);
+    }
+
+    #[test]
+    fn a_reference_may_have_no_usable_id() {
+        for item in [
+            json!({"type": "item_reference"}),
+            json!({"type": "item_reference", "id": null}),
+            json!({"type": "item_reference", "id": ""}),
+            json!({"type": "item_reference", "id": ["msg_a_0"]}),
+            json!({"type": null, "id": ""}),
+            json!({"id": 7}),
+        ] {
+            let body = json!({"input": [item]}).to_string();
+            assert_eq!(find_references(body.as_bytes()), [ItemReference { index: 0, id: None }], "{body}");
+        }
+        for item in [
+            json!({}),
+            json!({"type": null}),
+            json!({"type": "message", "id": null}),
+            json!({"call_id": "c"}),
+        ] {
+            let body = json!({"input": [item]}).to_string();
+            assert_eq!(find_references(body.as_bytes()), [], "{body}");
+        }
     }
 
     #[test]

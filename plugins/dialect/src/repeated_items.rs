@@ -1,6 +1,6 @@
 //! Removal of those items of a request that are already part of the conversation.
 
-use crate::item_references::ItemReference;
+use crate::item_references::response_id_of_item;
 use crate::json_cursor::{elements, is_array, is_null, is_object, member_value, members, parse_string};
 use crate::stored_response::item_id;
 use bytes::Bytes;
@@ -49,7 +49,7 @@ pub fn remove_repeated_items(body: &Bytes, previous_items: &[u8]) -> Bytes {
     for item in elements(input) {
         if let Some(id) = item_id(item).map(Cow::into_owned) {
             let earlier = *seen.entry(id.clone()).or_insert(item);
-            if !std::ptr::eq(earlier, item) && is_same_item(id, earlier, item) {
+            if !std::ptr::eq(earlier, item) && is_same_item(&id, earlier, item) {
                 has_repeated = true;
                 continue;
             }
@@ -69,13 +69,12 @@ pub fn remove_repeated_items(body: &Bytes, previous_items: &[u8]) -> Bytes {
 /// Returns true if two items with this id are the same item: the later one has no content that the earlier one lacks.
 /// Content is compared although ids of the gateway are unique, because a client may change the content of an item and
 /// keep its id.
-fn is_same_item(id: String, earlier: &[u8], later: &[u8]) -> bool {
+fn is_same_item(id: &str, earlier: &[u8], later: &[u8]) -> bool {
     if earlier == later {
         return true;
     }
     let kind = |item| member_value(item, "type").and_then(parse_string).unwrap_or(Cow::Borrowed("message"));
-    let is_own_id = ItemReference { index: 0, id }.response_id().is_some();
-    is_own_id
+    response_id_of_item(id).is_some()
         && kind(earlier) == kind(later)
         && CONTENT_MEMBERS.iter().all(|name| {
             let Some(value) = member_value(later, name) else { return true };

@@ -13,8 +13,8 @@ use penstock_json_scan::tape::{JsonTape, StructureLimits, TapeNode, scan};
 
 const NOT_ALLOWED: &str =
     "this API key stores no responses; send the whole history in `input` with each request";
-const NOT_FOUND: &str =
-    "no response of this id is stored for this API key, or not any more; send the whole history in `input`";
+const NOT_FOUND: &str = "no response of this id is stored for this API key, or not any more; responses are stored with \
+    `store: true` alone; send the whole history in `input`";
 const UNANSWERED: &str = "this response has no answer to continue; wait until its status is \"completed\"";
 const ENDED_UNANSWERED: &str = "this response ended without an answer; continue an earlier response, or send the \
     whole history in `input`";

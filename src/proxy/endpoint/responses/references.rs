@@ -6,11 +6,14 @@ use crate::proxy::exchange::Exchange;
 use bytes::Bytes;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_dialect::item_references::{
-    ItemReference, MAX_REFERENCES, find_references, find_stored_item, replace_references,
+    MAX_REFERENCES, find_references, find_stored_item, replace_references,
 };
 
 /// Maximum number of responses whose items a request may refer to: each of them is read from the disk.
 const MAX_RESPONSES: usize = 64;
+/// Advice for clients that refer to items because they assume that every response is stored.
+const SEND_ITEM: &str = "responses are stored with `store: true` alone, and clients send the item itself with \
+    `store: false`";
 
 /// Replaces the references in a body by the stored items.
 ///
@@ -33,7 +36,9 @@ pub(super) async fn resolve_item_references(x: &mut Exchange<'_>, body: Bytes) -
     let most = x.config.settings.limits.json_body;
     let mut size = body.len();
     for reference in &references {
-        let Some(response) = reference.response_id() else { return Err(not_stored(reference)) };
+        let Some(id) = reference.id.as_deref() else { return Err(without_id(reference.index)) };
+        let not_stored = || not_stored(reference.index, id);
+        let response = reference.response_id().ok_or_else(not_stored)?;
         if !documents.iter().any(|(id, _)| *id == response) {
             if documents.len() >= MAX_RESPONSES {
                 let sentence = "input: expected references to items of at most 64 responses.";
@@ -44,8 +49,8 @@ pub(super) async fn resolve_item_references(x: &mut Exchange<'_>, body: Bytes) -
         }
         let document =
             documents.iter().find(|(id, _)| *id == response).and_then(|(_, found)| found.as_deref());
-        let item = document.and_then(|document| find_stored_item(document, &reference.id));
-        let item = item.ok_or_else(|| not_stored(reference))?;
+        let item = document.and_then(|document| find_stored_item(document, id));
+        let item = item.ok_or_else(not_stored)?;
         size = size.saturating_add(item.len());
         if size > most {
             return Err(too_large(most));
@@ -66,11 +71,18 @@ fn too_large(max_bytes: usize) -> ApiError {
         .with_details_member("max_bytes", max_bytes)
 }
 
-fn not_stored(reference: &ItemReference) -> ApiError {
-    let param = format!("input[{}].id", reference.index);
-    let known = reference.id.len() <= 128 && reference.id.bytes().all(|byte| byte.is_ascii_graphic());
-    let id = if known { reference.id.as_str() } else { "this id" };
-    let sentence =
-        format!("{param}: no item {id} is stored for this API key, or not any more; send the item itself.");
+/// Returns the error for a reference without an id that is a string with at least one character.
+fn without_id(index: usize) -> ApiError {
+    let param = format!("input[{index}].id");
+    let sentence = format!("{param}: expected the id of a stored item.");
+    ApiError::invalid(param, sentence)
+}
+
+/// Returns the error for a reference to an item that is not stored.
+fn not_stored(index: usize, id: &str) -> ApiError {
+    let param = format!("input[{index}].id");
+    let known = id.len() <= 128 && id.bytes().all(|byte| byte.is_ascii_graphic());
+    let id = if known { id } else { "this id" };
+    let sentence = format!("{param}: no item {id} is stored for this API key, or not any more; {SEND_ITEM}.");
     ApiError::invalid(param, sentence)
 }
