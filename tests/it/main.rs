@@ -142,6 +142,7 @@ mod storage_integrity;
 mod store_command;
 mod store_damage;
 mod store_progress;
+mod stored_response_items;
 mod stored_responses;
 mod stream_failover;
 mod stream_memory;

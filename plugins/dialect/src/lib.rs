@@ -19,6 +19,7 @@ mod echo;
 pub mod event;
 mod generated_output;
 pub mod item_references;
+pub mod listed_items;
 pub mod parameters;
 mod repeated_call_ids;
 pub mod repeated_items;

@@ -139,16 +139,18 @@ fn write_id(kind: &str, index: usize, unique: &str, out: &mut Vec<u8>) {
 
 /// Writes the content of a message. A string becomes a list with one part.
 fn write_content(content: &[u8], role: &str, out: &mut Vec<u8>) {
-    if string_body(content).is_none() {
-        return out.extend_from_slice(content);
+    match string_body(content) {
+        None => out.extend_from_slice(content),
+        Some(_) => write_text_part(content, role == "assistant", out),
     }
-    let (kind, more) = if role == "assistant" {
-        ("output_text", r#","annotations":[],"logprobs":[]"#)
-    } else {
-        ("input_text", "")
-    };
+}
+
+/// Writes content with one part, whose text is a JSON string.
+pub(crate) fn write_text_part(text: &[u8], is_answer: bool, out: &mut Vec<u8>) {
+    let (kind, more) =
+        if is_answer { ("output_text", r#","annotations":[],"logprobs":[]"#) } else { ("input_text", "") };
     let _ = write!(out, r#"[{{"type":"{kind}","text":"#);
-    out.extend_from_slice(content);
+    out.extend_from_slice(text);
     let _ = write!(out, "{more}}}]");
 }
 

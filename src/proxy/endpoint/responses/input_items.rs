@@ -8,6 +8,7 @@ use crate::proxy::exchange::Exchange;
 use http::Method;
 use penstock_auth::KeyScope;
 use penstock_core::{ApiError, ErrorCode};
+use penstock_dialect::listed_items::complete_item;
 use penstock_dialect::stored_response::{ItemPage, StoredResponse, item_id, item_page};
 use penstock_json_scan::json;
 
@@ -56,7 +57,8 @@ impl Endpoint for ListInputItemsEndpoint {
                 ApiError::invalid("after", "after: expected the id of an item of this response.")
             })?;
             let size: usize = page.items.iter().map(|item| item.len()).sum();
-            x.reserve_memory(size.saturating_mul(2))?;
+            // The memory is reserved for the items, and for the members that complete them.
+            x.reserve_memory(size.saturating_mul(3))?;
             Ok(x.send_json(200, list_object(&page, parts)).await)
         })
     }
@@ -68,7 +70,7 @@ fn list_object(page: &ItemPage<'_>, parts: IncludedParts) -> Vec<u8> {
     out.extend_from_slice(br#"{"object":"list","data":["#);
     for (at, item) in page.items.iter().enumerate() {
         out.extend_from_slice(if at > 0 { b"," } else { b"" });
-        out.extend_from_slice(&parts.add_to_item(item));
+        out.extend_from_slice(&parts.add_to_item(&complete_item(item)));
     }
     out.push(b']');
     for (name, item) in [("first_id", page.items.first()), ("last_id", page.items.last())] {
