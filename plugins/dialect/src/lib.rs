@@ -65,6 +65,8 @@ mod known_member_tests;
 #[cfg(test)]
 mod late_event_tests;
 #[cfg(test)]
+mod logprob_tests;
+#[cfg(test)]
 mod lone_surrogate_tests;
 mod media_position;
 mod messages_to_chat;

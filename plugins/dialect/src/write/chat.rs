@@ -11,6 +11,7 @@ mod common_members;
 pub use buffered::{write_buffered, write_completion};
 
 use super::ResponseIdentity;
+use super::logprobs::complete_chat_logprobs;
 use crate::event::{AnswerEvent, EscapedText};
 pub(crate) use common_members::{finish_reason_name, write_integer, write_penstock_objects, write_usage};
 use penstock_core::{ApiError, ChoiceSelection, FinishReason, ThinkingDisplay, TokenUsage};
@@ -103,7 +104,7 @@ impl ChatStreamWriter {
         out.extend_from_slice(b"\"}");
         if let Some(logprobs) = logprobs {
             out.extend_from_slice(b",\"logprobs\":");
-            out.extend_from_slice(logprobs);
+            out.extend_from_slice(&complete_chat_logprobs(logprobs));
         }
         out.extend_from_slice(CHUNK_END);
     }

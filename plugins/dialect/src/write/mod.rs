@@ -2,6 +2,7 @@
 
 pub mod chat;
 pub mod completions;
+mod logprobs;
 pub mod messages;
 pub mod responses;
 

@@ -5,6 +5,7 @@ use crate::answer::{AnswerChoice, DecodedAnswer};
 use crate::event::EscapedText;
 use crate::json_cursor;
 use crate::write::ResponseIdentity;
+use crate::write::logprobs::complete_chat_logprobs;
 use bytes::Bytes;
 use penstock_core::{BufferedResponse, ChoiceSelection, FinishReason, WorkDone};
 
@@ -72,11 +73,16 @@ pub fn write_buffered(
 
 /// Writes log probabilities as one object. Those from a stream arrive in one object for each chunk, and are joined.
 fn write_logprobs(pieces: &[Bytes], out: &mut Vec<u8>) {
-    match pieces {
+    let joined = match pieces {
         [] => return out.extend_from_slice(b"null"),
-        [only] => return out.extend_from_slice(only),
-        _ => {}
-    }
+        [only] => only.clone(),
+        _ => join_logprobs(pieces).into(),
+    };
+    out.extend_from_slice(&complete_chat_logprobs(&joined));
+}
+
+fn join_logprobs(pieces: &[Bytes]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(pieces.iter().map(Bytes::len).sum());
     let lists = |name: &'static str| {
         let lists = pieces.iter().filter_map(move |piece| json_cursor::member_value(piece, name));
         lists.filter(|list| json_cursor::is_array(list)).flat_map(json_cursor::elements)
@@ -92,6 +98,7 @@ fn write_logprobs(pieces: &[Bytes], out: &mut Vec<u8>) {
         out.extend_from_slice(if bracket == b'[' { b"null" } else { b"]" });
     }
     out.push(b'}');
+    out
 }
 
 fn write_message(candidate: &AnswerChoice, out: &mut Vec<u8>) {

@@ -1,6 +1,7 @@
 //! Part of a message in a response.
 
 use crate::json_cursor;
+use crate::write::logprobs::write_response_logprobs;
 
 /// Part of a message: text or a refusal.
 #[derive(Debug, Default)]
@@ -37,11 +38,8 @@ impl MessagePart {
     pub(super) fn push_logprobs(&mut self, logprobs: Option<&[u8]>, out: &mut Vec<u8>) {
         let list = logprobs.and_then(|object| json_cursor::member_value(object, "content"));
         let start = out.len();
-        for token in list.into_iter().flat_map(json_cursor::elements) {
-            if out.len() > start {
-                out.push(b',');
-            }
-            out.extend_from_slice(token);
+        if let Some(list) = list {
+            write_response_logprobs(list, out);
         }
         let tokens = out.get(start..).unwrap_or_default();
         if !tokens.is_empty() {
