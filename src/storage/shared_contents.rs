@@ -77,6 +77,14 @@ impl SharedContents {
         Ok(Some(bytes))
     }
 
+    /// Fills the buffer with the first bytes of an object; `None` if there is no object with this name.
+    ///
+    /// # Errors
+    /// Returns `UnexpectedEof` if the object is shorter, and any other I/O error.
+    pub fn read_start(&self, name: &str, buffer: &mut [u8]) -> Result<Option<()>> {
+        self.open(name)?.map(|object| object.read_exact_at(buffer, 0)).transpose()
+    }
+
     fn open(&self, name: &str) -> Result<Option<Box<dyn RandomAccessObject>>> {
         match self.content_store()?.open(name) {
             Ok(object) => Ok(Some(object)),

@@ -1,7 +1,8 @@
-//! Items of stored responses as clients list them.
+//! Items of stored responses as clients list them, and the end of stored responses.
 
 use crate::harness::{Bench, Provider};
 use serde_json::{Value, json};
+use std::time::Duration;
 
 const IMAGE: &str = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
@@ -44,5 +45,35 @@ async fn listed_items_have_the_members_that_the_official_types_require() {
     assert_eq!(client.post("/v1/responses", &more).await.status, 200);
     let image = &provider.last().json()["messages"][0]["content"][0]["image_url"];
     assert_eq!(image, &json!({"url": IMAGE}));
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_expired_response_is_not_found() {
+    let provider = Provider::start().await;
+    let settings = "[responses]\nretention = \"4h\"";
+    let running = Bench::new().settings(settings).provider("a", &provider).start().await;
+    let client = running.key(&json!({"name": "storing", "store_responses": true})).await;
+    let body = json!({"model": "m", "store": true, "input": "Hi"});
+    let mut paths = Vec::new();
+    for _ in 0..2 {
+        let response = client.post("/v1/responses", &body).await.json();
+        paths.push(format!("/v1/responses/{}", response["id"].as_str().unwrap()));
+    }
+    let deleted = client.send("DELETE", &paths[0], &[], b"").await;
+    assert_eq!((deleted.status, &deleted.json()["deleted"]), (200, &json!(true)));
+    // The test sets the gateway's calendar clock forward instead of waiting.
+    let clock = running.gateway.app.clock;
+    clock.follow_system_clock(clock.calendar_now() + Duration::from_secs(4 * 3_600));
+    for (method, path) in [
+        ("GET", paths[1].clone()),
+        ("GET", format!("{}/input_items", paths[1])),
+        ("POST", format!("{}/cancel", paths[1])),
+        ("DELETE", paths[1].clone()),
+        ("DELETE", paths[1].clone()),
+    ] {
+        let refused = client.send(method, &path, &[], b"").await;
+        assert_eq!(refused.status, 404, "{method} {path}: {}", refused.text());
+    }
     running.stop().await;
 }

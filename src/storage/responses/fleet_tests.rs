@@ -39,6 +39,8 @@ fn a_response_of_one_gateway_is_read_replaced_and_deleted_by_another() {
     other.insert((KEY, "resp_a"), now(), TEXT, large).unwrap();
     assert_eq!(one.get(KEY, "resp_a", now(), DAY).unwrap().as_deref(), Some(TEXT));
     assert_eq!(one.get(KEY, "resp_a", now() + LATER, DAY).unwrap(), None, "it has expired");
+    assert!(!one.has_expired(KEY, "resp_a", now(), DAY).unwrap());
+    assert!(one.has_expired(KEY, "resp_a", now() + LATER, DAY).unwrap());
     assert!(one.size(KEY, "resp_a").unwrap().unwrap() >= TEXT.len() as u64);
     assert_eq!(other.get(OTHER_KEY, "resp_a", now(), DAY).unwrap(), None);
     assert!(!other.delete(OTHER_KEY, "resp_a").unwrap());
@@ -115,6 +117,10 @@ impl ResponseFiles for Undeletable {
 
     fn read(&self, name: ResponseName<'_>) -> Result<Option<Vec<u8>>> {
         self.0.read(name)
+    }
+
+    fn read_start(&self, name: ResponseName<'_>, buffer: &mut [u8]) -> Result<Option<()>> {
+        self.0.read_start(name, buffer)
     }
 
     fn size(&self, name: ResponseName<'_>) -> Result<Option<u64>> {

@@ -3,7 +3,7 @@
 use super::response_files::{ResponseFile, ResponseFiles, ResponseName, ResponseStage};
 use crate::storage::files::quota::has_free_space;
 use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Result, Write};
+use std::io::{ErrorKind, Read, Result, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -74,6 +74,10 @@ impl ResponseFiles for LocalFiles {
 
     fn read(&self, name: ResponseName<'_>) -> Result<Option<Vec<u8>>> {
         found(fs::read(self.path(name)))
+    }
+
+    fn read_start(&self, name: ResponseName<'_>, buffer: &mut [u8]) -> Result<Option<()>> {
+        found(File::open(self.path(name)).and_then(|mut file| file.read_exact(buffer)))
     }
 
     fn size(&self, name: ResponseName<'_>) -> Result<Option<u64>> {

@@ -20,7 +20,7 @@ use crate::storage::stores::Pepper;
 use local_files::LocalFiles;
 use parking_lot::Mutex;
 use response_files::{ResponseFile, ResponseFiles, ResponseName, ResponseStage};
-use sealed_document::DocumentCipher;
+use sealed_document::{DocumentCipher, HEAD_BYTES, start_of_retention};
 use shared_files::SharedFiles;
 pub use shared_files::is_response_object;
 use std::io::{Error, ErrorKind, Result};
@@ -188,7 +188,24 @@ impl ResponseStore {
         Ok((!is_expired(retained_since, now, retention)).then_some(document))
     }
 
-    /// Removes a response; returns false if the key has no response with this id.
+    /// Returns true if the key has a response with this id that has expired at `now`, Unix seconds. Reads only the head
+    /// of its file; a damaged file has not expired.
+    ///
+    /// # Errors
+    /// Returns any I/O error.
+    pub fn has_expired(&self, key: &str, id: &str, now: u64, retention: Duration) -> Result<bool> {
+        let read_time = |files: &dyn ResponseFiles, name: ResponseName<'_>| {
+            let mut head = [0; HEAD_BYTES];
+            Ok(files.read_start(name, &mut head)?.map(|()| start_of_retention(&head)))
+        };
+        let retained_since = match self.find(key, id, read_time) {
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => None,
+            found => found?.flatten(),
+        };
+        Ok(retained_since.is_some_and(|since| is_expired(since, now, retention)))
+    }
+
+    /// Removes a response, also one that has expired; returns false if the key has no response with this id.
     ///
     /// # Errors
     /// Returns any I/O error.

@@ -70,6 +70,9 @@ pub(super) trait ResponseFiles: Send + Sync {
     /// Reads a file; `None` if there is no file with this name.
     fn read(&self, name: ResponseName<'_>) -> Result<Option<Vec<u8>>>;
 
+    /// Fills the buffer with the first bytes of a file; `None` if there is no file with this name.
+    fn read_start(&self, name: ResponseName<'_>, buffer: &mut [u8]) -> Result<Option<()>>;
+
     /// Returns the length of a file in bytes; `None` if there is no file with this name.
     fn size(&self, name: ResponseName<'_>) -> Result<Option<u64>>;
 

@@ -15,6 +15,8 @@ use std::io::{Error, ErrorKind, Result};
 
 const MAGIC: &[u8; 4] = b"PSR1";
 const TIME_BYTES: usize = 8;
+/// Length of the fields before the nonce, in bytes.
+pub(super) const HEAD_BYTES: usize = MAGIC.len() + TIME_BYTES;
 /// Salt and label from which the keys are derived. Another label gives independent keys.
 const SALT: &[u8] = b"penstock";
 const LABEL: &[u8] = b"stored responses 1";
@@ -68,18 +70,22 @@ impl DocumentCipher {
 
     /// Decrypts a file; returns the start of its retention, Unix seconds, and the document.
     pub(super) fn decrypt(&self, key: &str, id: &str, mut sealed: Vec<u8>) -> Result<(u64, Vec<u8>)> {
-        let head_bytes = MAGIC.len() + TIME_BYTES;
-        let (head, rest) = sealed.split_at_mut_checked(head_bytes).ok_or_else(failed)?;
+        let (head, rest) = sealed.split_at_mut_checked(HEAD_BYTES).ok_or_else(failed)?;
         let (nonce, text) = rest.split_first_chunk_mut::<NONCE_LEN>().ok_or_else(failed)?;
-        let time = head.strip_prefix(MAGIC).and_then(|time| time.try_into().ok()).ok_or_else(failed)?;
-        let retained_since = u64::from_be_bytes(time);
+        let retained_since = start_of_retention(head).ok_or_else(failed)?;
         let data = associated_data(head, key, id);
         let nonce = Nonce::assume_unique_for_key(*nonce);
         let length = self.key(key)?.open_in_place(nonce, Aad::from(data), text).map_err(|_| failed())?.len();
-        sealed.drain(..head_bytes + NONCE_LEN);
+        sealed.drain(..HEAD_BYTES + NONCE_LEN);
         sealed.truncate(length);
         Ok((retained_since, sealed))
     }
+}
+
+/// Returns the start of the retention, Unix seconds, in the first [`HEAD_BYTES`] of a file; `None` if they are no head.
+/// Until the file is decrypted, the head is not authenticated.
+pub(super) fn start_of_retention(head: &[u8]) -> Option<u64> {
+    head.strip_prefix(MAGIC)?.try_into().ok().map(u64::from_be_bytes)
 }
 
 fn associated_data(head: &[u8], key: &str, id: &str) -> Vec<u8> {

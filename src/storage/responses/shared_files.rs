@@ -6,6 +6,7 @@ use super::RESPONSES_FOLDER;
 use super::response_files::{ResponseFile, ResponseFiles, ResponseName, ResponseStage};
 use crate::storage::shared_contents::SharedContents;
 use penstock_object_storage::ObjectInfo;
+use std::cell::RefCell;
 use std::io::Result;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -69,6 +70,11 @@ impl ResponseFiles for SharedFiles {
     fn read(&self, name: ResponseName<'_>) -> Result<Option<Vec<u8>>> {
         // The read is repeated once, because it fails if the object in a bucket is replaced meanwhile.
         self.find(name, |contents, object| contents.read(object).or_else(|_| contents.read(object)))
+    }
+
+    fn read_start(&self, name: ResponseName<'_>, buffer: &mut [u8]) -> Result<Option<()>> {
+        let buffer = RefCell::new(buffer);
+        self.find(name, |contents, object| contents.read_start(object, &mut buffer.borrow_mut()))
     }
 
     fn size(&self, name: ResponseName<'_>) -> Result<Option<u64>> {

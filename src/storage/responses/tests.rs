@@ -65,6 +65,7 @@ fn a_file_that_was_changed_or_moved_is_not_accepted() {
         assert!(store.get(KEY, "resp_a", 101, DAY).is_err(), "{at}");
         fs::write(&path, &sealed[..at]).unwrap();
         assert!(store.get(KEY, "resp_a", 101, DAY).is_err(), "{at}");
+        assert!(!store.has_expired(KEY, "resp_a", 101, DAY).unwrap(), "{at}");
     }
     fs::write(path.with_file_name("resp_b"), &sealed).unwrap();
     assert!(store.get(KEY, "resp_b", 101, DAY).is_err());
@@ -105,6 +106,10 @@ fn deleted_and_expired_responses_leave_the_disk() {
     let now = 200 + DAY.as_secs();
     assert_eq!(store.get(KEY, "resp_b", now - 1, DAY).unwrap().as_deref(), Some(TEXT));
     assert_eq!(store.get(KEY, "resp_b", now, DAY).unwrap(), None);
+    for (id, expected) in [("resp_b", true), ("resp_c", false), ("resp_a", false), ("resp_", false)] {
+        assert_eq!(store.has_expired(KEY, id, now, DAY).unwrap(), expected, "{id}");
+    }
+    assert!(!store.has_expired(OTHER_KEY, "resp_b", now, DAY).unwrap());
     assert_eq!(store.sweep(now, limits.settings, SweepRole::Remover).unwrap(), 1);
     assert_eq!(files(folder.path()).len(), 1);
     assert_eq!(store.used_bytes(), files(folder.path())[0].1.len() as u64);

@@ -96,8 +96,14 @@ impl Endpoint for DeleteResponseEndpoint {
             let id = decode_segment(tail).into_owned();
             x.app.batches.cancel_background_response(&x.principal.public_id, &id).await?;
             let (app, key, name) = (x.app.clone(), x.principal.public_id.clone(), id.clone());
-            let removed = spawn_blocking(move || app.responses.delete(&key, &name)).await;
-            let removed = removed.map_err(|_| ApiError::new(ErrorCode::Internal))?;
+            let retention = x.config.settings.responses.retention;
+            let removed = spawn_blocking(move || {
+                let has_expired =
+                    app.responses.has_expired(&key, &name, app.clock.unix_seconds(), retention)?;
+                // The file of an expired response is removed too, but for its client the response no longer exists.
+                app.responses.delete(&key, &name).map(|is_removed| is_removed && !has_expired)
+            });
+            let removed = removed.await.map_err(|_| ApiError::new(ErrorCode::Internal))?;
             if !removed.map_err(|error| io_to_api_error(&error))? {
                 return Err(response_not_found());
             }
