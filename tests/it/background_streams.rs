@@ -189,6 +189,24 @@ async fn what_has_no_stream_is_refused_by_name() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_unfinished_response_is_not_continued_after_an_event_that_it_does_not_have() {
+    let (provider, go) = (Provider::start().await, Arc::new(Notify::new()));
+    provider.always(held(&go, "Done"));
+    let running = Bench::new().provider("a", &provider).start().await;
+    let client = storing(&running).await;
+    let mut stream = create_stream(&client).await;
+    until_event(&mut stream, "response.in_progress").await;
+    let id = id_of(&stream);
+    for after in ["3", "7000"] {
+        let refused = client.get(&format!("{RESPONSES}/{id}?stream=true&starting_after={after}")).await;
+        assert_eq!((refused.status, &refused.json()["error"]["param"]), (400, &json!("starting_after")));
+    }
+    let rest = let_go(&go, whole(&client, &id, "&starting_after=2")).await;
+    assert!(rest.contains("\"sequence_number\":3"), "{rest}");
+    assert!(within("the end", stream.finish()).await.whole);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_that_breaks_off_with_its_process_is_continued_by_the_next_one() {
     let (provider, go) = (Provider::start().await, Arc::new(Notify::new()));
     provider.always(held(&go, "Done"));

@@ -12,7 +12,7 @@ use penstock_core::{ErrorCode, StoredInput};
 use std::borrow::Cow;
 use std::io::Write as _;
 
-pub use crate::write::responses::{ReplayPieces, ResponseReplay, queued_response};
+pub use crate::write::responses::{LAST_PENDING_EVENT, ReplayPieces, ResponseReplay, queued_response};
 
 /// State of a background response without an answer: the answer is pending, or the response ended without one.
 #[derive(Clone, Debug, PartialEq, Eq)]

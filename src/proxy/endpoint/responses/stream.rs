@@ -12,7 +12,9 @@ use crate::proxy::endpoint::query_parameters;
 use crate::proxy::exchange::{Exchange, WriteOutcome, write_outcome};
 use bytes::Bytes;
 use penstock_core::ApiError;
-use penstock_dialect::background_response::{ReplayPieces, ResponseReplay, is_background, is_pending};
+use penstock_dialect::background_response::{
+    LAST_PENDING_EVENT, ReplayPieces, ResponseReplay, is_background, is_pending,
+};
 use tokio::task::yield_now;
 
 const NOT_BACKGROUND: &str =
@@ -59,7 +61,6 @@ pub(super) async fn stream_response(
         return Err(ApiError::unsupported("stream", NOT_BACKGROUND));
     }
     if let Some(after) = after
-        && !is_pending(&response)
         && !has_event(&response, after).await
     {
         return Err(ApiError::invalid("starting_after", STARTING_AFTER));
@@ -67,9 +68,13 @@ pub(super) async fn stream_response(
     Ok(send_events(x, id, watch, (ResponseReplay::new(after), response)).await)
 }
 
-/// Returns true if a response that has ended has the event with this number. A client that reconnects after the last
-/// event has a valid number, so it gets an empty stream and no refusal.
+/// Returns true if a client may have the event with this number. A client that reconnects after the last event of a
+/// response that has ended has a valid number, so it gets an empty stream and no refusal. Before its end, a response
+/// has at most the events up to its start, also if it is queued again after a restart.
 async fn has_event(response: &[u8], number: u64) -> bool {
+    if is_pending(response) {
+        return number <= LAST_PENDING_EVENT;
+    }
     let Some(previous) = number.checked_sub(1) else { return true };
     next_piece(&mut ResponseReplay::new(Some(previous)).pieces(response)).await.is_some()
 }
@@ -216,6 +221,22 @@ mod tests {
         let events = String::from_utf8(text).unwrap().matches("sequence_number").count();
         assert_eq!(usize::try_from(last).unwrap() + 1, events);
         assert!(has_event(&response, 0).await && !has_event(&response, u64::MAX).await);
+    }
+
+    #[tokio::test]
+    async fn a_response_without_an_answer_has_the_events_up_to_its_start() {
+        for status in ["queued", "in_progress"] {
+            let response = json!({"id": "resp_1", "background": true, "status": status, "output": []});
+            let response = response.to_string().into_bytes();
+            assert!(has_event(&response, 0).await && has_event(&response, 2).await, "{status}");
+            assert!(!has_event(&response, 3).await && !has_event(&response, u64::MAX).await, "{status}");
+        }
+        let running = json!({"background": true, "status": "in_progress"}).to_string().into_bytes();
+        let (mut replay, mut text) = (ResponseReplay::new(None), Vec::new());
+        let mut pieces = replay.pieces(&running);
+        while pieces.write_next(&mut text) {}
+        let last = format!("\"sequence_number\":{LAST_PENDING_EVENT}");
+        assert!(String::from_utf8(text).unwrap().rsplit("event: ").next().unwrap().contains(&last));
     }
 
     #[tokio::test]

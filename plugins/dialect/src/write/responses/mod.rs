@@ -15,7 +15,7 @@ mod tests;
 
 pub(crate) use buffered::translate_buffered;
 pub(crate) use frame::failure_code;
-pub use replay::{ReplayPieces, ResponseReplay};
+pub use replay::{LAST_PENDING_EVENT, ReplayPieces, ResponseReplay};
 
 use crate::event::{AnswerEvent, EscapedText, MessagePhase};
 use crate::write::ResponseIdentity;

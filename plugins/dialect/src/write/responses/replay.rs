@@ -15,6 +15,9 @@ use penstock_core::ApiError;
 use penstock_json_scan::json;
 use std::io::Write as _;
 
+/// Sequence number of `response.in_progress`, the last event of a response that has not ended.
+pub const LAST_PENDING_EVENT: u64 = 2;
+
 /// Replay of the events of one response, in pieces. A piece is one of the opening events, the events of one item, or
 /// the last event.
 #[derive(Debug, Default)]
