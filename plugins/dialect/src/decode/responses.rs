@@ -28,7 +28,7 @@ mod variant_tests;
 
 pub use buffered::decode_response;
 
-use super::{BodyToSseConverter, to_truncation_error};
+use super::{BodyToSseConverter, parse_finish_word, to_truncation_error};
 use crate::classify;
 use crate::event::{AnswerEvent, EscapedText};
 use crate::json_cursor;
@@ -182,10 +182,12 @@ fn event_text(source: &Bytes, value: &[u8]) -> Result<EscapedText, UpstreamError
 
 /// Parses the reason of an incomplete response, including the spellings of engines. An unknown reason is read as
 /// `Length`, because a truncated answer must not look complete.
-fn incomplete_reason(reason: &str) -> FinishReason {
-    match reason {
-        "content_filter" | "safety" => FinishReason::ContentFilter,
-        "context_window" | "context_length" | "max_context_length" => FinishReason::ContextWindow,
-        _ => FinishReason::Length,
-    }
+///
+/// # Errors
+/// Returns the errors of [`parse_finish_word`], so an engine that aborted has not answered.
+fn incomplete_reason(reason: &str) -> Result<FinishReason, UpstreamError> {
+    Ok(match parse_finish_word(reason)? {
+        FinishReason::Stop | FinishReason::ToolCalls => FinishReason::Length,
+        reason => reason,
+    })
 }

@@ -2,6 +2,7 @@
 
 use super::{DecodedOutput, incomplete_reason, malformed_error};
 use crate::classify;
+use crate::decode::parse_finish_word;
 use crate::event::AnswerEvent;
 use crate::json_cursor;
 use bytes::Bytes;
@@ -48,7 +49,8 @@ impl<'a> ResponseEnd<'a> {
     /// Parses a response object.
     ///
     /// # Errors
-    /// Returns the error of a failed response, and `Malformed` for a member of an invalid type.
+    /// Returns the error of a failed response, also of an incomplete one whose reason is a failure, and `Malformed` for a
+    /// member of an invalid type.
     pub(super) fn parse(response: &'a [u8]) -> Result<Self, UpstreamError> {
         let (mut status, mut details) = (None, None);
         let mut end = Self { status: EndStatus::Completed, output: None, usage: None, measured_energy: None };
@@ -66,14 +68,20 @@ impl<'a> ResponseEnd<'a> {
             }
         }
         end.status = match status.as_deref() {
-            Some("failed" | "cancelled") => return Err(UpstreamError::new(UpstreamErrorKind::InBandError)),
+            Some("failed" | "cancelled" | "expired") => {
+                return Err(UpstreamError::new(UpstreamErrorKind::InBandError));
+            }
             Some("queued" | "in_progress") => EndStatus::Running,
             Some("incomplete") => {
                 let reason = details.and_then(|details| json_cursor::member_value(details, "reason"));
                 let reason = reason.and_then(json_cursor::parse_string).unwrap_or_default();
-                EndStatus::Incomplete(incomplete_reason(&reason))
+                EndStatus::Incomplete(incomplete_reason(&reason)?)
             }
-            _ => EndStatus::Completed,
+            Some(status) => match parse_finish_word(status)? {
+                FinishReason::Stop | FinishReason::ToolCalls => EndStatus::Completed,
+                reason => EndStatus::Incomplete(reason),
+            },
+            None => EndStatus::Completed,
         };
         Ok(end)
     }

@@ -4,7 +4,7 @@
 use super::*;
 use crate::decode::DialectDecoder;
 use crate::{FailedRequest, reclassify_in_band_error};
-use penstock_core::ReportedUsage;
+use penstock_core::{FinishReason, ReportedUsage, UpstreamErrorKind};
 use serde_json::{Value, json};
 
 fn data(event: &Value) -> String {
@@ -292,5 +292,50 @@ fn a_delta_without_the_event_that_adds_its_item_opens_the_item() {
         }
         decoder.end(&mut events).unwrap();
         assert_eq!(texts(&events), "Hm.Hello!", "{cut}");
+    }
+}
+
+#[test]
+fn a_response_that_ends_with_a_failure_is_not_a_truncated_answer() {
+    use FinishReason::{ContentFilter, ContextWindow, Length, Stop};
+    let message = json!({"type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
+        "content": [{"type": "output_text", "text": "Hi", "annotations": []}]});
+    let finish = |status: &str, reason: Value| {
+        let response = json!({"object": "response", "status": status, "output": [message],
+            "incomplete_details": {"reason": reason}});
+        let end = json!({"type": "response.incomplete", "response": response});
+        let streamed = decode(&[data(&created()), data(&end)].concat());
+        let mut events = Vec::new();
+        let buffered = decode_response(Bytes::from(response.to_string()), &mut events).map(|()| events);
+        let [streamed, buffered] = [streamed, buffered].map(|events| {
+            events.map_err(|error| error.kind).map(|events| {
+                events.iter().find_map(|event| match event {
+                    AnswerEvent::Finish { reason, .. } => Some(*reason),
+                    _ => None,
+                })
+            })
+        });
+        assert_eq!(streamed, buffered, "{status} {reason}");
+        streamed.map(Option::unwrap)
+    };
+    for (reason, expected) in [
+        (json!("max_output_tokens"), Length),
+        (json!("content_filter"), ContentFilter),
+        (json!("safety"), ContentFilter),
+        (json!("max_context_length"), ContextWindow),
+        (json!("stop"), Length),
+        (json!("new"), Length),
+        (json!(null), Length),
+    ] {
+        assert_eq!(finish("incomplete", reason.clone()), Ok(expected), "{reason}");
+    }
+    for reason in ["error", "abort", "timeout", "cancelled", "server_error", "OutOfMemory"] {
+        assert_eq!(finish("incomplete", json!(reason)), Err(UpstreamErrorKind::InBandError), "{reason}");
+    }
+    for (status, expected) in [("completed", Stop), ("truncated", Length), ("new", Stop)] {
+        assert_eq!(finish(status, Value::Null), Ok(expected), "{status}");
+    }
+    for status in ["failed", "cancelled", "canceled", "expired", "aborted", "error"] {
+        assert_eq!(finish(status, Value::Null), Err(UpstreamErrorKind::InBandError), "{status}");
     }
 }
