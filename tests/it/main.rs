@@ -147,6 +147,7 @@ mod stored_responses;
 mod stream_failover;
 mod stream_memory;
 mod stream_splits;
+mod streamed_plain_answers;
 mod tidy;
 mod tls;
 mod token_counting;

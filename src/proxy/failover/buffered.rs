@@ -4,6 +4,7 @@
 use super::FailoverRun;
 use super::attempt::{self, AttemptError, UpstreamResponse};
 use super::image_work::delivered_image_work;
+use super::streaming::StreamedBodyEnd;
 use super::{images, settle, single_images, store_response, upstream_headers};
 use crate::proxy::exchange::{WriteOutcome, write_outcome};
 use crate::proxy::filters::{
@@ -77,7 +78,8 @@ pub async fn read_and_send_response(
     let timeouts = offer.offer.provider.timeouts;
     let cap = run.exchange.config.settings.limits.response_buffer;
     let due = clock::cached_now() + timeouts.first_token;
-    let body = read_complete_body(run, &mut answering, (due, timeouts.idle), cap).await?;
+    let mut end = StreamedBodyEnd::none();
+    let body = read_complete_body(run, &mut answering, (due, timeouts.idle), cap, &mut end).await?;
     let answer = upstream_headers::answer_with_headers(body, &answering.exchange, sent.wire_format);
     answering.exchange.return_to_pool().await;
     deliver(run, offer, sent, vec![answer]).await
@@ -198,21 +200,29 @@ pub async fn call_provider(
         let due = clock::cached_now() + timeouts.plain;
         let mut answering =
             attempt::send_and_read_head(run, offer, wire_format, call, timeouts.plain).await?;
-        let body = read_complete_body(run, &mut answering, (due, timeouts.idle), remaining_bytes).await?;
+        let mut end = StreamedBodyEnd::of_answer(offer, wire_format);
+        let times = (due, timeouts.idle);
+        let body = read_complete_body(run, &mut answering, times, remaining_bytes, &mut end).await?;
         remaining_bytes = remaining_bytes.saturating_sub(body.len());
         answers.push(upstream_headers::answer_with_headers(body, &answering.exchange, wire_format));
-        answering.exchange.return_to_pool().await;
+        if end.is_before_end_of_body() {
+            answering.exchange.drain_in_background();
+        } else {
+            answering.exchange.return_to_pool().await;
+        }
     }
     Ok(())
 }
 
 /// Reads a complete body of at most `cap` bytes. The first byte that is not white space must arrive before `due`.
-/// `idle` is the longest pause between two reads. After that first byte, white space does not end a pause.
+/// `idle` is the longest pause between two reads. After that first byte, white space does not end a pause. A stream of
+/// events is complete at its `end`.
 pub async fn read_complete_body(
     run: &mut FailoverRun<'_, '_>,
     answering: &mut UpstreamResponse,
     (due, idle): (Instant, Duration),
     cap: usize,
+    end: &mut StreamedBodyEnd,
 ) -> Result<Bytes, AttemptError> {
     let mut body = BytesMut::new();
     let mut only: Option<Bytes> = None;
@@ -220,12 +230,9 @@ pub async fn read_complete_body(
     // Even after a long wait for the head, the body gets the complete idle timeout.
     let due = due.max(alarm);
     loop {
-        let until = if begun { alarm } else { alarm.min(due) };
-        let Some(piece) =
-            attempt::read_body_piece(run, answering, until, UpstreamErrorKind::IdleTimeout).await?
-        else {
-            break;
-        };
+        let until = end.read_deadline(if begun { alarm } else { alarm.min(due) }, idle);
+        let read = attempt::read_body_piece(run, answering, until, UpstreamErrorKind::IdleTimeout).await;
+        let Some(piece) = end.accept_failure(read)? else { break };
         let says = piece.iter().any(|byte| !byte.is_ascii_whitespace());
         if says || !begun {
             alarm = clock::cached_now() + idle;
@@ -235,6 +242,7 @@ pub async fn read_complete_body(
             return Err(AttemptError::Fault(UpstreamError::new(UpstreamErrorKind::Malformed)));
         }
         run.memory.try_grow(run.exchange, piece.len())?;
+        end.push(run, &piece);
         // A body that arrives in one piece is not copied.
         match only.take() {
             None if body.is_empty() => only = Some(piece),
@@ -242,6 +250,9 @@ pub async fn read_complete_body(
                 body.extend_from_slice(&first.unwrap_or_default());
                 body.extend_from_slice(&piece);
             }
+        }
+        if end.is_before_end_of_body() {
+            break;
         }
     }
     Ok(only.unwrap_or_else(|| body.freeze()))

@@ -4,6 +4,7 @@
 
 use super::attempt::{AttemptError, UpstreamResponse};
 use super::image_work::{measure_base64_image, measure_image};
+use super::streaming::StreamedBodyEnd;
 use super::wait::WaitOutcome;
 use super::{FailoverRun, buffered};
 use crate::config::settings::{BaseUrl, Provider};
@@ -164,8 +165,8 @@ async fn fetch_image(
     };
     let mut answering = UpstreamResponse { until, ..answering };
     let due = Instant::now() + timeouts.idle;
-    let image =
-        buffered::read_complete_body(run, &mut answering, (due, timeouts.idle), remaining_bytes).await?;
+    let (times, mut end) = ((due, timeouts.idle), StreamedBodyEnd::none());
+    let image = buffered::read_complete_body(run, &mut answering, times, remaining_bytes, &mut end).await?;
     answering.exchange.return_to_pool().await;
     if image::is_image(&image) { Ok(image) } else { Err(malformed()) }
 }

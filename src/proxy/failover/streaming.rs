@@ -2,6 +2,7 @@
 //! the first content token. From then on, a broken stream is rescued, ends with an error event, or is cut; it never
 //! ends like a successful response.
 
+mod body_end;
 mod content;
 mod ends;
 mod times;
@@ -15,6 +16,7 @@ use crate::proxy::response::head::ResponseHead;
 use crate::time::clock;
 use crate::upstream::offer::OfferState;
 use crate::upstream::wire_format::WireFormat;
+pub use body_end::StreamedBodyEnd;
 use bytes::{Bytes, BytesMut};
 pub(super) use content::write_content;
 use ends::finish_stream;
