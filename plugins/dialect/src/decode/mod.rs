@@ -8,7 +8,7 @@ pub mod responses;
 mod text_channel;
 
 pub use body_format::starts_event_stream;
-pub(crate) use body_format::{BodyFormat, BodyToSseConverter, is_event_stream};
+pub(crate) use body_format::{BodyToSseConverter, is_event_stream};
 pub(crate) use finish_word::parse_finish_word;
 
 use crate::classify;
@@ -117,7 +117,7 @@ pub(crate) fn without_byte_order_mark(mut body: Bytes) -> Bytes {
 ///
 /// # Errors
 /// Returns the errors of [`decode_buffered`], and `Truncated` for an object that is cut.
-fn decode_closed_object(
+pub(crate) fn decode_closed_object(
     provider: Dialect,
     object: Bytes,
     id: &str,

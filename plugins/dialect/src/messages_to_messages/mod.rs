@@ -5,14 +5,18 @@
 //! changes the model name, removes thinking that the client did not request, repairs values on which client libraries
 //! fail, and writes the last events itself.
 
+mod collected_message;
 mod content;
 mod conversation;
 mod hidden_thinking;
+mod message_events;
 mod message_members;
 #[cfg(test)]
 mod missing_member_tests;
 #[cfg(test)]
 mod odd_block_tests;
+#[cfg(test)]
+mod other_form_tests;
 mod passthrough;
 mod repair;
 #[cfg(test)]
@@ -28,6 +32,7 @@ use crate::decode::{self, messages::without_lone_surrogates};
 use crate::translator_def::{self, TranslatorDef};
 use crate::write::messages;
 use bytes::Bytes;
+use collected_message::collect_message;
 use passthrough::StreamPassthrough;
 use penstock_core::{
     AttemptTarget, BufferedResponse, Dialect, FinishReason, InferenceRequest, StreamTranslation,
@@ -47,20 +52,27 @@ pub(crate) const TRANSLATOR: TranslatorDef = TranslatorDef {
 };
 
 /// Returns the provider's body after repairs, with the model name that the client used, and without thinking that the
-/// client did not request. If calls or text may have to be cut, or the body is a stream, writes a new message instead.
+/// client did not request. If the body is a stream, the message of its events is repaired. If calls or text may have to
+/// be cut, writes a new message instead.
 fn translate_buffered(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
     body: Bytes,
 ) -> Result<BufferedResponse, UpstreamError> {
-    if requires_translation(ask, target) || decode::is_event_stream(&body) {
+    if requires_translation(ask, target) {
         return messages::translate_buffered(ask, target, body);
     }
-    let body = without_lone_surrogates(decode::without_byte_order_mark(body));
+    let body = decode::without_byte_order_mark(body);
+    let is_stream = decode::is_event_stream(&body);
+    let body = if is_stream { body } else { without_lone_surrogates(body) };
     let answer = DecodedAnswer::decode(ask, target, body.clone())?;
-    if answer.observation.exceeds_output_limit {
+    let message = match is_stream {
+        true => collect_message(&body, target.answer_id).map(without_lone_surrogates),
+        false => Some(body.clone()),
+    };
+    let Some(body) = message.filter(|_| !answer.observation.exceeds_output_limit) else {
         return messages::translate_buffered(ask, target, body);
-    }
+    };
     let finish =
         answer.choices.first().and_then(|candidate| candidate.finish_reason).unwrap_or(FinishReason::Stop);
     let trimmed = body_builder::shared_slice(&body, json::trim(&body)).unwrap_or_default();

@@ -11,9 +11,12 @@ mod client_blocks;
 mod translation;
 
 use super::hidden_thinking::{HiddenBlocks, is_thinking_block};
+use super::message_events::message_events;
 use super::repair;
-use crate::decode::messages::{DeltaKind, DeltaMembers, EventMembers, MessagesDecoder, split_message_start};
-use crate::decode::{self, BodyFormat};
+use crate::decode::messages::{
+    DeltaKind, DeltaMembers, EventMembers, MessagesDecoder, split_message_start, without_lone_surrogates,
+};
+use crate::decode::{self, BodyToSseConverter};
 use crate::event::AnswerEvent;
 use crate::json_cursor;
 use crate::response_constraints::ToolCallIds;
@@ -22,7 +25,7 @@ use crate::write::messages::{self, MessagesStreamWriter, WriterOptions};
 use bytes::Bytes;
 use client_blocks::ClientBlocks;
 use penstock_core::{
-    AttemptTarget, FinishReason, InferenceRequest, OutputBuffer, StreamProgress, StreamTranslation,
+    AttemptTarget, Dialect, FinishReason, InferenceRequest, OutputBuffer, StreamProgress, StreamTranslation,
     ThinkingDisplay, TokenUsage, UpstreamError, UpstreamErrorKind, UsageSource,
 };
 use penstock_http_wire::{sse, usage};
@@ -37,7 +40,8 @@ pub(super) struct StreamPassthrough {
     /// True if the shadow translator writes to the client from now on: another provider continues the answer, or the
     /// answer was cut.
     is_rescued: bool,
-    format: BodyFormat,
+    /// Converter of a body that is no event stream.
+    body_converter: BodyToSseConverter,
     /// Shadow translator (see the documentation of the module).
     observer: StreamTranslator,
     sse_decoder: sse::SseDecoder,
@@ -74,7 +78,7 @@ impl StreamPassthrough {
         let manner = WriterOptions::from_request(ask, target);
         Self {
             is_rescued: false,
-            format: BodyFormat::Unknown,
+            body_converter: BodyToSseConverter::default(),
             initial_usage: manner.message_start_usage(None),
             observer: StreamTranslator::new(ask, target, Box::new(MessagesStreamWriter::new(manner))),
             sse_decoder: sse::SseDecoder::new(crate::decode::MAX_EVENT_BYTES),
@@ -94,9 +98,20 @@ impl StreamPassthrough {
         }
     }
 
-    /// Returns true if the shadow translator writes to the client, because no event can be forwarded unchanged.
-    fn writes_translated_output(&self) -> bool {
-        self.is_rescued || self.format == BodyFormat::JsonObject
+    /// Processes the events of a whole message that the provider sent instead of a stream.
+    fn process_message(&mut self, object: Bytes, out: &mut OutputBuffer) -> Result<(), UpstreamError> {
+        let object = without_lone_surrogates(object);
+        // An error object and a truncated message have the same error as for other clients.
+        let mut decoded = Vec::new();
+        decode::decode_closed_object(Dialect::Messages, object.clone(), &self.id, &mut decoded)
+            .or_else(|error| self.reject_event(error).map(|()| None))?;
+        for data in message_events(&object) {
+            if self.observer.progress() == StreamProgress::Ended {
+                return Ok(());
+            }
+            self.process_unordered(&data, &EventMembers::parse(&data), out)?;
+        }
+        Ok(())
     }
 
     fn process_event(&mut self, event: &sse::SseEvent, out: &mut OutputBuffer) -> Result<(), UpstreamError> {

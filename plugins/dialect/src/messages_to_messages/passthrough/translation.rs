@@ -1,7 +1,7 @@
 //! Implementation of [`StreamTranslation`] for the passthrough: most calls go to the shadow translator.
 
 use super::StreamPassthrough;
-use crate::decode::BodyFormat;
+use crate::decode::MAX_EVENT_BYTES;
 use crate::decode::messages::MessagesDecoder;
 use crate::write::{append_members, messages};
 use bytes::Bytes;
@@ -14,12 +14,10 @@ use penstock_http_wire::{error, sse};
 
 impl StreamTranslation for StreamPassthrough {
     fn push(&mut self, bytes: Bytes, out: &mut OutputBuffer) -> Result<(), UpstreamError> {
-        if self.format == BodyFormat::Unknown {
-            self.format = BodyFormat::detect(&bytes);
-        }
-        if self.writes_translated_output() {
+        if self.is_rescued {
             return self.observer.push(bytes, out);
         }
+        let Some(bytes) = self.body_converter.push(bytes, MAX_EVENT_BYTES)? else { return Ok(()) };
         self.sse_decoder.push(bytes);
         while let Some(event) = self.sse_decoder.next() {
             if self.observer.progress() == StreamProgress::Ended {
@@ -36,10 +34,12 @@ impl StreamTranslation for StreamPassthrough {
     }
 
     fn end(&mut self, out: &mut OutputBuffer) -> Result<(), UpstreamError> {
-        if self.writes_translated_output() {
+        if self.is_rescued {
             return self.observer.end(out);
         }
-        if let Some(event) = self.sse_decoder.end()
+        if let Some(object) = self.body_converter.take_buffered_object() {
+            self.process_message(object, out)?;
+        } else if let Some(event) = self.sse_decoder.end()
             && self.observer.progress() < StreamProgress::Ended
         {
             // An incomplete event means that the stream was truncated, not that it is malformed.
@@ -82,11 +82,7 @@ impl StreamTranslation for StreamPassthrough {
     }
 
     fn delivered_usage(&self) -> DeliveredUsage {
-        if self.writes_translated_output() {
-            self.observer.delivered_usage()
-        } else {
-            self.observer.forwarded_usage()
-        }
+        if self.is_rescued { self.observer.delivered_usage() } else { self.observer.forwarded_usage() }
     }
 
     fn attempt_usage(&self) -> TokenUsage {
@@ -103,6 +99,7 @@ impl StreamTranslation for StreamPassthrough {
             .sum::<usize>();
         held + early
             + ends
+            + self.body_converter.buffered_bytes()
             + self.sse_decoder.buffered_bytes()
             + self.decoder.stored_block_bytes()
             + self.observer.buffered_bytes()
@@ -148,7 +145,7 @@ impl StreamTranslation for StreamPassthrough {
     }
 
     fn write_end(&mut self, usage: &TokenUsage, objects: &[u8], out: &mut OutputBuffer) {
-        if self.writes_translated_output() {
+        if self.is_rescued {
             return self.observer.write_end(usage, objects, out);
         }
         if self.observer.has_invalid_output() {
@@ -162,7 +159,7 @@ impl StreamTranslation for StreamPassthrough {
     }
 
     fn write_error(&mut self, refusal: &ApiError, request_id: &str, objects: &[u8], out: &mut OutputBuffer) {
-        if self.writes_translated_output() {
+        if self.is_rescued {
             return self.observer.write_error(refusal, request_id, objects, out);
         }
         if self.observer.progress() > StreamProgress::Pending {
