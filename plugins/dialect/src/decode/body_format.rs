@@ -213,16 +213,32 @@ impl BodyToSseConverter {
     }
 }
 
-/// Returns true if a body that begins with these bytes is a stream of server-sent events; `None` if more bytes are needed
-/// to know it.
-#[must_use]
-pub fn starts_event_stream(bytes: &[u8]) -> Option<bool> {
-    let body = bytes.get(start_of(bytes)..).unwrap_or_default();
-    if SSE_PREFIXES.iter().any(|word| body.starts_with(word)) {
-        return Some(true);
+/// Format of a body, as far as its first bytes show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyStart {
+    /// Start of a stream of server-sent events.
+    EventStream,
+    /// Start of a body that is no stream of server-sent events.
+    Other,
+    /// Bytes that are too few to show the format.
+    Unknown {
+        /// Number of bytes of white space at the start, which may be dropped.
+        ignored: usize,
+    },
+}
+
+impl BodyStart {
+    /// Detects the format of a body that begins with these bytes.
+    #[must_use]
+    pub fn detect(bytes: &[u8]) -> Self {
+        let ignored = start_of(bytes);
+        let body = bytes.get(ignored..).unwrap_or_default();
+        if SSE_PREFIXES.iter().any(|word| body.starts_with(word)) {
+            return Self::EventStream;
+        }
+        let may_follow = SSE_PREFIXES.iter().any(|word| word.starts_with(body));
+        if may_follow { Self::Unknown { ignored } } else { Self::Other }
     }
-    let may_follow = SSE_PREFIXES.iter().any(|word| word.starts_with(body));
-    (!may_follow).then_some(false)
 }
 
 /// Returns true if a body is a stream of events: server-sent events or JSON lines.

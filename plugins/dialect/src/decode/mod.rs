@@ -7,7 +7,7 @@ pub mod messages;
 pub mod responses;
 mod text_channel;
 
-pub use body_format::starts_event_stream;
+pub use body_format::BodyStart;
 pub(crate) use body_format::{BodyToSseConverter, is_event_stream};
 pub(crate) use finish_word::parse_finish_word;
 

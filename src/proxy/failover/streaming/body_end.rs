@@ -9,7 +9,7 @@ use crate::upstream::offer::OfferState;
 use crate::upstream::wire_format::WireFormat;
 use bytes::Bytes;
 use penstock_core::{OutputBuffer, StreamProgress, StreamTranslation};
-use penstock_dialect::decode::starts_event_stream;
+use penstock_dialect::decode::BodyStart;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -80,10 +80,13 @@ impl StreamedBodyEnd {
     pub fn push(&mut self, run: &FailoverRun<'_, '_>, piece: &Bytes) {
         if let BodyState::Unknown { first_bytes, offer, wire_format } = &mut self.0 {
             first_bytes.extend_from_slice(piece);
-            let next = match starts_event_stream(first_bytes) {
-                None => return,
-                Some(false) => BodyState::NotStreamed,
-                Some(true) => {
+            let next = match BodyStart::detect(first_bytes) {
+                BodyStart::Unknown { ignored } => {
+                    first_bytes.drain(..ignored);
+                    return;
+                }
+                BodyStart::Other => BodyState::NotStreamed,
+                BodyStart::EventStream => {
                     let bytes = Bytes::from(std::mem::take(first_bytes));
                     new_stream(run, offer, *wire_format)
                         .map_or(BodyState::NotStreamed, |next| next.after(bytes))

@@ -70,20 +70,21 @@ fn white_space_behind_an_object_is_scanned_once() {
 
 #[test]
 fn the_start_of_a_body_shows_if_it_is_a_stream() {
+    let unknown = |ignored| BodyStart::Unknown { ignored };
     for (start, expected) in [
-        ("", None),
-        ("\r\n \u{feff}", None),
-        ("d", None),
-        ("\nevent", None),
-        ("data:", Some(true)),
-        (": comment", Some(true)),
-        (" retry: 5", Some(true)),
-        ("{", Some(false)),
-        ("\u{feff}{\"data:\"", Some(false)),
-        ("date", Some(false)),
-        ("[", Some(false)),
+        ("", unknown(0)),
+        ("\r\n \u{feff}", unknown(6)),
+        ("d", unknown(0)),
+        ("\nevent", unknown(1)),
+        ("data:", BodyStart::EventStream),
+        (": comment", BodyStart::EventStream),
+        (" retry: 5", BodyStart::EventStream),
+        ("{", BodyStart::Other),
+        ("\u{feff}{\"data:\"", BodyStart::Other),
+        ("date", BodyStart::Other),
+        ("[", BodyStart::Other),
     ] {
-        assert_eq!(starts_event_stream(start.as_bytes()), expected, "{start:?}");
+        assert_eq!(BodyStart::detect(start.as_bytes()), expected, "{start:?}");
     }
 }
 
