@@ -10,7 +10,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { z } from 'zod';
 import {
-  KEY, LIMITED, PIXEL, EMPTY, POOR, READER, REVOKED, URL, all, counting, fails, refusedAndWaits,
+  KEY, LIMITED, PIXEL, EMPTY, POOR, READER, REVOKED, STORING, URL, all, counting, fails, refusedAndWaits,
 } from './harness.mjs';
 
 const made = (apiKey = KEY, fetch = globalThis.fetch) => ({
@@ -152,3 +152,22 @@ for (const dialect of ['chat', 'messages', 'responses']) {
     assert.equal(fetch.number, 1);
   });
 }
+
+// Without `store` the client assumes that answers are stored, and refers to them.
+test('responses: a conversation goes on with `store`, and is refused with a reason without it', async () => {
+  const conversation = async (apiKey, openai) => {
+    const model = createOpenAI({ baseURL: `${URL}/v1`, apiKey })('small-chat');
+    const [question, providerOptions] = [{ role: 'user', content: 'Hello' }, { openai }];
+    const first = await generateText({ model, messages: [question], providerOptions });
+    const messages = [question, ...first.response.messages, { role: 'user', content: 'More' }];
+    return generateText({ model, messages, providerOptions });
+  };
+  for (const [key, store] of [[STORING, true], [STORING, false], [KEY, false]]) {
+    assert.match((await conversation(key, { store })).text, /simulated/);
+  }
+  for (const key of [STORING, KEY]) {
+    const error = await fails(APICallError, conversation(key, {}));
+    assert.equal(error.statusCode, 400);
+    assert.match(error.message, /`store: false`/);
+  }
+});
