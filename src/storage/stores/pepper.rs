@@ -120,8 +120,16 @@ pub(super) fn compare_pepper(
 /// Returns the number of keys that have to be replaced.
 ///
 /// # Errors
-/// Returns a sentence for the operator if it cannot be written.
+/// Returns a sentence for the operator if the present pepper is that of the keys, or if another one cannot be written.
 pub(super) fn accept_new_pepper(storage: &StorageSettings, store: &Arc<dyn Store>) -> Result<u64, String> {
+    let is_lost = read_check_value(store)?.is_none() || read_valid_pepper(storage, store).is_err();
+    let keys = count_keys(store)?;
+    if !is_lost && keys > 0 {
+        return Err(format!(
+            "The pepper is not lost: it is the one that the {keys} API keys in the store were made with. Nothing was changed. \
+             To make keys invalid, revoke or rotate them."
+        ));
+    }
     let text = match &storage.pepper {
         Some(secret) => validate_pepper(secret.reveal())?,
         None => {
@@ -134,7 +142,7 @@ pub(super) fn accept_new_pepper(storage: &StorageSettings, store: &Arc<dyn Store
     store
         .apply(Transaction::new().put(StoreTable::Meta, PEPPER_CHECK_KEY, pepper_fingerprint(&pepper)))
         .map_err(|error| store_message(&error))?;
-    count_keys(store)
+    Ok(keys)
 }
 
 /// Checks that a configured pepper is 64 hexadecimal digits, and returns it without surrounding white space.
@@ -292,6 +300,8 @@ mod tests {
         assert!(open(&storage).is_err());
         assert_eq!(accept_new_pepper(&storage).unwrap(), 1);
         let renewed = open(&storage).unwrap();
+        let why = accept_new_pepper(&storage).unwrap_err();
+        assert!(why.contains("not lost") && open(&storage).unwrap().0 == renewed.0, "{why}");
         // A different configured pepper is noticed too.
         storage.pepper = Some(SecretText::new(&"0f".repeat(32)));
         assert!(open(&storage).unwrap_err().contains("storage.pepper"));
