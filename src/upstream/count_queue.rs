@@ -9,7 +9,7 @@ use crate::upstream::offer::{OfferState, SelectionTime};
 use penstock_core::{ApiError, InferenceRequest, OfferFilters, OfferProperties};
 use penstock_routing::{BATCH, split_flavor};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Maximum size in bytes of a body that is counted on the async thread; a longer body is counted on a blocking thread.
@@ -31,9 +31,22 @@ pub struct TokenCountContext {
     pub wait: Option<Duration>,
     /// Time at which the filters of the request are compared with the offers.
     pub moment: SelectionTime,
+    /// Time in nanoseconds that counts have waited for engines since the last [`TokenCountContext::take_engine_wait`].
+    pub engine_wait: AtomicU64,
 }
 
 impl TokenCountContext {
+    /// Adds the time that a count has waited for an engine.
+    pub fn add_engine_wait(&self, waited: Duration) {
+        let nanoseconds = u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX);
+        self.engine_wait.fetch_add(nanoseconds, Ordering::Relaxed);
+    }
+
+    /// Returns the time that counts have waited for engines since the last call. It is not the gateway's own time.
+    pub fn take_engine_wait(&self) -> Duration {
+        Duration::from_nanos(self.engine_wait.swap(0, Ordering::Relaxed))
+    }
+
     /// Returns the offers of a model that meet the filters of the request. Only these offers may receive the prompt.
     pub fn offers_matching_filters<'c>(
         &'c self,

@@ -107,7 +107,9 @@ pub async fn count_tokens_at_provider(
             return None;
         }
         let Some(attempt) = offer.tokenize_backoff.begin_call(now) else { continue };
-        match timeout_at(until.into(), count_with_engine(offer, shape, first_call)).await {
+        let counted = timeout_at(until.into(), count_with_engine(offer, shape, first_call)).await;
+        counting.add_engine_wait(clock::cached_now().saturating_duration_since(now));
+        match counted {
             Ok(Ok(Some(tokens))) if is_plausible(offer, tokens) => {
                 attempt.record_success();
                 return Some(tokens);

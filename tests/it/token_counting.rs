@@ -2,7 +2,7 @@
 //! disconnects.
 
 use crate::harness::gateway::Running;
-use crate::harness::script::silent;
+use crate::harness::script::{plain, silent};
 use crate::harness::{Bench, Provider, until};
 use penstock::net::panic_injection::PanicInjectionPoint;
 use penstock_simulator::{SimulatedServer, SimulatorOptions};
@@ -56,6 +56,22 @@ async fn a_client_that_leaves_is_not_counted_for() {
         metrics.contains("penstock_requests_total{endpoint=\"chat\",model=\"m\",outcome=\"left\""),
         "{metrics}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_wait_for_an_engine_is_not_the_gateways_own_time() {
+    let engine = Provider::start().await;
+    engine.then(silent());
+    engine.always(plain("Hello"));
+    let model = "context_length = 1024";
+    let running =
+        Bench::new().model(model).provider_with("a", &engine, "tokenize = \"vllm\"", "").start().await;
+    let answer = running.client.post(CHAT, &chat_request("not too long ".repeat(100))).await;
+    assert_eq!((answer.status, engine.calls()), (200, 2), "{}", answer.text());
+    let metrics = running.admin().get("/metrics").await.text();
+    let overhead = metrics.lines().filter(|line| line.starts_with("penstock_overhead_seconds_sum"));
+    let seconds: f64 = overhead.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum();
+    assert!(seconds > 0.0 && seconds < 0.5, "{metrics}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -73,11 +73,13 @@ pub(super) async fn count_prompt(
     let counting = x.token_count_context();
     check_offer_filters(&counting, &x.principal, &model, ask)?;
     x.reserve_limits(entry, &CostEstimate::default())?;
-    tokio::select! {
+    let counted = tokio::select! {
         biased;
         count = context_window::count_prompt_tokens(&counting, &model, ask) => count.map(Some),
         () = x.caller.wait_for_disconnect() => Ok(None),
-    }
+    };
+    x.record.waited += counting.take_engine_wait();
+    counted
 }
 
 /// Sends `body`, which states the count; a header field of the response names the method of the count.

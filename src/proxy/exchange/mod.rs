@@ -29,6 +29,7 @@ use penstock_limits::WorkClass;
 use std::net::{IpAddr, UdpSocket};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 /// Status of a request that did not arrive in time.
@@ -239,6 +240,7 @@ impl Exchange<'_> {
                 steady: self.app.clock.steady_now(),
                 unix_seconds: self.app.clock.unix_seconds(),
             },
+            engine_wait: AtomicU64::new(0),
         }
     }
 

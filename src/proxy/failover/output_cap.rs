@@ -100,7 +100,9 @@ impl FailoverRun<'_, '_> {
         }
         let model = self.exchange.config.model(id)?.clone();
         let counting = self.exchange.token_count_context();
-        Some(context_window::count_refused_prompt(&counting, &model, self.request).await)
+        let count = context_window::count_refused_prompt(&counting, &model, self.request).await;
+        self.exchange.record.waited += counting.take_engine_wait();
+        Some(count)
     }
 }
 

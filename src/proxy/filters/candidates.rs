@@ -78,6 +78,7 @@ pub(super) async fn select_candidates(
             fits = context_window::check_prompt_length(&counting, &candidate, ask) => fits,
             () = x.caller.wait_for_disconnect() => return Ok(None),
         };
+        x.record.waited += counting.take_engine_wait();
         match fits {
             Ok(count) => {
                 if let Some(count) = count {
