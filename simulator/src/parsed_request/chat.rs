@@ -94,12 +94,18 @@ pub(super) fn read(body: &[u8], memory: &PrefixCache) -> Result<ParsedRequest, R
 }
 
 /// Returns true if the answer must have reasoning. The switch in `chat_template_kwargs` decides; without a switch,
-/// the effort; without both, the name of the model.
+/// `enable_thinking` or `thinking`; without these, the effort; without all of them, the name of the model.
 fn wants_reasoning(body: &ChatBody, model: &str) -> bool {
     let switch = |name: &str| body.chat_template_kwargs.as_ref().and_then(|all| all.get(name)?.as_bool());
+    let parameter = || {
+        let kind = body.others.get("thinking").and_then(|thinking| thinking.get("type")?.as_str());
+        let enabled = body.others.get("enable_thinking").and_then(Value::as_bool);
+        enabled.or(kind.map(|kind| kind != "disabled"))
+    };
     let effort = || body.reasoning_effort.as_deref().map(|effort| effort != "none");
     switch("enable_thinking")
         .or(switch("thinking"))
+        .or_else(parameter)
         .or_else(effort)
         .unwrap_or_else(|| reasons_by_default(model))
 }

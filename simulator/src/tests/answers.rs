@@ -210,6 +210,17 @@ async fn models_that_reason_do_so_first_unless_asked_not_to() {
     let off = json!({ "model": "x-thinking", "chat_template_kwargs": { "enable_thinking": false } });
     let seen = post(server.address, CHAT, &ask(&off)).await.json();
     assert!(seen["choices"][0]["message"]["reasoning_content"].is_null());
+    for (model, parameters, reasons) in [
+        ("x", json!({ "enable_thinking": true }), true),
+        ("x", json!({ "thinking": { "type": "enabled" } }), true),
+        ("x-thinking", json!({ "enable_thinking": false }), false),
+        ("x-thinking", json!({ "thinking": { "type": "disabled" } }), false),
+    ] {
+        let mut asked = ask(&parameters);
+        asked["model"] = json!(model);
+        let seen = post(server.address, CHAT, &asked).await.json();
+        assert_eq!(seen["choices"][0]["message"]["reasoning_content"].is_string(), reasons, "{asked}");
+    }
     let on = json!({ "thinking": { "type": "enabled", "budget_tokens": 1024 } });
     let seen = post(server.address, MESSAGES, &ask(&on)).await.json();
     assert_eq!(

@@ -21,6 +21,7 @@ fn endpoints() -> Vec<(&'static str, Value)> {
         ("/tokenize", json!({ "prompt": "text" })),
         ("/v1/images/generations", json!({ "prompt": "a bridge", "size": "8x8" })),
         ("/v1/audio/speech", json!({ "input": "Hello", "voice": "v" })),
+        ("/v1/audio/speech", json!({ "input": "Hello", "voice": "v", "response_format": "pcm" })),
         ("/v1/moderations", json!({ "input": "harmless" })),
         (TRANSCRIPTIONS, Value::Null),
     ]
