@@ -67,7 +67,7 @@ enum CreditsCommand {
     /// Rebuilds the store's ledger from its second copy
     ///
     /// For a store that lost entries or was lost. Requires that no gateway runs. The files of the second copy are
-    /// verified first, and are not changed.
+    /// verified first; only an incomplete last line is removed from them.
     Rebuild,
 }
 

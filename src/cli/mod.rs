@@ -114,7 +114,7 @@ enum CliCommand {
     ///
     /// Through the running gateway, or directly in its store if no gateway runs.
     Users(users::UsersArgs),
-    /// Adds up usage by day, model, key and other dimensions; verifies and rebuilds the hourly sums
+    /// Adds up usage by day, model, key and other dimensions; verifies and rebuilds the sums of hours and days
     ///
     /// Through the running gateway, or directly in its store if no gateway runs.
     Usage(usage::UsageArgs),

@@ -22,7 +22,7 @@ pub struct UsageArgs {
 enum UsageCommand {
     /// Adds up usage by day, model, key and other dimensions
     Show(ShowArgs),
-    /// Compares the rollups, the hourly sums, with the ledger; nothing is changed
+    /// Compares the rollups (sums of hours and days) with the ledger; nothing is changed
     ///
     /// Ends with 1 if they differ.
     Verify,

@@ -186,7 +186,9 @@ fn refused_values(values: RefusedValues) -> &'static str {
     match values {
         RefusedValues::Present => "refused",
         RefusedValues::NonEmpty => "refused unless empty",
-        RefusedValues::OutsideEu => "refused if the value is a region outside the European Union",
+        RefusedValues::OutsideEu => {
+            "refused unless the value names the European Union as a whole (`eu`, `europe`) or no region (`global`, `auto`)"
+        }
         RefusedValues::ContextEdits => "refused if `edits` contains an edit other than `clear_thinking_*`",
         RefusedValues::ThirdPartyPayment => "refused if `bill_to` is set to a value other than `self`",
         RefusedValues::ModeNotOff => "refused unless empty or `mode` is `off`",
