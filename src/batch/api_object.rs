@@ -127,3 +127,21 @@ fn usage_json(usage: &BatchUsage) -> Value {
         "total_tokens": usage.input.saturating_add(usage.output),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn the_schema_has_each_member_of_a_batch() {
+        let schemas: Value =
+            serde_json::from_str(include_str!("../proxy/endpoint/openapi/schemas.json")).unwrap();
+        let names = |object: &Value| object.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>();
+        let batch = batch_object(&BatchRecord::default());
+        let described = &schemas["Batch"]["properties"];
+        assert_eq!(names(&batch), names(described));
+        assert_eq!(names(&batch["usage"]), names(&described["usage"]["properties"]));
+    }
+}
