@@ -9,7 +9,8 @@ use super::input::RequestFields;
 use super::openapi::schema_ref;
 use super::request::{AdminRequest, LedgerReply};
 use super::routes::{AdminRoute, RouteHandler};
-use crate::billing::{AdjustmentError, Ledger, report, rerate};
+use crate::billing::correction_value::correction_refund_eur;
+use crate::billing::{AdjustmentError, Ledger, report};
 use crate::http::field_errors::combine_results;
 use crate::storage::stores::OpenStorage;
 use penstock_core::{ApiError, ErrorCode};
@@ -239,55 +240,40 @@ async fn prepare_correction(
     request: CorrectionRequest,
     actor: &str,
 ) -> Result<(Arc<str>, EntryKind), ApiError> {
-    let (book, number) = (ledger.store.clone(), request.entry);
+    let (book, number, new_amount) = (ledger.store.clone(), request.entry, request.new_amount);
     let found = run_blocking(move || {
-        let found = report::find_entry(&book, number)?;
-        // The EUR value of a changed amount is computed in proportion to the charge. A free charge has amount 0, so
-        // the price per unit is read from its tariff.
-        let unit = match found.as_ref().map(|entry| &entry.kind) {
-            Some(EntryKind::Settle { wallet, amount: 0, sale, .. }) => {
-                Some(rerate::wallet_unit_price(&book, &sale.terms, *wallet)?)
-            }
-            _ => None,
-        };
-        Ok((found, unit))
+        let Some(entry) = report::find_entry(&book, number)? else { return Ok(None) };
+        let refund = correction_refund_eur(&book, &entry.kind, new_amount)?;
+        Ok(Some((entry, refund)))
     });
-    let (found, unit) = found.await?;
-    build_correction_entry(found, unit, request, actor)
+    build_correction_entry(found.await?, request, actor)
 }
 
-/// Builds the ledger entry (account and kind) that corrects an entry. `unit` is the price of a micro-credit or nano-kWh
-/// in EUR; it is `None` except for a free charge.
+/// Builds the ledger entry (account and kind) that corrects an entry. `found` has the entry and its refund in EUR, see
+/// [`correction_refund_eur`].
 fn build_correction_entry(
-    found: Option<LedgerEntry>,
-    unit: Option<Decimal>,
+    found: Option<(LedgerEntry, Option<Decimal>)>,
     request: CorrectionRequest,
     actor: &str,
 ) -> Result<(Arc<str>, EntryKind), ApiError> {
     let none = || ApiError::invalid("entry", "No charge or grant has this number.");
     let is_of_account =
         |entry: &LedgerEntry| request.account.as_ref().is_none_or(|account| **account == *entry.account);
-    let entry = found.filter(is_of_account).ok_or_else(none)?;
-    let (what, key, wallet, was, eur) = match &entry.kind {
-        EntryKind::Settle { key, wallet, amount, sale, .. } => {
-            (CorrectedKind::Settle, Some(key.clone()), *wallet, *amount, sale.eur)
+    let (entry, refund) = found.filter(|(entry, _)| is_of_account(entry)).ok_or_else(none)?;
+    let (what, key, wallet, was) = match &entry.kind {
+        EntryKind::Settle { key, wallet, amount, .. } => {
+            (CorrectedKind::Settle, Some(key.clone()), *wallet, *amount)
         }
-        EntryKind::Grant { wallet, amount, .. } => {
-            (CorrectedKind::Grant, None, *wallet, *amount, Decimal::ZERO)
-        }
+        EntryKind::Grant { wallet, amount, .. } => (CorrectedKind::Grant, None, *wallet, *amount),
         _ => return Err(none()),
     };
+    let field = amount_member_name(wallet);
     if wallet != request.wallet {
-        let field = if wallet == Wallet::Credits { "credits" } else { "kwh" };
         return Err(ApiError::invalid(field, format!("This entry is in {}: give {field}.", wallet.name())));
     }
-    let change = Decimal::from(was - request.new_amount);
-    let eur = match unit {
-        Some(unit) => unit.checked_mul(change),
-        None => eur.checked_mul(change).and_then(|eur| eur.checked_div(Decimal::from(was))),
-    };
+    let too_large = || ApiError::invalid(field, format!("{field} is too large at the price of the charge."));
+    let eur = refund.ok_or_else(too_large)?;
     let (id, note) = (request.id.into(), request.note.into());
-    let eur = eur.unwrap_or_default().round_dp(8);
     let act = EntryKind::Correct {
         id,
         of: entry.seq,

@@ -17,6 +17,7 @@ mod abandoned;
 mod balance;
 pub mod carbon;
 pub mod checkpoint;
+pub mod correction_value;
 mod current_balance;
 mod entry_effects;
 mod entry_merge;

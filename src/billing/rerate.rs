@@ -108,11 +108,15 @@ pub fn recalculate_day(store: &LedgerStore, day: UtcDay) -> Result<RecalculatedD
 ///
 /// # Errors
 /// Returns an error if the store cannot be read, or if the terms are missing.
-pub fn wallet_unit_price(store: &LedgerStore, terms: &str, wallet: Wallet) -> Result<Decimal, ReportError> {
+pub(super) fn wallet_unit_price(
+    store: &LedgerStore,
+    terms: &str,
+    wallet: Wallet,
+) -> Result<Decimal, ReportError> {
     let (tariff, eur_per_credit) = parse_tariff(&load_terms(store, terms)?)?;
     Ok(match wallet {
         Wallet::Credits => eur_per_credit.saturating_mul(Decimal::new(1, 6)),
-        Wallet::Energy => tariff.eur_per_kwh.saturating_mul(Decimal::new(1, 9)),
+        Wallet::Energy => tariff.eur_per_kwh.max(Decimal::ZERO).saturating_mul(Decimal::new(1, 9)),
     })
 }
 

@@ -2,6 +2,7 @@
 //! client disconnects.
 
 mod balances;
+mod corrections;
 mod delivered_parts;
 mod implausible_usage;
 mod interruptions;

@@ -5,7 +5,6 @@ use super::{CHAT, PREPAID, balance, entries, grant, of, one};
 use crate::harness::script::plain;
 use crate::harness::{Bench, Provider};
 use penstock_ledger::Wallet;
-use rust_decimal::Decimal;
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -86,33 +85,6 @@ async fn a_model_billed_in_energy_is_paid_from_the_energy_wallet_then_in_credits
     assert_eq!(paid["billing_cost"]["paid_with"], "credits");
     entries(&running).await;
     assert!(balance(&running) < 5_000_000);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_free_charge_is_corrected_at_its_terms() {
-    let provider = Provider::start().await;
-    let free = format!(
-        "[[models]]\nid = \"free\"\nname = \"F\"\nkind = \"chat\"\ncreated = 1\ncontext_length = 1000\n\
-         price = {{ input = 0.0, output = 0.0 }}\nenergy = {{ active_params_b = 8.0, total_params_b = 8.0 }}\n\n\
-         [[providers]]\nid = \"f\"\noperator = \"F\"\ncountry = \"FR\"\ncity = \"Paris\"\n\
-         base_url = \"http://{}/v1\"\n\n[[providers.offers]]\nmodel = \"free\"\n",
-        provider.address
-    );
-    let running = Bench::new().more(&free).start().await;
-    let mut ask = running.ask();
-    ask["model"] = json!("free");
-    assert_eq!(running.client.post(CHAT, &ask).await.status, 200);
-    let charges = of(&running, "settle").await;
-    assert_eq!(charges[0]["amount"], 0, "{charges:?}");
-    let correct = json!({"entry": charges[0]["seq"], "credits": 5, "increase": true});
-    let made = running.admin().post("/admin/credits/correct", &correct).await;
-    assert_eq!(made.status, 201, "{}", made.text());
-    // 5 credits at 0.01 EUR are taken from the account, so the amount in EUR is negative.
-    let corrected = of(&running, "correct").await;
-    let eur: Decimal = corrected[0]["eur"].as_str().unwrap().parse().unwrap();
-    assert_eq!(eur, Decimal::new(-5, 2), "{corrected:?}");
-    let statement = running.admin().get("/admin/statement").await.json();
-    assert!(statement.to_string().contains("0.05"), "{statement}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
