@@ -57,7 +57,7 @@ impl GrantRequest {
             let sentence = format!("{field} has to be more than 0; use a correction to take back a grant.");
             return Err(ApiError::invalid(field, sentence));
         }
-        let id = fields.text_value("id")?.into_option().filter(|id| !id.is_empty()).unwrap_or_else(random_id);
+        let id = fields.id_value("id")?.into_option().unwrap_or_else(random_id);
         Ok(Self {
             account,
             id,

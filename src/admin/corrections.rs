@@ -69,10 +69,10 @@ impl CorrectionRequest {
         let entry = entry
             .ok_or_else(|| ApiError::invalid("entry", "entry has to be the number of a charge or a grant."));
         let (entry, (_, wallet, new_amount)) = combine_results(entry, parse_amount(body))?;
-        let id = fields.text_value("id")?.into_option().filter(|id| !id.is_empty()).unwrap_or_else(random_id);
+        let id = fields.id_value("id")?.into_option().unwrap_or_else(random_id);
         Ok(Self {
             entry,
-            account: fields.text_value("account")?.into_option(),
+            account: fields.id_value("account")?.into_option(),
             id,
             wallet,
             new_amount,

@@ -110,9 +110,20 @@ impl<'b> RequestFields<'b> {
     /// # Errors
     /// Returns 400 if the value is not a text, is too long or contains control characters.
     pub fn text_value(&self, name: &str) -> Result<PatchValue<String>, ApiError> {
-        let fits = |text: &&str| text.len() <= MAX_NAME_BYTES && !text.chars().any(is_invisible_control);
         self.read_field(name, &format!("a text of at most {MAX_NAME_BYTES} bytes on one line"), |value| {
-            value.as_str().filter(fits).map(str::to_owned)
+            value.as_str().filter(|text| is_display_text(text)).map(str::to_owned)
+        })
+    }
+
+    /// Reads an id: a text like those of [`RequestFields::text_value`] that is not empty. An empty id is often a
+    /// variable without a value in a script, so it is not taken for an absent one.
+    ///
+    /// # Errors
+    /// Returns 400 if the value is not such a text.
+    pub fn id_value(&self, name: &str) -> Result<PatchValue<String>, ApiError> {
+        let expected = format!("a text of 1 to {MAX_NAME_BYTES} bytes on one line, or left out");
+        self.read_field(name, &expected, |value| {
+            value.as_str().filter(|text| !text.is_empty() && is_display_text(text)).map(str::to_owned)
         })
     }
 
@@ -121,9 +132,7 @@ impl<'b> RequestFields<'b> {
     /// # Errors
     /// Returns 400 if the value is not a list of names, is too long or contains an empty name or control characters.
     pub fn text_list(&self, name: &str) -> Result<PatchValue<Vec<String>>, ApiError> {
-        let fits = |text: &&str| {
-            !text.is_empty() && text.len() <= MAX_NAME_BYTES && !text.chars().any(is_invisible_control)
-        };
+        let fits = |text: &&str| !text.is_empty() && is_display_text(text);
         let expected = format!("a list of at most {MAX_LIST_ENTRIES} names, {MAX_LIST_BYTES} bytes together");
         self.read_field(name, &expected, |value| {
             let items = value.as_array().filter(|items| items.len() <= MAX_LIST_ENTRIES)?;
@@ -250,6 +259,11 @@ impl<'b> RequestFields<'b> {
 /// Members of the object `limits` of keys and accounts.
 pub const LIMIT_MEMBERS: [&str; 5] =
     ["requests_per_minute", "tokens_per_minute", "concurrent", "budget_per_day", "budget_per_month"];
+
+/// Returns true for a text of one line without invisible control characters, at most [`MAX_NAME_BYTES`] long.
+fn is_display_text(text: &str) -> bool {
+    text.len() <= MAX_NAME_BYTES && !text.chars().any(is_invisible_control)
+}
 
 /// Returns true for a control character, or for a character that changes the writing direction and so can make one
 /// name look like another.

@@ -94,6 +94,11 @@ fn all_the_mistakes(home: &Home) {
         (&["accounts", "change", "default"], "No change was given"),
         (&["keys", "change", "0123456789abcdef", "--name", "x"], "There is no key of this id"),
         (&["keys", "rotate", "0123456789abcdef", "--overlap", "8d"], "overlap_seconds has to be"),
+        (
+            &["credits", "grant", "default", "--credits", "1", "--id", ""],
+            "id has to be a text of 1 to 200 bytes",
+        ),
+        (&["credits", "correct", "1", "--credits", "1", "--id", ""], "id has to be a text of 1 to 200 bytes"),
     ] {
         let why = refused(&home.command(line));
         assert!(why.contains(named), "{line:?}: {why}");

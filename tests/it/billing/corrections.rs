@@ -127,3 +127,31 @@ async fn a_free_charge_is_corrected_at_its_terms() {
     let statement = running.admin().get("/admin/statement").await.json();
     assert!(statement.to_string().contains("0.05"), "{statement}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_empty_id_is_refused_by_name() {
+    let running = Bench::new().start().await;
+    let admin = running.admin();
+    let grant = json!({"account": "default", "credits": 1});
+    let correction = json!({"entry": 1, "credits": 0});
+    assert_eq!(admin.post("/admin/credits/grant", &grant).await.status, 201);
+    for (path, body, member) in [
+        ("grant", &grant, "id"),
+        ("grant", &grant, "account"),
+        ("correct", &correction, "id"),
+        ("correct", &correction, "account"),
+    ] {
+        let mut body = body.clone();
+        body[member] = json!("");
+        let refused = admin.post(&format!("/admin/credits/{path}"), &body).await;
+        let error = &refused.json()["error"];
+        assert_eq!((refused.status, &error["param"]), (400, &json!(member)), "{path}: {error}");
+        let message = error["message"].as_str().unwrap();
+        assert!(message.starts_with(&format!("{member} has to be ")), "{path}: {message}");
+    }
+    assert_eq!(entries(&running).await.len(), 1, "only the first grant");
+    // An id of `null` is an absent one.
+    let mut body = grant.clone();
+    body["id"] = Value::Null;
+    assert_eq!(admin.post("/admin/credits/grant", &body).await.status, 201);
+}
