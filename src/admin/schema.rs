@@ -167,7 +167,8 @@ fn ledger_member(name: &str) -> Option<Value> {
         "disabled" => json!({ "enum": [true, false, "true", "false"], "description": "`true` ends all sessions and refuses the sign-in." }),
         "invitation" => describe_member("string", "Token for `/console/invitation/TOKEN` or, for the role `account`, `/dashboard/invitation/TOKEN`; valid once and for 72 hours; shown only in this answer."),
         "invitation_expires" => nullable_time("End of the open invitation"),
-        "rollups" => describe_member("integer", "Number of hourly sums."),
+        "rollups" => describe_member("integer", "Number of hourly sums that were compared."),
+        "left_out_from" => nullable_member("string", "First hour, UTC, that was left out with all later hours, because entries were written meanwhile; null if all were compared."),
         "differences" => text_list("Rollups that differ from the ledger."),
 
         "config" => describe_member("string", "Version of the running configuration."),

@@ -15,7 +15,7 @@ pub const USAGE_QUERY_PARAMETERS: [&str; 5] = ["from", "to", "group_by", "accoun
 /// Response members of the request for usage sums.
 pub const USAGE_MEMBERS: [&str; 6] = ["object", "from", "to", "group_by", "data", "total"];
 /// Response members of the request that compares the usage rollups with the ledger.
-pub const VERIFICATION_MEMBERS: [&str; 4] = ["good", "entries", "rollups", "differences"];
+pub const VERIFICATION_MEMBERS: [&str; 5] = ["good", "entries", "rollups", "left_out_from", "differences"];
 
 /// Routes that read usage.
 pub const ROUTES: &[AdminRoute] = &[

@@ -14,6 +14,7 @@ mod lines;
 mod price_classes;
 mod proof;
 mod rebuilds;
+mod rollup_checks;
 mod rollups;
 mod starts;
 mod waits;

@@ -131,19 +131,36 @@ fn rebuild(reached: &ConfigArgs) -> Result<(), String> {
 /// # Errors
 /// Returns the differences and `remedy`.
 fn print_check(check: &Value, remedy: &str) -> Result<(), String> {
-    print_stdout(&format!(
-        "{} entries, {} rollups.\n",
-        table_cell(check, "entries"),
-        table_cell(check, "rollups")
-    ))?;
+    print_stdout(&check_summary(check))?;
     if check.get("good") == Some(&Value::Bool(true)) {
-        return print_stdout("The rollups are equal to the ledger.\n");
+        return Ok(());
     }
     let differences = check.get("differences").and_then(Value::as_array).into_iter().flatten();
     let mut why: String =
         differences.filter_map(Value::as_str).map(|difference| format!("{difference}\n")).collect();
     why.push_str(remedy);
     Err(why)
+}
+
+/// Returns the number of entries and compared rollups, and which of them are equal, as text.
+fn check_summary(check: &Value) -> String {
+    let rollups = table_cell(check, "rollups");
+    let mut text = format!("{} entries read, {rollups} rollups compared.\n", table_cell(check, "entries"));
+    let left_out = check.get("left_out_from").and_then(Value::as_str);
+    let is_good = check.get("good") == Some(&Value::Bool(true));
+    match left_out {
+        None if is_good => text.push_str("The rollups are equal to the ledger.\n"),
+        Some(hour) if is_good && rollups != "0" => {
+            text.push_str(&format!("The rollups of the hours before {hour} are equal to the ledger.\n"));
+        }
+        _ => {}
+    }
+    if let Some(hour) = left_out {
+        text.push_str(&format!(
+            "Hours from {hour} on were left out, because entries were written meanwhile.\n"
+        ));
+    }
+    text
 }
 
 #[cfg(test)]
@@ -156,5 +173,32 @@ mod tests {
         let row = json!({"energy_kwh": 2.12775e-7, "credits": 6.596e-6, "eur": 12.5, "requests": 3});
         let cells = ["energy_kwh", "credits", "eur", "requests"].map(|name| table_cell(&row, name));
         assert_eq!(cells, ["0.000000212775", "0.000006596", "12.5", "3"]);
+    }
+
+    #[test]
+    fn a_check_says_what_was_compared_and_what_was_left_out() {
+        let summary = |good: bool, rollups: u64, left_out_from: Option<&str>| {
+            check_summary(&json!({
+                "good": good,
+                "entries": 990,
+                "rollups": rollups,
+                "left_out_from": left_out_from,
+            }))
+        };
+        let hour = Some("2026-12-01T10:00:00Z");
+        let left_out =
+            "Hours from 2026-12-01T10:00:00Z on were left out, because entries were written meanwhile.\n";
+        assert_eq!(
+            summary(true, 12, None),
+            "990 entries read, 12 rollups compared.\nThe rollups are equal to the ledger.\n"
+        );
+        let before = "The rollups of the hours before 2026-12-01T10:00:00Z are equal to the ledger.\n";
+        assert_eq!(
+            summary(true, 12, hour),
+            format!("990 entries read, 12 rollups compared.\n{before}{left_out}")
+        );
+        assert_eq!(summary(true, 0, hour), format!("990 entries read, 0 rollups compared.\n{left_out}"));
+        assert_eq!(summary(false, 12, None), "990 entries read, 12 rollups compared.\n");
+        assert_eq!(summary(false, 12, hour), format!("990 entries read, 12 rollups compared.\n{left_out}"));
     }
 }

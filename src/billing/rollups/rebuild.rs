@@ -6,6 +6,7 @@ use super::hour_check::compare_hour;
 use crate::billing::entry_merge::EntryMerge;
 use crate::billing::report::{ReportError, find_entry};
 use crate::billing::rerate::load_terms_text;
+use crate::time::format::format_rfc3339;
 use penstock_core::entry_number::{chain_of, number_before_chain};
 use penstock_ledger::EntryKind;
 use penstock_storage::ledger::{LedgerStore, LedgerTip};
@@ -35,14 +36,17 @@ pub struct RebuiltRollups {
 pub struct RollupCheck {
     /// Number of entries read.
     pub entries: u64,
-    /// Number of rollups that result from the entries.
+    /// Number of compared rollups that result from the entries.
     pub rollups: u64,
+    /// First hour that was left out with all later hours, because entries were written meanwhile; `None` if all hours
+    /// were compared.
+    pub left_out_from: Option<HourNumber>,
     /// Differences between the rollups in the store and the entries, at most 100.
     pub differences: Vec<String>,
 }
 
 impl RollupCheck {
-    /// Returns true if the rollups are equal to the ledger.
+    /// Returns true if the compared rollups are equal to the ledger.
     #[must_use]
     pub const fn is_intact(&self) -> bool {
         self.differences.is_empty()
@@ -55,6 +59,7 @@ impl RollupCheck {
             "good": self.is_intact(),
             "entries": self.entries,
             "rollups": self.rollups,
+            "left_out_from": self.left_out_from.map(|hour| format_rfc3339(hour.start())),
             "differences": self.differences,
         })
     }
@@ -170,22 +175,29 @@ pub fn rebuild(store: &LedgerStore) -> Result<RebuiltRollups, ReportError> {
 /// # Errors
 /// Returns an error if the store cannot be read.
 pub fn verify(store: &LedgerStore) -> Result<RollupCheck, ReportError> {
+    verify_up_to(store, &store.chains()?)
+}
+
+/// Compares the rollups with the entries up to the given tips, which were read before.
+pub(in crate::billing) fn verify_up_to(
+    store: &LedgerStore,
+    tips: &[(u32, LedgerTip)],
+) -> Result<RollupCheck, ReportError> {
     let mut check = RollupCheck::default();
-    let tips = store.chains()?;
     if tips.iter().any(|(_, tip)| !tip.are_rollups_complete) {
         check.add_difference("the rollups are incomplete".to_owned());
         return Ok(check);
     }
-    let (current, mut late_check) = (first_open_hour(&tips), RollupCheck::default());
-    check.entries = for_each_hour(store, &tips, |hour, cells| {
+    let (current, mut late_check) = (first_open_hour(tips), RollupCheck::default());
+    check.entries = for_each_hour(store, tips, |hour, cells| {
         let check = if hour < current { &mut check } else { &mut late_check };
         compare_hour(store, &cells, check)
     })?;
     let (before, within) = count_rows(store, current)?;
-    // If no entry was written meanwhile, the last hours are compared too.
-    let is_stable = store.chains()? == tips;
     let (mut expected, mut found) = (check.rollups, before);
-    if is_stable {
+    if store.chains()? != tips {
+        check.left_out_from = Some(current);
+    } else {
         expected += late_check.rollups;
         found += within;
         check.rollups += late_check.rollups;
