@@ -7,9 +7,7 @@ use super::accounts;
 use super::api::run_blocking;
 use super::input::RequestFields;
 use super::invoice::{correction_json, invoice_of_day};
-use super::issued_invoices::{
-    MAX_ISSUE_ATTEMPTS, format_document_number, issue_conflict_error, read_document, year_of,
-};
+use super::issued_invoices::{MAX_ISSUE_ATTEMPTS, issue_conflict_error, read_document, year_of};
 use super::openapi::{list_schema, response_schema};
 use super::request::{AdminRequest, report_error_response, store_error_response};
 use super::routes::{AdminRoute, RouteHandler};
@@ -168,16 +166,15 @@ fn try_issue(
     asked: &AdminRequest,
 ) -> Result<Option<Value>, ApiError> {
     let documents = app.stores.invoices.document_count(account).map_err(store_error_response)?;
-    let Draft { record, document } = draft(app, account, invoice, asked.now)?;
+    let Draft { record, prefix, document } = draft(app, account, invoice, asked.now)?;
     if record.entries.is_empty() {
         let message =
             "No charge of this invoice was corrected since, or other documents have all corrections.";
         return Err(ApiError::with_message(ErrorCode::Conflict, message).with_param("invoice"));
     }
-    let live = app.config_snapshot();
     let outcome = app.stores.invoices.issue_credit_note(
         (&record, documents),
-        |sequence| format_document_number(&live.settings.invoice, record.year, sequence),
+        &prefix,
         |record| issued_json(&document, record).to_string().into_bytes(),
         |record| {
             let change = json!({ "account": account, "invoice": invoice, "entries": record.entries });
@@ -194,6 +191,8 @@ fn try_issue(
 /// Credit note before it has a number: its record and its document.
 struct Draft {
     record: CreditNoteRecord,
+    /// Text before the year in its number, which is that of the invoice.
+    prefix: String,
     document: Value,
 }
 
@@ -246,7 +245,8 @@ fn draft(app: &AppState, account: &str, number: &str, now: u64) -> Result<Draft,
             format_rfc3339(invoice.issued).get(..10).unwrap_or_default()
         )],
     });
-    Ok(Draft { record, document })
+    let prefix = invoice.number_prefix().ok_or_else(|| ApiError::new(ErrorCode::Internal))?.to_owned();
+    Ok(Draft { record, prefix, document })
 }
 
 /// Returns the corrections that lower an invoice's charges and are on no document yet, at most as many as fit on one

@@ -8,7 +8,6 @@ use super::invoice::{self, InvoiceIssueState, InvoiceQuery};
 use super::openapi::{list_schema, response_schema};
 use super::request::{AdminRequest, store_error_response};
 use super::routes::{AdminRoute, RouteHandler};
-use crate::config::settings::InvoiceSettings;
 use crate::state::AppState;
 use penstock_core::calendar::{UtcDay, UtcMonth, format_rfc3339};
 use penstock_core::{ApiError, ErrorCode, hex};
@@ -138,7 +137,7 @@ fn try_issue(app: &AppState, period: &InvoiceQuery, asked: &AdminRequest) -> Res
         draft_record(&preview, series(seller.vat_id.as_deref().unwrap_or(&seller.name)), period, asked.now)?;
     let outcome = app.stores.invoices.issue(
         (&draft, documents),
-        |sequence| format_document_number(settings, draft.year, sequence),
+        &settings.number_prefix,
         |record| issued_json(&preview, record).to_string().into_bytes(),
         |record| {
             let change = json!({ "account": record.account, "from": record.from, "to": record.to });
@@ -162,11 +161,6 @@ fn try_issue(app: &AppState, period: &InvoiceQuery, asked: &AdminRequest) -> Res
             Err(ApiError::invalid("from", message))
         }
     }
-}
-
-/// Formats the number of a document: the prefix, the year and the sequence number.
-pub(super) fn format_document_number(settings: &InvoiceSettings, year: u16, sequence: u64) -> String {
-    format!("{}{year}-{sequence:06}", settings.number_prefix)
 }
 
 /// Returns the year of a time in Unix seconds.

@@ -1,20 +1,22 @@
 //! Issued invoices: consecutive numbers per series and year, and the documents as they were issued.
 //!
-//! A number and its document are written in one transaction, which replaces the counter of the series only if the
-//! counter has not changed since it was read. So no number is skipped or used twice, whatever fails. Documents never
-//! change.
+//! A number and its document are written in one transaction, which replaces the counters of the series and of the prefix
+//! only if they have not changed since they were read. So no number is skipped or used twice, whatever fails, and series
+//! with the same prefix share their numbers. Documents never change.
 //!
 //! | row | key | value |
 //! |---|---|---|
-//! | counter | `c` series, year | last number |
+//! | counter of the series | `c` series, year | last number |
+//! | counter of the prefix | `p` prefix, year | last number of all series with this prefix |
 //! | invoice | `a` account, first day | [`InvoiceRecord`] |
 //! | document | `d` account, first day, part | compressed bytes |
-//! | number | `n` series, year, number | key of the invoice |
+//! | number | `n` series, year, number | key of the document |
 //! | account | `v` account | number of its documents; serializes the checks of its periods and corrections |
 //!
 //! Credit notes are rows of their own, see [`credit_notes`].
 
 pub mod credit_notes;
+mod numbers;
 
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -22,6 +24,7 @@ use std::sync::Arc;
 use crate::audit::{AuditLog, ChangeDescription};
 use crate::versioned_json::{self, MAX_ATTEMPTS};
 use crate::{MAX_VALUE_BYTES, Store, StoreError, StoreTable, StoredRow, Transaction};
+use numbers::{Counters, NumberedDraft, number_key, prefix_of, read_document_count};
 
 const WHAT: &str = "an invoice";
 const TABLE: StoreTable = StoreTable::Invoices;
@@ -62,6 +65,12 @@ pub struct InvoiceRecord {
 }
 
 impl InvoiceRecord {
+    /// Returns the text before the year in the number of the invoice.
+    #[must_use]
+    pub fn number_prefix(&self) -> Option<&str> {
+        prefix_of(&self.number, self.year, self.sequence)
+    }
+
     /// Returns true if the period of the invoice overlaps the given period.
     fn overlaps_period(&self, from: &str, to: &str) -> bool {
         &*self.from <= to && from <= &*self.to
@@ -96,13 +105,6 @@ fn key(kind: u8, parts: &[&str]) -> Vec<u8> {
         key.extend_from_slice(part.as_bytes());
         key.push(0);
     }
-    key
-}
-
-/// Returns the key of the row of an invoice number.
-fn number_key(series: &str, year: u16, sequence: u64) -> Vec<u8> {
-    let mut key = key(b'n', &[series, &year.to_string()]);
-    key.extend_from_slice(&sequence.to_be_bytes());
     key
 }
 
@@ -148,7 +150,7 @@ impl InvoiceStore {
     /// # Errors
     /// Same as [`Store::get`].
     pub fn document_count(&self, account: &str) -> Result<u64, StoreError> {
-        parse_count(self.store.get(TABLE, &key(b'v', &[account]))?.as_deref())
+        read_document_count(&*self.store, account)
     }
 
     /// Returns the invoice of an account for exactly this period.
@@ -209,10 +211,10 @@ impl InvoiceStore {
         lz4_flex::block::decompress(block, size).map_err(|_| corrupt())
     }
 
-    /// Issues an invoice with the next number of its series. `draft` has every field except the number; `documents` is
-    /// the number of documents of the account before the figures were read, see [`InvoiceStore::document_count`];
-    /// `complete` formats a number of the series as it is printed; `document` renders the document of the invoice with
-    /// its number; `change` describes the issued invoice for the audit log.
+    /// Issues an invoice with the next number of its series that no document with the same prefix and year has. `draft` has
+    /// every field except the number; `documents` is the number of documents of the account before the figures were read,
+    /// see [`InvoiceStore::document_count`]; `prefix` is the text before the year in the number; `document` renders the
+    /// document of the invoice with its number; `change` describes the issued invoice for the audit log.
     ///
     /// # Errors
     /// Same as [`Store::apply`]. After an error of the disk or the database, a further call returns the invoice if it
@@ -220,7 +222,7 @@ impl InvoiceStore {
     pub fn issue(
         &self,
         (draft, documents): (&InvoiceRecord, u64),
-        complete: impl Fn(u64) -> String,
+        prefix: &str,
         document: impl Fn(&InvoiceRecord) -> Vec<u8>,
         change: impl Fn(&InvoiceRecord) -> ChangeDescription,
     ) -> Result<IssueOutcome, StoreError> {
@@ -229,7 +231,9 @@ impl InvoiceStore {
         loop {
             // The counters are read before the issued invoices. If another invoice is written between the two reads,
             // the guards on the counters fail.
-            let counters = Counters::read(&*self.store, (&draft.series, draft.year), &draft.account)?;
+            let numbered =
+                NumberedDraft { account: &draft.account, series: &draft.series, prefix, year: draft.year };
+            let counters = Counters::read(self, numbered)?;
             let issued = self.list(Some(&draft.account))?;
             if let Some(same) = issued.iter().find(|one| one.from == draft.from && one.to == draft.to) {
                 return Ok(IssueOutcome::Existing(same.clone()));
@@ -240,8 +244,8 @@ impl InvoiceStore {
             if counters.documents()? != documents {
                 return Ok(IssueOutcome::Changed);
             }
-            let sequence = counters.next_number()?;
-            let mut record = InvoiceRecord { sequence, number: complete(sequence), ..draft.clone() };
+            let (sequence, number) = (counters.next_sequence(), counters.next_number());
+            let mut record = InvoiceRecord { sequence, number, ..draft.clone() };
             let Some(parts) = compress(&document(&record)) else { return Ok(IssueOutcome::TooLarge) };
             record.parts = parts.len();
             let batch = put_invoice(counters.advance()?, &record, parts)?;
@@ -251,45 +255,6 @@ impl InvoiceStore {
                 applied => return applied.map(|()| IssueOutcome::Issued(record)),
             }
         }
-    }
-}
-
-/// Counters that the issue of a document increments: the counter of its series and the counter of its account. Each
-/// is the key of the row and its value as read.
-struct Counters([(Vec<u8>, Option<Vec<u8>>); 2]);
-
-impl Counters {
-    fn read(store: &dyn Store, (series, year): (&str, u16), account: &str) -> Result<Self, StoreError> {
-        let row = |key: Vec<u8>| store.get(TABLE, &key).map(|row| (key, row));
-        let series = row(key(b'c', &[series, &year.to_string()]))?;
-        Ok(Self([series, row(key(b'v', &[account]))?]))
-    }
-
-    /// Returns the number of documents of the account.
-    fn documents(&self) -> Result<u64, StoreError> {
-        let [_, (_, account)] = &self.0;
-        parse_count(account.as_deref())
-    }
-
-    /// Returns the next invoice number of the series.
-    fn next_number(&self) -> Result<u64, StoreError> {
-        let [(_, series), _] = &self.0;
-        Ok(parse_count(series.as_deref())?.saturating_add(1))
-    }
-
-    /// Returns the operations that add one to each counter. Their guards fail if a counter has changed since it was
-    /// read.
-    fn advance(self) -> Result<Transaction, StoreError> {
-        let mut batch = Transaction::new();
-        for (key, row) in self.0 {
-            let next = parse_count(row.as_deref())?.saturating_add(1);
-            batch = match row {
-                None => batch.require_absent(TABLE, key.as_slice()),
-                Some(row) => batch.require_value(TABLE, key.as_slice(), row),
-            };
-            batch = batch.put(TABLE, key.as_slice(), next.to_be_bytes());
-        }
-        Ok(batch)
     }
 }
 
@@ -310,14 +275,6 @@ fn put_invoice(
         batch = batch.put(TABLE, document_key(record, index), part);
     }
     Ok(batch)
-}
-
-/// Parses a counter row; 0 if there is none.
-fn parse_count(row: Option<&[u8]>) -> Result<u64, StoreError> {
-    let Some(row) = row else { return Ok(0) };
-    let bytes: [u8; 8] =
-        row.try_into().map_err(|_| StoreError::corrupt("a counter of invoices is damaged".to_owned()))?;
-    Ok(u64::from_be_bytes(bytes))
 }
 
 /// Compresses an invoice document into parts; `None` if it is too large.

@@ -7,7 +7,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Counters, InvoiceStore, TABLE, compress, key, number_key};
+use super::numbers::{Counters, NumberedDraft, number_key};
+use super::{InvoiceStore, TABLE, compress, key};
 use crate::audit::{AuditLog, ChangeDescription};
 use crate::versioned_json::{self, MAX_ATTEMPTS};
 use crate::{StoreError, Transaction};
@@ -71,6 +72,11 @@ impl CreditNoteRecord {
 }
 
 impl InvoiceStore {
+    /// Returns the credit notes of all accounts.
+    pub(super) fn all_credit_notes(&self) -> Result<Vec<CreditNoteRecord>, StoreError> {
+        self.rows(b"k")?.iter().map(|row| versioned_json::decode(WHAT, &row.value)).collect()
+    }
+
     /// Returns the credit notes of an account in the order of their numbers.
     ///
     /// # Errors
@@ -97,19 +103,21 @@ impl InvoiceStore {
     pub fn issue_credit_note(
         &self,
         (draft, documents): (&CreditNoteRecord, u64),
-        complete: impl Fn(u64) -> String,
+        prefix: &str,
         document: impl Fn(&CreditNoteRecord) -> Vec<u8>,
         change: impl Fn(&CreditNoteRecord) -> ChangeDescription,
     ) -> Result<CreditNoteOutcome, StoreError> {
         let log = AuditLog::new(self.store.clone());
         let mut left = MAX_ATTEMPTS;
         loop {
-            let counters = Counters::read(&*self.store, (&draft.series, draft.year), &draft.account)?;
+            let numbered =
+                NumberedDraft { account: &draft.account, series: &draft.series, prefix, year: draft.year };
+            let counters = Counters::read(self, numbered)?;
             if counters.documents()? != documents {
                 return Ok(CreditNoteOutcome::Changed);
             }
-            let sequence = counters.next_number()?;
-            let mut record = CreditNoteRecord { sequence, number: complete(sequence), ..draft.clone() };
+            let (sequence, number) = (counters.next_sequence(), counters.next_number());
+            let mut record = CreditNoteRecord { sequence, number, ..draft.clone() };
             let Some(parts) = compress(&document(&record)) else { return Ok(CreditNoteOutcome::TooLarge) };
             record.parts = parts.len();
             let batch = put_credit_note(counters.advance()?, &record, parts)?;

@@ -2,10 +2,10 @@
 //! that never change.
 
 use super::each_engine;
-use penstock_storage::Store;
 use penstock_storage::audit::{AuditLog, ChangeDescription};
 use penstock_storage::invoices::credit_notes::{CreditNoteOutcome, CreditNoteRecord};
 use penstock_storage::invoices::{InvoiceRecord, InvoiceStore, IssueOutcome};
+use penstock_storage::{Store, StoreTable, Transaction};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -27,6 +27,15 @@ fn draft(series: &str, year: u16, account: &str, from: &str, to: &str) -> Invoic
 }
 
 fn issue(store: &Arc<dyn Store>, draft: &InvoiceRecord, document: &[u8]) -> IssueOutcome {
+    issue_with_prefix(store, "PS-", draft, document)
+}
+
+fn issue_with_prefix(
+    store: &Arc<dyn Store>,
+    prefix: &str,
+    draft: &InvoiceRecord,
+    document: &[u8],
+) -> IssueOutcome {
     let change = |record: &InvoiceRecord| ChangeDescription {
         at: 1,
         who: "fin".to_owned(),
@@ -34,11 +43,10 @@ fn issue(store: &Arc<dyn Store>, draft: &InvoiceRecord, document: &[u8]) -> Issu
         target: record.number.clone(),
         change: serde_json::json!({}),
     };
-    let number = |sequence| format!("PS-{}-{sequence:06}", draft.year);
     let invoices = InvoiceStore::new(store.clone());
     loop {
         let documents = invoices.document_count(&draft.account).unwrap();
-        match invoices.issue((draft, documents), number, |_| document.to_vec(), change).unwrap() {
+        match invoices.issue((draft, documents), prefix, |_| document.to_vec(), change).unwrap() {
             IssueOutcome::Changed => {}
             outcome => return outcome,
         }
@@ -60,10 +68,8 @@ fn numbers_are_consecutive_per_series_and_year_and_documents_stay() {
         assert_eq!((&*first.number, first.sequence), ("PS-2026-000001", 1));
         let second = issued(issue(store, &draft("s", 2026, "other", "2026-01-01", "2026-01-31"), b"second"));
         assert_eq!(second.sequence, 2);
-        assert_eq!(
-            issued(issue(store, &draft("t", 2026, "acme", "2026-02-01", "2026-02-28"), b"")).sequence,
-            1
-        );
+        let other_prefix = draft("t", 2026, "acme", "2026-02-01", "2026-02-28");
+        assert_eq!(issued(issue_with_prefix(store, "QS-", &other_prefix, b"")).number, "QS-2026-000001");
         assert_eq!(
             issued(issue(store, &draft("s", 2027, "acme", "2026-03-01", "2026-03-31"), b"")).sequence,
             1
@@ -91,6 +97,51 @@ fn numbers_are_consecutive_per_series_and_year_and_documents_stay() {
         let log = AuditLog::new(store.clone());
         assert_eq!(log.verify().unwrap(), None);
     });
+}
+
+/// Deletes the counter of the prefix `PS-`, which an earlier version of the gateway did not write.
+fn delete_prefix_counter(store: &Arc<dyn Store>) {
+    let key = b"pPS-\x002026\0";
+    assert!(store.get(StoreTable::Invoices, key).unwrap().is_some());
+    store.apply(Transaction::new().delete(StoreTable::Invoices, key.as_slice())).unwrap();
+}
+
+#[test]
+fn series_with_the_same_prefix_have_no_number_in_common() {
+    for is_upgraded in [false, true] {
+        each_engine(|store| {
+            let mut numbers = Vec::new();
+            let mut months = (1..=12).map(|month| format!("2026-{month:02}-01"));
+            let mut issue_next = |series: &str| {
+                let day = months.next().unwrap();
+                numbers.push(issued(issue(store, &draft(series, 2026, "acme", &day, &day), b"")).sequence);
+            };
+            issue_next("s");
+            issue_next("s");
+            let mut note = credit_note("acme", vec![7]);
+            let CreditNoteOutcome::Issued(first) = issue_note(store, &note, 2) else { panic!("not issued") };
+            if is_upgraded {
+                delete_prefix_counter(store);
+            }
+            issue_next("t");
+            issue_next("t");
+            note.entries = vec![8];
+            let CreditNoteOutcome::Issued(second) = issue_note(store, &note, 5) else { panic!("not issued") };
+            issue_next("s");
+            issue_next("t");
+            assert_eq!((first.sequence, second.sequence), (3, 6));
+            assert_eq!(numbers, [1, 2, 4, 5, 7, 8]);
+            // A further year and another prefix have numbers of their own.
+            let next_year = draft("t", 2027, "acme", "2027-01-01", "2027-01-31");
+            assert_eq!(issued(issue(store, &next_year, b"")).number, "PS-2027-000001");
+            let other = draft("u", 2026, "acme", "2027-02-01", "2027-02-28");
+            let other = issued(issue_with_prefix(store, "PS-2026-", &other, b""));
+            assert_eq!(
+                (other.number.as_str(), other.number_prefix()),
+                ("PS-2026-2026-000001", Some("PS-2026-"))
+            );
+        });
+    }
 }
 
 #[test]
@@ -166,9 +217,8 @@ fn issue_note(store: &Arc<dyn Store>, draft: &CreditNoteRecord, documents: u64) 
         target: record.number.clone(),
         change: serde_json::json!({}),
     };
-    let number = |sequence| format!("PS-2026-{sequence:06}");
     let invoices = InvoiceStore::new(store.clone());
-    invoices.issue_credit_note((draft, documents), number, |_| b"a note".to_vec(), change).unwrap()
+    invoices.issue_credit_note((draft, documents), "PS-", |_| b"a note".to_vec(), change).unwrap()
 }
 
 #[test]
@@ -189,7 +239,7 @@ fn credit_notes_share_the_numbers_of_invoices_and_are_no_invoices() {
         // contain the corrections of the credit note. The invoice must be refused.
         let (second, change) =
             (draft("s", 2026, "acme", "2026-02-01", "2026-02-28"), |_: &InvoiceRecord| panic!("written"));
-        let stale = invoices.issue((&second, 1), |_| String::new(), |_| Vec::new(), change);
+        let stale = invoices.issue((&second, 1), "PS-", |_| Vec::new(), change);
         assert_eq!(stale.unwrap(), IssueOutcome::Changed);
         assert_eq!(issued(issue(store, &second, b"second")).sequence, 3);
         assert_eq!(AuditLog::new(store.clone()).verify().unwrap(), None);
