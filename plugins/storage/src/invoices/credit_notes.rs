@@ -2,8 +2,10 @@
 //!
 //! | row | key | value |
 //! |---|---|---|
-//! | credit note | `k` account, year and number | [`CreditNoteRecord`] |
-//! | document | `e` account, year and number, part | compressed bytes |
+//! | credit note | `k` account, year and number, series | [`CreditNoteRecord`] |
+//! | document | `e` account, year and number, series, part | compressed bytes |
+//!
+//! Keys of earlier versions have no series. These rows stay as they are.
 
 use serde::{Deserialize, Serialize};
 
@@ -58,14 +60,27 @@ pub enum CreditNoteOutcome {
     TooLarge,
 }
 
+/// Form of the keys of a credit note.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum KeyForm {
+    /// With the series: series of an account may have the same numbers.
+    WithSeries,
+    /// Without the series, as earlier versions wrote it.
+    WithoutSeries,
+}
+
 impl CreditNoteRecord {
     /// Returns the key of the row of the credit note (`kind` is `k`), or the key prefix of its document (`e`).
-    fn row_key(&self, kind: u8) -> Vec<u8> {
-        key(kind, &[&self.account, &format!("{:04}-{:012}", self.year, self.sequence)])
+    fn row_key(&self, kind: u8, form: KeyForm) -> Vec<u8> {
+        let number = format!("{:04}-{:012}", self.year, self.sequence);
+        match form {
+            KeyForm::WithSeries => key(kind, &[&self.account, &number, &self.series]),
+            KeyForm::WithoutSeries => key(kind, &[&self.account, &number]),
+        }
     }
 
-    fn document_key(&self, part: usize) -> Vec<u8> {
-        let mut key = self.row_key(b'e');
+    fn document_key(&self, part: usize, form: KeyForm) -> Vec<u8> {
+        let mut key = self.row_key(b'e', form);
         key.extend_from_slice(&u16::try_from(part).unwrap_or(u16::MAX).to_be_bytes());
         key
     }
@@ -91,7 +106,9 @@ impl InvoiceStore {
     /// # Errors
     /// Same as [`InvoiceStore::document`].
     pub fn credit_note_document(&self, record: &CreditNoteRecord) -> Result<Vec<u8>, StoreError> {
-        self.read_document(record.parts, |part| record.document_key(part))
+        let row = self.store.get(TABLE, &record.row_key(b'k', KeyForm::WithSeries))?;
+        let form = row.map_or(KeyForm::WithoutSeries, |_| KeyForm::WithSeries);
+        self.read_document(record.parts, |part| record.document_key(part, form))
     }
 
     /// Issues a credit note with the next number of its series. `draft` has every field except the number; `documents`
@@ -136,14 +153,15 @@ fn put_credit_note(
     record: &CreditNoteRecord,
     parts: Vec<Vec<u8>>,
 ) -> Result<Transaction, StoreError> {
-    let (own, number) = (record.row_key(b'k'), number_key(&record.series, record.year, record.sequence));
+    let own = record.row_key(b'k', KeyForm::WithSeries);
+    let number = number_key(&record.series, record.year, record.sequence);
     let mut batch = batch
         .require_absent(TABLE, own.as_slice())
         .require_absent(TABLE, number.as_slice())
         .put(TABLE, number, own.as_slice())
         .put(TABLE, own, versioned_json::encode(WHAT, record)?);
     for (index, part) in parts.into_iter().enumerate() {
-        batch = batch.put(TABLE, record.document_key(index), part);
+        batch = batch.put(TABLE, record.document_key(index, KeyForm::WithSeries), part);
     }
     Ok(batch)
 }

@@ -210,6 +210,15 @@ fn credit_note(account: &str, entries: Vec<u64>) -> CreditNoteRecord {
 }
 
 fn issue_note(store: &Arc<dyn Store>, draft: &CreditNoteRecord, documents: u64) -> CreditNoteOutcome {
+    issue_note_with_prefix(store, "PS-", (draft, documents), b"a note")
+}
+
+fn issue_note_with_prefix(
+    store: &Arc<dyn Store>,
+    prefix: &str,
+    draft: (&CreditNoteRecord, u64),
+    document: &[u8],
+) -> CreditNoteOutcome {
     let change = |record: &CreditNoteRecord| ChangeDescription {
         at: 1,
         who: "fin".to_owned(),
@@ -218,7 +227,7 @@ fn issue_note(store: &Arc<dyn Store>, draft: &CreditNoteRecord, documents: u64) 
         change: serde_json::json!({}),
     };
     let invoices = InvoiceStore::new(store.clone());
-    invoices.issue_credit_note((draft, documents), "PS-", |_| b"a note".to_vec(), change).unwrap()
+    invoices.issue_credit_note(draft, prefix, |_| document.to_vec(), change).unwrap()
 }
 
 #[test]
@@ -244,4 +253,47 @@ fn credit_notes_share_the_numbers_of_invoices_and_are_no_invoices() {
         assert_eq!(issued(issue(store, &second, b"second")).sequence, 3);
         assert_eq!(AuditLog::new(store.clone()).verify().unwrap(), None);
     });
+}
+
+/// Moves the rows of a credit note to the keys of an earlier version, which have no series.
+fn remove_series_from_keys(store: &Arc<dyn Store>, note: &CreditNoteRecord) {
+    let number = format!("{}\0{:04}-{:012}\0", note.account, note.year, note.sequence);
+    let series = format!("{}\0", note.series);
+    let mut batch = Transaction::new();
+    for (kind, part) in [("k", ""), ("e", "\0\0")] {
+        let earlier = format!("{kind}{number}{part}");
+        let key = format!("{kind}{number}{series}{part}");
+        let row = store.get(StoreTable::Invoices, key.as_bytes()).unwrap().unwrap();
+        batch = batch.delete(StoreTable::Invoices, key.as_bytes());
+        batch = batch.put(StoreTable::Invoices, earlier.as_bytes(), row);
+    }
+    store.apply(batch).unwrap();
+}
+
+#[test]
+fn credit_notes_of_two_series_of_an_account_may_have_the_same_sequence_number() {
+    for is_upgraded in [false, true] {
+        each_engine(|store| {
+            let invoices = InvoiceStore::new(store.clone());
+            let mut notes = Vec::new();
+            for (series, prefix, day) in [("s", "PS-", "2026-01-01"), ("t", "QS-", "2026-02-01")] {
+                let invoice = draft(series, 2026, "acme", day, day);
+                issued(issue_with_prefix(store, prefix, &invoice, b"an invoice"));
+                let draft = CreditNoteRecord { series: series.to_owned(), ..credit_note("acme", vec![7]) };
+                let documents = invoices.document_count("acme").unwrap();
+                let text = format!("the note of {series}");
+                let outcome = issue_note_with_prefix(store, prefix, (&draft, documents), text.as_bytes());
+                let CreditNoteOutcome::Issued(note) = outcome else { panic!("{outcome:?}") };
+                if is_upgraded && series == "s" {
+                    remove_series_from_keys(store, &note);
+                }
+                notes.push(*note);
+            }
+            assert_eq!((notes[0].sequence, notes[1].sequence), (2, 2));
+            assert_eq!(invoices.credit_notes("acme").unwrap(), notes);
+            for (note, text) in notes.iter().zip(["the note of s", "the note of t"]) {
+                assert_eq!(invoices.credit_note_document(note).unwrap(), text.as_bytes());
+            }
+        });
+    }
 }
