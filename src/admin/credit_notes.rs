@@ -5,37 +5,33 @@
 
 use super::accounts;
 use super::api::run_blocking;
+use super::credit_note_draft::{CorrectedInvoice, Draft, INVOICE_EXPECTED};
 use super::input::RequestFields;
-use super::invoice::{correction_json, invoice_of_day};
-use super::issued_invoices::{MAX_ISSUE_ATTEMPTS, issue_conflict_error, read_document, year_of};
+use super::invoice::InvoiceIssueState;
+use super::issued_invoices::{MAX_ISSUE_ATTEMPTS, issue_conflict_error};
 use super::openapi::{list_schema, response_schema};
-use super::request::{AdminRequest, report_error_response, store_error_response};
+use super::request::{AdminRequest, store_error_response};
 use super::routes::{AdminRoute, RouteHandler};
-use crate::billing::invoice::InvoiceTotals;
-use crate::billing::invoice_corrections::{CorrectionLine, read_corrections};
 use crate::state::AppState;
-use penstock_core::calendar::{UtcDay, format_rfc3339};
+use penstock_core::calendar::format_rfc3339;
 use penstock_core::{ApiError, ErrorCode};
-use penstock_storage::invoices::InvoiceRecord;
-use penstock_storage::invoices::credit_notes::{
-    CreditNoteOutcome, CreditNoteRecord, MAX_CORRECTIONS_PER_NOTE,
-};
-use penstock_usage::DayNumber;
-use rust_decimal::Decimal;
+use penstock_storage::invoices::credit_notes::{CreditNoteOutcome, CreditNoteRecord};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 /// Query parameters of the list.
 const LIST_QUERY_PARAMETERS: [&str; 1] = ["account"];
 /// Query parameters of one credit note.
-const QUERY: [&str; 3] = ["account", "invoice", "number"];
+const QUERY: [&str; 4] = ["account", "invoice", "from", "number"];
 /// Request members that issue a credit note.
-const ISSUE: [&str; 2] = ["account", "invoice"];
+const ISSUE: [&str; 3] = ["account", "invoice", "from"];
+/// Members that a request to issue a credit note needs.
+const ISSUE_REQUIRED: [&str; 2] = ["account", "invoice"];
 /// Response members of a row of the list.
 const ROW: [&str; 7] = ["number", "account", "invoice", "issued", "net_eur", "vat_eur", "total_eur"];
 /// Response members of a credit note.
-const MEMBERS: [&str; 18] = [
+const MEMBERS: [&str; 19] = [
     "number",
     "is_draft",
     "account",
@@ -45,6 +41,7 @@ const MEMBERS: [&str; 18] = [
     "created",
     "issued",
     "can_issue",
+    "issue_state",
     "seller",
     "customer",
     "lines",
@@ -80,7 +77,7 @@ pub const ROUTES: &[AdminRoute] = &[
         "Issues a credit note for the corrections of charges of an issued invoice that no document has",
         RouteHandler::Runtime(|app, _, asked| Box::pin(issue(app, asked))),
     )
-    .with_body(&ISSUE, &ISSUE)
+    .with_body(&ISSUE, &ISSUE_REQUIRED)
     .with_response(200, || response_schema(&MEMBERS)),
 ];
 
@@ -89,7 +86,6 @@ fn required(name: &'static str, value: Option<String>, expected: &'static str) -
 }
 
 const ACCOUNT_EXPECTED: &str = "account: expected the id of an account";
-const INVOICE_EXPECTED: &str = "invoice: expected the number of an issued invoice";
 
 async fn list(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, ApiError> {
     let account = asked.query_parameter("account", &LIST_QUERY_PARAMETERS)?.map(str::to_owned);
@@ -97,8 +93,9 @@ async fn list(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, ApiErr
     let stores = app.stores.clone();
     run_blocking(move || {
         accounts::check_account_exists(&stores, &account)?;
-        let found = stores.invoices.credit_notes(&account).map_err(store_error_response)?;
-        Ok(json!({ "data": found.iter().rev().map(row_json).collect::<Vec<_>>() }))
+        let mut found = stores.invoices.credit_notes(&account).map_err(store_error_response)?;
+        found.sort_by_key(|note| Reverse((note.issued, note.year, note.sequence)));
+        Ok(json!({ "data": found.iter().map(row_json).collect::<Vec<_>>() }))
     })
     .await
 }
@@ -118,7 +115,7 @@ fn row_json(record: &CreditNoteRecord) -> Value {
 async fn credit_note(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, ApiError> {
     let value = |name: &str| asked.query_parameter(name, &QUERY).map(|value| value.map(str::to_owned));
     let account = required("account", value("account")?, ACCOUNT_EXPECTED)?;
-    let (number, invoice) = (value("number")?, value("invoice")?);
+    let (number, invoice, from) = (value("number")?, value("invoice")?, value("from")?);
     let (app, now) = (app.clone(), asked.now);
     run_blocking(move || {
         accounts::check_account_exists(&app.stores, &account)?;
@@ -128,7 +125,8 @@ async fn credit_note(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value,
             return stored_json(&app, &found.ok_or_else(unknown_number)?);
         }
         let invoice = required("invoice", invoice, INVOICE_EXPECTED)?;
-        Ok(draft(&app, &account, &invoice, now)?.document)
+        let corrected = CorrectedInvoice { account, number: invoice, from };
+        Ok(Draft::build(&app, &corrected, now)?.document)
     })
     .await
 }
@@ -146,11 +144,13 @@ async fn issue(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, ApiEr
     let fields = RequestFields::parse(&asked.body, &ISSUE)?;
     let account = required("account", fields.text_value("account")?.into_option(), ACCOUNT_EXPECTED)?;
     let invoice = required("invoice", fields.text_value("invoice")?.into_option(), INVOICE_EXPECTED)?;
+    let from = fields.text_value("from")?.into_option();
+    let corrected = CorrectedInvoice { account, number: invoice, from };
     let (app, asked) = (app.clone(), asked.clone());
     run_blocking(move || {
-        accounts::check_account_exists(&app.stores, &account)?;
+        accounts::check_account_exists(&app.stores, &corrected.account)?;
         for _ in 0..MAX_ISSUE_ATTEMPTS {
-            if let Some(issued) = try_issue(&app, (&account, &invoice), &asked)? {
+            if let Some(issued) = try_issue(&app, &corrected, &asked)? {
                 return Ok(issued);
             }
         }
@@ -162,14 +162,19 @@ async fn issue(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, ApiEr
 /// Issues a credit note; `None` if another document of the account was issued meanwhile.
 fn try_issue(
     app: &AppState,
-    (account, invoice): (&str, &str),
+    invoice: &CorrectedInvoice,
     asked: &AdminRequest,
 ) -> Result<Option<Value>, ApiError> {
+    let CorrectedInvoice { account, number, .. } = invoice;
     let documents = app.stores.invoices.document_count(account).map_err(store_error_response)?;
-    let Draft { record, prefix, document } = draft(app, account, invoice, asked.now)?;
-    if record.entries.is_empty() {
-        let message =
-            "No charge of this invoice was corrected since, or other documents have all corrections.";
+    let Draft { record, prefix, state, document } = Draft::build(app, invoice, asked.now)?;
+    if state != InvoiceIssueState::Ready {
+        let message = match record.entries.as_slice() {
+            [] => "No charge of this invoice was corrected since, or other documents have all corrections.",
+            _ => {
+                "The open corrections of this invoice amount to 0.00 EUR so far, so there is nothing to credit."
+            }
+        };
         return Err(ApiError::with_message(ErrorCode::Conflict, message).with_param("invoice"));
     }
     let outcome = app.stores.invoices.issue_credit_note(
@@ -177,7 +182,7 @@ fn try_issue(
         &prefix,
         |record| issued_json(&document, record).to_string().into_bytes(),
         |record| {
-            let change = json!({ "account": account, "invoice": invoice, "entries": record.entries });
+            let change = json!({ "account": account, "invoice": number, "entries": record.entries });
             asked.audit_entry("credit_note.issue", &record.number, change)
         },
     );
@@ -188,97 +193,6 @@ fn try_issue(
     }
 }
 
-/// Credit note before it has a number: its record and its document.
-struct Draft {
-    record: CreditNoteRecord,
-    /// Text before the year in its number, which is that of the invoice.
-    prefix: String,
-    document: Value,
-}
-
-/// Builds the credit note of an invoice. Seller, customer and VAT are those of the invoice as it was issued. Blocks
-/// the thread.
-fn draft(app: &AppState, account: &str, number: &str, now: u64) -> Result<Draft, ApiError> {
-    let issued = app.stores.invoices.list(Some(account)).map_err(store_error_response)?;
-    let unknown = || ApiError::invalid("invoice", INVOICE_EXPECTED);
-    let invoice = issued.iter().find(|invoice| invoice.number == number).ok_or_else(unknown)?;
-    let original = read_document(app, invoice)?;
-    let lines = open_corrections(app, invoice, &issued, now)?;
-    let exact: Decimal = lines.iter().map(|line| line.sums.usage.billed.eur).sum();
-    let vat_percent = original.get("vat_percent").and_then(Value::as_str).unwrap_or_default();
-    let vat_percent = Decimal::from_str_exact(vat_percent).unwrap_or_default();
-    let totals = InvoiceTotals::from_net_amount(exact, vat_percent);
-    let record = CreditNoteRecord {
-        number: String::new(),
-        series: invoice.series.clone(),
-        year: year_of(now)?,
-        sequence: 0,
-        account: account.to_owned(),
-        invoice: number.to_owned(),
-        issued: now,
-        net_eur: totals.net.to_string(),
-        vat_eur: totals.vat.to_string(),
-        total_eur: totals.gross.to_string(),
-        entries: lines.iter().map(|line| line.entry).collect(),
-        parts: 0,
-    };
-    let document = json!({
-        "number": null,
-        "is_draft": true,
-        "account": account,
-        "invoice": number,
-        "from": invoice.from,
-        "to": invoice.to,
-        "created": format_rfc3339(now),
-        "issued": null,
-        "can_issue": !lines.is_empty(),
-        "seller": original.get("seller"),
-        "customer": original.get("customer"),
-        "lines": lines.iter().map(|line| correction_json(line, Some(number))).collect::<Vec<_>>(),
-        "total": { "eur": exact.normalize().to_string() },
-        "net_eur": record.net_eur,
-        "vat_percent": vat_percent.normalize().to_string(),
-        "vat_eur": record.vat_eur,
-        "total_eur": record.total_eur,
-        "notes": [format!(
-            "This document corrects the invoice {number} of {}. A negative amount is credited to the customer.",
-            format_rfc3339(invoice.issued).get(..10).unwrap_or_default()
-        )],
-    });
-    let prefix = invoice.number_prefix().ok_or_else(|| ApiError::new(ErrorCode::Internal))?.to_owned();
-    Ok(Draft { record, prefix, document })
-}
-
-/// Returns the corrections that lower an invoice's charges and are on no document yet, at most as many as fit on one
-/// credit note. A correction that was made on a day of an issued invoice is already on that invoice, and one that raises
-/// a charge belongs on the next invoice.
-fn open_corrections(
-    app: &AppState,
-    invoice: &InvoiceRecord,
-    issued: &[InvoiceRecord],
-    now: u64,
-) -> Result<Vec<CorrectionLine>, ApiError> {
-    let notes = app.stores.invoices.credit_notes(&invoice.account).map_err(store_error_response)?;
-    let noted: BTreeSet<u64> = notes.iter().flat_map(|note| note.entries.iter().copied()).collect();
-    let first = UtcDay::parse(&invoice.from).ok_or_else(|| ApiError::new(ErrorCode::Internal))?;
-    // The range includes the next day, because the clock of another gateway may be fast.
-    let end = DayNumber::from_unix(now).next().next();
-    let lines = read_corrections(&app.ledger.store, &invoice.account, (first.into(), end));
-    let mut lines = lines.map_err(report_error_response)?;
-    lines.retain(|line| {
-        let charged = line.corrects_day.as_deref();
-        let is_of_invoice =
-            charged.is_some_and(|day| (invoice.from.as_str()..=invoice.to.as_str()).contains(&day));
-        let is_credit = line.sums.usage.billed.eur < Decimal::ZERO;
-        is_credit
-            && is_of_invoice
-            && invoice_of_day(issued, &line.day).is_none()
-            && !noted.contains(&line.entry)
-    });
-    lines.truncate(MAX_CORRECTIONS_PER_NOTE);
-    Ok(lines)
-}
-
 /// Returns the document of an issued credit note: the draft, with its number and time of issue.
 fn issued_json(draft: &Value, record: &CreditNoteRecord) -> Value {
     let mut document = draft.clone();
@@ -287,6 +201,7 @@ fn issued_json(draft: &Value, record: &CreditNoteRecord) -> Value {
         members.insert("number".to_owned(), record.number.as_str().into());
         members.insert("is_draft".to_owned(), false.into());
         members.insert("can_issue".to_owned(), false.into());
+        members.insert("issue_state".to_owned(), InvoiceIssueState::Issued.name().into());
         members.insert("created".to_owned(), issued.as_str().into());
         members.insert("issued".to_owned(), issued.into());
     }

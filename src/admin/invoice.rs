@@ -5,10 +5,10 @@ use super::request::{AdminRequest, report_error_response, store_error_response};
 use super::routes::{AdminRoute, RouteHandler};
 use super::{accounts, issued_invoices};
 use crate::billing::invoice::{
-    InvoiceError, InvoiceFigures, InvoiceLineKey, InvoiceSums, InvoiceTotals, PRICE_NAMES,
-    read_invoice_figures,
+    InvoiceError, InvoiceFigures, InvoiceLineKey, InvoiceSums, PRICE_NAMES, read_invoice_figures,
 };
 use crate::billing::invoice_corrections::CorrectionLine;
+use crate::billing::invoice_totals::InvoiceTotals;
 use crate::config::settings::{InvoiceParty, InvoiceSettings};
 use crate::state::AppState;
 use penstock_core::calendar::format_rfc3339;
@@ -156,7 +156,8 @@ pub(super) enum InvoiceIssueState {
     PeriodOpen,
     /// Draft without a seller in the configuration.
     NoSeller,
-    /// Draft without a charge and without a correction that raises the amount, or with a total of 0.00 EUR.
+    /// Draft without a charge and without a correction that raises the amount, or with a total of 0.00 EUR; credit note
+    /// that credits nothing.
     Empty,
     /// Draft that has days in common with an issued invoice of the account.
     Overlapping,

@@ -10,6 +10,7 @@ mod batches;
 mod body;
 mod carbon;
 pub mod corrections;
+mod credit_note_draft;
 mod credit_notes;
 mod credits;
 pub mod dangling_references;

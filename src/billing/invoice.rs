@@ -305,33 +305,6 @@ impl From<ReportError> for InvoiceError {
     }
 }
 
-/// Net amount, VAT and their sum in EUR. The exact net amount is rounded once, to cents.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InvoiceTotals {
-    /// Net amount in EUR, rounded to cents.
-    pub net: Decimal,
-    /// Value-added tax in EUR.
-    pub vat: Decimal,
-    /// Sum of net amount and VAT, in EUR.
-    pub gross: Decimal,
-}
-
-impl InvoiceTotals {
-    /// Computes the totals of an exact net amount at a VAT rate in percent.
-    #[must_use]
-    pub fn from_net_amount(exact: Decimal, vat_percent: Decimal) -> Self {
-        let cents = |amount: Decimal| {
-            let mut cents = amount.round_dp(2);
-            cents.rescale(2);
-            cents
-        };
-        let net = cents(exact);
-        let vat =
-            cents(net.saturating_mul(vat_percent).checked_div(Decimal::ONE_HUNDRED).unwrap_or_default());
-        Self { net, vat, gross: net.saturating_add(vat) }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -379,17 +352,5 @@ mod tests {
         };
         assert_eq!(of("Paris, France"), "France: ADEME, 2025, 21 g/kWh");
         assert_eq!(of(""), "ADEME, 2025, 21 g/kWh");
-    }
-
-    #[test]
-    fn the_net_amount_and_the_vat_are_rounded_once() {
-        let totals = |exact, percent| InvoiceTotals::from_net_amount(decimal(exact), decimal(percent));
-        let expected =
-            |net, vat, gross| InvoiceTotals { net: decimal(net), vat: decimal(vat), gross: decimal(gross) };
-        assert_eq!(totals("100.005", "19"), expected("100.00", "19.00", "119.00"));
-        assert_eq!(totals("100.015", "5.5"), expected("100.02", "5.50", "105.52"));
-        assert_eq!(totals("0.00400000", "19"), expected("0.00", "0.00", "0.00"));
-        assert_eq!(totals("-1.5", "20"), expected("-1.50", "-0.30", "-1.80"));
-        assert_eq!(totals("0", "0").gross.to_string(), "0.00");
     }
 }

@@ -32,6 +32,7 @@ mod hold;
 pub mod invoice;
 pub mod invoice_corrections;
 mod invoice_prices;
+pub mod invoice_totals;
 mod journal;
 mod leases;
 pub mod ledger_export;

@@ -87,11 +87,11 @@ pub async fn invoice_credit_note_blocks(
     let mut shown = Vec::new();
     let number = invoice.get("number").and_then(Value::as_str);
     if let Some(number) = number.filter(|_| page.has_role(super::invoice::ISSUER_ROLES)) {
-        let draft = page
-            .get_from_admin_api("/admin/credit-note", &[("account", account), ("invoice", number)])
-            .await?;
+        let from = invoice.get("from").and_then(Value::as_str).unwrap_or_default();
+        let query = [("account", account), ("invoice", number), ("from", from)];
+        let draft = page.get_from_admin_api("/admin/credit-note", &query).await?;
         if draft.get("can_issue") == Some(&Value::Bool(true)) {
-            shown.push(Block::Form(blocks::issue_credit_note_form(path, number)));
+            shown.push(Block::Form(blocks::issue_credit_note_form(path, number, from)));
         }
     }
     let note_path =

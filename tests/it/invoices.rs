@@ -10,7 +10,8 @@ use rust_decimal::Decimal;
 use serde_json::{Value, json};
 
 const CHAT: &str = "/v1/chat/completions";
-const INVOICE: &str = r#"
+/// Settings of the seller and of the customer `acme`.
+pub const INVOICE: &str = r#"
 [console]
 listen = "127.0.0.1:0"
 

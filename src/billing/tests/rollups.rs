@@ -3,7 +3,8 @@
 
 use super::*;
 use crate::billing::carbon::{ReportedAccounts, read_carbon_figures};
-use crate::billing::invoice::{InvoiceSums, InvoiceTotals, read_invoice_figures};
+use crate::billing::invoice::{InvoiceSums, read_invoice_figures};
+use crate::billing::invoice_totals::InvoiceTotals;
 use crate::billing::report::StatementPeriod;
 use crate::billing::rollups::answer::{UsageQuery, read_usage};
 use crate::billing::rollups::{query, rebuild};

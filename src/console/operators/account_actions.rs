@@ -108,8 +108,9 @@ pub const ISSUE_CREDIT_NOTE: ActionDefinition = ActionDefinition {
     path: "/console/accounts/{id}/invoice/credit",
     roles: ISSUER_ROLES,
     build: |request, id| {
-        let body = json!({ "account": id, "invoice": request.form_or_query_value("invoice") });
-        new_admin_call(Method::POST, "/admin/credit-notes".into(), body)
+        let members = credited_invoice(request, id).into_iter();
+        let body = members.map(|(name, value)| (name.to_owned(), value.into())).collect();
+        new_admin_call(Method::POST, "/admin/credit-notes".into(), Value::Object(body))
     },
     page: |_, id| format!("{}/invoice", account_path(id)),
     show: |answer| message_result("The credit note {0} was issued.", [json_member_text(answer, "number")]),
@@ -118,10 +119,10 @@ pub const ISSUE_CREDIT_NOTE: ActionDefinition = ActionDefinition {
         let invoice = request.form_or_query_value("invoice").to_owned();
         Some(Confirmation {
             question: "Issue the credit note of the invoice {0} of the account {1}? An issued credit note never changes.",
-            values: vec![Text::Data(invoice.clone()), Text::Data(id.to_owned())],
+            values: vec![Text::Data(invoice), Text::Data(id.to_owned())],
             object: Some(ConfirmedObject::Described {
                 path: "/admin/credit-note".to_owned(),
-                query: vec![("account", id.to_owned()), ("invoice", invoice)],
+                query: credited_invoice(request, id),
                 refuse: refuse_credit_note,
                 describe: |note| ChangePreview {
                     blocks: credit_note_preview_blocks(note),
@@ -129,15 +130,29 @@ pub const ISSUE_CREDIT_NOTE: ActionDefinition = ActionDefinition {
                 },
             }),
             submit: "Issue with the next number",
-            fields: &["invoice"],
+            fields: &["invoice", "from"],
         })
     },
 };
 
-/// Returns the reason to refuse a credit note: no correction is left that no document has. Returns `None` if the note
-/// can be issued.
+/// Returns the account, the number and the first day of the invoice that a credit note corrects.
+fn credited_invoice(request: &ConsoleRequest, account: &str) -> Vec<(&'static str, String)> {
+    let value = |name: &'static str| (name, request.form_or_query_value(name).to_owned());
+    let mut members = vec![("account", account.to_owned()), value("invoice"), value("from")];
+    members.retain(|(name, value)| *name != "from" || !value.is_empty());
+    members
+}
+
+/// Returns the reason to refuse a credit note: no correction is left that no document has, or those that are left
+/// amount to nothing. Returns `None` if the note can be issued.
 fn refuse_credit_note(_: &ConsoleRequest, note: &Value) -> Option<ApiError> {
-    let message = "No charge of this invoice was corrected since, or other documents have all corrections.";
+    let has_corrections = note.get("lines").and_then(Value::as_array).is_some_and(|lines| !lines.is_empty());
+    let message = match has_corrections {
+        true => {
+            "The open corrections of this invoice amount to 0.00 EUR so far, so there is nothing to credit."
+        }
+        false => "No charge of this invoice was corrected since, or other documents have all corrections.",
+    };
     (note.get("can_issue") != Some(&Value::Bool(true)))
         .then(|| ApiError::with_message(ErrorCode::Conflict, message).with_param("invoice"))
 }

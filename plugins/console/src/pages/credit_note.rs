@@ -59,12 +59,14 @@ fn facts(note: &Value) -> Vec<Text> {
     ]
 }
 
-/// Form that issues the credit note of an invoice, on the page of invoices at `path`.
+/// Form that issues the credit note of an invoice, named by its number and its first day, on the page of invoices at
+/// `path`.
 #[must_use]
-pub fn issue_credit_note_form(path: &str, invoice: &str) -> Form {
+pub fn issue_credit_note_form(path: &str, invoice: &str, from: &str) -> Form {
     let title = "Issue a credit note for the corrections of this invoice";
     let mut form = Form::new(format!("{path}/credit"), title, "Issue with the next number")
-        .with_field(Field::hidden("invoice", invoice));
+        .with_field(Field::hidden("invoice", invoice))
+        .with_field(Field::hidden("from", from));
     form.is_irreversible = true;
     form
 }

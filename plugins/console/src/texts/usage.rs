@@ -68,6 +68,7 @@ pub(super) const TRANSLATIONS: &[Translation] = &[
     ("Issue with the next number", "Mit der nächsten Nummer ausstellen", "Émettre avec le numéro suivant"),
     ("Corrections on credit notes are no part of this invoice: {0}.", "Korrekturen auf Rechnungskorrekturen gehören nicht zu dieser Rechnung: {0}.", "Les corrections figurant sur des factures rectificatives ne font pas partie de cette facture : {0}."),
     ("This document corrects the invoice {0} of {1}. A negative amount is credited to the customer.", "Dieses Dokument korrigiert die Rechnung {0} vom {1}. Ein negativer Betrag wird dem Kunden gutgeschrieben.", "Ce document rectifie la facture {0} du {1}. Un montant négatif est porté au crédit du client."),
+    ("The amounts of all credit notes of this invoice are rounded together.", "Die Beträge aller Rechnungskorrekturen zu dieser Rechnung werden zusammen gerundet.", "Les montants de toutes les factures rectificatives de cette facture sont arrondis ensemble."),
     ("Credit note", "Rechnungskorrektur", "Facture rectificative"),
     ("Credit note of", "Rechnungskorrektur von", "Facture rectificative de"),
     ("Credit notes", "Rechnungskorrekturen", "Factures rectificatives"),
