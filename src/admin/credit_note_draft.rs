@@ -1,5 +1,5 @@
-//! Draft of a credit note: the corrections of an issued invoice that no document has, and their amounts. The credit notes
-//! of an invoice are rounded together, so that they never credit more than the charges of the invoice.
+//! Draft of a credit note: the corrections of an issued invoice that no document has, and their amounts. The credit
+//! notes of an invoice are rounded together, so that they never credit more than the charges of the invoice.
 
 use super::invoice::{InvoiceIssueState, correction_json, invoice_of_day};
 use super::issued_invoices::{read_document, year_of};
@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 
 pub(super) const INVOICE_EXPECTED: &str = "invoice: expected the number of an issued invoice";
 const FROM_EXPECTED: &str =
-    "from: several invoices of this account have this number; expected the first day of one of them";
+    "invoice_from: several invoices of this account have this number; expected the first day of one of them";
 const SUM_NOTE: &str = "The amounts of all credit notes of this invoice are rounded together.";
 
 /// Invoice that a request wants to correct.
@@ -44,7 +44,7 @@ impl CorrectedInvoice {
         match (found.next(), found.next()) {
             (Some(invoice), None) => Ok(invoice),
             (None, _) => Err(ApiError::invalid("invoice", INVOICE_EXPECTED)),
-            (Some(_), Some(_)) => Err(ApiError::invalid("from", FROM_EXPECTED)),
+            (Some(_), Some(_)) => Err(ApiError::invalid("invoice_from", FROM_EXPECTED)),
         }
     }
 }
@@ -144,8 +144,8 @@ struct InvoiceCorrections {
 }
 
 impl InvoiceCorrections {
-    /// Reads the corrections of an invoice's charges. A correction that was made on a day of an issued invoice is already
-    /// on that invoice, and one that raises a charge belongs on the next invoice.
+    /// Reads the corrections of an invoice's charges. A correction that was made on a day of an issued invoice is
+    /// already on that invoice, and one that raises a charge belongs on the next invoice.
     fn read(
         app: &AppState,
         invoice: &InvoiceRecord,
@@ -196,13 +196,13 @@ fn sum_eur(lines: &[CorrectionLine]) -> Decimal {
     lines.iter().map(|line| line.sums.usage.billed.eur).sum()
 }
 
-/// Returns the `count` corrections with the largest credits, in their order. Small ones never hinder a credit note, though
-/// they may add up to 0.00 EUR.
+/// Returns the `count` corrections with the largest credits, in their order. So many small ones, which may add up to
+/// 0.00 EUR, do not block the larger ones.
 fn keep_largest(mut lines: Vec<CorrectionLine>, count: usize) -> Vec<CorrectionLine> {
     let mut by_amount: Vec<_> = lines.iter().map(|line| (line.sums.usage.billed.eur, line.entry)).collect();
     by_amount.sort_unstable();
-    let kept: BTreeSet<u64> = by_amount.iter().take(count).map(|(_, entry)| *entry).collect();
-    lines.retain(|line| kept.contains(&line.entry));
+    let largest: BTreeSet<u64> = by_amount.iter().take(count).map(|(_, entry)| *entry).collect();
+    lines.retain(|line| largest.contains(&line.entry));
     lines
 }
 
@@ -241,7 +241,7 @@ mod tests {
             corrected.find(issued).map(|invoice| invoice.from.clone()).map_err(|error| error.param)
         };
         let number = "PS-2026-000001";
-        assert_eq!(found(number, None, &issued), Err(Some("from".into())));
+        assert_eq!(found(number, None, &issued), Err(Some("invoice_from".into())));
         assert_eq!(found(number, None, &issued[1..]).unwrap(), "2026-02-01");
         for from in ["2026-01-01", "2026-02-01"] {
             assert_eq!(found(number, Some(from), &issued).unwrap(), from);

@@ -23,9 +23,9 @@ use std::sync::Arc;
 /// Query parameters of the list.
 const LIST_QUERY_PARAMETERS: [&str; 1] = ["account"];
 /// Query parameters of one credit note.
-const QUERY: [&str; 4] = ["account", "invoice", "from", "number"];
+const QUERY: [&str; 4] = ["account", "invoice", "invoice_from", "number"];
 /// Request members that issue a credit note.
-const ISSUE: [&str; 3] = ["account", "invoice", "from"];
+const ISSUE: [&str; 3] = ["account", "invoice", "invoice_from"];
 /// Members that a request to issue a credit note needs.
 const ISSUE_REQUIRED: [&str; 2] = ["account", "invoice"];
 /// Response members of a row of the list.
@@ -115,7 +115,7 @@ fn row_json(record: &CreditNoteRecord) -> Value {
 async fn credit_note(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, ApiError> {
     let value = |name: &str| asked.query_parameter(name, &QUERY).map(|value| value.map(str::to_owned));
     let account = required("account", value("account")?, ACCOUNT_EXPECTED)?;
-    let (number, invoice, from) = (value("number")?, value("invoice")?, value("from")?);
+    let (number, invoice, from) = (value("number")?, value("invoice")?, value("invoice_from")?);
     let (app, now) = (app.clone(), asked.now);
     run_blocking(move || {
         accounts::check_account_exists(&app.stores, &account)?;
@@ -144,7 +144,7 @@ async fn issue(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, ApiEr
     let fields = RequestFields::parse(&asked.body, &ISSUE)?;
     let account = required("account", fields.text_value("account")?.into_option(), ACCOUNT_EXPECTED)?;
     let invoice = required("invoice", fields.text_value("invoice")?.into_option(), INVOICE_EXPECTED)?;
-    let from = fields.text_value("from")?.into_option();
+    let from = fields.text_value("invoice_from")?.into_option();
     let corrected = CorrectedInvoice { account, number: invoice, from };
     let (app, asked) = (app.clone(), asked.clone());
     run_blocking(move || {

@@ -119,6 +119,9 @@ fn parameter_schema(name: &str) -> Value {
             "description": "Up to three of day, week, month, hour, model, key, provider, location and outcome, with commas." }),
         "key" => json!({ "type": "string", "description": "Only this key, by its public id." }),
         "invoice" => json!({ "type": "string", "description": "Number of an issued invoice." }),
+        "invoice_from" => {
+            json!({ "type": "string", "format": "date", "description": "First day of the invoice, necessary only if an earlier version gave its number to two invoices of the account." })
+        }
         "number" => json!({ "type": "string", "description": "Number of an issued credit note." }),
         "flavor" => json!({ "enum": FLAVORS.iter().map(|flavor| flavor.name()).collect::<Vec<_>>(),
             "description": "Only this flavor; by default all of them." }),

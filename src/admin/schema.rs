@@ -108,6 +108,7 @@ fn batch_member(name: &str) -> Option<Value> {
 fn invoice_member(name: &str) -> Option<Value> {
     Some(match name {
         "invoice" => describe_member("string", "Number of the invoice that the credit note corrects."),
+        "invoice_from" => describe_member("string", "First day of the invoice, necessary only if an earlier version gave its number to two invoices of the account."),
         "is_draft" => describe_member("boolean", "True until the invoice or credit note is issued."),
         "can_issue" => describe_member("boolean", "True if the document can be issued now: an invoice if `issue_state` is `ready`, a credit note if its corrections credit an amount."),
         "issue_state" => json!({ "enum": super::invoice::InvoiceIssueState::ALL.map(super::invoice::InvoiceIssueState::name), "description": "`issued`, `ready` to be issued, or why it cannot be: the period has not ended at least an hour ago, there is no seller, no amount above 0.00 EUR, or an issued invoice has days in common. A credit note whose corrections credit no amount is `empty`." }),

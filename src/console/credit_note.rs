@@ -88,7 +88,7 @@ pub async fn invoice_credit_note_blocks(
     let number = invoice.get("number").and_then(Value::as_str);
     if let Some(number) = number.filter(|_| page.has_role(super::invoice::ISSUER_ROLES)) {
         let from = invoice.get("from").and_then(Value::as_str).unwrap_or_default();
-        let query = [("account", account), ("invoice", number), ("from", from)];
+        let query = [("account", account), ("invoice", number), ("invoice_from", from)];
         let draft = page.get_from_admin_api("/admin/credit-note", &query).await?;
         if draft.get("can_issue") == Some(&Value::Bool(true)) {
             shown.push(Block::Form(blocks::issue_credit_note_form(path, number, from)));

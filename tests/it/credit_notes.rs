@@ -176,12 +176,12 @@ async fn finance_issues_a_credit_note_on_the_page_of_the_invoice_and_the_account
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn credit_notes_are_rounded_together_and_none_is_over_zero() {
+async fn credit_notes_are_rounded_together_and_none_is_of_zero() {
     let (_provider, running, days) = bench_with_history().await;
     let admin = running.admin();
     let invoice = admin.post("/admin/invoices", &days.issue_request("acme", 3, 3)).await.json();
     let number = invoice["number"].as_str().unwrap();
-    let ask = json!({"account": "acme", "invoice": number, "from": invoice["from"]});
+    let ask = json!({"account": "acme", "invoice": number, "invoice_from": invoice["from"]});
     let path = format!("/admin/credit-note?account=acme&invoice={number}");
     let (mut open, mut sum) = (Vec::new(), Decimal::ZERO);
     let (mut net, mut vat, mut notes, mut refusals) = (Decimal::ZERO, Decimal::ZERO, 0, 0);

@@ -1,8 +1,8 @@
 //! Issued invoices: consecutive numbers per series and year, and the documents as they were issued.
 //!
-//! A number and its document are written in one transaction, which replaces the counters of the series and of the prefix
-//! only if they have not changed since they were read. So no number is skipped or used twice, whatever fails, and series
-//! with the same prefix share their numbers. Documents never change.
+//! A number and its document are written in one transaction, which replaces the counters of the series and of the
+//! prefix only if they have not changed since they were read. So no number is skipped or used twice, whatever fails, and
+//! series with the same prefix share their numbers. Documents never change.
 //!
 //! | row | key | value |
 //! |---|---|---|
@@ -211,10 +211,10 @@ impl InvoiceStore {
         lz4_flex::block::decompress(block, size).map_err(|_| corrupt())
     }
 
-    /// Issues an invoice with the next number of its series that no document with the same prefix and year has. `draft` has
-    /// every field except the number; `documents` is the number of documents of the account before the figures were read,
-    /// see [`InvoiceStore::document_count`]; `prefix` is the text before the year in the number; `document` renders the
-    /// document of the invoice with its number; `change` describes the issued invoice for the audit log.
+    /// Issues an invoice with the next number of its series that no document with the same prefix and year has. `draft`
+    /// has every field except the number; `documents` is the number of documents of the account before the figures were
+    /// read, see [`InvoiceStore::document_count`]; `prefix` is the text before the year in the number; `document` renders
+    /// the document of the invoice with its number; `change` describes the issued invoice for the audit log.
     ///
     /// # Errors
     /// Same as [`Store::apply`]. After an error of the disk or the database, a further call returns the invoice if it

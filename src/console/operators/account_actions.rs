@@ -130,7 +130,7 @@ pub const ISSUE_CREDIT_NOTE: ActionDefinition = ActionDefinition {
                 },
             }),
             submit: "Issue with the next number",
-            fields: &["invoice", "from"],
+            fields: &["invoice", "invoice_from"],
         })
     },
 };
@@ -138,8 +138,8 @@ pub const ISSUE_CREDIT_NOTE: ActionDefinition = ActionDefinition {
 /// Returns the account, the number and the first day of the invoice that a credit note corrects.
 fn credited_invoice(request: &ConsoleRequest, account: &str) -> Vec<(&'static str, String)> {
     let value = |name: &'static str| (name, request.form_or_query_value(name).to_owned());
-    let mut members = vec![("account", account.to_owned()), value("invoice"), value("from")];
-    members.retain(|(name, value)| *name != "from" || !value.is_empty());
+    let mut members = vec![("account", account.to_owned()), value("invoice"), value("invoice_from")];
+    members.retain(|(name, value)| *name != "invoice_from" || !value.is_empty());
     members
 }
 

@@ -66,7 +66,7 @@ pub fn issue_credit_note_form(path: &str, invoice: &str, from: &str) -> Form {
     let title = "Issue a credit note for the corrections of this invoice";
     let mut form = Form::new(format!("{path}/credit"), title, "Issue with the next number")
         .with_field(Field::hidden("invoice", invoice))
-        .with_field(Field::hidden("from", from));
+        .with_field(Field::hidden("invoice_from", from));
     form.is_irreversible = true;
     form
 }

@@ -1,5 +1,5 @@
-//! Numbers of invoices and credit notes: a prefix, a year, and a sequence number that no other document with this prefix
-//! and year has.
+//! Numbers of invoices and credit notes: a prefix, a year, and a sequence number that no other document with this
+//! prefix and year has.
 
 use super::{InvoiceStore, TABLE, key};
 use crate::{Store, StoreError, Transaction};
@@ -29,8 +29,8 @@ pub(super) struct NumberedDraft<'d> {
     pub year: u16,
 }
 
-/// Counters that the issue of a document changes: the last number of its series, the last number with its prefix, and the
-/// number of documents of its account. Each is the key of the row and its value as read.
+/// Counters that the issue of a document changes: the last number of its series, the last number with its prefix, and
+/// the number of documents of its account. Each is the key of the row and its value as read.
 pub(super) struct Counters<'d> {
     draft: NumberedDraft<'d>,
     series: (Vec<u8>, Option<Vec<u8>>),
