@@ -67,9 +67,9 @@ struct ObservedPeers {
     leases: PeerWatch,
 }
 
-/// State of a membership for metrics and status pages.
+/// Figures of this gateway's membership in the fleet, for metrics, status pages and the detection of evictions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FleetSnapshot {
+pub struct MembershipStatus {
     /// Number of live members, this one included.
     pub members: usize,
     /// True if this member may spend its leases.
@@ -189,9 +189,9 @@ impl FleetMember {
 
     /// Returns the figures of the membership; `None` without a fleet.
     #[must_use]
-    pub fn snapshot(&self, now: Instant) -> Option<FleetSnapshot> {
+    pub fn status(&self, now: Instant) -> Option<MembershipStatus> {
         let member = self.0.as_ref()?;
-        Some(FleetSnapshot {
+        Some(MembershipStatus {
             members: member.live.lock().len(),
             may_spend_leases: self.may_spend_leases(now),
             is_evicted: member.evicted.load(Ordering::Acquire),

@@ -71,7 +71,7 @@ fn a_buried_member_learns_it_from_its_next_heartbeat_and_its_credits_return() {
     assert!(first.may_spend_leases(start));
     assert_eq!(first.write_heartbeat(&MemberReport::default(), Vec::new(), start), Err(FleetError::Evicted));
     assert!(!first.may_spend_leases(start));
-    assert_eq!(second.snapshot(start).map(|figures| (figures.evictions, figures.members)), Some((1, 1)));
+    assert_eq!(second.status(start).map(|figures| (figures.evictions, figures.members)), Some((1, 1)));
 }
 
 #[test]

@@ -13,7 +13,7 @@ pub(crate) use first_write::FirstWriteOutcome;
 use tokio_util::sync::CancellationToken;
 
 use crate::net::read_budget;
-use crate::proxy::RequestOrigin;
+use crate::proxy::RequestSource;
 use crate::proxy::failover::ChoiceUsage;
 use crate::proxy::response::head::ResponseHead;
 use bytes::{Bytes, BytesMut};
@@ -35,10 +35,10 @@ const MAX_DISCARDED_BODY: usize = 16 << 10;
 /// Divisor of the number of bytes that a direct read charges to the read budget, so that a poll reads about 512 KiB.
 const DIRECT_READ_DIVISOR: usize = 16;
 
-/// Session of an exchange, and the origin of its request.
+/// Session of an exchange, and the source of its request.
 pub struct Downstream<'a> {
     session: &'a mut ServerSession,
-    origin: Option<RequestOrigin>,
+    source: Option<RequestSource>,
     /// Response head, sent together with the first bytes of its body.
     head: Option<Box<ResponseHeader>>,
     /// True if the session has read its part of a body, and the rest is read directly from the connection.
@@ -46,9 +46,9 @@ pub struct Downstream<'a> {
 }
 
 impl<'a> Downstream<'a> {
-    /// Wraps a session; requests of the admin listener have no origin.
-    pub const fn new(session: &'a mut ServerSession, origin: Option<RequestOrigin>) -> Self {
-        Self { session, origin, head: None, is_body_direct: false }
+    /// Wraps a session; requests of the admin listener have no source.
+    pub const fn new(session: &'a mut ServerSession, source: Option<RequestSource>) -> Self {
+        Self { session, source, head: None, is_body_direct: false }
     }
 }
 
@@ -56,19 +56,19 @@ impl Downstream<'_> {
     /// Returns the batch line, background response or single choice; `None` for any other request.
     #[must_use]
     pub fn in_process_line(&self) -> Option<&Arc<LineDownstream>> {
-        self.origin.as_ref().and_then(RequestOrigin::as_in_process_line)
+        self.source.as_ref().and_then(RequestSource::as_in_process_line)
     }
 
     /// Returns true for a request without a socket, whose complete body is available from the start.
     #[must_use]
     pub const fn is_in_process(&self) -> bool {
-        matches!(self.origin, Some(RequestOrigin::Line(_) | RequestOrigin::Playground(_)))
+        matches!(self.source, Some(RequestSource::Line(_) | RequestSource::Playground(_)))
     }
 
-    /// Returns the origin of the request; `None` for a request of the admin listener.
+    /// Returns the source of the request; `None` for a request of the admin listener.
     #[must_use]
-    pub const fn request_origin(&self) -> Option<&RequestOrigin> {
-        self.origin.as_ref()
+    pub const fn request_source(&self) -> Option<&RequestSource> {
+        self.source.as_ref()
     }
 
     /// Returns the method of the request.
@@ -155,7 +155,7 @@ impl Downstream<'_> {
     /// # Errors
     /// Same as for [`Self::read_request_body`].
     pub async fn begin_direct_body_read(&mut self) -> Result<Option<Bytes>> {
-        let Some(RequestOrigin::Http1(connection)) = &self.origin else { return Ok(None) };
+        let Some(RequestSource::Http1(connection)) = &self.source else { return Ok(None) };
         let prefix = connection.body_prefix_length();
         // With `Expect`, the session has already evaluated the length, when it sent the interim response.
         if self.header_field(header::EXPECT).is_some() {
@@ -173,7 +173,7 @@ impl Downstream<'_> {
     /// # Errors
     /// Same as for [`Self::read_request_body`].
     pub async fn read_body_into(&mut self, body: &mut BytesMut) -> Result<usize> {
-        if let (true, Some(RequestOrigin::Http1(connection))) = (self.is_body_direct, &self.origin) {
+        if let (true, Some(RequestSource::Http1(connection))) = (self.is_body_direct, &self.source) {
             read_budget::consume_budget_unit().await;
             let before = body.len();
             let mut read = pin!(self.session.read_body_or_idle(true));
@@ -199,7 +199,7 @@ impl Downstream<'_> {
     /// Starts or ends the read of a long body. During the read, the HTTP/2 connection of the request has a larger
     /// receive window.
     pub fn set_reading_long_body(&mut self, is_reading: bool) {
-        if let Some(RequestOrigin::Http2(stream)) = &self.origin {
+        if let Some(RequestSource::Http2(stream)) = &self.source {
             stream.set_reading(is_reading);
         }
     }
@@ -252,8 +252,8 @@ impl Downstream<'_> {
     /// # Errors
     /// Returns no error at present: a client that is gone is noticed by the next write.
     pub async fn write_response_header(&mut self, head: ResponseHead) -> Result<()> {
-        let last = match &self.origin {
-            Some(RequestOrigin::Http1(connection)) => connection.has_last_response(),
+        let last = match &self.source {
+            Some(RequestSource::Http1(connection)) => connection.has_last_response(),
             _ => false,
         };
         self.discard_body().await;
@@ -336,7 +336,7 @@ impl Downstream<'_> {
     /// Corks (`true`) or uncorks (`false`) an HTTP/1.1 connection: while it is corked, flushed bytes are not sent
     /// yet.
     fn cork(&self, corked: bool) {
-        if let Some(RequestOrigin::Http1(connection)) = &self.origin {
+        if let Some(RequestSource::Http1(connection)) = &self.source {
             connection.cork(corked);
         }
     }
@@ -356,10 +356,11 @@ impl Downstream<'_> {
         self.in_process_line().is_none_or(|line| line.record_first_content(content))
     }
 
-    /// Records the finish reason of a choice. Does nothing if this request is not a choice.
-    pub(crate) fn record_finish_reason(&mut self, finish: Option<FinishReason>) {
+    /// Records the finish reason of one choice of a split request, for the exchange that joins the choices. Does nothing
+    /// for any other request.
+    pub(crate) fn record_choice_finish_reason(&mut self, finish: Option<FinishReason>) {
         if let Some(line) = self.in_process_line() {
-            line.record_finish_reason(finish);
+            line.record_choice_finish_reason(finish);
         }
     }
 

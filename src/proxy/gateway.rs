@@ -9,7 +9,7 @@
 //! functions `upstream_peer`, `fail_to_connect` and `error_while_proxy` make the decisions of the Pingora hooks with
 //! the same names.
 
-use super::RequestOrigin;
+use super::RequestSource;
 use super::filters::{self, RequestFilterChain, RequestFilters, ResponseContext, ResponseUsage};
 use crate::http::ConnectionReuse;
 use crate::proxy::batch_line::{self, LineCompletion};
@@ -44,7 +44,7 @@ pub struct Gateway {
 /// Context of a request from phase to phase.
 pub struct RequestContext {
     app: Arc<AppState>,
-    origin: Option<RequestOrigin>,
+    source: Option<RequestSource>,
     state: ExchangeState,
     route: Option<RequestRoute>,
     /// Refusal of the request, whether it has been written or not.
@@ -62,12 +62,12 @@ impl Gateway {
 impl RequestContext {
     fn new(app: Arc<AppState>) -> Self {
         let state = ExchangeState::new(&app);
-        Self { app, origin: None, state, route: None, refusal: None, write_outcome: None }
+        Self { app, source: None, state, route: None, refusal: None, write_outcome: None }
     }
 
     /// Returns the exchange of this request in a phase.
     fn exchange<'a>(&'a mut self, session: &'a mut ServerSession) -> Exchange<'a> {
-        let caller = Downstream::new(session, self.origin.clone());
+        let caller = Downstream::new(session, self.source.clone());
         Exchange { app: &self.app, caller, state: &mut self.state }
     }
 
@@ -98,11 +98,11 @@ impl ProxyHttp for Gateway {
     /// Pingora's compression of responses is not used.
     fn init_downstream_modules(&self, _: &mut HttpModules) {}
 
-    /// Reads the origin of the request from the connection. This hook also runs for the first request of a connection,
-    /// because the guard passes the origin to every session.
-    fn on_connection_reuse(&self, _: &mut Session, ctx: &mut Self::CTX, origin: Box<dyn Any + Send + Sync>) {
-        if let (Some(ctx), Ok(origin)) = (ctx, origin.downcast::<RequestOrigin>()) {
-            ctx.origin = Some(*origin);
+    /// Reads the source of the request from the connection. This hook also runs for the first request of a connection,
+    /// because the guard passes the source to every session.
+    fn on_connection_reuse(&self, _: &mut Session, ctx: &mut Self::CTX, source: Box<dyn Any + Send + Sync>) {
+        if let (Some(ctx), Ok(source)) = (ctx, source.downcast::<RequestSource>()) {
+            ctx.source = Some(*source);
         }
     }
 
@@ -112,13 +112,13 @@ impl ProxyHttp for Gateway {
         let session = session.as_downstream_mut();
         // Pingora's read timeout is off, because each read of a body sets its own deadline.
         session.set_read_timeout(None);
-        if ctx.origin.is_none() {
-            ctx.origin = session.req_header_mut().extensions_mut().remove();
+        if ctx.source.is_none() {
+            ctx.source = session.req_header_mut().extensions_mut().remove();
         }
-        if let Some(RequestOrigin::Http1(connection)) = &ctx.origin {
+        if let Some(RequestSource::Http1(connection)) = &ctx.source {
             connection.set_request_received();
         }
-        let early = ctx.origin.as_ref().and_then(RequestOrigin::head_refusal).cloned();
+        let early = ctx.source.as_ref().and_then(RequestSource::head_refusal).cloned();
         let mut exchange = ctx.exchange(session);
         let found = panics::catch_panic(pin!(async {
             exchange.read_head();
@@ -229,8 +229,8 @@ impl ProxyHttp for Gateway {
         let session = session.as_downstream_mut();
         let mut left = ctx.write_outcome != Some(WriteOutcome::Complete);
         let mut interruption = ExchangeOutcome::Disconnected;
-        match &ctx.origin {
-            Some(RequestOrigin::Line(line)) => {
+        match &ctx.source {
+            Some(RequestSource::Line(line)) => {
                 left &= ctx.refusal.is_none();
                 interruption = ExchangeOutcome::Cancelled;
                 let outcome = match &ctx.refusal {
@@ -240,13 +240,13 @@ impl ProxyHttp for Gateway {
                 };
                 batch_line::report_line_end(line, &mut ctx.state, &outcome);
             }
-            Some(RequestOrigin::Playground(_)) => {}
-            Some(RequestOrigin::Http2(stream)) => stream.set_reset_by_client(is_reset(session).await),
-            Some(RequestOrigin::Http1(_)) | None => {}
+            Some(RequestSource::Playground(_)) => {}
+            Some(RequestSource::Http2(stream)) => stream.set_reset_by_client(is_reset(session).await),
+            Some(RequestSource::Http1(_)) | None => {}
         }
         ctx.state.record.record_end(left.then_some(interruption), session.body_bytes_sent());
         ctx.app.record_exchange(&ctx.state.record, ctx.state.started);
-        if let Some(local) = ctx.origin.as_ref().and_then(RequestOrigin::as_playground_request) {
+        if let Some(local) = ctx.source.as_ref().and_then(RequestSource::as_playground_request) {
             local.copy_access_record(&ctx.state.record);
         }
         if ctx.write_outcome == Some(WriteOutcome::Complete) {
@@ -289,8 +289,8 @@ impl RequestContext {
     /// Records the end of the response and the use of the connection after it.
     fn set_outcome(&mut self, ended: WriteOutcome, after: ConnectionReuse) {
         self.write_outcome = Some(ended);
-        if let Some(origin) = &self.origin {
-            origin.set_connection_reuse(after);
+        if let Some(source) = &self.source {
+            source.set_connection_reuse(after);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Pingora session of a request without a socket, such as a batch line or a request of the console. The body is known
 //! from the start, and the response is stored instead of sent.
 
-use super::{PlaygroundRequest, RequestOrigin};
+use super::{PlaygroundRequest, RequestSource};
 use crate::proxy::downstream::LineDownstream;
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -56,7 +56,7 @@ impl InProcessSession {
     /// # Errors
     /// Returns an error if the path is not a request target.
     pub fn for_line(line: Arc<LineDownstream>, path: &str, body: Bytes) -> Result<ServerSession> {
-        Self::post(RequestOrigin::Line(line.clone()), ResponseSink::Line(line), path, body)
+        Self::post(RequestSource::Line(line.clone()), ResponseSink::Line(line), path, body)
     }
 
     /// Creates the session of a page of the console that posts `body` to `path`.
@@ -64,12 +64,12 @@ impl InProcessSession {
     /// # Errors
     /// Returns an error if the path is not a request target.
     pub fn for_playground(local: Arc<PlaygroundRequest>, path: &str, body: Bytes) -> Result<ServerSession> {
-        Self::post(RequestOrigin::Playground(local.clone()), ResponseSink::Local(local), path, body)
+        Self::post(RequestSource::Playground(local.clone()), ResponseSink::Local(local), path, body)
     }
 
-    fn post(origin: RequestOrigin, sink: ResponseSink, path: &str, body: Bytes) -> Result<ServerSession> {
+    fn post(source: RequestSource, sink: ResponseSink, path: &str, body: Bytes) -> Result<ServerSession> {
         let mut head = RequestHeader::build_no_case(Method::POST, path.as_bytes(), None)?;
-        head.extensions_mut().insert(origin);
+        head.extensions_mut().insert(source);
         let body = Some(body).filter(|body| !body.is_empty());
         let session = Self { sink, head, body, response: None, read: 0, sent: 0 };
         Ok(ServerSession::new_custom(Box::new(session)))

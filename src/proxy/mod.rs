@@ -16,14 +16,14 @@ mod gateway;
 mod line_session;
 pub mod local_request;
 pub mod multipart;
-mod origin;
 pub mod quote;
+mod request_source;
 pub mod response;
 
 pub use gateway::{Gateway, RequestContext};
 pub use line_session::InProcessSession;
 pub use local_request::{PlaygroundRequest, PlaygroundRequestExecutor};
-pub use origin::{Http2StreamState, RequestOrigin};
+pub use request_source::{DownstreamHttp2Stream, RequestSource};
 
 use crate::state::AppState;
 use pingora::proxy::{HttpProxy, http_proxy};

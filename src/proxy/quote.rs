@@ -7,7 +7,7 @@ use super::failover::CandidateSet;
 use super::filters::{
     InferenceContext, ParseRequest, RequestBody, RequestFilterChain, SelectCandidates, highest_reservation,
 };
-use super::{InProcessSession, PlaygroundRequest, RequestOrigin};
+use super::{InProcessSession, PlaygroundRequest, RequestSource};
 use crate::billing::ReserveAmounts;
 use crate::proxy::endpoint::{ChatCompletionsEndpoint, Endpoint, parse_chat_request};
 use crate::state::AppState;
@@ -54,7 +54,7 @@ pub(super) async fn compute_quote(
     state.principal = local.principal().clone();
     app.key_cache.authorize_without_secret(&state.principal)?;
     state.principal.require_scope(ChatCompletionsEndpoint.required_scope())?;
-    let caller = Downstream::new(&mut session, Some(RequestOrigin::Playground(local)));
+    let caller = Downstream::new(&mut session, Some(RequestSource::Playground(local)));
     let mut exchange = Exchange { app, caller, state: &mut state };
     let mut request = InferenceContext::new(&mut exchange, RequestBody::Json(body, parse_chat_request));
     // No filter of a quote ends the request early, and no client can disconnect, so the result is not used.

@@ -8,7 +8,7 @@ use crate::http::ConnectionReuse;
 use crate::http::request_stream::{Http1ConnectionState, Http1RequestStream, RequestFraming};
 use crate::net::buffered_stream::BufferedSocket;
 use crate::net::executor;
-use crate::proxy::RequestOrigin;
+use crate::proxy::RequestSource;
 use crate::time::clock;
 use bytes::{Buf, BytesMut};
 use penstock_http_wire::http1_request::{HeadError, HeadLimits, HeadParser, LeadingEmptyLines};
@@ -103,7 +103,7 @@ async fn run_proxy(
     let (stream, prefix) = Http1RequestStream::new(stream, framing, received, connection.clone());
     let mut session = ServerSession::new_http1(Box::new(stream));
     session.set_pipelined_prefix(prefix);
-    session.set_connection_user_context(Some(Box::new(RequestOrigin::Http1(connection.clone()))));
+    session.set_connection_user_context(Some(Box::new(RequestSource::Http1(connection.clone()))));
     let _open = server.app.track_exchange();
     server.proxy.process_new_http(session, stop).await.is_some()
 }

@@ -8,7 +8,7 @@ use super::{PublicServer, bad_request, drain_grace, drain_started};
 use crate::config::settings::LimitSettings;
 use crate::http::H2_STREAM_WINDOW_BYTES;
 use crate::http::receive_window::{ActiveBodyCounter, ActiveBodyGuard};
-use crate::proxy::{Http2StreamState, RequestOrigin};
+use crate::proxy::{DownstreamHttp2Stream, RequestSource};
 use bytes::Bytes;
 use penstock_core::ApiError;
 use penstock_http_wire::http1_request::HeadError;
@@ -333,9 +333,9 @@ async fn serve_stream(
     }
     let counted = server.app.track_exchange();
     let refusal = malformed_request(&session, &server.client_limits());
-    let link = Http2StreamState::new(body, refusal);
+    let link = DownstreamHttp2Stream::new(body, refusal);
     let mut session = ServerSession::new_http2(session);
-    session.req_header_mut().extensions_mut().insert(RequestOrigin::Http2(link.clone()));
+    session.req_header_mut().extensions_mut().insert(RequestSource::Http2(link.clone()));
     let mut served = pin!(server.proxy.process_new_http(session, &stop));
     // A refused body may continue to arrive after the end of the exchange, which is then no longer in flight.
     tokio::select! {

@@ -161,7 +161,7 @@ impl AppState {
     fn sync_limits_with_peers(&self, work: &FleetSync) -> Result<(), FleetError> {
         let member = &self.stores.fleet;
         let now = self.clock.calendar_now();
-        let before = self.stores.fleet.snapshot(Instant::now()).map_or(0, |figures| figures.evictions);
+        let before = self.stores.fleet.status(Instant::now()).map_or(0, |figures| figures.evictions);
         let (observed, unfinished) = self.read_fleet(work)?;
         let reports = member.record_heartbeats_and_evict(observed, Instant::now())?;
         let are_known = reports.len() + 1 == member.live_members().len();
@@ -211,7 +211,7 @@ impl AppState {
         drop(exchange);
         work.note_configurations(&report, &reports);
         work.note_clocks(report.at, &reports);
-        if member.snapshot(Instant::now()).is_some_and(|figures| figures.evictions > before) {
+        if member.status(Instant::now()).is_some_and(|figures| figures.evictions > before) {
             self.void_abandoned();
         }
         Ok(())
@@ -228,7 +228,7 @@ impl AppState {
     /// Returns the status of the fleet; `None` without a fleet.
     pub fn fleet_status(&self) -> Option<FleetStatus> {
         let (work, now) = (self.fleet_work.as_ref()?, Instant::now());
-        let figures = self.stores.fleet.snapshot(now)?;
+        let figures = self.stores.fleet.status(now)?;
         let journal = self.ledger.journal_snapshot();
         Some(FleetStatus {
             members: figures.members,
@@ -256,7 +256,7 @@ impl AppState {
         if self.stores.fleet.has_fleet() && self.stores.store.health() == StoreHealth::Failed {
             return Some("the database does not know this process any more");
         }
-        let figures = self.stores.fleet.snapshot(Instant::now());
+        let figures = self.stores.fleet.status(Instant::now());
         let is_evicted = figures.is_some_and(|figures| figures.is_evicted);
         is_evicted.then_some("the other gateways of the fleet took this one for dead")
     }

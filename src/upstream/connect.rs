@@ -5,7 +5,7 @@
 mod tests;
 
 use super::connection_pool::{ConnectionPool, ConnectionPools, IDLE_TIMEOUT};
-use super::idle_pool::LocalPoolIndex;
+use super::idle_pool::LocalPoolId;
 use super::upstream_exchange::UpstreamExchange;
 use crate::config::settings::{BaseUrl, HttpVersion, Provider, TlsVersion};
 use crate::net::buffered_stream::BufferedSocket;
@@ -262,13 +262,7 @@ impl UpstreamRoute {
         // The future is boxed, as in the other branch: new connections are rare, and the state of this future would
         // enlarge the future of every request.
         let stream = Box::pin(peer.connect(&pool)).await?;
-        Ok(UpstreamExchange::from_http1_stream(
-            stream,
-            false,
-            LocalPoolIndex::of_current_thread(),
-            peer,
-            pool,
-        ))
+        Ok(UpstreamExchange::from_http1_stream(stream, false, LocalPoolId::of_current_thread(), peer, pool))
     }
 }
 
@@ -283,7 +277,7 @@ pub enum IdleConnections {
 
 impl IdleConnections {
     /// Takes an idle connection of the pool, with the pool of its thread; `None` if there is none, or if none is wanted.
-    fn take(self, pool: &ConnectionPool, peer: &ResolvedPeer) -> Option<(Stream, LocalPoolIndex)> {
+    fn take(self, pool: &ConnectionPool, peer: &ResolvedPeer) -> Option<(Stream, LocalPoolId)> {
         match self {
             Self::Use => pool.take_idle(peer),
             Self::Skip => None,
@@ -315,7 +309,7 @@ async fn connect_with_alpn(
             return Ok(UpstreamExchange::from_http1_stream(
                 stream,
                 false,
-                LocalPoolIndex::of_current_thread(),
+                LocalPoolId::of_current_thread(),
                 peer,
                 pool,
             ));

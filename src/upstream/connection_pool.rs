@@ -3,7 +3,7 @@
 
 use super::connect::ResolvedPeer;
 use super::frames::FrameCountingStream;
-use super::idle_pool::{IdlePool, LocalPoolIndex};
+use super::idle_pool::{IdlePool, LocalPoolId};
 use super::pem_copy::PemCopy;
 use crate::config::settings::{Provider, TlsVersion};
 use pingora_core::connectors::http::v2::{Connector, H2HandshakeSettings, handshake};
@@ -89,12 +89,12 @@ impl ConnectionPool {
     /// Takes an idle HTTP/1.1 connection to this peer from the pool; `None` if there is none, or if this thread is to
     /// open its own connection, because it has taken several from other threads. Also returns the index of the local
     /// pool to which the connection has to be returned.
-    pub(super) fn take_idle(&self, peer: &ResolvedPeer) -> Option<(Stream, LocalPoolIndex)> {
+    pub(super) fn take_idle(&self, peer: &ResolvedPeer) -> Option<(Stream, LocalPoolId)> {
         self.idle.take(peer.key)
     }
 
     /// Returns an idle HTTP/1.1 connection to the pool.
-    pub(super) fn put_idle(&self, peer: &ResolvedPeer, stream: Stream, owner: LocalPoolIndex) {
+    pub(super) fn put_idle(&self, peer: &ResolvedPeer, stream: Stream, owner: LocalPoolId) {
         self.idle.put(peer.key, stream, owner);
     }
 

@@ -33,11 +33,11 @@ pub struct IdlePool {
     max_idle: Duration,
 }
 
-/// Index of the local pool of the thread that polls a connection's socket.
+/// Identifies the local pool to which a connection belongs: that of the thread that polls its socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LocalPoolIndex(usize);
+pub struct LocalPoolId(usize);
 
-impl LocalPoolIndex {
+impl LocalPoolId {
     /// Returns the index of the current thread's pool.
     pub fn of_current_thread() -> Self {
         Self(local_pool_index())
@@ -66,14 +66,14 @@ impl IdlePool {
     /// Takes the usable connection with this key that became idle last, with the index of the pool to which it has to
     /// be returned; `None` if there is none, or if this thread is to open its own connection, because it has taken
     /// several from other threads.
-    pub fn take(&self, key: u64) -> Option<(Stream, LocalPoolIndex)> {
+    pub fn take(&self, key: u64) -> Option<(Stream, LocalPoolId)> {
         if self.idle_count.load(Ordering::Relaxed) == 0 {
             return None;
         }
         let own = local_pool_index();
         let local_pool = self.local_pools.get(own)?;
         if let Some(stream) = self.take_from(local_pool, key) {
-            return Some((stream, LocalPoolIndex(own)));
+            return Some((stream, LocalPoolId(own)));
         }
         if local_pool.lock().foreign_takes >= MAX_FOREIGN_TAKES {
             local_pool.lock().foreign_takes = 0;
@@ -84,7 +84,7 @@ impl IdlePool {
             .into_iter()
             .find_map(|(index, local_pool)| Some((self.take_from(local_pool, key)?, index)))?;
         local_pool.lock().foreign_takes += 1;
-        Some((stream, LocalPoolIndex(index)))
+        Some((stream, LocalPoolId(index)))
     }
 
     fn take_from(&self, local_pool: &Mutex<LocalPool>, key: u64) -> Option<Stream> {
@@ -100,7 +100,7 @@ impl IdlePool {
     }
 
     /// Stores an idle connection; drops it if the pool is full.
-    pub fn put(&self, key: u64, stream: Stream, owner: LocalPoolIndex) {
+    pub fn put(&self, key: u64, stream: Stream, owner: LocalPoolId) {
         if self.idle_count.fetch_add(1, Ordering::Relaxed) >= self.max_connections {
             self.idle_count.fetch_sub(1, Ordering::Relaxed);
             return;
@@ -165,7 +165,7 @@ mod tests {
     /// Stores an idle connection in the current thread's pool. Returns the provider's end.
     fn put_idle(idle: &IdlePool, key: u64) -> DuplexStream {
         let (gateway_end, provider_end) = duplex(64);
-        idle.put(key, Box::new(gateway_end), LocalPoolIndex::of_current_thread());
+        idle.put(key, Box::new(gateway_end), LocalPoolId::of_current_thread());
         provider_end
     }
 
@@ -215,9 +215,9 @@ mod tests {
     async fn borrowed_connections_return_to_their_thread_and_borrowing_is_bounded() {
         let idle = IdlePool::new(8, LONG);
         let (_provider_end, owner) = std::thread::scope(|scope| {
-            scope.spawn(|| (put_idle(&idle, 1), LocalPoolIndex::of_current_thread())).join().unwrap()
+            scope.spawn(|| (put_idle(&idle, 1), LocalPoolId::of_current_thread())).join().unwrap()
         });
-        assert_ne!(owner, LocalPoolIndex::of_current_thread());
+        assert_ne!(owner, LocalPoolId::of_current_thread());
         for _ in 0..MAX_FOREIGN_TAKES {
             let (stream, from) = idle.take(1).unwrap();
             assert_eq!(from, owner);
@@ -225,7 +225,7 @@ mod tests {
         }
         assert!(idle.take(1).is_none(), "the thread has to open a connection");
         let _own = put_idle(&idle, 1);
-        assert_eq!(idle.take(1).unwrap().1, LocalPoolIndex::of_current_thread());
+        assert_eq!(idle.take(1).unwrap().1, LocalPoolId::of_current_thread());
         assert_eq!(idle.take(1).unwrap().1, owner);
     }
 }

@@ -4,7 +4,7 @@
 use super::connect::ResolvedPeer;
 use super::connection_pool::ConnectionPool;
 use super::http1::{Http1Exchange, TransportError};
-use super::idle_pool::LocalPoolIndex;
+use super::idle_pool::LocalPoolId;
 use super::offer::RequestHead;
 use super::send::{self, SendError};
 use crate::net::read_budget;
@@ -43,7 +43,7 @@ pub struct UpstreamExchange {
     since: Instant,
     session: UpstreamSession,
     /// Pool of the thread that polls the socket.
-    owner: LocalPoolIndex,
+    owner: LocalPoolId,
     peer: Arc<ResolvedPeer>,
     pool: Arc<ConnectionPool>,
 }
@@ -60,7 +60,7 @@ impl UpstreamExchange {
     pub(super) fn from_http1_stream(
         stream: pingora_core::protocols::Stream,
         reused: bool,
-        owner: LocalPoolIndex,
+        owner: LocalPoolId,
         peer: Arc<ResolvedPeer>,
         pool: Arc<ConnectionPool>,
     ) -> Self {
@@ -79,7 +79,7 @@ impl UpstreamExchange {
         Self {
             session,
             reused,
-            owner: LocalPoolIndex::of_current_thread(),
+            owner: LocalPoolId::of_current_thread(),
             is_request_complete: true,
             since: clock::cached_now(),
             peer,

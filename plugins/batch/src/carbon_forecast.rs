@@ -1,4 +1,5 @@
-//! Carbon-aware start of a batch: the hour in which the power grids of its providers have the lowest emissions.
+//! Carbon-aware start of a batch: parses forecasts of the carbon intensity of power grids, and plans the start for the
+//! hour in which the grids of the batch's providers have the lowest mean intensity, by the forecast or by typical values.
 
 use crate::intensity_history::{IntensityRecord, IntensitySource};
 use penstock_core::calendar;

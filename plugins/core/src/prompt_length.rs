@@ -41,7 +41,7 @@ impl TokenUsage {
 impl InferenceRequest {
     /// Adds the mean length of the prompts to work in tokens, as [`Self::with_mean_prompt_length`] does.
     #[must_use]
-    pub fn work_with_prompt_length(&self, work: WorkDone) -> WorkDone {
+    pub fn work_with_mean_prompt_length(&self, work: WorkDone) -> WorkDone {
         match work {
             WorkDone::Tokens(usage) => WorkDone::Tokens(self.with_mean_prompt_length(usage)),
             WorkDone::Images { .. } | WorkDone::Audio { .. } | WorkDone::Unknown => work,

@@ -11,7 +11,8 @@ pub struct ClientCompatibilitySettings {
     pub images: ImageResponseFormat,
     /// Format of the amounts in the response member `billing_cost`: numbers or strings.
     pub billing_cost: CostFormat,
-    /// True if `preset` also sets the flavor of a request without one.
+    /// True if the request member `preset` also selects the flavor of a request whose model name has none:
+    /// `non_reasoning` means `:speed`.
     pub preset_flavor: bool,
 }
 

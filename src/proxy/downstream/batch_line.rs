@@ -253,8 +253,9 @@ impl LineDownstream {
         first.is_some_and(|first| *first.model != *model)
     }
 
-    /// Records the finish reason of a choice. Does nothing if this is not a choice.
-    pub(super) fn record_finish_reason(&self, finish: Option<FinishReason>) {
+    /// Records the finish reason of one choice of a split request, for the exchange that joins the choices. Does nothing
+    /// for any other line.
+    pub(super) fn record_choice_finish_reason(&self, finish: Option<FinishReason>) {
         if self.choice.is_some() {
             self.result.lock().finish = finish;
         }

@@ -2,7 +2,7 @@
 
 use super::Downstream;
 use crate::http::request_stream::Http1ConnectionState;
-use crate::proxy::RequestOrigin;
+use crate::proxy::RequestSource;
 use bytes::Bytes;
 
 /// Outcome of sending the first piece of the content of a stream.
@@ -42,8 +42,8 @@ impl Downstream<'_> {
 
     /// Returns the HTTP/1.1 connection of the request; `None` for other requests.
     fn http1_connection(&self) -> Option<&Http1ConnectionState> {
-        match &self.origin {
-            Some(RequestOrigin::Http1(connection)) => Some(connection),
+        match &self.source {
+            Some(RequestSource::Http1(connection)) => Some(connection),
             _ => None,
         }
     }

@@ -49,7 +49,7 @@ impl Request {
     }
 
     fn caller(&mut self) -> Downstream<'_> {
-        Downstream::new(&mut self.session, Some(RequestOrigin::Http1(self.connection.clone())))
+        Downstream::new(&mut self.session, Some(RequestSource::Http1(self.connection.clone())))
     }
 
     /// Sends the response, and ends the session as the proxy does.
@@ -296,8 +296,8 @@ async fn bytes_after_a_chunked_body_are_retained_at_every_split() {
             let mut request = Request::begin(text, &all[..first], 1 << 20).await;
             let mut read = BytesMut::new();
             request.client.write_all(&all[first..second]).await.unwrap();
-            let origin = Some(RequestOrigin::Http1(request.connection.clone()));
-            let mut caller = Downstream::new(&mut request.session, origin);
+            let source = Some(RequestSource::Http1(request.connection.clone()));
+            let mut caller = Downstream::new(&mut request.session, source);
             {
                 let mut reading =
                     pin!(async { while caller.read_body_into(&mut read).await.unwrap() > 0 {} });

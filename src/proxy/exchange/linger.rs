@@ -3,7 +3,7 @@
 
 use super::{Exchange, REQUEST_TIMEOUT_STATUS};
 use crate::http::{LINGER_IDLE, LINGER_TIMEOUT, MAX_LINGER_BYTES};
-use crate::proxy::RequestOrigin;
+use crate::proxy::RequestSource;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
@@ -16,7 +16,7 @@ impl Exchange<'_> {
     /// Ends the exchange, and then reads and discards the rest of its HTTP/2 body within limits of time and bytes. The
     /// limits are those of a refused body over HTTP/1.1.
     pub(crate) async fn discard_unread_body(&mut self) {
-        let Some(RequestOrigin::Http2(stream)) = self.caller.request_origin().cloned() else { return };
+        let Some(RequestSource::Http2(stream)) = self.caller.request_source().cloned() else { return };
         if self.caller.is_body_done() {
             return;
         }

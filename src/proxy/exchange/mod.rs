@@ -11,7 +11,7 @@ use crate::auth::key_cache::Principal;
 use crate::http::ConnectionReuse;
 use crate::limits::admission_control::AdmissionPermit;
 use crate::limits::rate_limit::{self, KeyLimitReservation};
-use crate::proxy::RequestOrigin;
+use crate::proxy::RequestSource;
 use crate::proxy::downstream::Downstream;
 use crate::proxy::endpoint::{self, Endpoint, MessagesDialectHint};
 use crate::proxy::response::{self, cors::CrossOrigin, head::ResponseHead};
@@ -153,7 +153,7 @@ impl Exchange<'_> {
                 state.record.kind = ExchangeKind::BatchLine;
             }
         }
-        if let Some(principal) = caller.request_origin().and_then(RequestOrigin::principal) {
+        if let Some(principal) = caller.request_source().and_then(RequestSource::principal) {
             state.principal = principal.clone();
         }
         let (keep, within) = (self.keep_alive, self.config.settings.limits.client_write);

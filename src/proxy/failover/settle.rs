@@ -145,7 +145,7 @@ pub fn settle_success(
         let outcome = run.candidates.record_session_answer(&run.exchange.config, offer, own, now);
         run.exchange.record.session = outcome;
     }
-    run.exchange.caller.record_finish_reason(metered.finish_reason);
+    run.exchange.caller.record_choice_finish_reason(metered.finish_reason);
     settle_usage(
         run,
         offer,
@@ -186,7 +186,8 @@ pub fn settle_usage(
             return Vec::new();
         }
     }
-    let (done, own) = (run.request.work_with_prompt_length(done), run.request.work_with_prompt_length(own));
+    let (done, own) =
+        (run.request.work_with_mean_prompt_length(done), run.request.work_with_mean_prompt_length(own));
     let terms = charge_context(run);
     let credible = measured.and_then(|measured| offer.pricing.energy_if_plausible(own, measured, took));
     if credible.is_none() && measured.is_some_and(|measured| measured.joules > Decimal::ZERO) {

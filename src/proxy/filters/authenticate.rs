@@ -13,7 +13,7 @@ impl RequestFilter for Authenticate {
     const NAME: &'static str = "authenticate";
 
     fn early_check(x: &mut Exchange<'_>, endpoint: &dyn Endpoint) -> Result<(), ApiError> {
-        if x.caller.request_origin().is_some_and(|origin| origin.as_playground_request().is_some()) {
+        if x.caller.request_source().is_some_and(|source| source.as_playground_request().is_some()) {
             x.record.key = Some(x.principal.public_id.clone());
             x.app.key_cache.authorize_without_secret(&x.principal)?;
         } else if x.caller.in_process_line().is_some() {

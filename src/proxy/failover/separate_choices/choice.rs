@@ -10,7 +10,7 @@ use super::{ChoiceFuture, ChoiceUsage, StopReason};
 use crate::auth::key_cache::Principal;
 use crate::proxy::downstream::{Downstream, FirstContent, LineDownstream};
 use crate::proxy::exchange::{Exchange, ExchangeState, WriteOutcome};
-use crate::proxy::{InProcessSession, RequestOrigin};
+use crate::proxy::{InProcessSession, RequestSource};
 use crate::state::AppState;
 use crate::telemetry::AccessRecord;
 use crate::telemetry::request_id::RequestId;
@@ -197,7 +197,7 @@ pub(super) fn request_choice<'s>(
         );
         let mut session = InProcessSession::for_choice(line.clone());
         let mut state = ExchangeState::new(seed.app);
-        let caller = Downstream::new(&mut session, Some(RequestOrigin::Line(line.clone())));
+        let caller = Downstream::new(&mut session, Some(RequestSource::Line(line.clone())));
         let mut x = Exchange { app: seed.app, caller, state: &mut state };
         seed.prepare_exchange(&mut x);
         let mut watch = ClientWatch::new(seed.principal.clone(), Some(seed.live.settings.limits.heartbeat));

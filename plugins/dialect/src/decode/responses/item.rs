@@ -8,7 +8,7 @@ mod unnamed_call;
 use super::context::OutputContext;
 use super::item_reference::ItemReference;
 use super::malformed_error;
-use super::part::{DecodedPart, InitialText, PartKey, PartKind, chat_logprobs};
+use super::part::{InitialText, OutputPartDecoder, PartKey, PartKind, chat_logprobs};
 use super::text_record::Fingerprint;
 use crate::decode::text_channel::TextChannel;
 use crate::event::{AnswerEvent, EscapedText, MessagePhase};
@@ -33,9 +33,9 @@ enum ItemKind {
     Other,
 }
 
-/// Output item of a response, as far as it has been decoded.
+/// Decoder of one output item: which of its texts have been emitted, and which are still missing.
 #[derive(Debug)]
-pub(super) struct DecodedItem {
+pub(super) struct OutputItemDecoder {
     pub(super) reference: ItemReference,
     /// Position among the items of the answer.
     number: usize,
@@ -48,7 +48,7 @@ pub(super) struct DecodedItem {
     /// True if the start of a message was emitted.
     has_started: bool,
     /// Parts of the item from which text was emitted.
-    parts: Vec<DecodedPart>,
+    parts: Vec<OutputPartDecoder>,
     /// Texts that arrived at the start of the item or of a part, and that no other event has repeated so far.
     announced: Vec<InitialText>,
     /// Highest index of a part for which an event stated the start.
@@ -57,7 +57,7 @@ pub(super) struct DecodedItem {
     sealed_bytes: usize,
 }
 
-impl DecodedItem {
+impl OutputItemDecoder {
     /// Opens an item; emits the start event of a function call.
     pub(super) fn open(
         reference: ItemReference,
@@ -249,8 +249,8 @@ impl DecodedItem {
             let text = EscapedText::new(PARAGRAPH);
             context.events.push(AnswerEvent::Reasoning { choice: 0, text, signature: None });
         }
-        self.parts.push(DecodedPart::new(key));
-        *context.stored_bytes += size_of::<DecodedPart>();
+        self.parts.push(OutputPartDecoder::new(key));
+        *context.stored_bytes += size_of::<OutputPartDecoder>();
         Ok(self.parts.len() - 1)
     }
 

@@ -5,7 +5,7 @@ mod item_matching;
 use super::buffered::ResponseEnd;
 use super::context::OutputContext;
 use super::event_members::EventMembers;
-use super::item::DecodedItem;
+use super::item::OutputItemDecoder;
 use super::item_reference::ItemReference;
 use super::part::{LastParts, PartEvent, PartKind, part_kind_and_text};
 use super::{MAX_ITEMS, malformed_error};
@@ -18,7 +18,7 @@ use penstock_core::UpstreamError;
 /// Output items of the response so far.
 #[derive(Debug, Default)]
 pub(super) struct DecodedOutput {
-    items: Vec<DecodedItem>,
+    items: Vec<OutputItemDecoder>,
     tool_count: u32,
     /// True if a message has text.
     has_message: bool,
@@ -44,7 +44,7 @@ impl DecodedOutput {
     ) -> Result<(), UpstreamError> {
         let (reference, item) = members.item_reference()?;
         let name = json_cursor::member_value(item, "type").and_then(json_cursor::parse_string);
-        let is_same = |other: &DecodedItem| {
+        let is_same = |other: &OutputItemDecoder| {
             other.has_type(name.as_deref().unwrap_or_default()) && !other.reference.has_other_id(&reference)
         };
         let (items, mut context) = self.parts(data, events);
@@ -75,7 +75,7 @@ impl DecodedOutput {
     ) -> Result<usize, UpstreamError> {
         let number = self.next_number()?;
         let (items, mut context) = self.parts(data, events);
-        items.push(DecodedItem::open(reference, number, item, &mut context)?);
+        items.push(OutputItemDecoder::open(reference, number, item, &mut context)?);
         Ok(number)
     }
 
@@ -85,7 +85,7 @@ impl DecodedOutput {
             // Too many items are an error of the model's output, because the model decides their number.
             return Err(UpstreamError::invalid_model_output());
         }
-        self.stored_bytes += size_of::<DecodedItem>();
+        self.stored_bytes += size_of::<OutputItemDecoder>();
         Ok(self.items.len())
     }
 
@@ -152,11 +152,11 @@ impl DecodedOutput {
         if let Some(at) = item_matching::find_open(&self.items, reference, |item| item.fits(kind)) {
             return Ok(Some(at));
         }
-        let can_emit = |item: &DecodedItem| !item.is_of_other_type() && item.fits(kind);
+        let can_emit = |item: &OutputItemDecoder| !item.is_of_other_type() && item.fits(kind);
         let mut open = self.items.iter_mut().enumerate().filter(|(_, item)| item.is_open && can_emit(item));
         // Some engines state another index in the event that adds an item than in the later events, or another index
         // in the events that end its text.
-        let adopts = |item: &DecodedItem| match complete {
+        let adopts = |item: &OutputItemDecoder| match complete {
             Some(_) => item.has_unended_part(kind),
             None => !item.has_output(),
         };
@@ -177,7 +177,7 @@ impl DecodedOutput {
             return Err(malformed_error());
         }
         let number = self.next_number()?;
-        self.items.push(DecodedItem::open_for_part(*reference, number, kind));
+        self.items.push(OutputItemDecoder::open_for_part(*reference, number, kind));
         Ok(Some(number))
     }
 
@@ -194,7 +194,7 @@ impl DecodedOutput {
         let Some(part) = members.part else { return Ok(()) };
         let kind = part_kind_and_text(part).map(|(kind, _)| kind);
         let can_have =
-            |item: &DecodedItem| reference.index.is_some() || kind.is_some_and(|kind| item.fits(kind));
+            |item: &OutputItemDecoder| reference.index.is_some() || kind.is_some_and(|kind| item.fits(kind));
         let Some(at) = item_matching::find_open(&self.items, &reference, can_have) else { return Ok(()) };
         let (items, mut context) = self.parts(data, events);
         let item = items.get_mut(at).ok_or_else(malformed_error)?;
@@ -254,7 +254,7 @@ impl DecodedOutput {
                 }
             }
         }
-        if self.items.iter().any(DecodedItem::is_unnamed_call) {
+        if self.items.iter().any(OutputItemDecoder::is_unnamed_call) {
             return Err(malformed_error());
         }
         let (items, mut context) = self.parts(source, events);
@@ -266,7 +266,7 @@ impl DecodedOutput {
         &'a mut self,
         source: &'a Bytes,
         events: &'a mut Vec<AnswerEvent>,
-    ) -> (&'a mut Vec<DecodedItem>, OutputContext<'a>) {
+    ) -> (&'a mut Vec<OutputItemDecoder>, OutputContext<'a>) {
         let Self { items, tool_count, has_message, split_surrogate, texts, stored_bytes } = self;
         let context =
             OutputContext { source, tool_count, has_message, split_surrogate, texts, stored_bytes, events };

@@ -109,9 +109,9 @@ enum PartProgress {
     Ended,
 }
 
-/// Part with emitted text.
+/// Decoder of one part of an output item, with the text that has been emitted.
 #[derive(Debug)]
-pub(super) struct DecodedPart {
+pub(super) struct OutputPartDecoder {
     pub(super) kind: PartKind,
     /// First and last index that deltas gave to this part. They differ at engines that raise the index with each
     /// delta.
@@ -120,7 +120,7 @@ pub(super) struct DecodedPart {
     pub(super) text: TextRecord,
 }
 
-impl DecodedPart {
+impl OutputPartDecoder {
     /// Creates a part from which no text was emitted yet.
     pub(super) fn new((kind, index): PartKey) -> Self {
         let text = TextRecord::new(kind == PartKind::Arguments);

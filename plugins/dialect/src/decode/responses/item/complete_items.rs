@@ -1,9 +1,9 @@
 //! Complete item: from the event that ends the item, or from the last event.
 
-use super::{DecodedItem, ItemKind, MAX_PARTS, call_name};
+use super::{ItemKind, MAX_PARTS, OutputItemDecoder, call_name};
 use crate::decode::responses::context::OutputContext;
 use crate::decode::responses::malformed_error;
-use crate::decode::responses::part::{DecodedPart, PartKey, PartKind, part_kind_and_text};
+use crate::decode::responses::part::{OutputPartDecoder, PartKey, PartKind, part_kind_and_text};
 use crate::decode::responses::text_record::FinalTextComparison;
 use crate::event::AnswerEvent;
 use crate::json_cursor;
@@ -30,7 +30,7 @@ enum Alignment {
     ByIndex,
 }
 
-impl DecodedItem {
+impl OutputItemDecoder {
     /// Closes the item and emits the missing ends of its texts. Returns `Malformed` for an item without content if no
     /// earlier event had any.
     pub(in crate::decode::responses) fn close(
@@ -90,7 +90,7 @@ impl DecodedItem {
             let arguments = json_cursor::member_value(item, "arguments").and_then(json_cursor::string_body);
             let arguments = arguments.and_then(json::unescape_lossy).unwrap_or_default();
             let agrees =
-                |part: &DecodedPart| part.text.compare(&arguments) != FinalTextComparison::Contradicts;
+                |part: &OutputPartDecoder| part.text.compare(&arguments) != FinalTextComparison::Contradicts;
             return arguments.is_empty() || self.parts.iter().all(agrees);
         }
         self.part_lists().iter().filter_map(|name| json_cursor::member_value(item, name)).all(|parts| {
@@ -211,7 +211,7 @@ impl DecodedItem {
             }
             FinalTextComparison::Contradicts => {}
         }
-        let agrees = |part: &DecodedPart| {
+        let agrees = |part: &OutputPartDecoder| {
             let mut own = texts().filter(|text| part.has_key(text.key)).peekable();
             own.peek().is_some()
                 && own.all(|text| part.text.compare(&text.text) != FinalTextComparison::Contradicts)

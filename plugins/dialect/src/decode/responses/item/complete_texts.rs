@@ -1,9 +1,9 @@
 //! Complete text of a part: the comparison with the emitted text, and the output of its missing end.
 
-use super::DecodedItem;
+use super::OutputItemDecoder;
 use crate::decode::responses::context::OutputContext;
 use crate::decode::responses::malformed_error;
-use crate::decode::responses::part::{DecodedPart, PartKey, PartKind};
+use crate::decode::responses::part::{OutputPartDecoder, PartKey, PartKind};
 use crate::decode::responses::text_record::{FinalTextComparison, compare_all};
 use crate::event::EscapedText;
 use crate::json_cursor;
@@ -20,7 +20,7 @@ enum MissingText<'a> {
     Whole,
 }
 
-impl DecodedItem {
+impl OutputItemDecoder {
     /// Emits the rest of a part's complete text, beyond what the deltas had. Returns `Malformed` if the complete text
     /// contradicts the emitted text. Also returns `Malformed` if other text of the channel was emitted after the
     /// part, because the missing end can then no longer be emitted in order.
@@ -75,7 +75,7 @@ impl DecodedItem {
             Some((at, _, FinalTextComparison::Continues(rest))) => Ok(MissingText::Rest(at, rest)),
             // The part may consist of several, which only the event that ends the item separates.
             Some((_, part, _)) if part.has_several_indexes() => Ok(MissingText::Nothing),
-            None if self.is_added(key) || self.parts.get(last).is_some_and(DecodedPart::is_ended) => {
+            None if self.is_added(key) || self.parts.get(last).is_some_and(OutputPartDecoder::is_ended) => {
                 Ok(MissingText::Whole)
             }
             _ => Err(malformed_error()),

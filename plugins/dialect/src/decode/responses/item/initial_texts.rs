@@ -1,6 +1,6 @@
 //! Texts that an output item, or a part of it, has when it is added.
 
-use super::{DecodedItem, ItemKind, MAX_PARTS};
+use super::{ItemKind, MAX_PARTS, OutputItemDecoder};
 use crate::decode::responses::context::OutputContext;
 use crate::decode::responses::malformed_error;
 use crate::decode::responses::part::{InitialText, PartKey, PartKind, part_kind_and_text};
@@ -10,7 +10,7 @@ use crate::json_cursor;
 use penstock_core::UpstreamError;
 use penstock_json_scan::json;
 
-impl DecodedItem {
+impl OutputItemDecoder {
     /// Stores the texts that an output item has when it is added.
     pub(in crate::decode::responses) fn store_initial_texts(
         &mut self,

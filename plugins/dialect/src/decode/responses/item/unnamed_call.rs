@@ -1,16 +1,16 @@
 //! Function call whose arguments arrive before its name, because the engine sends no event that adds its item.
 
-use super::{DecodedItem, ItemKind, call_name};
+use super::{ItemKind, OutputItemDecoder, call_name};
 use crate::decode::responses::context::OutputContext;
 use crate::decode::responses::malformed_error;
-use crate::decode::responses::part::{DecodedPart, PartKind};
+use crate::decode::responses::part::{OutputPartDecoder, PartKind};
 use crate::decode::responses::text_record::FinalTextComparison;
 use crate::event::EscapedText;
 use crate::json_cursor;
 use penstock_core::UpstreamError;
 use penstock_json_scan::json;
 
-impl DecodedItem {
+impl OutputItemDecoder {
     /// Returns true if the item is a call without a name so far.
     pub(in crate::decode::responses) fn is_unnamed_call(&self) -> bool {
         self.kind == ItemKind::UnnamedCall
@@ -31,7 +31,7 @@ impl DecodedItem {
         let parts = std::mem::take(&mut self.parts);
         let Some(part) = parts.into_iter().next() else { return Ok(()) };
         let stored = part.text.arguments().map_or(0, str::len);
-        context.subtract_stored_bytes(size_of::<DecodedPart>() + stored);
+        context.subtract_stored_bytes(size_of::<OutputPartDecoder>() + stored);
         let whole = json_cursor::member_value(item, "arguments").and_then(json_cursor::string_body);
         match whole.filter(|whole| !whole.is_empty()) {
             Some(whole) => {

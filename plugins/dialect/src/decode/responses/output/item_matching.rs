@@ -1,6 +1,6 @@
 //! Search for the item to which an event or a complete item belongs.
 
-use super::super::item::DecodedItem;
+use super::super::item::OutputItemDecoder;
 use super::super::item_reference::ItemReference;
 use super::super::malformed_error;
 use crate::json_cursor;
@@ -10,15 +10,15 @@ use penstock_core::UpstreamError;
 /// by the id, or else by the index. A reference without an index refers to the last open item of a known type if no item
 /// has its id.
 pub(super) fn find_open(
-    items: &[DecodedItem],
+    items: &[OutputItemDecoder],
     reference: &ItemReference,
-    fits: impl Fn(&DecodedItem) -> bool,
+    fits: impl Fn(&OutputItemDecoder) -> bool,
 ) -> Option<usize> {
-    let find = |refers: &dyn Fn(&DecodedItem) -> bool| {
+    let find = |refers: &dyn Fn(&OutputItemDecoder) -> bool| {
         items.iter().rposition(|item| item.is_open && refers(item) && fits(item))
     };
-    let has_id = |item: &DecodedItem| item.reference.has_same_id(reference);
-    let has_index = |item: &DecodedItem| item.reference.has_same_index(reference);
+    let has_id = |item: &OutputItemDecoder| item.reference.has_same_id(reference);
+    let has_index = |item: &OutputItemDecoder| item.reference.has_same_index(reference);
     find(&|item| has_id(item) && has_index(item))
         .or_else(|| find(&has_id))
         .or_else(|| find(&has_index))
@@ -27,7 +27,7 @@ pub(super) fn find_open(
 
 /// Returns true if the reference refers to the item: they have the same index and no different ids, or an id in common
 /// and no different indexes.
-pub(super) fn is_referred_to(item: &DecodedItem, reference: &ItemReference) -> bool {
+pub(super) fn is_referred_to(item: &OutputItemDecoder, reference: &ItemReference) -> bool {
     let has_index = item.reference.has_same_index(reference);
     let lacks_index = item.reference.index.is_none() || reference.index.is_none();
     has_index && !item.reference.has_other_id(reference)
@@ -40,22 +40,22 @@ pub(super) fn is_referred_to(item: &DecodedItem, reference: &ItemReference) -> b
 /// # Errors
 /// Returns `Malformed` if the item was already ended.
 pub(super) fn find_ended_item(
-    items: &[DecodedItem],
+    items: &[OutputItemDecoder],
     reference: &ItemReference,
     complete: &[u8],
 ) -> Result<Option<usize>, UpstreamError> {
     let name = json_cursor::member_value(complete, "type").and_then(json_cursor::parse_string);
     let name = name.ok_or_else(malformed_error)?;
-    let has_type = |item: &DecodedItem| item.has_type(&name);
+    let has_type = |item: &OutputItemDecoder| item.has_type(&name);
     // Without an index, another call may be the last open one.
-    let is_own = |item: &DecodedItem| {
+    let is_own = |item: &OutputItemDecoder| {
         let refers = reference.index.is_some() || item.reference.has_same_id(reference);
         has_type(item) && (refers || !item.is_call() || item.agrees_with(complete))
     };
     if let Some(at) = find_open(items, reference, is_own) {
         return Ok(Some(at));
     }
-    let has_content = |item: &DecodedItem| item.is_open && has_type(item) && item.has_text();
+    let has_content = |item: &OutputItemDecoder| item.is_open && has_type(item) && item.has_text();
     // Only the last item is compared, because a comparison with all of them could take too long.
     let same = items.iter().rposition(has_content);
     let same = same.filter(|at| items.get(*at).is_some_and(|item| item.agrees_with(complete)));
@@ -68,7 +68,7 @@ pub(super) fn find_ended_item(
 /// Returns for each complete item the position of the known item to which it belongs; `None` for a new item. Items are
 /// matched by index, or if their content then differs, by their order, because some engines count items in another way
 /// in the deltas. Ids of items are not compared, because some engines change them between events.
-pub(super) fn match_items(items: &[DecodedItem], complete: &[&[u8]]) -> Vec<Option<usize>> {
+pub(super) fn match_items(items: &[OutputItemDecoder], complete: &[&[u8]]) -> Vec<Option<usize>> {
     let complete: Vec<CompleteItem<'_>> = (0_u64..).zip(complete).map(CompleteItem::new).collect();
     let by_index =
         assign_items(items, &complete, &[Rule::CallId, Rule::Index, Rule::OrderOfOutput, Rule::Order]);
@@ -107,7 +107,7 @@ enum Rule {
 }
 
 impl Rule {
-    fn accepts(self, item: &DecodedItem, complete: &CompleteItem<'_>) -> bool {
+    fn accepts(self, item: &OutputItemDecoder, complete: &CompleteItem<'_>) -> bool {
         match self {
             Self::CallId => item.reference.has_same_call_id(&complete.reference),
             Self::Index => item.reference.has_same_index(&complete.reference),
@@ -119,13 +119,17 @@ impl Rule {
 
 /// Returns for each complete item the position of its known item. Each rule applies to the items that the rules before
 /// have not matched.
-fn assign_items(items: &[DecodedItem], complete: &[CompleteItem<'_>], rules: &[Rule]) -> Vec<Option<usize>> {
+fn assign_items(
+    items: &[OutputItemDecoder],
+    complete: &[CompleteItem<'_>],
+    rules: &[Rule],
+) -> Vec<Option<usize>> {
     let mut found = vec![None; complete.len()];
     let mut is_taken = vec![false; items.len()];
     for rule in rules {
         for (complete, found) in complete.iter().zip(&mut found) {
             let Some(name) = complete.item_type.as_deref().filter(|_| found.is_none()) else { continue };
-            let fits = |(item, taken): (&DecodedItem, &bool)| {
+            let fits = |(item, taken): (&OutputItemDecoder, &bool)| {
                 !taken && rule.accepts(item, complete) && item.has_type(name)
             };
             *found = items.iter().zip(&is_taken).position(fits);

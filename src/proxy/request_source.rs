@@ -1,4 +1,4 @@
-//! Origin of a request: its connection, HTTP/2 stream, batch line or page.
+//! Source of a request: its connection, HTTP/2 stream, batch line or page.
 
 use super::PlaygroundRequest;
 use crate::auth::key_cache::Principal;
@@ -11,21 +11,21 @@ use penstock_core::ApiError;
 use std::sync::Arc;
 use tokio::sync::Notify;
 
-/// Origin of a request: a connection, an HTTP/2 stream, a line without a socket, or a console page.
+/// Source of a request: a connection, an HTTP/2 stream, a line without a socket, or a console page.
 #[derive(Clone)]
-pub enum RequestOrigin {
+pub enum RequestSource {
     /// Connection over HTTP/1.1 or 1.0.
     Http1(Arc<Http1ConnectionState>),
     /// Stream of an HTTP/2 connection.
-    Http2(Arc<Http2StreamState>),
+    Http2(Arc<DownstreamHttp2Stream>),
     /// Line of a batch, background response, or one choice of a request for several choices.
     Line(Arc<LineDownstream>),
     /// Request of a page of the console.
     Playground(Arc<PlaygroundRequest>),
 }
 
-/// State of an HTTP/2 stream that the proxy shares with the guard.
-pub struct Http2StreamState {
+/// State of the client's HTTP/2 stream, shared by the proxy and the connection guard.
+pub struct DownstreamHttp2Stream {
     /// Guard that counts the body of the stream as being read. Each body that is being read widens the receive window
     /// of the connection.
     body: Mutex<ActiveBodyGuard>,
@@ -36,7 +36,7 @@ pub struct Http2StreamState {
     exchange_ended: Notify,
 }
 
-impl Http2StreamState {
+impl DownstreamHttp2Stream {
     /// Creates the state of a stream with the guard of its body. `refusal` is set if its request head is invalid.
     #[must_use]
     pub fn new(body: ActiveBodyGuard, refusal: Option<ApiError>) -> Arc<Self> {
@@ -53,7 +53,7 @@ impl Http2StreamState {
         self.exchange_ended.notify_one();
     }
 
-    /// Waits for [`Http2StreamState::end_exchange`].
+    /// Waits for [`DownstreamHttp2Stream::end_exchange`].
     pub async fn wait_for_exchange_end(&self) {
         self.exchange_ended.notified().await;
     }
@@ -76,7 +76,7 @@ impl Http2StreamState {
     }
 }
 
-impl RequestOrigin {
+impl RequestSource {
     /// Returns the refusal of an HTTP/2 request whose head Pingora accepts and the guard does not.
     #[must_use]
     pub fn head_refusal(&self) -> Option<&ApiError> {
@@ -86,7 +86,7 @@ impl RequestOrigin {
         }
     }
 
-    /// Returns the batch line, background response or single choice; `None` for any other origin.
+    /// Returns the batch line, background response or single choice; `None` for any other source.
     #[must_use]
     pub const fn as_in_process_line(&self) -> Option<&Arc<LineDownstream>> {
         match self {
