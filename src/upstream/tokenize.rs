@@ -85,6 +85,18 @@ impl Drop for TokenizeAttempt<'_> {
 /// Failure of an engine: no connection, no answer, an invalid answer, or an implausible count.
 struct TokenizeFailure;
 
+/// Timer that records the wait for an engine when it is dropped, also if the client has disconnected meanwhile.
+struct EngineWaitTimer<'c> {
+    counting: &'c TokenCountContext,
+    began: Instant,
+}
+
+impl Drop for EngineWaitTimer<'_> {
+    fn drop(&mut self) {
+        self.counting.add_engine_wait(clock::cached_now().saturating_duration_since(self.began));
+    }
+}
+
 /// Returns the token count of the first engine that can count this prompt; `None` if none can within the time limit.
 /// Only offers that meet the filters of the request are asked, because the call contains the whole prompt.
 pub async fn count_tokens_at_provider(
@@ -107,8 +119,9 @@ pub async fn count_tokens_at_provider(
             return None;
         }
         let Some(attempt) = offer.tokenize_backoff.begin_call(now) else { continue };
+        let wait = EngineWaitTimer { counting, began: now };
         let counted = timeout_at(until.into(), count_with_engine(offer, shape, first_call)).await;
-        counting.add_engine_wait(clock::cached_now().saturating_duration_since(now));
+        drop(wait);
         match counted {
             Ok(Ok(Some(tokens))) if is_plausible(offer, tokens) => {
                 attempt.record_success();

@@ -16,7 +16,7 @@ pub fn complete_item(item: &[u8]) -> Vec<u8> {
         if is_null(value) {
             continue;
         }
-        write_name(&name, &mut out);
+        json::write_member_name(&mut out, &name);
         match (kind, &*name) {
             (ItemKind::InputMessage | ItemKind::OutputMessage, "content")
             | (ItemKind::ToolOutput, "output") => write_content(kind, value, &mut out),
@@ -33,7 +33,7 @@ pub fn complete_item(item: &[u8]) -> Vec<u8> {
     }
     for (name, value) in kind.required_members() {
         if member_value(item, name).is_none() {
-            write_name(name, &mut out);
+            json::write_member_name(&mut out, name);
             out.extend_from_slice(value.as_bytes());
         }
     }
@@ -113,32 +113,23 @@ fn write_parts(list: &[u8], out: &mut Vec<u8>, write_part: impl Fn(&[u8], &mut V
 /// Writes a part with this type, without members that are null, and with the required members that it lacks.
 fn write_text_object(part: &[u8], part_type: &str, required: &[(&str, &str)], out: &mut Vec<u8>) {
     out.push(b'{');
-    write_name("type", out);
+    json::write_member_name(out, "type");
     json::write_str(out, part_type);
     for (name, value) in members(part) {
         // Annotations and log probabilities belong to output texts alone.
         let is_foreign = part_type == "input_text" && matches!(&*name, "annotations" | "logprobs");
         if name != "type" && !is_null(value) && !is_foreign {
-            write_name(&name, out);
+            json::write_member_name(out, &name);
             out.extend_from_slice(value);
         }
     }
     for (name, value) in required {
         if member_value(part, name).is_none() {
-            write_name(name, out);
+            json::write_member_name(out, name);
             out.extend_from_slice(value.as_bytes());
         }
     }
     out.push(b'}');
-}
-
-/// Writes the name of the next member of an object.
-fn write_name(name: &str, out: &mut Vec<u8>) {
-    if out.last() != Some(&b'{') {
-        out.push(b',');
-    }
-    json::write_str(out, name);
-    out.push(b':');
 }
 
 #[cfg(test)]

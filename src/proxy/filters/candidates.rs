@@ -75,10 +75,11 @@ pub(super) async fn select_candidates(
         }
         let fits = tokio::select! {
             biased;
-            fits = context_window::check_prompt_length(&counting, &candidate, ask) => fits,
-            () = x.caller.wait_for_disconnect() => return Ok(None),
+            fits = context_window::check_prompt_length(&counting, &candidate, ask) => Some(fits),
+            () = x.caller.wait_for_disconnect() => None,
         };
         x.record.waited += counting.take_engine_wait();
+        let Some(fits) = fits else { return Ok(None) };
         match fits {
             Ok(count) => {
                 if let Some(count) = count {

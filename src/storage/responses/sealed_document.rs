@@ -83,7 +83,7 @@ impl DocumentCipher {
 }
 
 /// Returns the start of the retention, Unix seconds, in the first [`HEAD_BYTES`] of a file; `None` if they are no head.
-/// Until the file is decrypted, the head is not authenticated.
+/// The head is not authenticated before the file is decrypted.
 pub(super) fn start_of_retention(head: &[u8]) -> Option<u64> {
     head.strip_prefix(MAGIC)?.try_into().ok().map(u64::from_be_bytes)
 }

@@ -122,9 +122,8 @@ pub(super) fn compare_pepper(
 /// # Errors
 /// Returns a sentence for the operator if the present pepper is that of the keys, or if another one cannot be written.
 pub(super) fn accept_new_pepper(storage: &StorageSettings, store: &Arc<dyn Store>) -> Result<u64, String> {
-    let is_lost = read_check_value(store)?.is_none() || read_valid_pepper(storage, store).is_err();
     let keys = count_keys(store)?;
-    if !is_lost && keys > 0 {
+    if keys > 0 && read_valid_pepper(storage, store).is_ok() {
         return Err(format!(
             "The pepper is not lost: it is the one that the {keys} API keys in the store were made with. Nothing was changed. \
              To make keys invalid, revoke or rotate them."

@@ -58,10 +58,6 @@ fn message_delta(message: &[u8]) -> Bytes {
 
 /// Writes the next member of an object.
 pub(super) fn write_member(name: &str, value: &[u8], out: &mut Vec<u8>) {
-    if out.last() != Some(&b'{') {
-        out.push(b',');
-    }
-    json::write_str(out, name);
-    out.push(b':');
+    json::write_member_name(out, name);
     out.extend_from_slice(value);
 }

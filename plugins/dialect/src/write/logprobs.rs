@@ -26,7 +26,7 @@ pub(crate) fn complete_chat_logprobs(object: &[u8]) -> Cow<'_, [u8]> {
     let (mut has_content, mut has_refusal, mut is_changed) = (false, false, false);
     out.push(b'{');
     for (name, value) in members(object) {
-        write_name(&name, &mut out);
+        json::write_member_name(&mut out, &name);
         let is_list = match &*name {
             "content" => !std::mem::replace(&mut has_content, true),
             "refusal" => !std::mem::replace(&mut has_refusal, true),
@@ -43,7 +43,7 @@ pub(crate) fn complete_chat_logprobs(object: &[u8]) -> Cow<'_, [u8]> {
     for (name, is_present) in [("content", has_content), ("refusal", has_refusal)] {
         if !is_present {
             is_changed = true;
-            write_name(name, &mut out);
+            json::write_member_name(&mut out, name);
             out.extend_from_slice(b"null");
         }
     }
@@ -117,7 +117,7 @@ fn write_token(token: &[u8], position: TokenPosition, unknown: UnknownBytes, out
             is_changed = true;
             continue;
         }
-        write_name(&name, out);
+        json::write_member_name(out, &name);
         if name == "top_logprobs" && has_alternatives {
             out.push(b'[');
             is_changed |= write_list(value, TokenPosition::Alternative, unknown, out);
@@ -128,19 +128,19 @@ fn write_token(token: &[u8], position: TokenPosition, unknown: UnknownBytes, out
     }
     is_changed |= text.is_none() || !has_logprob || !has_bytes || !has_list;
     if text.is_none() {
-        write_name("token", out);
+        json::write_member_name(out, "token");
         out.extend_from_slice(b"\"\"");
     }
     if !has_logprob {
-        write_name("logprob", out);
+        json::write_member_name(out, "logprob");
         out.extend_from_slice(UNLIKELY);
     }
     if !has_bytes {
-        write_name("bytes", out);
+        json::write_member_name(out, "bytes");
         write_bytes(text.as_deref().unwrap_or_default(), unknown, out);
     }
     if !has_list {
-        write_name("top_logprobs", out);
+        json::write_member_name(out, "top_logprobs");
         out.extend_from_slice(b"[]");
     }
     out.push(b'}');
@@ -162,15 +162,6 @@ fn write_bytes(text: &str, unknown: UnknownBytes, out: &mut Vec<u8>) {
         let _ = write!(out, "{byte}");
     }
     out.push(b']');
-}
-
-/// Writes the name of the next member of an object.
-fn write_name(name: &str, out: &mut Vec<u8>) {
-    if out.last() != Some(&b'{') {
-        out.push(b',');
-    }
-    json::write_str(out, name);
-    out.push(b':');
 }
 
 #[cfg(test)]

@@ -10,6 +10,16 @@ pub fn write_str(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
+/// Appends the name of the next member of the object at the end of `out`, with a comma before it unless the member is
+/// the first one, and a colon after it.
+pub fn write_member_name(out: &mut Vec<u8>, name: &str) {
+    if out.last() != Some(&b'{') {
+        out.push(b',');
+    }
+    write_str(out, name);
+    out.push(b':');
+}
+
 /// Appends `text` as the inside of a JSON string: with escapes, but without the quotes around it.
 pub fn write_escaped(out: &mut Vec<u8>, text: &str) {
     const HEX: [u8; 16] = *b"0123456789abcdef";
