@@ -78,6 +78,8 @@ mod partial_json;
 mod prefill_repetition;
 #[cfg(test)]
 mod prefill_repetition_tests;
+#[cfg(test)]
+mod pretty_printed_tests;
 mod providers;
 mod reasoning_effort;
 #[cfg(test)]

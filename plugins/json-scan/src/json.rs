@@ -19,5 +19,6 @@ pub use scan::{
 pub use splice::insert_members;
 pub use text::{
     StringClass, SurrogateHalf, classify_string, escaped_text_equals, json_string_equals, repair_surrogates,
-    surrogate_half, unescape, unescape_lossy, write_escaped, write_member_name, write_str,
+    replace_line_breaks, surrogate_half, unescape, unescape_lossy, write_escaped, write_member_name,
+    write_str,
 };

@@ -105,6 +105,7 @@ impl StreamPassthrough {
         let mut decoded = Vec::new();
         decode::decode_closed_object(Dialect::Messages, object.clone(), &self.id, &mut decoded)
             .or_else(|error| self.reject_event(error).map(|()| None))?;
+        let object = json::replace_line_breaks(&object).map_or(object, Bytes::from);
         for data in message_events(&object) {
             if self.observer.progress() == StreamProgress::Ended {
                 return Ok(());
@@ -131,14 +132,15 @@ impl StreamPassthrough {
         }
         let kind = &*seen.event_type;
         let passes = FORWARDED_EVENTS.contains(&kind);
-        let lines = memchr::memchr(b'\n', &event.data).is_some();
+        let without_lines = json::replace_line_breaks(&event.data);
         // An incomplete object or invalid UTF-8 would break the client's parser.
-        if ((passes || lines) && !seen.is_complete) || std::str::from_utf8(&event.data).is_err() {
+        if ((passes || without_lines.is_some()) && !seen.is_complete)
+            || std::str::from_utf8(&event.data).is_err()
+        {
             return self.reject_event(UpstreamError::new(UpstreamErrorKind::Malformed));
         }
-        if lines {
-            // A line break between JSON tokens is white space.
-            let data = event.data.iter().map(|byte| if *byte == b'\n' { b' ' } else { *byte }).collect();
+        if let Some(data) = without_lines {
+            let data = Bytes::from(data);
             return self.process_event(&sse::SseEvent { data, ..sse::SseEvent::default() }, out);
         }
         let Some(parts) = split_message_start(&event.data, &seen) else {

@@ -20,6 +20,14 @@ pub fn write_member_name(out: &mut Vec<u8>, name: &str) {
     out.push(b':');
 }
 
+/// Returns the JSON text with a space in place of each line break, which can only be white space between tokens; `None`
+/// if there is no line break. A server-sent event must not contain one.
+#[must_use]
+pub fn replace_line_breaks(text: &[u8]) -> Option<Vec<u8>> {
+    memchr::memchr2(b'\n', b'\r', text)?;
+    Some(text.iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte }).collect())
+}
+
 /// Appends `text` as the inside of a JSON string: with escapes, but without the quotes around it.
 pub fn write_escaped(out: &mut Vec<u8>, text: &str) {
     const HEX: [u8; 16] = *b"0123456789abcdef";

@@ -5,6 +5,7 @@ use crate::decode::text_channel::TextChannel;
 use crate::json_cursor;
 use crate::partial_json::{JsonState, PartialJson};
 use bytes::Bytes;
+use penstock_json_scan::json;
 
 /// Kind of text in a part of an output item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +39,8 @@ pub(super) fn part_kind_and_text(part: &[u8]) -> Option<(PartKind, Option<&[u8]>
 /// is not text.
 pub(super) fn chat_logprobs(kind: PartKind, list: &[u8]) -> Option<Bytes> {
     let has_tokens = json_cursor::is_array(list) && json_cursor::elements(list).next().is_some();
+    let without_lines = json::replace_line_breaks(list);
+    let list = without_lines.as_deref().unwrap_or(list);
     (kind == PartKind::Text && has_tokens)
         .then(|| Bytes::from([br#"{"content":"#, list, br#","refusal":null}"#].concat()))
 }

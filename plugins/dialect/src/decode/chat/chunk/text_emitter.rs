@@ -105,10 +105,13 @@ impl TextEmitter<'_> {
         };
         let choice = self.choice;
         // A token may be a part of a character. Its log probabilities then contain a lone surrogate, which client
-        // libraries reject.
-        let logprobs = logprobs.map(|logprobs| match json::repair_surrogates(logprobs) {
-            None => self.chunk.slice_ref(logprobs),
-            Some(mended) => Bytes::from(mended),
+        // libraries reject. A line break would end the event of a stream.
+        let logprobs = logprobs.map(|logprobs| {
+            let repaired = json::repair_surrogates(logprobs);
+            match json::replace_line_breaks(repaired.as_deref().unwrap_or(logprobs)) {
+                Some(text) => Bytes::from(text),
+                None => repaired.map_or_else(|| self.chunk.slice_ref(logprobs), Bytes::from),
+            }
         });
         if text.is_empty() && logprobs.as_deref().is_none_or(finish_reason::is_empty_logprobs_object) {
             return Ok(());
