@@ -205,7 +205,7 @@ pub async fn call_provider(
         let body = read_complete_body(run, &mut answering, times, remaining_bytes, &mut end).await?;
         remaining_bytes = remaining_bytes.saturating_sub(body.len());
         answers.push(upstream_headers::answer_with_headers(body, &answering.exchange, wire_format));
-        if end.is_before_end_of_body() {
+        if end.is_answer_over() {
             answering.exchange.drain_in_background();
         } else {
             answering.exchange.return_to_pool().await;
@@ -241,8 +241,10 @@ pub async fn read_complete_body(
         if body.len() + only.as_ref().map_or(0, Bytes::len) + piece.len() > cap {
             return Err(AttemptError::Fault(UpstreamError::new(UpstreamErrorKind::Malformed)));
         }
-        run.memory.try_grow(run.exchange, piece.len())?;
+        let held_before = end.buffered_bytes();
         end.push(run, &piece);
+        let held = end.buffered_bytes().saturating_sub(held_before);
+        run.memory.try_grow(run.exchange, piece.len() + held)?;
         // A body that arrives in one piece is not copied.
         match only.take() {
             None if body.is_empty() => only = Some(piece),
@@ -251,7 +253,7 @@ pub async fn read_complete_body(
                 body.extend_from_slice(&piece);
             }
         }
-        if end.is_before_end_of_body() {
+        if end.is_answer_over() {
             break;
         }
     }

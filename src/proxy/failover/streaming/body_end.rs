@@ -8,7 +8,7 @@ use crate::time::clock;
 use crate::upstream::offer::OfferState;
 use crate::upstream::wire_format::WireFormat;
 use bytes::Bytes;
-use penstock_core::{OutputBuffer, StreamProgress, StreamTranslation};
+use penstock_core::{OutputBuffer, StreamProgress, StreamTranslation, UpstreamErrorKind};
 use penstock_dialect::decode::BodyStart;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 pub struct StreamedBodyEnd(BodyState);
 
 enum BodyState {
-    /// Body that is no stream, or whose end is that of the connection.
+    /// Body that is no stream of server-sent events, such as JSON lines: it ends with its body.
     NotStreamed,
     /// Body whose first bytes, which are stored, do not show if it is a stream.
     Unknown {
@@ -67,8 +67,11 @@ impl StreamedBodyEnd {
         read: Result<Option<Bytes>, AttemptError>,
     ) -> Result<Option<Bytes>, AttemptError> {
         match (read, &self.0) {
-            (Err(AttemptError::Fault(_)), BodyState::Streamed { reply, .. })
-                if reply.progress() >= StreamProgress::Finished =>
+            // Undecodable bytes are no end of a connection: they count, unless the answer has ended.
+            (Err(AttemptError::Fault(fault)), BodyState::Streamed { reply, .. })
+                if reply.progress() == StreamProgress::Ended
+                    || (reply.progress() == StreamProgress::Finished
+                        && fault.kind != UpstreamErrorKind::Malformed) =>
             {
                 Ok(None)
             }
@@ -98,8 +101,17 @@ impl StreamedBodyEnd {
         }
     }
 
+    /// Returns the number of bytes that the detector holds beside the body.
+    pub fn buffered_bytes(&self) -> usize {
+        match &self.0 {
+            BodyState::Unknown { first_bytes, .. } => first_bytes.len(),
+            BodyState::Streamed { reply, .. } => reply.buffered_bytes(),
+            BodyState::NotStreamed | BodyState::Ended => 0,
+        }
+    }
+
     /// Returns true if the answer is complete, so that the rest of the body is not read.
-    pub const fn is_before_end_of_body(&self) -> bool {
+    pub const fn is_answer_over(&self) -> bool {
         matches!(self.0, BodyState::Ended)
     }
 }
