@@ -6,7 +6,7 @@
 //! both numbers and so detects a loss; a scan of all rows detects missing rows by their number and sum.
 
 use std::fs::{self, File};
-use std::io::{Seek, Write};
+use std::io::{ErrorKind, Seek, Write};
 use std::path::Path;
 
 use crate::{StoreError, permissions};
@@ -87,12 +87,19 @@ impl GroupNumberFile {
         Ok(GroupNumberFile { file })
     }
 
-    /// Returns the number of the last acknowledged group in the file at `path`; 0 if the file is missing or damaged.
-    pub(crate) fn read(path: &Path) -> u64 {
-        let bytes = fs::read(path).unwrap_or_default();
-        let Some((number, sum)) = bytes.split_first_chunk::<8>() else { return 0 };
+    /// Returns the number of the last acknowledged group in the file at `path`; 0 if the file is missing, or damaged by
+    /// a power cut.
+    ///
+    /// # Errors
+    /// Returns `Io` if the file exists and cannot be read.
+    pub(crate) fn read(path: &Path) -> Result<u64, StoreError> {
+        let bytes = match fs::read(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
+            read => read.map_err(|error| StoreError::io("read the last group number", &error))?,
+        };
+        let Some((number, sum)) = bytes.split_first_chunk::<8>() else { return Ok(0) };
         let intact = sum.get(..4) == Some(&crc32c::crc32c(number).to_le_bytes());
-        if intact { u64::from_le_bytes(*number) } else { 0 }
+        Ok(if intact { u64::from_le_bytes(*number) } else { 0 })
     }
 
     /// Writes the number of a group. An I/O error is ignored: the group itself is durable.

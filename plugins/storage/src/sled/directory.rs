@@ -102,7 +102,7 @@ impl StoreDir {
 
     /// Returns `Corrupt` if commits were acknowledged, so that a lost database is not replaced by an empty one.
     pub(crate) fn check_never_used(&self) -> Result<(), StoreError> {
-        match GroupNumberFile::read(&self.group_file_path()) {
+        match GroupNumberFile::read(&self.group_file_path())? {
             0 => Ok(()),
             groups => {
                 let path = self.database_path();

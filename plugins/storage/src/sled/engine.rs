@@ -87,8 +87,9 @@ impl SledEngine {
         if revived.is_some_and(|at| at.elapsed() < REOPEN_INTERVAL) {
             return Err(self.closed_error());
         }
+        let opened = self.reopen();
         *revived = Some(Instant::now());
-        self.reopen()
+        opened
     }
 
     /// Returns the error of calls while sled is closed.
@@ -156,7 +157,7 @@ impl SledEngine {
             Some(tip) => ContentDigest::from_bytes(&tip)?,
             None => ContentDigest::default(),
         };
-        let noted = GroupNumberFile::read(&self.dir.group_file_path());
+        let noted = GroupNumberFile::read(&self.dir.group_file_path())?;
         if tip.groups < noted {
             let missing = noted - tip.groups;
             return Err(StoreError::corrupt(format!(
@@ -194,7 +195,7 @@ impl SledEngine {
 
 /// Checks the files of the database before sled opens them, because sled deletes what follows damage.
 fn check_files(folder: &StoreDir) -> Result<(), StoreError> {
-    log::check(&folder.database_path(), GroupNumberFile::read(&folder.group_file_path()))
+    log::check(&folder.database_path(), GroupNumberFile::read(&folder.group_file_path())?)
 }
 
 /// Progress of a verification: the rows counted up to a key.

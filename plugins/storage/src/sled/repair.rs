@@ -34,7 +34,7 @@ pub struct RepairOutcome {
 pub struct RepairLoss {
     /// Number of rows after the last commit of which a record was found; `None` if there is no such record.
     pub committed_rows: Option<u64>,
-    /// Number of the last commits of which nothing was found.
+    /// Number of commits after the newest one whose marker was read. Single rows of them may be saved.
     pub commits: u64,
 }
 
@@ -93,7 +93,7 @@ impl CommitRecord {
     fn read(from: &StoreDir) -> CommitRecord {
         // Without a readable log, the number of the last commit still shows a loss.
         let newest = log::find_newest_marker(&from.database_path()).unwrap_or_default();
-        let noted = GroupNumberFile::read(&from.group_file_path());
+        let noted = GroupNumberFile::read(&from.group_file_path()).unwrap_or_default();
         // The newest commit may have been incomplete at a crash; those before it were complete.
         let acknowledged = newest.map_or(0, |newest| newest.groups.saturating_sub(1)).max(noted);
         CommitRecord { newest, acknowledged }

@@ -27,7 +27,7 @@ const CANCELED: u8 = 1;
 /// Purpose of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MessageKind {
-    /// Reservation that was given up, or a counter that is no page of rows.
+    /// Reservation that was given up.
     Canceled,
     /// Padding after the last message of a segment.
     Cap,
@@ -35,7 +35,7 @@ pub(crate) enum MessageKind {
     Manifest,
     /// Removal of a page.
     Free,
-    /// New contents of a page.
+    /// New contents of a page, or of the counter of ids, which is no page of rows.
     Replace(Body),
     /// Change of a page.
     Link(Body),
