@@ -37,13 +37,14 @@ impl InvoiceTotals {
     }
 
     /// Returns what a further document has to state, if the documents together are to state these totals and `earlier`
-    /// is the sum of the other documents. So the sum is rounded once, however many documents there are.
+    /// is the sum of the other documents. So the sum is rounded once, however many documents there are. A document that
+    /// credits a net amount never charges VAT, even if documents of an earlier version credited too much of it.
     #[must_use]
     pub fn less(&self, earlier: &Self) -> Self {
-        let [net, vat, gross] =
-            [(self.net, earlier.net), (self.vat, earlier.vat), (self.gross, earlier.gross)]
-                .map(|(amount, stated)| amount.saturating_sub(stated));
-        Self { net, vat, gross }
+        let net = self.net.saturating_sub(earlier.net);
+        let vat = self.vat.saturating_sub(earlier.vat);
+        let vat = if net < Decimal::ZERO { vat.min(Decimal::ZERO) } else { vat };
+        Self { net, vat, gross: net.saturating_add(vat) }
     }
 
     /// Returns true if the customer gets money back.
@@ -115,6 +116,9 @@ mod tests {
         // An earlier version rounded each note; nothing is charged to make up for it.
         let earlier = InvoiceTotals::parse("-0.05", "-0.01", "-0.06").unwrap();
         assert!(!InvoiceTotals::from_net_amount(decimal("-0.036"), decimal("19")).less(&earlier).is_credit());
+        let earlier = InvoiceTotals::parse("-0.40", "-0.10", "-0.50").unwrap();
+        let next = InvoiceTotals::from_net_amount(decimal("-0.44"), decimal("19")).less(&earlier);
+        assert_eq!((next.net, next.vat, next.gross), (decimal("-0.04"), Decimal::ZERO, decimal("-0.04")));
         assert_eq!(InvoiceTotals::parse("-0.05", "", "-0.06"), None);
     }
 }
