@@ -52,5 +52,6 @@ async fn a_broken_stream_for_a_plain_request_is_asked_of_another_provider() {
         assert_eq!(answer.status, 200, "{}", answer.text());
         assert_ne!(answer.json()["choices"][0]["message"]["content"], "One, two.");
     }
+    assert!(broken.calls() > 0, "the broken provider was never asked");
     running.stop().await;
 }
