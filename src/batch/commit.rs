@@ -102,9 +102,10 @@ impl BatchRunner {
     /// Results hold run permits, so they are written at once if there are more of them than lines in flight.
     pub(super) fn next_group_deadline(&self) -> Option<Instant> {
         let is_ending = self.shutdown.reason.is_some() || self.shutdown.is_stopping();
-        let (lines, most) = (self.pending.lines.len(), self.budget.max_results.min(MAX_OUTCOMES));
-        let is_full =
-            lines > self.in_flight.lines || lines >= most || self.pending.bytes >= self.budget.group_bytes;
+        let (lines, most) = (self.pending.lines.len(), self.memory_limits.max_results.min(MAX_OUTCOMES));
+        let is_full = lines > self.in_flight.lines
+            || lines >= most
+            || self.pending.bytes >= self.memory_limits.group_bytes;
         if self.record.slice.is_none() || is_ending || is_full {
             return None;
         }
@@ -115,7 +116,8 @@ impl BatchRunner {
         let mut group = ResultGroup::default();
         // Segments of slices are not split, so the byte limit does not apply to them. The number of segments per read
         // is limited instead.
-        let max_bytes = if self.record.slices.is_some() { usize::MAX } else { self.budget.group_bytes };
+        let max_bytes =
+            if self.record.slices.is_some() { usize::MAX } else { self.memory_limits.group_bytes };
         while group.lines.len() < max_lines && group.bytes.len() <= max_bytes {
             let Some(finished) = self.pending.lines.pop_front() else { break };
             self.pending.bytes = self.pending.bytes.saturating_sub(finished.result.len());

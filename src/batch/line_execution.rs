@@ -50,7 +50,7 @@ impl BatchRunner {
     /// both, so that it makes progress, one line after the other. No line starts while the maximum number of results
     /// waits for the disk.
     fn has_capacity(&self) -> bool {
-        let share = &self.budget;
+        let share = &self.memory_limits;
         if self.in_flight.lines == 0 || self.pending.lines.len() >= share.max_results {
             return self.pending.lines.len() < share.max_results;
         }

@@ -130,7 +130,7 @@ pub struct BatchManager {
     scheduler: FairScheduler,
     /// Scheduler of background responses.
     response_scheduler: FairScheduler,
-    budgets: BatchMemoryShares,
+    memory_shares: BatchMemoryShares,
     /// Memory of large lines.
     large_lines: LargeLineMemory,
     /// Threads that run the lines.
@@ -158,7 +158,7 @@ impl BatchManager {
             deleting: Mutex::default(),
             scheduler: FairScheduler::default(),
             response_scheduler: FairScheduler::default(),
-            budgets: BatchMemoryShares::default(),
+            memory_shares: BatchMemoryShares::default(),
             large_lines: LargeLineMemory::default(),
             threads: Mutex::default(),
             runtime: OnceLock::new(),
@@ -317,7 +317,7 @@ impl BatchManager {
             retry_load: slice_claims::shared_retry_load(&all, &record.id),
         };
         if !running.parked {
-            self.budgets.add_batch(&running.account);
+            self.memory_shares.add_batch(&running.account);
         }
         all.insert(record.id.as_str().into(), running);
         Some((commands, publisher))
@@ -348,7 +348,7 @@ impl BatchManager {
 
     /// Returns the memory limits of a batch of this account.
     fn memory_limits(&self, context: &BatchContext, account: &str) -> BatchMemoryLimits {
-        self.budgets.limits_for_batch(context.config_snapshot().settings.batches.memory, account)
+        self.memory_shares.limits_for_batch(context.config_snapshot().settings.batches.memory, account)
     }
 
     /// Marks a batch as parked, which frees its memory share, or as active again.
@@ -358,8 +358,8 @@ impl BatchManager {
         {
             running.parked = parked;
             match parked {
-                true => self.budgets.remove_batch(&running.account),
-                false => self.budgets.add_batch(&running.account),
+                true => self.memory_shares.remove_batch(&running.account),
+                false => self.memory_shares.add_batch(&running.account),
             }
         }
     }
@@ -368,7 +368,7 @@ impl BatchManager {
     fn unregister(&self, id: &str) {
         let mut running = self.running.lock();
         if let Some(gone) = running.remove(id).filter(|gone| !gone.parked) {
-            self.budgets.remove_batch(&gone.account);
+            self.memory_shares.remove_batch(&gone.account);
         }
         if running.is_empty() {
             self.drained.notify_waiters();

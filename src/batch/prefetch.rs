@@ -35,14 +35,14 @@ impl BatchRunner {
     /// Reads the next input lines, unless enough are prefetched or too many wait for a retry.
     pub(super) fn prefetch_lines(&mut self) {
         let enough = self.prefetched.lines.len() >= MIN_PREFETCHED
-            || self.prefetched.bytes >= self.budget.prefetch_bytes / 2;
+            || self.prefetched.bytes >= self.memory_limits.prefetch_bytes / 2;
         if self.disk.reading || enough || self.retries.is_full() {
             return;
         }
         let Some(mut input) = self.files.input.take_if(|input| !input.at_end) else { return };
         self.disk.reading = true;
         let (done, tell, most) =
-            (self.finished_lines.clone(), self.events.clone(), self.budget.prefetch_bytes);
+            (self.finished_lines.clone(), self.events.clone(), self.memory_limits.prefetch_bytes);
         tokio::task::spawn_blocking(move || {
             let read = input.read_pending_lines(&done, most);
             tell.send(BatchEvent::LinesRead(input, read))

@@ -81,7 +81,7 @@ pub(super) struct BatchRunner {
     pub(super) committing: Vec<RunPermit>,
     pub(super) scheduler_entry: SchedulerEntry,
     /// Limits on the memory of the batch.
-    pub(super) budget: BatchMemoryLimits,
+    pub(super) memory_limits: BatchMemoryLimits,
     pub(super) disk: DiskState,
     pub(super) pause: PauseReason,
     pub(super) slicing: SlicingState,
@@ -139,7 +139,7 @@ impl BatchRunner {
         publisher: watch::Sender<Arc<BatchRecord>>,
     ) -> Self {
         let scheduler_entry = app.batches.scheduler.register_batch(&record.account);
-        let budget = app.batches.memory_limits(&app, &record.account);
+        let memory_limits = app.batches.memory_limits(&app, &record.account);
         let retries = RetryQueue::new(app.batches.retry_load(&record.id));
         let is_suspended =
             app.key_cache.find_principal(&record.key).is_some_and(|principal| principal.is_suspended());
@@ -158,7 +158,7 @@ impl BatchRunner {
             in_flight: InFlightLines::default(),
             pending: PendingResults::default(),
             committing: Vec::new(),
-            budget,
+            memory_limits,
             disk: DiskState::default(),
             pause: if is_suspended { PauseReason::KeySuspended } else { PauseReason::None },
             slicing: SlicingState::default(),
@@ -276,7 +276,7 @@ impl BatchRunner {
         }
         self.drop_obsolete_schedule();
         self.update_suspension();
-        self.budget = self.app.batches.memory_limits(&self.app, &self.record.account);
+        self.memory_limits = self.app.batches.memory_limits(&self.app, &self.record.account);
     }
 
     /// Returns true if no line starts for a long time: the batch is scheduled for later, or its key is suspended.

@@ -84,7 +84,7 @@ impl BatchRunner {
             may_have_stale_writer: self.may_have_stale_writer(),
             end: self.shutdown.reason,
             has_requested_end: self.merge.has_requested_end,
-            most: self.budget.group_bytes,
+            most: self.memory_limits.group_bytes,
         };
         let (context, tell) = (self.app.clone(), self.events.clone());
         tokio::task::spawn_blocking(move || {

@@ -145,7 +145,8 @@ fn print_check(check: &Value, remedy: &str) -> Result<(), String> {
 /// Returns the number of entries and compared rollups, and which of them are equal, as text.
 fn check_summary(check: &Value) -> String {
     let rollups = table_cell(check, "rollups");
-    let mut text = format!("{} entries read, {rollups} rollups compared.\n", table_cell(check, "entries"));
+    let mut text =
+        format!("{} entries read, {rollups} hourly rollups compared.\n", table_cell(check, "entries"));
     let left_out = check.get("left_out_from").and_then(Value::as_str);
     let is_good = check.get("good") == Some(&Value::Bool(true));
     match left_out {
@@ -190,15 +191,21 @@ mod tests {
             "Hours from 2026-12-01T10:00:00Z on were left out, because entries were written meanwhile.\n";
         assert_eq!(
             summary(true, 12, None),
-            "990 entries read, 12 rollups compared.\nThe rollups are equal to the ledger.\n"
+            "990 entries read, 12 hourly rollups compared.\nThe rollups are equal to the ledger.\n"
         );
         let before = "The rollups of the hours before 2026-12-01T10:00:00Z are equal to the ledger.\n";
         assert_eq!(
             summary(true, 12, hour),
-            format!("990 entries read, 12 rollups compared.\n{before}{left_out}")
+            format!("990 entries read, 12 hourly rollups compared.\n{before}{left_out}")
         );
-        assert_eq!(summary(true, 0, hour), format!("990 entries read, 0 rollups compared.\n{left_out}"));
-        assert_eq!(summary(false, 12, None), "990 entries read, 12 rollups compared.\n");
-        assert_eq!(summary(false, 12, hour), format!("990 entries read, 12 rollups compared.\n{left_out}"));
+        assert_eq!(
+            summary(true, 0, hour),
+            format!("990 entries read, 0 hourly rollups compared.\n{left_out}")
+        );
+        assert_eq!(summary(false, 12, None), "990 entries read, 12 hourly rollups compared.\n");
+        assert_eq!(
+            summary(false, 12, hour),
+            format!("990 entries read, 12 hourly rollups compared.\n{left_out}")
+        );
     }
 }

@@ -87,7 +87,7 @@ impl ConnectionPool {
     }
 
     /// Takes an idle HTTP/1.1 connection to this peer from the pool; `None` if there is none, or if this thread is to
-    /// open its own connection, because it has taken several from other threads. Also returns the index of the local
+    /// open its own connection, because it has taken several from other threads. Also returns the id of the local
     /// pool to which the connection has to be returned.
     pub(super) fn take_idle(&self, peer: &ResolvedPeer) -> Option<(Stream, LocalPoolId)> {
         self.idle.take(peer.key)

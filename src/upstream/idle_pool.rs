@@ -38,7 +38,7 @@ pub struct IdlePool {
 pub struct LocalPoolId(usize);
 
 impl LocalPoolId {
-    /// Returns the index of the current thread's pool.
+    /// Returns the id of the current thread's pool.
     pub fn of_current_thread() -> Self {
         Self(local_pool_index())
     }
@@ -63,7 +63,7 @@ impl IdlePool {
         Self { local_pools, idle_count: AtomicUsize::new(0), max_connections, max_idle }
     }
 
-    /// Takes the usable connection with this key that became idle last, with the index of the pool to which it has to
+    /// Takes the usable connection with this key that became idle last, with the id of the pool to which it has to
     /// be returned; `None` if there is none, or if this thread is to open its own connection, because it has taken
     /// several from other threads.
     pub fn take(&self, key: u64) -> Option<(Stream, LocalPoolId)> {

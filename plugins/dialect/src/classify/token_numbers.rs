@@ -33,7 +33,7 @@ impl ErrorSignals {
     }
 
     /// Returns the tokens of the input that the error states, as the provider counts them. `None` if the error states
-    /// an overflow instead, see [`Self::input_tokens_from_excess`].
+    /// the tokens over the window instead, see [`Self::input_tokens_from_excess`].
     pub(super) fn input_tokens(&self) -> Option<u64> {
         if self.tokens_over_window().is_some() {
             return None;
