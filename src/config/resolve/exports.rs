@@ -3,6 +3,7 @@
 use super::super::raw::ConfigFile;
 use super::super::settings::{FileSettings, StoreExportSettings};
 use super::SettingsResolver;
+use super::folder::overlaps;
 use super::key_path::KeyPath;
 
 impl SettingsResolver<'_> {
@@ -29,8 +30,7 @@ impl SettingsResolver<'_> {
             return None;
         }
         let own = ["store", "ledger", "files", "responses"].map(|name| store.join(name));
-        let within = own.iter().chain(files.map(|files| &files.path)).any(|own| path.starts_with(own));
-        if within || store.starts_with(&path) {
+        if own.iter().chain(files.map(|files| &files.path)).any(|own| overlaps(own, &path)) {
             self.report_mistake(
                 &spot,
                 "It is inside or above an archived folder, and must be a separate one.",

@@ -17,6 +17,11 @@ impl SettingsResolver<'_> {
     /// Checks that a folder is writable or, if it does not exist, that it can be created. A file in its path is a
     /// mistake; missing permissions, or a path in procfs or sysfs, cause only a warning.
     pub fn check_folder_creatable(&mut self, path: &Path, spot: &KeyPath<'_>) {
+        if let Some(name) = unexpanded_name(path) {
+            let why = format!("`{name}` is not expanded: the folder would be named so.");
+            self.report_mistake(spot, why, "Write the whole path.");
+            return;
+        }
         let Some(ancestor) = path.ancestors().find(|above| above.as_os_str().is_empty() || above.exists())
         else {
             return;
@@ -34,4 +39,17 @@ impl SettingsResolver<'_> {
             self.report_warning(spot, why, "Create it, and make the gateway's user its owner.");
         }
     }
+}
+
+/// Returns the first part of a path that only a shell expands, such as `~` or `$HOME`; `None` if the path exists or has
+/// no such part.
+fn unexpanded_name(path: &Path) -> Option<String> {
+    let mut names = path.components().map(|part| part.as_os_str().to_string_lossy());
+    let name = names.find(|name| name == "~" || name.starts_with('$'))?;
+    (!path.exists()).then(|| name.into_owned())
+}
+
+/// Returns true if one of two folders is the other, or inside of it.
+pub fn overlaps(one: &Path, other: &Path) -> bool {
+    one.starts_with(other) || other.starts_with(one)
 }

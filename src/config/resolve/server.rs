@@ -7,6 +7,7 @@ use super::super::settings::{
     OverloadSettings, ResponseSettings, RoutingSettings, SimulatorSettings, SpoolSettings,
 };
 use super::SettingsResolver;
+use super::folder::overlaps;
 use super::key_path::KeyPath;
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
@@ -158,6 +159,18 @@ pub fn log_settings(raw: &ConfigFile) -> LogSettings {
     LogSettings { level: raw.log.level, format: raw.log.format }
 }
 
+/// Returns the folders of the gateway except that of a section, `files` or `spool`.
+fn other_folders(section: &str, raw: &ConfigFile, top: &KeyPath<'_>) -> Vec<PathBuf> {
+    let store = top.child("storage").child("path").resolve_file_path(&raw.storage.path);
+    let sections = [("files", &raw.files.path), ("spool", &raw.spool.path)];
+    let others =
+        sections.into_iter().filter(|(name, _)| *name != section).map(|(name, written)| match written {
+            Some(path) => top.child(name).child("path").resolve_file_path(path),
+            None => store.join(name),
+        });
+    ["store", "ledger", "responses"].into_iter().map(|name| store.join(name)).chain(others).collect()
+}
+
 impl SettingsResolver<'_> {
     /// Resolves `[overload]`. The memory for bodies must be at least twice the size of the largest JSON body, so that
     /// one body cannot use all of it.
@@ -234,6 +247,11 @@ impl SettingsResolver<'_> {
         if path.exists() && !path.is_dir() {
             let fix = "Write the path of a folder, or of one to be made.";
             self.report_mistake(&spot, "It is a file, and must be a folder.", fix);
+            return None;
+        }
+        if written.is_some() && other_folders(section, raw, top).iter().any(|other| overlaps(other, &path)) {
+            let why = "It is inside or above another folder of the gateway, whose files would be mixed with its own.";
+            self.report_mistake(&spot, why, "Write the path of a separate folder.");
             return None;
         }
         // The default folder needs no check: it is inside `storage.path`, which is checked already.

@@ -2,7 +2,7 @@
 
 use super::super::settings::{BaseUrl, OfferSettings, TokenIdPolicy};
 use super::super::{ConfigSource, LogFormat, ResolveEnv};
-use super::{load, tells, with};
+use super::{load, mistake, mistakes, tells, with};
 use penstock_core::{Dialect, RerankScoreTransform};
 use penstock_tokens::PublishedEncoding;
 use std::time::Duration;
@@ -227,9 +227,36 @@ fn a_folder_that_cannot_be_created_is_reported() {
     let spool = format!("[spool]\npath = {:?}\n{}", file.join("x"), with("", "", "", ""));
     tells(&spool, "spool.path", "is a file", "folder");
     assert_eq!(load(&below(&folder.path().join("a/b/c"))).unwrap().warnings, []);
+    for path in ["~/penstock", "$HOME/penstock"] {
+        tells(&below(std::path::Path::new(path)), "storage.path", "is not expanded", "whole path");
+    }
     // No user, including root, can create a folder there.
     let warnings = load(&below(std::path::Path::new("/proc/penstock/a"))).unwrap().warnings;
     assert!(warnings.iter().any(|warning| warning.key == "storage.path"), "{warnings:?}");
+}
+
+#[test]
+fn folders_of_the_gateway_must_be_separate() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let text = |section: &str, path: &str| {
+        let storage = format!("[storage]\npath = {:?}\n", at("data"));
+        format!("{storage}[{section}]\npath = {path:?}\n{}", with("", "", "", ""))
+    };
+    for section in ["files", "spool", "storage.export"] {
+        for path in ["data", "data/store", "data/ledger/a", "data/responses", ""] {
+            let separate = mistake(&text(section, &at(path)));
+            assert_eq!(separate.key, format!("{section}.path"), "{path}");
+        }
+        assert_eq!(mistakes(&text(section, &at("data/other"))), []);
+        assert_eq!(mistakes(&text(section, &at("other"))), []);
+    }
+    for (section, other) in
+        [("files", "data/spool"), ("spool", "data/files"), ("storage.export", "data/files")]
+    {
+        assert_eq!(mistake(&text(section, &at(other))).key, format!("{section}.path"));
+    }
+    assert_eq!(mistakes(&text("files", &at("data/files"))), [], "the default may be written");
 }
 
 #[test]
