@@ -221,12 +221,11 @@ impl AdminListener {
     /// Reports readiness: the gateway is not draining, and its store works. Other problems are reported in the text
     /// only; they do not take the gateway out of a load balancer.
     fn readiness(&self) -> HttpAnswer {
-        let (status, text) =
-            match (status::not_ready_reason(&self.api.app), status::degraded_reason(&self.api.app)) {
-                (Some(why), _) => (503, format!("{why}\n")),
-                (None, Some(why)) => (200, format!("ready, but {why}\n")),
-                (None, None) => (200, "ready\n".to_owned()),
-            };
+        let (status, text) = match (self.api.app.not_ready_reason(), status::degraded_reason(&self.api.app)) {
+            (Some(why), _) => (503, format!("{why}\n")),
+            (None, Some(why)) => (200, format!("ready, but {why}\n")),
+            (None, None) => (200, "ready\n".to_owned()),
+        };
         HttpAnswer(status, TEXT, text.into_bytes())
     }
 

@@ -38,35 +38,6 @@ pub const ROUTES: &[AdminRoute] = &[
     .with_response(200, || openapi::list_schema(json!({ "type": "object" }))),
 ];
 
-/// Returns the reason why the gateway accepts no requests, if there is one. Unhealthy providers are not a reason: all
-/// gateways use the same providers, so taking this gateway out of its load balancer would not help.
-pub fn not_ready_reason(app: &AppState) -> Option<&'static str> {
-    if app.is_draining() {
-        return Some("draining");
-    }
-    if !app.is_serving() {
-        return Some("starting");
-    }
-    match app.stores.store.health() {
-        // An unreachable database does not make the gateway unready: all gateways that share the database would leave
-        // their load balancer at once, although they can still serve requests.
-        StoreHealth::Ready | StoreHealth::Full | StoreHealth::Unreachable { .. } => {}
-        StoreHealth::Stuck { .. } => return Some("the store is stuck"),
-        StoreHealth::Failed => return Some("the store failed"),
-        StoreHealth::Reverted => {}
-    }
-    if let Some(reason) = app.forced_restart_reason() {
-        return Some(reason);
-    }
-    if !app.key_cache.is_current() {
-        return Some("the database has been away for longer than fleet.stale, so no API key is accepted");
-    }
-    if app.ledger.durability_snapshot().exhausted {
-        return Some("charges cannot be written, and no more may wait");
-    }
-    None
-}
-
 /// Returns the description of the most important problem that does not make the gateway unready; `None` if there is
 /// none.
 pub fn degraded_reason(app: &AppState) -> Option<Cow<'static, str>> {
@@ -104,7 +75,7 @@ fn failed_last_health_check(provider: &&Arc<ProviderState>) -> bool {
 /// Returns the JSON document of `/status`.
 pub fn status_json(app: &AppState) -> Value {
     let live = app.config_snapshot();
-    let why = not_ready_reason(app);
+    let why = app.not_ready_reason();
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "config": live.settings.version.0,

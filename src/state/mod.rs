@@ -8,6 +8,7 @@ pub mod grid_intensity;
 pub mod latency_records;
 mod persistent_state;
 mod predecessors;
+mod readiness;
 mod scrape;
 mod spending;
 

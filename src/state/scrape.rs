@@ -21,6 +21,8 @@ impl AppState {
         self.metrics.render(MetricsSnapshot {
             offers,
             providers: providers().map(|known| (&*known.provider.id, known.in_flight())).collect(),
+            is_ready: self.not_ready_reason().is_none(),
+            is_draining: self.is_draining(),
             exchanges: self.in_flight_exchanges(),
             retries_left: self.retry_budget.lock().remaining(now),
             certificate_expires: self.public_tls().map(|tls| tls.expires),

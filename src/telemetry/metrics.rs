@@ -37,6 +37,8 @@ pub struct MetricsRegistry {
     checks: IntCounterVec,
     offers: OfferMetrics,
     in_flight: IntGaugeVec,
+    ready: IntGauge,
+    draining: IntGauge,
     open: IntGauge,
     retries_left: IntGauge,
     reloads: IntCounterVec,
@@ -59,6 +61,10 @@ pub struct MetricsSnapshot<'a, O> {
     pub offers: O,
     /// Providers by id, each with its number of requests in flight.
     pub providers: Vec<(&'a str, u32)>,
+    /// True if `/readyz` answers with 200.
+    pub is_ready: bool,
+    /// True while the process waits for its last requests before it ends.
+    pub is_draining: bool,
     /// Number of exchanges in flight.
     pub exchanges: usize,
     /// Number of retries that the retry budget allows at the moment.
@@ -109,6 +115,14 @@ impl MetricsRegistry {
                 "penstock_provider_requests_in_flight",
                 "Requests in flight at a provider (its queue depth).",
                 &["provider"],
+            )?,
+            ready: one(
+                "penstock_ready",
+                "1 if `/readyz` answers with 200, 0 if not; that answer has the reason.",
+            )?,
+            draining: one(
+                "penstock_draining",
+                "1 while the process finishes its last requests before it ends, 0 before that.",
             )?,
             open: one("penstock_requests_open", "Requests begun and not ended, streams included.")?,
             retries_left: one("penstock_retry_budget_left", "Retries that the retry budget allows now.")?,
@@ -248,6 +262,8 @@ impl MetricsRegistry {
             self.create_provider_series(provider);
             self.in_flight.with_label_values(&[provider]).set(i64::from(in_flight));
         }
+        self.ready.set(i64::from(snapshot.is_ready));
+        self.draining.set(i64::from(snapshot.is_draining));
         self.open.set(count(snapshot.exchanges as u64));
         self.retries_left.set(count(snapshot.retries_left));
         self.connections.set_certificate_expiry(snapshot.certificate_expires);

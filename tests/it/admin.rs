@@ -46,8 +46,18 @@ async fn readiness_falls_while_draining_and_not_for_provider_failures() {
         (&status["ready"], &status["degraded_because"]),
         (&json!(true), &json!("no provider is healthy at the moment"))
     );
+    assert_eq!(readiness_gauges(&anyone).await, ["penstock_draining 0", "penstock_ready 1"]);
     running.gateway.app.start_draining();
     assert_eq!(anyone.get("/readyz").await.text(), "draining\n");
+    assert_eq!(readiness_gauges(&anyone).await, ["penstock_draining 1", "penstock_ready 0"]);
+}
+
+async fn readiness_gauges(client: &Client) -> Vec<String> {
+    let metrics = client.get("/metrics").await.text();
+    let lines = metrics.lines();
+    let is_gauge =
+        |line: &&str| line.starts_with("penstock_ready ") || line.starts_with("penstock_draining ");
+    lines.filter(is_gauge).map(str::to_owned).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

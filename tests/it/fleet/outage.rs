@@ -181,6 +181,8 @@ async fn leases_and_known_keys_end_when_the_database_stays_away() {
     };
     until_answered("the keys to count as unknown", is_unknown).await;
     assert_eq!(admin.get("/readyz").await.status, 503);
+    let metrics = admin.get("/metrics").await.text();
+    assert!(metrics.contains("\npenstock_ready 0\n") && metrics.contains("\npenstock_draining 0\n"));
     assert_eq!(admin.get("/healthz").await.status, 200);
     fleet.network.as_ref().unwrap().set(Network::Open);
     answers.add(&served(&client).await);
