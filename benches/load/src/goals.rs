@@ -17,6 +17,9 @@ pub const AFTER_MIB: f64 = 150.0;
 /// Goal: maximum memory before the first stream, in MiB.
 pub const IDLE_MIB: f64 = 30.0;
 
+/// Goal: maximum of the processor time of a request with open consoles, divided by that without them.
+pub const CONSOLES_CPU: f64 = 1.02;
+
 /// Results of the goals of a run.
 #[derive(Default)]
 pub struct Goals {

@@ -7,12 +7,13 @@
 //!
 //! Options: `--rounds 3`, `--seconds 3` for each sample, `--rate 1` as a factor of the built-in rates, `--only TEXT`
 //! for the rows whose title contains the text, `--streams 9500` for that number of open streams instead, with `--alone`
-//! only for Penstock, `--check` to fail if a goal is missed. A mock provider and the proxies run on loopback, are
+//! only for Penstock, `--consoles 100` for Penstock with and without that number of open consoles, `--check` to fail if a goal is missed. A mock provider and the proxies run on loopback, are
 //! measured one after the other at the same fixed rate, and end with this program.
 //!
 //! Processor time of each process is the most reliable figure, since other work on the machine changes it least. Times
 //! are medians over the rounds; added times are relative to direct requests to the provider in the same round.
 
+mod consoles;
 mod events;
 mod goals;
 mod load;
@@ -33,7 +34,8 @@ use std::process::ExitCode;
 use targets::{Bench, Target};
 
 const USAGE: &str = "usage: penstock-load PENSTOCK [--rounds 3] [--seconds 3] [--rate 1] [--only TEXT] [--check]\n       \
-    penstock-load PENSTOCK --streams 9500 [--seconds 3] [--alone] [--check]";
+    penstock-load PENSTOCK --streams 9500 [--seconds 3] [--alone] [--check]\n       \
+    penstock-load PENSTOCK --consoles 100 [--rounds 3] [--seconds 3] [--rate 1] [--check]";
 
 struct Options {
     penstock: PathBuf,
@@ -43,6 +45,8 @@ struct Options {
     only: String,
     /// Number of streams to open at the same time; `None` to measure single requests.
     streams: Option<usize>,
+    /// Number of consoles to open beside single requests; `None` to measure without consoles.
+    consoles: Option<usize>,
     /// True if only Penstock is measured with streams.
     alone: bool,
     /// True if the program fails when a goal is missed.
@@ -101,6 +105,7 @@ fn options(given: &[String]) -> Result<Options, String> {
         rate: 1.0,
         only: String::new(),
         streams: None,
+        consoles: None,
         alone: false,
         check: false,
     };
@@ -120,6 +125,7 @@ fn options(given: &[String]) -> Result<Options, String> {
             "--alone" => options.alone = true,
             "--check" => options.check = true,
             "--streams" => options.streams = Some(number()?.ceil() as usize),
+            "--consoles" => options.consoles = Some(number()?.ceil() as usize),
             path if options.penstock.as_os_str().is_empty() && !path.starts_with('-') => {
                 options.penstock = path.into();
             }
@@ -135,6 +141,9 @@ fn options(given: &[String]) -> Result<Options, String> {
 fn compare(options: &Options) -> Result<(), String> {
     if let Some(streams) = options.streams {
         return streams::compare(options, streams)?.verdict(options.check);
+    }
+    if let Some(consoles) = options.consoles {
+        return consoles::compare(options, consoles)?.verdict(options.check);
     }
     let mut chosen = scenarios(options.rate);
     chosen.retain(|scenario| scenario.title().contains(&options.only));

@@ -70,6 +70,17 @@ impl Bench {
         Ok(bench)
     }
 
+    /// Starts Penstock alone, and invites a user of its console; returns the link of the invitation too.
+    pub fn console(penstock: &Path) -> Result<(Self, String), String> {
+        let (mut bench, provider) = Self::before("mock")?;
+        bench.penstock(penstock, provider, 1000)?;
+        let file = bench.folder.join("penstock.toml");
+        let link = run_cli(penstock, &file, &["users", "invite", "--role", "viewer", "load"])?;
+        let link = link.split_whitespace().find(|word| word.starts_with("http://"));
+        let link = link.ok_or("`penstock users invite` printed no link")?.to_owned();
+        Ok((bench, link))
+    }
+
     /// Creates a folder and starts the mock provider: this program with the role `role`.
     fn before(role: &str) -> Result<(Self, SocketAddr), String> {
         let folder = std::env::temp_dir().join(format!("penstock-load-{}", std::process::id()));
@@ -135,20 +146,21 @@ impl Bench {
         let file = self.folder.join("penstock.toml");
         let text = configuration(&self.folder, address, admin, provider, max_in_flight);
         fs::write(&file, text).map_err(|why| format!("{}: {why}", file.display()))?;
-        let run_cli = |words: &[&str]| {
-            let mut command = Command::new(binary);
-            let done = command.args(words).arg("--config").arg(&file).output();
-            let done = done.map_err(|why| format!("{}: {why}", binary.display()))?;
-            match done.status.success() {
-                true => Ok(String::from_utf8_lossy(&done.stdout).trim().to_owned()),
-                false => Err(format!("{}: {}", words.join(" "), String::from_utf8_lossy(&done.stderr))),
-            }
-        };
-        let key = run_cli(&[&["keys", "create", "--name", "load"], &LIMITS[..]].concat())?;
-        run_cli(&["credits", "grant", "--credits", CREDITS, "default"])?;
+        let key = run_cli(binary, &file, &[&["keys", "create", "--name", "load"], &LIMITS[..]].concat())?;
+        run_cli(binary, &file, &["credits", "grant", "--credits", CREDITS, "default"])?;
         let mut run = Command::new(binary);
         run.args(["run", "--config"]).arg(&file);
         self.add("Penstock", address, Some(key), &mut run)
+    }
+}
+
+/// Runs a command of Penstock with a configuration file; returns its output.
+fn run_cli(binary: &Path, configuration: &Path, words: &[&str]) -> Result<String, String> {
+    let done = Command::new(binary).args(words).arg("--config").arg(configuration).output();
+    let done = done.map_err(|why| format!("{}: {why}", binary.display()))?;
+    match done.status.success() {
+        true => Ok(String::from_utf8_lossy(&done.stdout).trim().to_owned()),
+        false => Err(format!("{}: {}", words.join(" "), String::from_utf8_lossy(&done.stderr))),
     }
 }
 
