@@ -41,8 +41,11 @@ async fn every_mistake_of_a_creation_names_its_field() {
         assert_eq!((got, param.as_str()), (status, name), "{value}: {message}");
         assert!(message.starts_with(name) && message.contains(says), "{message}");
     }
-    let (status, param, _) = refused(client, &json!([])).await;
-    assert_eq!((status, param.as_str()), (400, "body"));
+    let (status, _, message) = refused(client, &json!([])).await;
+    assert!(status == 400 && message.contains("expected an object, got an array"), "{message}");
+    let twice = format!("{{\"endpoint\":\"/v1/rerank\",\"endpoint\":{CHAT:?},\"input_file_id\":{file:?}}}");
+    let refused = client.send("POST", "/v1/batches", &[], twice.as_bytes()).await;
+    assert_eq!((refused.status, &refused.json()["error"]["param"]), (400, &json!("endpoint")));
     running.stop().await;
 }
 

@@ -2,6 +2,7 @@
 
 use crate::field_path::{FieldPath, PathStyle, quotable_name};
 use crate::limits::RequestLimits;
+use crate::read;
 use penstock_core::{ApiError, BodyMember, BodyMembers, ErrorCode};
 use penstock_json_scan::tape::{
     JsonError, JsonErrorKind, JsonTape, JsonValue, StructureLimits, TapeNode, ValueKind, scan,
@@ -14,6 +15,31 @@ pub(crate) fn validate_body<'b>(
     body: &'b [u8],
     limits: &RequestLimits,
     style: PathStyle,
+) -> Result<(&'b str, Vec<TapeNode>), ApiError> {
+    scan_body(body, limits, style, is_opaque_member)
+}
+
+/// Validates a body that is read as an object without a schema, such as one that creates a batch: a JSON object within
+/// the limits whose keys are unique, as are those of the objects in its members.
+///
+/// # Errors
+/// Returns an error that names the byte or the member.
+pub fn validate_object_body(body: &[u8], limits: &RequestLimits) -> Result<(), ApiError> {
+    let style = PathStyle::Dots;
+    let (text, nodes) = scan_body(body, limits, style, |_, _| false)?;
+    let tape = JsonTape { text, nodes: &nodes };
+    let root = RootObject::new(&tape, limits, style)?;
+    for (name, value) in root.present_members().filter(|(_, value)| value.is_object()) {
+        read::check_no_duplicate_keys(value, &root.member_path(name))?;
+    }
+    Ok(())
+}
+
+fn scan_body<'b>(
+    body: &'b [u8],
+    limits: &RequestLimits,
+    style: PathStyle,
+    is_opaque: impl Fn(&[u8], usize) -> bool,
 ) -> Result<(&'b str, Vec<TapeNode>), ApiError> {
     let max_body = limits.max_body.min(u32::MAX as usize);
     if body.len() > max_body {
@@ -28,7 +54,7 @@ pub(crate) fn validate_body<'b>(
         return Err(ApiError::with_message(ErrorCode::InvalidRequest, sentence));
     }
     let bounds = StructureLimits { depth: limits.max_depth, nodes: limits.max_values };
-    match scan(body, bounds, is_opaque_member) {
+    match scan(body, bounds, is_opaque) {
         Ok(nodes) => Ok((text, nodes)),
         Err((broken, nodes)) => Err(scan_error(broken, bounds, JsonTape { text, nodes: &nodes }, style)),
     }

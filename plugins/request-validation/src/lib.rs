@@ -28,6 +28,7 @@ mod scalars;
 mod tool_callers;
 mod vectors;
 
+pub use body::validate_object_body;
 pub use chat::validate_chat_request;
 pub use completions::validate_text_completion_request;
 pub use conversation::validate_generation_request;

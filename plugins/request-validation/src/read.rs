@@ -27,12 +27,22 @@ pub(crate) fn read_named_members<'d, const N: usize>(
         }
     }
     if others.len() > 1 {
-        check_unique_keys(&others).map_err(|key| match quotable_name(&key) {
-            Some(name) => duplicate_key(path, &name),
-            None => path.invalid_error("a key occurs more than once"),
-        })?;
+        check_unique_keys(&others).map_err(|key| duplicate_key_error(path, &key))?;
     }
     Ok(found.map(|member| member.filter(|member| !member.is_null())))
+}
+
+/// Checks that no two keys of an object have the same text.
+pub(crate) fn check_no_duplicate_keys(object: JsonValue<'_>, path: &FieldPath<'_>) -> Result<(), ApiError> {
+    let keys: Vec<JsonValue<'_>> = object.members().map(|(key, _)| key).collect();
+    check_unique_keys(&keys).map_err(|key| duplicate_key_error(path, &key))
+}
+
+fn duplicate_key_error(path: &FieldPath<'_>, key: &JsonValue<'_>) -> ApiError {
+    match quotable_name(key) {
+        Some(name) => duplicate_key(path, &name),
+        None => path.invalid_error("a key occurs more than once"),
+    }
 }
 
 fn duplicate_key(path: &FieldPath<'_>, name: &str) -> ApiError {

@@ -52,8 +52,9 @@ impl Endpoint for CreateBatchEndpoint {
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
         Box::pin(async move {
-            let asked =
-                CreateBatchRequest::parse(&x.read_json_body().await?, penstock_batch::jsonl::BATCH_PATHS)?;
+            let body = x.read_json_body().await?;
+            penstock_request_validation::validate_object_body(&body, &x.config.request_limits)?;
+            let asked = CreateBatchRequest::parse(&body, penstock_batch::jsonl::BATCH_PATHS)?;
             let (lines, _) = find_endpoint(&Method::POST, asked.endpoint)?;
             x.principal.require_scope(lines.required_scope())?;
             let when = x.app.file_expiry_context();
