@@ -56,21 +56,25 @@ impl Endpoint for ListInputItemsEndpoint {
             let page = page.ok_or_else(|| {
                 ApiError::invalid("after", "after: expected the id of an item of this response.")
             })?;
-            let size: usize = page.items.iter().map(|item| item.len()).sum();
-            // The memory is reserved for the items, and for the members that complete them.
-            x.reserve_memory(size.saturating_mul(3))?;
-            Ok(x.send_json(200, list_object(&page, parts)).await)
+            let mut items = Vec::with_capacity(page.items.len());
+            for item in &page.items {
+                let item = parts.add_to_item(&complete_item(item)).into_owned();
+                // The memory is reserved for the item, and for its copy in the list.
+                x.reserve_memory(item.len().saturating_mul(2))?;
+                items.push(item);
+            }
+            Ok(x.send_json(200, list_object(&page, &items)).await)
         })
     }
 }
 
-/// Writes the list object of a page.
-fn list_object(page: &ItemPage<'_>, parts: IncludedParts) -> Vec<u8> {
-    let mut out = Vec::with_capacity(128 + page.items.iter().map(|item| item.len() + 1).sum::<usize>());
+/// Writes the list object of a page, whose items have been completed to `items`.
+fn list_object(page: &ItemPage<'_>, items: &[Vec<u8>]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(128 + items.iter().map(|item| item.len() + 1).sum::<usize>());
     out.extend_from_slice(br#"{"object":"list","data":["#);
-    for (at, item) in page.items.iter().enumerate() {
+    for (at, item) in items.iter().enumerate() {
         out.extend_from_slice(if at > 0 { b"," } else { b"" });
-        out.extend_from_slice(&parts.add_to_item(&complete_item(item)));
+        out.extend_from_slice(item);
     }
     out.push(b']');
     for (name, item) in [("first_id", page.items.first()), ("last_id", page.items.last())] {
@@ -136,15 +140,12 @@ mod tests {
     #[test]
     fn a_page_is_a_list_object() {
         let page = ItemPage { items: vec![br#"{"id":"a"}"#, br#"{"id":"b\""}"#], has_more: true };
-        let list: serde_json::Value =
-            serde_json::from_slice(&list_object(&page, IncludedParts::default())).unwrap();
+        let items: Vec<Vec<u8>> = page.items.iter().map(|item| item.to_vec()).collect();
+        let list: serde_json::Value = serde_json::from_slice(&list_object(&page, &items)).unwrap();
         assert_eq!((&list["first_id"], &list["last_id"]), (&"a".into(), &"b\"".into()));
         assert_eq!((list["data"].as_array().unwrap().len(), &list["has_more"]), (2, &true.into()));
-        let empty: serde_json::Value = serde_json::from_slice(&list_object(
-            &ItemPage { items: Vec::new(), has_more: false },
-            IncludedParts::default(),
-        ))
-        .unwrap();
+        let empty = ItemPage { items: Vec::new(), has_more: false };
+        let empty: serde_json::Value = serde_json::from_slice(&list_object(&empty, &[])).unwrap();
         assert!(empty["last_id"].is_null() && empty["data"].as_array().unwrap().is_empty());
     }
 }
