@@ -27,8 +27,11 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
+/// Time before the end of the drain at which the requests in flight are interrupted, if a quarter of the drain is not
+/// shorter.
+const INTERRUPTION_NOTICE: Duration = Duration::from_secs(2);
 /// Additional grace period for idle connections to close. It follows `DRAIN_IDLE_TIMEOUT`, within which they may
 /// still begin a request.
 const KEEPALIVE_GRACE: Duration = Duration::from_millis(200);
@@ -225,15 +228,19 @@ impl RunningGateway {
     }
 
     /// Stops in this order: the gateway reports that it is not ready, accepts no new connection, waits for open
-    /// exchanges for at most `within`, and then stops all other parts. Returns the number of exchanges that were cut.
+    /// exchanges for at most `within`, and then stops all other parts. Shortly before the end of that time, requests in
+    /// flight are interrupted. Returns their number.
     pub async fn stop(mut self, within: Duration) -> usize {
         self.app.start_draining();
         self.sockets.clear();
         self.stop.send_replace(true);
         // Batches get less time than requests, because their remaining lines continue at the next start.
-        let emptied = timeout(within, self.drained());
+        let end = Instant::now() + within;
+        let notice = (within / 4).min(INTERRUPTION_NOTICE);
+        let emptied = timeout(within.saturating_sub(notice), self.drained());
         tokio::join!(emptied, self.app.batches.close()).0.ok();
         let cut = self.app.in_flight_exchanges();
+        timeout_at(end, self.interrupt_requests()).await.ok();
         // The admin listener was still needed until now, to report the draining state.
         self.admin_stop.send_replace(true);
         for task in self.tasks.into_iter().chain(self.admin_tasks) {
@@ -241,7 +248,8 @@ impl RunningGateway {
             task.await.ok();
         }
         drop(self.admin_sockets);
-        // Dropping the threads ends the remaining exchanges, which voids their reservations.
+        // Dropping the threads ends the remaining exchanges, such as those of clients that do not read the error. It voids
+        // the reservations that are not settled.
         drop(self.threads);
         // Open requests needed the simulated providers until now.
         self.simulators.stop().await;
@@ -264,6 +272,18 @@ impl RunningGateway {
         };
         spawn_blocking(noted).await.ok();
         cut
+    }
+
+    /// Interrupts the requests in flight until there are none: their clients get an error, and pay for the part of an
+    /// answer that they received. The error is sent before the connections close.
+    async fn interrupt_requests(&self) {
+        while self.app.in_flight_exchanges() > 0 {
+            self.app.interrupt_requests();
+            sleep(POLL_INTERVAL).await;
+        }
+        while self.threads.open_connections() > 0 {
+            sleep(POLL_INTERVAL).await;
+        }
     }
 
     /// Waits for the last exchange, and for every connection that might still begin an exchange. A response that was

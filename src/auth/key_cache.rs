@@ -278,6 +278,11 @@ impl KeyCache {
         }
     }
 
+    /// Ends the requests that wait in [`Principal::wait_until_interrupted`] at this moment.
+    pub fn interrupt_requests(&self) {
+        self.accounts.read().values().for_each(|account| account.ended.notify_waiters());
+    }
+
     /// Marks the spends of a key and of its account, so that the next flush writes them.
     pub fn mark_spend_dirty(&self, principal: &Arc<Principal>) {
         let key = principal.key_state.spend_due.swap(true, Ordering::AcqRel);

@@ -198,8 +198,9 @@ impl Principal {
         before.map_or(now, |previous| now | penstock_auth::digests_equal(&previous.0, digest))
     }
 
-    /// Waits until the key is revoked or its account is suspended.
-    pub async fn wait_until_revoked_or_suspended(&self) {
+    /// Waits until the requests of this key have to end: it is revoked, its account is suspended, or
+    /// [`KeyCache::interrupt_requests`](super::key_cache::KeyCache::interrupt_requests) is called.
+    pub async fn wait_until_interrupted(&self) {
         let (key, account) = (self.key_state.ended.notified(), self.account.ended.notified());
         tokio::pin!(key, account);
         key.as_mut().enable();

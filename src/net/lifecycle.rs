@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 pub struct Lifecycle {
     serving: AtomicBool,
     draining: AtomicBool,
+    interrupting: AtomicBool,
     handed_over: AtomicBool,
     in_flight: AtomicUsize,
     changed: Notify,
@@ -38,6 +39,16 @@ impl Lifecycle {
     /// Returns true once the process drains.
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Acquire)
+    }
+
+    /// Ends the time to drain: requests that are still in flight are interrupted.
+    pub fn start_interrupting(&self) {
+        self.interrupting.store(true, Ordering::Release);
+    }
+
+    /// Returns true once the time to drain is over.
+    pub fn is_interrupting(&self) -> bool {
+        self.interrupting.load(Ordering::Acquire)
     }
 
     /// Records that another process has taken over the store, or that the takeover was cancelled.

@@ -23,7 +23,7 @@ use crate::upstream::count_queue::TokenCountContext;
 use crate::upstream::offer::SelectionTime;
 use bytes::Bytes;
 use http::header;
-use penstock_core::{ApiError, Dialect};
+use penstock_core::{ApiError, Dialect, ErrorCode};
 use penstock_http_wire::host::RequestHostKind;
 use penstock_limits::WorkClass;
 use std::net::{IpAddr, UdpSocket};
@@ -131,6 +131,17 @@ impl DerefMut for Exchange<'_> {
 }
 
 impl Exchange<'_> {
+    /// Returns the error of a request that has to end before its answer is complete: its key was revoked, its account
+    /// was suspended, or the time to drain is over; `None` for any other request.
+    pub fn interruption_error(&self) -> Option<ApiError> {
+        if self.principal.is_revoked_or_suspended() {
+            return Some(ApiError::new(ErrorCode::InvalidKey));
+        }
+        let message = "The gateway was stopped during this request; send it again.";
+        let refusal = || ApiError::with_message(ErrorCode::Overloaded, message).with_retry_after(1);
+        self.app.is_interrupting().then(refusal)
+    }
+
     /// Reads the request head: the dialect of errors, the origin of a web page, the client's trace ids, and the rights
     /// of a batch line or of a request of the console.
     pub(crate) fn read_head(&mut self) {

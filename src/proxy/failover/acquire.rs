@@ -170,7 +170,7 @@ impl FailoverRun<'_, '_> {
             match self.watch.wait_for_work(&mut self.exchange.caller, permit, alarm).await {
                 WaitOutcome::Ready(permit) => return Ok(permit),
                 WaitOutcome::Disconnected => return Err(AttemptError::Disconnected),
-                WaitOutcome::Revoked => return Err(AttemptError::Revoked),
+                WaitOutcome::Interrupted => return Err(AttemptError::Interrupted),
                 WaitOutcome::Deadline if wait_deadline.is_some_and(|deadline| Instant::now() >= deadline) => {
                     return Ok(None);
                 }

@@ -41,8 +41,8 @@ pub enum AttemptError {
     Internal(ApiError),
     /// The client has disconnected.
     Disconnected,
-    /// The API key was revoked, or its account was suspended.
-    Revoked,
+    /// The request has to end: its API key was revoked, its account was suspended, or the time to drain is over.
+    Interrupted,
 }
 
 impl From<UpstreamError> for AttemptError {
@@ -228,7 +228,7 @@ async fn read_error(
             }
             WaitOutcome::Ready(Ok(None)) => break true,
             WaitOutcome::Disconnected => return AttemptError::Disconnected,
-            WaitOutcome::Revoked => return AttemptError::Revoked,
+            WaitOutcome::Interrupted => return AttemptError::Interrupted,
             WaitOutcome::Ready(_) | WaitOutcome::Deadline => break false,
         }
     };
@@ -378,7 +378,7 @@ impl<T> WaitOutcome<T> {
     pub fn into_attempt_error(self, silent: UpstreamErrorKind, deadline: Instant) -> AttemptError {
         match self {
             Self::Disconnected => AttemptError::Disconnected,
-            Self::Revoked => AttemptError::Revoked,
+            Self::Interrupted => AttemptError::Interrupted,
             Self::Deadline if clock::cached_now() >= deadline => {
                 AttemptError::Fault(UpstreamError::new(UpstreamErrorKind::DeadlineExceeded))
             }

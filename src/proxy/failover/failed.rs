@@ -45,7 +45,7 @@ impl FailoverRun<'_, '_> {
     }
 
     /// Chooses the next step after an attempt that failed on its connection, as Pingora's `error_while_proxy` decides
-    /// on a retry; `None` if the client has disconnected, or if its key was revoked.
+    /// on a retry; `None` if the client has disconnected, or if the request was interrupted.
     pub(super) fn error_while_proxy(
         &mut self,
         offer: &Arc<OfferState>,
@@ -54,7 +54,7 @@ impl FailoverRun<'_, '_> {
         course: &mut RetryPlanner,
     ) -> Option<RetryAction> {
         match stop {
-            AttemptError::Disconnected | AttemptError::Revoked => {
+            AttemptError::Disconnected | AttemptError::Interrupted => {
                 self.record_neutral_outcome(offer);
                 None
             }
@@ -260,10 +260,9 @@ impl FailoverRun<'_, '_> {
         self.failed_energy.add_failed_attempt(offer, self.request, usage, self.completed, took);
     }
 
-    /// Sends the refusal of the key to a client that is still connected, if its key was revoked or its account suspended
-    /// during the request: an error response, or the error event of a stream that has begun. A complete answer that could
-    /// not be delivered is no refusal.
-    pub(super) async fn refuse_revoked_key(
+    /// Tells a client that is still connected why its request was interrupted: an error response, or the error event of
+    /// a stream that has begun. A complete answer that could not be delivered is no refusal.
+    pub(super) async fn refuse_interrupted(
         &mut self,
         ended: Result<WriteOutcome, ApiError>,
     ) -> Result<WriteOutcome, ApiError> {
@@ -274,13 +273,11 @@ impl FailoverRun<'_, '_> {
         };
         let is_cut = matches!(ended, Ok(WriteOutcome::Disconnected))
             && !is_answered
-            && self.exchange.principal.is_revoked_or_suspended()
             && self.exchange.caller.in_process_line().is_none();
-        let refusal = ApiError::new(ErrorCode::InvalidKey);
-        match ended {
-            ended if !is_cut => ended,
-            _ if self.progress.has_head() => Ok(streaming::fail_stream(self, &refusal).await),
-            _ => Err(refusal),
+        match self.exchange.interruption_error().filter(|_| is_cut) {
+            None => ended,
+            Some(refusal) if self.progress.has_head() => Ok(streaming::fail_stream(self, &refusal).await),
+            Some(refusal) => Err(refusal),
         }
     }
 

@@ -197,7 +197,7 @@ pub async fn serve_request(x: &mut Exchange<'_>, body: RequestBody) -> Result<Wr
         all_full: false,
     };
     let ended = run.run_attempts().await;
-    run.refuse_revoked_key(ended).await
+    run.refuse_interrupted(ended).await
 }
 
 impl FailoverRun<'_, '_> {
@@ -327,7 +327,7 @@ impl FailoverRun<'_, '_> {
         done = self.retry_with_fewer_tokens(offer, number, done).await;
         done = self.retry_without_members(offer, number, done).await;
         done = self.retry_with_single_images(offer, number, done).await;
-        if !matches!(done, Err(AttemptError::Disconnected | AttemptError::Revoked)) {
+        if !matches!(done, Err(AttemptError::Disconnected | AttemptError::Interrupted)) {
             self.attempt_started = None;
         }
         let took = begun.elapsed();
@@ -340,7 +340,7 @@ impl FailoverRun<'_, '_> {
             Err(AttemptError::Discarded(_)) => "discarded",
             Err(AttemptError::Fault(fault)) => fault.kind.name(),
             Err(AttemptError::Internal(_)) => "internal",
-            Err(AttemptError::Disconnected | AttemptError::Revoked) => settle::close_reason(self),
+            Err(AttemptError::Disconnected | AttemptError::Interrupted) => settle::close_reason(self),
             Err(AttemptError::Incompatible(_)) => return done,
         };
         let note = AttemptRecord { provider: offer.offer.provider.id.clone(), outcome, duration: took };
@@ -382,7 +382,7 @@ impl FailoverRun<'_, '_> {
         }
     }
 
-    /// Ends the request of a client that disconnected or whose key was revoked. The client pays for the part that it
+    /// Ends the request of a client that disconnected, or a request that was interrupted. The client pays for the part that it
     /// received.
     fn end_disconnected_request(&mut self) -> WriteOutcome {
         settle::settle_interrupted_stream(self);

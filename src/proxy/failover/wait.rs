@@ -1,4 +1,4 @@
-//! Waits for a provider's bytes while the client may disconnect, its key may be revoked, or a timer may fire. A client
+//! Waits for a provider's bytes while the client may disconnect, its request may be interrupted, or a timer may fire. A client
 //! that reads a stream receives heartbeats during any wait. One timer serves the complete request and is reset only for
 //! an earlier deadline.
 
@@ -23,8 +23,8 @@ pub enum WaitOutcome<T> {
     Deadline,
     /// The client has disconnected.
     Disconnected,
-    /// The API key was revoked, or its account was suspended.
-    Revoked,
+    /// The request has to end: its API key was revoked, its account was suspended, or the time to drain is over.
+    Interrupted,
 }
 
 /// Timer of a request, and the watch over its client and key.
@@ -32,7 +32,7 @@ pub struct ClientWatch {
     timer: Option<Pin<Box<Sleep>>>,
     /// Time at which the timer fires, if there is one.
     armed: Instant,
-    revoked: Pin<Box<dyn Future<Output = ()> + Send>>,
+    interrupted: Pin<Box<dyn Future<Output = ()> + Send>>,
     /// Interval of heartbeats; `None` if the client does not read a stream of events.
     heartbeat: Option<Duration>,
     /// Time of the last byte to the client, from the head on; `None` before the head.
@@ -42,8 +42,8 @@ pub struct ClientWatch {
 impl ClientWatch {
     /// Creates the watch over the client of a request and its API key.
     pub fn new(principal: Arc<Principal>, heartbeat: Option<Duration>) -> Self {
-        let revoked = Box::pin(async move { principal.wait_until_revoked_or_suspended().await });
-        Self { timer: None, armed: clock::cached_now(), revoked, heartbeat, last_write: None }
+        let interrupted = Box::pin(async move { principal.wait_until_interrupted().await });
+        Self { timer: None, armed: clock::cached_now(), interrupted, heartbeat, last_write: None }
     }
 
     /// Records that a part of the stream was sent to the client. From then on, the client receives heartbeats.
@@ -78,7 +78,7 @@ impl ClientWatch {
             tokio::select! {
                 biased;
                 () = caller.wait_for_disconnect() => return WaitOutcome::Disconnected,
-                () = self.revoked.as_mut() => return WaitOutcome::Revoked,
+                () = self.interrupted.as_mut() => return WaitOutcome::Interrupted,
                 done = work.as_mut() => return WaitOutcome::Ready(done),
                 () = ready(()), if late => return WaitOutcome::Deadline,
                 // The timer may have been set for an earlier wait, so it is set again.

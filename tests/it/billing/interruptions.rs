@@ -2,10 +2,13 @@
 
 use super::{CHAT, balance, entries, of, one};
 use crate::harness::gateway::{PATIENT, Running};
-use crate::harness::script::{Script, ScriptStep, cut, json_answer, plain, role, sse, status, stream, text};
-use crate::harness::{Bench, Provider};
+use crate::harness::script::{
+    Script, ScriptStep, cut, json_answer, plain, role, silent, sse, status, stream, text,
+};
+use crate::harness::{Bench, Provider, within};
 use serde_json::{Value, json};
 use std::sync::LazyLock;
+use std::time::Duration;
 
 /// Text so long that the prompt is negligible.
 static LONG_TEXT: LazyLock<String> = LazyLock::new(|| "x".repeat(40_000) + "end");
@@ -174,4 +177,39 @@ async fn a_disconnect_during_failover_records_each_attempt_once() {
     let charge = taken_over(stream(&[" more"]), goes_on, "[DONE]").await;
     assert!(charge["output"].as_u64() > alone["output"].as_u64(), "the client pays for all that it has");
     assert!(kwh(&charge) > kwh(&alone) && kwh(&charge) < kwh(&alone) * 1.1, "{charge}\n{alone}");
+}
+
+/// Tests requests that outlast the time to drain: their clients get an error, and pay for what they received.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_ends_long_requests_with_an_error_and_charges_the_delivered_part() {
+    let provider = Provider::start().await;
+    provider.streams(vec![sse(), role(), text("Alpha beta "), ScriptStep::Hang]);
+    provider.always(silent());
+    let bench = Bench::new().settings("[routing]\nattempts = 1").provider("a", &provider);
+    let running = bench.start().await;
+    let client = running.client.clone();
+    let mut chat = client.stream_until(CHAT, &running.ask_stream(), "Alpha beta ").await;
+    let mut several = running.ask_stream();
+    several["n"] = json!(2);
+    let mut choices = client.stream_until(CHAT, &several, "Alpha beta ").await;
+    let ask = json!({"model": "m", "stream": true, "max_tokens": 50, "messages": [{"role": "user", "content": "Hi"}]});
+    let mut messages = client.stream_until("/v1/messages", &ask, "Alpha beta ").await;
+    let ask = running.ask().to_string();
+    let mut plain = client.open("POST", CHAT, &[], ask.as_bytes()).await;
+    provider.until_calls(4).await;
+    let stop = tokio::spawn(running.halt_within(Duration::from_secs(2)));
+    let refused = within("the interruption", plain.finish()).await;
+    assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")), "{}", refused.text());
+    assert_eq!(refused.json()["error"]["code"], "SERVER_9002");
+    for stream in [&mut chat, &mut choices, &mut messages] {
+        let answer = within("the end of a stream", stream.finish()).await.text();
+        assert!(answer.contains("SERVER_9002") && answer.contains("billing_cost"), "{answer}");
+    }
+    let (parts, interrupted) = within("the stop", stop).await.unwrap();
+    assert_eq!(interrupted, 4);
+    let running = bench.restart(parts).await;
+    let charges = of(&running, "settle").await;
+    let amounts: Vec<i64> = charges.iter().map(|charge| charge["amount"].as_i64().unwrap()).collect();
+    assert!(amounts.len() == 3 && amounts.iter().all(|amount| *amount > 0), "{charges:?}");
+    assert_eq!(of(&running, "void").await[0]["why"], "left");
 }

@@ -209,8 +209,13 @@ impl Running {
 
     /// Stops the gateway and returns its folder and key, for [`Bench::restart`].
     pub async fn halt(self) -> (tempfile::TempDir, String) {
-        Box::pin(self.gateway.stop(Duration::from_secs(20))).await;
-        (self.folder, self.client.key)
+        self.halt_within(Duration::from_secs(20)).await.0
+    }
+
+    /// Stops the gateway after at most this time; also returns the number of interrupted requests.
+    pub async fn halt_within(self, time: Duration) -> ((tempfile::TempDir, String), usize) {
+        let interrupted = Box::pin(self.gateway.stop(time)).await;
+        ((self.folder, self.client.key), interrupted)
     }
 
     pub async fn stop(self) {

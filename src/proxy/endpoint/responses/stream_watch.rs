@@ -117,7 +117,10 @@ impl StreamWatch {
             // The response no longer runs in this process, which therefore sends no more changes.
             WaitOutcome::Ready(false) => self.changes = None,
             WaitOutcome::Disconnected => return Err(StreamInterruption::Disconnected),
-            WaitOutcome::Revoked => return Err(StreamInterruption::BrokenOff(ErrorCode::InvalidKey)),
+            WaitOutcome::Interrupted => {
+                let code = x.interruption_error().map_or(ErrorCode::Unavailable, |error| error.code);
+                return Err(StreamInterruption::BrokenOff(code));
+            }
         }
         if !x.app.is_draining() {
             return Ok(());
