@@ -1,5 +1,5 @@
 //! Request `POST /moderations` of hosts that classify texts. The results pass as the provider wrote them, since the
-//! categories are the model's own.
+//! categories are the model's own; a missing `flagged` is added.
 
 use crate::answer_usage::AnswerUsage;
 use crate::cursor::AnswerJsonCursor;
@@ -10,6 +10,7 @@ use penstock_core::{
     OfferObservation, PassthroughTask, ProviderAdapter, UpstreamAnswer, UpstreamError, UpstreamErrorKind,
     UpstreamRequest, WorkDone,
 };
+use penstock_json_scan::tape::is_interoperable;
 
 /// Adapter for moderation with the OpenAI API.
 #[derive(Clone, Copy, Debug)]
@@ -28,10 +29,10 @@ fn text_batches<'a>(task: &'a PassthroughTask, target: &AttemptTarget<'_>) -> st
     all.chunks(target.capabilities.max_inputs.unwrap_or(all.len()).max(1))
 }
 
-/// Results of one answer, as the provider wrote them, with the reported usage.
+/// Results of one answer with the reported usage.
 struct ModerationResults {
     /// Elements of the list, without its brackets.
-    elements: Bytes,
+    elements: Vec<Bytes>,
     usage: AnswerUsage,
 }
 
@@ -42,15 +43,22 @@ struct ModerationResults {
 fn read(answer: &Bytes, count: usize) -> Result<ModerationResults, UpstreamError> {
     let mut usage = AnswerUsage::default();
     let (mut list, mut found, mut error) = (None, 0, false);
+    // Results without `flagged`: the offset after the opening brace, and the verdict.
+    let mut derived: Vec<(usize, bool)> = Vec::new();
     let mut cursor = AnswerJsonCursor::new(answer);
     let read = cursor.read_object(|key, cursor| {
         match key {
-            "results" if list.is_none() => {
+            // Parsers disagree on which of two lists counts.
+            "results" if list.is_some() => return None,
+            "results" => {
                 let (mut start, mut end) = (None, cursor.position());
                 cursor.read_array(|cursor| {
-                    start.get_or_insert(cursor.position());
+                    let element = cursor.position();
+                    start.get_or_insert(element);
                     found += 1;
-                    check_result(cursor)?;
+                    if let ResultVerdict::Derived(flagged) = read_result(cursor)? {
+                        derived.push((element + 1, flagged));
+                    }
                     end = cursor.position();
                     Some(())
                 })?;
@@ -66,31 +74,60 @@ fn read(answer: &Bytes, count: usize) -> Result<ModerationResults, UpstreamError
     }
     let list = read.filter(|()| cursor.is_at_end() && found == count).and(list);
     let list = list.ok_or_else(|| UpstreamError::new(UpstreamErrorKind::Malformed))?;
-    Ok(ModerationResults { elements: answer.slice(list), usage })
+    let (mut elements, mut copied) = (Vec::with_capacity(1 + 2 * derived.len()), list.start);
+    for (offset, flagged) in derived {
+        elements.push(answer.slice(copied..offset));
+        let member: &[u8] = if flagged { br#""flagged":true,"# } else { br#""flagged":false,"# };
+        elements.push(Bytes::from_static(member));
+        copied = offset;
+    }
+    elements.push(answer.slice(copied..list.end));
+    Ok(ModerationResults { elements, usage })
 }
 
-/// Reads a result object and checks the types of its known members; `None` if it is invalid. `flagged` or `categories`
-/// is required, because clients read an empty result as harmless. The names of the categories depend on the model and
-/// are not checked.
-fn check_result(cursor: &mut AnswerJsonCursor<'_>) -> Option<()> {
-    let mut has_verdict = false;
-    cursor.read_object(|key, cursor| {
-        let value = cursor.read_value_bytes()?;
-        let is_valid = match key {
+/// Verdict of a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ResultVerdict {
+    /// Result with a member `flagged`.
+    Stated,
+    /// Result without this member, which Mistral leaves out: true if any category is true.
+    Derived(bool),
+}
+
+/// Reads a result object and checks its JSON and the types of its known members; `None` if it is invalid. `flagged` or
+/// a category is required, because clients read a result without a verdict as harmless. The names of the categories
+/// depend on the model and are not checked.
+fn read_result(cursor: &mut AnswerJsonCursor<'_>) -> Option<ResultVerdict> {
+    let value = cursor.read_value_bytes()?;
+    let mut has_flagged = false;
+    let mut categories: Vec<&[u8]> = Vec::new();
+    AnswerJsonCursor::new(value).read_object(|key, cursor| {
+        match key {
             "flagged" => {
-                has_verdict = true;
-                matches!(value, b"true" | b"false")
+                has_flagged = true;
+                matches!(cursor.read_value_bytes()?, b"true" | b"false").then_some(())
             }
-            "categories" => {
-                has_verdict = true;
-                value.first() == Some(&b'{')
-            }
-            "category_scores" => value.first() == Some(&b'{'),
-            _ => true,
-        };
-        is_valid.then_some(())
+            "categories" => cursor.read_object(|_, cursor| {
+                let category = cursor.read_value_bytes()?;
+                categories.push(category);
+                // OpenAI declares some categories as nullable.
+                matches!(category, b"true" | b"false" | b"null").then_some(())
+            }),
+            "category_scores" => cursor.read_object(|_, cursor| {
+                let score = cursor.read_value_bytes()?;
+                matches!(score, [b'-' | b'0'..=b'9', ..] | b"null").then_some(())
+            }),
+            _ => cursor.read_value_range().map(drop),
+        }
     })?;
-    has_verdict.then_some(())
+    let verdict = match categories.as_slice() {
+        _ if has_flagged => ResultVerdict::Stated,
+        categories if categories.contains(&&b"true"[..]) => ResultVerdict::Derived(true),
+        [] => return None,
+        categories if categories.contains(&&b"null"[..]) => return None,
+        _ => ResultVerdict::Derived(false),
+    };
+    is_interoperable(value).then_some(verdict)
 }
 
 impl ProviderAdapter for OpenAiModeration {
@@ -144,7 +181,7 @@ impl ProviderAdapter for OpenAiModeration {
             if !usages.is_empty() {
                 body.push(Bytes::from_static(b","));
             }
-            body.push(results.elements);
+            body.extend(results.elements);
             usages.push(results.usage);
         }
         let reported = AnswerUsage::sum(usages);

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
 mod golden;
+mod moderation;
 mod reported_usage;
 mod rules;
 

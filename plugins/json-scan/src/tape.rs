@@ -2,12 +2,14 @@
 //! is a tape: a list with the positions of all values, except those inside values that are not read (opaque ones).
 //! Nothing is deserialised; strings stay in the body.
 
+mod interoperable;
 mod number;
 mod scan;
 mod string;
 mod unescape;
 mod value;
 
+pub use interoperable::is_interoperable;
 pub use scan::{StructureLimits, scan};
 pub use string::parse_escaped_code_unit;
 pub use unescape::{StringPiece, string_pieces, unescape};

@@ -318,29 +318,6 @@ fn an_index_is_an_integer() {
 }
 
 #[test]
-fn members_of_a_moderation_have_their_types() {
-    let ask = ask(ModelKind::Moderation, r#"{"model":"m","input":["a"]}"#);
-    let abilities = OfferCapabilities::default();
-    for (result, is_valid) in [
-        (r#"{"flagged":true,"categories":{"own":1},"category_scores":{}}"#, true),
-        (r#"{"categories":{"own":true}}"#, true),
-        ("{}", false),
-        (r#"{"category_scores":{}}"#, false),
-        (r#"{"flagged":5}"#, false),
-        (r#"{"flagged":"false"}"#, false),
-        (r#"{"flagged":null}"#, false),
-        (r#"{"flagged":false,"categories":[]}"#, false),
-        (r#"{"flagged":false,"category_scores":1}"#, false),
-        ("true", false),
-    ] {
-        let body = answer(format!(r#"{{"results":[{result}]}}"#));
-        let read = shape(ModelKind::Moderation, "openai").translate(&ask, &target(&abilities), vec![body]);
-        let kind = read.map(drop).map_err(|fault| fault.kind);
-        assert_eq!(kind, if is_valid { Ok(()) } else { Err(UpstreamErrorKind::Malformed) }, "{result}");
-    }
-}
-
-#[test]
 fn a_cap_for_each_document_is_sent_where_the_api_has_it_or_the_offer_lists_it() {
     let ask =
         ask(ModelKind::Rerank, r#"{"model":"m","query":"q","documents":["a"],"max_tokens_per_doc":512}"#);

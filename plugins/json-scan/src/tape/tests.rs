@@ -294,3 +294,33 @@ fn long_strings_are_found_wherever_they_are() {
     let inside = tape.root().unwrap().items().next().unwrap();
     assert_eq!(inside.long_string_ranges(53).count(), 1);
 }
+
+#[test]
+fn interoperable_json_has_one_meaning_in_every_parser() {
+    for json in [
+        r#"{"a":{"b":1},"c":{"b":2},"d":[{"b":1e308},{"b":"\ud83d\ude00"}]}"#,
+        "[]",
+        " 1 ",
+        r#"{"":{},"a":123456789012345678901234567890}"#,
+    ] {
+        assert!(super::is_interoperable(json.as_bytes()), "{json}");
+    }
+    for json in [
+        "1e400",
+        "[-1e400]",
+        r#"{"a":"\ud800"}"#,
+        r#"{"\udc00":1}"#,
+        r#"{"a":1,"a":1}"#,
+        r#"[{"b":{"a":1,"\u0061":2}}]"#,
+        "",
+        "1 2",
+        "01",
+        "NaN",
+    ] {
+        assert!(!super::is_interoperable(json.as_bytes()), "{json}");
+    }
+    assert!(!super::is_interoperable(b"\"\xff\""));
+    let nested = |depth| ["[".repeat(depth), "]".repeat(depth)].concat();
+    assert!(super::is_interoperable(nested(128).as_bytes()));
+    assert!(!super::is_interoperable(nested(100_000).as_bytes()));
+}
