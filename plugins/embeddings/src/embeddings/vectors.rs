@@ -33,8 +33,8 @@ enum VectorLocation {
 struct VectorItem {
     location: VectorLocation,
     index: Option<usize>,
-    /// True if the provider's object can be sent unchanged: it has all members that the client expects, and its
-    /// `index` is its position in the list.
+    /// True if the provider's object can be sent unchanged: it has exactly the members that the client expects, and
+    /// its `index` is its position in the list. Further members could be JSON that strict parsers refuse.
     complete: bool,
 }
 
@@ -83,19 +83,25 @@ impl VectorReader {
     /// Reads an object `{"object":"embedding","index":…,"embedding":…}`; `None` if it is invalid, or its vector has
     /// another length than the other vectors.
     pub(super) fn read_item(&mut self, cursor: &mut AnswerJsonCursor<'_>) -> Option<()> {
-        let (mut location, mut index, mut named) = (None, None, false);
+        let (mut location, mut index, mut named, mut is_plain) = (None, None, false, true);
         cursor.read_object(|key, cursor| {
             match key {
-                "embedding" if location.is_none() => location = Some(self.read_vector(cursor)?),
+                // Parsers disagree on which of two vectors or indices counts.
+                "embedding" if location.is_some() => return None,
+                "index" if index.is_some() => return None,
+                "embedding" => location = Some(self.read_vector(cursor)?),
                 "index" => index = Some(json_text::parse_index(cursor.read_value_bytes()?)?),
-                "object" => named = json::json_string_equals(cursor.read_value_bytes()?, "embedding"),
+                "object" if !named => {
+                    named = json::json_string_equals(cursor.read_value_bytes()?, "embedding")
+                }
                 _ => {
+                    is_plain = false;
                     cursor.read_value_range()?;
                 }
             }
             Some(())
         })?;
-        let complete = named && index == Some(self.items.len());
+        let complete = is_plain && named && index == Some(self.items.len());
         self.items.push(VectorItem { location: location?, index, complete });
         Some(())
     }

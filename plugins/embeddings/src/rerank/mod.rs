@@ -82,9 +82,12 @@ fn result(cursor: &mut AnswerJsonCursor<'_>) -> Option<(usize, f64)> {
     cursor.read_object(|key, cursor| {
         let value = cursor.read_value_bytes()?;
         match key {
+            // Parsers disagree on which of two indices or scores counts.
+            "index" if index.is_some() => return None,
             "index" => index = Some(json_text::parse_index(value)?),
             "relevance_score" | "score" if value != b"null" => {
-                score = std::str::from_utf8(value).ok()?.parse::<f64>().ok();
+                let other = score.replace(std::str::from_utf8(value).ok()?.parse::<f64>().ok()?);
+                return other.is_none_or(|other| Some(other) == score).then_some(());
             }
             _ => {}
         }

@@ -162,6 +162,38 @@ fn vectors_that_fit_are_the_providers_own_bytes() {
 }
 
 #[test]
+fn a_member_that_strict_parsers_refuse_is_left_out() {
+    for member in [r#""own":1e400"#, r#""own":"\ud800""#, r#""own":1,"own":2"#, r#""object":"x""#] {
+        let data = format!(r#"{{"data":[{{"object":"embedding","index":0,"embedding":[1,2],{member}}}]}}"#);
+        let abilities = OfferCapabilities::default();
+        let whole = shape(ModelKind::Embedding, "openai")
+            .translate(&embed(1, false), &target(&abilities), vec![answer(data)])
+            .unwrap();
+        let body = String::from_utf8(whole.body.concat()).unwrap();
+        let item = r#""data":[{"object":"embedding","index":0,"embedding":[1,2]}]"#;
+        assert!(body.contains(item), "{member}: {body}");
+    }
+}
+
+#[test]
+fn two_scores_or_indices_of_one_document_are_malformed() {
+    let ask = ask(ModelKind::Rerank, r#"{"model":"m","query":"q","documents":["a"]}"#);
+    let abilities = OfferCapabilities::default();
+    for (result, is_valid) in [
+        (r#"{"index":0,"score":0.5,"relevance_score":0.5}"#, true),
+        (r#"{"index":0,"score":null,"relevance_score":0.5}"#, true),
+        (r#"{"index":0,"relevance_score":0.5,"relevance_score":0.25}"#, false),
+        (r#"{"index":0,"score":0.5,"relevance_score":0.25}"#, false),
+        (r#"{"index":0,"index":0,"relevance_score":0.5}"#, false),
+        (r#"{"index":0,"relevance_score":0.5,"score":"0.5"}"#, false),
+    ] {
+        let body = answer(format!(r#"{{"results":[{result}]}}"#));
+        let read = shape(ModelKind::Rerank, "vllm").translate(&ask, &target(&abilities), vec![body]);
+        assert_eq!(read.is_ok(), is_valid, "{result}");
+    }
+}
+
+#[test]
 fn an_invalid_vector_is_a_provider_failure() {
     let data = |data: &str| openai(&embed(2, true), format!(r#"{{"data":{data}}}"#)).map(drop);
     let one = r#"{"index":0,"embedding":[1,2]}"#;
@@ -182,6 +214,8 @@ fn an_invalid_vector_is_a_provider_failure() {
         &format!(r#"[{one},{{"index":1,"embedding":[1,1e39]}}]"#),
         &format!(r#"[{one},{{"index":1,"embedding":[1,2,]}}]"#),
         &format!(r#"[{one},{{"index":1,"embedding":[1 2]}}]"#),
+        &format!(r#"[{one},{{"index":1,"embedding":[1,2],"embedding":[1,2]}}]"#),
+        &format!(r#"[{one},{{"index":1,"index":1,"embedding":[1,2]}}]"#),
         &format!(r#"[{one},{{"index":1,"embedding":"AACAPw"}}]"#),
         &format!(r#"[{one},{{"index":1,"embedding":"AACAPwAAAEA"}}]"#),
         &format!(r#"[{one},{{"index":1,"embedding":"AACA PwAAAEA="}}]"#),
