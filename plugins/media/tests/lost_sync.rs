@@ -75,6 +75,22 @@ fn vorbis_is_no_shorter_than_its_packets() {
     assert_eq!(length(&sounds::vorbis(33, |number| number * 1000)), known("2"), "a trimmed end");
 }
 
+/// Measures the same tags in one push and in pieces of 4 KiB: the time of one push must not grow with the square of
+/// their number.
+#[test]
+fn many_tags_take_linear_time() {
+    let tags = b"ID3\x04\0\0\0\0\0\0".repeat(640_000);
+    let measure = |piece: usize| {
+        let start = std::time::Instant::now();
+        let mut meter = AudioMeter::default();
+        tags.chunks(piece).for_each(|bytes| meter.push(bytes));
+        assert!(meter.end().is_err());
+        start.elapsed()
+    };
+    let (pieces, whole) = (measure(4096), measure(tags.len()));
+    assert!(whole < pieces * 4 + std::time::Duration::from_secs(1), "{whole:?}, in pieces {pieces:?}");
+}
+
 #[test]
 fn a_large_comment_of_ogg_is_no_audio() {
     let file = sounds::opus(100, 2000);

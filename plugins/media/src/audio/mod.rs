@@ -176,25 +176,28 @@ impl AudioMeter {
     /// Skips tags and detects the format, once there are enough bytes.
     fn detect_format(&mut self) {
         let MeterState::Start { held, pass, tagged, tag } = &mut self.state else { return };
-        loop {
-            let passed = usize::try_from(*pass).unwrap_or(usize::MAX).min(held.len());
+        // The bytes before `start` are skipped. They are removed once for all tags, since each removal moves the rest.
+        let mut start = 0;
+        let is_incomplete = loop {
+            let rest = held.get(start..).unwrap_or_default();
+            let passed = usize::try_from(*pass).unwrap_or(usize::MAX).min(rest.len());
             if let Some(tag) = tag {
-                tag.frames.push(held.get(..passed).unwrap_or_default());
+                tag.frames.push(rest.get(..passed).unwrap_or_default());
             }
-            held.drain(..passed);
+            start += passed;
             *pass -= passed as u64;
-            if *pass > 0 || held.len() < MAGIC_LENGTH {
-                return;
+            let rest = rest.get(passed..).unwrap_or_default();
+            if *pass > 0 || rest.len() < MAGIC_LENGTH {
+                break true;
             }
-            match mpeg::leading_tag_length(held) {
-                Some(length) => {
-                    (*pass, *tagged) = (length, true);
-                    *tag =
-                        Some(LeadingTag { length, frames: ParserDriver::new(parser_for(AudioFormat::Mp3)) });
-                    self.tags = self.tags.saturating_add(length);
-                }
-                None => break,
-            }
+            let Some(length) = mpeg::leading_tag_length(rest) else { break false };
+            (*pass, *tagged) = (length, true);
+            *tag = Some(LeadingTag { length, frames: ParserDriver::new(parser_for(AudioFormat::Mp3)) });
+            self.tags = self.tags.saturating_add(length);
+        };
+        held.drain(..start);
+        if is_incomplete {
+            return;
         }
         let searched = held.get(..mpeg::FRAME_SEARCH_BYTES);
         let found = detect_audio_format(held, *tagged)
