@@ -79,6 +79,60 @@ fn the_count_of_a_compressed_wav_counts_within_its_bytes() {
 }
 
 #[test]
+fn blocks_of_a_speech_codec_have_their_length_whatever_the_header_states() {
+    // 16,000 bytes of data.
+    for (name, tag, bits, expected) in [
+        ("G.723.1 under the tag of Antex", 0x14, 0, "19.98"),
+        ("G.723.1", 0x42, 0, "19.98"),
+        ("TrueSpeech", 0x22, 1, "15"),
+        ("GSM of MSN", 0x32, 0, "9.84"),
+        ("G.728", 0x41, 0, "8"),
+        ("G.729", 0x83, 0, "16"),
+        ("G.729A", 0x134, 16, "16"),
+        ("Siren", 0x28e, 0, "16"),
+        ("G.723 of 3 bits", 0x14, 3, "5.333"),
+        ("G.723 of 5 bits", 0x14, 5, "3.2"),
+        ("G.721", 0x40, 4, "4"),
+        ("G.721 without bits", 0x40, 0, "4"),
+        ("G.726 of 2 bits", 0x45, 2, "8"),
+        ("G.726 of impossible bits", 0x64, 16, "3.2"),
+        ("OKI ADPCM", 0x17, 4, "4"),
+        ("G.722", 0x65, 0, "4"),
+    ] {
+        for byte_rate in [1, 800, 40_000, 6_144_000, u32::MAX] {
+            assert_eq!(
+                length(&wav(tag, 1, 8000, byte_rate, 24, bits)),
+                known(expected),
+                "{name} {byte_rate}"
+            );
+        }
+    }
+    // The codec has a sample rate of its own.
+    for (rate, expected) in [(0, "15"), (4_000, "30"), (16_000, "15"), (800_000, "15")] {
+        assert_eq!(length(&wav(0x22, 1, rate, 1_067, 32, 1)), known(expected), "{rate}");
+    }
+}
+
+#[test]
+fn no_byte_rate_makes_a_known_codec_shorter_than_at_its_maximum() {
+    for (name, tag, shortest) in [
+        ("AMR", 0x57, "10"),
+        ("AMR wideband", 0x58, "5.246"),
+        ("Windows Media Audio Voice", 0x0a, "6.4"),
+        ("Speex", 0xa109, "2.857"),
+        ("G.722.1", 0xa112, "2.667"),
+    ] {
+        for byte_rate in [0, 40_000, u32::MAX] {
+            assert_eq!(length(&wav(tag, 1, 8000, byte_rate, 1, 0)), known(shortest), "{name} {byte_rate}");
+        }
+        let mut counted = wav(tag, 1, 8000, 40_000, 1, 0);
+        counted.splice(36..36, [&b"fact\x04\0\0\0"[..], &1u32.to_le_bytes()].concat());
+        assert_eq!(length(&counted), known(shortest), "{name}");
+        assert_eq!(length(&wav(tag, 1, 8000, 500, 1, 0)), known("32"), "{name}");
+    }
+}
+
+#[test]
 fn data_behind_the_data_of_a_wav_counts_and_chunks_do_not() {
     let understated = |rest: &[u8]| {
         let mut bytes = sounds::wav(1000);

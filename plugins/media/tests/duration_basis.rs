@@ -44,11 +44,13 @@ fn codecs_without_countable_frames_only_state_a_duration() {
     let matroska = |codec: &[u8]| sounds::matroska(codec, &[], &[], &blocks(&[2; 2000]));
     let m4a = |codec: &[u8; 4], samples: u32| sounds::m4a(44_100, 0, &[(1, 1)], codec, samples, 200_000);
     for (name, bytes, expected) in [
-        ("G.722 in WAV", wav(0x28f, 3200), DurationBasis::Stated),
+        ("AMR in WAV", wav(0x57, 3200), DurationBasis::Stated),
         ("AAC in WAV", wav(0xff, 3200), DurationBasis::Stated),
         ("AC-3 in WAV", wav(0x2000, 3200), DurationBasis::Stated),
         ("PCM in WAV", sounds::wav(1000), DurationBasis::Counted),
         ("A-law in WAV", wav(6, 1), DurationBasis::Counted),
+        ("G.722 in WAV", wav(0x28f, 1), DurationBasis::Counted),
+        ("TrueSpeech in WAV", wav(0x22, 1), DurationBasis::Counted),
         ("WavPack", matroska(b"A_WAVPACK4"), DurationBasis::Stated),
         ("ALAC in Matroska", matroska(b"A_ALAC"), DurationBasis::Stated),
         ("E-AC-3 in Matroska", matroska(b"A_EAC3"), DurationBasis::Stated),

@@ -23,6 +23,7 @@ mod ogg_stream;
 mod opus;
 mod vorbis;
 mod wav;
+mod wav_encoding;
 mod webm;
 mod webm_track;
 

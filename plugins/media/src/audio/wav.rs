@@ -1,19 +1,20 @@
 //! WAV: the duration is the number of data bytes divided by the bytes of a sample, as in decoders. The frames of MPEG
-//! audio are counted. Other compressed files use the sample count of the `fact` chunk, if it is plausible for the
-//! number of bytes, or else the byte rate of the header.
+//! audio and the blocks of speech codecs are counted. Other compressed files use the sample count of the `fact` chunk, if
+//! it is plausible for the number of bytes, or else the byte rate of the header.
 
 use super::bits::{le16, le32, le64};
 use super::container_parser::{
     AudioDuration, ContainerParser, MinimumDuration, ParsedAudio, ParserDriver, ParserStep,
 };
 use super::mpeg::MpegParser;
+use super::wav_encoding::{CodecBlock, WavEncoding};
 use penstock_core::DurationBasis;
 
 /// Values of the data size by which a header says that the length was still unknown.
 const OPEN_ENDED: [u32; 2] = [0, u32::MAX];
 
-/// Maximum bytes per second of other codecs: 320 kbit/s.
-const OTHER_RATE: u64 = 40_000;
+/// Maximum bytes per second of unknown codecs: 320 kbit/s.
+const UNKNOWN_CODEC_RATE: u64 = 40_000;
 
 /// Parser of a WAV file: RIFF or RF64.
 #[derive(Debug, Default)]
@@ -36,24 +37,6 @@ pub(super) struct WavParser {
     data: u64,
     state: WavState,
     basis: DurationBasis,
-}
-
-/// Encoding of the audio data.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum WavEncoding {
-    /// Encoding with one value per sample: PCM and floats.
-    Plain,
-    /// Encoding with one byte per sample: A-law and µ-law.
-    Companded,
-    /// Four bits per sample: ADPCM.
-    Nibbles,
-    /// GSM 6.10: 320 samples in 65 bytes.
-    Gsm,
-    /// MPEG audio.
-    Mpeg,
-    /// Any other encoding.
-    #[default]
-    Other,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -81,19 +64,13 @@ impl WavParser {
         self.byte_rate = le32(chunk, 16)?;
         // The extensible format names the actual encoding in its extension.
         let extended = tag == 0xfffe && le32(chunk, 4).is_some_and(|size| size >= 26);
-        self.coding = match if extended { le16(chunk, 32)? } else { tag } {
-            1 | 3 | 0xfffe => WavEncoding::Plain,
-            6 | 7 => WavEncoding::Companded,
-            2 | 0x11 | 0x20 => WavEncoding::Nibbles,
-            0x31 => WavEncoding::Gsm,
-            0x50 | 0x55 => WavEncoding::Mpeg,
-            _ => WavEncoding::Other,
-        };
+        let bits = le16(chunk, 22)?;
+        self.coding = WavEncoding::from_tag(if extended { le16(chunk, 32)? } else { tag }, bits);
         self.frames =
             (self.coding == WavEncoding::Mpeg).then(|| ParserDriver::new(Box::new(MpegParser::default())));
         // Some decoders use the stated block size, others the computed one. The smaller one gives the longer duration.
         let stated = u32::from(le16(chunk, 20)?);
-        let counted = u32::from(self.channels) * u32::from(le16(chunk, 22)?.div_ceil(8));
+        let counted = u32::from(self.channels) * u32::from(bits.div_ceil(8));
         self.block = if stated == 0 || counted == 0 { stated.max(counted) } else { stated.min(counted) };
         Some(())
     }
@@ -153,20 +130,34 @@ impl WavParser {
     /// Returns the duration computed from the number of data bytes.
     fn counted(&self, data: u64) -> AudioDuration {
         let rate = u64::from(self.sample_rate);
+        let sample_rate = rate.saturating_mul(u64::from(self.channels));
         match self.coding {
             WavEncoding::Plain => AudioDuration::from_ticks(data, rate.saturating_mul(u64::from(self.block))),
-            WavEncoding::Companded => {
-                AudioDuration::from_ticks(data, rate.saturating_mul(u64::from(self.channels)))
+            WavEncoding::Companded => AudioDuration::from_ticks(data, sample_rate),
+            WavEncoding::Adpcm { bits } => {
+                AudioDuration::from_ticks(data.saturating_mul(8) / u64::from(bits), sample_rate)
             }
-            WavEncoding::Nibbles => AudioDuration::from_ticks(
-                data.saturating_mul(2),
-                rate.saturating_mul(u64::from(self.channels)),
-            ),
-            WavEncoding::Gsm => AudioDuration::from_ticks((data / 65).saturating_mul(320), rate),
-            WavEncoding::Mpeg | WavEncoding::Other => {
+            WavEncoding::Blocks(CodecBlock { bytes, samples, rate: own }) => {
+                let own = own.map_or(rate, u64::from);
+                let rate = if rate == 0 { own } else { rate.min(own) };
+                AudioDuration::from_ticks((data / bytes).saturating_mul(samples), rate)
+            }
+            WavEncoding::Mpeg | WavEncoding::Other { .. } | WavEncoding::Unknown => {
                 AudioDuration::from_ticks(data, u64::from(self.byte_rate))
             }
         }
+    }
+
+    /// Returns the duration that the header claims for data that is not counted: `counted` by the byte rate, or
+    /// `stated` by the number of samples. The data of a known codec is never shorter than at its maximum byte rate; the
+    /// duration of an unknown codec is unknown if its bytes are too many for it.
+    fn claimed(&self, data: u64, counted: AudioDuration, stated: AudioDuration) -> AudioDuration {
+        let claimed = stated.or(counted);
+        if let WavEncoding::Other { max_byte_rate } = self.coding {
+            return claimed.longer(AudioDuration::from_ticks(data, max_byte_rate));
+        }
+        let least = AudioDuration::from_ticks(data, UNKNOWN_CODEC_RATE);
+        if claimed.nanoseconds() < least.nanoseconds() { AudioDuration::Unknown } else { claimed }
     }
 }
 
@@ -188,10 +179,13 @@ impl ContainerParser for WavParser {
 
     fn minimum_duration(&self) -> MinimumDuration {
         MinimumDuration::from_all_bytes(match self.coding {
-            WavEncoding::Other | WavEncoding::Mpeg => MinimumDuration::MAX_LOSSY_BYTES_PER_SECOND,
-            WavEncoding::Plain | WavEncoding::Companded | WavEncoding::Nibbles | WavEncoding::Gsm => {
-                MinimumDuration::MAX_UNCOMPRESSED_BYTES_PER_SECOND
+            WavEncoding::Other { .. } | WavEncoding::Unknown | WavEncoding::Mpeg => {
+                MinimumDuration::MAX_LOSSY_BYTES_PER_SECOND
             }
+            WavEncoding::Plain
+            | WavEncoding::Companded
+            | WavEncoding::Adpcm { .. }
+            | WavEncoding::Blocks(_) => MinimumDuration::MAX_UNCOMPRESSED_BYTES_PER_SECOND,
         })
     }
 
@@ -240,15 +234,13 @@ impl ContainerParser for WavParser {
         // A truncated file states the sample count of the complete file, so that count is not used.
         let whole = missing == 0 && self.state != WavState::Rest;
         match (self.coding, counted, stated) {
-            (WavEncoding::Other | WavEncoding::Mpeg, _, _) => {
-                let claimed = if whole && stated != AudioDuration::Unknown { stated } else { counted };
+            (WavEncoding::Other { .. } | WavEncoding::Unknown | WavEncoding::Mpeg, _, _) => {
                 self.basis = DurationBasis::Stated;
-                let least = AudioDuration::from_ticks(data, OTHER_RATE);
-                if claimed.nanoseconds() < least.nanoseconds() { AudioDuration::Unknown } else { claimed }
+                self.claimed(data, counted, if whole { stated } else { AudioDuration::Unknown })
             }
             // Up to a sixteenth of each block are bytes that contain no samples, so a stated count may be that much
             // lower, and never higher.
-            (WavEncoding::Nibbles, AudioDuration::Ticks { ticks, .. }, AudioDuration::Ticks { .. })
+            (WavEncoding::Adpcm { .. }, AudioDuration::Ticks { ticks, .. }, AudioDuration::Ticks { .. })
                 if whole && may_be_sample_count(self.samples, ticks / u64::from(self.channels.max(1))) =>
             {
                 stated
