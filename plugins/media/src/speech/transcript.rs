@@ -25,7 +25,7 @@ pub(super) struct Transcript {
 pub(super) struct TranscriptSegment {
     /// Start in milliseconds.
     pub start: u64,
-    /// End in milliseconds, never before the start; `u64::MAX` for the end of the audio, until
+    /// End in milliseconds, after the start; `u64::MAX` for the end of the audio, until
     /// [`Transcript::limit_times`] replaces it.
     pub end: u64,
     /// Text of the segment.
@@ -89,11 +89,14 @@ impl Transcript {
 }
 
 impl Transcript {
-    /// Returns the end of the last segment in milliseconds, or its start if its end is unknown; `None` without
-    /// segments.
+    /// Returns the latest time of a segment in milliseconds: its end, or its start if its end is unknown; `None`
+    /// without segments.
     pub(super) fn last_time(&self) -> Option<u64> {
-        let last = self.segments.last()?;
-        Some(if last.end == END_OF_AUDIO { last.start } else { last.end })
+        let time = |segment: &TranscriptSegment| match segment.end {
+            END_OF_AUDIO => segment.start,
+            end => end,
+        };
+        self.segments.iter().map(time).max()
     }
 
     /// Limits the times of segments and words to the charged length of the audio plus the length of one window: the
@@ -106,10 +109,11 @@ impl Transcript {
         let limit_millis = limit.saturating_mul(1000);
         for segment in &mut self.segments {
             if segment.end == END_OF_AUDIO {
-                segment.end = duration.unwrap_or_default().max(segment.start);
+                segment.end = duration.unwrap_or_default();
             }
             segment.start = segment.start.min(limit_millis);
-            segment.end = segment.end.min(limit_millis);
+            let earliest_end = segment.start.saturating_add(MIN_SEGMENT_MILLIS);
+            segment.end = segment.end.min(limit_millis).max(earliest_end);
         }
         for word in &mut self.words {
             for name in ["start", "end"] {
@@ -140,6 +144,9 @@ fn millis(value: &Value) -> Option<u64> {
 /// End of a segment that lasts to the end of the audio.
 const END_OF_AUDIO: u64 = u64::MAX;
 
+/// Minimum length of a segment in milliseconds: `WebVTT` allows no cue that ends at its start.
+pub(super) const MIN_SEGMENT_MILLIS: u64 = 1;
+
 /// Segment as the provider writes it: either of its times, in milliseconds, may be unknown.
 #[derive(Debug)]
 struct TimedText {
@@ -160,6 +167,11 @@ fn is_statistic(name: &str, value: &Value) -> bool {
 }
 
 impl TimedText {
+    /// Returns true for a segment without times. Some engines write zeros for unknown times.
+    fn is_untimed(&self) -> bool {
+        self.start.is_none() || (self.start, self.end) == (Some(0), Some(0))
+    }
+
     /// Reads a segment; `None` if it has no text.
     fn from_json(value: &Value) -> Option<Self> {
         let text = value.get("text")?.as_str()?.trim();
@@ -174,21 +186,24 @@ impl TimedText {
     }
 }
 
-/// Completes and corrects the times: each segment starts at or after the start of the previous one, and ends after its
-/// own start. A segment without a start begins where the previous one ends; one without an end lasts until the next
-/// later start, or to the end of the audio. Returns no segments if none has a start.
+/// Completes the times and sorts the segments by start. Stated times are kept, also of segments that overlap. A segment
+/// without a start begins where the previous one of the provider's list ends; one without an end, or with an end before
+/// its start, lasts until the next later start, or to the end of the audio. A segment of no length lasts until the next
+/// start, at least [`MIN_SEGMENT_MILLIS`]. Returns no segments if none has times.
 fn complete_times(segments: Vec<TimedText>) -> Vec<TranscriptSegment> {
-    if segments.iter().all(|segment| segment.start.is_none()) {
+    if segments.iter().all(TimedText::is_untimed) {
         return Vec::new();
     }
-    let (mut earliest, mut last_end) = (0, 0);
+    let mut last_end = 0;
     let complete_start = |TimedText { start, end, text, statistics }| {
-        let start = start.unwrap_or(last_end).max(earliest);
-        let end = end.filter(|end| *end > start);
-        (earliest, last_end) = (start, end.unwrap_or(start));
+        let start = start.unwrap_or(last_end);
+        let end = end.filter(|end| *end >= start);
+        last_end = end.unwrap_or(start);
         TranscriptSegment { start, end: end.unwrap_or(END_OF_AUDIO), text, statistics }
     };
     let mut segments: Vec<TranscriptSegment> = segments.into_iter().map(complete_start).collect();
+    // The sort is stable: segments with the same start stay in the provider's order.
+    segments.sort_by_key(|segment| segment.start);
     let (mut next_start, mut next_later) = (END_OF_AUDIO, END_OF_AUDIO);
     for segment in segments.iter_mut().rev() {
         if next_start > segment.start {
@@ -196,6 +211,8 @@ fn complete_times(segments: Vec<TimedText>) -> Vec<TranscriptSegment> {
         }
         if segment.end == END_OF_AUDIO {
             segment.end = next_later;
+        } else if segment.end == segment.start {
+            segment.end = next_start.max(segment.start.saturating_add(MIN_SEGMENT_MILLIS));
         }
         next_start = segment.start;
     }
@@ -235,7 +252,7 @@ mod tests {
         let mut transcript = Transcript::parse(body.to_string().as_bytes()).unwrap();
         transcript.limit_times(Decimal::new(5, 1));
         let times: Vec<_> = transcript.segments.iter().map(|segment| (segment.start, segment.end)).collect();
-        assert_eq!(times, [(0, 31_000), (31_000, 31_000)]);
+        assert_eq!(times, [(0, 31_000), (31_000, 31_001)]);
         let words = [
             json!({"word": "a", "start": 0.5, "end": 31}),
             json!({"word": "b", "start": 31, "end": 31}),
@@ -292,7 +309,38 @@ mod tests {
                 json!([{"timestamp": [1, null], "text": "t"}, {"timestamp": [3, 4], "text": "t"}]),
                 vec![(1_000, 3_000), (3_000, 4_000)],
             ),
-            ("a start behind the audio", json!([timed(json!(12), json!(null))]), vec![(12_000, 12_000)]),
+            ("a start behind the audio", json!([timed(json!(12), json!(null))]), vec![(12_000, 12_001)]),
+            (
+                "out of order",
+                json!([timed(json!(5), json!(6)), timed(json!(1), json!(2))]),
+                vec![(1_000, 2_000), (5_000, 6_000)],
+            ),
+            (
+                "overlapping",
+                json!([timed(json!(0), json!(3)), timed(json!(1), json!(2))]),
+                vec![(0, 3_000), (1_000, 2_000)],
+            ),
+            (
+                "no length at the start of the next",
+                json!([timed(json!(0), json!(1)), timed(json!(1), json!(1)), timed(json!(1), json!(2))]),
+                vec![(0, 1_000), (1_000, 1_001), (1_000, 2_000)],
+            ),
+            (
+                "no length before the next",
+                json!([timed(json!(1), json!(1)), timed(json!(3), json!(4))]),
+                vec![(1_000, 3_000), (3_000, 4_000)],
+            ),
+            (
+                "no length last",
+                json!([timed(json!(1), json!(2)), timed(json!(9.5), json!(9.5))]),
+                vec![(1_000, 2_000), (9_500, 10_000)],
+            ),
+            (
+                "no time after a later segment",
+                json!([timed(json!(5), json!(6)), timed(json!(1), json!(2)), {"text": "t"}]),
+                vec![(1_000, 2_000), (2_000, 5_000), (5_000, 6_000)],
+            ),
+            ("zeros", json!([timed(json!(0), json!(0)), timed(json!(0), json!(0))]), vec![]),
             ("no times at all", json!([{"text": "t"}, {"text": "t"}]), vec![]),
         ] {
             assert_eq!(times(segments), expected, "{name}");

@@ -1,7 +1,7 @@
 //! Transcript in each of the five formats. Subtitles are made from segments; an answer without segments becomes one
 //! subtitle over the full duration.
 
-use super::transcript::{Transcript, TranscriptSegment};
+use super::transcript::{MIN_SEGMENT_MILLIS, Transcript, TranscriptSegment};
 use bytes::Bytes;
 use penstock_core::{TranscriptFormat, TranscriptionTask};
 use rust_decimal::Decimal;
@@ -128,7 +128,7 @@ fn cues(transcript: &Transcript, millis: Option<u64>) -> Cow<'_, [TranscriptSegm
         return Cow::Borrowed(&transcript.segments);
     }
     let reported = transcript.seconds.map(|seconds| (seconds * 1000.0) as u64);
-    let end = millis.or(reported).unwrap_or(0);
+    let end = millis.or(reported).unwrap_or(0).max(MIN_SEGMENT_MILLIS);
     Cow::Owned(vec![TranscriptSegment {
         start: 0,
         end,
