@@ -1,6 +1,7 @@
 //! Transcript in a form independent of its provider.
 
 use penstock_core::{UpstreamError, UpstreamErrorKind};
+use penstock_json_scan::json;
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 use serde_json::{Map, Value};
@@ -43,13 +44,14 @@ const NUMBER_MEMBERS: [&str; 5] =
     ["seek", "temperature", "avg_logprob", "compression_ratio", "no_speech_prob"];
 
 impl Transcript {
-    /// Parses an answer.
+    /// Parses an answer. Lone surrogates in its texts, which engines write where a character is split, become U+FFFD.
     ///
     /// # Errors
     /// Returns `InBandError` if the answer contains an error object, and `Malformed` if it is not JSON or has no text.
     pub(super) fn parse(body: &[u8]) -> Result<Self, UpstreamError> {
-        let value: Value =
-            serde_json::from_slice(body).map_err(|_| UpstreamError::new(UpstreamErrorKind::Malformed))?;
+        let repaired = json::repair_surrogates(body);
+        let value: Value = serde_json::from_slice(repaired.as_deref().unwrap_or(body))
+            .map_err(|_| UpstreamError::new(UpstreamErrorKind::Malformed))?;
         if value.get("error").is_some_and(|error| !error.is_null()) {
             return Err(UpstreamError::new(UpstreamErrorKind::InBandError));
         }
@@ -232,7 +234,7 @@ fn word(value: &Value) -> Option<Value> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
     use super::*;
     use serde_json::json;
@@ -259,6 +261,17 @@ mod tests {
             json!({"word": "d", "start": 0.25, "end": 0.5}),
         ];
         assert_eq!(transcript.words, words);
+    }
+
+    #[test]
+    fn a_lone_surrogate_becomes_a_replacement_character() {
+        let body = br#"{"text":"caf\ud83d end \ud83d\ude00","language":"d\udc00",
+            "segments":[{"start":0,"end":1,"text":"a\udc00b"}],"words":[{"word":"\ud83d","start":0,"end":1}]}"#;
+        let transcript = Transcript::parse(body).unwrap();
+        assert_eq!(transcript.text, "caf\u{fffd} end \u{1f600}");
+        assert_eq!(transcript.segments[0].text, "a\u{fffd}b");
+        assert_eq!(transcript.words[0]["word"], "\u{fffd}");
+        assert_eq!(transcript.language.as_deref(), Some("d\u{fffd}"));
     }
 
     #[test]
