@@ -88,6 +88,28 @@ async fn an_engine_without_audio_is_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wav_file_that_was_cut_is_replaced() {
+    let (cut, good) = (Provider::start().await, Provider::start().await);
+    let sound = sounds::wav(2_000);
+    cut.always(audio("audio/wav", sound[..sound.len() * 15 / 100].to_vec()));
+    good.always(audio("audio/wav", sound.clone()));
+    let running = Bench::new()
+        .kind("speech")
+        .settings("[routing]\nquick_retry = \"0s\"")
+        .provider_with("cut", &cut, "", "price = { minute = 0.1 }")
+        .provider_with("good", &good, "", PRICE)
+        .start()
+        .await;
+    let answer = speak(&running, json!({"model": "m:price", "response_format": "wav"})).await;
+    assert_eq!((answer.status, answer.header("x-penstock-provider")), (200, Some("good")));
+    assert_eq!(answer.body, sound);
+    // Without another provider nothing is charged.
+    good.always(status(503));
+    let answer = speak(&running, json!({"model": "m:price", "response_format": "wav"})).await;
+    assert_eq!((answer.status, answer.header("x-billing-cost")), (503, None), "{}", answer.text());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_that_is_no_audio_is_not_charged() {
     let provider = Provider::start().await;
     let running = Bench::new().kind("speech").provider_with("a", &provider, "", PRICE).start().await;

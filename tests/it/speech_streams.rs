@@ -161,6 +161,14 @@ async fn a_broken_stream_is_cut_or_ends_with_an_error_and_is_not_charged() {
     assert_eq!((attempts.len(), attempts[0]["provider"].as_str()), (1, Some("a")), "{error}");
     assert!(attempts[0]["reason"].is_string() && attempts[0]["ms"].is_u64(), "{error}");
     assert!(events.iter().all(|event| event["type"] != "speech.audio.done"));
+    // A complete answer with less audio than its header states is broken too.
+    provider.always(ended(chunks([&sound[..8_000]])));
+    let cut = running.client.post(SPEECH, &ask(&json!({"model": "m:price"}))).await;
+    assert!(!cut.whole && cut.status == 200, "a file that was cut looks like success");
+    let answer =
+        running.client.post(SPEECH, &ask(&json!({"model": "m:price", "stream_format": "sse"}))).await;
+    let events = self::events(&answer.body).0;
+    assert!(events.last().unwrap()["error"]["message"].is_string(), "{}", answer.text());
     assert_eq!(charged(&running), 0);
 }
 

@@ -50,6 +50,15 @@ impl AudioDuration {
     }
 }
 
+/// Audio data that a file states and does not contain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct MissingData {
+    /// Number of bytes that the data lacks.
+    pub bytes: u64,
+    /// Duration of the complete data.
+    pub stated: AudioDuration,
+}
+
 /// Minimum duration, computed from the number of bytes in the file and not from values in its headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MinimumDuration {
@@ -130,6 +139,12 @@ pub(super) trait ContainerParser: Debug + Send {
         true
     }
 
+    /// Returns the audio data that the file states and does not contain; `None` if it is complete, or its format states
+    /// no length of its data. Called after the end of the file.
+    fn missing_data(&self) -> Option<MissingData> {
+        None
+    }
+
     /// Inspects the available bytes, at least one.
     fn step(&mut self, input: &[u8]) -> ParserStep;
 
@@ -148,6 +163,7 @@ pub(super) struct ParsedAudio {
     pub minimum: MinimumDuration,
     /// False for a file that has only headers.
     pub has_audio_data: bool,
+    pub missing_data: Option<MissingData>,
     pub basis: DurationBasis,
 }
 
@@ -238,6 +254,7 @@ impl ParserDriver {
             counted,
             minimum: self.parser.minimum_duration(),
             has_audio_data: self.parser.has_audio_data(),
+            missing_data: self.parser.missing_data(),
             basis,
         }
     }

@@ -99,6 +99,17 @@ pub struct AudioInfo {
     pub basis: DurationBasis,
     /// False if the file has only headers, which may state a duration.
     pub has_audio_data: bool,
+    /// Audio data that the header states beyond the end of the file; `None` if it states none, or a placeholder.
+    pub missing_audio: Option<MissingAudio>,
+}
+
+/// Audio data that a header states and the file does not contain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MissingAudio {
+    /// Number of missing bytes.
+    pub bytes: u64,
+    /// Duration of the complete audio in seconds, with three decimals.
+    pub stated_seconds: Decimal,
 }
 
 /// Reason why an upload is not audio.
@@ -220,24 +231,24 @@ impl AudioMeter {
         }
         self.end_start();
         let MeterState::Audio(format, track) = self.state else { return Err(AudioError::UnknownFormat) };
-        let ParsedAudio { duration, counted, minimum: mut floor, has_audio_data, basis } = track.end();
+        let ParsedAudio { duration, counted, minimum: mut floor, has_audio_data, missing_data, basis } =
+            track.end();
         floor.excluded = floor.excluded.saturating_add(self.tags);
-        let stated = match duration {
-            AudioDuration::Ticks { ticks, rate } => seconds(ticks, rate),
-            AudioDuration::Unknown => None,
-            AudioDuration::NoAudio => return Err(AudioError::NoAudio(format)),
-        };
-        let counted = match counted {
-            AudioDuration::Ticks { ticks, rate } => seconds(ticks, rate),
-            AudioDuration::Unknown | AudioDuration::NoAudio => None,
-        };
+        if duration == AudioDuration::NoAudio {
+            return Err(AudioError::NoAudio(format));
+        }
+        let (stated, counted) = (duration_seconds(duration), duration_seconds(counted));
         let most = maximum_seconds(format, self.bytes);
         let least = minimum_seconds(floor, self.bytes).min(most);
         // A stated duration that is too long for the bytes leaves the counted one, which is cut to what they can hold.
         let plausible = stated.filter(|seconds| *seconds <= most);
         let seconds = plausible.or_else(|| usable_count(counted?.min(most), basis, self.bytes));
         let seconds = seconds.map(|seconds| seconds.max(least)).filter(|seconds| !seconds.is_zero());
-        Ok(AudioInfo { format, seconds, basis, has_audio_data })
+        let missing_audio = missing_data.and_then(|missing| {
+            let stated_seconds = duration_seconds(missing.stated)?;
+            Some(MissingAudio { bytes: missing.bytes, stated_seconds })
+        });
+        Ok(AudioInfo { format, seconds, basis, has_audio_data, missing_audio })
     }
 
     /// Ends a file whose format is not known yet: a short one, and one that ends inside a tag.
@@ -288,6 +299,14 @@ fn minimum_seconds(floor: MinimumDuration, bytes: u64) -> Decimal {
     let of = |bytes, rate: u64| seconds(bytes, rate.max(1)).unwrap_or_default();
     let sounding = of(bytes.saturating_sub(floor.excluded), floor.max_byte_rate);
     sounding.max(of(bytes, MinimumDuration::MAX_UNCOMPRESSED_BYTES_PER_SECOND))
+}
+
+/// Returns a duration in seconds with three decimals; `None` if it is unknown.
+fn duration_seconds(duration: AudioDuration) -> Option<Decimal> {
+    match duration {
+        AudioDuration::Ticks { ticks, rate } => seconds(ticks, rate),
+        AudioDuration::Unknown | AudioDuration::NoAudio => None,
+    }
 }
 
 /// Returns `ticks / rate` seconds with three decimals, rounded half to even; `None` if `rate` is zero.

@@ -4,7 +4,7 @@
 
 use super::bits::{le16, le32, le64};
 use super::container_parser::{
-    AudioDuration, ContainerParser, MinimumDuration, ParsedAudio, ParserDriver, ParserStep,
+    AudioDuration, ContainerParser, MinimumDuration, MissingData, ParsedAudio, ParserDriver, ParserStep,
 };
 use super::mpeg::MpegParser;
 use super::wav_encoding::{CodecBlock, WavEncoding};
@@ -12,6 +12,10 @@ use penstock_core::DurationBasis;
 
 /// Values of the data size by which a header says that the length was still unknown.
 const OPEN_ENDED: [u32; 2] = [0, u32::MAX];
+
+/// Smallest size that encoders write as a placeholder while the length is unknown: 0x7FFFFFFF and 0xFFFFFFFF, also less
+/// the length of a header, and `SoX`'s 0x7FFFF000.
+const MIN_PLACEHOLDER: u64 = 0x7fff_0000;
 
 /// Maximum bytes per second of unknown codecs: 320 kbit/s.
 const UNKNOWN_CODEC_RATE: u64 = 40_000;
@@ -35,6 +39,8 @@ pub(super) struct WavParser {
     /// Parser of the frames, for MPEG audio.
     frames: Option<ParserDriver>,
     data: u64,
+    /// Number of bytes that the data lacks of its stated length.
+    missing: u64,
     state: WavState,
     basis: DurationBasis,
 }
@@ -189,6 +195,11 @@ impl ContainerParser for WavParser {
         })
     }
 
+    fn missing_data(&self) -> Option<MissingData> {
+        let is_stated = self.data < MIN_PLACEHOLDER && self.missing > 0;
+        is_stated.then(|| MissingData { bytes: self.missing, stated: self.counted(self.data) })
+    }
+
     fn step(&mut self, input: &[u8]) -> ParserStep {
         match self.state {
             WavState::Head => {
@@ -219,6 +230,9 @@ impl ContainerParser for WavParser {
             self.frames.take().map(ParserDriver::end)
         {
             return duration;
+        }
+        if matches!(self.state, WavState::Data | WavState::AfterData { data: true }) {
+            self.missing = missing;
         }
         let data = match self.state {
             WavState::Head | WavState::Chunks => 0,

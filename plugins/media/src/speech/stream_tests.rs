@@ -267,3 +267,39 @@ fn headers_without_audio_are_no_speech() {
         }
     }
 }
+
+#[test]
+fn a_wav_file_shorter_than_it_states_is_broken() {
+    let complete = wav(2_000);
+    let stating = |length: u32| {
+        let mut audio = complete.clone();
+        audio[40..44].copy_from_slice(&length.to_le_bytes());
+        audio
+    };
+    // The answer has 2 seconds in 32,000 bytes; the reserve is 20 seconds.
+    for (audio, expected) in [
+        (complete[..10_000].to_vec(), Err(UpstreamErrorKind::Truncated)),
+        (complete[..complete.len() - 1_025].to_vec(), Err(UpstreamErrorKind::Truncated)),
+        (complete[..complete.len() - 1_024].to_vec(), Ok(())),
+        (stating(320_000), Err(UpstreamErrorKind::Truncated)),
+        // The length includes the header.
+        (stating(32_044), Ok(())),
+        // Placeholders of encoders that do not know the length.
+        (stating(0), Ok(())),
+        (stating(320_100), Ok(())),
+        (stating(0x7fff_f000), Ok(())),
+        (stating(i32::MAX as u32 - 36), Ok(())),
+        (stating(u32::MAX - 44), Ok(())),
+        (stating(u32::MAX), Ok(())),
+        // Further data, and a chunk after the data.
+        (stating(16_000), Ok(())),
+        ([&complete[..], b"LIST\xff\xff\0\0"].concat(), Ok(())),
+    ] {
+        for delivery in [PassthroughDelivery::Bytes, PassthroughDelivery::Events] {
+            for size in [1, 44, 4_096, audio.len()] {
+                let (out, result, _) = run(&ask("audio/wav", delivery), audio.chunks(size));
+                assert_eq!(result, expected, "{} of {}", out.len(), audio.len());
+            }
+        }
+    }
+}

@@ -5,7 +5,7 @@
 use super::parameters::is_forwarded_to_offer;
 use super::signature::{FirstBytesOutcome, RAW_AUDIO_CONTENT_TYPE, aac_frame_end, check_first_bytes};
 use super::stream::SpeechTranslation;
-use crate::audio::AudioMeter;
+use crate::audio::{AudioMeter, MissingAudio};
 use bytes::Bytes;
 use penstock_core::{
     ApiError, AttemptTarget, BufferedResponse, DurationBasis, FinishReason, InferenceRequest, InferenceTask,
@@ -21,6 +21,9 @@ const PCM_BYTES_PER_SECOND: u64 = 48_000;
 const MIN_BYTES_PER_SECOND: u64 = 750;
 /// Characters per second of ordinary speech, for audio whose duration cannot be measured.
 const CHARACTERS_PER_SECOND: u64 = 15;
+
+/// Number of bytes by which a header may overstate the data: some engines count their header, or round up to a buffer.
+const MAX_OVERSTATED_BYTES: u64 = 1024;
 
 /// Number of bytes at the start of an answer that are examined for text.
 const SEARCHED_BYTES: usize = 4096;
@@ -215,7 +218,7 @@ impl SpeechMeter {
     /// measurement; the number of bytes limits an estimate, and a duration that the file only states.
     ///
     /// # Errors
-    /// Returns `Malformed` for a header without audio.
+    /// Returns `Malformed` for a header without audio, and `Truncated` if the audio is shorter than the file states.
     pub(super) fn end_complete(&mut self) -> Result<Decimal, UpstreamError> {
         let malformed = || UpstreamError::new(UpstreamErrorKind::Malformed);
         let (bytes, audio) = (std::mem::take(&mut self.bytes), std::mem::take(&mut self.audio));
@@ -226,6 +229,9 @@ impl SpeechMeter {
             SpeechMeasure::Aac { .. } => self.usual.min(possible),
             SpeechMeasure::File => {
                 let info = audio.end().ok().filter(|info| info.has_audio_data).ok_or_else(malformed)?;
+                if info.missing_audio.is_some_and(|missing| self.is_truncated(missing)) {
+                    return Err(UpstreamError::new(UpstreamErrorKind::Truncated));
+                }
                 match (info.seconds, info.basis) {
                     (Some(seconds), DurationBasis::Counted) => seconds,
                     (stated, _) => stated.unwrap_or(self.usual).min(possible),
@@ -233,6 +239,12 @@ impl SpeechMeter {
             }
         };
         Ok(seconds.min(self.most).round_dp(3))
+    }
+
+    /// Returns true if the missing audio shows that the file was cut. A stated length beyond the reserved duration is
+    /// taken for the placeholder of an encoder that did not know the length.
+    fn is_truncated(&self, missing: MissingAudio) -> bool {
+        missing.bytes > MAX_OVERSTATED_BYTES && missing.stated_seconds <= self.most
     }
 
     /// Returns the seconds of audio of which only a part was received, with three decimals, and resets the meter: as
