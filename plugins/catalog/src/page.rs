@@ -5,7 +5,7 @@ use crate::item::meta_json_for_alias;
 use crate::meta::{ItemDetail, with_meta};
 use crate::model::CatalogModel;
 use crate::query::{CatalogQuery, PageStart, SortOrder};
-use penstock_core::ApiError;
+use penstock_core::{ApiError, WorkUnit};
 use rust_decimal::Decimal;
 use serde_json::Value;
 use std::borrow::Cow;
@@ -94,8 +94,13 @@ fn matches(model: &CatalogModel, query: &CatalogQuery) -> bool {
 }
 
 fn sort(entries: &mut [&CatalogEntry], sort: SortOrder, figures: &dyn Fn(&str) -> LastHourFigures, now: u64) {
+    // Models that are charged by the image or the minute have no price of tokens that could be compared.
     let price = |entry: &&CatalogEntry| -> Option<Decimal> {
-        let price = entry.model.price_at(now)?;
+        let has_token_price = match entry.model.kind.spec().unit {
+            WorkUnit::GeneratedTokens | WorkUnit::InputTokens => true,
+            WorkUnit::Images | WorkUnit::AudioSeconds => false,
+        };
+        let price = entry.model.price_at(now).filter(|_| has_token_price)?;
         price.input.checked_add(price.output)
     };
     // The items are sorted by id first, because the later sorts are stable: equal items stay ordered by id.

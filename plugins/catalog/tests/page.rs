@@ -2,8 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_catalog::{Catalog, CatalogModel, CatalogPrice, CatalogQuery, LastHourFigures};
-use penstock_core::{ApiError, ErrorCode};
+use penstock_core::{ApiError, ErrorCode, ModelKind};
 use proptest::prelude::*;
+use rust_decimal::Decimal;
 use serde_json::Value;
 
 fn price(input: u32, output: u32) -> Option<CatalogPrice> {
@@ -98,6 +99,27 @@ fn each_of_the_seven_orders_orders() {
     ];
     for (sort, expected) in cases {
         assert_eq!(ids(&page(&format!("sort={sort}"))), expected, "{sort}");
+    }
+}
+
+#[test]
+fn models_without_a_price_of_tokens_come_last_in_both_orders_of_price() {
+    let model = |id: &str, kind, price| CatalogModel { kind, price: Some(price), ..CatalogModel::new(id) };
+    let unit = || Some(Decimal::from(5));
+    let catalog = Catalog::new(vec![
+        model("an-image", ModelKind::Image, CatalogPrice { image: unit(), ..CatalogPrice::default() }),
+        model("a-voice", ModelKind::Speech, CatalogPrice { minute: unit(), ..CatalogPrice::default() }),
+        model("an-ear", ModelKind::Transcription, CatalogPrice::default()),
+        model("chat", ModelKind::Chat, price(1, 2).unwrap()),
+        model("free", ModelKind::Moderation, price(0, 0).unwrap()),
+    ]);
+    for (sort, expected) in [
+        ("pricing-low-to-high", ["free", "chat", "a-voice", "an-ear", "an-image"]),
+        ("pricing-high-to-low", ["chat", "free", "a-voice", "an-ear", "an-image"]),
+    ] {
+        let query = CatalogQuery::parse(&format!("sort={sort}")).unwrap();
+        let page = catalog.as_ref().unwrap().serialize_page(&query, &|_| true, &figures, 0).unwrap();
+        assert_eq!(ids(&serde_json::from_slice(&page).unwrap()), expected, "{sort}");
     }
 }
 
