@@ -142,6 +142,46 @@ fn dropped_answers_of_best_of_count_for_the_cap() {
 }
 
 #[test]
+fn a_plain_completion_without_a_finish_reason_ends_as_a_chat_answer_does() {
+    let abilities = abilities(true);
+    let usages = [
+        "",
+        r#","usage":{"prompt_tokens":1,"completion_tokens":1}"#,
+        r#","usage":{"prompt_tokens":1,"completion_tokens":2}"#,
+    ];
+    for (finish, usage) in ["", r#","finish_reason":null"#, r#","finish_reason":"""#]
+        .into_iter()
+        .flat_map(|finish| usages.map(|usage| (finish, usage)))
+    {
+        let answer =
+            |output: &str| Bytes::from(format!(r#"{{"choices":[{{"index":0,{output}{finish}}}]{usage}}}"#));
+        let ask = InferenceRequest {
+            max_tokens: Some(2),
+            ..request(&json!({"model": "m", "prompt": "a", "max_tokens": 2}))
+        };
+        let completion = completion_translator(true).translate_buffered(
+            &ask,
+            &target(&abilities),
+            answer(r#""text":"One two""#),
+        );
+        let body = json!({"model": "m", "max_tokens": 2, "messages": [{"role": "user", "content": "a"}]});
+        let ask = InferenceRequest {
+            max_tokens: Some(2),
+            ..sample_request(Dialect::Chat, body.to_string().as_bytes())
+        };
+        let chat = crate::find_translator(Dialect::Chat, Dialect::Chat).unwrap().translate_buffered(
+            &ask,
+            &target(&abilities),
+            answer(r#""message":{"role":"assistant","content":"One two"}"#),
+        );
+        let end = |answer: Result<BufferedResponse, UpstreamError>| {
+            answer.map(|answer| answer.finish_reason).map_err(|fault| fault.kind)
+        };
+        assert_eq!(end(completion), end(chat), "{finish} {usage}");
+    }
+}
+
+#[test]
 fn a_broken_answer_is_continued_behind_its_prompt() {
     let abilities = abilities(true);
     let go = |body: Value| {
