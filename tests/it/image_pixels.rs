@@ -1,6 +1,6 @@
 //! Energy of images by the size of the returned images, if the request names no size.
 
-use crate::harness::script::ScriptStep;
+use crate::harness::script::{ScriptStep, status};
 use crate::harness::{Bench, Provider};
 use crate::images::{PATH, PNG64, ask, drawn, draws};
 use base64::Engine as _;
@@ -90,5 +90,43 @@ async fn a_model_without_sizes_counts_at_most_four_mebipixels() {
         assert_eq!(answer.status, 200, "{}", answer.text());
         let counted = counted_pixels(&answer.json());
         assert!((counted - pixels).abs() < 1.0, "{counted} is not {pixels}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn images_of_a_failed_attempt_count_with_their_own_size() {
+    let (bad, good) = (Provider::start().await, Provider::start().await);
+    let running = draws(&[
+        ("bad", &bad, "max_images = 1\nprice = { image = 0.01 }"),
+        ("good", &good, "price = { image = 9.0 }"),
+    ])
+    .start()
+    .await;
+    let spaced = {
+        let text = STANDARD.encode(png(512, 512));
+        json!({"b64_json": format!("{} \n{}", &text[..20], &text[20..])})
+    };
+    for (returned, size, failed) in [
+        (inline(512, 512), json!({}), 512.0 * 512.0),
+        (spaced, json!({}), 512.0 * 512.0),
+        (inline(512, 512), json!({"size": "1024x1024"}), REFERENCE),
+        (inline(4096, 4096), json!({}), REFERENCE),
+        (json!({"b64_json": PNG64}), json!({}), REFERENCE),
+    ] {
+        bad.clear();
+        bad.then(drawn(std::slice::from_ref(&returned))).always(status(503));
+        good.then(drawn(&[inline(512, 512), inline(512, 512)]));
+        let mut request = ask(&json!({"model": "d:price", "n": 2, "response_format": "b64_json"}));
+        request.as_object_mut().unwrap().extend(size.as_object().unwrap().clone());
+        let answer = running.client.post(PATH, &request).await;
+        assert_eq!(
+            (answer.status, answer.header("x-penstock-provider")),
+            (200, Some("good")),
+            "{}",
+            answer.text()
+        );
+        let delivered = if size == json!({}) { 2.0 * 512.0 * 512.0 } else { 2.0 * REFERENCE };
+        let counted = counted_pixels(&answer.json());
+        assert!((counted - delivered - failed).abs() < 0.1 * failed, "{returned} {size}: {counted}");
     }
 }

@@ -47,10 +47,11 @@ pub async fn attempt_buffered(
         // The refusal of a further image leaves the images so far.
         Err(fault) if single_images::may_deliver_fewer(run.request, &fault, &answers) => {}
         called => {
-            called.map_err(|fault| run.record_completed_calls(fault, &answers, calls.len()))?;
+            called.map_err(|fault| run.record_completed_calls(offer, fault, &answers, calls.len()))?;
             single_images::request_missing_images(run, offer, wire_format, &mut answers).await?;
         }
     }
+    run.record_images(offer, &answers);
     deliver(run, offer, sent, answers).await
 }
 

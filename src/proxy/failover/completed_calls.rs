@@ -4,8 +4,10 @@
 
 use super::FailoverRun;
 use super::attempt::AttemptError;
-use penstock_core::{ImageTask, InferenceTask, TokenUsage, UpstreamAnswer};
-use penstock_media::image::count_images;
+use super::image_work::{MAX_MEASURED_CHARS, delivered_image_work, measure_base64_image};
+use crate::upstream::offer::OfferState;
+use penstock_core::{InferenceTask, TokenUsage, UpstreamAnswer, WorkDone};
+use penstock_media::image::image_data;
 
 /// Calls of the last attempt, if it failed at one of several calls.
 #[derive(Clone, Copy, Debug, Default)]
@@ -16,8 +18,8 @@ pub struct CompletedCalls {
     processed: usize,
     /// Number of calls of the complete request.
     all: usize,
-    /// Number of images in the answers.
-    images: u32,
+    /// Images in the answers, in their own size unless the request names one; `None` without images.
+    images: Option<WorkDone>,
 }
 
 impl CompletedCalls {
@@ -26,9 +28,9 @@ impl CompletedCalls {
         self.answered > 0
     }
 
-    /// Returns the images of the answered calls, as a task; `None` without images.
-    pub fn images_of(&self, draw: &ImageTask) -> Option<ImageTask> {
-        (self.images > 0).then(|| ImageTask { n: self.images.min(draw.n.max(1)), ..draw.clone() })
+    /// Returns the work of the images in the answers; `None` without images.
+    pub const fn image_work(&self) -> Option<WorkDone> {
+        self.images
     }
 
     /// Leaves out the call that failed, because the provider did not process it.
@@ -54,20 +56,43 @@ impl FailoverRun<'_, '_> {
     /// error.
     pub(super) fn record_completed_calls(
         &mut self,
+        offer: &OfferState,
         fault: AttemptError,
         answers: &[UpstreamAnswer],
         all: usize,
     ) -> AttemptError {
-        let images: usize = if matches!(self.request.task, InferenceTask::GenerateImages(_)) {
-            answers.iter().filter_map(|answer| count_images(&answer.body)).sum()
-        } else {
-            0
-        };
-        let images = u32::try_from(images).unwrap_or(u32::MAX);
+        let images = self.image_work_of(offer, answers);
         self.completed =
             CompletedCalls { answered: answers.len(), processed: answers.len() + 1, all, images };
         fault
     }
+
+    /// Records that all calls of an attempt for images were answered; the attempt may still fail, for example because an
+    /// image cannot be fetched.
+    pub(super) fn record_images(&mut self, offer: &OfferState, answers: &[UpstreamAnswer]) {
+        let images = self.image_work_of(offer, answers);
+        if images.is_some() {
+            let count = answers.len();
+            self.completed = CompletedCalls { answered: count, processed: count, all: count, images };
+        }
+    }
+
+    /// Returns the work of the images in these answers, at most as many as were requested; `None` without images.
+    fn image_work_of(&self, offer: &OfferState, answers: &[UpstreamAnswer]) -> Option<WorkDone> {
+        let InferenceTask::GenerateImages(draw) = &self.request.task else { return None };
+        let images = answers.iter().flat_map(|answer| image_data(&answer.body));
+        let measured: Vec<Option<u64>> = images
+            .take(draw.n.max(1) as usize)
+            .map(|data| data.and_then(|data| measure_base64_image(&without_spaces(&data))))
+            .collect();
+        (!measured.is_empty()).then(|| delivered_image_work(&measured, draw, self.request, offer))
+    }
+}
+
+/// Returns the start of base64 data, as much as is measured, without white space.
+fn without_spaces(data: &[u8]) -> Vec<u8> {
+    let start = data.get(..MAX_MEASURED_CHARS).unwrap_or(data);
+    start.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect()
 }
 
 #[cfg(test)]
@@ -80,7 +105,7 @@ mod tests {
         for (answered, without_failed, with_failed) in
             [(0, 1_000, 1_000), (1, 334, 667), (2, 667, 1_000), (3, 1_000, 1_000), (9, 1_000, 1_000)]
         {
-            let calls = CompletedCalls { answered, processed: answered + 1, all: 3, images: 0 };
+            let calls = CompletedCalls { answered, processed: answered + 1, all: 3, images: None };
             assert_eq!(calls.share_of(usage).input, with_failed, "{answered}");
             assert_eq!(calls.without_failed_call().share_of(usage).input, without_failed, "{answered}");
         }

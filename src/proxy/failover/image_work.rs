@@ -14,13 +14,22 @@ use penstock_tokens::{base64_image_size, image_size};
 const MAX_UNSTATED_PIXELS: u64 = 1 << 22;
 
 /// Most base64 characters that are decoded to find the size of a JPEG, whose header may follow long metadata.
-const MAX_MEASURED_CHARS: usize = 256 << 10;
+pub const MAX_MEASURED_CHARS: usize = 256 << 10;
 
-/// Returns the work of all requested images before they exist: in the requested size, or else in the first size of the
-/// model.
-pub fn expected_image_work(draw: &ImageTask, ask: &InferenceRequest, offer: &OfferState) -> WorkDone {
-    let size = draw.size.or_else(|| offer.offer.model.image_sizes.first().copied());
-    image_work(draw.n, size.map(ImageSize::pixel_count), ask, offer)
+/// Returns the work of all requested images of a failed attempt: in the size of the images that it returned (`done`), or
+/// else in the requested size, or else in the first size of the model.
+pub fn attempted_image_work(
+    draw: &ImageTask,
+    ask: &InferenceRequest,
+    offer: &OfferState,
+    done: Option<WorkDone>,
+) -> WorkDone {
+    let returned = match done {
+        Some(WorkDone::Images { pixels, .. }) => pixels,
+        _ => None,
+    };
+    let first = || draw.size.or_else(|| offer.offer.model.image_sizes.first().copied());
+    image_work(draw.n, returned.or_else(|| first().map(ImageSize::pixel_count)), ask, offer)
 }
 
 /// Returns the most work of the requested images: in the requested size, or else in the largest size.

@@ -2,7 +2,7 @@
 //! delivered. The charge of a batch line is recorded later, together with its response.
 
 use super::completed_calls::CompletedCalls;
-use super::image_work::expected_image_work;
+use super::image_work::attempted_image_work;
 use super::{ChoiceUsage, FailoverRun};
 use crate::billing::Hold;
 use crate::proxy::filters::ResponseUsage;
@@ -75,8 +75,8 @@ impl FailedAttemptEnergy {
     ) {
         let attempt = match &ask.task {
             InferenceTask::GenerateImages(draw) => {
-                let least = completed.images_of(draw).map(|done| expected_image_work(&done, ask, offer));
-                let whole = expected_image_work(draw, ask, offer);
+                let least = completed.image_work();
+                let whole = attempted_image_work(draw, ask, offer, least);
                 offer.pricing.incomplete_attempt_energy(whole, least, took)
             }
             InferenceTask::Transcribe(task) => {

@@ -68,7 +68,7 @@ pub async fn request_missing_images(
         if u32::try_from(items).is_ok_and(|items| items < task.n));
     match buffered::call_provider(run, offer, wire_format, &calls, answers).await {
         Err(fault) if may_deliver_fewer(run.request, &fault, answers) => return Ok(()),
-        called => called.map_err(|fault| run.record_completed_calls(fault, answers, all))?,
+        called => called.map_err(|fault| run.record_completed_calls(offer, fault, answers, all))?,
     }
     if lacks_items {
         run.record_single_choice_offer(offer);

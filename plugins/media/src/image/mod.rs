@@ -9,6 +9,6 @@ mod write;
 
 pub use base64::{decode_base64, encode_base64};
 pub use format::{content_type, is_image};
-pub use read::{count_image_items, count_images};
+pub use read::{count_image_items, count_images, image_data};
 pub use shape::{IMAGE_ADAPTERS, diffusion_steps_member};
 pub use write::{DeliveredImage, write_image_response};

@@ -111,22 +111,52 @@ fn revised_prompt(body: &Bytes, element: &[u8]) -> Option<Bytes> {
     found
 }
 
-/// Returns true if an item has a text that begins like an image or a URL.
-fn begins_with_image(body: &Bytes, element: &[u8]) -> bool {
-    image_texts(element).into_iter().any(|(text, named)| {
+/// Image of an item, of which only the first bytes are read: its base64 data, or a URL without data.
+enum ImageStart {
+    Base64(Bytes),
+    Url,
+}
+
+/// Returns the image of an item by the first text that begins like an image or a URL; `None` if there is none.
+fn image_start(body: &Bytes, element: &[u8]) -> Option<ImageStart> {
+    image_texts(element).into_iter().find_map(|(text, named)| {
         let inner = text.get(1..text.len().saturating_sub(1)).unwrap_or_default();
         let start = inner.get(..TEXT_START).unwrap_or(inner);
         if start.contains(&b'\\') || inner.len() <= TEXT_START {
-            return string_content(body, text).is_some_and(|content| image_source(content, named).is_some());
+            return match image_source(string_content(body, text)?, named)? {
+                ImageSource::Base64(data) => Some(ImageStart::Base64(data)),
+                ImageSource::Url(_) => Some(ImageStart::Url),
+            };
         }
         let start = Bytes::copy_from_slice(start);
         if is_url(&start, named) {
-            return inner.len() <= MOST_URL;
+            return (inner.len() <= MOST_URL).then_some(ImageStart::Url);
         }
         let data = base64::data_url_payload(start);
         let data: Vec<u8> = data.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
-        format::is_image(&base64::decode_base64_prefix(&data))
+        let is_image = format::is_image(&base64::decode_base64_prefix(&data));
+        is_image.then(|| ImageStart::Base64(base64::data_url_payload(body.slice_ref(inner))))
     })
+}
+
+/// Returns true if an item has a text that begins like an image or a URL.
+fn begins_with_image(body: &Bytes, element: &[u8]) -> bool {
+    image_start(body, element).is_some()
+}
+
+/// Returns the base64 data of each image that [`count_images`] counts, `None` for a URL; empty if the answer is
+/// malformed or an error. The data after the first bytes is not checked, and may contain white space.
+#[must_use]
+pub fn image_data(body: &Bytes) -> Vec<Option<Bytes>> {
+    let Ok(list) = image_list(body) else { return Vec::new() };
+    let mut elements = json::elements(list);
+    let starts = elements.by_ref().filter_map(|range| image_start(body, list.get(range)?));
+    let data = starts.map(|start| match start {
+        ImageStart::Base64(data) => Some(data),
+        ImageStart::Url => None,
+    });
+    let data = data.collect();
+    if elements.is_complete() { data } else { Vec::new() }
 }
 
 /// Returns the content of a JSON string: a slice, unless it has escapes. `None` if the string is invalid.
