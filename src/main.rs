@@ -9,5 +9,8 @@ use std::process::ExitCode;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
+    // Failpoints are set by the environment variable `FAILPOINTS`.
+    #[cfg(feature = "inject")]
+    let _failpoints = fail::FailScenario::setup();
     penstock::cli::main()
 }

@@ -105,9 +105,14 @@ fn append_group(
     };
     output.append(&group.bytes)?;
     if group.is_last {
-        return Ok((None, output.finalize(record, now)?));
+        let results = output.finalize(record, now)?;
+        #[cfg(feature = "inject")]
+        fail::fail_point!("output_completed", |_| std::process::abort());
+        return Ok((None, results));
     }
     output.sync()?;
+    #[cfg(feature = "inject")]
+    fail::fail_point!("output_stored", |_| std::process::abort());
     let results = output.updated_record(record);
     Ok((Some(output), results))
 }

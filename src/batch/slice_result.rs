@@ -62,6 +62,8 @@ pub(super) fn write_segment(
         std::fs::remove_file(files.contents_path(&record.id)).ok();
     }
     let written = written?;
+    #[cfg(feature = "inject")]
+    fail::fail_point!("segment_stored", |_| std::process::abort());
     let lines = group.lines.iter().map(|line| (slice.first_line + line.index, line.succeeded)).collect();
     let segment = ResultSegment { file: written.id.clone(), lines, usage: sum_usage(&group.lines) };
     let lines = u32::try_from(group.lines.len()).unwrap_or(u32::MAX);

@@ -138,6 +138,8 @@ impl Leases {
                 let request =
                     PoolRequest { pool: balance.pool().name(), wanted: wanted_amount.max(least), least };
                 let drawn = self.member.draw_from_pool(&request);
+                #[cfg(feature = "inject")]
+                fail::fail_point!("credits_drawn", matches!(drawn, Ok(1..)), |_| std::process::abort());
                 // A draw that gets less than it needs takes all that the pool has.
                 let part = drawn.map(|amount| DrawnAmount { amount, rest: 0 });
                 return self.record_draw(balance, least, part, |drawn| balance.add_amount(drawn));
@@ -171,6 +173,10 @@ impl Leases {
             at: self.clock.calendar_now().as_secs(),
         };
         let draw = self.member.draw_from_budget(&request);
+        #[cfg(feature = "inject")]
+        fail::fail_point!("budget_drawn", draw.as_ref().is_ok_and(|draw| draw.drawn > 0), |_| {
+            std::process::abort()
+        });
         // A failed draw leaves the recalled lease with this member, so its amount is added again.
         if draw.as_ref().is_err_and(FleetError::is_unapplied) {
             self.with_state(balance, |state| {

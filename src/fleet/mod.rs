@@ -262,6 +262,8 @@ impl FleetMember {
         let (live, dead) = member.sort_peers(&observed.peers, member.elapsed(now));
         *member.live.lock() = live.clone();
         for peer in dead {
+            #[cfg(feature = "inject")]
+            fail::fail_point!("eviction_due", |_| std::process::abort());
             if member.fleet.evict(&peer).map_err(store_error)? {
                 member.evictions.fetch_add(1, Ordering::Relaxed);
             }

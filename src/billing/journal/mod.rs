@@ -234,6 +234,8 @@ impl JournalWriter {
         if self.dropped > committed {
             return;
         }
+        #[cfg(feature = "inject")]
+        fail::fail_point!("journal_synced", has_groups, |_| std::process::abort());
         self.state.journaled.send_replace(ticket);
         if has_groups && self.state.is_failing.swap(false, Ordering::AcqRel) {
             tracing::event!(name: "ledger_journal_written", Level::INFO, {});

@@ -305,12 +305,10 @@ impl Fleet for SharedFleet {
         }
         let Incarnation { id, beat } = incarnation;
         let next = Incarnation { id, beat: beat.wrapping_add(1) };
+        let key = rows::incarnation_key(id);
         let mut batch = report.with.clone().append_operations(require_alive(id));
-        batch = batch.require_value(META_TABLE, rows::incarnation_key(id), counter_row(beat)).put(
-            META_TABLE,
-            rows::incarnation_key(id),
-            counter_row(next.beat),
-        );
+        batch = batch.require_value(META_TABLE, key.as_slice(), counter_row(beat));
+        batch = batch.put(META_TABLE, key, counter_row(next.beat));
         for PoolAmount { pool, amount } in &report.spent {
             batch = batch.add_to_counter(
                 META_TABLE,
@@ -387,7 +385,11 @@ impl Fleet for SharedFleet {
             Err(StoreError::Guard { .. }) => return Ok(false),
             Err(error) => return Err(error.into()),
         }
+        #[cfg(feature = "inject")]
+        fail::fail_point!("eviction_begun", |_| std::process::abort());
         while self.return_parts(id)? {}
+        #[cfg(feature = "inject")]
+        fail::fail_point!("leases_returned", |_| std::process::abort());
         // The row of the beat is removed after all parts: while it exists, an interrupted eviction is found and
         // continued.
         self.delete_rows(&rows::peer_report_prefix(id), Transaction::new)?;

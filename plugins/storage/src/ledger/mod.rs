@@ -240,6 +240,8 @@ impl LedgerStore {
             Ok(()) => *self.last_length.lock() = lengths.pop().or(known),
             Err(error) => return Err(error),
         }
+        #[cfg(feature = "inject")]
+        fail::fail_point!("charges_committed", !group.spent.is_empty(), |_| std::process::abort());
         let copied = self.replica.as_ref().is_none_or(|copies| copies.lock().append(self, group));
         Ok(AppendOutcome { replicated: copied })
     }

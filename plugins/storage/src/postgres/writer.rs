@@ -244,7 +244,10 @@ impl GroupWriter {
         }
         rows.write(client, &self.names, writes).await?;
         self.unanswered = Some((self.seq + 1, results));
-        match client.batch_execute("commit").await.map_err(DatabaseError::from) {
+        let committed = client.batch_execute("commit").await.map_err(DatabaseError::from);
+        #[cfg(feature = "inject")]
+        fail::fail_point!("commit_answer", committed.is_ok(), |_| Err(no_answer()));
+        match committed {
             Ok(()) => {
                 self.seq += 1;
                 Ok(self.unanswered.take().map(|(_, results)| results).unwrap_or_default())
