@@ -37,6 +37,10 @@ pub struct FleetSync {
     /// True once the audit log no longer has an entry that was read earlier, for example after the restore of an old
     /// backup.
     is_reverted: AtomicBool,
+    /// Number of evictions after which the reservations of dead members were voided; `None` before the first time.
+    voided_evictions: Mutex<Option<u64>>,
+    /// True while the reservations of dead members cannot be voided, so that the failure is logged once.
+    is_void_failing: AtomicBool,
 }
 
 /// Difference between another member's configuration and this one's.
@@ -81,6 +85,8 @@ impl FleetSync {
             clocks: Mutex::default(),
             is_failing: AtomicBool::new(false),
             is_reverted: AtomicBool::new(false),
+            voided_evictions: Mutex::new(None),
+            is_void_failing: AtomicBool::new(false),
         }))
     }
 }
@@ -161,7 +167,6 @@ impl AppState {
     fn sync_limits_with_peers(&self, work: &FleetSync) -> Result<(), FleetError> {
         let member = &self.stores.fleet;
         let now = self.clock.calendar_now();
-        let before = self.stores.fleet.status(Instant::now()).map_or(0, |figures| figures.evictions);
         let (observed, unfinished) = self.read_fleet(work)?;
         let reports = member.record_heartbeats_and_evict(observed, Instant::now())?;
         let are_known = reports.len() + 1 == member.live_members().len();
@@ -211,17 +216,35 @@ impl AppState {
         drop(exchange);
         work.note_configurations(&report, &reports);
         work.note_clocks(report.at, &reports);
-        if member.status(Instant::now()).is_some_and(|figures| figures.evictions > before) {
-            self.void_abandoned();
-        }
+        self.void_abandoned(work);
         Ok(())
     }
 
-    /// Voids the reservations that dead members left open in their chains.
-    fn void_abandoned(&self) {
+    /// Voids the reservations that dead members left open in their chains: after evictions, also if the heartbeat failed
+    /// after them, and once after the start, because a process may end between an eviction and the voids. Tries again
+    /// with the next heartbeat after a failure.
+    fn void_abandoned(&self, work: &FleetSync) {
+        let evictions = self.stores.fleet.status(Instant::now()).map_or(0, |figures| figures.evictions);
+        let mut voided_evictions = work.voided_evictions.lock();
+        if *voided_evictions == Some(evictions) {
+            return;
+        }
+        let has_evicted = evictions > voided_evictions.unwrap_or(0);
+        #[cfg(feature = "inject")]
+        fail::fail_point!("gateway_evicted", has_evicted, |_| std::process::abort());
         match self.ledger.void_abandoned_reservations() {
-            Ok(count) => tracing::warn!(name: "fleet_member_evicted", voided = %count),
-            Err(why) => tracing::error!(name: "reserves_not_voided", why),
+            Ok(voided) => {
+                if has_evicted || voided > 0 {
+                    tracing::warn!(name: "fleet_member_evicted", %voided);
+                }
+                *voided_evictions = Some(evictions);
+                work.is_void_failing.store(false, Ordering::Relaxed);
+            }
+            Err(why) => {
+                if !work.is_void_failing.swap(true, Ordering::Relaxed) {
+                    tracing::error!(name: "reserves_not_voided", why);
+                }
+            }
         }
     }
 
