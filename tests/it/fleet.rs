@@ -6,6 +6,7 @@ mod chaos;
 mod charges;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod clocks;
+mod failpoints;
 mod figures;
 mod file_faults;
 mod gateways;

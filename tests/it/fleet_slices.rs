@@ -3,7 +3,7 @@
 
 use crate::fleet_batches::Pair;
 use crate::harness::batch_jobs::{assert_charged, batch, ended, lines, results, retrieve};
-use crate::harness::process::complaint;
+use crate::harness::process::{Home, complaint};
 use crate::harness::script::{ScriptStep, plain};
 use crate::harness::{is_long_run, until_answered};
 use crate::seaweedfs::SeaweedServer;
@@ -33,27 +33,27 @@ async fn the_results_of_slices_reach_the_output_file_in_a_bucket() {
 }
 
 /// Returns the line of a metric of a gateway.
-async fn metric_line(pair: &Pair, gateway: usize, name: &str) -> Option<String> {
-    let text = pair.homes[gateway].admin().get("/metrics").await.text();
+async fn metric_line(home: &Home, name: &str) -> Option<String> {
+    let text = home.admin().get("/metrics").await.text();
     text.lines().find(|line| line.starts_with(name)).map(str::to_owned)
 }
 
 /// Waits until both gateways have read each other's report: they do not divide a batch that starts earlier. A report is
 /// written and read in each heartbeat, whose duration changes the metric.
-async fn until_reports_are_read(pair: &Pair) {
-    for gateway in 0..2 {
-        let is_live = async || metric_line(pair, gateway, "penstock_fleet_members 2").await.is_some();
+pub async fn until_reports_are_read(homes: &[Home]) {
+    for home in homes {
+        let is_live = async || metric_line(home, "penstock_fleet_members 2").await.is_some();
         until_answered("both gateways to be live", is_live).await;
     }
-    for gateway in [0, 1, 0, 1] {
-        let last = metric_line(pair, gateway, "penstock_fleet_heartbeat_seconds ").await;
-        let is_next = async || metric_line(pair, gateway, "penstock_fleet_heartbeat_seconds ").await != last;
+    for home in homes.iter().chain(homes) {
+        let last = metric_line(home, "penstock_fleet_heartbeat_seconds ").await;
+        let is_next = async || metric_line(home, "penstock_fleet_heartbeat_seconds ").await != last;
         until_answered("a heartbeat", is_next).await;
     }
 }
 
 async fn run_and_kill(mut pair: Pair, count: usize) {
-    until_reports_are_read(&pair).await;
+    until_reports_are_read(&pair.homes).await;
     // If every answer came at once, one gateway could run all slices before the other one looks for work.
     let slow = [vec![ScriptStep::Pause(Duration::from_millis(20))], plain("Hello")].concat();
     pair.provider.always(slow);

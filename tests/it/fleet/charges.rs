@@ -1,7 +1,7 @@
 //! Requests that may end without an answer, and the comparison of the answers with the entries of the ledger.
 
 use super::gateways::question;
-use crate::harness::Client;
+use crate::harness::{Answer, Client};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -32,6 +32,15 @@ pub struct ChargedAnswer {
     pub micro_credits: i64,
 }
 
+impl ChargedAnswer {
+    /// Reads request and charge of an answer with status 200.
+    pub fn from_answer(answer: &Answer) -> Self {
+        let credits = answer.json()["billing_cost"]["credits"].as_f64().unwrap();
+        let request = answer.header("x-request-id").unwrap().to_owned();
+        Self { request, micro_credits: (credits * 1e6).round() as i64 }
+    }
+}
+
 /// Charges that the ledger must have, by the answers.
 #[derive(Debug, Default)]
 pub struct Charges {
@@ -50,6 +59,11 @@ impl Charges {
         self.highest = self.highest.max(answer.micro_credits);
         let charges = if is_certain { &mut self.certain } else { &mut self.uncertain };
         assert!(charges.insert(answer.request, answer.micro_credits).is_none(), "an id was given twice");
+    }
+
+    /// Returns the number of answers whose charges the ledger must have.
+    pub fn certain(&self) -> usize {
+        self.certain.len()
     }
 
     /// Returns the lowest and the highest possible sum of all charges, in micro-credits.

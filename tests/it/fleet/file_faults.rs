@@ -2,7 +2,7 @@
 //! file record has its object, acknowledged uploads exist, acknowledged deletions are complete, and the sweep has
 //! removed all other objects.
 
-mod stored;
+pub mod stored;
 
 use super::gateways::Fleet;
 use crate::files::{batch as upload_form, content};
@@ -218,7 +218,7 @@ async fn kill_gateways(fleet: &mut Fleet, load: &Load, rng: &mut StdRng, kills: 
 }
 
 /// Starts all gateways again with a minimum age for the sweep that all leftover objects have reached.
-async fn restart_and_sweep(mut fleet: Fleet) -> Fleet {
+pub async fn restart_and_sweep(mut fleet: Fleet) -> Fleet {
     fleet = fleet.stop().await;
     for (gateway, home) in fleet.homes.iter().enumerate() {
         let settings = std::fs::read_to_string(home.config()).unwrap();

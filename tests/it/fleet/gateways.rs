@@ -183,10 +183,14 @@ impl Fleet {
     /// Returns the amounts that the gateways have leased of the account's credits, in micro-credits.
     fn leases(&self, account: &str) -> Vec<i64> {
         // The query ignores the member number in the key, so that it finds the leases of all gateways.
-        let statement = format!(
-            "select encode(value, 'hex') from penstock.meta where overlay(key placing ''::bytea from 12 for 4) = \
-             'fleet/part/credits/{account}'::bytea"
-        );
+        self.amounts(&format!(
+            "overlay(key placing ''::bytea from 12 for 4) = 'fleet/part/credits/{account}'::bytea"
+        ))
+    }
+
+    /// Returns the amounts in the rows of the fleet for which an SQL condition is true.
+    pub fn amounts(&self, condition: &str) -> Vec<i64> {
+        let statement = format!("select encode(value, 'hex') from penstock.meta where {condition}");
         let amount = |row: &str| i64::from_be_bytes(u64::from_str_radix(row, 16).unwrap().to_le_bytes());
         self.server.query(&statement).lines().map(amount).collect()
     }

@@ -37,10 +37,7 @@ impl Served {
     }
 
     pub fn add(&mut self, answer: &Answer) {
-        let credits = answer.json()["billing_cost"]["credits"].as_f64().unwrap();
-        let micro_credits = (credits * 1e6).round() as i64;
-        let request = answer.header("x-request-id").unwrap().to_owned();
-        self.add_charge(ChargedAnswer { request, micro_credits });
+        self.add_charge(ChargedAnswer::from_answer(answer));
     }
 
     pub fn add_charge(&mut self, answer: ChargedAnswer) {
