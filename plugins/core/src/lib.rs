@@ -19,6 +19,7 @@ mod media;
 mod member_omissions;
 mod model_kind;
 mod offer_filters;
+mod output_buffer;
 pub mod percent;
 mod prompt_length;
 mod quantity;
@@ -56,6 +57,7 @@ pub use media::{
 pub use member_omissions::MemberOmissions;
 pub use model_kind::{EnergyFormula, KindSpec, MODEL_KINDS, ModelKind, WorkUnit};
 pub use offer_filters::{OfferFilterKind, OfferFilters, OfferProperties};
+pub use output_buffer::OutputBuffer;
 pub use quantity::{MicroCredits, NanoKwh};
 pub use refused_members::{NamedMembers, RefusalScope, RefusedMembers};
 pub use request_adjustment::{
@@ -70,7 +72,7 @@ pub use responses_details::{
 pub use sealed_reasoning::{decode_opaque_reasoning, encode_opaque_reasoning};
 pub use stream_progress::{RescueMode, StreamProgress};
 pub use traits::{
-    AttemptTarget, BufferedResponse, ContinuationMethod, OfferCapabilities, OutputBuffer, PrefillMethod,
+    AttemptTarget, BufferedResponse, ContinuationMethod, OfferCapabilities, PrefillMethod,
     RerankScoreTransform, StreamTranslation, Translator,
 };
 pub use unary_adapter::{ProviderAdapter, UpstreamAnswer, UpstreamRequest};

@@ -4,6 +4,7 @@ use crate::api_error::ApiError;
 use crate::dialect::Dialect;
 use crate::inference_request::InferenceRequest;
 use crate::media::GeneratedImage;
+use crate::output_buffer::OutputBuffer;
 use crate::request_adjustment::{AdjustableMember, OfferObservation, ReasoningName, RequestAdjustment};
 use crate::stream_progress::{RescueMode, StreamProgress};
 use crate::upstream_error::UpstreamError;
@@ -128,10 +129,6 @@ pub struct AttemptTarget<'a> {
     pub answer_created: u64,
 }
 
-/// Output bytes for the client, in order. Translators never join the chunks.
-#[derive(Clone, Debug, Default)]
-pub struct OutputBuffer(pub Vec<Bytes>);
-
 impl AttemptTarget<'_> {
     /// Returns true if the gateway sends this member, because the provider has not rejected it so far.
     #[must_use]
@@ -175,27 +172,6 @@ impl AttemptTarget<'_> {
         }
         let usual = self.adjustment.reasoning_name.or(self.capabilities.reasoning_name).unwrap_or_default();
         Some(if self.allows_member(AdjustableMember::ReasoningName) { usual } else { usual.alternative() })
-    }
-}
-
-impl OutputBuffer {
-    /// Adds a chunk; an empty chunk is dropped.
-    pub fn push(&mut self, bytes: Bytes) {
-        if !bytes.is_empty() {
-            self.0.push(bytes);
-        }
-    }
-
-    /// Returns the number of buffered bytes.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.0.iter().map(Bytes::len).sum()
-    }
-
-    /// Returns true if no bytes are buffered.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
     }
 }
 
@@ -303,6 +279,12 @@ pub trait StreamTranslation: Send {
     /// Returns the number of bytes of memory in use, without the record of the delivered text: an incomplete event,
     /// output that must wait, arguments of calls. Called after each [`StreamTranslation::push`].
     fn buffered_bytes(&self) -> usize;
+
+    /// Returns an upper estimate of the bytes of the answer that [`StreamTranslation::write_end`] copies in addition to
+    /// the memory in use.
+    fn end_bytes(&self) -> usize {
+        0
+    }
 
     /// Returns the energy measured by the provider.
     fn measured_energy(&self) -> Option<MeasuredEnergy>;

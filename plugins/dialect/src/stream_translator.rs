@@ -19,9 +19,8 @@ use crate::generated_output::GeneratedOutput;
 use crate::prefill_repetition::{PrefillFilter, prefill_text};
 use crate::repeated_text::RepetitionFilter;
 use crate::response_constraints::ResponseConstraints;
-use crate::write::DialectWriter;
+use crate::write::{DialectWriter, EventBuffer};
 use attempt_limits::AttemptLimits;
-use bytes::Bytes;
 use ends::FinishConfidence;
 use penstock_core::{
     AttemptTarget, DeliveredUsage, FinishReason, InferenceRequest, MeasuredEnergy, OutputBuffer,
@@ -101,7 +100,7 @@ pub struct StreamTranslator {
     /// Output of the current provider, including text that the constraints removed.
     attempt_output: GeneratedOutput,
     /// Output that is held back until the first content token.
-    held_output: Vec<u8>,
+    held_output: EventBuffer,
     events: Vec<AnswerEvent>,
     constrained_events: Vec<AnswerEvent>,
 }
@@ -150,7 +149,7 @@ impl StreamTranslator {
             initial_state: (initial_echo, GeneratedOutput::new(ask)),
             attempt_bytes: 0,
             attempt_output: GeneratedOutput::new(ask),
-            held_output: Vec::new(),
+            held_output: EventBuffer::default(),
             events: Vec::new(),
             constrained_events: Vec::new(),
         }
@@ -374,11 +373,11 @@ impl StreamTranslator {
     }
 
     fn flush_held(&mut self, out: &mut OutputBuffer) {
-        if self.progress > StreamProgress::Pending && !self.held_output.is_empty() {
+        if self.progress > StreamProgress::Pending && !self.held_output.has_no_bytes() {
             // The next buffer gets the capacity of the current output, up to a maximum, because outputs usually have
             // similar sizes.
             let capacity = self.held_output.len().min(OUTPUT_BUFFER_BYTES);
-            out.push(Bytes::from(std::mem::replace(&mut self.held_output, Vec::with_capacity(capacity))));
+            self.held_output.move_to(capacity, out);
         }
     }
 }

@@ -19,6 +19,13 @@ pub(super) fn input_to_store<'r>(run: &FailoverRun<'r, '_>) -> Option<&'r Stored
     run.request.responses.as_deref()?.stored_input.as_ref()
 }
 
+/// Returns the pieces from the one on in which the last event starts; all pieces of a buffered body. The start of an
+/// event is never divided.
+fn last_event_pieces(answer: &[Bytes]) -> &[Bytes] {
+    let starts_event = |piece: &Bytes| memchr::memmem::find(piece, b"\ndata: ").is_some();
+    answer.get(answer.iter().rposition(starts_event).unwrap_or(0)..).unwrap_or_default()
+}
+
 /// Starts to store the response in `answer`, which is a buffered body or the end of a stream. The returned future waits
 /// for the write, at most `MAX_WAIT`. A failure is logged and does not change the answer.
 pub(super) fn store_response(
@@ -26,7 +33,7 @@ pub(super) fn store_response(
     input: &StoredInput,
     answer: &[Bytes],
 ) -> impl Future<Output = ()> + Send + use<> {
-    let (app, input, answer) = (run.exchange.app.clone(), input.clone(), answer.concat());
+    let (app, input, answer) = (run.exchange.app.clone(), input.clone(), last_event_pieces(answer).concat());
     let key = run.exchange.principal.public_id.clone();
     let id = run.exchange.id;
     let limits = app.stored_response_limits();

@@ -17,8 +17,8 @@ use crate::time::clock;
 use crate::upstream::offer::OfferState;
 use crate::upstream::wire_format::WireFormat;
 pub use body_end::StreamedBodyEnd;
-use bytes::{Bytes, BytesMut};
-pub(super) use content::write_content;
+use bytes::Bytes;
+pub(super) use content::{take_pieces, write_content, write_pieces};
 use ends::finish_stream;
 pub(super) use ends::{
     error_only_translation, fail_stream, stream_frame, write_error_event, write_stream_end,
@@ -161,12 +161,14 @@ async fn copy_stream(
         let fault = response_body_filter(&mut response, received, over, &mut out).err();
         let Some(reply) = run.translation.as_deref() else { return Ok(()) };
         let (buffered, committed) = (reply.buffered_bytes(), reply.progress() >= StreamProgress::Committed);
-        if run.progress.has_content() || (committed && fault.is_none()) {
+        // Events that cannot be counted are not written, since the client may be slow to read them.
+        let refused = run.memory.try_resize(run.exchange, buffered + out.unshared_bytes()).err();
+        if refused.is_none() && (run.progress.has_content() || (committed && fault.is_none())) {
             let before = clock::cached_now();
             write_events(run, offer, &mut out, number).await?;
             times.add_client_delay(clock::cached_now().saturating_duration_since(before));
         }
-        match fault.or_else(|| count_memory(run, buffered).err()) {
+        match refused.or(fault).or_else(|| check_buffer_limit(run, buffered).err()) {
             // After its end event, the stream is complete except perhaps for its usage, so an error no longer
             // matters.
             Some(_) if progress == StreamProgress::Ended => return Ok(()),
@@ -192,15 +194,16 @@ async fn end_without_progress(
         return Err(AttemptError::Fault(UpstreamError::new(UpstreamErrorKind::Malformed)));
     }
     response_body_filter(&mut StreamResponse { run, offer, times }, None, true, &mut out)?;
-    if out.is_empty() { Ok(()) } else { write_piece(run, join_pieces(&mut out), false).await }
+    let pieces = take_pieces(run, &mut out);
+    write_pieces(run, pieces).await
 }
 
-/// Counts the memory of a stream, which has the same limit as a buffered response.
-fn count_memory(run: &mut FailoverRun<'_, '_>, buffered: usize) -> Result<(), UpstreamError> {
-    if buffered > run.exchange.config.settings.limits.response_buffer {
-        return Err(UpstreamError::new(UpstreamErrorKind::Malformed));
+/// Checks the buffered bytes of a stream, which has the same limit as a buffered response.
+fn check_buffer_limit(run: &FailoverRun<'_, '_>, buffered: usize) -> Result<(), UpstreamError> {
+    match buffered > run.exchange.config.settings.limits.response_buffer {
+        true => Err(UpstreamError::new(UpstreamErrorKind::Malformed)),
+        false => Ok(()),
     }
-    run.memory.try_resize(run.exchange, buffered)
 }
 
 /// Reads the next bytes of the provider; `None` at the end of the stream. The deadline is checked before each read,
@@ -292,7 +295,9 @@ async fn write_events(
         return run.exchange.caller.flush().await.map_err(|_| AttemptError::Disconnected);
     }
     run.watch.record_write(clock::cached_now());
-    write_content(run, join_pieces(out)).await?;
+    for piece in take_pieces(run, out) {
+        write_content(run, piece).await?;
+    }
     #[cfg(feature = "inject")]
     run.exchange.app.panic_injector.panic_if_armed(crate::net::panic_injection::PanicInjectionPoint::Stream);
     Ok(())
@@ -340,19 +345,6 @@ pub(super) async fn write_piece(
     end: bool,
 ) -> Result<(), AttemptError> {
     run.exchange.caller.write_response_body(bytes, end).await.map_err(|_| AttemptError::Disconnected)
-}
-
-/// Joins the pieces, so that they are sent in one write.
-pub(super) fn join_pieces(out: &mut OutputBuffer) -> Bytes {
-    let mut pieces = std::mem::take(&mut out.0);
-    if pieces.len() == 1 {
-        return pieces.pop().unwrap_or_default();
-    }
-    let mut joined = BytesMut::with_capacity(pieces.iter().map(Bytes::len).sum());
-    for piece in &pieces {
-        joined.extend_from_slice(piece);
-    }
-    joined.freeze()
 }
 
 /// Streamed response of an attempt, as the response body filters see it.

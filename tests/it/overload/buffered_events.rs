@@ -105,3 +105,24 @@ async fn one_stream_keeps_as_much_as_an_unstreamed_answer_may_have() {
     assert_eq!(running.chat_stream().await.streamed_text(), "Hello");
     assert_eq!(provider.calls(), 2);
 }
+
+/// Tests that events count while the client does not read them. The events of this dialect are several times as long as
+/// those of the provider.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_that_a_client_does_not_read_count() {
+    const EVENTS: usize = 60_000;
+    let provider = Provider::start().await;
+    let event = format!("data: {}\n\n", delta(json!({"content": "x"}), None));
+    let events = ScriptStep::Chunk(event.repeat(EVENTS).into_bytes());
+    provider.then(vec![sse(), events, ScriptStep::Hang]);
+    let running = Bench::new().provider("a", &provider).start().await;
+    let ask = json!({"model": "m", "stream": true, "input": "hi"}).to_string();
+    let length = ask.len().to_string();
+    let headers = [("content-type", "application/json"), ("content-length", length.as_str())];
+    let open = running.client.open("POST", "/v1/responses", &headers, ask.as_bytes()).await;
+    let admission = running.gateway.app.admission.clone();
+    // Without the events, only the body of the request is counted: the text is shorter than what is never counted.
+    until("the events to be counted", || admission.load_status().bytes > 128 << 10).await;
+    drop(open);
+    until_empty(&running).await;
+}

@@ -6,7 +6,7 @@ use crate::answer::DecodedAnswer;
 use crate::choices;
 use crate::decode;
 use crate::event::AnswerEvent;
-use crate::write::DialectWriter;
+use crate::write::{DialectWriter, EventBuffer};
 use bytes::Bytes;
 use penstock_core::{
     ApiError, AttemptTarget, Dialect, InferenceRequest, OutputBuffer, StreamTranslation, ThinkingDisplay,
@@ -21,7 +21,7 @@ struct EventCollector {
 }
 
 impl DialectWriter for EventCollector {
-    fn write(&mut self, event: &AnswerEvent, _out: &mut Vec<u8>) {
+    fn write(&mut self, event: &AnswerEvent, _out: &mut EventBuffer) {
         // The receiver is dropped only after the answer has ended.
         self.events.send(event.clone()).ok();
     }
@@ -34,9 +34,16 @@ impl DialectWriter for EventCollector {
         self.has_message_boundaries
     }
 
-    fn write_end(&mut self, _usage: &TokenUsage, _objects: &[u8], _out: &mut Vec<u8>) {}
+    fn write_end(&mut self, _usage: &TokenUsage, _objects: &[u8], _out: &mut EventBuffer) {}
 
-    fn write_error(&mut self, _refusal: &ApiError, _request_id: &str, _objects: &[u8], _out: &mut Vec<u8>) {}
+    fn write_error(
+        &mut self,
+        _refusal: &ApiError,
+        _request_id: &str,
+        _objects: &[u8],
+        _out: &mut EventBuffer,
+    ) {
+    }
 }
 
 /// Decodes an answer whose `body` is a stream of events, and applies the constraints of the request.

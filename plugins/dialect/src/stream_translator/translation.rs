@@ -132,11 +132,15 @@ impl StreamTranslation for StreamTranslator {
 
     fn buffered_bytes(&self) -> usize {
         let repeated = self.repetition_filter.as_ref().map_or(0, RepetitionFilter::held_bytes);
-        self.held_output.len()
+        self.held_output.unshared_bytes()
             + repeated
             + self.prefill_filter.held_bytes()
             + self.decoder.buffered_bytes()
             + self.writer.buffered_bytes()
+    }
+
+    fn end_bytes(&self) -> usize {
+        self.writer.end_bytes()
     }
 
     fn measured_energy(&self) -> Option<MeasuredEnergy> {

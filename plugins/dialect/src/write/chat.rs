@@ -13,6 +13,7 @@ pub use buffered::{write_buffered, write_completion};
 use super::ResponseIdentity;
 use super::logprobs::complete_chat_logprobs;
 use crate::event::{AnswerEvent, EscapedText};
+use crate::write::EventBuffer;
 pub(crate) use common_members::{finish_reason_name, write_integer, write_penstock_objects, write_usage};
 use penstock_core::{ApiError, ChoiceSelection, FinishReason, ThinkingDisplay, TokenUsage};
 use penstock_http_wire::error;
@@ -123,7 +124,7 @@ impl ChatStreamWriter {
 const CHUNK_END: &[u8] = b",\"finish_reason\":null}]}\n\n";
 
 impl super::DialectWriter for ChatStreamWriter {
-    fn write(&mut self, event: &AnswerEvent, out: &mut Vec<u8>) {
+    fn write(&mut self, event: &AnswerEvent, out: &mut EventBuffer) {
         let is_hidden = self.hides_reasoning && matches!(event, AnswerEvent::Reasoning { .. });
         if event.is_content() && !is_hidden {
             self.write_roles(out);
@@ -182,7 +183,7 @@ impl super::DialectWriter for ChatStreamWriter {
         }
     }
 
-    fn write_start(&mut self, out: &mut Vec<u8>) {
+    fn write_start(&mut self, out: &mut EventBuffer) {
         self.write_roles(out);
     }
 
@@ -196,7 +197,7 @@ impl super::DialectWriter for ChatStreamWriter {
         if self.hides_reasoning { ThinkingDisplay::Off } else { ThinkingDisplay::Shown }
     }
 
-    fn write_end(&mut self, usage: &TokenUsage, objects: &[u8], out: &mut Vec<u8>) {
+    fn write_end(&mut self, usage: &TokenUsage, objects: &[u8], out: &mut EventBuffer) {
         self.write_roles(out);
         for (choice, tool) in std::mem::take(&mut self.calls_without_arguments) {
             // Clients parse the arguments of a finished call, and an empty text is not JSON.
@@ -231,7 +232,7 @@ impl super::DialectWriter for ChatStreamWriter {
         out.extend_from_slice(DONE_EVENT);
     }
 
-    fn write_error(&mut self, refusal: &ApiError, request_id: &str, objects: &[u8], out: &mut Vec<u8>) {
+    fn write_error(&mut self, refusal: &ApiError, request_id: &str, objects: &[u8], out: &mut EventBuffer) {
         out.extend_from_slice(b"data: ");
         out.extend_from_slice(&super::append_members(error::chat_envelope(refusal, request_id), objects));
         out.extend_from_slice(b"\n\n");

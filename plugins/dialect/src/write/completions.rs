@@ -5,6 +5,7 @@ use super::chat::{finish_reason_name, write_integer, write_penstock_objects, wri
 use crate::answer::{AnswerChoice, DecodedAnswer};
 use crate::event::AnswerEvent;
 use crate::json_cursor;
+use crate::write::EventBuffer;
 use bytes::Bytes;
 use penstock_core::{ApiError, BufferedResponse, FinishReason, ThinkingDisplay, TokenUsage, WorkDone};
 use penstock_http_wire::error;
@@ -144,7 +145,7 @@ impl CompletionStreamWriter {
 }
 
 impl super::DialectWriter for CompletionStreamWriter {
-    fn write(&mut self, event: &AnswerEvent, out: &mut Vec<u8>) {
+    fn write(&mut self, event: &AnswerEvent, out: &mut EventBuffer) {
         match event {
             AnswerEvent::Text { choice, text, logprobs } => {
                 self.write_choice(*choice, text.escaped(), logprobs.as_deref(), out);
@@ -167,7 +168,7 @@ impl super::DialectWriter for CompletionStreamWriter {
         ThinkingDisplay::Off
     }
 
-    fn write_end(&mut self, usage: &TokenUsage, objects: &[u8], out: &mut Vec<u8>) {
+    fn write_end(&mut self, usage: &TokenUsage, objects: &[u8], out: &mut EventBuffer) {
         let last = self.finish_reasons.len().saturating_sub(1);
         for (at, (choice, finish)) in (0_u32..).zip(&self.finish_reasons).enumerate() {
             self.write_choice(choice, b"", None, out);
@@ -187,7 +188,7 @@ impl super::DialectWriter for CompletionStreamWriter {
         out.extend_from_slice(DONE_EVENT);
     }
 
-    fn write_error(&mut self, refusal: &ApiError, request_id: &str, objects: &[u8], out: &mut Vec<u8>) {
+    fn write_error(&mut self, refusal: &ApiError, request_id: &str, objects: &[u8], out: &mut EventBuffer) {
         out.extend_from_slice(b"data: ");
         out.extend_from_slice(&super::append_members(error::chat_envelope(refusal, request_id), objects));
         out.extend_from_slice(b"\n\n");

@@ -19,6 +19,7 @@ pub use options::WriterOptions;
 pub(crate) use options::{stop_reason, write_stop_members, write_usage};
 
 use crate::event::{AnswerEvent, EscapedText};
+use crate::write::EventBuffer;
 use block::{BlockKind, BlockWriter};
 use bytes::Bytes;
 use penstock_core::{ApiError, Dialect, FinishReason, ReportedUsage, ThinkingDisplay, TokenUsage};
@@ -237,7 +238,7 @@ pub(crate) fn write_empty_block(out: &mut Vec<u8>) {
 }
 
 impl super::DialectWriter for MessagesStreamWriter {
-    fn write(&mut self, event: &AnswerEvent, out: &mut Vec<u8>) {
+    fn write(&mut self, event: &AnswerEvent, out: &mut EventBuffer) {
         if event.choice().is_some_and(|choice| choice > 0) {
             return;
         }
@@ -301,7 +302,7 @@ impl super::DialectWriter for MessagesStreamWriter {
         self.pending_bytes + self.pending_blocks.len() * size_of::<BlockWriter>()
     }
 
-    fn write_end(&mut self, usage: &TokenUsage, objects: &[u8], out: &mut Vec<u8>) {
+    fn write_end(&mut self, usage: &TokenUsage, objects: &[u8], out: &mut EventBuffer) {
         let spoilt = super::DialectWriter::has_invalid_output(self);
         self.close_blocks(out);
         if spoilt {
@@ -323,7 +324,7 @@ data: {"type":"message_delta","delta":{"#,
         out.extend_from_slice(b"}\n\nevent: message_stop\ndata: {\"type\":\"message_stop\"}\n\n");
     }
 
-    fn write_error(&mut self, refusal: &ApiError, request_id: &str, objects: &[u8], out: &mut Vec<u8>) {
+    fn write_error(&mut self, refusal: &ApiError, request_id: &str, objects: &[u8], out: &mut EventBuffer) {
         let envelope = penstock_http_wire::error::error_envelope(Dialect::Messages, refusal, request_id);
         let envelope = super::append_members(envelope, objects);
         out.extend_from_slice(&penstock_http_wire::sse::encode_named_event("error", &envelope));

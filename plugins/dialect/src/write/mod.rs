@@ -2,11 +2,13 @@
 
 pub mod chat;
 pub mod completions;
+pub(crate) mod event_buffer;
 mod logprobs;
 pub mod messages;
 pub mod responses;
 
 use crate::event::AnswerEvent;
+pub use event_buffer::EventBuffer;
 use penstock_core::{ApiError, AttemptTarget, ErrorCode, FinishReason, ThinkingDisplay, TokenUsage};
 
 /// Id, model name and creation time of a response.
@@ -40,10 +42,10 @@ pub trait DialectWriter: Send {
     /// Appends the serialized event. The last [`AnswerEvent::Finish`] is stored for [`DialectWriter::write_end`], and
     /// content may follow a finish. Events without content may produce no output; `Usage` before the first content may
     /// be used for the opening event.
-    fn write(&mut self, event: &AnswerEvent, out: &mut Vec<u8>);
+    fn write(&mut self, event: &AnswerEvent, out: &mut EventBuffer);
 
     /// Appends the output that precedes the content of all choices.
-    fn write_start(&mut self, _out: &mut Vec<u8>) {}
+    fn write_start(&mut self, _out: &mut EventBuffer) {}
 
     /// Records the finish reason of a choice that was requested separately, and whose output another writer has
     /// written.
@@ -79,12 +81,18 @@ pub trait DialectWriter: Send {
         0
     }
 
+    /// Returns an upper estimate of the bytes of the answer that [`DialectWriter::write_end`] copies in addition to the
+    /// buffered bytes.
+    fn end_bytes(&self) -> usize {
+        0
+    }
+
     /// Appends the end of a successful answer: buffered output, usage and `objects` (JSON members without braces, may
     /// be empty).
-    fn write_end(&mut self, usage: &TokenUsage, objects: &[u8], out: &mut Vec<u8>);
+    fn write_end(&mut self, usage: &TokenUsage, objects: &[u8], out: &mut EventBuffer);
 
     /// Appends the end of a failed answer, with `objects` if its delivered part is charged.
-    fn write_error(&mut self, refusal: &ApiError, request_id: &str, objects: &[u8], out: &mut Vec<u8>);
+    fn write_error(&mut self, refusal: &ApiError, request_id: &str, objects: &[u8], out: &mut EventBuffer);
 }
 
 /// Returns the error of an answer with tool arguments that no client can read, which are the model's fault, not the

@@ -261,7 +261,8 @@ async fn write_choice_piece(
         if let Some(reply) = run.translation.as_mut() {
             reply.write_start(&mut out);
         }
-        streaming::write_piece(run, streaming::join_pieces(&mut out), false).await?;
+        let pieces = streaming::take_pieces(run, &mut out);
+        streaming::write_pieces(run, pieces).await?;
     }
     if run.progress.has_content() {
         return streaming::write_content(run, piece).await;

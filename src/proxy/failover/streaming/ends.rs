@@ -2,13 +2,17 @@
 
 use super::super::attempt::{self, UpstreamResponse};
 use super::super::{FailoverRun, settle, store_response};
+use super::content::{take_pieces, write_last_pieces};
 use super::times::StreamDeadlines;
-use super::{AttemptError, StreamResponse, join_pieces};
+use super::{AttemptError, StreamResponse};
 use crate::proxy::exchange::{WriteOutcome, write_outcome};
 use crate::proxy::filters::{ResponseBodyFilterChain, ResponseBodyFilters, StreamEnd};
 use crate::upstream::offer::OfferState;
 use penstock_core::{ApiError, OutputBuffer, StreamTranslation};
 use std::sync::Arc;
+
+/// Number of copies of a response while it is stored: of its object, and of its document.
+const STORED_COPIES: usize = 2;
 
 /// Ends a complete stream: the response body filters settle it, and the last event carries the usage,
 /// `environment_impact` and `billing_cost`.
@@ -18,6 +22,7 @@ pub(super) async fn finish_stream(
     answering: UpstreamResponse,
     times: &mut StreamDeadlines,
 ) -> Result<WriteOutcome, AttemptError> {
+    reserve_end_memory(run)?;
     let end = ResponseBodyFilters::finish_stream(&mut StreamResponse { run, offer, times });
     let is_cut =
         run.translation.as_deref().is_some_and(|reply| reply.offer_observation().exceeds_output_limit);
@@ -31,6 +36,16 @@ pub(super) async fn finish_stream(
     Ok(write_stream_end(run, &end).await)
 }
 
+/// Counts the memory of the last events and of the copies that are stored, before the stream is settled: the client may
+/// be slow to read them.
+fn reserve_end_memory(run: &mut FailoverRun<'_, '_>) -> Result<(), AttemptError> {
+    let Some(reply) = run.translation.as_deref() else { return Ok(()) };
+    let buffered = reply.buffered_bytes();
+    let stored = store_response::input_to_store(run).map_or(0, |_| buffered * STORED_COPIES);
+    let bytes = buffered + reply.end_bytes() + stored;
+    Ok(run.memory.try_resize(run.exchange, bytes)?)
+}
+
 /// Writes the last events of a stream.
 pub(in super::super) async fn write_stream_end(
     run: &mut FailoverRun<'_, '_>,
@@ -40,15 +55,16 @@ pub(in super::super) async fn write_stream_end(
     let usage = end.usage.unwrap_or_else(|| reply.estimated_usage());
     let mut out = OutputBuffer::default();
     reply.write_end(&usage, &end.members, &mut out);
-    let piece = join_pieces(&mut out);
+    let pieces = take_pieces(run, &mut out);
     if let Some(input) = store_response::input_to_store(run) {
-        store_response::store_response(run, input, std::slice::from_ref(&piece)).await;
+        store_response::store_response(run, input, &pieces).await;
     }
     if run.request.streamed_content_type().is_some() {
         let trailers = settle::settlement_trailers(&end.members);
+        let piece = pieces.concat().into();
         return write_outcome(run.exchange.caller.write_end_with_trailers(piece, trailers).await);
     }
-    write_outcome(run.exchange.caller.write_response_body(piece, true).await)
+    write_last_pieces(run, pieces).await
 }
 
 /// Creates a translation that is used only to write an error in the client's dialect, if no provider answered; `None`
@@ -98,6 +114,6 @@ pub(in super::super) async fn write_error_event(
     settle::wait_for_ledger(run).await;
     let mut out = OutputBuffer::default();
     reply.write_error(refusal, run.exchange.id.as_str(), &run.settled.members, &mut out);
-    let written = run.exchange.caller.write_response_body(join_pieces(&mut out), true).await;
-    write_outcome(written)
+    let pieces = take_pieces(run, &mut out);
+    write_last_pieces(run, pieces).await
 }

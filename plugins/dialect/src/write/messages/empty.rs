@@ -7,7 +7,7 @@
 use super::MessagesStreamWriter;
 use super::options::{self, WriterOptions};
 use crate::event::AnswerEvent;
-use crate::write::{DialectWriter as _, ResponseIdentity};
+use crate::write::{DialectWriter as _, EventBuffer, ResponseIdentity};
 use penstock_core::{FinishReason, ThinkingDisplay, TokenUsage};
 
 /// Returns the empty message of a request for zero tokens, or all events of its stream. `objects` are JSON members
@@ -19,14 +19,14 @@ pub fn write_empty_message(face: ResponseIdentity, stream: bool, objects: &[u8])
 }
 
 fn write_events(manner: WriterOptions, objects: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(1024);
+    let mut out = EventBuffer::with_capacity(1024);
     let mut writer = MessagesStreamWriter::new(manner);
     writer.write(
         &AnswerEvent::Finish { choice: 0, reason: FinishReason::Length, stop_sequence: None },
         &mut out,
     );
     writer.write_end(&TokenUsage::default(), objects, &mut out);
-    out
+    out.into_pieces().concat()
 }
 
 fn write_body(manner: &WriterOptions, objects: &[u8]) -> Vec<u8> {

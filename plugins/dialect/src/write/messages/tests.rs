@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
+use crate::write::EventBuffer;
 use crate::write::{DialectWriter as _, ResponseIdentity};
 
 /// Number of blocks that fit into one answer. With a linear search for each call, the test would take minutes.
@@ -18,7 +19,7 @@ fn new_writer() -> MessagesStreamWriter {
 #[test]
 fn a_call_is_found_at_once_among_many_blocks_that_wait() {
     let mut writer = new_writer();
-    let mut out = Vec::new();
+    let mut out = EventBuffer::default();
     let (choice, text) = (0, EscapedText::new("t"));
     let start = |tool: u32| AnswerEvent::ToolCallStart {
         choice,
@@ -55,7 +56,7 @@ fn a_call_is_found_at_once_among_many_blocks_that_wait() {
     );
     assert!(!writer.has_invalid_output());
     writer.write_end(&TokenUsage::default(), &[], &mut out);
-    let written = String::from_utf8(out).unwrap();
+    let written = String::from_utf8(out.into_pieces().concat()).unwrap();
     assert_eq!(written.matches("content_block_start\ndata").count(), 2 * MANY + 3);
     let (first, second) = written.split_once("\"id\":\"c2\"").unwrap();
     assert_eq!((first.matches("\",1\"").count(), second.matches("\",2\"").count()), (MANY, MANY));
@@ -63,7 +64,7 @@ fn a_call_is_found_at_once_among_many_blocks_that_wait() {
 
 #[test]
 fn small_fragments_that_wait_are_counted_with_their_memory() {
-    let (mut writer, mut out) = (new_writer(), Vec::new());
+    let (mut writer, mut out) = (new_writer(), EventBuffer::default());
     for tool in 0..2 {
         let id = EscapedText::new(&format!("c{tool}"));
         let name = EscapedText::new("f");
@@ -86,7 +87,7 @@ fn small_fragments_that_wait_are_counted_with_their_memory() {
 
 #[test]
 fn texts_that_wait_keep_no_memory_of_the_network() {
-    let (mut writer, mut out) = (new_writer(), Vec::new());
+    let (mut writer, mut out) = (new_writer(), EventBuffer::default());
     let piece = bytes::Bytes::from("a piece of the network with a long padding".to_owned());
     let (choice, part) = (0, || EscapedText::from_json(piece.slice(2..7)).unwrap());
     for tool in 0..2 {

@@ -7,6 +7,7 @@ use super::{EventSequence, final_status, write_response};
 use crate::answer::{AnswerChoice, DecodedAnswer};
 use crate::answer_sections::{AnswerSection, MessageSection};
 use crate::event::EscapedText;
+use crate::write::EventBuffer;
 use bytes::Bytes;
 use penstock_core::{
     AttemptTarget, BufferedResponse, FinishReason, InferenceRequest, ResponsesDetails, UpstreamError,
@@ -29,11 +30,12 @@ pub(crate) fn translate_buffered(
     let frame = ResponseMembers::new(ask, target);
     let output_bytes = answer.output_bytes();
     let items = output_items(ask, &frame.id, choice, finish);
-    let mut out = Vec::with_capacity(1024 + output_bytes * 9 / 8);
+    let copied: usize = items.iter().map(OutputItem::end_bytes).sum();
+    let mut out = EventBuffer::with_capacity(1024 + copied * 9 / 8);
     write_response(&frame, final_status(finish), &items, answer.usage.as_ref(), &mut out);
     out.push(b'}');
     Ok(BufferedResponse {
-        body: vec![Bytes::from(out)],
+        body: out.into_pieces(),
         work: answer.usage.map(WorkDone::Tokens),
         provider_work: answer.provider_usage.map(WorkDone::Tokens),
         measured_energy: answer.measured_energy,
@@ -53,8 +55,11 @@ fn output_items(
     finish: FinishReason,
 ) -> Vec<OutputItem> {
     let details = ask.responses.as_deref().cloned().unwrap_or_default();
-    let mut items =
-        ItemList { id, items: Vec::with_capacity(2 + choice.tool_calls.len()), unused: Vec::new() };
+    let mut items = ItemList {
+        id,
+        items: Vec::with_capacity(2 + choice.tool_calls.len()),
+        unused: EventBuffer::default(),
+    };
     for section in &choice.sections {
         match section {
             AnswerSection::Reasoning { fragments, .. } => items.push_reasoning(choice, fragments, &details),
@@ -73,7 +78,7 @@ struct ItemList<'a> {
     id: &'a str,
     items: Vec<OutputItem>,
     /// Events of the items, which a buffered response does not have.
-    unused: Vec<u8>,
+    unused: EventBuffer,
 }
 
 impl ItemList<'_> {
@@ -87,12 +92,7 @@ impl ItemList<'_> {
         fragments: &Range<usize>,
         details: &ResponsesDetails,
     ) {
-        let body = ItemBody::Reasoning {
-            text: Vec::new(),
-            display: details.reasoning,
-            is_sealed: details.seals_reasoning,
-        };
-        let mut item = self.new_item(body);
+        let mut item = self.new_item(ItemBody::new_reasoning(details));
         let mut texts = choice.reasoning_texts(fragments).peekable();
         if texts.peek().is_none() {
             return;
@@ -146,7 +146,7 @@ impl ItemList<'_> {
         let cut = !matches!(finish, FinishReason::Stop | FinishReason::ToolCalls);
         let last = self.items.len().saturating_sub(1);
         for (at, item) in self.items.iter_mut().enumerate() {
-            self.unused.clear();
+            self.unused.clear_all();
             let status = if cut && at == last { ItemStatus::Incomplete } else { ItemStatus::Completed };
             item.close(status, !cut, &mut EventSequence::default(), &mut self.unused);
         }

@@ -2,8 +2,10 @@
 
 use super::custom_input::CustomInputReader;
 use super::item::ItemStatus;
+use super::item_text::ItemText;
 use crate::event::EscapedText;
 use crate::partial_json::{JsonState, PartialJson};
+use crate::write::EventBuffer;
 use penstock_core::MappedTool;
 use std::io::Write as _;
 
@@ -18,7 +20,7 @@ pub(super) struct CallState {
     pub(super) custom_input_reader: Option<CustomInputReader>,
     pub(super) arguments_parser: PartialJson,
     /// Arguments, or the input of a custom tool, as the body of a JSON string.
-    pub(super) text: Vec<u8>,
+    pub(super) text: ItemText,
 }
 
 impl CallState {
@@ -32,7 +34,7 @@ impl CallState {
             namespace: tool.and_then(|tool| tool.namespace.as_deref()).map(escaped),
             custom_input_reader: tool.filter(|tool| tool.is_custom).map(|_| CustomInputReader::new()),
             arguments_parser: PartialJson::new(),
-            text: Vec::new(),
+            text: ItemText::default(),
         }
     }
 
@@ -45,7 +47,7 @@ impl CallState {
     }
 
     /// Writes the members of a tool call that follow its id.
-    pub(super) fn write_members(&self, status: ItemStatus, out: &mut Vec<u8>) {
+    pub(super) fn write_members(&self, status: ItemStatus, out: &mut EventBuffer) {
         let (kind, text) = match self.custom_input_reader {
             Some(_) => ("custom_tool_call", "input"),
             None => ("function_call", "arguments"),
@@ -60,7 +62,7 @@ impl CallState {
         }
         let _ = write!(out, r#"","{text}":""#);
         if status != ItemStatus::Open {
-            out.extend_from_slice(&self.text);
+            self.text.write(out);
         }
         out.extend_from_slice(b"\"}");
     }

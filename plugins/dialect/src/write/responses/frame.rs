@@ -1,6 +1,6 @@
 //! Members of the response object other than its output, and the start of events.
 
-use crate::write::ResponseIdentity;
+use crate::write::{EventBuffer, ResponseIdentity};
 use bytes::Bytes;
 use penstock_core::{ApiError, AttemptTarget, ErrorCode, InferenceRequest, TokenUsage};
 use penstock_json_scan::json;
@@ -61,7 +61,7 @@ impl ResponseMembers {
     }
 
     /// Writes the response object up to and including `"output":`.
-    pub(super) fn write_object_head(&self, status: ResponseStatus<'_>, out: &mut Vec<u8>) {
+    pub(super) fn write_object_head(&self, status: ResponseStatus<'_>, out: &mut EventBuffer) {
         out.extend_from_slice(br#"{"id":"resp_"#);
         out.extend_from_slice(self.id.as_bytes());
         // Writing to a Vec cannot fail.
@@ -98,14 +98,14 @@ impl ResponseMembers {
     /// Writes the members of the request that the response repeats. A failed response is not stored, so its `store`
     /// becomes false. The first match of `"store":true` is the member itself, because members with text of the client
     /// come after it.
-    fn write_repeated(&self, failed: bool, out: &mut Vec<u8>) {
+    fn write_repeated(&self, failed: bool, out: &mut EventBuffer) {
         const STORED: &[u8] = br#""store":true"#;
         let members = &self.repeated_members;
         let stored = if failed && self.is_stored { memchr::memmem::find(members, STORED) } else { None };
-        let Some(at) = stored else { return out.extend_from_slice(members) };
-        out.extend_from_slice(members.get(..at).unwrap_or_default());
+        let Some(at) = stored else { return out.push_shared(members) };
+        out.push_shared(&members.slice(..at));
         out.extend_from_slice(br#""store":false"#);
-        out.extend_from_slice(members.get(at + STORED.len()..).unwrap_or_default());
+        out.push_shared(&members.slice(at + STORED.len()..));
     }
 }
 

@@ -1,13 +1,13 @@
 //! Writer of an output item of a response: writes its events, and the complete item.
 
 use super::call::CallState;
-use super::custom_input::CustomInputReader;
 use super::frame::{EVENT_END, EventSequence};
+use super::item_text::ItemText;
 use super::part::MessagePart;
 use crate::event::{EscapedText, MessagePhase};
 use crate::partial_json::JsonState;
-use penstock_core::{ReasoningDisplay, encode_opaque_reasoning};
-use penstock_json_scan::json;
+use crate::write::EventBuffer;
+use penstock_core::{ReasoningDisplay, ResponsesDetails};
 use std::io::Write as _;
 
 /// Content of an item.
@@ -15,11 +15,26 @@ use std::io::Write as _;
 pub(super) enum ItemBody {
     /// Message with its parts. Only the last part may be open.
     Message(Vec<MessagePart>),
-    /// Reasoning: its text as the body of a JSON string. If `is_sealed` is true, the closed item also has the text in
-    /// `encrypted_content`.
-    Reasoning { text: Vec<u8>, display: ReasoningDisplay, is_sealed: bool },
+    /// Reasoning: its text as the body of a JSON string.
+    Reasoning {
+        /// Text of the reasoning.
+        text: ItemText,
+        /// Member in which the client reads the text.
+        display: ReasoningDisplay,
+        /// Text in `encrypted_content`, which is made when the item is closed; `None` if the request does not ask for
+        /// it.
+        sealed: Option<ItemText>,
+    },
     /// Tool call.
     Call(CallState),
+}
+
+impl ItemBody {
+    /// Returns reasoning without text.
+    pub(super) fn new_reasoning(details: &ResponsesDetails) -> Self {
+        let sealed = details.seals_reasoning.then(ItemText::default);
+        Self::Reasoning { text: ItemText::default(), display: details.reasoning, sealed }
+    }
 }
 
 /// Status of an item.
@@ -52,7 +67,7 @@ pub(super) struct OutputItem {
     /// Phase of a message.
     phase: Option<MessagePhase>,
     /// Bytes of memory of the closed parts of a message.
-    closed_part_bytes: usize,
+    pub(super) closed_part_bytes: usize,
 }
 
 impl OutputItem {
@@ -82,23 +97,8 @@ impl OutputItem {
         }
     }
 
-    /// Returns the number of bytes of memory of the item.
-    pub(super) fn buffered_bytes(&self) -> usize {
-        let content = match &self.body {
-            ItemBody::Message(parts) => {
-                self.closed_part_bytes + parts.last().map_or(0, MessagePart::buffered_bytes)
-            }
-            ItemBody::Reasoning { text, .. } => text.len(),
-            ItemBody::Call(call) => {
-                call.text.len()
-                    + call.custom_input_reader.as_ref().map_or(0, CustomInputReader::pending_bytes)
-            }
-        };
-        size_of::<Self>() + content
-    }
-
     /// Writes the event `response.output_item.added`, and for reasoning also the event that opens its part.
-    pub(super) fn write_added(&self, events: &mut EventSequence, out: &mut Vec<u8>) {
+    pub(super) fn write_added(&self, events: &mut EventSequence, out: &mut EventBuffer) {
         self.write_item_event("response.output_item.added", events, out);
         if let ItemBody::Reasoning { display, .. } = &self.body {
             match display {
@@ -107,11 +107,11 @@ impl OutputItem {
                     self.start(events, "response.reasoning_summary_part.added", out);
                 }
             }
-            self.write_reasoning_part(b"", out);
+            self.write_reasoning_part(&ItemText::default(), out);
         }
     }
 
-    fn write_item_event(&self, kind: &str, events: &mut EventSequence, out: &mut Vec<u8>) {
+    fn write_item_event(&self, kind: &str, events: &mut EventSequence, out: &mut EventBuffer) {
         events.write_event_start(kind, out);
         let _ = write!(out, r#","output_index":{},"item":"#, self.index);
         self.write_item(out);
@@ -119,7 +119,7 @@ impl OutputItem {
     }
 
     /// Writes the start of an event about the output item.
-    fn start(&self, events: &mut EventSequence, kind: &str, out: &mut Vec<u8>) {
+    fn start(&self, events: &mut EventSequence, kind: &str, out: &mut EventBuffer) {
         events.write_event_start(kind, out);
         out.extend_from_slice(br#","item_id":""#);
         out.extend_from_slice(self.id.as_bytes());
@@ -135,7 +135,7 @@ impl OutputItem {
         logprobs: Option<&[u8]>,
         is_refusal: bool,
         events: &mut EventSequence,
-        out: &mut Vec<u8>,
+        out: &mut EventBuffer,
     ) {
         let other_kind = |part: &MessagePart| part.is_refusal != is_refusal;
         if let ItemBody::Message(parts) = &self.body
@@ -152,7 +152,7 @@ impl OutputItem {
         let _ = write!(out, r#","content_index":{at},"delta":""#);
         out.extend_from_slice(text.escaped());
         out.push(b'"');
-        part.text.extend_from_slice(text.escaped());
+        part.text.growing().extend_from_slice(text.escaped());
         if !is_refusal {
             out.extend_from_slice(br#","logprobs":["#);
             part.push_logprobs(logprobs, out);
@@ -162,7 +162,7 @@ impl OutputItem {
     }
 
     /// Opens a new part of a message, and writes its start event.
-    pub(super) fn open_part(&mut self, is_refusal: bool, events: &mut EventSequence, out: &mut Vec<u8>) {
+    pub(super) fn open_part(&mut self, is_refusal: bool, events: &mut EventSequence, out: &mut EventBuffer) {
         let ItemBody::Message(parts) = &mut self.body else { return };
         let at = parts.len();
         self.closed_part_bytes += parts.last().map_or(0, MessagePart::buffered_bytes);
@@ -174,7 +174,8 @@ impl OutputItem {
     }
 
     /// Writes the events that close the last part of a message.
-    fn close_part(&self, events: &mut EventSequence, out: &mut Vec<u8>) {
+    fn close_part(&mut self, events: &mut EventSequence, out: &mut EventBuffer) {
+        self.share_text();
         let ItemBody::Message(parts) = &self.body else { return };
         let Some(part) = parts.last() else { return };
         let at = parts.len() - 1;
@@ -185,11 +186,11 @@ impl OutputItem {
         };
         self.start(events, kind, out);
         let _ = write!(out, r#","content_index":{at},"{key}":""#);
-        out.extend_from_slice(&part.text);
+        part.text.write(out);
         out.push(b'"');
         if !part.is_refusal {
             out.extend_from_slice(br#","logprobs":["#);
-            out.extend_from_slice(&part.logprobs);
+            part.logprobs.write(out);
             out.push(b']');
         }
         out.extend_from_slice(EVENT_END);
@@ -204,10 +205,10 @@ impl OutputItem {
         &mut self,
         text: &EscapedText,
         events: &mut EventSequence,
-        out: &mut Vec<u8>,
+        out: &mut EventBuffer,
     ) {
         let ItemBody::Reasoning { text: all, display, .. } = &mut self.body else { return };
-        all.extend_from_slice(text.escaped());
+        all.growing().extend_from_slice(text.escaped());
         let (kind, position) = match display {
             ReasoningDisplay::Content => ("response.reasoning_text.delta", "content_index"),
             ReasoningDisplay::Summary => ("response.reasoning_summary_text.delta", "summary_index"),
@@ -224,22 +225,22 @@ impl OutputItem {
         &mut self,
         fragment: &EscapedText,
         events: &mut EventSequence,
-        out: &mut Vec<u8>,
+        out: &mut EventBuffer,
     ) {
         let ItemBody::Call(call) = &mut self.body else { return };
         let start = call.text.len();
         match &mut call.custom_input_reader {
-            Some(input) => input.push(&fragment.decoded(), &mut call.text),
+            Some(input) => input.push(&fragment.decoded(), call.text.growing()),
             None => {
                 call.arguments_parser.push(&fragment.decoded());
-                call.text.extend_from_slice(fragment.escaped());
+                call.text.growing().extend_from_slice(fragment.escaped());
             }
         }
         self.write_call_delta(start, events, out);
     }
 
     /// Writes a delta with the text of a call from the position `from` on.
-    fn write_call_delta(&self, from: usize, events: &mut EventSequence, out: &mut Vec<u8>) {
+    fn write_call_delta(&self, from: usize, events: &mut EventSequence, out: &mut EventBuffer) {
         let ItemBody::Call(call) = &self.body else { return };
         let text = call.text.get(from..).unwrap_or_default();
         if text.is_empty() {
@@ -263,12 +264,16 @@ impl OutputItem {
         status: ItemStatus,
         fills_arguments: bool,
         events: &mut EventSequence,
-        out: &mut Vec<u8>,
+        out: &mut EventBuffer,
     ) {
         let call_start = self.finish_call(fills_arguments);
         self.write_call_delta(call_start, events, out);
+        if matches!(self.body, ItemBody::Message(_)) {
+            self.close_part(events, out);
+        }
+        self.share_text();
         match &self.body {
-            ItemBody::Message(_) => self.close_part(events, out),
+            ItemBody::Message(_) => {}
             ItemBody::Reasoning { text, display, .. } => {
                 let (done, position, part_done) = match display {
                     ReasoningDisplay::Content => {
@@ -282,32 +287,35 @@ impl OutputItem {
                 };
                 self.start(events, done, out);
                 let _ = write!(out, r#","{position}":0,"text":""#);
-                out.extend_from_slice(text);
+                text.write(out);
                 out.push(b'"');
                 out.extend_from_slice(EVENT_END);
                 self.start(events, part_done, out);
                 self.write_reasoning_part(text, out);
             }
-            ItemBody::Call(call) => {
-                match call.custom_input_reader {
-                    Some(_) => {
-                        self.start(events, "response.custom_tool_call_input.done", out);
-                        out.extend_from_slice(br#","input":""#);
-                    }
-                    None => {
-                        self.start(events, "response.function_call_arguments.done", out);
-                        out.extend_from_slice(br#","name":""#);
-                        out.extend_from_slice(&call.name);
-                        out.extend_from_slice(br#"","arguments":""#);
-                    }
-                }
-                out.extend_from_slice(&call.text);
-                out.push(b'"');
-                out.extend_from_slice(EVENT_END);
-            }
+            ItemBody::Call(call) => self.write_call_done(call, events, out),
         }
         self.status = status;
         self.write_item_event("response.output_item.done", events, out);
+    }
+
+    /// Writes the event with the complete arguments of a call.
+    fn write_call_done(&self, call: &CallState, events: &mut EventSequence, out: &mut EventBuffer) {
+        match call.custom_input_reader {
+            Some(_) => {
+                self.start(events, "response.custom_tool_call_input.done", out);
+                out.extend_from_slice(br#","input":""#);
+            }
+            None => {
+                self.start(events, "response.function_call_arguments.done", out);
+                out.extend_from_slice(br#","name":""#);
+                out.extend_from_slice(&call.name);
+                out.extend_from_slice(br#"","arguments":""#);
+            }
+        }
+        call.text.write(out);
+        out.push(b'"');
+        out.extend_from_slice(EVENT_END);
     }
 
     /// Ends the arguments of a call; returns the position of the first byte that no event contains yet.
@@ -315,29 +323,29 @@ impl OutputItem {
         let ItemBody::Call(call) = &mut self.body else { return 0 };
         let start = call.text.len();
         match &mut call.custom_input_reader {
-            Some(input) => input.finish(&mut call.text),
+            Some(input) => input.finish(call.text.growing()),
             None if call.arguments_parser.state() == JsonState::Empty && fills_arguments => {
-                call.text.extend_from_slice(b"{}")
+                call.text.growing().extend_from_slice(b"{}")
             }
             None => {}
         }
         start
     }
 
-    fn write_reasoning_part(&self, text: &[u8], out: &mut Vec<u8>) {
+    fn write_reasoning_part(&self, text: &ItemText, out: &mut EventBuffer) {
         let ItemBody::Reasoning { display, .. } = &self.body else { return };
         let (position, kind) = match display {
             ReasoningDisplay::Content => ("content_index", "reasoning_text"),
             ReasoningDisplay::Summary => ("summary_index", "summary_text"),
         };
         let _ = write!(out, r#","{position}":0,"part":{{"type":"{kind}","text":""#);
-        out.extend_from_slice(text);
+        text.write(out);
         out.extend_from_slice(b"\"}");
         out.extend_from_slice(EVENT_END);
     }
 
     /// Writes the item with its current content. An open item is written without content.
-    pub(super) fn write_item(&self, out: &mut Vec<u8>) {
+    pub(super) fn write_item(&self, out: &mut EventBuffer) {
         let is_open = self.status == ItemStatus::Open;
         out.extend_from_slice(br#"{"id":""#);
         out.extend_from_slice(self.id.as_bytes());
@@ -356,7 +364,7 @@ impl OutputItem {
                 }
                 out.extend_from_slice(b"]}");
             }
-            ItemBody::Reasoning { text, display, is_sealed } => {
+            ItemBody::Reasoning { text, display, sealed } => {
                 out.extend_from_slice(br#"","type":"reasoning","summary":["#);
                 if !is_open && *display == ReasoningDisplay::Summary {
                     write_text_part("summary_text", text, out);
@@ -369,9 +377,10 @@ impl OutputItem {
                     }
                     out.push(b']');
                 }
-                if *is_sealed && !is_open {
-                    let sealed = encode_opaque_reasoning(&json::unescape(text).unwrap_or_default());
-                    let _ = write!(out, r#","encrypted_content":"{sealed}""#);
+                if let Some(sealed) = sealed.as_ref().filter(|_| !is_open) {
+                    out.extend_from_slice(br#","encrypted_content":""#);
+                    sealed.write(out);
+                    out.push(b'"');
                 }
                 let _ = write!(out, r#","status":"{}"}}"#, self.status.name());
             }
@@ -380,8 +389,8 @@ impl OutputItem {
     }
 }
 
-fn write_text_part(kind: &str, text: &[u8], out: &mut Vec<u8>) {
+fn write_text_part(kind: &str, text: &ItemText, out: &mut EventBuffer) {
     let _ = write!(out, r#"{{"type":"{kind}","text":""#);
-    out.extend_from_slice(text);
+    text.write(out);
     out.extend_from_slice(b"\"}");
 }

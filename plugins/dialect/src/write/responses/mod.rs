@@ -8,6 +8,8 @@ mod call;
 mod custom_input;
 mod frame;
 mod item;
+mod item_memory;
+mod item_text;
 mod part;
 mod replay;
 #[cfg(test)]
@@ -18,7 +20,7 @@ pub(crate) use frame::failure_code;
 pub use replay::{LAST_PENDING_EVENT, ReplayPieces, ResponseReplay};
 
 use crate::event::{AnswerEvent, EscapedText, MessagePhase};
-use crate::write::ResponseIdentity;
+use crate::write::{EventBuffer, ResponseIdentity};
 use call::CallState;
 use frame::{EVENT_END, EventSequence, ResponseMembers, ResponseStatus};
 use item::{ItemBody, ItemStatus, OutputItem};
@@ -29,10 +31,10 @@ use penstock_core::{
 /// Returns the response object of a background response whose execution has not started.
 #[must_use]
 pub fn queued_response(ask: &InferenceRequest, identity: ResponseIdentity) -> Vec<u8> {
-    let mut out = Vec::with_capacity(1024);
+    let mut out = EventBuffer::with_capacity(1024);
     ResponseMembers::with_identity(ask, identity).write_object_head(ResponseStatus::Queued, &mut out);
     out.extend_from_slice(br#"[],"usage":null}"#);
-    out
+    out.into_pieces().concat()
 }
 
 /// Writer of one streamed answer in the responses dialect.
@@ -74,7 +76,7 @@ impl ResponsesStreamWriter {
         }
     }
 
-    fn write_created(&mut self, out: &mut Vec<u8>) {
+    fn write_created(&mut self, out: &mut EventBuffer) {
         if std::mem::replace(&mut self.has_started, true) {
             return;
         }
@@ -88,7 +90,7 @@ impl ResponsesStreamWriter {
     }
 
     /// Closes the items that do not remain open when another item starts.
-    fn close_finished(&mut self, out: &mut Vec<u8>) {
+    fn close_finished(&mut self, out: &mut EventBuffer) {
         let Self { items, open_items, closed_bytes, events, .. } = self;
         open_items.retain(|at| {
             let Some(item) = items.get_mut(*at).filter(|item| item.may_close()) else { return true };
@@ -98,7 +100,7 @@ impl ResponsesStreamWriter {
         });
     }
 
-    fn open_item(&mut self, body: ItemBody, out: &mut Vec<u8>) {
+    fn open_item(&mut self, body: ItemBody, out: &mut EventBuffer) {
         self.close_finished(out);
         let phase = match &body {
             ItemBody::Message(_) => self.next_message.take().flatten(),
@@ -120,7 +122,7 @@ impl ResponsesStreamWriter {
         text: &EscapedText,
         logprobs: Option<&[u8]>,
         is_refusal: bool,
-        out: &mut Vec<u8>,
+        out: &mut EventBuffer,
     ) {
         let fits = |body: &ItemBody| matches!(body, ItemBody::Message(_));
         if text.is_empty() && logprobs.is_none() {
@@ -134,21 +136,20 @@ impl ResponsesStreamWriter {
         }
     }
 
-    fn write_reasoning(&mut self, text: &EscapedText, out: &mut Vec<u8>) {
+    fn write_reasoning(&mut self, text: &EscapedText, out: &mut EventBuffer) {
         let fits = |body: &ItemBody| matches!(body, ItemBody::Reasoning { .. });
         if text.is_empty() {
             return;
         }
         if self.open_last(fits).is_none() {
-            let (display, is_sealed) = (self.details.reasoning, self.details.seals_reasoning);
-            self.open_item(ItemBody::Reasoning { text: Vec::new(), display, is_sealed }, out);
+            self.open_item(ItemBody::new_reasoning(&self.details), out);
         }
         if let Some(item) = self.items.last_mut() {
             item.push_reasoning(text, &mut self.events, out);
         }
     }
 
-    fn start_call(&mut self, number: u32, id: &EscapedText, name: &EscapedText, out: &mut Vec<u8>) {
+    fn start_call(&mut self, number: u32, id: &EscapedText, name: &EscapedText, out: &mut EventBuffer) {
         let tool = self.details.mapped_tool(&name.decoded());
         let call = CallState::new(id.clone(), name, tool);
         self.calls.push((number, self.items.len()));
@@ -158,7 +159,7 @@ impl ResponsesStreamWriter {
     /// Writes arguments of a call. A call whose arguments are complete is closed when another item starts; afterwards
     /// only white space may follow. Arguments after the end of a custom tool's input are ignored, because the input
     /// ends before the arguments do.
-    fn write_arguments(&mut self, number: u32, fragment: &EscapedText, out: &mut Vec<u8>) {
+    fn write_arguments(&mut self, number: u32, fragment: &EscapedText, out: &mut EventBuffer) {
         let call = self.calls.iter().rev().find(|(call, _)| *call == number);
         let Some(item) = call.and_then(|(_, at)| self.items.get_mut(*at)) else { return };
         if item.status == ItemStatus::Open {
@@ -169,7 +170,7 @@ impl ResponsesStreamWriter {
     }
 
     /// Closes all open items. If the answer was cut, they get the status `incomplete`.
-    fn close_items(&mut self, cut: bool, out: &mut Vec<u8>) {
+    fn close_items(&mut self, cut: bool, out: &mut EventBuffer) {
         let status = if cut { ItemStatus::Incomplete } else { ItemStatus::Completed };
         for at in std::mem::take(&mut self.open_items) {
             if let Some(item) = self.items.get_mut(at) {
@@ -180,10 +181,11 @@ impl ResponsesStreamWriter {
     }
 
     /// Ends a started response with the event `response.failed`.
-    fn write_failure(&mut self, refusal: &ApiError, objects: &[u8], out: &mut Vec<u8>) {
+    fn write_failure(&mut self, refusal: &ApiError, objects: &[u8], out: &mut EventBuffer) {
         for at in std::mem::take(&mut self.open_items) {
             if let Some(item) = self.items.get_mut(at) {
                 item.status = ItemStatus::Incomplete;
+                item.share_text();
             }
         }
         let status = ResponseStatus::Failed(failure_code(refusal.code), &refusal.message);
@@ -196,7 +198,7 @@ impl ResponsesStreamWriter {
         status: ResponseStatus<'_>,
         usage: Option<&TokenUsage>,
         objects: &[u8],
-        out: &mut Vec<u8>,
+        out: &mut EventBuffer,
     ) {
         self.events.write_event_start(&format!("response.{}", status.name()), out);
         out.extend_from_slice(br#","response":"#);
@@ -216,7 +218,7 @@ fn write_response(
     status: ResponseStatus<'_>,
     items: &[OutputItem],
     usage: Option<&TokenUsage>,
-    out: &mut Vec<u8>,
+    out: &mut EventBuffer,
 ) {
     frame.write_object_head(status, out);
     out.push(b'[');
@@ -243,7 +245,7 @@ const fn final_status(reason: FinishReason) -> ResponseStatus<'static> {
 }
 
 impl super::DialectWriter for ResponsesStreamWriter {
-    fn write(&mut self, event: &AnswerEvent, out: &mut Vec<u8>) {
+    fn write(&mut self, event: &AnswerEvent, out: &mut EventBuffer) {
         if event.choice().is_some_and(|choice| choice > 0) {
             return;
         }
@@ -273,7 +275,7 @@ impl super::DialectWriter for ResponsesStreamWriter {
         }
     }
 
-    fn write_start(&mut self, out: &mut Vec<u8>) {
+    fn write_start(&mut self, out: &mut EventBuffer) {
         self.write_created(out);
     }
 
@@ -300,7 +302,11 @@ impl super::DialectWriter for ResponsesStreamWriter {
         self.is_invalid
     }
 
-    fn write_end(&mut self, usage: &TokenUsage, objects: &[u8], out: &mut Vec<u8>) {
+    fn end_bytes(&self) -> usize {
+        self.items.iter().map(OutputItem::end_bytes).sum()
+    }
+
+    fn write_end(&mut self, usage: &TokenUsage, objects: &[u8], out: &mut EventBuffer) {
         self.write_created(out);
         if self.is_invalid {
             return self.write_failure(&super::invalid_arguments_error(), objects, out);
@@ -319,7 +325,7 @@ impl super::DialectWriter for ResponsesStreamWriter {
     }
 
     /// Ends a started response with the event `response.failed`. Before the start, writes the event `error` instead.
-    fn write_error(&mut self, refusal: &ApiError, _request_id: &str, objects: &[u8], out: &mut Vec<u8>) {
+    fn write_error(&mut self, refusal: &ApiError, _request_id: &str, objects: &[u8], out: &mut EventBuffer) {
         if self.has_started {
             return self.write_failure(refusal, objects, out);
         }

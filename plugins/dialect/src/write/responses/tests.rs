@@ -37,9 +37,9 @@ fn arguments(tool: u32, fragment: &str) -> AnswerEvent {
 
 #[test]
 fn open_items_are_found_at_once_among_many_closed_ones() {
-    let (mut writer, mut out) = (writer(), Vec::new());
+    let (mut writer, mut out) = (writer(), EventBuffer::default());
     let mut write = |event: AnswerEvent| {
-        out.clear();
+        out.clear_all();
         writer.write(&event, &mut out);
         writer.buffered_bytes()
     };
@@ -62,11 +62,11 @@ fn open_items_are_found_at_once_among_many_closed_ones() {
 
 #[test]
 fn parts_are_counted_with_their_memory() {
-    let (mut writer, mut out) = (writer(), Vec::new());
+    let (mut writer, mut out) = (writer(), EventBuffer::default());
     for _ in 0..MANY {
         writer.write(&text(), &mut out);
         writer.write(&AnswerEvent::Refusal { choice: 0, text: EscapedText::new("n") }, &mut out);
-        out.clear();
+        out.clear_all();
         assert!(writer.buffered_bytes() > 0);
     }
     assert_eq!(writer.items.len(), 1);
@@ -77,6 +77,64 @@ fn parts_are_counted_with_their_memory() {
     );
 }
 
+/// Tests that the last events of a long answer share its text: the memory does not grow with their number.
+#[test]
+fn the_last_events_copy_no_long_text() {
+    const FRAGMENTS: usize = 1_000;
+    let instructions = "i".repeat(100_000);
+    let body = json!({"model": "m", "input": "Hi", "instructions": instructions, "stream": true}).to_string();
+    let limits = RequestLimits::default();
+    let ask = validate_responses_request(body.into(), &limits, ResponsesPurpose::Generate).unwrap();
+    let abilities = OfferCapabilities::default();
+    let new = || ResponsesStreamWriter::new(&ask, &test_support::sample_target(Dialect::Chat, &abilities));
+    let fragment = EscapedText::new(&"t".repeat(100));
+    let content = [
+        AnswerEvent::Reasoning { choice: 0, text: fragment.clone(), signature: None },
+        AnswerEvent::Text { choice: 0, text: fragment.clone(), logprobs: None },
+        AnswerEvent::Refusal { choice: 0, text: fragment },
+        start(0),
+        arguments(0, &"a".repeat(100)),
+    ];
+    let (mut writer, mut stream) = (new(), Vec::new());
+    let write = |writer: &mut ResponsesStreamWriter, event: &AnswerEvent, stream: &mut Vec<u8>| {
+        let mut out = EventBuffer::default();
+        writer.write(event, &mut out);
+        assert!(out.unshared_bytes() < 2_000, "{} bytes for an event", out.unshared_bytes());
+        stream.extend(out.into_pieces().concat());
+    };
+    for event in &content {
+        let count = if matches!(event, AnswerEvent::ToolCallStart { .. }) { 1 } else { FRAGMENTS };
+        (0..count).for_each(|_| write(&mut writer, event, &mut stream));
+    }
+    let (estimate, mut out) = (writer.end_bytes(), EventBuffer::default());
+    writer.write_end(&TokenUsage::default(), &[], &mut out);
+    assert!(out.unshared_bytes() < 8_000, "{} bytes at the end", out.unshared_bytes());
+    assert!(estimate < 8_000, "{estimate}");
+    stream.extend(out.into_pieces().concat());
+    assert_eq!(conformance::check_responses_stream(&stream), Ok(()));
+}
+
+/// Tests that the copies of short texts are estimated before they are made.
+#[test]
+fn the_copies_of_short_texts_are_estimated() {
+    let (mut writer, mut out) = (writer(), EventBuffer::default());
+    for _ in 0..1_000 {
+        writer.write(
+            &AnswerEvent::Reasoning { choice: 0, text: EscapedText::new("why"), signature: None },
+            &mut out,
+        );
+        writer.write(
+            &AnswerEvent::Text { choice: 0, text: EscapedText::new(&"t".repeat(900)), logprobs: None },
+            &mut out,
+        );
+    }
+    out.clear_all();
+    let estimate = writer.end_bytes();
+    writer.write_end(&TokenUsage::default(), &[], &mut out);
+    let copied = out.unshared_bytes();
+    assert!(copied > 900_000 && (copied * 3 / 4..copied * 2).contains(&estimate), "{estimate} for {copied}");
+}
+
 /// Writes these events and the end of the answer; returns the data of the last event, and true if the output is invalid.
 fn last_event(events: &[AnswerEvent], tools: Value) -> (Value, bool) {
     let body = json!({"model": "m", "input": "Hi", "stream": true, "tools": tools}).to_string();
@@ -85,11 +143,11 @@ fn last_event(events: &[AnswerEvent], tools: Value) -> (Value, bool) {
     let abilities = OfferCapabilities::default();
     let mut writer =
         ResponsesStreamWriter::new(&ask, &test_support::sample_target(Dialect::Chat, &abilities));
-    let mut out = Vec::new();
+    let mut out = EventBuffer::default();
     events.iter().for_each(|event| writer.write(event, &mut out));
     let is_invalid = writer.has_invalid_output();
     writer.write_end(&TokenUsage::default(), test_support::SAMPLE_PENSTOCK_OBJECTS, &mut out);
-    let text = String::from_utf8(out).unwrap();
+    let text = String::from_utf8(out.into_pieces().concat()).unwrap();
     assert_eq!(conformance::check_responses_stream(text.as_bytes()), Ok(()), "{text}");
     let data = text.lines().filter_map(|line| line.strip_prefix("data: ")).next_back();
     (serde_json::from_str(data.unwrap()).unwrap(), is_invalid)
