@@ -250,7 +250,7 @@ impl ResponseRun {
     async fn load_request(&self) -> Result<Option<(Bytes, AdmissionPermit)>, Duration> {
         let document = self.load_document().await.map_err(|_| Duration::from_secs(1))?;
         let Some(request) = document.as_deref().and_then(pending_request_body) else { return Ok(None) };
-        let mut memory = self.app.admission.acquire_for_batch_line();
+        let mut memory = self.app.admission.acquire_for_batch_line(&self.record.account.as_str().into());
         memory.reserve_bytes(request.len()).map_err(|_| Duration::from_secs(1))?;
         Ok(Some((Bytes::copy_from_slice(request), memory)))
     }

@@ -57,8 +57,10 @@ impl ShedReason {
 #[derive(Debug)]
 pub struct AdmissionPermit {
     admission: Arc<AdmissionControl>,
-    /// Account of the request; `None` for a line of a batch, which counts bytes only.
-    account: Option<Arc<str>>,
+    /// Account of the request, to which its bytes are counted.
+    account: Arc<str>,
+    /// True if the permit also counts a request in flight; false for a line of a batch.
+    counts_request: bool,
     bytes: usize,
 }
 
@@ -96,7 +98,8 @@ impl AdmissionControl {
                 return (
                     Ok(AdmissionPermit {
                         admission: self.clone(),
-                        account: Some(account.clone()),
+                        account: account.clone(),
+                        counts_request: true,
                         bytes: body_bytes,
                     }),
                     None,
@@ -125,11 +128,11 @@ impl AdmissionControl {
         (permit, Some(began.elapsed()))
     }
 
-    /// Returns a permit that counts only bytes, and holds none at first. It is for a line of a batch, or for a
-    /// request without a permit. Never waits.
+    /// Returns a permit that counts only bytes of this account, and holds none at first. It is for a line of a batch,
+    /// or for a request without a permit. Never waits.
     #[must_use]
-    pub fn acquire_for_batch_line(self: &Arc<Self>) -> AdmissionPermit {
-        AdmissionPermit { admission: self.clone(), account: None, bytes: 0 }
+    pub fn acquire_for_batch_line(self: &Arc<Self>, account: &Arc<str>) -> AdmissionPermit {
+        AdmissionPermit { admission: self.clone(), account: account.clone(), counts_request: false, bytes: 0 }
     }
 
     /// Returns true if seven eighths of the requests or bytes are in use, or a request waits. Batch work then pauses.
@@ -182,7 +185,8 @@ impl AdmissionControl {
         }
         let mut handed = Vec::new();
         while let Some((account, bytes, hand)) = crowd.admit_next() {
-            handed.push((hand, AdmissionPermit { admission: self.clone(), account: Some(account), bytes }));
+            let permit = AdmissionPermit { admission: self.clone(), account, counts_request: true, bytes };
+            handed.push((hand, permit));
         }
         drop(crowd);
         for (hand, permit) in handed {
@@ -200,9 +204,25 @@ impl AdmissionPermit {
     /// Reserves further bytes of memory for the request.
     ///
     /// # Errors
-    /// Returns 503 if the other requests hold too many bytes.
+    /// Returns 503 if the other requests, or those of the account, hold too many bytes.
     pub fn reserve_bytes(&mut self, bytes: usize) -> Result<(), ApiError> {
-        if !self.admission.queue.lock().try_add_bytes(bytes) {
+        let is_added = self.admission.queue.lock().try_add_bytes(&self.account, bytes);
+        self.record_added(bytes, is_added)
+    }
+
+    /// Reserves further bytes of memory for a body without an announced length, as if its present length had been
+    /// announced.
+    ///
+    /// # Errors
+    /// Returns 503 if the other requests, or those of the account, hold too many bytes.
+    pub fn reserve_body_bytes(&mut self, bytes: usize) -> Result<(), ApiError> {
+        let size = self.bytes.saturating_add(bytes);
+        let is_added = self.admission.queue.lock().try_grow_body(&self.account, bytes, size);
+        self.record_added(bytes, is_added)
+    }
+
+    fn record_added(&mut self, bytes: usize, is_added: bool) -> Result<(), ApiError> {
+        if !is_added {
             return Err(self.admission.count_and_build_refusal(ShedReason::Bytes));
         }
         self.bytes += bytes;
@@ -219,9 +239,10 @@ impl AdmissionPermit {
 impl Drop for AdmissionPermit {
     fn drop(&mut self) {
         let mut crowd = self.admission.queue.lock();
-        match &self.account {
-            Some(account) => crowd.release(account, self.bytes),
-            None => crowd.release_bytes(self.bytes),
+        if self.counts_request {
+            crowd.release(&self.account, self.bytes);
+        } else {
+            crowd.release_bytes(&self.account, self.bytes);
         }
         self.admission.wake_waiters(crowd);
     }
@@ -294,8 +315,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_request_that_fits_is_admitted_when_the_one_before_it_leaves() {
         let control = control(8, 8);
-        let _first = control.acquire(&account("a"), 2 << 20, WAIT).await.0.unwrap();
-        let second = control.acquire(&account("a"), 1 << 20, WAIT).await.0.unwrap();
+        let _first = control.acquire(&account("b"), 2 << 20, WAIT).await.0.unwrap();
+        let second = control.acquire(&account("c"), 1 << 20, WAIT).await.0.unwrap();
         let wait_for = |bytes: usize| {
             let theirs = control.clone();
             tokio::spawn(async move { theirs.acquire(&account("a"), bytes, WAIT).await.0 })
@@ -334,7 +355,7 @@ mod tests {
         let mut permit = next.await.unwrap().0.unwrap();
         assert!(permit.reserve_bytes(4 << 20).is_err() && permit.reserve_bytes(1 << 20).is_ok());
         assert_eq!(permit.held_bytes(), (1 << 20) + 5);
-        let mut line = control.acquire_for_batch_line();
+        let mut line = control.acquire_for_batch_line(&account("c"));
         line.reserve_bytes(1 << 20).unwrap();
         drop((permit, line));
         assert_eq!(control.load_status(), AdmissionSnapshot { requests: 0, bytes: 0, waiting: 0 });

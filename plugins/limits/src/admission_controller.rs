@@ -5,10 +5,13 @@
 //!   the others.
 //! - The last quarter of the bytes is reserved for small bodies: large bodies cannot block them, however slowly they
 //!   arrive.
+//! - The last eighth of the bytes, and of the bytes for large bodies, is reserved for accounts that hold less than such
+//!   an eighth: the bodies and responses of one account cannot block those of the others.
 //! - A request is queued only if it does not fit when it arrives; a new request that fits does not overtake a queued
 //!   request that would fit too.
 
 use crate::account_counts::AccountPermitCounts;
+use crate::account_shares::AccountShares;
 use crate::fair_queue::{EnqueueOutcome, FairQueue};
 use std::sync::Arc;
 
@@ -33,7 +36,8 @@ pub struct AdmissionController<W> {
     capacity: AdmissionCapacity,
     /// Requests in flight.
     requests: AccountPermitCounts,
-    bytes: usize,
+    /// Bytes in memory.
+    bytes: AccountShares,
     queue: FairQueue<(usize, W)>,
 }
 
@@ -51,7 +55,12 @@ impl<W> AdmissionController<W> {
     /// Creates a controller with this capacity, without requests.
     #[must_use]
     pub fn new(capacity: AdmissionCapacity) -> Self {
-        Self { capacity, requests: AccountPermitCounts::default(), bytes: 0, queue: FairQueue::default() }
+        Self {
+            capacity,
+            requests: AccountPermitCounts::default(),
+            bytes: AccountShares::default(),
+            queue: FairQueue::default(),
+        }
     }
 
     /// Sets another capacity; requests in flight are not affected.
@@ -68,7 +77,7 @@ impl<W> AdmissionController<W> {
     /// Returns the number of bytes that the requests in flight hold in memory.
     #[must_use]
     pub const fn bytes_in_flight(&self) -> usize {
-        self.bytes
+        self.bytes.total()
     }
 
     /// Returns the number of queued requests.
@@ -84,7 +93,7 @@ impl<W> AdmissionController<W> {
         let is_close_to_limit = |taken: usize, most: usize| taken >= most - most / 8;
         !self.queue.is_empty()
             || is_close_to_limit(self.requests.total(), self.capacity.requests)
-            || is_close_to_limit(self.bytes, self.capacity.bytes)
+            || is_close_to_limit(self.bytes.total(), self.capacity.bytes)
     }
 
     /// Admits a request with a body of this many bytes if it fits; returns true if it was admitted.
@@ -115,10 +124,9 @@ impl<W> AdmissionController<W> {
     /// Callers repeat this until it returns `None`.
     pub fn admit_next(&mut self) -> Option<(Arc<str>, usize, W)> {
         let mut found = None;
-        let (ceiling, requests, held) = (self.capacity, &self.requests, self.bytes);
+        let (ceiling, requests, held) = (self.capacity, &self.requests, &self.bytes);
         let (bytes, waiter) = self.queue.pop_first_match(|account, (bytes, _)| {
-            let own = requests.account_count(account);
-            let fits = has_capacity(ceiling, requests.total(), held, own, *bytes);
+            let fits = has_capacity(ceiling, requests, held, account, *bytes);
             if fits {
                 found = Some(account.clone());
             }
@@ -129,48 +137,54 @@ impl<W> AdmissionController<W> {
         Some((account, bytes, waiter))
     }
 
-    /// Adds bytes to an admitted request if they fit; returns true if they were added.
-    pub const fn try_add_bytes(&mut self, bytes: usize) -> bool {
-        let fits = self.bytes.saturating_add(bytes) <= self.capacity.bytes;
-        if fits {
-            self.bytes += bytes;
-        }
-        fits
+    /// Adds bytes to a request of this account if they fit; returns true if they were added.
+    pub fn try_add_bytes(&mut self, account: &Arc<str>, bytes: usize) -> bool {
+        self.bytes.try_add(account, bytes, self.capacity.bytes)
     }
 
-    /// Subtracts bytes that a request in flight no longer holds in memory.
-    pub const fn release_bytes(&mut self, bytes: usize) {
-        self.bytes = self.bytes.saturating_sub(bytes);
+    /// Adds bytes to the body of an admitted request, which then has `size` bytes, if they fit; returns true if they
+    /// were added.
+    pub fn try_grow_body(&mut self, account: &Arc<str>, bytes: usize, size: usize) -> bool {
+        self.bytes.try_add(account, bytes, body_capacity(self.capacity, size))
+    }
+
+    /// Subtracts bytes that a request of this account no longer holds in memory.
+    pub fn release_bytes(&mut self, account: &str, bytes: usize) {
+        self.bytes.remove(account, bytes);
     }
 
     /// Releases an admitted request with all its bytes.
     pub fn release(&mut self, account: &Arc<str>, bytes: usize) {
         self.requests.remove(account);
-        self.release_bytes(bytes);
+        self.release_bytes(account, bytes);
     }
 
     fn fits(&self, account: &Arc<str>, bytes: usize) -> bool {
-        let own = self.requests.account_count(account);
-        has_capacity(self.capacity, self.requests.total(), self.bytes, own, bytes)
+        has_capacity(self.capacity, &self.requests, &self.bytes, account, bytes)
     }
 
     fn record_admission(&mut self, account: &Arc<str>, bytes: usize) {
         self.requests.add(account);
-        self.bytes = self.bytes.saturating_add(bytes);
+        self.bytes.add(account, bytes);
     }
 }
 
-/// Returns true if a request with a body of `bytes` bytes fits in addition to `requests` requests that use `held`
-/// bytes; `own` of these requests belong to the same account.
-const fn has_capacity(
+/// Returns true if a request of this account with a body of `bytes` bytes fits in addition to the `requests` in flight
+/// and the bytes that they have in memory.
+fn has_capacity(
     ceiling: AdmissionCapacity,
-    requests: usize,
-    held: usize,
-    own: usize,
+    requests: &AccountPermitCounts,
+    held: &AccountShares,
+    account: &str,
     bytes: usize,
 ) -> bool {
-    let eighth = ceiling.requests / 8;
-    let has_permit = requests < ceiling.requests - eighth || (requests < ceiling.requests && own < eighth);
-    let most = if bytes > LARGE_BODY_BYTES { ceiling.bytes - ceiling.bytes / 4 } else { ceiling.bytes };
-    has_permit && held.saturating_add(bytes) <= most
+    let (eighth, total) = (ceiling.requests / 8, requests.total());
+    let has_permit = total < ceiling.requests - eighth
+        || (total < ceiling.requests && requests.account_count(account) < eighth);
+    has_permit && held.has_capacity(account, bytes, body_capacity(ceiling, bytes))
+}
+
+/// Returns the number of bytes that may be in memory together with a body of `size` bytes.
+const fn body_capacity(ceiling: AdmissionCapacity, size: usize) -> usize {
+    if size > LARGE_BODY_BYTES { ceiling.bytes - ceiling.bytes / 4 } else { ceiling.bytes }
 }

@@ -7,6 +7,7 @@
 //! - [`OutputLengthStats`]: the 90th percentile of a key's answer lengths, for requests without a cap;
 //! - [`AdmissionController`]: in-flight requests and bytes of the gateway, with a queue for admission;
 //! - [`AccountPermitCounts`]: permits in use, in total and by account;
+//! - [`AccountShares`]: amounts that accounts hold, of which the last eighth is reserved for small holders;
 //! - [`FairQueue`]: a queue that serves accounts round-robin.
 //!
 //! **Reserve, then settle.** Before a request is sent, a meter reserves the maximum that the request may use.
@@ -17,6 +18,7 @@
 //! **Time.** Every `now` is a `Duration` since 1970, UTC. If `now` goes back, no time has passed.
 
 mod account_counts;
+mod account_shares;
 mod admission_controller;
 mod budget_lease;
 mod fair_queue;
@@ -29,6 +31,7 @@ mod spend;
 mod token_bucket;
 
 pub use account_counts::AccountPermitCounts;
+pub use account_shares::AccountShares;
 pub use admission_controller::{
     AdmissionCapacity, AdmissionController, AdmissionEnqueueOutcome, LARGE_BODY_BYTES,
 };

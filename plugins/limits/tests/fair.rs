@@ -80,16 +80,35 @@ fn large_bodies_leave_a_quarter_of_the_bytes_to_small_ones() {
         AdmissionEnqueueOutcome::Waiting(_, None)
     ));
     assert_eq!(
-        (0..9).filter(|_| app.try_admit(&small, LARGE_BODY_BYTES)).count(),
+        (1..9).filter(|number| app.try_admit(&account(*number), LARGE_BODY_BYTES)).count(),
         2,
         "they pass who would not fit anyway"
     );
-    assert!(!app.try_add_bytes(LARGE_BODY_BYTES) && app.admit_next().is_none());
+    assert!(!app.try_add_bytes(&small, LARGE_BODY_BYTES) && app.admit_next().is_none());
     app.release(&small, LARGE_BODY_BYTES);
     assert!(app.admit_next().is_none(), "the long one still does not fit");
     app.release(&long, LARGE_BODY_BYTES + 1);
     app.release(&long, LARGE_BODY_BYTES + 1);
     assert_eq!(app.admit_next().map(|(_, bytes, who)| (bytes, who)), Some((LARGE_BODY_BYTES + 1, "long")));
+}
+
+#[test]
+fn the_last_eighth_of_the_bytes_is_reserved_for_accounts_with_few_bytes() {
+    const LARGE: usize = LARGE_BODY_BYTES + 1;
+    let capacity = AdmissionCapacity { requests: 1_000, bytes: 80 * LARGE, queue: 8 };
+    let mut app: AdmissionController<&str> = AdmissionController::new(capacity);
+    let (greedy, modest) = (account(0), account(1));
+    // Three quarters are for large bodies, and seven eighths of those for one account.
+    assert_eq!((0..99).filter(|_| app.try_admit(&greedy, LARGE)).count(), 52);
+    assert!(!app.try_grow_body(&greedy, LARGE, 2 * LARGE), "a body that grows is no way around");
+    assert!(matches!(app.enqueue(&greedy, LARGE, "greedy"), AdmissionEnqueueOutcome::Waiting(_, None)));
+    assert!(app.admit_next().is_none());
+    assert_eq!((0..99).filter(|_| app.try_admit(&modest, LARGE)).count(), 8);
+    let small = LARGE_BODY_BYTES / 2;
+    let admitted = (0..99).filter(|_| app.try_admit(&greedy, small)).count();
+    assert!(app.bytes_in_flight() <= 70 * LARGE && admitted == 20, "{admitted} of one account");
+    assert!(!app.try_add_bytes(&greedy, small) && app.try_add_bytes(&modest, small));
+    assert!(app.try_admit(&greedy, 0), "a request without bytes is not in the way");
 }
 
 #[derive(Clone, Debug)]
@@ -145,7 +164,7 @@ proptest! {
                     let (owner, _, number) = waiting.remove(&name).unwrap();
                     app.cancel(&owner, number);
                 }
-                Step::Grow(bytes) => if let Some(last) = inside.last_mut() && app.try_add_bytes(bytes) {
+                Step::Grow(bytes) => if let Some(last) = inside.last_mut() && app.try_add_bytes(&last.0, bytes) {
                     last.1 += bytes;
                 },
                 Step::Go(_) | Step::GiveUp(_) => {}

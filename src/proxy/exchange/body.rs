@@ -116,8 +116,10 @@ impl Exchange<'_> {
     /// # Errors
     /// Returns a 503 if all requests together hold too much memory.
     pub fn reserve_memory(&mut self, bytes: usize) -> Result<(), ApiError> {
-        let overload = &self.app.admission;
-        self.admission_permit.get_or_insert_with(|| overload.acquire_for_batch_line()).reserve_bytes(bytes)
+        let (admission, state) = (&self.app.admission, &mut *self.state);
+        let account = &state.principal.account.id;
+        let permit = state.admission_permit.get_or_insert_with(|| admission.acquire_for_batch_line(account));
+        permit.reserve_bytes(bytes)
     }
 
     /// Releases the permit of admission control and the memory that the request held. Called when the request has no
@@ -266,7 +268,7 @@ async fn read_to_buffer(
         // The capacity counts and not the length, because the buffer grows by more than the bytes that were read.
         let held = body.capacity();
         if let Some(permit) = permit.as_deref_mut().filter(|_| announced.is_none() && held > reserved) {
-            permit.reserve_bytes(held - reserved)?;
+            permit.reserve_body_bytes(held - reserved)?;
             reserved = held;
         }
         read = with_idle_timeout(idle, caller.read_body_into(&mut body)).await?;

@@ -127,3 +127,34 @@ async fn a_backlog_of_batches_is_not_felt_by_requests_at_once() {
     assert!(after.as_secs_f64() <= before.as_secs_f64() * form(1.5, 1.1), "{before:?} became {after:?}");
     batch_jobs::cancel(&running.client, &batch).await;
 }
+
+/// Tests that one account with slow uploads of large bodies, announced or not, does not block those of another account.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_uploads_of_an_account_leave_memory_to_the_others() {
+    const LARGE: usize = 1 << 20;
+    let server = thinker(Duration::ZERO).await;
+    let running = Bench::new()
+        .settings("[limits]\njson_body = \"1MiB\"\n[overload]\nbytes = \"16MiB\"\nwait = \"10ms\"")
+        .provider_at("a", &format!("http://{}/v1", server.address), "", "")
+        .start()
+        .await;
+    let (greedy, modest) = (of_account(&running, "greedy").await, of_account(&running, "modest").await);
+    let admission = running.gateway.app.admission.clone();
+    let length = LARGE.to_string();
+    let headers = [("content-type", "application/json"), ("content-length", length.as_str())];
+    let mut uploads = Vec::new();
+    // Twelve would fill the three quarters for large bodies.
+    for number in 1..=10 {
+        uploads.push(greedy.open("POST", CHAT, &headers, b"{").await);
+        crate::harness::until("the upload to be admitted", || admission.load_status().requests == number)
+            .await;
+    }
+    let mut refused = greedy.open("POST", CHAT, &headers, b"{").await;
+    let refused = crate::harness::within("the refusal", refused.finish()).await;
+    assert_eq!(refused.status, 503, "{}", refused.text());
+    let content = "x".repeat(LARGE / 2);
+    let request = json!({"model": "m", "max_tokens": 4, "messages": [{"role": "user", "content": content}]});
+    let answer = modest.post(CHAT, &request).await;
+    assert_ne!(answer.json()["error"]["code"], "SERVER_9002", "{}", answer.text());
+    drop(uploads);
+}

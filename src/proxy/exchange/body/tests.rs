@@ -16,7 +16,7 @@ const IDLE: Duration = Duration::from_secs(60);
 async fn read_chunked(most: usize) -> Result<(Bytes, usize), ApiError> {
     let settings = OverloadSettings { requests: 1, bytes: most, queue: 1, wait: IDLE, counting: 1 };
     let admission = AdmissionControl::new(&settings);
-    let mut permit = admission.acquire_for_batch_line();
+    let mut permit = admission.acquire_for_batch_line(&"a".into());
     let (server_end, mut client) = duplex(1 << 20);
     let mut request = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
     for size in [FIRST_CHUNK, SECOND_CHUNK] {
