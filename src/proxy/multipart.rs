@@ -37,7 +37,7 @@ impl Exchange<'_> {
         mut upload: TranscriptionFormParser,
         cap: usize,
     ) -> Result<(Box<str>, InferenceTask, SpooledData), ApiError> {
-        let mut spool = self.app.spools.new_spool();
+        let mut spool = self.app.spools.new_request_spool(&self.principal.account.id);
         let mut sound = Vec::new();
         while let Some(piece) = self.next_body_chunk(cap).await? {
             upload.push(piece, &mut sound)?;

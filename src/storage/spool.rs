@@ -1,14 +1,16 @@
 //! Spool of a request's bytes: a small body stays in memory, and a larger one is in a file. The file is unlinked when
-//! it is created, so that nothing of it remains after the end of the process.
+//! it is created, so that nothing of it remains after the end of the process. All files have a common size limit, of
+//! which the last eighth is reserved for accounts that hold less than an eighth.
 
 use crate::config::settings::SpoolSettings;
 use bytes::{Bytes, BytesMut};
+use parking_lot::Mutex;
+use penstock_limits::AccountShares;
 use std::fs::{DirBuilder, File};
 use std::io::{Error, ErrorKind, Result};
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::io::AsyncWriteExt;
 use tokio::task::spawn_blocking;
 
@@ -24,14 +26,15 @@ pub struct SpoolFactory {
     /// Maximum bytes of one spool in memory; beyond this size, it uses a file.
     memory_limit: usize,
     /// Size limit of all files together, in bytes.
-    limit: u64,
-    used: Arc<AtomicU64>,
+    limit: usize,
+    used: Arc<Mutex<AccountShares>>,
 }
 
 impl SpoolFactory {
     /// Returns a factory for this folder, which is created at its first use.
     #[must_use]
     pub fn new(folder: PathBuf, memory_limit: usize, limit: u64) -> Self {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         Self { folder, memory_limit, limit, used: Arc::default() }
     }
 
@@ -41,13 +44,24 @@ impl SpoolFactory {
         Self::new(settings.path.clone(), settings.memory, settings.disk)
     }
 
-    /// Creates an empty spool.
+    /// Creates an empty spool of the gateway itself, such as that of an image in the cache. It may use the whole size
+    /// limit.
     #[must_use]
     pub fn new_spool(&self) -> SpoolWriter {
+        self.new_spool_of(None)
+    }
+
+    /// Creates an empty spool for a request of this account.
+    #[must_use]
+    pub fn new_request_spool(&self, account: &Arc<str>) -> SpoolWriter {
+        self.new_spool_of(Some(account.clone()))
+    }
+
+    fn new_spool_of(&self, account: Option<Arc<str>>) -> SpoolWriter {
         SpoolWriter {
             folder: self.folder.clone(),
             memory: self.memory_limit,
-            reservation: SpoolReservation { used: self.used.clone(), limit: self.limit, taken: 0 },
+            reservation: SpoolReservation { used: self.used.clone(), account, limit: self.limit, taken: 0 },
             held: BytesMut::new(),
             file: None,
             length: 0,
@@ -57,27 +71,43 @@ impl SpoolFactory {
     /// Returns the bytes that all spools together have reserved for their files.
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
-        self.used.load(Ordering::Relaxed)
+        u64::try_from(self.used.lock().total()).unwrap_or(u64::MAX)
     }
 }
 
 /// Reserved part of the common size limit; released on drop.
 struct SpoolReservation {
-    used: Arc<AtomicU64>,
-    limit: u64,
-    taken: u64,
+    used: Arc<Mutex<AccountShares>>,
+    /// Account of the request; `None` for a spool of the gateway itself.
+    account: Option<Arc<str>>,
+    limit: usize,
+    taken: usize,
 }
+
+/// Account to which spools of the gateway itself are counted.
+const GATEWAY_ACCOUNT: &str = "";
 
 impl SpoolReservation {
     fn empty() -> Self {
-        Self { used: Arc::default(), limit: 0, taken: 0 }
+        Self { used: Arc::default(), account: None, limit: 0, taken: 0 }
     }
 
-    fn reserve(&mut self, bytes: u64) -> Result<()> {
-        let grown = |used: u64| used.checked_add(bytes).filter(|used| *used <= self.limit);
-        self.used
-            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, grown)
-            .map_err(|_| Error::from(ErrorKind::StorageFull))?;
+    fn reserve(&mut self, bytes: usize) -> Result<()> {
+        let mut used = self.used.lock();
+        let fits = match &self.account {
+            Some(account) => used.try_add(account, bytes, self.limit),
+            None => {
+                let fits = used.total().saturating_add(bytes) <= self.limit;
+                if fits {
+                    used.add(&GATEWAY_ACCOUNT.into(), bytes);
+                }
+                fits
+            }
+        };
+        drop(used);
+        if !fits {
+            return Err(ErrorKind::StorageFull.into());
+        }
         self.taken += bytes;
         Ok(())
     }
@@ -85,7 +115,9 @@ impl SpoolReservation {
 
 impl Drop for SpoolReservation {
     fn drop(&mut self) {
-        self.used.fetch_sub(self.taken, Ordering::AcqRel);
+        if self.taken > 0 {
+            self.used.lock().remove(self.account.as_deref().unwrap_or(GATEWAY_ACCOUNT), self.taken);
+        }
     }
 }
 
@@ -118,9 +150,9 @@ impl SpoolWriter {
             self.held.extend_from_slice(bytes);
             return Ok(());
         }
-        self.reservation.reserve(bytes.len() as u64)?;
+        self.reservation.reserve(bytes.len())?;
         if self.file.is_none() {
-            self.reservation.reserve(self.held.len() as u64)?;
+            self.reservation.reserve(self.held.len())?;
             self.file = Some(self.create().await?);
         }
         if let Some(file) = &mut self.file {
@@ -301,5 +333,22 @@ mod tests {
         assert_eq!(full.kind(), ErrorKind::StorageFull);
         drop(first);
         assert!(filled(&spools, &[&[2; 60]]).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn one_account_leaves_the_last_eighth_to_the_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let spools = SpoolFactory::new(folder.path().to_owned(), 0, 800);
+        let (greedy, modest): (Arc<str>, Arc<str>) = ("greedy".into(), "modest".into());
+        let mut theirs = spools.new_request_spool(&greedy);
+        theirs.push(&[1; 700]).await.unwrap();
+        assert_eq!(theirs.push(&[1]).await.unwrap_err().kind(), ErrorKind::StorageFull);
+        let mut own = spools.new_request_spool(&modest);
+        own.push(&[2; 60]).await.unwrap();
+        let finished = own.finish().await.unwrap();
+        spools.new_spool().push(&[3; 40]).await.unwrap();
+        assert_eq!(spools.used_bytes(), 760, "the spool of the gateway is released");
+        drop((theirs, finished));
+        assert_eq!(spools.used_bytes(), 0);
     }
 }

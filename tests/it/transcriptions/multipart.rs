@@ -6,6 +6,7 @@ use crate::harness::certificates::{TestCertificate, connect};
 use crate::harness::h2_client::H2Client;
 use crate::harness::script::{cut, json_answer, status};
 use crate::harness::{Provider, until, within};
+use crate::overload::of_account;
 use crate::sounds;
 use serde_json::json;
 
@@ -161,6 +162,33 @@ async fn an_upload_over_the_limit_or_the_disk_is_rejected() {
     error(&send(&narrow, &sent).await, 507, "RESOURCE_5006");
     assert_eq!(provider.calls(), 1);
     nothing_is_left(&narrow).await;
+}
+
+/// Tests that an account that holds most of the spool gets no more, and that another one still does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_account_leaves_a_part_of_the_spool_to_the_others() {
+    let provider = Provider::start().await;
+    provider.always(transcription());
+    let wav = sounds::wav(10_000);
+    // The account holds three quarters; another upload would need more than seven eighths.
+    let disk = wav.len() * 16 / 3;
+    let settings = format!("[spool]\nmemory = \"4KiB\"\ndisk = {disk}");
+    let running = hears(&[("a", &provider, "")]).settings(&settings).start().await;
+    let sent: [Part<'_>; 2] = [("model", false, b"w"), ("file", true, &wav)];
+    let body = form(&sent);
+    let length = (body.len() + 1).to_string();
+    let headers = [TYPE, ("content-length", length.as_str())];
+    let mut open = Vec::new();
+    for _ in 0..4 {
+        open.push(running.client.open("POST", PATH, &headers, &body).await);
+    }
+    let held = || running.gateway.app.spools.used_bytes() >= 4 * wav.len() as u64;
+    until("the uploads to be spooled", held).await;
+    error(&send(&running, &sent).await, 507, "RESOURCE_5006");
+    let other = of_account(&running, "other").await;
+    assert_eq!(other.send("POST", PATH, &[TYPE], &body).await.status, 200);
+    drop(open);
+    nothing_is_left(&running).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
