@@ -7,6 +7,7 @@ use super::runner::{BatchEvent, BatchRunner};
 use super::scheduler::RunPermit;
 use super::slice_result::to_slice_end;
 use crate::billing::{CommitTooLarge, HoldEnd, MAX_OUTCOMES};
+use crate::storage::files::FileOwner;
 use penstock_batch::state::EarlyEndReason;
 use penstock_core::TokenUsage;
 use penstock_storage::batches::{self, BatchError};
@@ -176,8 +177,8 @@ impl BatchRunner {
             self.files.replaced = Some(replaced);
         }
         growth += self.add_segment_row_writes(segment.as_ref(), &mut rows);
-        let counters =
-            if growth == 0 { Vec::new() } else { self.app.files.add_used_bytes(&self.record.key, growth) };
+        let owner = FileOwner { key: &self.record.key, account: &self.record.account };
+        let counters = if growth == 0 { Vec::new() } else { self.app.files.add_used_bytes(owner, growth) };
         self.commit_rows(ends, rows, counters);
     }
 

@@ -109,14 +109,14 @@ impl Pair {
             min_free_bytes: 0,
             max_line_bytes: 1 << 20,
         };
-        let mut upload = files.start_upload(&self.principal.public_id, limits)?;
+        let owner = FileOwner { key: &self.principal.public_id, account: ACCOUNT };
+        let mut upload = files.start_upload(owner, limits)?;
         for number in 0..count {
             let line = format!(
                 r#"{{"custom_id":"line-{number}","method":"POST","url":"/v1/rerank","body":{{"query":"{number}"}}}}"#
             );
             upload.push(format!("{line}\n").as_bytes())?;
         }
-        let owner = FileOwner { key: &self.principal.public_id, account: ACCOUNT };
         let form = UploadFields { filename: "in.jsonl".to_owned(), expires_after: None };
         Ok(files.store_upload(upload, owner, form, self.app.clock.calendar_now())?.id)
     }

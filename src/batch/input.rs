@@ -218,7 +218,7 @@ mod tests {
             min_free_bytes: 0,
             max_line_bytes: 1 << 20,
         };
-        let mut incoming = files.start_upload("k", bounds).unwrap();
+        let mut incoming = files.start_upload(FileOwner { key: "k", account: "a" }, bounds).unwrap();
         for number in 0..400 {
             let line = format!(
                 r#"{{"custom_id":"{number}","method":"POST","url":"/v1/rerank","body":{{"query":"{number:04000}"}}}}"#

@@ -102,7 +102,7 @@ fn half_done(home: &Home, key: &str) -> (FileRecord, FileRecord, BatchRecord) {
     let owner = FileOwner { key, account: "default" };
     let mut incoming = files
         .start_upload(
-            key,
+            owner,
             UploadLimits {
                 max_total_bytes: 1 << 30,
                 max_key_bytes: 1 << 30,

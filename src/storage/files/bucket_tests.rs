@@ -94,7 +94,7 @@ pub(super) fn lines(count: usize) -> Vec<u8> {
 }
 
 pub(super) fn upload(files: &FileManager, contents: &[u8]) -> Result<FileRecord, FileError> {
-    let mut upload = files.start_upload("k1", BOUNDS).unwrap();
+    let mut upload = files.start_upload(OWNER, BOUNDS).unwrap();
     contents.chunks(1_000).for_each(|piece| upload.push(piece).unwrap());
     let form = UploadFields { filename: "a.jsonl".to_owned(), expires_after: None };
     files.store_upload(upload, OWNER, form, NOW)

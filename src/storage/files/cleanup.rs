@@ -1,6 +1,6 @@
 //! Deletion of files that a crash left over, and of expired files.
 
-use super::{FILE_ID_PREFIX, FileError, FileExpiryContext, FileManager};
+use super::{FILE_ID_PREFIX, FileError, FileExpiryContext, FileManager, FileOwner};
 use crate::storage::object_id;
 use penstock_storage::StoreError;
 use penstock_storage::files::FileRecord;
@@ -62,7 +62,7 @@ impl FileManager {
         let mut after: Option<String> = None;
         loop {
             let page = self.store.list_all(after.as_deref(), PAGE_SIZE)?;
-            page.files.iter().for_each(|file| self.quota.add_bytes(&file.key, file.bytes));
+            page.files.iter().for_each(|file| self.quota.add_bytes(FileOwner::of_record(file), file.bytes));
             after = page.next;
             if after.is_none() {
                 return Ok(());
@@ -130,7 +130,7 @@ impl FileManager {
         if gone {
             self.remove_contents(file);
             if self.shared.is_none() {
-                self.quota.release_bytes(&file.key, file.bytes);
+                self.quota.release_bytes(FileOwner::of_record(file), file.bytes);
             }
         }
         Ok(gone)

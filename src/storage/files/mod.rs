@@ -91,6 +91,13 @@ pub struct FileOwner<'a> {
     pub account: &'a str,
 }
 
+impl<'a> FileOwner<'a> {
+    /// Returns the owner of an existing file.
+    const fn of_record(file: &'a FileRecord) -> Self {
+        Self { key: file.key.as_str(), account: file.account.as_str() }
+    }
+}
+
 /// Function that removes the contents of a file, by its id, from all archives of a folder.
 pub type ArchivePurgeFn = fn(&Path, &str);
 
@@ -245,12 +252,12 @@ impl FileManager {
         Ok(page.await?)
     }
 
-    /// Starts an upload for this key.
+    /// Starts an upload for this owner.
     ///
     /// # Errors
     /// Returns an error if there is no space or the disk fails.
-    pub fn start_upload(&self, key: &str, bounds: UploadLimits) -> Result<FileUpload, FileError> {
-        FileUpload::new(&self.upload_folder, &self.folder, self.new_upload_reservation(key)?, bounds)
+    pub fn start_upload(&self, owner: FileOwner<'_>, bounds: UploadLimits) -> Result<FileUpload, FileError> {
+        FileUpload::new(&self.upload_folder, &self.folder, self.new_upload_reservation(owner)?, bounds)
     }
 
     /// Stores an uploaded file.
@@ -295,17 +302,17 @@ impl FileManager {
         Ok(record)
     }
 
-    /// Adds the bytes of results to the used bytes of a key; a negative number releases bytes. Returns the counter
+    /// Adds the bytes of results to the used bytes of their owner; a negative number releases bytes. Returns the counter
     /// changes that have to be committed with the results; none if the bytes are counted in memory only.
     #[must_use]
-    pub fn add_used_bytes(&self, key: &str, bytes: i64) -> Vec<CounterDelta> {
+    pub fn add_used_bytes(&self, owner: FileOwner<'_>, bytes: i64) -> Vec<CounterDelta> {
         if self.shared.is_some() {
-            return FileStore::usage_deltas(key, bytes);
+            return FileStore::usage_deltas(owner.key, bytes);
         }
         if bytes < 0 {
-            self.quota.release_bytes(key, bytes.unsigned_abs());
+            self.quota.release_bytes(owner, bytes.unsigned_abs());
         } else {
-            self.quota.add_bytes(key, bytes.unsigned_abs());
+            self.quota.add_bytes(owner, bytes.unsigned_abs());
         }
         Vec::new()
     }

@@ -1,6 +1,10 @@
 //! Disk quota of files: a limit for all files, a limit for the files of each key, and disk space that must stay free.
 //! The usage is counted in memory, and in a fleet also in the store; an upload that fails releases its reservation.
+//!
+//! The last eighth of the limit for all files is reserved for accounts that hold less than an eighth, so that one account
+//! cannot block the others. A fleet has no such reserve, because its store counts no usage of accounts.
 
+use super::FileOwner;
 use parking_lot::Mutex;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::files::UsedBytes;
@@ -29,6 +33,8 @@ pub enum QuotaExceeded {
     Gateway,
     /// Limit of the key's files, in bytes.
     Key(u64),
+    /// Part of the limit of all files that one account may use, in bytes.
+    Account(u64),
 }
 
 impl QuotaExceeded {
@@ -44,48 +50,74 @@ impl QuotaExceeded {
                 let refusal = ApiError::with_message(ErrorCode::StorageFull, message);
                 refusal.with_details_member("limit_bytes", most).non_retryable()
             }
+            Self::Account(most) => {
+                let message = format!(
+                    "The last eighth of the {most} bytes for files is reserved for other accounts; delete some files of \
+                     this account to make room."
+                );
+                ApiError::with_message(ErrorCode::StorageFull, message).non_retryable()
+            }
         }
     }
 }
 
-/// Disk usage of all files and of each key.
+/// Disk usage of all files, of each key and of each account.
 #[derive(Debug, Default)]
 pub struct DiskUsage(Mutex<QuotaUsage>);
 
 #[derive(Debug, Default)]
 struct QuotaUsage {
     all: u64,
-    keys: HashMap<Box<str>, u64, ahash::RandomState>,
+    keys: UsageMap,
+    accounts: UsageMap,
 }
 
+/// Used bytes by the name of their owner. An owner without bytes has no entry.
+type UsageMap = HashMap<Box<str>, u64, ahash::RandomState>;
+
 impl QuotaUsage {
-    fn add_bytes(&mut self, key: &str, bytes: u64) {
+    fn add_bytes(&mut self, owner: FileOwner<'_>, bytes: u64) {
         self.all += bytes;
-        match self.keys.get_mut(key) {
-            Some(own) => *own += bytes,
-            None => {
-                self.keys.insert(key.into(), bytes);
-            }
+        add_to_owner(&mut self.keys, owner.key, bytes);
+        add_to_owner(&mut self.accounts, owner.account, bytes);
+    }
+
+    /// Returns true if the account may use this many more bytes of the last eighth of the limit, or needs none of it.
+    fn leaves_reserve(&self, account: &str, bytes: u64, limit: u64) -> bool {
+        let eighth = limit / 8;
+        let own = self.accounts.get(account).copied().unwrap_or(0);
+        self.all.saturating_add(bytes) <= limit - eighth || own < eighth
+    }
+}
+
+fn add_to_owner(usage: &mut UsageMap, owner: &str, bytes: u64) {
+    match usage.get_mut(owner) {
+        Some(own) => *own += bytes,
+        None => drop(usage.insert(owner.into(), bytes)),
+    }
+}
+
+fn release_from_owner(usage: &mut UsageMap, owner: &str, bytes: u64) {
+    if let Some(own) = usage.get_mut(owner) {
+        *own = own.saturating_sub(bytes);
+        if *own == 0 {
+            usage.remove(owner);
         }
     }
 }
 
 impl DiskUsage {
     /// Counts existing bytes, even beyond the limits.
-    pub fn add_bytes(&self, key: &str, bytes: u64) {
-        self.0.lock().add_bytes(key, bytes);
+    pub fn add_bytes(&self, owner: FileOwner<'_>, bytes: u64) {
+        self.0.lock().add_bytes(owner, bytes);
     }
 
-    /// Subtracts the bytes of deleted files from the usage of a key and from the total.
-    pub fn release_bytes(&self, key: &str, bytes: u64) {
+    /// Subtracts the bytes of deleted files from the usage of their key and account, and from the total.
+    pub fn release_bytes(&self, owner: FileOwner<'_>, bytes: u64) {
         let mut inner = self.0.lock();
         inner.all = inner.all.saturating_sub(bytes);
-        if let Some(own) = inner.keys.get_mut(key) {
-            *own = own.saturating_sub(bytes);
-            if *own == 0 {
-                inner.keys.remove(key);
-            }
-        }
+        release_from_owner(&mut inner.keys, owner.key, bytes);
+        release_from_owner(&mut inner.accounts, owner.account, bytes);
     }
 
     /// Returns the total bytes of all files.
@@ -94,23 +126,26 @@ impl DiskUsage {
         self.0.lock().all
     }
 
-    /// Reserves bytes of a key, if the limits hold together with the usage `elsewhere`, which the store has counted.
+    /// Reserves bytes of an owner, if the limits hold together with the usage that the store has counted.
     fn reserve(
         &self,
-        key: &str,
+        owner: FileOwner<'_>,
         bytes: u64,
         bounds: &UploadLimits,
-        elsewhere: UsedBytes,
+        counted: Option<UsedBytes>,
     ) -> Result<(), QuotaExceeded> {
-        let mut inner = self.0.lock();
-        let own = inner.keys.get(key).copied().unwrap_or(0).saturating_add(elsewhere.key);
+        let (mut inner, elsewhere) = (self.0.lock(), counted.unwrap_or_default());
+        let own = inner.keys.get(owner.key).copied().unwrap_or(0).saturating_add(elsewhere.key);
         if own.saturating_add(bytes) > bounds.max_key_bytes {
             return Err(QuotaExceeded::Key(bounds.max_key_bytes));
         }
         if inner.all.saturating_add(elsewhere.all).saturating_add(bytes) > bounds.max_total_bytes {
             return Err(QuotaExceeded::Gateway);
         }
-        inner.add_bytes(key, bytes);
+        if counted.is_none() && !inner.leaves_reserve(owner.account, bytes, bounds.max_total_bytes) {
+            return Err(QuotaExceeded::Account(bounds.max_total_bytes));
+        }
+        inner.add_bytes(owner, bytes);
         Ok(())
     }
 }
@@ -120,6 +155,7 @@ impl DiskUsage {
 pub struct QuotaReservation {
     quota: Arc<DiskUsage>,
     key: Box<str>,
+    account: Box<str>,
     bytes: u64,
     /// Usage that the store has counted; it will include this file once the file is stored. `None` if all bytes are
     /// counted in memory.
@@ -127,10 +163,14 @@ pub struct QuotaReservation {
 }
 
 impl QuotaReservation {
-    /// Returns an empty reservation for a file of this key.
+    /// Returns an empty reservation for a file of this owner.
     #[must_use]
-    pub fn new(quota: Arc<DiskUsage>, key: &str) -> Self {
-        Self { quota, key: key.into(), bytes: 0, counted: None }
+    pub fn new(quota: Arc<DiskUsage>, owner: FileOwner<'_>) -> Self {
+        Self { quota, key: owner.key.into(), account: owner.account.into(), bytes: 0, counted: None }
+    }
+
+    fn owner(&self) -> FileOwner<'_> {
+        FileOwner { key: &self.key, account: &self.account }
     }
 
     /// Adds the usage that the store has counted to the usage in memory. The reservation then ends once the file is
@@ -146,7 +186,7 @@ impl QuotaReservation {
     /// # Errors
     /// Returns the limit that would be exceeded.
     pub fn grow(&mut self, bytes: u64, bounds: &UploadLimits) -> Result<(), QuotaExceeded> {
-        self.quota.reserve(&self.key, bytes, bounds, self.counted.unwrap_or_default())?;
+        self.quota.reserve(self.owner(), bytes, bounds, self.counted)?;
         self.bytes += bytes;
         Ok(())
     }
@@ -163,7 +203,7 @@ impl QuotaReservation {
 impl Drop for QuotaReservation {
     fn drop(&mut self) {
         if self.bytes > 0 {
-            self.quota.release_bytes(&self.key, self.bytes);
+            self.quota.release_bytes(self.owner(), self.bytes);
         }
     }
 }
@@ -182,24 +222,54 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicBool, Ordering};
 
+    /// Returns an owner whose account uses the reserve too, so that only the other limits matter.
+    fn owner(key: &str) -> FileOwner<'_> {
+        FileOwner { key, account: key }
+    }
+
     #[test]
     fn keys_have_their_own_bound_and_all_have_one() {
         let bounds =
             UploadLimits { max_total_bytes: 100, max_key_bytes: 60, min_free_bytes: 0, max_line_bytes: 100 };
         let quota = Arc::new(DiskUsage::default());
-        quota.add_bytes("a", 50);
-        let mut mine = QuotaReservation::new(quota.clone(), "a");
+        quota.add_bytes(owner("a"), 50);
+        let mut mine = QuotaReservation::new(quota.clone(), owner("a"));
         mine.grow(10, &bounds).unwrap();
         assert_eq!(mine.grow(1, &bounds), Err(QuotaExceeded::Key(60)));
-        let mut other = QuotaReservation::new(quota.clone(), "b");
+        let mut other = QuotaReservation::new(quota.clone(), owner("b"));
         assert_eq!(other.grow(41, &bounds), Err(QuotaExceeded::Gateway));
         other.grow(40, &bounds).unwrap();
         other.commit();
         drop(mine);
         assert_eq!(quota.used_bytes(), 90, "what was kept stays, what was dropped is given back");
-        quota.release_bytes("b", 40);
-        quota.release_bytes("a", 50);
+        quota.release_bytes(owner("b"), 40);
+        quota.release_bytes(owner("a"), 50);
         assert_eq!((quota.used_bytes(), quota.0.lock().keys.len()), (0, 0));
+    }
+
+    /// Tests that more keys give an account no more space, and that an account may use nearly all.
+    #[test]
+    fn the_last_eighth_is_reserved_for_accounts_with_few_bytes() {
+        let bounds =
+            UploadLimits { max_total_bytes: 800, max_key_bytes: 350, min_free_bytes: 0, max_line_bytes: 100 };
+        let quota = Arc::new(DiskUsage::default());
+        let upload = |key, account| QuotaReservation::new(quota.clone(), FileOwner { key, account });
+        let (mut first, mut second) = (upload("k1", "greedy"), upload("k2", "greedy"));
+        first.grow(350, &bounds).unwrap();
+        second.grow(350, &bounds).unwrap();
+        let exceeded = upload("k3", "greedy").grow(1, &bounds).unwrap_err();
+        assert_eq!(exceeded, QuotaExceeded::Account(800));
+        assert_eq!(exceeded.to_api_error().code, ErrorCode::StorageFull);
+        let mut other = upload("k4", "modest");
+        other.grow(100, &bounds).unwrap();
+        assert_eq!(other.grow(1, &bounds), Err(QuotaExceeded::Gateway));
+        first.commit();
+        quota.release_bytes(FileOwner { key: "k1", account: "greedy" }, 350);
+        other.grow(100, &bounds).unwrap();
+        second.grow(0, &bounds).unwrap();
+        drop((second, other));
+        let left = quota.0.lock();
+        assert_eq!((left.all, left.keys.len(), left.accounts.len()), (0, 0, 0));
     }
 
     #[test]
@@ -214,8 +284,10 @@ mod tests {
                 let (start, quota, is_exceeded) = (&start, &quota, &is_exceeded);
                 scope.spawn(move || {
                     for _ in 0..2_000 {
-                        let mut upload =
-                            QuotaReservation::new(quota.clone(), if thread % 2 == 0 { "a" } else { "b" });
+                        let mut upload = QuotaReservation::new(
+                            quota.clone(),
+                            owner(if thread % 2 == 0 { "a" } else { "b" }),
+                        );
                         start.wait();
                         while upload.grow(7, &bounds).is_ok() {}
                         let used = quota.0.lock();

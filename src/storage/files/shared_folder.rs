@@ -46,12 +46,12 @@ impl FileManager {
         Ok(files)
     }
 
-    /// Returns an empty reservation for an upload of this key, with the usage that the store has counted.
-    pub(super) fn new_upload_reservation(&self, key: &str) -> Result<QuotaReservation, FileError> {
-        let reservation = QuotaReservation::new(self.quota.clone(), key);
+    /// Returns an empty reservation for an upload of this owner, with the usage that the store has counted.
+    pub(super) fn new_upload_reservation(&self, owner: FileOwner<'_>) -> Result<QuotaReservation, FileError> {
+        let reservation = QuotaReservation::new(self.quota.clone(), owner);
         match &self.shared {
             None => Ok(reservation),
-            Some(_) => Ok(reservation.with_stored_usage(self.store.used_bytes(key)?)),
+            Some(_) => Ok(reservation.with_stored_usage(self.store.used_bytes(owner.key)?)),
         }
     }
 

@@ -40,7 +40,7 @@ fn limits(key: u64) -> UploadLimits {
 }
 
 fn upload(files: &FileManager, key: u64) -> Result<FileUpload, FileError> {
-    let mut upload = files.start_upload("k1", limits(key))?;
+    let mut upload = files.start_upload(OWNER, limits(key))?;
     let line = r#"{"custom_id":"1","method":"POST","url":"/v1/rerank","body":{"query":"0123456789"}}"#;
     upload.push(format!("{line}\n").as_bytes())?;
     Ok(upload)

@@ -76,7 +76,7 @@ fn upload_fields() -> UploadFields {
 }
 
 fn upload(files: &FileManager, contents: &[u8]) -> FileRecord {
-    let mut incoming = files.start_upload("k1", BOUNDS).unwrap();
+    let mut incoming = files.start_upload(OWNER, BOUNDS).unwrap();
     contents.chunks(1_000).for_each(|piece| incoming.push(piece).unwrap());
     files.store_upload(incoming, OWNER, upload_fields(), NOW).unwrap()
 }
@@ -180,11 +180,11 @@ fn damaged_bytes_are_an_error_and_the_others_are_given() {
 fn an_incomplete_upload_leaves_no_file() {
     let directory = TestDirectory::new();
     let files = directory.open();
-    let mut left = files.start_upload("k1", BOUNDS).unwrap();
+    let mut left = files.start_upload(OWNER, BOUNDS).unwrap();
     left.push(&lines(10)).unwrap();
     assert_eq!(directory.names().len(), 1);
     drop(left);
-    let mut invalid = files.start_upload("k1", BOUNDS).unwrap();
+    let mut invalid = files.start_upload(OWNER, BOUNDS).unwrap();
     invalid.push(b"{}\n").unwrap();
     assert!(directory.names().is_empty(), "given up with the first wrong line");
     invalid.push(&[b'x'; 100_000]).unwrap();
@@ -195,12 +195,12 @@ fn an_incomplete_upload_leaves_no_file() {
     for bounds in
         [UploadLimits { max_key_bytes: 300, ..BOUNDS }, UploadLimits { max_total_bytes: 300, ..BOUNDS }]
     {
-        let mut full = files.start_upload("k1", bounds).unwrap();
+        let mut full = files.start_upload(OWNER, bounds).unwrap();
         let failed = full.push(&lines(10)).unwrap_err();
         assert_eq!(failed.to_api_error().code, ErrorCode::StorageFull);
     }
     let full_disk =
-        files.start_upload("k1", UploadLimits { min_free_bytes: u64::MAX, ..BOUNDS }).err().unwrap();
+        files.start_upload(OWNER, UploadLimits { min_free_bytes: u64::MAX, ..BOUNDS }).err().unwrap();
     assert_eq!(full_disk.to_api_error().code, ErrorCode::StorageFull);
     assert_eq!((files.used_bytes(), directory.names().len()), (0, 0));
     assert!(files.file_record_store().list_all(None, 10).unwrap().files.is_empty());
@@ -368,7 +368,7 @@ async fn an_expired_file_is_unreadable_at_once_and_removed_when_unused() {
     let files = directory.open();
     let now = NOW.as_secs();
     let upload = |expires_after, later| {
-        let mut incoming = files.start_upload("k1", BOUNDS).unwrap();
+        let mut incoming = files.start_upload(OWNER, BOUNDS).unwrap();
         incoming.push(&lines(2)).unwrap();
         let fields = UploadFields { expires_after, ..upload_fields() };
         files.store_upload(incoming, OWNER, fields, NOW + Duration::from_secs(later)).unwrap()

@@ -3,6 +3,7 @@
 //! that is too long, at most `DRAIN_BYTES` more are read.
 
 use super::object::file_object;
+use crate::auth::key_cache::Principal;
 use crate::http::H2_STREAM_WINDOW_BYTES;
 use crate::proxy::endpoint::openapi::{EndpointWorkKind, FORM_CONTENT_TYPE, JSON_CONTENT_TYPE, Operation};
 use crate::proxy::endpoint::{Endpoint, EndpointFuture};
@@ -102,7 +103,7 @@ async fn receive_form(
             max_line_bytes: line,
         },
     );
-    let mut writer = UploadWriter::open(&x.app.files, &x.principal.public_id, bounds);
+    let mut writer = UploadWriter::open(&x.app.files, &x.principal, bounds);
     let mut contents = Vec::new();
     // Memory that is counted for a long line; a line up to this size is included in `UPLOAD_MEMORY`.
     let mut counted = WRITE_SIZE;
@@ -175,9 +176,12 @@ struct UploadWriter {
 }
 
 impl UploadWriter {
-    fn open(files: &Arc<FileManager>, key: &Arc<str>, bounds: UploadLimits) -> Self {
-        let (files, key) = (files.clone(), key.clone());
-        let busy = spawn_blocking(move || files.start_upload(&key, bounds));
+    fn open(files: &Arc<FileManager>, principal: &Arc<Principal>, bounds: UploadLimits) -> Self {
+        let (files, principal) = (files.clone(), principal.clone());
+        let busy = spawn_blocking(move || {
+            let owner = FileOwner { key: &principal.public_id, account: &principal.account.id };
+            files.start_upload(owner, bounds)
+        });
         Self { pending_write: Some(busy), slice: Vec::new(), bytes: 0, line_memory: 0 }
     }
 
