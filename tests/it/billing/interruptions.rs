@@ -185,8 +185,8 @@ async fn a_stop_ends_long_requests_with_an_error_and_charges_the_delivered_part(
     let provider = Provider::start().await;
     provider.streams(vec![sse(), role(), text("Alpha beta "), ScriptStep::Hang]);
     provider.always(silent());
-    let bench = Bench::new().settings("[routing]\nattempts = 1").provider("a", &provider);
-    let running = bench.start().await;
+    let bench = || Bench::new().settings("[routing]\nattempts = 1").provider("a", &provider);
+    let running = bench().start().await;
     let client = running.client.clone();
     let mut chat = client.stream_until(CHAT, &running.ask_stream(), "Alpha beta ").await;
     let mut several = running.ask_stream();
@@ -207,7 +207,7 @@ async fn a_stop_ends_long_requests_with_an_error_and_charges_the_delivered_part(
     }
     let (parts, interrupted) = within("the stop", stop).await.unwrap();
     assert_eq!(interrupted, 4);
-    let running = bench.restart(parts).await;
+    let running = bench().restart(parts).await;
     let charges = of(&running, "settle").await;
     let amounts: Vec<i64> = charges.iter().map(|charge| charge["amount"].as_i64().unwrap()).collect();
     assert!(amounts.len() == 3 && amounts.iter().all(|amount| *amount > 0), "{charges:?}");
