@@ -9,7 +9,7 @@ use super::verify::for_each_file_record;
 use super::{BackupReport, DataPaths, manifest, store_error_message};
 use crate::storage::files::{StoredContents, write_imported_store_id};
 use crate::storage::stores::{
-    LEDGER_REPLICA_FOLDER, PEPPER_FILE, StoreLocation, database_options, store_location,
+    IMPORT_FOLDER, LEDGER_REPLICA_FOLDER, PEPPER_FILE, StoreLocation, database_options, store_location,
 };
 use penstock_storage::files::FileStore;
 use penstock_storage::{PostgresOptions, Store, StoreError};
@@ -111,7 +111,7 @@ impl TargetStore {
                 return Ok(Self { store, kind: TargetKind::Database(options) });
             }
         };
-        let folder = data_paths.storage.path.join("store.import");
+        let folder = data_paths.storage.path.join(IMPORT_FOLDER);
         if folder.exists() {
             fs::remove_dir_all(&folder)
                 .map_err(|error| format!("{} cannot be removed: {error}.", folder.display()))?;

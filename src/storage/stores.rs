@@ -76,6 +76,8 @@ impl std::fmt::Debug for Pepper {
 
 /// Name of the store in the storage folder.
 pub const STORE_FOLDER: &str = "store";
+/// Name of the store in the storage folder while an archive is imported.
+pub const IMPORT_FOLDER: &str = "store.import";
 /// Name of the folder with the ledger's replica files.
 pub const LEDGER_REPLICA_FOLDER: &str = "ledger";
 /// File of the pepper, the secret of the key digests.
@@ -236,6 +238,7 @@ pub fn require_store(storage: &StorageSettings) -> Result<(), String> {
 fn store_exists(storage: &StorageSettings) -> Result<bool, String> {
     match store_location(storage) {
         StoreLocation::Folder(_) => {
+            check_no_interrupted_import(&storage.path)?;
             let path = storage.path.join(STORE_FOLDER);
             match fs::metadata(&path) {
                 Ok(found) => Ok(found.is_dir()),
@@ -250,6 +253,17 @@ fn store_exists(storage: &StorageSettings) -> Result<bool, String> {
     }
 }
 
+/// Checks that no import into a storage folder was interrupted: its keys and balances would be missing.
+fn check_no_interrupted_import(folder: &Path) -> Result<(), String> {
+    if !folder.join(IMPORT_FOLDER).exists() {
+        return Ok(());
+    }
+    Err(format!(
+        "An import into {} was interrupted, or is running: wait for its end, or repeat it (`penstock store import`).",
+        folder.display()
+    ))
+}
+
 /// Opens the store with the configured engine, and creates it if it is missing.
 ///
 /// # Errors
@@ -262,6 +276,7 @@ pub fn open_or_create(storage: &StorageSettings) -> Result<Arc<dyn Store>, Strin
                 .map_err(|error| to_sentence(&error.to_string()));
         }
     };
+    check_no_interrupted_import(&storage.path)?;
     let options = StoreOptions { ballast_bytes: storage.ballast_bytes, ..StoreOptions::default() };
     let folder = storage.path.join(STORE_FOLDER);
     (engine.open)(&folder, options).map_err(|error| format_open_error(&folder, &error))

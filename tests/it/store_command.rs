@@ -273,7 +273,11 @@ async fn an_export_is_restored_elsewhere_and_works_there() {
     fs::copy(archive.join("pepper"), elsewhere.storage().join("pepper")).unwrap();
     let name = all.input.file_name().unwrap();
     fs::copy(archive.join("files").join(name), elsewhere.storage().join("files").join(name)).unwrap();
+    for words in [["keys", "list"].as_slice(), &["credits", "export"], &["run"]] {
+        refused(&elsewhere.command(words), "An import into");
+    }
     output_text(&elsewhere.command(&["store", "import", to]));
+    output_text(&elsewhere.command(&["keys", "list"]));
     // Foreign files are not overwritten.
     elsewhere = Home::new();
     config(&elsewhere);
