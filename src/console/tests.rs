@@ -119,6 +119,8 @@ fn failed_attempts_are_limited_by_name_and_for_all() {
     );
     throttle.record_success("eve", "10.0.0.1", now);
     assert!(throttle.acquire_attempt("eve", "10.0.0.1", now).is_ok());
+    let openid = (0..60).filter(|_| throttle.acquire_openid_attempt("10.0.0.1", now).is_ok()).count();
+    assert_eq!(openid, 30, "attempts with OpenID Connect from one address");
     let refused = (0..1_000)
         .filter(|n| throttle.acquire_attempt(&format!("user{n}"), "10.0.0.3", now).is_err())
         .count();

@@ -10,6 +10,11 @@ use std::time::Duration;
 
 /// Maximum number of failed attempts per minute for one name from one address.
 const PER_NAME: NonZeroU64 = NonZeroU64::new(5).unwrap();
+/// Maximum number of failed attempts per minute with OpenID Connect from one address, which many persons may share.
+/// Codes of the provider cannot be guessed, so this limit protects the provider from requests.
+const OPENID_PER_ADDRESS: NonZeroU64 = NonZeroU64::new(30).unwrap();
+/// Name of attempts with OpenID Connect, whose person is not known yet. No user can have it.
+pub const OPENID_NAME: &str = "(openid)";
 /// Maximum number of pairs of a name and an address in memory.
 const MAX_NAMES: usize = 1_000;
 
@@ -40,6 +45,18 @@ impl SignInThrottle {
     /// # Errors
     /// Returns 429 with the time to wait.
     pub fn acquire_attempt(&self, name: &str, address: &str, now: Duration) -> Result<(), ApiError> {
+        self.acquire(bucket_key(name, address), PER_NAME, now)
+    }
+
+    /// Takes one attempt to sign in with OpenID Connect from the limits, before the provider is asked.
+    ///
+    /// # Errors
+    /// Returns 429 with the time to wait.
+    pub fn acquire_openid_attempt(&self, address: &str, now: Duration) -> Result<(), ApiError> {
+        self.acquire(bucket_key(OPENID_NAME, address), OPENID_PER_ADDRESS, now)
+    }
+
+    fn acquire(&self, key: (String, String), for_key: NonZeroU64, now: Duration) -> Result<(), ApiError> {
         let mut buckets = self.buckets.lock();
         // If there are too many names, all are forgotten, because it is not known which are the oldest. The limit for
         // all names together still applies.
@@ -47,15 +64,15 @@ impl SignInThrottle {
             buckets.by_name.clear();
         }
         let Buckets { all, by_name } = &mut *buckets;
-        let own = by_name.entry(bucket_key(name, address)).or_default();
-        for (bucket, limit) in [(&mut *own, PER_NAME), (&mut *all, self.for_all)] {
+        let own = by_name.entry(key).or_default();
+        for (bucket, limit) in [(&mut *own, for_key), (&mut *all, self.for_all)] {
             if let Some(RetryAfter::After(wait)) = bucket.retry_after(limit, 1, now) {
                 let seconds = u32::try_from(wait.as_secs() + 1).unwrap_or(u32::MAX);
                 let message = format!("There were too many attempts to sign in; try again in {seconds} s.");
                 return Err(ApiError::with_message(ErrorCode::RateLimited, message).with_retry_after(seconds));
             }
         }
-        own.take(PER_NAME, 1, now);
+        own.take(for_key, 1, now);
         all.take(self.for_all, 1, now);
         Ok(())
     }

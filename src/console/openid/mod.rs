@@ -17,6 +17,7 @@ use super::answer::{self, ConsoleAnswer};
 use super::request::ConsoleRequest;
 use super::session::{ActiveSession, run_blocking};
 use super::sign_in::token_digest_hex;
+use super::throttle::OPENID_NAME;
 use crate::config::settings::OpenIdSettings;
 use parking_lot::Mutex;
 use pending::{PENDING_SECONDS, PendingSignIn};
@@ -144,13 +145,15 @@ impl Console {
             ApiError::with_message(ErrorCode::InvalidRequest, message)
         })?;
         let host = super::sign_in::address_without_port(&request.address);
-        self.throttle.acquire_attempt("(openid)", &host, self.app.clock.steady_now())?;
+        self.throttle.acquire_openid_attempt(&host, self.app.clock.steady_now())?;
         let person = self.verify_callback(request, settings, &pending).await?;
+        // Only codes that the provider does not accept count, because many persons may share an address.
+        self.throttle.record_success(OPENID_NAME, &host, self.app.clock.steady_now());
         let (stores, address) = (self.app.stores.clone(), request.address.clone());
         let context = SignInContext { address, now, invitation: pending.invitation };
-        let user = run_blocking(move || person.find_or_create_user(&stores, &context)).await?;
-        self.check_role(&user)?;
-        self.throttle.record_success("(openid)", &host, self.app.clock.steady_now());
+        let user =
+            run_blocking(move || person.find_or_create_user(&stores, &context)).await.map_err(logged)?;
+        self.check_role(&user).map_err(logged)?;
         let cookie = self.replace_session(request, pending.previous, user, "user.sign_in").await?;
         let wanted = pending.wanted.as_deref().unwrap_or(self.site.root);
         let page = answer::self_redirecting_page(self.site, wanted, request.language, &settings.name);
@@ -175,7 +178,7 @@ impl Console {
         }
         if request.query_parameter("error").is_some() {
             let message = "The OpenID provider did not sign you in; try again there.";
-            return Err(ApiError::with_message(ErrorCode::InvalidKey, message));
+            return Err(logged(ApiError::with_message(ErrorCode::InvalidKey, message)));
         }
         let code = request.query_parameter("code").filter(|code| code.len() <= MAX_CODE_BYTES);
         let code = code.ok_or_else(|| refusal(OpenIdError::Code.into()))?;
@@ -244,6 +247,12 @@ fn random_text() -> String {
     let mut bytes = [0_u8; 32];
     rand::fill(&mut bytes);
     hex::encode(bytes.iter())
+}
+
+/// Logs the refusal of a person, whose text has no details of the provider.
+fn logged(refusal: ApiError) -> ApiError {
+    tracing::warn!(name: "openid_sign_in_failed", reason = &*refusal.message);
+    refusal
 }
 
 /// Returns the refusal for a failure of the provider; only the log has the details.
