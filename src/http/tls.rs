@@ -32,7 +32,7 @@ impl TlsConfig {
     /// Returns a sentence that names the file that cannot be used.
     pub fn from_files(https: &TlsSettings, protocols: &[&[u8]]) -> Result<Self, String> {
         let certified = read_key_pair(&https.certificate, &https.key)?;
-        let expires = expiry(&certified).unwrap_or(0);
+        let expires = validity(&certified).map_or(0, |[_, end]| end.try_into().unwrap_or(i64::MAX));
         let provider = Arc::new(ring::default_provider());
         let builder = ServerConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(&protocol_versions(https.min_tls))
@@ -100,22 +100,26 @@ pub fn load_listener_tls_configs(settings: &Settings) -> Result<ListenerTlsConfi
 }
 
 /// Validates the files of certificates and keys that the configuration names: those of the listeners, of OpenID Connect
-/// and of the providers. Returns a warning for each expired certificate of a listener or a provider. An expired
-/// certificate is not an error of the configuration. `now` is in Unix seconds.
+/// and of the providers. Returns a warning for each certificate of a listener or a provider that has expired or is not
+/// valid yet, which is not an error of the configuration. `now` is in Unix seconds.
 ///
 /// # Errors
 /// Returns a sentence for each file that cannot be used.
 pub fn check_certificate_files(settings: &Settings, now: u64) -> Result<Vec<String>, Vec<String>> {
     let (mut warnings, mut mistakes) = (Vec::new(), Vec::new());
-    let mut warn_if_expired = |setting: &str, path: &Path, expires: Option<i64>| {
-        if let Some(end) = expires.and_then(|end| u64::try_from(end).ok()).filter(|end| *end <= now) {
-            let day = crate::time::format::format_day(end);
-            warnings.push(format!("{setting}: The certificate {} expired on {day}.", path.display()));
-        }
+    let mut warn_if_invalid = |setting: &str, path: &Path, validity: Option<[u64; 2]>| {
+        let Some([start, end]) = validity else { return };
+        let (verb, day) = match (now < start, now >= end) {
+            (true, _) => ("is not valid before", start),
+            (false, true) => ("expired on", end),
+            (false, false) => return,
+        };
+        let day = crate::time::format::format_day(day);
+        warnings.push(format!("{setting}: The certificate {} {verb} {day}.", path.display()));
     };
     for ListenerSettings { key: setting, tls, protocols } in listeners(settings) {
         let Some(https) = tls else { continue };
-        let own = read_key_pair(&https.certificate, &https.key).map(|pair| expiry(&pair));
+        let own = read_key_pair(&https.certificate, &https.key).map(|pair| validity(&pair));
         let clients = https.client_ca.as_deref().map_or(Ok(()), |ca| read_root_certificates(ca).map(drop));
         // A complete TLS configuration can be built only from valid files.
         let complete = if own.is_ok() && clients.is_ok() {
@@ -123,8 +127,8 @@ pub fn check_certificate_files(settings: &Settings, now: u64) -> Result<Vec<Stri
         } else {
             Ok(())
         };
-        if let Ok(end) = &own {
-            warn_if_expired(setting, &https.certificate, *end);
+        if let Ok(validity) = &own {
+            warn_if_invalid(setting, &https.certificate, *validity);
         }
         let errors = [own.err().map(String::from), clients.err(), complete.err()].into_iter().flatten();
         mistakes.extend(errors.map(|why| format!("{setting}: {why}")));
@@ -142,7 +146,7 @@ pub fn check_certificate_files(settings: &Settings, now: u64) -> Result<Vec<Stri
         if let Some((certificate, key)) = &provider.client {
             let at = setting("client_certificate");
             match read_key_pair(certificate, key) {
-                Ok(pair) => warn_if_expired(&at, certificate, expiry(&pair)),
+                Ok(pair) => warn_if_invalid(&at, certificate, validity(&pair)),
                 Err(why) => mistakes.push(format!("{at}: {why}")),
             }
         }
@@ -167,11 +171,14 @@ fn protocol_versions(min_tls: TlsVersion) -> Vec<&'static SupportedProtocolVersi
     }
 }
 
-/// Returns the end of validity of the leaf certificate, in Unix seconds; `None` if the certificate cannot be parsed.
-fn expiry(certified: &CertifiedKey) -> Option<i64> {
+/// Returns the start and the end of the validity of the leaf certificate, in Unix seconds; `None` if the certificate
+/// cannot be parsed.
+fn validity(certified: &CertifiedKey) -> Option<[u64; 2]> {
     let leaf = certified.cert.first()?;
     let (_, read) = X509Certificate::from_der(leaf).ok()?;
-    Some(read.validity().not_after.timestamp())
+    let validity = read.validity();
+    let seconds = |timestamp: i64| u64::try_from(timestamp).unwrap_or_default();
+    Some([seconds(validity.not_before.timestamp()), seconds(validity.not_after.timestamp())])
 }
 
 #[cfg(test)]

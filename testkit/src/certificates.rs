@@ -63,10 +63,15 @@ impl TestCertificate {
 
     /// Replaces the certificate by one that expired on 1 January 2021.
     pub fn expired(self) -> Self {
+        self.valid_in_years(2020..2021)
+    }
+
+    /// Replaces the certificate by one that is valid from the first day of a year to the first day of another.
+    pub fn valid_in_years(self, years: std::ops::Range<i32>) -> Self {
         let key = KeyPair::from_pem(&std::fs::read_to_string(&self.key).unwrap()).unwrap();
         let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
-        params.not_before = rcgen::date_time_ymd(2020, 1, 1);
-        params.not_after = rcgen::date_time_ymd(2021, 1, 1);
+        params.not_before = rcgen::date_time_ymd(years.start, 1, 1);
+        params.not_after = rcgen::date_time_ymd(years.end, 1, 1);
         let over = params.signed_by(&key, &self.above.0, &self.above.1).unwrap();
         std::fs::write(&self.chain, over.pem()).unwrap();
         self

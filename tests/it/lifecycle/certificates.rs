@@ -247,6 +247,11 @@ async fn an_expired_certificate_is_reported_and_still_used() {
         assert!(stderr.contains(subject), "{stderr}");
     }
     assert_eq!(stderr.matches("expired on 2021-01-01.").count(), 2, "{stderr}");
+    let early = TestCertificate::make().valid_in_years(2990..2991);
+    fs::copy(&early.key, &over.key).unwrap();
+    fs::copy(&early.chain, &over.chain).unwrap();
+    let stderr = complaint(&home.command(&["check"]));
+    assert!(stderr.contains("is not valid before 2990-01-01.") && stderr.contains("expired on"), "{stderr}");
     let running = home.run().await;
     until("both lines", || running.output().matches("\"certificate_expired\"").count() == 2).await;
 }
