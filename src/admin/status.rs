@@ -125,9 +125,9 @@ fn fleet_json(app: &AppState, fleet: &FleetStatus) -> Value {
 /// Returns the state of this gateway's scheduled backups.
 fn backup_json(app: &AppState) -> Value {
     let interval = app.config_snapshot().settings.exports.every;
-    let last = Some(app.backup_schedule.last_backup_time()).filter(|last| *last > 0);
+    let last = Some(app.backup_state.last_backup_time()).filter(|last| *last > 0);
     json!({
-        "state": match (interval, app.backup_schedule.has_failed(), last) {
+        "state": match (interval, app.backup_state.has_failed(), last) {
             (None, ..) => "off",
             (_, true, _) => "failed",
             (_, _, None) => "not yet",

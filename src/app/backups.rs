@@ -13,7 +13,7 @@ pub async fn export_if_due(app: &Arc<AppState>) {
     // In a fleet, only the leader makes the archives.
     if app.is_draining()
         || !app.stores.fleet.is_leader()
-        || !every.is_some_and(|every| app.backup_schedule.is_due(now, every))
+        || !every.is_some_and(|every| app.backup_state.is_due(now, every))
     {
         return;
     }
@@ -27,9 +27,9 @@ fn run_export(app: &AppState) -> Result<BackupReport, String> {
     let live = app.config_snapshot();
     let settings = &live.settings;
     ExportJob {
-        data_paths: app.backup_schedule.data_paths.clone(),
+        data_paths: app.backup_state.data_paths.clone(),
         store: app.stores.store.clone(),
-        folder: app.backup_schedule.folder().to_owned(),
+        folder: app.backup_state.folder().to_owned(),
         max_archives: settings.exports.keep,
         min_free_bytes: settings.files.keep_free,
         now: app.clock.unix_seconds(),
@@ -43,7 +43,7 @@ fn record_result(app: &AppState, saved: Result<BackupReport, String>, took: Dura
     let good = saved.is_ok();
     match saved {
         Ok(saved) => {
-            app.backup_schedule.set_finished(now);
+            app.backup_state.set_finished(now);
             let number = |number: u64| number.to_string();
             let milliseconds = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
             let (rows, files, bytes) = (number(saved.rows), number(saved.files), number(saved.bytes));
@@ -52,7 +52,7 @@ fn record_result(app: &AppState, saved: Result<BackupReport, String>, took: Dura
         // The export was interrupted because the gateway stops. It is not retried and does not count as a failure.
         Err(_) if app.is_draining() => return,
         Err(why) => {
-            app.backup_schedule.set_failed(now);
+            app.backup_state.set_failed(now);
             tracing::error!(name: "export_failed", why);
         }
     }

@@ -162,7 +162,7 @@ impl KeyCache {
             offered = true;
             let Ok(key) = ApiKey::parse(text) else { continue };
             // An unknown id takes as long as an invalid secret, so that timing reveals nothing.
-            let principal = self.find_principal(key.public_id()).unwrap_or_else(Principal::unauthenticated);
+            let principal = self.find_principal(key.public_id()).unwrap_or_else(Principal::placeholder);
             let digest = self.digester.digest(&key);
             // The digest of an unknown id never matches.
             if principal.verify_secret(&digest, now) && principal.is_valid_at(now) {

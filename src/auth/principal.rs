@@ -83,7 +83,7 @@ fn hash_name(name: &str) -> u64 {
 impl Principal {
     /// Returns a principal without permissions, for an exchange whose key is not known yet.
     #[must_use]
-    pub fn unauthenticated() -> Arc<Self> {
+    pub fn placeholder() -> Arc<Self> {
         static UNAUTHENTICATED: OnceLock<Arc<Principal>> = OnceLock::new();
         UNAUTHENTICATED
             .get_or_init(|| {

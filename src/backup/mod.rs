@@ -10,7 +10,7 @@ mod manifest;
 mod progress;
 mod repair;
 pub mod rotation;
-pub mod schedule;
+pub mod state;
 mod throttle;
 mod verify;
 

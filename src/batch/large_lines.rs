@@ -41,9 +41,9 @@ struct MemoryWaiter<'l> {
     permit: oneshot::Receiver<LargeLinePermit>,
 }
 
-/// Input file of a line, and the account that pays.
-pub(super) struct LineInputFile {
-    pub(super) input: String,
+/// Id of the input file of a batch, and the account that pays.
+pub(super) struct BatchInputRef {
+    pub(super) input_file_id: String,
     pub(super) account: Arc<str>,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct LineInputFile {
 /// cannot be read at the moment.
 pub(super) async fn load_body(
     context: &Arc<BatchContext>,
-    from: &LineInputFile,
+    from: &BatchInputRef,
     body: LineBody,
     cancel: &CancellationToken,
 ) -> Option<(Bytes, Option<LargeLinePermit>)> {
@@ -64,7 +64,7 @@ pub(super) async fn load_body(
         permit = context.batches.large_lines.acquire(&from.account, length, most) => permit?,
         () = cancel.cancelled() => return None,
     };
-    let (files, input) = (context.files.clone(), from.input.clone());
+    let (files, input) = (context.files.clone(), from.input_file_id.clone());
     let read = move || -> Result<Bytes> {
         let record =
             files.file_record_store().get(&input).map_err(|error| Error::other(error.to_string()))?;
@@ -79,7 +79,7 @@ pub(super) async fn load_body(
             // A deleted input file is not logged, because the batch detects the deletion itself.
             if error.kind() != ErrorKind::NotFound {
                 let why = error.kind().to_string();
-                tracing::error!(name: "batch_not_read", file = from.input, why);
+                tracing::error!(name: "batch_not_read", file = from.input_file_id, why);
             }
             None
         }

@@ -86,8 +86,8 @@ impl BatchRunner {
         self.in_flight.bytes += asked.body.len();
         let (body, cancel) = (asked.body.clone(), self.in_flight.cancel.clone());
         let interrupted = self.in_flight.interrupted.clone();
-        let from = large_lines::LineInputFile {
-            input: self.record.input.clone(),
+        let from = large_lines::BatchInputRef {
+            input_file_id: self.record.input.clone(),
             account: principal.account.id.clone(),
         };
         let (context, mut abort) = (self.app.clone(), self.in_flight.abort.subscribe());

@@ -1,7 +1,7 @@
 //! Group of entries that the writer builds, and its size limits: the bytes and rows of an operation are estimated
 //! before the operation is added.
 
-use super::fenced_outcomes::CommitConditions;
+use super::conditional_outcomes::CommitConditions;
 use super::pools::PoolChanges;
 use super::write_op::{AdminAdjustment, BatchOutcomes, LedgerAction, WriteOp};
 use penstock_ledger::{EntryKind, MAX_LINE_BYTES};
@@ -73,7 +73,8 @@ pub(super) struct GroupBuilder {
 }
 
 impl GroupBuilder {
-    /// Adds the change that an entry makes to the pools of its account.
+    /// Adds the amount of an entry to the fleet's changes of this group: a charge reduces this process's lease of the
+    /// account's wallet, and a grant or a correction changes the fleet's pool of that wallet.
     pub(super) fn add_pool_change(&mut self, account: &str, kind: &EntryKind) {
         self.pools.add_entry(account, kind);
     }

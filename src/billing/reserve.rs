@@ -101,7 +101,7 @@ pub(super) fn insufficient_credits(need: ReserveAmounts, available: BalanceRecor
         .with_details_member("wallet", Wallet::Credits.name())
         .with_details_member("required", format::json_number(required))
         .with_details_member("available", format::json_number(available));
-    let refusal = if held { refusal.caused_by_concurrent_requests() } else { refusal };
+    let refusal = if held { refusal.caused_by_reservations() } else { refusal };
     match need.energy {
         None => refusal,
         Some(energy) => {

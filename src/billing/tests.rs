@@ -104,9 +104,9 @@ fn a_grant_is_spent_exactly_once() {
     assert_eq!(refused.details["wallet"], "credits");
     assert_eq!(refused.details["required"].as_f64(), Some(0.000_041));
     assert_eq!(refused.details["available"].as_f64(), Some(0.000_04));
-    assert!(refused.caused_by_in_flight, "40 are held and may come back");
+    assert!(refused.is_caused_by_reservations, "40 are held and may come back");
     assert!(
-        !reserve(&ledger, "r2", 101).err().unwrap().caused_by_in_flight,
+        !reserve(&ledger, "r2", 101).err().unwrap().is_caused_by_reservations,
         "no end of a hold makes so much of it"
     );
     hold.settle(charge(25));

@@ -164,8 +164,9 @@ impl Http1RequestStream {
         Poll::Pending
     }
 
-    /// Sends an interim response to a client that has ended its sending side, to find out if it still waits for the
-    /// response. Returns false if the connection has ended or no interim response could be sent.
+    /// Begins to check if a client that has ended its sending side still waits for the response: sends an interim
+    /// response, unless the client speaks HTTP/1.0, and then watches for a reset. Returns false if the connection was
+    /// reset, or the interim response could not be sent.
     fn probe_half_closed_client(&mut self, cx: &mut Context<'_>) -> bool {
         let probe = std::mem::replace(&mut self.interim, InterimProbe::Spent);
         let Some(stream) = self.stream.as_mut().filter(|_| probe != InterimProbe::Spent) else {

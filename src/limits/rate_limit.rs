@@ -299,7 +299,7 @@ fn refusal(owner: LimitOwner, denied: &LimitExceeded, now: Duration) -> ApiError
         None => refusal,
     };
     match (seconds, denied.retry_after) {
-        (Some(_), RetryAfter::OnLease | RetryAfter::OnRelease) => refusal.caused_by_concurrent_requests(),
+        (Some(_), RetryAfter::OnLease | RetryAfter::OnRelease) => refusal.caused_by_reservations(),
         (Some(seconds), _) => refusal.with_retry_after(seconds),
         (None, _) => refusal,
     }

@@ -105,7 +105,7 @@ pub(crate) fn report_line_end(
     let ending = match outcome {
         LineCompletion::Cancelled => LineDisposition::Cancelled,
         LineCompletion::Answered => LineDisposition::Final,
-        LineCompletion::Refused(refusal) if refusal.caused_by_in_flight => LineDisposition::FundsHeld,
+        LineCompletion::Refused(refusal) if refusal.is_caused_by_reservations => LineDisposition::FundsHeld,
         LineCompletion::Refused(refusal) => match retry_delay(refusal) {
             None => LineDisposition::Final,
             Some(pause) if line.was_permit_recalled() || without_permit => LineDisposition::Yielded(pause),

@@ -13,7 +13,7 @@ mod scrape;
 mod spending;
 
 use crate::auth::key_cache::KeyCache;
-use crate::backup::schedule::BackupSchedule;
+use crate::backup::state::BackupState;
 use crate::batch::{BatchContext, BatchManager};
 use crate::billing::Ledger;
 use crate::billing::handover::InheritedHolds;
@@ -107,7 +107,7 @@ pub struct AppState {
     /// Carbon intensity of the grids in the last hours.
     pub grid_records: GridRecords,
     /// Schedule of backups.
-    pub backup_schedule: BackupSchedule,
+    pub backup_state: BackupState,
     /// Replaced snapshots that exchanges still use. Dropping a snapshot of many offers takes milliseconds, so a
     /// background task drops it, and never an exchange.
     retired_snapshots: Mutex<Vec<Arc<ConfigSnapshot>>>,
@@ -180,7 +180,7 @@ impl AppState {
             blocking_context: blocking,
             fleet_work,
             latency_round: FlushCursor::default(),
-            backup_schedule: open.backup_schedule,
+            backup_state: open.backup_state,
             clock,
             connection_pools,
             health_checks: HealthChecks::default(),

@@ -2,7 +2,7 @@
 
 use crate::auth::key_cache::KeyCache;
 use crate::backup::rotation;
-use crate::backup::schedule::BackupSchedule;
+use crate::backup::state::BackupState;
 use crate::batch::{BatchContext, BatchManager};
 use crate::billing::Ledger;
 use crate::billing::handover::InheritedHolds;
@@ -25,7 +25,7 @@ pub(super) struct PersistentState {
     pub(super) files: Arc<FileManager>,
     pub(super) responses: Arc<ResponseStore>,
     pub(super) batches: Arc<BatchManager>,
-    pub(super) backup_schedule: BackupSchedule,
+    pub(super) backup_state: BackupState,
 }
 
 impl PersistentState {
@@ -59,10 +59,10 @@ impl PersistentState {
         let responses = Arc::new(ResponseStore::open(folder, &stores.pepper, taken_over, shared)?);
         let batches = Arc::new(BatchManager::new(stores.store.clone(), stores.fleet.clone()));
         files.set_consumers(batches.clone());
-        let exports = BackupSchedule::open(settings, clock.unix_seconds());
+        let exports = BackupState::open(settings, clock.unix_seconds());
         files.set_archive_folder(exports.folder().to_owned(), rotation::remove_from_archives);
         Ok((
-            Self { key_cache, ledger, files: Arc::new(files), responses, batches, backup_schedule: exports },
+            Self { key_cache, ledger, files: Arc::new(files), responses, batches, backup_state: exports },
             holds,
         ))
     }

@@ -27,7 +27,7 @@ impl AppState {
             retries_left: self.retry_budget.lock().remaining(now),
             certificate_expires: self.public_tls().map(|tls| tls.expires),
             ledger: self.ledger.durability_snapshot(),
-            last_export: self.backup_schedule.last_backup_time(),
+            last_export: self.backup_state.last_backup_time(),
             admission: self.admission.load_status(),
             waiting_at_providers: providers().map(|known| known.concurrency.waiter_count()).sum(),
             refusals: self.admission.shed_totals().collect(),

@@ -12,6 +12,7 @@ use super::fleet_metrics::{FleetMetrics, FleetStatus};
 use super::offers::{OfferMetrics, OfferStatus};
 use super::overload::{AdmissionMetrics, AdmissionSnapshot};
 use super::process::ProcessMetrics;
+use super::readiness::ReadinessMetrics;
 use super::requests::RequestMetrics;
 use super::series_cache::{MetricSeries, SeriesCache};
 use parking_lot::Mutex;
@@ -37,8 +38,7 @@ pub struct MetricsRegistry {
     checks: IntCounterVec,
     offers: OfferMetrics,
     in_flight: IntGaugeVec,
-    ready: IntGauge,
-    draining: IntGauge,
+    readiness: ReadinessMetrics,
     open: IntGauge,
     retries_left: IntGauge,
     reloads: IntCounterVec,
@@ -116,14 +116,7 @@ impl MetricsRegistry {
                 "Requests in flight at a provider (its queue depth).",
                 &["provider"],
             )?,
-            ready: one(
-                "penstock_ready",
-                "1 if `/readyz` answers with 200, 0 if not; that answer has the reason.",
-            )?,
-            draining: one(
-                "penstock_draining",
-                "1 while the process finishes its last requests before it ends, 0 before that.",
-            )?,
+            readiness: ReadinessMetrics::new(&r)?,
             open: one("penstock_requests_open", "Requests begun and not ended, streams included.")?,
             retries_left: one("penstock_retry_budget_left", "Retries that the retry budget allows now.")?,
             reloads: register_counter(
@@ -262,8 +255,7 @@ impl MetricsRegistry {
             self.create_provider_series(provider);
             self.in_flight.with_label_values(&[provider]).set(i64::from(in_flight));
         }
-        self.ready.set(i64::from(snapshot.is_ready));
-        self.draining.set(i64::from(snapshot.is_draining));
+        self.readiness.update_gauges(snapshot.is_ready, snapshot.is_draining);
         self.open.set(count(snapshot.exchanges as u64));
         self.retries_left.set(count(snapshot.retries_left));
         self.connections.set_certificate_expiry(snapshot.certificate_expires);

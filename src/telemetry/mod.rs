@@ -18,6 +18,7 @@ pub mod outcome_history;
 pub mod overload;
 pub mod panics;
 mod process;
+mod readiness;
 pub mod recent_requests;
 pub mod request_history;
 pub mod request_id;

@@ -2,8 +2,8 @@
 
 use crate::block::Form;
 use crate::language::Language;
-use crate::span::Span;
 use crate::text::Text;
+use crate::text_span::TextSpan;
 
 /// Maximum length of a word that fits into a column, in characters.
 const LONG_WORD: usize = 20;
@@ -102,9 +102,9 @@ impl Cell {
     }
 
     /// Returns the parts of the text of the cell. A day alone is one part, because its cell is not wrapped.
-    pub(crate) fn spans(&self, language: Language) -> Vec<Span> {
+    pub(crate) fn spans(&self, language: Language) -> Vec<TextSpan> {
         match &self.text {
-            Text::Day(_) => vec![Span::Plain(self.text.render(language).into_owned())],
+            Text::Day(_) => vec![TextSpan::Plain(self.text.render(language).into_owned())],
             text => text.spans(language),
         }
     }

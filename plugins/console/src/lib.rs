@@ -19,7 +19,7 @@ mod page;
 mod pager;
 mod panel;
 mod refusal;
-mod span;
+mod text_span;
 
 pub mod pages;
 mod text;

@@ -3,8 +3,8 @@
 use crate::block::{Block, Field, FieldKind, Form};
 use crate::language::Language;
 use crate::pager::MAX_PAGE_BYTES;
-use crate::span::Span;
 use crate::text::Text;
+use crate::text_span::TextSpan;
 use crate::texts;
 use askama::Template;
 
@@ -141,7 +141,7 @@ impl Page {
     }
 
     /// Returns the parts of the help text of a field.
-    fn help_spans(&self, field: &Field) -> Vec<Span> {
+    fn help_spans(&self, field: &Field) -> Vec<TextSpan> {
         Text::from(field.help).spans(self.language)
     }
 

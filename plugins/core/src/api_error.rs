@@ -19,8 +19,9 @@ pub struct ApiError {
     pub details: Map<String, Value>,
     /// Value of `Retry-After`, in seconds.
     pub retry_after: Option<u32>,
-    /// True if only other requests in flight caused the error: the same request can succeed once they have ended.
-    pub caused_by_in_flight: bool,
+    /// True if only amounts that other requests in flight have reserved caused the error: the same request can succeed
+    /// once they have ended.
+    pub is_caused_by_reservations: bool,
     /// True if the request must not be repeated automatically, although clients repeat requests after this status.
     pub is_final: bool,
 }
@@ -36,7 +37,7 @@ impl ApiError {
             is_client_param: false,
             details: Map::new(),
             retry_after: None,
-            caused_by_in_flight: false,
+            is_caused_by_reservations: false,
             is_final: false,
         }
     }
@@ -111,10 +112,11 @@ impl ApiError {
         self
     }
 
-    /// Marks the error as caused only by other requests in flight, and sets `Retry-After` to one second.
+    /// Marks the error as caused only by amounts that other requests in flight have reserved, and sets `Retry-After` to
+    /// one second.
     #[must_use]
-    pub fn caused_by_concurrent_requests(mut self) -> Self {
-        self.caused_by_in_flight = true;
+    pub fn caused_by_reservations(mut self) -> Self {
+        self.is_caused_by_reservations = true;
         self.with_retry_after(1)
     }
 

@@ -22,9 +22,9 @@ use std::sync::Arc;
 const MAX_FINDINGS: usize = 100;
 const DAY_SECONDS: u64 = 86_400;
 
-/// Result of a rebuild of the rollups.
+/// Counts of a rebuild of the rollups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RebuiltRollups {
+pub struct RollupRebuildCounts {
     /// Number of entries read.
     pub entries: u64,
     /// Number of rollups written.
@@ -151,12 +151,12 @@ fn learn_location(
 /// # Errors
 /// Returns an error if the store cannot be read or written. After an incomplete rebuild, the rollups are marked as
 /// incomplete, and the next start of a gateway without a fleet repeats the rebuild.
-pub fn rebuild(store: &LedgerStore) -> Result<RebuiltRollups, ReportError> {
+pub fn rebuild(store: &LedgerStore) -> Result<RollupRebuildCounts, ReportError> {
     let tips = store.clear_rollups()?;
     if tips.is_empty() {
-        return Ok(RebuiltRollups::default());
+        return Ok(RollupRebuildCounts::default());
     }
-    let mut done = RebuiltRollups::default();
+    let mut done = RollupRebuildCounts::default();
     done.entries = for_each_hour(store, &tips, |_, cells| {
         done.rollups += cells.len() as u64;
         let rows: Vec<_> =

@@ -60,7 +60,7 @@ impl Exchange<'_> {
     /// Counts a refusal by a limit, and returns it. The refusal of a batch line that is tried again later does not count,
     /// because the line only waits.
     fn limit_refusal(&self, (hit, refusal): (rate_limit::LimitViolation, ApiError)) -> ApiError {
-        let is_retried = refusal.caused_by_in_flight || refusal.retry_after.is_some();
+        let is_retried = refusal.is_caused_by_reservations || refusal.retry_after.is_some();
         if !is_retried || self.caller.in_process_line().is_none() {
             self.app.metrics.count_limit_refusal(hit.limit.name(), hit.owner.name());
         }

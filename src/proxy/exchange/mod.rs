@@ -105,7 +105,7 @@ impl ExchangeState {
             id,
             started: Instant::now(),
             dialect: Dialect::Chat,
-            principal: Principal::unauthenticated(),
+            principal: Principal::placeholder(),
             work: WorkClass::Request,
             admission_permit: None,
             limit_reservation: None,

@@ -9,7 +9,8 @@ use crate::upstream::offer::OfferState;
 use penstock_core::{InferenceTask, TokenUsage, UpstreamAnswer, WorkDone};
 use penstock_media::image::image_data;
 
-/// Calls of the last attempt, if it failed at one of several calls.
+/// Counts of an attempt that made several calls and failed at one of them. No call counts as answered if the attempt
+/// made a single call.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CompletedCalls {
     /// Number of answered calls; 0 if the attempt was a single call.

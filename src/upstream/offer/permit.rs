@@ -32,8 +32,8 @@ impl Drop for OfferPermit {
 pub struct OfferWaiters(pub(super) Vec<(Arc<OfferState>, PermitWaiter)>);
 
 impl OfferWaiters {
-    /// Queues an interactive request of this account at each of these offers. Each offer queues at most `max_waiting`
-    /// requests. Returns `None` if no offer queues the request.
+    /// Queues an interactive request of this account at the provider of each of these offers. The queue of a provider,
+    /// which all its offers share, has at most `max_waiting` requests. Returns `None` if no provider queues the request.
     pub fn enqueue(
         offers: impl Iterator<Item = Arc<OfferState>>,
         account: &Arc<str>,

@@ -322,7 +322,7 @@ pub(super) const UNKNOWN_MEMBER_PHRASES: &[&str] = &[
     "additional properties",
     "additionalproperties",
 ];
-/// Phrases of a failed engine about a member that it does not support.
+/// Phrases in an error message that say that the engine does not support a member of the request.
 pub(super) const UNSUPPORTED_MEMBER_PHRASES: &[&str] = &[
     "not implemented",
     "not supported",

@@ -69,7 +69,7 @@ const SCHEMA_KEYWORDS: &[&str] = &[
 /// First steps of a path that stand for the request.
 const REQUEST_NAMES: [&str; 4] = ["body", "parameter", "parameters", "request"];
 
-/// Returns true for a name of a member, a type or a keyword.
+/// Returns true if a name is in the lists of known ones: members and types of the dialects, and JSON Schema keywords.
 pub(super) fn is_protocol_name(name: &str) -> bool {
     is_step(name) || is_root(name) || NAMES.contains(&name) || SCHEMA_KEYWORDS.contains(&name)
 }

@@ -104,9 +104,11 @@ impl PartKind {
 /// Deltas of a part so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PartProgress {
-    /// At most one delta had the last index of the part. Some engines raise the index with each delta.
+    /// At most one delta had the newest index. The engine may raise the index with each delta, so a higher index may
+    /// still belong to this part.
     OneDelta,
-    /// Several deltas had the last index of the part.
+    /// Two or more deltas had the same index, so the engine does not raise the index with each delta: a higher index
+    /// belongs to another part.
     SeveralDeltas,
     /// An event stated the complete text.
     Ended,

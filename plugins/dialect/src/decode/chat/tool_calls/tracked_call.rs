@@ -183,7 +183,8 @@ impl TrackedCall {
     }
 }
 
-/// Returns true if arguments mean "none": `{}`, `null` or `""`.
+/// Returns true if the text of the arguments is `{}`, `null` or two quotation marks, with which engines express that
+/// there are none. Empty text does not count.
 fn is_empty_arguments(arguments: &EscapedText) -> bool {
     const MAX_BYTES: usize = 32;
     arguments.escaped().len() <= MAX_BYTES && matches!(arguments.decoded().trim(), "{}" | "null" | r#""""#)

@@ -1,4 +1,4 @@
-//! Schedule of backups: a backup is due one interval after the last one, or after the storage folder was created,
+//! State of the scheduled backups. A backup is due one interval after the last one, or after the storage folder was created,
 //! regardless of restarts. A failed backup is logged and retried later; requests never wait for a backup.
 
 use crate::backup::DataPaths;
@@ -12,8 +12,8 @@ use std::time::Duration;
 /// Maximum time between a failed backup and the next attempt.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(600);
 
-/// Schedule of the backups: their folder, and the times of the last backup and the last failure in Unix seconds.
-pub struct BackupSchedule {
+/// State of the scheduled backups: their folder, and the times of the last backup and the last failure in Unix seconds.
+pub struct BackupState {
     /// Paths of the data to back up, as configured at startup; deleted files are also removed from the backups in
     /// `folder`.
     pub(crate) data_paths: DataPaths,
@@ -26,7 +26,7 @@ pub struct BackupSchedule {
     failed: AtomicU64,
 }
 
-impl BackupSchedule {
+impl BackupState {
     /// Reads the times of existing backups.
     pub fn open(settings: &Settings, now: u64) -> Self {
         let last = last_archive_time(&settings.exports.path).map(|at| at.min(now));

@@ -9,7 +9,7 @@ const DAY_BYTES: usize = 10;
 
 /// Part of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Span {
+pub enum TextSpan {
     /// Text without a mark.
     Plain(String),
     /// Code, such as the name of a key of the configuration, without its backticks.
@@ -21,18 +21,18 @@ pub enum Span {
 impl Text {
     /// Returns the parts of the text, translated and formatted for a language. Backticks mark code in texts of the
     /// translation table and of the API, and are plain characters in data.
-    pub(crate) fn spans(&self, language: Language) -> Vec<Span> {
+    pub(crate) fn spans(&self, language: Language) -> Vec<TextSpan> {
         let mut spans = Vec::new();
         self.push_spans(language, &mut spans);
         spans
     }
 
-    fn push_spans(&self, language: Language, spans: &mut Vec<Span>) {
+    fn push_spans(&self, language: Language, spans: &mut Vec<TextSpan>) {
         match self {
             Self::Template(text, values) => {
                 for (is_code, part) in code_parts(texts::translate(text, language)) {
                     match is_code {
-                        true => spans.push(Span::Code(fill(part, values, language))),
+                        true => spans.push(TextSpan::Code(fill(part, values, language))),
                         false => push_template(part, values, language, spans),
                     }
                 }
@@ -40,7 +40,7 @@ impl Text {
             Self::Word(text) => {
                 for (is_code, part) in code_parts(texts::translate(text, language)) {
                     match is_code {
-                        true => spans.push(Span::Code(part.to_owned())),
+                        true => spans.push(TextSpan::Code(part.to_owned())),
                         false => push_plain(part, spans),
                     }
                 }
@@ -67,7 +67,7 @@ fn code_parts(text: &str) -> Vec<(bool, &str)> {
 }
 
 /// Adds a part of a template, with the parts of the values of its placeholders.
-fn push_template(mut rest: &str, values: &[Text], language: Language, spans: &mut Vec<Span>) {
+fn push_template(mut rest: &str, values: &[Text], language: Language, spans: &mut Vec<TextSpan>) {
     while let Some((before, after)) = rest.split_once('{') {
         push_plain(before, spans);
         let Some((index, behind)) = after.split_once('}') else { return };
@@ -80,20 +80,20 @@ fn push_template(mut rest: &str, values: &[Text], language: Language, spans: &mu
 }
 
 /// Adds a plain text, with its days as parts of their own. Plain parts next to each other are joined.
-fn push_plain(mut text: &str, spans: &mut Vec<Span>) {
+fn push_plain(mut text: &str, spans: &mut Vec<TextSpan>) {
     while let Some((before, day, after)) = split_day(text) {
         join(before, spans);
-        spans.push(Span::Day(day.to_owned()));
+        spans.push(TextSpan::Day(day.to_owned()));
         text = after;
     }
     join(text, spans);
 }
 
-fn join(text: &str, spans: &mut Vec<Span>) {
+fn join(text: &str, spans: &mut Vec<TextSpan>) {
     match spans.last_mut() {
         _ if text.is_empty() => {}
-        Some(Span::Plain(last)) => last.push_str(text),
-        _ => spans.push(Span::Plain(text.to_owned())),
+        Some(TextSpan::Plain(last)) => last.push_str(text),
+        _ => spans.push(TextSpan::Plain(text.to_owned())),
     }
 }
 
@@ -116,10 +116,10 @@ mod tests {
     use super::*;
 
     fn shown(text: &Text, language: Language) -> String {
-        let mark = |span: Span| match span {
-            Span::Plain(text) => text,
-            Span::Code(text) => format!("<{text}>"),
-            Span::Day(text) => format!("[{text}]"),
+        let mark = |span: TextSpan| match span {
+            TextSpan::Plain(text) => text,
+            TextSpan::Code(text) => format!("<{text}>"),
+            TextSpan::Day(text) => format!("[{text}]"),
         };
         text.spans(language).into_iter().map(mark).collect()
     }
