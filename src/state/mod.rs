@@ -331,17 +331,6 @@ impl AppState {
         self.lifecycle.is_draining()
     }
 
-    /// Interrupts the requests in flight. Requests that begin to wait later are interrupted by the next call.
-    pub fn interrupt_requests(&self) {
-        self.lifecycle.start_interrupting();
-        self.key_cache.interrupt_requests();
-    }
-
-    /// Returns true once requests in flight are interrupted, because the time to drain is over.
-    pub fn is_interrupting(&self) -> bool {
-        self.lifecycle.is_interrupting()
-    }
-
     /// Records that another process takes over the store (`true`), or that the takeover was cancelled (`false`).
     pub fn set_store_handed_over(&self, left: bool) {
         self.lifecycle.set_store_handed_over(left);

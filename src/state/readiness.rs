@@ -1,4 +1,5 @@
-//! Readiness of the gateway, for `/readyz`, `/status` and the metrics.
+//! Readiness of the gateway, for `/readyz`, `/status` and the metrics, and the interruption of its requests at the end
+//! of the drain.
 
 use super::AppState;
 use penstock_storage::StoreHealth;
@@ -31,5 +32,16 @@ impl AppState {
             return Some("charges cannot be written, and no more may wait");
         }
         None
+    }
+
+    /// Interrupts the requests in flight. Requests that begin to wait later are interrupted by the next call.
+    pub fn interrupt_requests(&self) {
+        self.lifecycle.start_interrupting();
+        self.key_cache.interrupt_requests();
+    }
+
+    /// Returns true once requests in flight are interrupted, because the time to drain is over.
+    pub fn is_interrupting(&self) -> bool {
+        self.lifecycle.is_interrupting()
     }
 }
