@@ -240,7 +240,9 @@ impl RunningGateway {
         let emptied = timeout(within.saturating_sub(notice), self.drained());
         tokio::join!(emptied, self.app.batches.close()).0.ok();
         let cut = self.app.in_flight_exchanges();
-        timeout_at(end, self.interrupt_requests()).await.ok();
+        if cut > 0 {
+            timeout_at(end, self.interrupt_requests()).await.ok();
+        }
         // The admin listener was still needed until now, to report the draining state.
         self.admin_stop.send_replace(true);
         for task in self.tasks.into_iter().chain(self.admin_tasks) {
@@ -281,9 +283,7 @@ impl RunningGateway {
             self.app.interrupt_requests();
             sleep(POLL_INTERVAL).await;
         }
-        while self.threads.open_connections() > 0 {
-            sleep(POLL_INTERVAL).await;
-        }
+        self.drained().await;
     }
 
     /// Waits for the last exchange, and for every connection that might still begin an exchange. A response that was

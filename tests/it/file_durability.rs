@@ -12,7 +12,7 @@ const GROWTH: u64 = 48 << 10;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_upload_over_the_quota_gets_507_until_files_are_deleted() {
-    let running = Bench::new().settings("[files]\nper_key = \"200KiB\"\ndisk = \"320KiB\"").start().await;
+    let running = Bench::new().settings("[files]\nper_key = \"200KiB\"\ndisk = \"384KiB\"").start().await;
     let client = &running.client;
     let contents = lines(1_000);
     assert!((100_000..200_000).contains(&contents.len()), "{}", contents.len());

@@ -414,33 +414,3 @@ fn objects_hidden_from_a_key_are_neither_counted_nor_cursors() {
     assert_eq!(one["total_count"], ids.count());
     assert!(only(&format!("after_id={hidden}"), id).is_err());
 }
-
-#[test]
-fn meta_is_there_when_it_is_asked_for() {
-    let page = |query: &str| -> Value {
-        let query = CatalogQuery::parse(query).unwrap();
-        serde_json::from_slice(&catalog().serialize_page(&query, &|_| true, &figures, 0).unwrap()).unwrap()
-    };
-    for (query, there) in [
-        ("", false),
-        ("include_meta=false", false),
-        ("include_meta=", false),
-        ("include_meta=true", true),
-        ("include_meta=True", true),
-        ("include_meta=FALSE", false),
-        ("include_meta=1&include_aliases=true", true),
-    ] {
-        for item in page(query)["data"].as_array().unwrap() {
-            assert_eq!(item.get("_meta").is_some(), there, "{query}");
-            assert!(!there || item["_meta"]["display_name"] == item["display_name"], "{item}");
-        }
-    }
-    assert!(
-        CatalogQuery::parse("include_meta=yes").is_err()
-            && penstock_catalog::parse_item_detail("include_meta=yes").is_err()
-    );
-    assert_eq!(
-        penstock_catalog::parse_item_detail("limit=no&include_meta=true").unwrap(),
-        penstock_catalog::ItemDetail::Meta
-    );
-}
