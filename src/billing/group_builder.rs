@@ -1,7 +1,7 @@
 //! Group of entries that the writer builds, and its size limits: the bytes and rows of an operation are estimated
 //! before the operation is added.
 
-use super::conditional_outcomes::CommitConditions;
+use super::fenced_outcomes::CommitConditions;
 use super::pools::PoolChanges;
 use super::write_op::{AdminAdjustment, BatchOutcomes, LedgerAction, WriteOp};
 use penstock_ledger::{EntryKind, MAX_LINE_BYTES};

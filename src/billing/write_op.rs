@@ -1,7 +1,7 @@
 //! Operations that are sent to the ledger's writer thread.
 
 use super::balance::AccountBalance;
-use super::conditional_outcomes::ConditionalOutcomes;
+use super::fenced_outcomes::FencedOutcomes;
 use penstock_ledger::EntryKind;
 use penstock_storage::audit::ChangeDescription;
 use penstock_storage::ledger::RowWrite;
@@ -41,7 +41,7 @@ pub(super) enum WriteOp {
     Outcomes(BatchOutcomes),
     /// Ends of several requests and their rows, on conditions, in a separate commit. If a condition is not met, the
     /// charges are written as voids, and the rows are not written.
-    Fenced(Box<ConditionalOutcomes>),
+    Fenced(Box<FencedOutcomes>),
     /// Adjustment by an operator.
     Adjustment(Box<AdminAdjustment>),
 }

@@ -1,9 +1,9 @@
 //! Commit of a draft of ledger entries. A failed commit is retried until the store has the group, or until this
 //! process may no longer write.
 
-use super::super::conditional_outcomes::CommitConditions;
 use super::super::entry_effects::correction_balance_change;
 use super::super::extra_rows;
+use super::super::fenced_outcomes::CommitConditions;
 use super::super::group_builder::{DraftedAdjustment, GroupBuilder};
 use super::super::write_op::{AdjustmentError, AdminAdjustment};
 use super::super::write_queue::CommittedGroup;

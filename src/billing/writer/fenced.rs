@@ -1,7 +1,7 @@
 //! Commits with conditions. Outcomes with conditions are committed as a group of their own, so that a condition that
 //! is not met affects no other charge.
 
-use super::super::conditional_outcomes::ConditionalOutcomes;
+use super::super::fenced_outcomes::FencedOutcomes;
 use super::super::write_op::WriteOp;
 use super::LedgerWriter;
 
@@ -23,11 +23,11 @@ impl LedgerWriter {
 
     /// Commits the draft, and then the outcomes with conditions. Returns false if a commit is impossible; the writer
     /// then ends.
-    fn write_fenced(&mut self, lines: ConditionalOutcomes) -> bool {
+    fn write_fenced(&mut self, lines: FencedOutcomes) -> bool {
         if self.draft.queued_bytes > 0 && !self.commit() {
             return false;
         }
-        let ConditionalOutcomes { outcomes, conditions: with, charges, reply } = lines;
+        let FencedOutcomes { outcomes, conditions: with, charges, reply } = lines;
         let op = WriteOp::Outcomes(outcomes);
         self.draft.queued_bytes += op.estimated_bytes();
         self.add_op(op);
@@ -37,7 +37,7 @@ impl LedgerWriter {
             return false;
         }
         if self.is_fence_lost {
-            ConditionalOutcomes::refund_voided_charges(charges);
+            FencedOutcomes::refund_voided_charges(charges);
         }
         reply.send(!self.is_fence_lost).ok();
         true

@@ -3,8 +3,8 @@
 //! becomes a void, and the rows are left out. The entries of the second draft get new numbers and hashes without gaps.
 //! The store contains no part of the first draft.
 
-use super::super::conditional_outcomes::CommitConditions;
 use super::super::entry_effects::replacement_void;
+use super::super::fenced_outcomes::CommitConditions;
 use super::super::group_builder::{DraftedAdjustment, GroupBuilder};
 use super::super::write_op::{AdjustmentError, AdminAdjustment};
 use super::{LedgerWriter, chain_end};

@@ -36,7 +36,7 @@ pub enum FencedResult {
 pub struct PendingFencedCommit(oneshot::Receiver<bool>);
 
 /// Outcomes with conditions that wait in the queue.
-pub(super) struct ConditionalOutcomes {
+pub(super) struct FencedOutcomes {
     pub(super) outcomes: BatchOutcomes,
     pub(super) conditions: CommitConditions,
     /// Charges that the balances in memory already include: the account, the wallet and the amount.
@@ -44,7 +44,7 @@ pub(super) struct ConditionalOutcomes {
     pub(super) reply: oneshot::Sender<bool>,
 }
 
-impl ConditionalOutcomes {
+impl FencedOutcomes {
     /// Adds voided charges back to their balances.
     pub(super) fn refund_voided_charges(charges: Vec<(Arc<AccountBalance>, Wallet, i64)>) {
         for (balance, wallet, amount) in charges {
@@ -87,7 +87,7 @@ impl Ledger {
         let actions = ends.into_iter().map(HoldEnd::into_action).collect();
         let (reply, answered) = oneshot::channel();
         let outcomes = BatchOutcomes { actions, rows };
-        self.queue.push(WriteOp::Fenced(Box::new(ConditionalOutcomes {
+        self.queue.push(WriteOp::Fenced(Box::new(FencedOutcomes {
             outcomes,
             conditions: with,
             charges,
